@@ -1,0 +1,2 @@
+//! The `holodeck` command.
+fn main() {}
