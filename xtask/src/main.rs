@@ -1,2 +1,54 @@
-//! Automation.
-fn main() {}
+//! Automation of the workspace: `cargo xtask <verb>`.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer's tool talks"
+)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod ci;
+mod host;
+mod smoke;
+mod standalone;
+mod table;
+mod tidy;
+mod workspace;
+
+/// Automation of the HoloDeck workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run everything a change must pass, in order, and print the time of each part.
+    Ci(ci::Args),
+    /// Show the programs around the product: what is expected, what is here.
+    Smoke,
+    /// Check the rules of the house: crate edges, sole importers, file sizes, licences, secrets.
+    Tidy,
+    /// Check every library crate by itself.
+    Standalone,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().verb {
+        Verb::Ci(args) => ci::run(&args),
+        Verb::Smoke => smoke::run(),
+        Verb::Tidy => tidy::run(),
+        Verb::Standalone => standalone::run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Everything a change must pass, in order.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::{host, smoke, standalone, table, tidy, workspace};
+
+/// The test runner, installed when it is absent.
+const NEXTEST_VERSION: &str = "0.9.143";
+
+/// The command the README opens with.
+const QUICKSTART: &str = "fixtures/quickstart/agent.yaml";
+
+/// Options of `cargo xtask ci`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Run only these parts.
+    parts: Vec<String>,
+}
+
+struct Part {
+    name: &'static str,
+    /// What it should take from a fresh clone on two cores.
+    planned: Duration,
+    run: fn() -> Result<Outcome>,
+}
+
+enum Outcome {
+    Done,
+    /// There is nothing to check yet, for this reason. A failure in CI.
+    Absent(String),
+}
+
+/// One build profile for lint and tests: what one part compiled, the next one finds.
+const PARTS: &[Part] = &[
+    part("smoke", 5, || smoke::run().map(done)),
+    part("fmt", 10, || cargo(&["fmt", "--all", "--check"])),
+    part("clippy", 300, || {
+        cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ])
+    }),
+    part("tidy", 10, || tidy::run().map(done)),
+    part("nextest", 420, nextest),
+    part("doctests", 60, || {
+        cargo(&["test", "--doc", "--workspace", "--locked", "--quiet"])
+    }),
+    part("standalone", 180, || standalone::run().map(done)),
+    part("quickstart", 300, quickstart),
+];
+
+const fn part(name: &'static str, planned_secs: u64, run: fn() -> Result<Outcome>) -> Part {
+    Part {
+        name,
+        planned: Duration::from_secs(planned_secs),
+        run,
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(unknown) = args
+        .parts
+        .iter()
+        .find(|name| !PARTS.iter().any(|part| part.name == **name))
+    {
+        let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+        bail!("there is no part `{unknown}`; parts: {}", names.join(", "));
+    }
+    let wanted = |part: &Part| args.parts.is_empty() || args.parts.iter().any(|name| name == part.name);
+    let start = Instant::now();
+    let mut rows = Vec::new();
+    let mut failure = None;
+    for part in PARTS.iter().filter(|part| wanted(part)) {
+        let planned = clock(part.planned);
+        if failure.is_some() {
+            rows.push([part.name.to_owned(), planned, String::new(), "not run".to_owned()]);
+            continue;
+        }
+        println!("\n== {} (planned {planned})", part.name);
+        let started = Instant::now();
+        let outcome = judge((part.run)(), Strictness::of_this_run());
+        let taken = clock(started.elapsed());
+        let said = match outcome {
+            Ok(said) => said,
+            Err(error) => {
+                failure = Some(error.context(format!("{} failed", part.name)));
+                "FAILED".to_owned()
+            }
+        };
+        rows.push([part.name.to_owned(), planned, taken, said]);
+    }
+    let planned = PARTS
+        .iter()
+        .filter(|part| wanted(part))
+        .map(|part| part.planned)
+        .sum();
+    rows.push([
+        "total".to_owned(),
+        clock(planned),
+        clock(start.elapsed()),
+        String::new(),
+    ]);
+    println!();
+    table::print(["part", "planned", "taken", "result"], &rows);
+    failure.map_or(Ok(()), Err)
+}
+
+#[derive(Clone, Copy)]
+enum Strictness {
+    /// What is missing is skipped, and said so.
+    Developer,
+    /// What is missing is a failure.
+    Ci,
+}
+
+impl Strictness {
+    fn of_this_run() -> Self {
+        if host::in_ci() { Self::Ci } else { Self::Developer }
+    }
+}
+
+/// The table's last column, or why the part failed.
+fn judge(outcome: Result<Outcome>, strictness: Strictness) -> Result<String> {
+    match (outcome?, strictness) {
+        (Outcome::Done, _) => Ok("ok".to_owned()),
+        (Outcome::Absent(why), Strictness::Developer) => Ok(format!("skipped: {why}")),
+        (Outcome::Absent(why), Strictness::Ci) => bail!("{why}; CI skips nothing"),
+    }
+}
+
+fn done((): ()) -> Outcome {
+    Outcome::Done
+}
+
+fn cargo(args: &[&str]) -> Result<Outcome> {
+    host::run(&mut host::cargo(args)).map(done)
+}
+
+fn nextest() -> Result<Outcome> {
+    let found = host::first_line("cargo", &["nextest", "--version"]);
+    if let Some(found) = found {
+        println!("{found}");
+    } else {
+        println!("cargo-nextest is absent: installing {NEXTEST_VERSION}, which takes minutes");
+        let install = [
+            "install",
+            "--locked",
+            "--version",
+            NEXTEST_VERSION,
+            "cargo-nextest",
+        ];
+        host::run(&mut host::cargo(install)).context("failed to install cargo-nextest")?;
+    }
+    cargo(&["nextest", "run", "--workspace", "--locked", "--profile", "ci"])
+}
+
+fn quickstart() -> Result<Outcome> {
+    if !workspace::root().join(QUICKSTART).exists() {
+        return Ok(Outcome::Absent(format!("{QUICKSTART} does not exist")));
+    }
+    cargo(&[
+        "run",
+        "--release",
+        "--locked",
+        "-p",
+        "holodeck-cli",
+        "--",
+        "test",
+        QUICKSTART,
+    ])
+}
+
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Outcome, PARTS, Strictness, judge};
+
+    #[test]
+    fn the_plan_fits_the_budget() {
+        let planned: Duration = PARTS.iter().map(|part| part.planned).sum();
+        assert!(planned < Duration::from_mins(25), "planned {planned:?}");
+    }
+
+    #[test]
+    fn what_is_missing_fails_in_ci_only() {
+        let absent = || Ok(Outcome::Absent("no fixture".to_owned()));
+        assert_eq!(
+            judge(absent(), Strictness::Developer).unwrap(),
+            "skipped: no fixture"
+        );
+        assert_eq!(
+            judge(absent(), Strictness::Ci).unwrap_err().to_string(),
+            "no fixture; CI skips nothing"
+        );
+    }
+}

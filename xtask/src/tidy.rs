@@ -1,0 +1,100 @@
+//! The rules of the house that no compiler checks.
+//!
+//! A rule is a function from what it looks at to findings; the tables it goes by are in `rules.rs`.
+
+use anyhow::{Result, bail};
+
+use crate::workspace::{self, File, Metadata};
+
+mod edges;
+mod layout;
+mod licence;
+mod manifest;
+mod packages;
+mod rules;
+mod scan;
+mod source;
+mod strings;
+
+/// Something that breaks a rule.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    file: String,
+    line: usize,
+    what: String,
+    todo: String,
+}
+
+impl Finding {
+    fn new(file: &str, line: usize, what: impl Into<String>, todo: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            line,
+            what: what.into(),
+            todo: todo.into(),
+        }
+    }
+}
+
+pub(crate) fn run() -> Result<()> {
+    let metadata = Metadata::load()?;
+    let files = workspace::files()?;
+    let mut findings = check_files(&files);
+    findings.extend(edges::check(&metadata, &files));
+    findings.extend(packages::check(&metadata, &files));
+    findings.sort();
+    for note in layout::notes(&files)
+        .into_iter()
+        .chain(packages::notes(&metadata))
+    {
+        println!("note: {note}");
+    }
+    for Finding {
+        file,
+        line,
+        what,
+        todo,
+    } in &findings
+    {
+        println!("{file}:{line}: {what}\n  fix: {todo}");
+    }
+    if !findings.is_empty() {
+        bail!("{} findings", findings.len());
+    }
+    println!(
+        "tidy: {} files, {} packages in the default tree",
+        files.len(),
+        packages::default_tree(&metadata)
+    );
+    Ok(())
+}
+
+/// The rules that need nothing but the files.
+fn check_files(files: &[File]) -> Vec<Finding> {
+    let mut findings = layout::check(files);
+    for file in files {
+        let Some(text) = &file.text else { continue };
+        findings.extend(strings::check(&file.path, text));
+        if file.path.ends_with("Cargo.toml") && file.path != "Cargo.toml" {
+            findings.extend(manifest::check(&file.path, text));
+        }
+        if is_rust(&file.path) {
+            findings.extend(source::check(&file.path, text));
+        }
+    }
+    findings
+}
+
+/// The crate a path belongs to: `crates/holodeck-model/src/lib.rs` → `holodeck-model`.
+fn crate_of(path: &str) -> Option<&str> {
+    if path.starts_with("xtask/") {
+        return Some("xtask");
+    }
+    path.strip_prefix("crates/")?.split('/').next()
+}
+
+fn is_rust(path: &str) -> bool {
+    std::path::Path::new(path)
+        .extension()
+        .is_some_and(|extension| extension == "rs")
+}

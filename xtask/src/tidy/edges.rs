@@ -1,0 +1,220 @@
+//! Which crate may depend on which: the layers of the architecture, and who alone imports a library.
+
+use super::Finding;
+use super::rules::{self, Crate, Importer, TESTKIT, Tests};
+use crate::workspace::{Dependency, File, Metadata, Package, Use};
+
+pub(super) fn check(metadata: &Metadata, files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let names: Vec<&str> = metadata.members().map(Package::name).collect();
+    for package in metadata.members() {
+        let manifest = package.manifest();
+        let Some(of) = find(package.name()) else {
+            findings.push(Finding::new(
+                &manifest,
+                1,
+                format!("crate `{}` is not in the table of crates", package.name()),
+                "add it to xtask/src/tidy/rules.rs with its layer and the crates it may use",
+            ));
+            continue;
+        };
+        let text = files
+            .iter()
+            .find(|file| file.path == manifest)
+            .and_then(|file| file.text.as_deref());
+        for dependency in package.dependencies() {
+            if let Some(refusal) = judge(of, dependency, &names) {
+                let line = line_of(text.unwrap_or_default(), dependency);
+                findings.push(Finding::new(&manifest, line, refusal.what, refusal.todo));
+            }
+        }
+    }
+    for of in rules::CRATES.iter().filter(|of| !names.contains(&of.name)) {
+        let todo = "remove its row: the table holds the crates that exist";
+        findings.push(Finding::new(
+            "xtask/src/tidy/rules.rs",
+            1,
+            format!("crate `{}` does not exist", of.name),
+            todo,
+        ));
+    }
+    findings
+}
+
+struct Refusal {
+    what: String,
+    todo: String,
+}
+
+fn judge(of: &Crate, dependency: Dependency<'_>, members: &[&str]) -> Option<Refusal> {
+    let Dependency { package, used, .. } = dependency;
+    if of.name == rules::CONTRACT && used != Use::Dev && !rules::CONTRACT_MAY_USE.contains(&package) {
+        return Some(Refusal {
+            what: format!("the contract may not depend on `{package}`"),
+            todo: format!("keep it to {}", rules::CONTRACT_MAY_USE.join(", ")),
+        });
+    }
+    if members.contains(&package) {
+        return (!edge_allowed(of, package, used)).then(|| Refusal {
+            what: format!("`{}` (layer {}) may not depend on `{package}`", of.name, of.layer),
+            todo: format!(
+                "allowed: {}; the edges are in xtask/src/tidy/rules.rs",
+                listed(of.may_use)
+            ),
+        });
+    }
+    let importer = rules::SOLE_IMPORTERS
+        .iter()
+        .find(|importer| importer.package == package)?;
+    (!import_allowed(importer, of, used)).then(|| Refusal {
+        what: format!("`{}` may not depend on `{package}`: {}", of.name, importer.why),
+        todo: format!("allowed for: {}", listed(importer.crates)),
+    })
+}
+
+fn edge_allowed(of: &Crate, to: &str, used: Use) -> bool {
+    if to == TESTKIT {
+        let beneath = find(TESTKIT).is_some_and(|testkit| testkit.may_use.contains(&of.name));
+        return used == Use::Dev && !beneath;
+    }
+    of.may_use.contains(&to)
+}
+
+fn import_allowed(importer: &Importer, of: &Crate, used: Use) -> bool {
+    importer.crates.contains(&of.name) || (used == Use::Dev && importer.tests == Tests::Anyone)
+}
+
+fn find(name: &str) -> Option<&'static Crate> {
+    rules::CRATES.iter().find(|of| of.name == name)
+}
+
+fn listed(names: &[&str]) -> String {
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+/// The line of a manifest that declares this dependency.
+fn line_of(manifest: &str, dependency: Dependency<'_>) -> usize {
+    let mut kind = None;
+    for (line, at) in manifest.lines().zip(1..) {
+        if line.starts_with('[') {
+            kind = match line.trim().trim_matches(['[', ']']) {
+                "dependencies" => Some(Use::Normal),
+                "dev-dependencies" => Some(Use::Dev),
+                "build-dependencies" => Some(Use::Build),
+                _ => None,
+            };
+        }
+        let rest = line.strip_prefix(dependency.local);
+        if kind == Some(dependency.used) && rest.is_some_and(|rest| rest.starts_with(['.', ' ', '='])) {
+            return at;
+        }
+    }
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::check;
+    use crate::tidy::rules;
+    use crate::workspace::{File, Metadata};
+
+    /// Findings for a workspace in which `name` depends on `on`, every other crate on nothing.
+    fn findings(name: &str, on: &str, kind: &Value) -> Vec<String> {
+        let mut packages: Vec<Value> = rules::CRATES
+            .iter()
+            .filter(|of| of.name != name)
+            .map(|of| json!({"name": of.name, "manifest_path": "Cargo.toml", "dependencies": []}))
+            .collect();
+        packages.push(json!({
+            "name": name,
+            "manifest_path": "crates/x/Cargo.toml",
+            "dependencies": [{"name": on, "kind": kind}],
+        }));
+        let section = if kind == "dev" {
+            "dev-dependencies"
+        } else {
+            "dependencies"
+        };
+        let manifest = format!("[{section}]\n{on}.workspace = true\n");
+        let files = [File {
+            path: "crates/x/Cargo.toml".to_owned(),
+            text: Some(manifest),
+        }];
+        let found = check(&Metadata::from_json(json!({ "packages": packages })), &files);
+        found
+            .into_iter()
+            .map(|finding| format!("{}:{} {}", finding.file, finding.line, finding.what))
+            .collect()
+    }
+
+    #[test]
+    fn an_edge_of_the_table_is_fine() {
+        assert!(findings("holodeck-runner", "holodeck-eval", &Value::Null).is_empty());
+        assert!(findings("holodeck-runner", "holodeck-testkit", &json!("dev")).is_empty());
+        assert!(findings("holodeck-http", "reqwest", &Value::Null).is_empty());
+        assert!(findings("holodeck-runner", "yaml_serde", &json!("dev")).is_empty());
+    }
+
+    #[test]
+    fn any_other_edge_is_refused_at_its_line() {
+        assert_eq!(
+            findings("holodeck-runner", "holodeck-backend-openai", &Value::Null),
+            ["crates/x/Cargo.toml:2 `holodeck-runner` (layer 3) may not depend on `holodeck-backend-openai`"]
+        );
+        assert_eq!(
+            findings("holodeck-model", "holodeck-backend-api", &Value::Null).len(),
+            1
+        );
+        assert_eq!(
+            findings("holodeck-runner", "holodeck-backend-openai", &json!("dev")).len(),
+            1
+        );
+    }
+
+    #[test]
+    fn testkit_is_for_tests_of_crates_it_does_not_build_on() {
+        assert_eq!(
+            findings("holodeck-runner", "holodeck-testkit", &Value::Null).len(),
+            1
+        );
+        assert_eq!(
+            findings("holodeck-http", "holodeck-testkit", &json!("dev")).len(),
+            1
+        );
+    }
+
+    #[test]
+    fn libraries_have_sole_importers() {
+        assert_eq!(findings("holodeck-cassette", "reqwest", &Value::Null).len(), 1);
+        assert_eq!(findings("holodeck-eval", "anyhow", &json!("dev")).len(), 1);
+        assert_eq!(findings("holodeck-model", "yaml_serde", &Value::Null).len(), 1);
+    }
+
+    #[test]
+    fn the_contract_has_a_list_of_its_own() {
+        assert_eq!(findings("holodeck-backend-api", "tokio", &Value::Null).len(), 1);
+        assert!(findings("holodeck-backend-api", "tokio", &json!("dev")).is_empty());
+    }
+
+    #[test]
+    fn table_and_workspace_name_the_same_crates() {
+        let found = check(
+            &Metadata::from_json(
+                json!({"packages": [{"name": "holodeck-new", "manifest_path": "n/Cargo.toml"}]}),
+            ),
+            &[],
+        );
+        assert_eq!(found.len(), rules::CRATES.len() + 1);
+        assert!(
+            found
+                .iter()
+                .any(|finding| finding.what == "crate `holodeck-new` is not in the table of crates")
+        );
+    }
+}

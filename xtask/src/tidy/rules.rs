@@ -1,0 +1,362 @@
+//! The tables `tidy` goes by. A new crate, edge or dependency is a line here, with its reason in the commit.
+
+/// A crate of the workspace: its layer, and the crates it may depend on.
+pub(super) struct Crate {
+    pub(super) name: &'static str,
+    pub(super) layer: u8,
+    pub(super) may_use: &'static [&'static str],
+}
+
+/// Layers, lowest first: 0 contracts, 1 mechanisms, 2 drivers, 3 engines, 4 product.
+pub(super) const CRATES: &[Crate] = &[
+    member("holodeck-model", 0, &[]),
+    member("holodeck-backend-api", 0, &["holodeck-model"]),
+    member("holodeck-http", 1, &[]),
+    member("holodeck-process", 1, &[]),
+    member("holodeck-validators", 1, &["holodeck-model", "holodeck-process"]),
+    member(
+        "holodeck-backend-openai",
+        2,
+        &["holodeck-model", "holodeck-backend-api", "holodeck-http"],
+    ),
+    member(
+        "holodeck-tools",
+        2,
+        &["holodeck-model", "holodeck-backend-api", "holodeck-process"],
+    ),
+    member(
+        "holodeck-eval",
+        2,
+        &["holodeck-model", "holodeck-backend-api", "holodeck-process"],
+    ),
+    member(
+        "holodeck-cassette",
+        2,
+        &["holodeck-model", "holodeck-backend-api"],
+    ),
+    member(
+        "holodeck-runner",
+        3,
+        &["holodeck-model", "holodeck-backend-api", "holodeck-eval"],
+    ),
+    member(
+        "holodeck",
+        4,
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-http",
+            "holodeck-process",
+            "holodeck-validators",
+            "holodeck-backend-openai",
+            "holodeck-tools",
+            "holodeck-eval",
+            "holodeck-cassette",
+            "holodeck-runner",
+        ],
+    ),
+    member("holodeck-cli", 4, &["holodeck", "holodeck-runner"]),
+    member(
+        TESTKIT,
+        4,
+        &["holodeck-model", "holodeck-backend-api", "holodeck-http"],
+    ),
+    member("xtask", 4, &[]),
+];
+
+/// Only for tests: any crate it does not build on may have it as a dev-dependency.
+pub(super) const TESTKIT: &str = "holodeck-testkit";
+
+const fn member(name: &'static str, layer: u8, may_use: &'static [&'static str]) -> Crate {
+    Crate { name, layer, may_use }
+}
+
+/// A third-party crate that only these crates may depend on; tests included unless `tests` says otherwise.
+pub(super) struct Importer {
+    pub(super) package: &'static str,
+    pub(super) crates: &'static [&'static str],
+    /// Who may have it as a dev-dependency besides.
+    pub(super) tests: Tests,
+    pub(super) why: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tests {
+    Anyone,
+    Same,
+}
+
+const HTTP_WHY: &str = "only holodeck-http builds HTTP clients: one TLS decision, one retry policy";
+
+pub(super) const SOLE_IMPORTERS: &[Importer] = &[
+    importer(
+        "granit-parser",
+        &["holodeck-model"],
+        "only holodeck-model parses user YAML",
+    ),
+    importer("reqwest", &["holodeck-http"], HTTP_WHY),
+    importer("rustls", &["holodeck-http"], HTTP_WHY),
+    importer("rustls-native-certs", &["holodeck-http"], HTTP_WHY),
+    importer("webpki-roots", &["holodeck-http"], HTTP_WHY),
+    importer(
+        "eventsource-stream",
+        &["holodeck-http"],
+        "only holodeck-http decodes server-sent events",
+    ),
+    importer("backon", &["holodeck-http"], "one retry policy, many users"),
+    importer(
+        "process-wrap",
+        &["holodeck-process"],
+        "only holodeck-process spawns",
+    ),
+    importer(
+        "anyhow",
+        &["holodeck-cli", "xtask"],
+        "libraries have typed errors",
+    ),
+    importer(
+        "clap",
+        &["holodeck-cli", "xtask"],
+        "only the command line knows flags",
+    ),
+    importer("indicatif", &["holodeck-cli"], "only the command line draws"),
+    importer(
+        "annotate-snippets",
+        &["holodeck-cli"],
+        "only the command line draws",
+    ),
+    importer(
+        "schemars",
+        &["holodeck-model"],
+        "the YAML language has one rule book",
+    ),
+    importer(
+        "dotenvy",
+        &["holodeck"],
+        "nothing below the product reads the environment",
+    ),
+    Importer {
+        package: "yaml_serde",
+        crates: &[],
+        tests: Tests::Anyone,
+        why: "only YAML that is ours, in tests, is read without the span tree (docs/adr/0001)",
+    },
+    Importer {
+        package: "hyper",
+        crates: &["holodeck-testkit"],
+        tests: Tests::Anyone,
+        why: "servers are for tests here",
+    },
+];
+
+const fn importer(package: &'static str, crates: &'static [&'static str], why: &'static str) -> Importer {
+    Importer {
+        package,
+        crates,
+        tests: Tests::Same,
+        why,
+    }
+}
+
+/// All that the contract may depend on, tests apart.
+pub(super) const CONTRACT: &str = "holodeck-backend-api";
+pub(super) const CONTRACT_MAY_USE: &[&str] = &[
+    "holodeck-model",
+    "serde",
+    "serde_json",
+    "async-trait",
+    "futures-core",
+    "thiserror",
+    "tokio-util",
+];
+
+/// Words that only some crates may write in code that ships.
+pub(super) struct Word {
+    pub(super) text: &'static str,
+    pub(super) crates: &'static [&'static str],
+    pub(super) why: &'static str,
+    pub(super) todo: &'static str,
+}
+
+const PRINTERS: &[&str] = &["holodeck-cli", "xtask"];
+const SPAWNERS: &[&str] = &["holodeck-process", "xtask"];
+const PRODUCT: &[&str] = &["holodeck", "holodeck-cli", "xtask"];
+const PRINT_WHY: &str = "only holodeck-cli and xtask print";
+const PRINT_TODO: &str = "return the text, emit an event, or use `tracing`";
+const ENV_WHY: &str = "nothing below the product reads the process environment";
+const ENV_TODO: &str = "take the value, or an `Env`, as a parameter";
+const SPAWN_TODO: &str = "use holodeck-process: own group, scrubbed environment, no orphan";
+
+pub(super) const WORDS: &[Word] = &[
+    word("println!", PRINTERS, PRINT_WHY, PRINT_TODO),
+    word("print!", PRINTERS, PRINT_WHY, PRINT_TODO),
+    word("eprintln!", PRINTERS, PRINT_WHY, PRINT_TODO),
+    word("eprint!", PRINTERS, PRINT_WHY, PRINT_TODO),
+    word(
+        "process::Command",
+        SPAWNERS,
+        "only holodeck-process spawns",
+        SPAWN_TODO,
+    ),
+    word(
+        "Command::new",
+        SPAWNERS,
+        "only holodeck-process spawns",
+        SPAWN_TODO,
+    ),
+    word("env::var", PRODUCT, ENV_WHY, ENV_TODO),
+    word("env::var_os", PRODUCT, ENV_WHY, ENV_TODO),
+    word("env::vars", PRODUCT, ENV_WHY, ENV_TODO),
+    word("env::vars_os", PRODUCT, ENV_WHY, ENV_TODO),
+    word(
+        "env::set_var",
+        &[],
+        "the environment of a running process is shared",
+        "pass an `Env` value",
+    ),
+    word(
+        "env::remove_var",
+        &[],
+        "the environment of a running process is shared",
+        "pass an `Env` value",
+    ),
+    word(
+        "granit_parser",
+        &["holodeck-model"],
+        "only holodeck-model parses user YAML",
+        "use its `Tree`",
+    ),
+    word(
+        "serde_yaml",
+        &[],
+        "user YAML goes through the span tree",
+        "use holodeck-model",
+    ),
+    word(
+        "reqwest",
+        &["holodeck-http"],
+        HTTP_WHY,
+        "use holodeck-http's client",
+    ),
+    word(
+        "rustls",
+        &["holodeck-http"],
+        HTTP_WHY,
+        "use holodeck-http's client",
+    ),
+    word(
+        "process_wrap",
+        &["holodeck-process"],
+        "only holodeck-process spawns",
+        SPAWN_TODO,
+    ),
+    word(
+        "anyhow",
+        PRINTERS,
+        "libraries have typed errors",
+        "add a variant to the crate's `Error`",
+    ),
+    word(
+        "holodeck_backend_openai",
+        &["holodeck", "holodeck-backend-openai"],
+        "only the facade knows the concrete backends",
+        "take an `Arc<dyn BackendFactory>`",
+    ),
+];
+
+const fn word(
+    text: &'static str,
+    crates: &'static [&'static str],
+    why: &'static str,
+    todo: &'static str,
+) -> Word {
+    Word {
+        text,
+        crates,
+        why,
+        todo,
+    }
+}
+
+/// Files that may say `unsafe`.
+pub(super) const UNSAFE_FILES: &[&str] = &[];
+
+/// Names that tell nothing about a module.
+pub(super) const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc"];
+
+/// Lines of a Rust file: noted above the first, refused above the second.
+pub(super) const SOFT_LINES: usize = 400;
+pub(super) const HARD_LINES: usize = 800;
+
+/// Lines of prose in a crate's README.
+pub(super) const README_LINES: usize = 15;
+
+/// Packages of `holodeck-cli` with its default features.
+pub(super) const PACKAGE_BUDGET: usize = 400;
+
+/// Packages that must not come in by any road.
+pub(super) const BANNED: &[(&str, &str)] = &[
+    ("openssl-sys", "TLS is rustls with ring"),
+    ("native-tls", "TLS is rustls with ring"),
+    ("aws-lc-sys", "a long C build with cmake; TLS is rustls with ring"),
+    (
+        "serde_yaml",
+        "unmaintained; `serde_yaml` here is a rename of `yaml_serde`",
+    ),
+    ("async-std", "the runtime is tokio"),
+];
+
+pub(super) const LICENCES: &[&str] = &[
+    "MIT",
+    "MIT-0",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "0BSD",
+    "BSL-1.0",
+    "ISC",
+    "Zlib",
+    "Unicode-3.0",
+    "Unlicense",
+    "CC0-1.0",
+    "MPL-2.0",
+    "CDLA-Permissive-2.0",
+];
+
+/// Packages that may be in the tree in more than one version.
+pub(super) const TOLERATED_DUPLICATES: &[&str] = &[
+    "syn",
+    "rand",
+    "rand_core",
+    "rand_chacha",
+    "getrandom",
+    "sha2",
+    "itertools",
+    "nom",
+    "hashbrown",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{CRATES, TESTKIT};
+
+    #[test]
+    fn edges_lead_down_or_stay_in_their_layer() {
+        for of in CRATES {
+            for name in of.may_use {
+                let to = CRATES.iter().find(|to| to.name == *name).unwrap();
+                assert!(
+                    to.layer <= of.layer,
+                    "{} may not use {name}: it is in a higher layer",
+                    of.name
+                );
+                assert!(
+                    !to.may_use.contains(&of.name),
+                    "{} and {name} use each other",
+                    of.name
+                );
+                assert_ne!(to.name, TESTKIT, "testkit is only for tests");
+            }
+        }
+    }
+}
