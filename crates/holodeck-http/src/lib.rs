@@ -1,1 +1,32 @@
-//! holodeck-http
+//! The only builder of HTTP clients in HoloDeck.
+//!
+//! One TLS decision (rustls on ring, the platform's roots, then the bundled ones), one proxy rule, one retry
+//! policy, one place that bounds what a server may send, one decoder for server-sent events. Header values, URL
+//! user names and query strings never appear in what this crate displays or logs.
+//!
+//! It knows nothing of models, agents or YAML.
+
+mod body;
+mod client;
+mod error;
+mod excerpt;
+mod headers;
+mod options;
+mod pacer;
+mod response;
+mod retry;
+mod sse;
+mod tls;
+mod transport;
+mod url;
+
+pub use body::Body;
+pub use client::HttpClient;
+pub use error::{ConnectReason, Found, HttpError, SetupError};
+pub use headers::Headers;
+pub use options::{CallOptions, HttpOptions, LoopbackProxy, ProxyOptions};
+pub use pacer::Pacer;
+pub use response::Response;
+pub use retry::{RetryPolicy, parse_retry_after};
+pub use sse::{SseDecoder, SseEvent, SseStream, decode_sse};
+pub use url::HttpUrl;

@@ -1,0 +1,149 @@
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
+use tokio::time::{Instant, Sleep};
+
+use crate::transport::classify;
+use crate::{HttpError, HttpUrl};
+
+/// The bytes of an answer as they arrive, bounded in size and time. Ends after the first error.
+pub struct Body {
+    url: HttpUrl,
+    first: Option<Bytes>,
+    rest: BoxStream<'static, reqwest::Result<Bytes>>,
+    limit: u64,
+    seen: u64,
+    deadline: Option<Deadline>,
+    ended: bool,
+}
+
+struct Deadline {
+    sleep: Pin<Box<Sleep>>,
+    after: Duration,
+}
+
+impl Body {
+    /// Waits for the first bytes: until they are handed out, the request can be sent again.
+    pub(crate) async fn begin(
+        response: reqwest::Response,
+        url: HttpUrl,
+        limit: u64,
+    ) -> Result<Self, HttpError> {
+        let announced = response.content_length();
+        let mut body = Self {
+            rest: Box::pin(response.bytes_stream()),
+            url,
+            first: None,
+            limit,
+            seen: 0,
+            deadline: None,
+            ended: false,
+        };
+        if announced.is_some_and(|length| length > limit) {
+            return Err(body.too_large(limit));
+        }
+        body.first = match body.rest.next().await {
+            Some(bytes) => Some(bytes.map_err(|error| classify(error, &body.url))?),
+            None => None,
+        };
+        Ok(body)
+    }
+
+    /// Sets when reading ends at the latest, and the time-out to name then.
+    pub(crate) fn until(mut self, deadline: Instant, after: Duration) -> Self {
+        self.deadline = Some(Deadline {
+            sleep: Box::pin(tokio::time::sleep_until(deadline)),
+            after,
+        });
+        self
+    }
+
+    /// Reads the rest into one buffer.
+    pub async fn collect(mut self) -> Result<Bytes, HttpError> {
+        let Some(first) = self.next().await.transpose()? else {
+            return Ok(Bytes::new());
+        };
+        let Some(second) = self.next().await.transpose()? else {
+            return Ok(first);
+        };
+        let mut all = Vec::from(first);
+        all.extend_from_slice(&second);
+        while let Some(bytes) = self.next().await.transpose()? {
+            all.extend_from_slice(&bytes);
+        }
+        Ok(all.into())
+    }
+
+    /// At most the first `count` bytes; what goes wrong on the way ends them.
+    pub(crate) async fn start(mut self, count: usize) -> Vec<u8> {
+        let mut start = Vec::new();
+        while start.len() < count
+            && let Some(Ok(bytes)) = self.next().await
+        {
+            start.extend_from_slice(&bytes);
+        }
+        start.truncate(count);
+        start
+    }
+
+    pub(crate) fn url(&self) -> &HttpUrl {
+        &self.url
+    }
+
+    pub(crate) fn too_large(&self, limit: u64) -> HttpError {
+        HttpError::TooLarge {
+            url: self.url.clone(),
+            limit,
+        }
+    }
+}
+
+impl Stream for Body {
+    type Item = Result<Bytes, HttpError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        if let Some(deadline) = &mut this.deadline
+            && deadline.sleep.as_mut().poll(cx).is_ready()
+        {
+            this.ended = true;
+            let (url, after) = (this.url.clone(), deadline.after);
+            return Poll::Ready(Some(Err(HttpError::Timeout { url, after })));
+        }
+        let polled = match this.first.take() {
+            Some(bytes) => Poll::Ready(Some(Ok(bytes))),
+            None => this.rest.poll_next_unpin(cx),
+        };
+        let item = match polled {
+            Poll::Ready(Some(Ok(bytes))) => {
+                this.seen = this.seen.saturating_add(bytes.len() as u64);
+                if this.seen <= this.limit {
+                    return Poll::Ready(Some(Ok(bytes)));
+                }
+                Some(Err(this.too_large(this.limit)))
+            }
+            Poll::Ready(Some(Err(error))) => Some(Err(classify(error, &this.url))),
+            Poll::Ready(None) => None,
+            Poll::Pending => return Poll::Pending,
+        };
+        this.ended = true;
+        Poll::Ready(item)
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body")
+            .field("url", &self.url)
+            .field("seen", &self.seen)
+            .finish_non_exhaustive()
+    }
+}

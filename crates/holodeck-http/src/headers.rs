@@ -1,0 +1,96 @@
+use std::fmt;
+
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::HttpError;
+
+/// Request headers; values are shown nowhere, secret ones are also cut from what a server echoes back.
+#[derive(Clone, Default)]
+pub struct Headers {
+    map: HeaderMap,
+    secrets: Vec<SecretString>,
+}
+
+impl Headers {
+    /// No headers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a header whose value is no secret.
+    pub fn insert(&mut self, name: &str, value: &str) -> Result<(), HttpError> {
+        let (name, value) = parts(name, value)?;
+        self.map.insert(name, value);
+        Ok(())
+    }
+
+    /// Sets a header whose value is secret; white space around it is cut.
+    pub fn insert_secret(&mut self, name: &str, value: &SecretString) -> Result<(), HttpError> {
+        let (name, mut header) = parts(name, value.expose_secret().trim())?;
+        header.set_sensitive(true);
+        self.map.insert(name, header);
+        self.secrets.push(value.expose_secret().trim().into());
+        Ok(())
+    }
+
+    /// Sets `Authorization: Bearer <token>`.
+    pub fn bearer(&mut self, token: &SecretString) -> Result<(), HttpError> {
+        let value = format!("Bearer {}", token.expose_secret().trim());
+        self.insert_secret(AUTHORIZATION.as_str(), &value.into())?;
+        self.secrets.push(token.expose_secret().trim().into());
+        Ok(())
+    }
+
+    pub(crate) fn map(&self) -> &HeaderMap {
+        &self.map
+    }
+
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.secrets.iter().map(ExposeSecret::expose_secret)
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.map.keys()).finish()
+    }
+}
+
+fn parts(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HttpError> {
+    let invalid = || HttpError::InvalidHeader {
+        name: name.to_owned(),
+    };
+    let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_error| invalid())?;
+    let value = HeaderValue::from_str(value).map_err(|_error| invalid())?;
+    Ok((parsed, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_names_only() {
+        let mut headers = Headers::new();
+        headers.insert("x-team", "blue").unwrap();
+        headers.insert_secret("api-key", &" hush\n".into()).unwrap();
+        headers.bearer(&"hush2".into()).unwrap();
+        assert_eq!(
+            format!("{headers:?}"),
+            r#"["x-team", "api-key", "authorization"]"#
+        );
+        assert_eq!(headers.map().get("api-key").unwrap(), "hush");
+    }
+
+    #[test]
+    fn a_value_no_header_can_carry_is_an_error_without_it() {
+        let error = Headers::new()
+            .insert_secret("api-key", &"hu\nsh".into())
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the value for header `api-key` has characters that a header can't carry"
+        );
+    }
+}

@@ -1,0 +1,146 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::retry::Attempts;
+use crate::{Body, Found, HttpError, HttpUrl, SseStream, excerpt};
+
+/// Bytes of an unwelcome answer that are kept.
+pub(crate) const KEPT: usize = 8 * 1024;
+
+/// A 2xx answer whose body has begun to arrive.
+#[derive(Debug)]
+pub struct Response {
+    status: u16,
+    headers: HeaderMap,
+    body: Body,
+    attempts: Attempts,
+    max_event_bytes: usize,
+    secrets: Secrets,
+}
+
+/// Values to cut from what is kept of an answer.
+#[derive(Clone, Default)]
+pub(crate) struct Secrets(pub(crate) Vec<secrecy::SecretString>);
+
+impl Secrets {
+    pub(crate) fn excerpt(&self, bytes: &[u8]) -> String {
+        excerpt::text(bytes, self.0.iter().map(secrecy::ExposeSecret::expose_secret))
+    }
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secrets")
+    }
+}
+
+impl Response {
+    pub(crate) fn new(
+        status: u16,
+        headers: HeaderMap,
+        body: Body,
+        attempts: Attempts,
+        max_event_bytes: usize,
+        secrets: Secrets,
+    ) -> Self {
+        Self {
+            status,
+            headers,
+            body,
+            attempts,
+            max_event_bytes,
+            secrets,
+        }
+    }
+
+    /// The HTTP status, 200 to 299.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// A header of the answer.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// How many requests were sent, the retries included.
+    pub fn attempts(&self) -> u32 {
+        self.attempts.count
+    }
+
+    /// How long the pacer held the requests back.
+    pub fn paced(&self) -> Duration {
+        self.attempts.paced
+    }
+
+    /// When reading the body ends at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.attempts.deadline
+    }
+
+    /// Whether the answer says it is a stream of events.
+    pub fn is_event_stream(&self) -> bool {
+        self.is_type("text/event-stream")
+    }
+
+    /// The body as it arrives.
+    pub fn into_body(self) -> Body {
+        self.body
+    }
+
+    /// The whole body.
+    pub async fn bytes(self) -> Result<Bytes, HttpError> {
+        self.body.collect().await
+    }
+
+    /// The whole body as JSON.
+    pub async fn json(self) -> Result<Value, HttpError> {
+        let url = self.body.url().clone();
+        let bytes = self.body.collect().await?;
+        match serde_json::from_slice(&bytes) {
+            Ok(value) => Ok(value),
+            Err(_error) => Err(unexpected(url, "JSON", &bytes, &self.secrets)),
+        }
+    }
+
+    /// The body as events. An answer that says it is something else is an error that names it; one that says nothing
+    /// is taken at its word.
+    pub async fn events(self) -> Result<SseStream, HttpError> {
+        if self.is_event_stream() || !self.headers.contains_key(CONTENT_TYPE) {
+            return Ok(SseStream::new(self.body, self.max_event_bytes));
+        }
+        let url = self.body.url().clone();
+        let start = self.body.start(KEPT).await;
+        Err(unexpected(url, "a stream of events", &start, &self.secrets))
+    }
+
+    fn is_type(&self, expected: &str) -> bool {
+        let value = self
+            .header(CONTENT_TYPE.as_str())
+            .and_then(|value| value.split(';').next());
+        value.is_some_and(|value| value.trim().eq_ignore_ascii_case(expected))
+    }
+}
+
+fn unexpected(url: HttpUrl, expected: &'static str, bytes: &[u8], secrets: &Secrets) -> HttpError {
+    let body = secrets.excerpt(bytes.get(..KEPT).unwrap_or(bytes));
+    let found = if body.trim().is_empty() {
+        Found::Empty
+    } else if excerpt::is_html(&body) {
+        Found::Html
+    } else if expected != "JSON" && body.trim_start().starts_with(['{', '[']) {
+        Found::Json
+    } else {
+        Found::Text
+    };
+    HttpError::Unexpected {
+        url,
+        expected,
+        found,
+        body,
+    }
+}

@@ -1,0 +1,168 @@
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use reqwest::Url;
+
+use crate::HttpError;
+
+/// An `http` or `https` URL whose text form leaves out user name, password, query and fragment.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct HttpUrl(Arc<Url>);
+
+impl HttpUrl {
+    /// Parses an absolute `http` or `https` URL.
+    pub fn parse(text: &str) -> Result<Self, HttpError> {
+        let invalid = |reason: String| HttpError::InvalidUrl {
+            url: without_secrets(text),
+            reason,
+        };
+        let url = Url::parse(text.trim()).map_err(|error| invalid(error.to_string()))?;
+        match url.scheme() {
+            "http" | "https" => Ok(Self(Arc::new(url))),
+            other => Err(invalid(format!("scheme `{other}` is neither http nor https"))),
+        }
+    }
+
+    /// Host name or address.
+    pub fn host(&self) -> &str {
+        self.0.host_str().unwrap_or_default()
+    }
+
+    /// Path, beginning with a slash.
+    pub fn path(&self) -> &str {
+        self.0.path()
+    }
+
+    /// The same URL with `segments` (slashes separate them) appended to its path, the query kept.
+    pub fn join(&self, segments: &str) -> Self {
+        let mut url = Url::clone(&self.0);
+        let path = format!(
+            "{}/{}",
+            url.path().trim_end_matches('/'),
+            segments.trim_start_matches('/')
+        );
+        url.set_path(&path);
+        Self(Arc::new(url))
+    }
+
+    /// The same URL with one more query pair.
+    pub fn with_query(&self, name: &str, value: &str) -> Self {
+        let mut url = Url::clone(&self.0);
+        url.query_pairs_mut().append_pair(name, value);
+        Self(Arc::new(url))
+    }
+
+    /// Whether the host is this machine by name or address.
+    pub fn is_loopback(&self) -> bool {
+        match self.0.host_str() {
+            Some("localhost") => true,
+            Some(host) => host
+                .trim_start_matches('[')
+                .trim_end_matches(']')
+                .parse::<std::net::IpAddr>()
+                .is_ok_and(|address| address.is_loopback()),
+            None => false,
+        }
+    }
+
+    pub(crate) fn as_url(&self) -> &Url {
+        &self.0
+    }
+
+    /// What an answer must not repeat: the password and the query's values.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
+        let password = self.0.password().map(str::to_owned);
+        password
+            .into_iter()
+            .chain(self.0.query_pairs().map(|(_, value)| value.into_owned()))
+    }
+}
+
+impl fmt::Display for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.0.scheme(), self.host())?;
+        if let Some(port) = self.0.port() {
+            write!(f, ":{port}")?;
+        }
+        f.write_str(self.0.path())
+    }
+}
+
+impl fmt::Debug for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HttpUrl({self})")
+    }
+}
+
+impl FromStr for HttpUrl {
+    type Err = HttpError;
+
+    fn from_str(text: &str) -> Result<Self, HttpError> {
+        Self::parse(text)
+    }
+}
+
+/// Cuts what may be secret from text that did not parse as a URL.
+fn without_secrets(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    match text.rsplit_once('@') {
+        Some((before, host)) => match before.split_once("://") {
+            Some((scheme, _)) => format!("{scheme}://{host}"),
+            None => host.to_owned(),
+        },
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_and_debug_leave_secrets_out() {
+        let url = HttpUrl::parse("https://me:hush@api.test:8443/v1/chat?key=s3cret#frag").unwrap();
+        assert_eq!(url.to_string(), "https://api.test:8443/v1/chat");
+        assert_eq!(format!("{url:?}"), "HttpUrl(https://api.test:8443/v1/chat)");
+        assert_eq!(url.secrets().collect::<Vec<_>>(), ["hush", "s3cret"]);
+    }
+
+    #[test]
+    fn an_invalid_url_is_named_without_its_secrets() {
+        for text in [
+            "ftp://me:hush@host/x?key=hush",
+            "http://me:hush@:80:80/?k=hush",
+            "me:hush@host",
+        ] {
+            let error = HttpUrl::parse(text).unwrap_err();
+            assert!(!error.to_string().contains("hush"), "{error}");
+            assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn join_keeps_path_and_query() {
+        let url = HttpUrl::parse("http://localhost:1/base/?v=1").unwrap();
+        assert_eq!(
+            url.join("/chat/completions").as_url().as_str(),
+            "http://localhost:1/base/chat/completions?v=1"
+        );
+        assert_eq!(
+            HttpUrl::parse("http://h").unwrap().join("v1").to_string(),
+            "http://h/v1"
+        );
+    }
+
+    #[test]
+    fn loopback_is_recognised() {
+        for (text, expected) in [
+            ("http://localhost:1", true),
+            ("http://127.0.0.2", true),
+            ("http://[::1]:8080/x", true),
+            ("http://10.0.0.1", false),
+            ("https://localhost.example.com", false),
+        ] {
+            assert_eq!(HttpUrl::parse(text).unwrap().is_loopback(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Tests against a small HTTP server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod answers;
+mod failures;
+mod proxy;
+mod retries;
+mod server;
+mod tls;
+
+use std::time::Duration;
+
+use holodeck_http::{CallOptions, HttpClient, HttpOptions, RetryPolicy};
+
+/// Options whose retries do not make a test wait.
+fn quick() -> CallOptions {
+    CallOptions {
+        retry: RetryPolicy {
+            first_wait: Duration::from_millis(1),
+            ..RetryPolicy::default()
+        },
+        ..CallOptions::default()
+    }
+}
+
+fn client() -> HttpClient {
+    HttpClient::new(&HttpOptions::default()).unwrap()
+}

@@ -1,0 +1,115 @@
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use holodeck_http::{CallOptions, Headers, HttpError, Pacer, RetryPolicy};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::server::{Answer, Server, ok_json, status};
+use crate::{client, quick};
+
+async fn attempts(answers: Vec<Answer>) -> (Result<u32, HttpError>, usize) {
+    let server = Server::start(answers).await;
+    let result = client()
+        .post_json(&server.url, &Headers::new(), &json!({}), &quick())
+        .await;
+    (
+        result.map(|response| response.attempts()),
+        server.requests().len(),
+    )
+}
+
+#[tokio::test]
+async fn passing_trouble_is_retried() {
+    for trouble in [
+        status("500 Internal Server Error", "", "oops"),
+        status("503 Service Unavailable", "Retry-After: 0\r\n", ""),
+        status(
+            "429 Too Many Requests",
+            "retry-after-ms: 3\r\nRetry-After: 50\r\n",
+            "",
+        ),
+        Answer::Raw(Vec::new()),
+        Answer::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n".to_vec()),
+    ] {
+        let (result, requests) = attempts(vec![trouble.clone(), trouble, ok_json("{}")]).await;
+        assert_eq!((result.unwrap(), requests), (3, 3));
+    }
+}
+
+#[tokio::test]
+async fn too_many_requests_for_ever_ends_in_the_last_error() {
+    let answer = status(
+        "429 Too Many Requests",
+        "Retry-After: 0\r\n",
+        r#"{"error":{"message":"slow down"}}"#,
+    );
+    let (result, requests) = attempts(vec![answer]).await;
+    let error = result.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("/v1 answered 429 Too Many Requests: slow down"),
+        "{error}"
+    );
+    assert_eq!(error.retry_after(), Some(Duration::ZERO));
+    assert_eq!(requests, 4);
+}
+
+#[tokio::test]
+async fn a_wrong_key_stops_at_once_and_is_not_repeated() {
+    let answer = status(
+        "401 Unauthorized",
+        "Retry-After: 0\r\n",
+        r#"{"error":{"message":"no such key: key-12345 query-secret"}}"#,
+    );
+    let server = Server::start(vec![answer]).await;
+    let mut headers = Headers::new();
+    headers.bearer(&"key-12345".into()).unwrap();
+    let error = client()
+        .post_json(&server.url, &headers, &json!({}), &quick())
+        .await
+        .unwrap_err();
+    let shown = format!("{error} {error:?}");
+    assert!(
+        shown.contains("401") && shown.contains("no such key: [redacted] [redacted]"),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("key-12345") && !shown.contains("query-secret"),
+        "{shown}"
+    );
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_redirect_is_an_answer_and_the_key_stays_here() {
+    let (result, requests) = attempts(vec![status(
+        "307 Temporary Redirect",
+        "Location: http://127.0.0.1:1/\r\n",
+        "",
+    )])
+    .await;
+    assert_eq!(result.unwrap_err().status(), Some(307));
+    assert_eq!(requests, 1);
+}
+
+#[tokio::test]
+async fn each_attempt_takes_a_turn_of_the_pacer() {
+    let pacer = Pacer::per_minute(NonZeroU32::new(60_000).unwrap());
+    let server = Server::start(vec![status("500 Internal Server Error", "", ""), ok_json("{}")]).await;
+    let options = CallOptions {
+        pacer: Some(pacer),
+        retry: RetryPolicy {
+            first_wait: Duration::ZERO,
+            ..RetryPolicy::default()
+        },
+        ..CallOptions::default()
+    };
+    let response = client()
+        .post_json(&server.url, &Headers::new(), &json!({}), &options)
+        .await
+        .unwrap();
+    assert_eq!(response.attempts(), 2);
+    assert!(response.paced() < Duration::from_mins(1));
+}
