@@ -1,1 +1,28 @@
-//! holodeck-model
+//! The YAML language of HoloDeck: its types, its loader, and what is wrong with a file.
+//!
+//! [`load_agent`] reads an agent file with its layers and reports every problem at once, each at its place.
+//! Nothing here is asynchronous, uses the network, or reads the process environment.
+
+mod code;
+mod config;
+mod diagnostic;
+pub mod env;
+mod files;
+mod load;
+mod loaded;
+mod settings;
+mod source;
+mod usage;
+mod value;
+
+pub use code::Code;
+pub use config::*;
+pub use diagnostic::{Diagnostic, Label, Location, Severity, Span};
+pub use env::Env;
+pub use files::{DiskFiles, FileKind, Files, MemoryFiles};
+pub use load::{Load, load_agent};
+pub use loaded::{InstructionsSource, LoadedAgent, Need, ResolvedInstructions, Unsupported};
+pub use settings::{ExecutionSettings, Layer, Setting};
+pub use source::{Source, Sources};
+pub use usage::TokenUsage;
+pub use value::{JsonMap, OneOrMany, PathRef, Pattern, PatternError};

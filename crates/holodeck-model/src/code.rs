@@ -1,0 +1,164 @@
+//! The registry of diagnostic codes.
+//!
+//! HD00 the file and its YAML, HD01 the shape, HD02 values, HD03 rules across fields, HD04 without effect,
+//! HD05 environment and layers, HD06 files that the YAML names, HD07 notes on tests, HD08 the environment of a run.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $id:literal, $name:literal;)+) => {
+        /// A stable diagnostic code.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Code {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Code {
+            /// Every code, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The code as printed, `HD0101`.
+            pub fn id(self) -> &'static str {
+                match self { $(Self::$variant => $id,)+ }
+            }
+
+            /// The code in words, `unknown-field`.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What the code means, in one line.
+            pub fn summary(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+).trim_ascii(),)+ }
+            }
+        }
+    };
+}
+
+codes! {
+    /// A file could not be read.
+    UnreadableFile = "HD0001", "unreadable-file";
+    /// A directory was given where a file is expected.
+    IsDirectory = "HD0002", "is-directory";
+    /// A file is larger than 10 MB.
+    FileTooLarge = "HD0003", "file-too-large";
+    /// A file is not UTF-8 text.
+    InvalidUtf8 = "HD0004", "invalid-utf8";
+    /// A file holds nothing but blanks and comments.
+    EmptyFile = "HD0005", "empty-file";
+    /// The text is not YAML.
+    YamlSyntax = "HD0006", "yaml-syntax";
+    /// A file holds more than one YAML document.
+    MultipleDocuments = "HD0007", "multiple-documents";
+    /// A tab is used for indentation.
+    TabIndentation = "HD0008", "tab-indentation";
+    /// A key appears twice in one mapping.
+    DuplicateKey = "HD0009", "duplicate-key";
+    /// The YAML is nested too deeply.
+    TooDeep = "HD0010", "too-deep";
+    /// The YAML expands to too many nodes.
+    TooManyNodes = "HD0011", "too-many-nodes";
+    /// An alias names an anchor that is not defined before it.
+    UnknownAnchor = "HD0012", "unknown-anchor";
+    /// A merge key `<<` does not point to a mapping.
+    BadMerge = "HD0013", "bad-merge";
+    /// A mapping key is not plain text.
+    KeyNotText = "HD0014", "key-not-text";
+    /// A YAML tag such as `!include` is not supported.
+    UnsupportedTag = "HD0015", "unsupported-tag";
+    /// A field that the language does not have.
+    UnknownField = "HD0101", "unknown-field";
+    /// A required field is absent.
+    MissingField = "HD0102", "missing-field";
+    /// A value has the wrong type.
+    WrongType = "HD0103", "wrong-type";
+    /// A value is not one of those allowed.
+    UnknownValue = "HD0104", "unknown-value";
+    /// A list item does not say which `type` it is.
+    MissingType = "HD0105", "missing-type";
+    /// A text or list that must not be empty is.
+    Blank = "HD0201", "blank";
+    /// A text does not have the required form.
+    BadFormat = "HD0202", "bad-format";
+    /// A number is outside its range.
+    OutOfRange = "HD0203", "out-of-range";
+    /// A list has too many items.
+    TooManyItems = "HD0204", "too-many-items";
+    /// A regular expression does not compile.
+    BadPattern = "HD0205", "bad-pattern";
+    /// Two fields exclude each other.
+    ConflictingFields = "HD0301", "conflicting-fields";
+    /// One of several fields is required.
+    OneOfRequired = "HD0302", "one-of-required";
+    /// A name is used twice.
+    DuplicateName = "HD0303", "duplicate-name";
+    /// Values that belong together do not fit.
+    InconsistentValues = "HD0304", "inconsistent-values";
+    /// A part whose execution is not built yet.
+    NotYetSupported = "HD0401", "not-yet-supported";
+    /// A block that the chosen provider does not use.
+    IgnoredForProvider = "HD0402", "ignored-for-provider";
+    /// A value that YAML 1.1 reads differently.
+    Yaml11Difference = "HD0403", "yaml-1.1-difference";
+    /// A map that looks like a matcher but is compared literally.
+    LiteralMatcher = "HD0404", "literal-matcher";
+    /// A field that is accepted but has no effect.
+    NoEffect = "HD0410", "no-effect";
+    /// An environment variable is not set.
+    MissingVariable = "HD0501", "missing-variable";
+    /// An environment variable holds a value that cannot be used.
+    BadVariable = "HD0502", "bad-variable";
+    /// A name that the layers of configuration do not define.
+    UnknownReference = "HD0503", "unknown-reference";
+    /// A file that the YAML names does not exist.
+    FileNotFound = "HD0601", "file-not-found";
+    /// A JSON file that the YAML names is not JSON.
+    BadJson = "HD0602", "bad-json";
+    /// The front matter of an instruction file is malformed.
+    BadFrontMatter = "HD0603", "bad-front-matter";
+    /// A metric is reported but cannot fail a test.
+    NotGated = "HD0701", "not-gated";
+    /// A default differs from HoloDeck 0.7.
+    ChangedDefault = "HD0702", "changed-default";
+    /// A test case checks nothing.
+    Unchecked = "HD0703", "unchecked";
+    /// A credential that the agent needs is absent.
+    MissingCredential = "HD0801", "missing-credential";
+    /// A program that the agent needs is absent or unusable.
+    MissingProgram = "HD0802", "missing-program";
+    /// An endpoint that the agent needs does not answer.
+    EndpointUnreachable = "HD0803", "endpoint-unreachable";
+    /// A directory that the agent needs is absent or not writable.
+    UnusableDirectory = "HD0804", "unusable-directory";
+    /// A JSON Schema is not valid.
+    BadSchema = "HD0805", "bad-schema";
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id())
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_sorted() {
+        let ids: Vec<_> = Code::ALL.iter().map(|code| code.id()).collect();
+        let mut sorted = ids.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(ids, sorted);
+    }
+}

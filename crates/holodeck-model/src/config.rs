@@ -1,0 +1,54 @@
+//! The types of the YAML language, one module per block.
+
+mod agent;
+mod arg_matcher;
+mod claude;
+mod database;
+mod deployment;
+mod evaluation;
+mod execution;
+mod expected_tool;
+mod files;
+mod global;
+mod instructions;
+mod model;
+mod observability;
+mod openai;
+mod optimizer;
+mod schema_ref;
+mod test_case;
+mod tool;
+
+pub use agent::{Agent, SearchMethod, ToolFilteringConfig};
+pub use arg_matcher::{ArgMatcher, Bound};
+pub use claude::{
+    AuthProvider, BashConfig, ClaudeConfig, Effort, ExtendedThinkingConfig, FileSystemConfig, PermissionMode,
+    SettingSource, SubagentConfig, SubagentModel, SubagentsConfig,
+};
+pub use database::{DatabaseConfig, DatabaseProvider, DatabaseRef, KeywordIndexConfig, KeywordIndexProvider};
+pub use deployment::{
+    AwsTarget, AzureTarget, CloudProvider, DeploymentConfig, DeploymentTarget, GcpTarget, RegistryConfig,
+    Runtime, ServeProtocol, TagStrategy,
+};
+pub use evaluation::{
+    CodeMetric, EvalParam, EvaluationConfig, GevalMetric, MetricConfig, RagMetric, RagMetricType,
+    RougeVariant, StandardMetric, StandardMetricName,
+};
+pub use execution::ExecutionConfig;
+pub use expected_tool::{ExpectedTool, ToolOrder};
+pub use files::{FileInput, FileType};
+pub use global::{GlobalConfig, VectorstoreEntry};
+pub use instructions::InstructionsConfig;
+pub use model::{ModelConfig, Provider};
+pub use observability::{
+    AzureMonitorExporter, ConsoleExporter, ExportersConfig, LogLevel, LogsConfig, MetricsConfig,
+    ObservabilityConfig, OtlpExporter, OtlpProtocol, PrometheusExporter, TracesConfig,
+};
+pub use openai::{OpenAiConfig, OpenAiPermissions};
+pub use optimizer::{AxisType, NumericAxis, OptimizerAxes, OptimizerConfig, PhaseConfig, TextualAxis};
+pub use schema_ref::{ResponseFormat, SchemaRef};
+pub use test_case::{TestCase, Turn};
+pub use tool::{
+    ChunkingStrategy, DocumentDomain, FunctionTool, HierarchicalDocumentTool, McpCommand, McpTool,
+    McpTransport, PromptTool, SearchMode, ToolConfig, VectorstoreTool,
+};

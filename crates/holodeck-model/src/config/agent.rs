@@ -1,0 +1,121 @@
+//! The agent file itself.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    ClaudeConfig, DeploymentConfig, EvaluationConfig, ExecutionConfig, InstructionsConfig, MetricConfig,
+    ModelConfig, ObservabilityConfig, OpenAiConfig, ResponseFormat, TestCase, ToolConfig, Turn,
+};
+use crate::value::{PathRef, nullable};
+
+/// An agent: its model, its instructions, its tools, and the tests that tell whether it is good.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Agent {
+    /// Name of the agent; results are filed under it.
+    #[schemars(regex(pattern = r"\S"))]
+    pub name: String,
+    /// What the agent is for.
+    #[schemars(regex(pattern = r"\S"))]
+    pub description: Option<String>,
+    /// Who wrote it.
+    #[schemars(regex(pattern = r"\S"))]
+    pub author: Option<String>,
+    /// The model that answers.
+    pub model: ModelConfig,
+    /// The system prompt.
+    pub instructions: InstructionsConfig,
+    /// A JSON Schema for the answer, inline or as the path of a JSON file.
+    pub response_format: Option<ResponseFormat>,
+    /// What the agent can call.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<ToolConfig>>")]
+    pub tools: Vec<ToolConfig>,
+    /// Which tools are offered to the model at a time.
+    pub tool_filtering: Option<ToolFilteringConfig>,
+    /// How answers are judged.
+    pub evaluations: Option<EvaluationConfig>,
+    /// What the agent is asked in a test.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<TestCase>>")]
+    pub test_cases: Vec<TestCase>,
+    /// A YAML file that holds the test cases, instead of `test_cases`.
+    pub test_cases_file: Option<PathRef>,
+    /// Time-outs, concurrency, replay.
+    pub execution: Option<ExecutionConfig>,
+    /// OpenTelemetry export.
+    pub observability: Option<ObservabilityConfig>,
+    /// How the agent is deployed.
+    pub deployment: Option<DeploymentConfig>,
+    /// The model that makes embeddings, when `model` cannot.
+    pub embedding_provider: Option<ModelConfig>,
+    /// Settings of the Claude backend.
+    pub claude: Option<ClaudeConfig>,
+    /// Settings of the OpenAI-compatible backend.
+    pub openai: Option<OpenAiConfig>,
+}
+
+impl Agent {
+    /// The metrics that judge a turn: those of the turn, else of its case, else of the agent.
+    pub fn metrics_for<'a>(&'a self, case: &'a TestCase, turn: Option<&'a Turn>) -> &'a [MetricConfig] {
+        [turn.map(|turn| &turn.evaluations), Some(&case.evaluations)]
+            .into_iter()
+            .flatten()
+            .find(|metrics| !metrics.is_empty())
+            .or_else(|| self.evaluations.as_ref().map(|evaluations| &evaluations.metrics))
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// The tool of this name.
+    pub fn tool(&self, name: &str) -> Option<&ToolConfig> {
+        self.tools.iter().find(|tool| tool.name() == name)
+    }
+}
+
+/// Offers the model only the tools that fit the question.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolFilteringConfig {
+    /// Whether tools are filtered.
+    pub enabled: bool,
+    /// How many tools are offered at most.
+    #[schemars(range(min = 1, max = 50))]
+    pub top_k: u32,
+    /// How similar a tool must be to the question.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub similarity_threshold: f64,
+    /// Tools that are always offered.
+    pub always_include: Vec<String>,
+    /// How many of the most used tools are always offered.
+    #[schemars(range(min = 0, max = 20))]
+    pub always_include_top_n_used: u32,
+    /// How tools are found.
+    pub search_method: SearchMethod,
+}
+
+impl Default for ToolFilteringConfig {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            top_k: 5,
+            similarity_threshold: 0.3,
+            always_include: Vec::new(),
+            always_include_top_n_used: 3,
+            search_method: SearchMethod::default(),
+        }
+    }
+}
+
+/// How fitting tools are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SearchMethod {
+    /// By embeddings.
+    #[default]
+    Semantic,
+    /// By words.
+    Bm25,
+    /// By both.
+    Hybrid,
+}

@@ -1,0 +1,242 @@
+//! Settings of the Claude backend.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::value::{PathRef, nullable};
+
+/// How the Anthropic provider signs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AuthProvider {
+    /// With `ANTHROPIC_API_KEY`.
+    ApiKey,
+    /// With `CLAUDE_CODE_OAUTH_TOKEN`.
+    OauthToken,
+    /// Through Amazon Bedrock.
+    Bedrock,
+    /// Through Google Vertex AI.
+    Vertex,
+    /// Through Azure AI Foundry.
+    Foundry,
+    /// With `ANTHROPIC_AUTH_TOKEN` at `model.endpoint`.
+    Custom,
+}
+
+/// Settings of the Claude backend. Whatever is not switched on is off.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClaudeConfig {
+    /// Directory the agent works in.
+    pub working_directory: Option<PathRef>,
+    /// What needs approval. Absent is not the same as `manual`: then a test approves what the YAML enables.
+    pub permission_mode: Option<PermissionMode>,
+    /// How often the model may be called for one question.
+    #[schemars(range(min = 1))]
+    pub max_turns: Option<u32>,
+    /// How many sessions run at the same time.
+    #[schemars(range(min = 1, max = 500))]
+    pub max_concurrent_sessions: Option<u32>,
+    /// Memory one session is expected to take.
+    #[schemars(range(min = 50, max = 2000))]
+    pub session_memory_estimate_mib: u32,
+    /// Thinking before answering.
+    pub extended_thinking: Option<ExtendedThinkingConfig>,
+    /// Whether the agent may search the web.
+    pub web_search: bool,
+    /// The shell.
+    pub bash: Option<BashConfig>,
+    /// Access to files.
+    pub file_system: Option<FileSystemConfig>,
+    /// Sub-agents by name.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(with = "Option<IndexMap<String, SubagentConfig>>")]
+    pub agents: IndexMap<String, SubagentConfig>,
+    /// How sub-agents run.
+    pub subagents: Option<SubagentsConfig>,
+    /// Tools that may be used; absent: all that are configured.
+    pub allowed_tools: Option<Vec<String>>,
+    /// Tools that must not be used.
+    pub disallowed_tools: Option<Vec<String>>,
+    /// How hard the model thinks.
+    pub effort: Option<Effort>,
+    /// What one question may cost.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub max_budget_usd: Option<f64>,
+    /// The model to use when the first one is overloaded.
+    pub fallback_model: Option<String>,
+    /// Which settings of the machine apply; by default none.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<SettingSource>>")]
+    pub setting_sources: Vec<SettingSource>,
+    /// Required by 0.7 for `acceptAll`; without effect here, because every ask is answered by the host.
+    pub i_understand_this_is_unsafe: bool,
+    /// Leave out the built-in hooks.
+    pub disable_default_hooks: bool,
+    /// Leave the environment of the CLI's children as it is.
+    pub disable_subprocess_env_scrub: bool,
+}
+
+impl Default for ClaudeConfig {
+    fn default() -> Self {
+        Self {
+            working_directory: None,
+            permission_mode: None,
+            max_turns: None,
+            max_concurrent_sessions: None,
+            session_memory_estimate_mib: 500,
+            extended_thinking: None,
+            web_search: false,
+            bash: None,
+            file_system: None,
+            agents: IndexMap::new(),
+            subagents: None,
+            allowed_tools: None,
+            disallowed_tools: None,
+            effort: None,
+            max_budget_usd: None,
+            fallback_model: None,
+            setting_sources: Vec::new(),
+            i_understand_this_is_unsafe: false,
+            disable_default_hooks: false,
+            disable_subprocess_env_scrub: false,
+        }
+    }
+}
+
+/// What needs approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum PermissionMode {
+    /// Everything.
+    Manual,
+    /// Everything but edits of files.
+    AcceptEdits,
+    /// Nothing.
+    AcceptAll,
+}
+
+/// Thinking before answering.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExtendedThinkingConfig {
+    /// Whether the model thinks.
+    pub enabled: bool,
+    /// Tokens it may spend on it; below 1024 it is sent as 1024.
+    #[schemars(range(min = 1000, max = 100_000))]
+    pub budget_tokens: u32,
+}
+
+impl Default for ExtendedThinkingConfig {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            budget_tokens: 10_000,
+        }
+    }
+}
+
+/// The shell.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BashConfig {
+    /// Whether the agent has a shell.
+    pub enabled: bool,
+    /// Commands it must not run.
+    pub excluded_commands: Vec<String>,
+    /// Without effect.
+    pub allow_unsafe: bool,
+}
+
+/// Access to files.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FileSystemConfig {
+    /// Whether the agent may read files.
+    pub read: bool,
+    /// Whether the agent may create files.
+    pub write: bool,
+    /// Whether the agent may change files.
+    pub edit: bool,
+}
+
+/// How sub-agents run.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SubagentsConfig {
+    /// Whether there are sub-agents.
+    pub enabled: bool,
+    /// How many run at the same time.
+    #[schemars(range(min = 1, max = 16))]
+    pub max_parallel: u32,
+}
+
+impl Default for SubagentsConfig {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            max_parallel: 4,
+        }
+    }
+}
+
+/// A sub-agent.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubagentConfig {
+    /// When to use it.
+    #[schemars(regex(pattern = r"\S"))]
+    pub description: String,
+    /// Its instructions.
+    #[schemars(regex(pattern = r"\S"))]
+    pub prompt: Option<String>,
+    /// A file with its instructions.
+    pub prompt_file: Option<PathRef>,
+    /// Tools it may use.
+    pub tools: Option<Vec<String>>,
+    /// Model it uses.
+    pub model: Option<SubagentModel>,
+}
+
+/// Model of a sub-agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SubagentModel {
+    /// Sonnet.
+    Sonnet,
+    /// Opus.
+    Opus,
+    /// Haiku.
+    Haiku,
+    /// The agent's own.
+    Inherit,
+}
+
+/// How hard a model thinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// As much as it can.
+    Max,
+}
+
+/// A place where the CLI keeps settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SettingSource {
+    /// The user's.
+    User,
+    /// The project's, as committed.
+    Project,
+    /// The project's, on this machine.
+    Local,
+    /// All of them.
+    All,
+}

@@ -1,0 +1,457 @@
+//! How answers are judged.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::{ModelConfig, OptimizerConfig, SchemaRef};
+use crate::value::{OneOrMany, tagged_enum};
+
+/// The metrics of the agent's tests.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EvaluationConfig {
+    /// The model that judges, for metrics that need one.
+    pub model: Option<ModelConfig>,
+    /// What is measured.
+    #[schemars(length(min = 1))]
+    pub metrics: Vec<MetricConfig>,
+    /// How the agent is tuned.
+    pub optimizer: Option<OptimizerConfig>,
+}
+
+/// A metric.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(tag = "type")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a handful per agent; a box would burden every reader"
+)]
+pub enum MetricConfig {
+    /// A check, a text metric, or a ready-made judge.
+    Standard(StandardMetric),
+    /// A judge with criteria of your own.
+    Geval(GevalMetric),
+    /// A judge of retrieval and grounding.
+    Rag(RagMetric),
+    /// A Python function.
+    Code(CodeMetric),
+}
+
+tagged_enum!(MetricConfig { Standard => "standard", Geval => "geval", Rag => "rag", Code => "code" });
+
+impl MetricConfig {
+    /// The name under which scores are reported.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Standard(metric) => metric.metric.as_str(),
+            Self::Geval(metric) => &metric.name,
+            Self::Rag(metric) => metric.metric_type.as_str(),
+            Self::Code(metric) => metric.name(),
+        }
+    }
+
+    /// The threshold as written or, for judges, their default. Absent: the metric's own verdict, or not gated.
+    pub fn threshold(&self) -> Option<f64> {
+        match self {
+            Self::Standard(metric) => metric.threshold,
+            Self::Geval(metric) => Some(metric.threshold.unwrap_or(0.5)),
+            Self::Rag(metric) => Some(metric.threshold),
+            Self::Code(metric) => metric.threshold,
+        }
+    }
+
+    /// Whether the metric is switched on.
+    pub fn enabled(&self) -> bool {
+        match self {
+            Self::Standard(metric) => metric.enabled,
+            Self::Geval(metric) => metric.enabled,
+            Self::Rag(metric) => metric.enabled,
+            Self::Code(metric) => metric.enabled,
+        }
+    }
+
+    /// Whether a model judges.
+    pub fn needs_judge(&self) -> bool {
+        match self {
+            Self::Standard(metric) => metric.metric.needs_judge(),
+            Self::Geval(_) | Self::Rag(_) => true,
+            Self::Code(_) => false,
+        }
+    }
+
+    /// The judge model set on this metric alone.
+    pub fn model(&self) -> Option<&ModelConfig> {
+        match self {
+            Self::Standard(metric) => metric.model.as_ref(),
+            Self::Geval(metric) => metric.model.as_ref(),
+            Self::Rag(metric) => metric.model.as_ref(),
+            Self::Code(_) => None,
+        }
+    }
+
+    /// Whether a result of this metric decides a test, rather than being reported only.
+    pub fn gates(&self) -> bool {
+        self.threshold().is_some()
+            || match self {
+                Self::Standard(metric) => metric.metric.has_own_verdict(),
+                Self::Geval(_) | Self::Rag(_) | Self::Code(_) => true,
+            }
+    }
+}
+
+/// A check, a text metric, or a ready-made judge.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StandardMetric {
+    /// Which one.
+    pub metric: StandardMetricName,
+    /// The score from which the test passes.
+    pub threshold: Option<f64>,
+    /// Whether it is measured at all.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// Without effect.
+    #[schemars(range(min = 1))]
+    pub scale: Option<u32>,
+    /// The judge, instead of `evaluations.model`.
+    pub model: Option<ModelConfig>,
+    /// Without effect: a metric that cannot be computed is always an error.
+    #[serde(default)]
+    pub fail_on_error: bool,
+    /// Without effect.
+    #[schemars(range(min = 1, max = 3))]
+    pub retry_on_failure: Option<u32>,
+    /// Without effect.
+    #[schemars(range(min = 1))]
+    pub timeout_ms: Option<u64>,
+    /// Without effect.
+    #[schemars(regex(pattern = r"\S"))]
+    pub custom_prompt: Option<String>,
+    /// Compare without regard to case.
+    #[serde(default)]
+    pub case_insensitive: bool,
+    /// Compare without blanks around and doubled blanks within.
+    #[serde(default)]
+    pub strip_whitespace: bool,
+    /// Compare without punctuation.
+    #[serde(default)]
+    pub strip_punctuation: bool,
+    /// How far a number may be off.
+    #[serde(default = "one_millionth")]
+    #[schemars(range(min = 0.0))]
+    pub absolute_tolerance: f64,
+    /// How far a number may be off, as a share of the expected one.
+    #[serde(default)]
+    #[schemars(range(min = 0.0))]
+    pub relative_tolerance: f64,
+    /// Read `12%` as 0.12.
+    #[serde(default)]
+    pub accept_percent: bool,
+    /// Read `1,000` as 1000.
+    #[serde(default)]
+    pub accept_thousands_separators: bool,
+    /// The part of a JSON answer to look at, as in `order.lines[0].price`.
+    #[schemars(regex(
+        pattern = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*(\.[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*)*$"
+    ))]
+    pub response_path: Option<String>,
+    /// What to look for: a text or a list. Default: the `ground_truth` of the case.
+    pub value: Option<OneOrMany>,
+    /// Pass when the check fails, and the other way round.
+    #[serde(default)]
+    pub negate: bool,
+    /// Which ROUGE is measured.
+    pub variant: Option<RougeVariant>,
+    /// Use tokenisers that know languages beyond English.
+    #[serde(default)]
+    pub unicode: bool,
+    /// How many edits the answer may be away.
+    pub max_distance: Option<u64>,
+    /// How long the answer may take.
+    #[schemars(range(min = 1))]
+    pub max_ms: Option<u64>,
+    /// What the answer may cost.
+    #[schemars(range(min = 0.0))]
+    pub max_usd: Option<f64>,
+    /// The JSON Schema that the answer must follow, inline or as a path.
+    pub schema: Option<SchemaRef>,
+}
+
+/// The names of the standard metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StandardMetricName {
+    /// A judge: is the answer grounded in its context?
+    Groundedness,
+    /// A judge: does the answer fit the question?
+    Relevance,
+    /// A judge: does the answer hold together?
+    Coherence,
+    /// A judge: is the answer well written?
+    Fluency,
+    /// BLEU against the ground truth.
+    Bleu,
+    /// ROUGE against the ground truth.
+    Rouge,
+    /// METEOR against the ground truth.
+    Meteor,
+    /// The answer equals the ground truth.
+    Equality,
+    /// The answer is the number of the ground truth.
+    Numeric,
+    /// The answer contains the text, or each text of the list.
+    Contains,
+    /// The answer contains one of the texts.
+    ContainsAny,
+    /// The answer contains all of the texts.
+    ContainsAll,
+    /// As `contains`, without regard to case.
+    Icontains,
+    /// The answer starts with the text.
+    StartsWith,
+    /// The answer matches the regular expression.
+    Regex,
+    /// The answer is JSON.
+    JsonValid,
+    /// The answer is JSON that follows a schema.
+    JsonSchema,
+    /// The answer is at most so many edits away from the ground truth.
+    Levenshtein,
+    /// The answer came in time.
+    Latency,
+    /// The answer was cheap enough.
+    Cost,
+    /// The words of answer and ground truth overlap (SQuAD F1).
+    F1,
+    /// The answer is the ground truth, letter by letter.
+    ExactMatch,
+    /// chrF against the ground truth.
+    Chrf,
+}
+
+impl StandardMetricName {
+    /// The name as written in YAML.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Groundedness => "groundedness",
+            Self::Relevance => "relevance",
+            Self::Coherence => "coherence",
+            Self::Fluency => "fluency",
+            Self::Bleu => "bleu",
+            Self::Rouge => "rouge",
+            Self::Meteor => "meteor",
+            Self::Equality => "equality",
+            Self::Numeric => "numeric",
+            Self::Contains => "contains",
+            Self::ContainsAny => "contains_any",
+            Self::ContainsAll => "contains_all",
+            Self::Icontains => "icontains",
+            Self::StartsWith => "starts_with",
+            Self::Regex => "regex",
+            Self::JsonValid => "json_valid",
+            Self::JsonSchema => "json_schema",
+            Self::Levenshtein => "levenshtein",
+            Self::Latency => "latency",
+            Self::Cost => "cost",
+            Self::F1 => "f1",
+            Self::ExactMatch => "exact_match",
+            Self::Chrf => "chrf",
+        }
+    }
+
+    /// Whether a model judges.
+    pub fn needs_judge(self) -> bool {
+        matches!(
+            self,
+            Self::Groundedness | Self::Relevance | Self::Coherence | Self::Fluency
+        )
+    }
+
+    /// Whether the metric is a score on text that gates only with a threshold.
+    pub fn is_text_score(self) -> bool {
+        matches!(
+            self,
+            Self::Bleu | Self::Rouge | Self::Meteor | Self::F1 | Self::Chrf
+        )
+    }
+
+    /// Whether the metric says by itself whether the answer passes.
+    pub fn has_own_verdict(self) -> bool {
+        !self.needs_judge() && !self.is_text_score()
+    }
+}
+
+impl std::fmt::Display for StandardMetricName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Which ROUGE is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum RougeVariant {
+    /// Single words.
+    #[serde(rename = "rouge1")]
+    Rouge1,
+    /// Pairs of words.
+    #[serde(rename = "rouge2")]
+    Rouge2,
+    /// The longest common subsequence.
+    #[default]
+    #[serde(rename = "rougeL")]
+    RougeL,
+    /// The longest common subsequence, by sentences.
+    #[serde(rename = "rougeLsum")]
+    RougeLsum,
+}
+
+/// A judge with criteria of your own.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GevalMetric {
+    /// Name under which scores are reported.
+    #[schemars(regex(pattern = r"\S"))]
+    pub name: String,
+    /// What the judge looks for.
+    #[schemars(regex(pattern = r"\S"))]
+    pub criteria: String,
+    /// The steps the judge takes; made from the criteria if absent.
+    pub evaluation_steps: Option<Vec<String>>,
+    /// What the judge sees.
+    #[serde(default = "actual_output")]
+    #[schemars(length(min = 1))]
+    pub evaluation_params: Vec<EvalParam>,
+    /// Score 1 or 0, nothing between.
+    #[serde(default)]
+    pub strict_mode: bool,
+    /// The score from which the test passes; 0.5 if absent.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub threshold: Option<f64>,
+    /// The judge, instead of `evaluations.model`.
+    pub model: Option<ModelConfig>,
+    /// Whether it is measured at all.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// Without effect: a metric that cannot be computed is always an error.
+    #[serde(default)]
+    pub fail_on_error: bool,
+}
+
+/// What a judge may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EvalParam {
+    /// The question.
+    Input,
+    /// The answer.
+    ActualOutput,
+    /// The ground truth.
+    ExpectedOutput,
+    /// The context of the case.
+    Context,
+    /// What retrieval found.
+    RetrievalContext,
+}
+
+/// A judge of retrieval and grounding.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RagMetric {
+    /// Which one.
+    pub metric_type: RagMetricType,
+    /// The score from which the test passes.
+    #[serde(default = "one_half")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub threshold: f64,
+    /// Whether the judge explains itself.
+    #[serde(default = "yes")]
+    pub include_reason: bool,
+    /// The judge, instead of `evaluations.model`.
+    pub model: Option<ModelConfig>,
+    /// Whether it is measured at all.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// Without effect: a metric that cannot be computed is always an error.
+    #[serde(default)]
+    pub fail_on_error: bool,
+}
+
+/// The names of the retrieval metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RagMetricType {
+    /// Does the answer follow from what was retrieved?
+    Faithfulness,
+    /// Does what was retrieved fit the question?
+    ContextualRelevancy,
+    /// Is the useful part of what was retrieved ranked first?
+    ContextualPrecision,
+    /// Was everything retrieved that the right answer needs?
+    ContextualRecall,
+    /// Does the answer fit the question?
+    AnswerRelevancy,
+}
+
+impl RagMetricType {
+    /// The name as written in YAML.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Faithfulness => "faithfulness",
+            Self::ContextualRelevancy => "contextual_relevancy",
+            Self::ContextualPrecision => "contextual_precision",
+            Self::ContextualRecall => "contextual_recall",
+            Self::AnswerRelevancy => "answer_relevancy",
+        }
+    }
+}
+
+/// A Python function that grades.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CodeMetric {
+    /// Module and function, as in `graders.orders:check`.
+    #[schemars(regex(pattern = r"^[\w.]+:[\w_]+$"))]
+    pub grader: String,
+    /// The score from which the test passes, unless the function says so itself.
+    pub threshold: Option<f64>,
+    /// Whether it is measured at all.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// Without effect: a metric that cannot be computed is always an error.
+    #[serde(default)]
+    pub fail_on_error: bool,
+    /// Name under which scores are reported; default: the function's.
+    pub name: Option<String>,
+}
+
+impl CodeMetric {
+    /// The given name, else the function's.
+    pub fn name(&self) -> &str {
+        self.name
+            .as_deref()
+            .unwrap_or_else(|| self.grader.rsplit(':').next().unwrap_or(&self.grader))
+    }
+}
+
+/// The schema of metrics whose `type` may be left out.
+pub(crate) fn inferred_metrics(generator: &mut SchemaGenerator) -> Schema {
+    let metric = generator.subschema_for::<MetricConfig>();
+    json_schema!({ "type": ["array", "null"], "items": { "x-type-may-be-absent": true, "allOf": [metric] } })
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn one_millionth() -> f64 {
+    1e-6
+}
+
+fn one_half() -> f64 {
+    0.5
+}
+
+fn actual_output() -> Vec<EvalParam> {
+    vec![EvalParam::ActualOutput]
+}

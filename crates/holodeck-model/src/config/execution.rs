@@ -1,0 +1,34 @@
+//! How tests are run.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::value::PathRef;
+
+/// Time-outs, concurrency and replay. Flags and `HOLODECK_*` variables come before it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExecutionConfig {
+    /// Seconds a file may take to be processed.
+    #[schemars(range(min = 1))]
+    pub file_timeout: Option<u64>,
+    /// Seconds one turn of the model may take.
+    #[schemars(range(min = 1))]
+    pub llm_timeout: Option<u64>,
+    /// Seconds a download may take.
+    #[schemars(range(min = 1))]
+    pub download_timeout: Option<u64>,
+    /// Without effect: caching is set per file.
+    pub cache_enabled: Option<bool>,
+    /// Where downloaded and converted files are kept.
+    pub cache_dir: Option<PathRef>,
+    /// Tell more.
+    pub verbose: Option<bool>,
+    /// Tell less.
+    pub quiet: Option<bool>,
+    /// How many test cases run at the same time.
+    #[schemars(range(min = 1))]
+    pub parallel_test_cases: Option<u32>,
+    /// A recording to answer from instead of the model's endpoint, unless `--live` is given.
+    pub replay: Option<PathRef>,
+}

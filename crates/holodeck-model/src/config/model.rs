@@ -1,0 +1,75 @@
+//! Which model, where it is served, and how it is called.
+
+use schemars::JsonSchema;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+
+use super::AuthProvider;
+use crate::value::{read_secret, write_secret};
+
+/// A model and its endpoint.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// Who serves the model.
+    pub provider: Provider,
+    /// The model's name; for Azure the name of the deployment.
+    #[schemars(regex(pattern = r"\S"))]
+    pub name: String,
+    /// Sampling temperature; sent only if given.
+    #[schemars(range(min = 0.0, max = 2.0))]
+    pub temperature: Option<f64>,
+    /// Longest answer in tokens; sent only if given.
+    #[schemars(range(min = 1))]
+    pub max_tokens: Option<u32>,
+    /// Nucleus sampling; sent only if given.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub top_p: Option<f64>,
+    /// URL of the server. Without a path it gets `/v1`; one with a path is used as given.
+    pub endpoint: Option<String>,
+    /// Key of the server; better as `${VARIABLE}`.
+    #[serde(default, deserialize_with = "read_secret", serialize_with = "write_secret")]
+    #[schemars(with = "Option<String>")]
+    pub api_key: Option<SecretString>,
+    /// Azure API version; with it the deployment path is used.
+    pub api_version: Option<String>,
+    /// How the Anthropic provider signs in.
+    pub auth_provider: Option<AuthProvider>,
+    /// Requests per minute that are sent at most.
+    #[schemars(range(min = 1))]
+    pub rpm: Option<u32>,
+    /// Whether this is a reasoning model, which takes neither temperature nor top_p. Default: told from the name.
+    pub reasoning: Option<bool>,
+}
+
+/// Who serves a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Provider {
+    /// OpenAI, or any server compatible with it through `endpoint`.
+    Openai,
+    /// Azure OpenAI.
+    AzureOpenai,
+    /// Anthropic, through the Claude Code CLI.
+    Anthropic,
+    /// Ollama.
+    Ollama,
+}
+
+impl Provider {
+    /// The name as written in YAML.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::AzureOpenai => "azure_openai",
+            Self::Anthropic => "anthropic",
+            Self::Ollama => "ollama",
+        }
+    }
+}
+
+impl std::fmt::Display for Provider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,261 @@
+//! OpenTelemetry export. Nothing acts on it yet.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+
+use crate::value::{nullable, read_secret, write_secret};
+
+/// OpenTelemetry export.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ObservabilityConfig {
+    /// Whether anything is exported.
+    pub enabled: bool,
+    /// Switch off tracing by the provider.
+    pub disable_provider_tracing: bool,
+    /// Name of the service; `holodeck-<agent>` if absent.
+    pub service_name: Option<String>,
+    /// Traces.
+    pub traces: Option<TracesConfig>,
+    /// Metrics.
+    pub metrics: Option<MetricsConfig>,
+    /// Logs.
+    pub logs: Option<LogsConfig>,
+    /// Where it all goes.
+    pub exporters: Option<ExportersConfig>,
+    /// Attributes of the service.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(with = "Option<IndexMap<String, String>>")]
+    pub resource_attributes: IndexMap<String, String>,
+}
+
+/// Traces.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TracesConfig {
+    /// Whether traces are exported.
+    pub enabled: bool,
+    /// Share of traces that is kept.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub sample_rate: f64,
+    /// Whether prompts and answers are in them.
+    pub capture_content: bool,
+    /// Whether the texts of evaluations are in them.
+    pub capture_evaluation_content: bool,
+    /// Expressions whose matches are blacked out.
+    pub redaction_patterns: Vec<String>,
+    /// Spans that wait at most.
+    #[schemars(range(min = 1))]
+    pub max_queue_size: u32,
+    /// Spans sent at once; at most the queue.
+    #[schemars(range(min = 1))]
+    pub max_export_batch_size: u32,
+    /// How often they are sent.
+    #[schemars(range(min = 100))]
+    pub schedule_delay_millis: u32,
+}
+
+impl Default for TracesConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            sample_rate: 1.0,
+            capture_content: false,
+            capture_evaluation_content: false,
+            redaction_patterns: Vec::new(),
+            max_queue_size: 2048,
+            max_export_batch_size: 512,
+            schedule_delay_millis: 2000,
+        }
+    }
+}
+
+/// Metrics.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsConfig {
+    /// Whether metrics are exported.
+    pub enabled: bool,
+    /// How often they are sent.
+    #[schemars(range(min = 1000))]
+    pub export_interval_ms: u32,
+}
+
+impl Default for MetricsConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            export_interval_ms: 5000,
+        }
+    }
+}
+
+/// Logs.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogsConfig {
+    /// Whether logs are exported.
+    pub enabled: bool,
+    /// What is important enough.
+    pub level: LogLevel,
+    /// Whether they name their trace.
+    pub include_trace_context: bool,
+    /// Which loggers are exported.
+    pub filter_namespaces: Vec<String>,
+}
+
+impl Default for LogsConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            level: LogLevel::default(),
+            include_trace_context: true,
+            filter_namespaces: vec!["semantic_kernel".to_owned()],
+        }
+    }
+}
+
+/// Importance of a log line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum LogLevel {
+    /// Everything.
+    Debug,
+    /// What happens.
+    #[default]
+    Info,
+    /// What may go wrong.
+    Warning,
+    /// What went wrong.
+    Error,
+    /// What stops the program.
+    Critical,
+}
+
+/// Where telemetry goes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExportersConfig {
+    /// The terminal.
+    pub console: Option<ConsoleExporter>,
+    /// An OTLP collector.
+    pub otlp: Option<OtlpExporter>,
+    /// Prometheus.
+    pub prometheus: Option<PrometheusExporter>,
+    /// Azure Monitor.
+    pub azure_monitor: Option<AzureMonitorExporter>,
+}
+
+/// The terminal.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConsoleExporter {
+    /// Whether it is used.
+    pub enabled: bool,
+    /// Indented.
+    pub pretty_print: bool,
+    /// With times.
+    pub include_timestamps: bool,
+}
+
+impl Default for ConsoleExporter {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            pretty_print: true,
+            include_timestamps: true,
+        }
+    }
+}
+
+/// An OTLP collector.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OtlpExporter {
+    /// Whether it is used.
+    pub enabled: bool,
+    /// URL.
+    pub endpoint: String,
+    /// What it speaks.
+    pub protocol: OtlpProtocol,
+    /// Headers sent to it.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(with = "Option<IndexMap<String, String>>")]
+    pub headers: IndexMap<String, String>,
+    /// How long sending may take.
+    #[schemars(range(min = 1000))]
+    pub timeout_ms: u32,
+    /// Compression.
+    pub compression: Option<String>,
+    /// Whether TLS is left out.
+    pub insecure: bool,
+}
+
+impl Default for OtlpExporter {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            endpoint: "http://localhost:4317".to_owned(),
+            protocol: OtlpProtocol::default(),
+            headers: IndexMap::new(),
+            timeout_ms: 30_000,
+            compression: None,
+            insecure: true,
+        }
+    }
+}
+
+/// What an OTLP collector speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OtlpProtocol {
+    /// gRPC.
+    #[default]
+    Grpc,
+    /// HTTP.
+    Http,
+}
+
+/// Prometheus.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PrometheusExporter {
+    /// Whether it is used.
+    pub enabled: bool,
+    /// Port.
+    #[schemars(range(min = 1024, max = 65_535))]
+    pub port: u32,
+    /// Address.
+    pub host: String,
+    /// Path.
+    pub path: String,
+}
+
+impl Default for PrometheusExporter {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            port: 8889,
+            host: "0.0.0.0".to_owned(),
+            path: "/metrics".to_owned(),
+        }
+    }
+}
+
+/// Azure Monitor.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AzureMonitorExporter {
+    /// Whether it is used.
+    pub enabled: bool,
+    /// Where it is; required when enabled.
+    #[serde(deserialize_with = "read_secret", serialize_with = "write_secret")]
+    #[schemars(with = "Option<String>")]
+    pub connection_string: Option<SecretString>,
+    /// Keep nothing on disk.
+    pub disable_offline_storage: bool,
+    /// Where unsent data is kept.
+    pub storage_directory: Option<String>,
+}

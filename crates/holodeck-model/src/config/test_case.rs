@@ -1,0 +1,78 @@
+//! What an agent is asked in a test, and what is expected of it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ExpectedTool, FileInput, MetricConfig, ToolOrder, evaluation::inferred_metrics};
+use crate::value::{JsonMap, nullable};
+
+/// A test: one question, or several `turns` of one conversation.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TestCase {
+    /// Name shown in reports.
+    #[schemars(regex(pattern = r"\S"))]
+    pub name: Option<String>,
+    /// The question. Required unless there are `turns`.
+    #[schemars(regex(pattern = r"\S"))]
+    pub input: Option<String>,
+    /// Tools that must be called.
+    pub expected_tools: Option<Vec<ExpectedTool>>,
+    /// Whether the order of `expected_tools` matters.
+    #[serde(default)]
+    pub expected_tools_order: ToolOrder,
+    /// Tools that must not be called.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub forbidden_tools: Vec<String>,
+    /// The right answer, for metrics that compare.
+    #[schemars(regex(pattern = r"\S"))]
+    pub ground_truth: Option<String>,
+    /// Files given with the question.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<FileInput>>", length(max = 10))]
+    pub files: Vec<FileInput>,
+    /// What a retrieval tool would have found, for metrics that need it.
+    pub retrieval_context: Option<Vec<String>>,
+    /// Metrics of this case, instead of the agent's. `type` may be left out where the other keys tell it.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(schema_with = "inferred_metrics")]
+    pub evaluations: Vec<MetricConfig>,
+    /// The questions of a conversation, in order.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<Turn>>")]
+    pub turns: Vec<Turn>,
+}
+
+/// One question of a conversation.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Turn {
+    /// The question.
+    #[schemars(regex(pattern = r"\S"))]
+    pub input: String,
+    /// The right answer, for metrics that compare.
+    #[schemars(regex(pattern = r"\S"))]
+    pub ground_truth: Option<String>,
+    /// Tools that must be called in this turn.
+    pub expected_tools: Option<Vec<ExpectedTool>>,
+    /// Whether the order of `expected_tools` matters.
+    #[serde(default)]
+    pub expected_tools_order: ToolOrder,
+    /// Tools that must not be called in this turn.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub forbidden_tools: Vec<String>,
+    /// Files given with the question.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<FileInput>>", length(max = 10))]
+    pub files: Vec<FileInput>,
+    /// What a retrieval tool would have found, for metrics that need it.
+    pub retrieval_context: Option<Vec<String>>,
+    /// Metrics of this turn, instead of the case's.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(schema_with = "inferred_metrics")]
+    pub evaluations: Vec<MetricConfig>,
+    /// Handed to code graders as it is.
+    pub turn_config: Option<JsonMap>,
+}

@@ -1,0 +1,110 @@
+//! The environment as it was when the program started, and every variable we read from it.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
+
+/// The user's home directory; `~/.holodeck` lies there.
+pub const HOME: &str = "HOME";
+/// Seconds a file may take to be processed.
+pub const HOLODECK_FILE_TIMEOUT: &str = "HOLODECK_FILE_TIMEOUT";
+/// Seconds one turn of the model may take.
+pub const HOLODECK_LLM_TIMEOUT: &str = "HOLODECK_LLM_TIMEOUT";
+/// Seconds a download may take.
+pub const HOLODECK_DOWNLOAD_TIMEOUT: &str = "HOLODECK_DOWNLOAD_TIMEOUT";
+/// Where downloaded and converted files are kept.
+pub const HOLODECK_CACHE_DIR: &str = "HOLODECK_CACHE_DIR";
+/// The `claude` program to use.
+pub const HOLODECK_CLAUDE_CLI: &str = "HOLODECK_CLAUDE_CLI";
+/// Where agent events are stored.
+pub const HOLODECK_EVENTS_URL: &str = "HOLODECK_EVENTS_URL";
+/// The token clients of `holodeck serve` must send.
+pub const HOLODECK_TOKEN: &str = "HOLODECK_TOKEN";
+/// Whether requests are routed to sub-agents.
+pub const HOLODECK_ROUTING_ENABLED: &str = "HOLODECK_ROUTING_ENABLED";
+/// The commands that are routed.
+pub const HOLODECK_ROUTING_COMMANDS: &str = "HOLODECK_ROUTING_COMMANDS";
+/// Where local embedding models lie.
+pub const HOLODECK_LOCAL_MODEL_DIR: &str = "HOLODECK_LOCAL_MODEL_DIR";
+/// The MCP registry to search.
+pub const HOLODECK_MCP_REGISTRY_URL: &str = "HOLODECK_MCP_REGISTRY_URL";
+/// Key of the `openai` provider when `model.api_key` is absent.
+pub const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
+/// Key of the `azure_openai` provider when `model.api_key` is absent.
+pub const AZURE_OPENAI_API_KEY: &str = "AZURE_OPENAI_API_KEY";
+/// Key of the `anthropic` provider when `model.api_key` is absent.
+pub const ANTHROPIC_API_KEY: &str = "ANTHROPIC_API_KEY";
+
+/// Environment variables, captured once and passed down. Values are never printed.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Env {
+    variables: BTreeMap<String, String>,
+}
+
+impl Env {
+    /// No variables at all.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// The value of a variable; a set but empty variable is `Some("")`.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    /// The value of a variable unless it is absent or blank.
+    pub fn non_blank(&self, name: &str) -> Option<&str> {
+        self.get(name).filter(|value| !value.trim().is_empty())
+    }
+
+    /// Sets a variable unless it is there already: how `.env` files are laid beneath the shell.
+    pub fn set_default(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.variables.entry(name.into()).or_insert_with(|| value.into());
+    }
+
+    /// Sets a variable.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.variables.insert(name.into(), value.into());
+    }
+
+    /// The names of all variables, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.variables.keys().map(String::as_str)
+    }
+
+    /// All variables, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.variables
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The user's home directory.
+    pub fn home(&self) -> Option<&Path> {
+        self.non_blank(HOME).map(Path::new)
+    }
+
+    /// `~/.holodeck`, where user settings lie.
+    pub fn user_dir(&self) -> Option<PathBuf> {
+        self.home().map(|home| home.join(".holodeck"))
+    }
+}
+
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Env {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
+        Self {
+            variables: variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        }
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}

@@ -1,0 +1,89 @@
+//! How the loader reads files, so that tests need no disk.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A file that can be read.
+    File,
+    /// A directory.
+    Directory,
+    /// Nothing is there.
+    Missing,
+}
+
+/// Access to the files a configuration names.
+pub trait Files {
+    /// The first `limit` bytes of a file at most: a reader asks for one more than it would accept.
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
+
+    /// What is at this path.
+    fn kind(&self, path: &Path) -> FileKind;
+}
+
+/// The file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DiskFiles;
+
+impl Files for DiskFiles {
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn kind(&self, path: &Path) -> FileKind {
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => FileKind::Directory,
+            Ok(_) => FileKind::File,
+            Err(_) => FileKind::Missing,
+        }
+    }
+}
+
+/// Files held in memory.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryFiles {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl MemoryFiles {
+    /// No files.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a file.
+    #[must_use]
+    pub fn with(mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
+        self.files.insert(path.into(), content.into());
+        self
+    }
+}
+
+impl Files for MemoryFiles {
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        let content = self
+            .files
+            .get(path)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Ok(content.iter().copied().take(limit).collect())
+    }
+
+    fn kind(&self, path: &Path) -> FileKind {
+        if self.files.contains_key(path) {
+            FileKind::File
+        } else if self.files.keys().any(|file| file.starts_with(path)) {
+            FileKind::Directory
+        } else {
+            FileKind::Missing
+        }
+    }
+}

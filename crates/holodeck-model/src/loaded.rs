@@ -1,0 +1,108 @@
+//! An agent that was loaded, and where each part of it was written.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::{Agent, ExecutionSettings, JsonMap, Layer, Location};
+
+/// An agent that can be run.
+#[derive(Clone, Debug)]
+pub struct LoadedAgent {
+    /// What the files say, layers applied.
+    pub config: Agent,
+    /// The agent file.
+    pub path: PathBuf,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// The system prompt.
+    pub instructions: ResolvedInstructions,
+    /// The JSON Schema of the answer.
+    pub response_format: Option<serde_json::Value>,
+    /// How tests are run, after all layers but the command line.
+    pub execution: ExecutionSettings,
+    /// `config.yaml` beside the agent file, if there is one.
+    pub project_config: Option<PathBuf>,
+    /// `~/.holodeck/config.yaml`, if there is one.
+    pub user_config: Option<PathBuf>,
+    /// Parts that parse but cannot be run yet.
+    pub unsupported: Vec<Unsupported>,
+}
+
+impl LoadedAgent {
+    /// Where a field was written, as in `model.endpoint` or `test_cases.3.evaluations.0`.
+    pub fn locate(&self, pointer: &str) -> Option<Location> {
+        self.find(pointer).map(|(location, _)| location)
+    }
+
+    /// Which layer set a field; `BuiltIn` if no file did.
+    pub fn layer(&self, pointer: &str) -> Layer {
+        self.find(pointer).map_or(Layer::BuiltIn, |(_, layer)| layer)
+    }
+
+    /// A path relative to the agent file.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.dir.join(path)
+    }
+
+    #[expect(clippy::unused_self, reason = "the tree is kept here once it is built")]
+    fn find(&self, _pointer: &str) -> Option<(Location, Layer)> {
+        None
+    }
+}
+
+/// The system prompt and what its front matter says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ResolvedInstructions {
+    /// The prompt, without front matter.
+    pub text: String,
+    /// Where it comes from.
+    pub source: InstructionsSource,
+    /// The file, if it comes from one.
+    pub file_path: Option<PathBuf>,
+    /// Its version: from the front matter, else `auto-` and eight digits of the hash.
+    pub version: String,
+    /// Who wrote it.
+    pub author: Option<String>,
+    /// What it is.
+    pub description: Option<String>,
+    /// Its tags.
+    pub tags: Vec<String>,
+    /// Whatever else the front matter says.
+    pub extra: JsonMap,
+    /// SHA-256 of the prompt in hexadecimal.
+    pub body_hash: String,
+}
+
+/// Where a prompt comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InstructionsSource {
+    /// A file.
+    File,
+    /// The agent file.
+    Inline,
+}
+
+/// A part of the language that parses but cannot be run yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unsupported {
+    /// What it is, as in ``tool `kb` (type `vectorstore`)``.
+    pub what: String,
+    /// Where it is, as in `tools.0`.
+    pub pointer: String,
+    /// What a run does about it.
+    pub needed_by_run: Need,
+}
+
+/// What a run does about a part that cannot be run yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// It refuses: exit code 2.
+    Blocks,
+    /// It runs, and ends with exit code 4, because a metric could not be evaluated.
+    JudgeMetric,
+    /// It runs; the warning has said enough.
+    Warning,
+}

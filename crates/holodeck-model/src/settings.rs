@@ -1,0 +1,109 @@
+//! Execution settings after all layers, each with the layer that set it.
+
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+
+use serde::Serialize;
+
+use crate::Location;
+
+/// A layer of configuration, the strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// A flag of the command.
+    Cli,
+    /// A `HOLODECK_*` variable.
+    Env,
+    /// The agent file.
+    Agent,
+    /// `config.yaml` beside the agent file.
+    Project,
+    /// `~/.holodeck/config.yaml`.
+    User,
+    /// Built in.
+    BuiltIn,
+}
+
+impl Layer {
+    /// The layer in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cli => "command line",
+            Self::Env => "environment",
+            Self::Agent => "agent file",
+            Self::Project => "project config",
+            Self::User => "user config",
+            Self::BuiltIn => "built in",
+        }
+    }
+}
+
+/// A value and where it comes from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Setting<T> {
+    /// The value.
+    pub value: T,
+    /// The layer that set it.
+    pub layer: Layer,
+    /// The place in a file, if a file set it.
+    pub location: Option<Location>,
+}
+
+impl<T> Setting<T> {
+    /// A built-in value.
+    pub fn built_in(value: T) -> Self {
+        Self {
+            value,
+            layer: Layer::BuiltIn,
+            location: None,
+        }
+    }
+
+    /// Lets a flag win, if it was given.
+    pub fn override_with(&mut self, flag: Option<T>) {
+        if let Some(value) = flag {
+            *self = Self {
+                value,
+                layer: Layer::Cli,
+                location: None,
+            };
+        }
+    }
+}
+
+/// How tests are run, after all layers but the command line: its flags are laid on top with
+/// [`Setting::override_with`].
+#[derive(Clone, Debug, Serialize)]
+pub struct ExecutionSettings {
+    /// How long a file may take to be processed.
+    pub file_timeout: Setting<Duration>,
+    /// How long one turn of the model may take.
+    pub llm_timeout: Setting<Duration>,
+    /// How long a download may take.
+    pub download_timeout: Setting<Duration>,
+    /// Where downloaded and converted files are kept.
+    pub cache_dir: Setting<PathBuf>,
+    /// Tell more.
+    pub verbose: Setting<bool>,
+    /// Tell less.
+    pub quiet: Setting<bool>,
+    /// How many test cases run at the same time; absent: as fits the backend.
+    pub parallel_test_cases: Setting<Option<NonZeroUsize>>,
+    /// A recording to answer from.
+    pub replay: Setting<Option<PathBuf>>,
+}
+
+impl Default for ExecutionSettings {
+    fn default() -> Self {
+        Self {
+            file_timeout: Setting::built_in(Duration::from_secs(30)),
+            llm_timeout: Setting::built_in(Duration::from_mins(1)),
+            download_timeout: Setting::built_in(Duration::from_secs(30)),
+            cache_dir: Setting::built_in(PathBuf::from(".holodeck/cache")),
+            verbose: Setting::built_in(false),
+            quiet: Setting::built_in(false),
+            parallel_test_cases: Setting::built_in(None),
+            replay: Setting::built_in(None),
+        }
+    }
+}

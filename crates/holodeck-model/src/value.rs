@@ -1,0 +1,19 @@
+//! Small value types of the language that are neither a plain text nor a plain struct.
+
+mod one_or_many;
+mod path_ref;
+mod pattern;
+mod secret;
+mod tagged;
+
+pub use one_or_many::OneOrMany;
+pub use path_ref::PathRef;
+pub use pattern::{Pattern, PatternError};
+
+pub(crate) use one_or_many::nullable;
+pub(crate) use path_ref::PATH_REF;
+pub(crate) use secret::{read_secret, write_secret};
+pub(crate) use tagged::{serialize_tagged, tagged_enum};
+
+/// A JSON object in file order.
+pub type JsonMap = serde_json::Map<String, serde_json::Value>;

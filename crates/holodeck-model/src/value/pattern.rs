@@ -1,0 +1,101 @@
+//! A regular expression of the language, compiled once.
+
+use std::{fmt, sync::Arc};
+
+use thiserror::Error;
+
+/// A regular expression that does not compile, or gave up on a text.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct PatternError(String);
+
+/// A compiled regular expression in the syntax people know from Python, look-around included.
+#[derive(Clone)]
+pub struct Pattern {
+    text: Arc<str>,
+    anywhere: Arc<fancy_regex::Regex>,
+    whole: Arc<fancy_regex::Regex>,
+}
+
+impl Pattern {
+    /// Compiles an expression.
+    pub fn new(text: &str) -> Result<Self, PatternError> {
+        let compile = |text: &str| {
+            fancy_regex::Regex::new(text)
+                .map(Arc::new)
+                .map_err(|error| PatternError(error.to_string()))
+        };
+        Ok(Self {
+            text: text.into(),
+            anywhere: compile(text)?,
+            // The line break keeps a trailing comment of a `(?x)` expression from swallowing the bracket.
+            whole: compile(&format!(
+                r"\A(?:{text}{})\z",
+                if text.contains("x)") { "\n" } else { "" }
+            ))?,
+        })
+    }
+
+    /// The expression as written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether some part of the text matches. An error means the search was too costly, not "no".
+    pub fn is_match(&self, text: &str) -> Result<bool, PatternError> {
+        self.anywhere
+            .is_match(text)
+            .map_err(|error| PatternError(error.to_string()))
+    }
+
+    /// Whether the whole text matches. An error means the search was too costly, not "no".
+    pub fn is_full_match(&self, text: &str) -> Result<bool, PatternError> {
+        self.whole
+            .is_match(text)
+            .map_err(|error| PatternError(error.to_string()))
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Pattern {}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pattern({:?})", self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_match_covers_the_whole_text() {
+        let pattern = Pattern::new("a|ab").unwrap();
+        assert!(pattern.is_full_match("ab").unwrap());
+        assert!(!pattern.is_full_match("abc").unwrap());
+        assert!(pattern.is_match("abc").unwrap());
+    }
+
+    #[test]
+    fn python_look_around_and_inline_flags_work() {
+        assert!(
+            Pattern::new("(?i)ord-(?!0)\\d+")
+                .unwrap()
+                .is_full_match("ORD-12")
+                .unwrap()
+        );
+        assert!(
+            Pattern::new("(?x) a b # done")
+                .unwrap()
+                .is_full_match("ab")
+                .unwrap()
+        );
+        assert!(Pattern::new("(").is_err());
+    }
+}
