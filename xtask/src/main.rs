@@ -10,7 +10,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod ci;
+mod fixtures;
 mod host;
+mod local_model;
 mod smoke;
 mod standalone;
 mod table;
@@ -35,6 +37,10 @@ enum Verb {
     Tidy,
     /// Check every library crate by itself.
     Standalone,
+    /// Serve a small real model on loopback, OpenAI-compatibly.
+    LocalModel(local_model::Args),
+    /// Record fixtures from the local model.
+    Fixtures(fixtures::Args),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +49,8 @@ fn main() -> ExitCode {
         Verb::Smoke => smoke::run(),
         Verb::Tidy => tidy::run(),
         Verb::Standalone => standalone::run(),
+        Verb::LocalModel(args) => local_model::run(&args),
+        Verb::Fixtures(args) => fixtures::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

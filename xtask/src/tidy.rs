@@ -58,14 +58,14 @@ pub(crate) fn run() -> Result<()> {
     {
         println!("{file}:{line}: {what}\n  fix: {todo}");
     }
-    if !findings.is_empty() {
-        bail!("{} findings", findings.len());
-    }
     println!(
         "tidy: {} files, {} packages in the default tree",
         files.len(),
         packages::default_tree(&metadata)
     );
+    if !findings.is_empty() {
+        bail!("{} findings", findings.len());
+    }
     Ok(())
 }
 
