@@ -1,1 +1,26 @@
-//! holodeck-backend-api
+//! The contract between everything that runs agents and everything that is one.
+//!
+//! Backends produce a stream of [`BackendEvent`]s; [`ResultFold`] turns such a stream into the one
+//! [`ExecutionResult`]. Engines (runner, chat, serve) receive an `Arc<dyn BackendFactory>` and never name a
+//! concrete backend. Types and traits only: no I/O, no runtime, no policy.
+
+mod backend;
+mod error;
+mod event;
+mod fold;
+mod model_calls;
+mod result;
+mod session;
+mod tool;
+
+pub use backend::{
+    AgentBackend, BackendFactory, Capabilities, ContextMessage, EventStream, Mode, Role, TurnRequest,
+};
+pub use error::BackendError;
+pub use event::{BackendEvent, StopReason};
+pub use fold::{FailedTurn, ResultFold, collect};
+pub use holodeck_model::TokenUsage;
+pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
+pub use result::{ExecutionResult, Outcome, ToolCall, ToolResult};
+pub use session::{AgentSession, SessionControl, SessionState, TextStream};
+pub use tool::{NoTools, SideEffects, Tool, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};

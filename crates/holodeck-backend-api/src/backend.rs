@@ -1,0 +1,139 @@
+use std::{future::poll_fn, pin::Pin, sync::Arc};
+
+use async_trait::async_trait;
+use futures_core::Stream;
+use holodeck_model::LoadedAgent;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::{AgentSession, BackendError, BackendEvent, ExecutionResult, ToolHost, fold::collect};
+
+/// The events of one turn; the last one is [`BackendEvent::End`] or an error.
+pub type EventStream<'a> = Pin<Box<dyn Stream<Item = Result<BackendEvent, BackendError>> + Send + 'a>>;
+
+/// An agent ready to be asked.
+#[async_trait]
+pub trait AgentBackend: Send + Sync {
+    /// What this backend can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Prepares the backend. Idempotent, and implied by the first use.
+    async fn initialize(&self) -> Result<(), BackendError>;
+
+    /// Runs one turn of a fresh conversation. Everything else about a single turn is built on this.
+    fn start(&self, request: TurnRequest) -> EventStream<'_>;
+
+    /// Opens a conversation.
+    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError>;
+
+    /// Releases what the backend holds.
+    async fn teardown(&self) -> Result<(), BackendError>;
+
+    /// Runs one turn of a fresh conversation, `context` before it, and waits for the result.
+    async fn invoke_once(
+        &self,
+        message: &str,
+        context: &[ContextMessage],
+    ) -> Result<ExecutionResult, BackendError> {
+        let request = TurnRequest {
+            context: context.to_vec(),
+            ..TurnRequest::new(message)
+        };
+        collect(self.start(request)).await.map_err(|failed| failed.error)
+    }
+}
+
+/// Makes the backend of an agent. The engines know only this.
+#[async_trait]
+pub trait BackendFactory: Send + Sync {
+    /// A backend for `agent` in `mode` with the tools of `tools`.
+    async fn create(
+        &self,
+        agent: Arc<LoadedAgent>,
+        mode: Mode,
+        tools: Arc<dyn ToolHost>,
+    ) -> Result<Arc<dyn AgentBackend>, BackendError>;
+}
+
+/// What an agent is run for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Test cases: nobody is there to be asked.
+    Test,
+    /// A person talks to it.
+    Chat,
+    /// A server answers with it.
+    Serve,
+}
+
+/// What a backend can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Text arrives while the model writes it.
+    pub streaming: bool,
+    /// A running turn can be interrupted.
+    pub interrupt: bool,
+    /// Answers come from a recording.
+    pub replayed: bool,
+}
+
+impl Capabilities {
+    /// Streaming and interruptible, live.
+    pub fn streaming() -> Self {
+        Self {
+            streaming: true,
+            interrupt: true,
+            replayed: false,
+        }
+    }
+}
+
+/// One turn to run.
+#[derive(Clone, Debug)]
+pub struct TurnRequest {
+    /// What the person says.
+    pub message: String,
+    /// Earlier messages, oldest first. Ignored by sessions, which hold their own.
+    pub context: Vec<ContextMessage>,
+    /// What asks, for instance a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
+    pub unit: Option<String>,
+    /// Stops the turn; what has arrived is kept.
+    pub cancel: CancellationToken,
+}
+
+impl TurnRequest {
+    /// A turn without context.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            context: Vec::new(),
+            unit: None,
+            cancel: CancellationToken::new(),
+        }
+    }
+}
+
+/// A message of an earlier turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextMessage {
+    /// Who said it.
+    pub role: Role,
+    /// What was said.
+    pub content: String,
+}
+
+/// Who says a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The person.
+    User,
+    /// The agent.
+    Assistant,
+}
+
+/// The next item of a stream, without a combinator crate.
+pub(crate) async fn next<T>(stream: &mut Pin<Box<dyn Stream<Item = T> + Send + '_>>) -> Option<T> {
+    poll_fn(|cx| stream.as_mut().poll_next(cx)).await
+}

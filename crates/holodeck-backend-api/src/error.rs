@@ -1,0 +1,88 @@
+use std::time::Duration;
+
+/// Why a backend could not end a turn. An agent that ended it badly is an `Ok` with an
+/// [`Outcome`](crate::Outcome) instead.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackendError {
+    /// The backend could not start: credentials, endpoint, program.
+    #[error("{message}")]
+    Init {
+        /// What is wrong, lower case, no full stop.
+        message: String,
+    },
+    /// A conversation broke off.
+    #[error("{message}")]
+    Session {
+        /// What happened.
+        message: String,
+    },
+    /// The turn took longer than allowed.
+    #[error("timeout exceeded")]
+    Timeout {
+        /// The limit that was hit.
+        after: Duration,
+    },
+    /// The other side broke the protocol: half a stream, not JSON, a size limit.
+    #[error("{message}")]
+    Protocol {
+        /// What was seen.
+        message: String,
+    },
+    /// The model's endpoint answered with an error, or could not be reached (`status` is `None`).
+    #[error("{message}")]
+    Provider {
+        /// HTTP status.
+        status: Option<u16>,
+        /// The endpoint's own error code.
+        code: Option<String>,
+        /// What it said.
+        message: String,
+        /// The request parameter the endpoint refused, when it named one.
+        param: Option<String>,
+        /// Whether trying again may help.
+        retryable: bool,
+        /// When the endpoint asked to be tried again.
+        retry_after: Option<Duration>,
+    },
+    /// A tool could not be run at all.
+    #[error("tool execution failed: {name}")]
+    Tool {
+        /// The tool.
+        name: String,
+        /// Why, for people.
+        reason: String,
+    },
+    /// The recording holds no answer to this request.
+    #[error("{message}")]
+    ReplayMiss {
+        /// The nearest recorded request and what differs.
+        message: String,
+    },
+    /// The host stopped the turn.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl BackendError {
+    /// A 401 or 403: no further request with these credentials can succeed, so a run stops at once.
+    pub fn is_credentials(&self) -> bool {
+        matches!(
+            self,
+            Self::Provider {
+                status: Some(401 | 403),
+                ..
+            }
+        )
+    }
+
+    /// No connection was made: the endpoint is down or its name is wrong.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Provider { status: None, .. })
+    }
+
+    /// Whether a second attempt may succeed.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Provider { retryable: true, .. })
+    }
+}

@@ -1,0 +1,67 @@
+use serde_json::Value;
+
+use crate::{ExecutionResult, TokenUsage, ToolCall, ToolResult};
+
+/// What a backend tells while a turn runs. The order within one model message is reasoning, text, tool calls,
+/// usage, [`TurnEnd`](BackendEvent::TurnEnd); tool results follow; [`End`](BackendEvent::End) is last.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum BackendEvent {
+    /// A piece of reasoning text.
+    Thinking {
+        /// The new text.
+        text: String,
+    },
+    /// A piece of answer text.
+    Text {
+        /// The new text.
+        text: String,
+    },
+    /// The model called a tool.
+    ToolCall(ToolCall),
+    /// A tool answered.
+    ToolResult(ToolResult),
+    /// Tokens of one model call; add them up.
+    Usage(TokenUsage),
+    /// One model message is complete.
+    TurnEnd {
+        /// Why the model stopped.
+        stop_reason: StopReason,
+        /// The provider's id of the message.
+        message_id: Option<String>,
+        /// The model that wrote it.
+        model: Option<String>,
+    },
+    /// The answer as an object that satisfies the agent's `response_format`.
+    StructuredOutput(Value),
+    /// A model call came from a recording that took this long.
+    Replayed {
+        /// The recorded duration.
+        latency: std::time::Duration,
+    },
+    /// Something the person should know that changes no verdict, said once per backend.
+    Notice {
+        /// Lower case, no full stop.
+        message: String,
+    },
+    /// The turn is over; nothing follows.
+    End(Box<ExecutionResult>),
+}
+
+/// Why a model stopped writing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// It was done.
+    EndTurn,
+    /// It waits for tools.
+    ToolUse,
+    /// It hit the token limit.
+    MaxTokens,
+    /// A stop sequence.
+    StopSequence,
+    /// It refused, or a filter did.
+    Refusal,
+    /// A value this version does not know, kept as it came.
+    Other(String),
+}

@@ -1,0 +1,246 @@
+use std::time::Duration;
+
+use crate::{
+    BackendError, BackendEvent, EventStream, ExecutionResult, Outcome, StopReason, TokenUsage, ToolResult,
+    backend::next,
+};
+
+/// Folds [`BackendEvent`]s into the [`ExecutionResult`]. The only place where that happens.
+#[derive(Debug, Default)]
+pub struct ResultFold {
+    result: ExecutionResult,
+    /// Text of the model message being written; the final answer is the last message's text.
+    message: String,
+    thinking: String,
+    message_open: bool,
+}
+
+impl ResultFold {
+    /// An empty fold.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes in one event. `End` is ignored: it is what this fold produces.
+    pub fn observe(&mut self, event: &BackendEvent) {
+        match event {
+            BackendEvent::Thinking { text } => {
+                self.open_message();
+                self.thinking.push_str(text);
+            }
+            BackendEvent::Text { text } => {
+                self.open_message();
+                self.message.push_str(text);
+            }
+            BackendEvent::ToolCall(call) => {
+                self.open_message();
+                self.result.tool_calls.push(call.clone());
+            }
+            BackendEvent::ToolResult(result) => self.result.tool_results.push(result.clone()),
+            BackendEvent::Usage(usage) => self.add_usage(usage),
+            BackendEvent::TurnEnd { model, .. } => {
+                self.open_message();
+                self.message_open = false;
+                self.result.num_turns += 1;
+                if model.is_some() {
+                    self.result.model.clone_from(model);
+                }
+            }
+            BackendEvent::StructuredOutput(value) => self.result.structured_output = Some(value.clone()),
+            BackendEvent::Replayed { latency } => {
+                *self.result.recorded_latency.get_or_insert(Duration::ZERO) += *latency;
+            }
+            BackendEvent::Notice { .. } | BackendEvent::End(_) => {}
+        }
+    }
+
+    /// The result so far, ended with `outcome`.
+    pub fn finish(mut self, outcome: Outcome) -> ExecutionResult {
+        self.result.response = self.message;
+        if !self.thinking.is_empty() {
+            self.result.thinking = Some(self.thinking);
+        }
+        self.result.outcome = outcome;
+        self.result
+    }
+
+    /// Ends with the outcome the answer itself implies: a refusal, an empty answer, or done (R22).
+    pub fn finish_answered(self, stop_reason: &StopReason) -> ExecutionResult {
+        let outcome = match stop_reason {
+            StopReason::Refusal => Outcome::Refused,
+            _ if self.message.trim().is_empty() && self.result.structured_output.is_none() => {
+                Outcome::EmptyResponse
+            }
+            _ => Outcome::Completed,
+        };
+        self.finish(outcome)
+    }
+
+    /// What is stored when the turn could not be ended: everything that had arrived, with the contract's text
+    /// for the error (R22).
+    pub fn finish_failed(self, error: &BackendError) -> ExecutionResult {
+        let outcome = match error {
+            BackendError::Timeout { .. } => Outcome::TimedOut,
+            BackendError::Tool { name, .. } => Outcome::ToolFailed { name: name.clone() },
+            other => Outcome::Failed {
+                reason: other.to_string(),
+            },
+        };
+        self.finish(outcome)
+    }
+
+    /// Tool results so far.
+    pub fn tool_results(&self) -> &[ToolResult] {
+        &self.result.tool_results
+    }
+
+    fn open_message(&mut self) {
+        if !self.message_open {
+            self.message_open = true;
+            self.message.clear();
+        }
+    }
+
+    fn add_usage(&mut self, usage: &TokenUsage) {
+        match &mut self.result.token_usage {
+            Some(total) => *total += *usage,
+            none => *none = Some(*usage),
+        }
+    }
+}
+
+/// A turn that did not end, with what had arrived.
+#[derive(Debug)]
+pub struct FailedTurn {
+    /// Why.
+    pub error: BackendError,
+    /// Everything up to then.
+    pub partial: Box<ExecutionResult>,
+}
+
+/// Runs a turn's stream to its end.
+pub async fn collect(mut stream: EventStream<'_>) -> Result<ExecutionResult, FailedTurn> {
+    let mut fold = ResultFold::new();
+    loop {
+        let failure = match next(&mut stream).await {
+            Some(Ok(BackendEvent::End(result))) => return Ok(*result),
+            Some(Ok(event)) => {
+                fold.observe(&event);
+                continue;
+            }
+            Some(Err(error)) => error,
+            None => BackendError::Protocol {
+                message: "the turn ended without a result".to_owned(),
+            },
+        };
+        let partial = Box::new(fold.finish_failed(&failure));
+        return Err(FailedTurn {
+            error: failure,
+            partial,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+    use crate::ToolCall;
+
+    fn text(text: &str) -> BackendEvent {
+        BackendEvent::Text {
+            text: text.to_owned(),
+        }
+    }
+
+    fn turn_end(stop_reason: StopReason) -> BackendEvent {
+        BackendEvent::TurnEnd {
+            stop_reason,
+            message_id: None,
+            model: Some("m".to_owned()),
+        }
+    }
+
+    fn usage(prompt: u64, completion: u64) -> BackendEvent {
+        BackendEvent::Usage(TokenUsage {
+            prompt_tokens: prompt,
+            completion_tokens: completion,
+            total_tokens: prompt + completion,
+            ..TokenUsage::default()
+        })
+    }
+
+    fn fold(events: &[BackendEvent]) -> ResultFold {
+        let mut fold = ResultFold::new();
+        for event in events {
+            fold.observe(event);
+        }
+        fold
+    }
+
+    #[test]
+    fn the_answer_is_the_last_messages_text_and_tokens_add_up() {
+        let call = ToolCall {
+            name: "f".to_owned(),
+            arguments: json!({}),
+            call_id: "c1".to_owned(),
+        };
+        let result = fold(&[
+            text("let me look"),
+            BackendEvent::ToolCall(call.clone()),
+            usage(10, 2),
+            turn_end(StopReason::ToolUse),
+            text("30 "),
+            text("days"),
+            usage(20, 3),
+            turn_end(StopReason::EndTurn),
+        ])
+        .finish_answered(&StopReason::EndTurn);
+        assert_eq!(result.response, "30 days");
+        assert_eq!(result.tool_calls, [call]);
+        assert_eq!(result.num_turns, 2);
+        assert_eq!(result.token_usage.unwrap().total_tokens, 35);
+        assert_eq!(result.outcome, Outcome::Completed);
+    }
+
+    #[test]
+    fn a_final_message_without_text_is_not_the_one_before_it() {
+        let result = fold(&[
+            text("thinking aloud"),
+            turn_end(StopReason::ToolUse),
+            turn_end(StopReason::EndTurn),
+        ])
+        .finish_answered(&StopReason::EndTurn);
+        assert_eq!(result.response, "");
+        assert_eq!(result.outcome, Outcome::EmptyResponse);
+    }
+
+    #[test]
+    fn missing_usage_stays_missing() {
+        let result = fold(&[text("hi"), turn_end(StopReason::EndTurn)]).finish_answered(&StopReason::EndTurn);
+        assert_eq!(result.token_usage, None);
+    }
+
+    #[tokio::test]
+    async fn a_broken_stream_keeps_its_text() {
+        let stream: EventStream<'_> = Box::pin(futures::stream::iter([
+            Ok(text("half an ans")),
+            Err(BackendError::Protocol {
+                message: "the stream ended early".to_owned(),
+            }),
+        ]));
+        let failed = collect(stream).await.unwrap_err();
+        assert_eq!(failed.partial.response, "half an ans");
+        assert_eq!(failed.partial.error_reason().unwrap(), "the stream ended early");
+    }
+
+    #[tokio::test]
+    async fn a_stream_without_an_end_is_an_error() {
+        let failed = collect(Box::pin(futures::stream::iter([Ok(text("x"))])))
+            .await
+            .unwrap_err();
+        assert!(matches!(failed.error, BackendError::Protocol { .. }));
+    }
+}

@@ -1,0 +1,296 @@
+use std::{borrow::Cow, time::Duration};
+
+use holodeck_model::TokenUsage;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What one turn of an agent came to: the same shape from every backend.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Record", into = "Record")]
+pub struct ExecutionResult {
+    /// The final answer's text; on a bad end, what had arrived.
+    pub response: String,
+    /// Tool calls in the order the model made them.
+    pub tool_calls: Vec<ToolCall>,
+    /// Results in the order they came; tied to their calls by `call_id`.
+    pub tool_results: Vec<ToolResult>,
+    /// Tokens of all model calls of the turn. `None` when the endpoint told none: missing, not zero.
+    pub token_usage: Option<TokenUsage>,
+    /// The validated object when the agent has a `response_format`.
+    pub structured_output: Option<Value>,
+    /// Model calls made.
+    pub num_turns: u32,
+    /// How the turn ended.
+    pub outcome: Outcome,
+    /// Reasoning text, where the model shows it.
+    pub thinking: Option<String>,
+    /// The model's own name as the endpoint gave it.
+    pub model: Option<String>,
+    /// Time to hold against a latency limit that the clock of this process did not see pass: what replayed
+    /// model calls took when they were recorded.
+    pub recorded_latency: Option<Duration>,
+}
+
+impl ExecutionResult {
+    /// Whether the agent ended the turn badly.
+    pub fn is_error(&self) -> bool {
+        self.outcome.reason().is_some()
+    }
+
+    /// Why the agent ended the turn badly, in the contract's words.
+    pub fn error_reason(&self) -> Option<Cow<'_, str>> {
+        self.outcome.reason()
+    }
+}
+
+/// One tool call as the model made it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Tool name as the model sees it.
+    pub name: String,
+    /// Arguments, as a rule an object.
+    pub arguments: Value,
+    /// The provider's id of the call.
+    pub call_id: String,
+}
+
+/// What a tool answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The id of the call this answers.
+    pub call_id: String,
+    /// Tool name.
+    #[serde(default)]
+    pub name: String,
+    /// The text handed back to the model.
+    pub result: String,
+    /// Whether the tool reported a failure.
+    #[serde(default)]
+    pub is_error: bool,
+    /// How long the tool ran, where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+}
+
+/// How a turn ended. The texts of [`Outcome::reason`] are part of the contract.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The agent answered.
+    #[default]
+    Completed,
+    /// The agent used all the model calls it may make.
+    MaxTurns,
+    /// The agent's process died.
+    SubprocessTerminated,
+    /// A tool could not be run at all.
+    ToolFailed {
+        /// The tool's name.
+        name: String,
+    },
+    /// The turn took longer than allowed.
+    TimedOut,
+    /// The agent's own budget is used up.
+    BudgetExceeded,
+    /// The model refused.
+    Refused,
+    /// The final answer held nothing.
+    EmptyResponse,
+    /// Anything else, in lower case without a full stop.
+    Failed {
+        /// The reason.
+        reason: String,
+    },
+}
+
+const MAX_TURNS: &str = "max_turns limit reached";
+const TERMINATED: &str = "subprocess terminated unexpectedly";
+const TOOL_FAILED: &str = "tool execution failed: ";
+const TIMED_OUT: &str = "timeout exceeded";
+const BUDGET: &str = "budget exceeded";
+const REFUSED: &str = "refused by the model";
+const EMPTY: &str = "empty response";
+
+impl Outcome {
+    /// The stored `error_reason`; `None` when the agent answered.
+    pub fn reason(&self) -> Option<Cow<'_, str>> {
+        Some(match self {
+            Self::Completed => return None,
+            Self::MaxTurns => MAX_TURNS.into(),
+            Self::SubprocessTerminated => TERMINATED.into(),
+            Self::ToolFailed { name } => format!("{TOOL_FAILED}{name}").into(),
+            Self::TimedOut => TIMED_OUT.into(),
+            Self::BudgetExceeded => BUDGET.into(),
+            Self::Refused => REFUSED.into(),
+            Self::EmptyResponse => EMPTY.into(),
+            Self::Failed { reason } => reason.as_str().into(),
+        })
+    }
+
+    /// Reads a stored `error_reason` back.
+    pub fn from_reason(reason: Option<&str>) -> Self {
+        match reason {
+            None => Self::Completed,
+            Some(MAX_TURNS) => Self::MaxTurns,
+            Some(TERMINATED) => Self::SubprocessTerminated,
+            Some(TIMED_OUT) => Self::TimedOut,
+            Some(BUDGET) => Self::BudgetExceeded,
+            Some(REFUSED) => Self::Refused,
+            Some(EMPTY) => Self::EmptyResponse,
+            Some(other) => match other.strip_prefix(TOOL_FAILED) {
+                Some(name) => Self::ToolFailed {
+                    name: name.to_owned(),
+                },
+                None => Self::Failed {
+                    reason: other.to_owned(),
+                },
+            },
+        }
+    }
+
+    /// Whether the *agent* fell short (a failed case) rather than the world around it (an error).
+    pub fn is_agent_failure(&self) -> bool {
+        matches!(
+            self,
+            Self::MaxTurns | Self::BudgetExceeded | Self::Refused | Self::EmptyResponse
+        )
+    }
+}
+
+/// The stored form: the seed's field names, with `is_error` and `error_reason` derived from the outcome.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    response: String,
+    #[serde(default)]
+    tool_calls: Vec<ToolCall>,
+    #[serde(default)]
+    tool_results: Vec<ToolResult>,
+    #[serde(default)]
+    token_usage: Option<TokenUsage>,
+    #[serde(default)]
+    structured_output: Option<Value>,
+    #[serde(default = "one")]
+    num_turns: u32,
+    #[serde(default)]
+    is_error: bool,
+    #[serde(default)]
+    error_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    thinking: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recorded_latency_ms: Option<u64>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl From<ExecutionResult> for Record {
+    fn from(result: ExecutionResult) -> Self {
+        Self {
+            is_error: result.is_error(),
+            error_reason: result.outcome.reason().map(Cow::into_owned),
+            response: result.response,
+            tool_calls: result.tool_calls,
+            tool_results: result.tool_results,
+            token_usage: result.token_usage,
+            structured_output: result.structured_output,
+            num_turns: result.num_turns,
+            thinking: result.thinking,
+            model: result.model,
+            recorded_latency_ms: result
+                .recorded_latency
+                .map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
+        }
+    }
+}
+
+impl From<Record> for ExecutionResult {
+    fn from(record: Record) -> Self {
+        let outcome = match (record.is_error, record.error_reason.as_deref()) {
+            (true, None) => Outcome::Failed {
+                reason: "unknown".to_owned(),
+            },
+            (_, reason) => Outcome::from_reason(reason),
+        };
+        Self {
+            response: record.response,
+            tool_calls: record.tool_calls,
+            tool_results: record.tool_results,
+            token_usage: record.token_usage,
+            structured_output: record.structured_output,
+            num_turns: record.num_turns,
+            outcome,
+            thinking: record.thinking,
+            model: record.model,
+            recorded_latency: record.recorded_latency_ms.map(Duration::from_millis),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn outcomes_survive_storage() {
+        for outcome in [
+            Outcome::Completed,
+            Outcome::MaxTurns,
+            Outcome::SubprocessTerminated,
+            Outcome::ToolFailed {
+                name: "lookup".to_owned(),
+            },
+            Outcome::TimedOut,
+            Outcome::BudgetExceeded,
+            Outcome::Refused,
+            Outcome::EmptyResponse,
+            Outcome::Failed {
+                reason: "disk full".to_owned(),
+            },
+        ] {
+            let result = ExecutionResult {
+                outcome,
+                num_turns: 2,
+                ..ExecutionResult::default()
+            };
+            let stored = serde_json::to_value(&result).unwrap();
+            assert_eq!(stored["is_error"], json!(result.is_error()));
+            assert_eq!(serde_json::from_value::<ExecutionResult>(stored).unwrap(), result);
+        }
+    }
+
+    #[test]
+    fn the_seeds_texts_are_exact() {
+        let reason = |outcome: Outcome| outcome.reason().unwrap().into_owned();
+        assert_eq!(reason(Outcome::MaxTurns), "max_turns limit reached");
+        assert_eq!(
+            reason(Outcome::SubprocessTerminated),
+            "subprocess terminated unexpectedly"
+        );
+        assert_eq!(
+            reason(Outcome::ToolFailed { name: "f".to_owned() }),
+            "tool execution failed: f"
+        );
+        assert_eq!(reason(Outcome::TimedOut), "timeout exceeded");
+    }
+
+    #[test]
+    fn a_result_of_the_seed_reads() {
+        let result: ExecutionResult = serde_json::from_value(json!({
+            "response": "30 days",
+            "token_usage": {"input_tokens": 450, "output_tokens": 180, "total_tokens": 630},
+            "tool_calls": [{"name": "search", "arguments": {"query": "refund"}, "call_id": "toolu_1"}],
+            "tool_results": [{"call_id": "toolu_1", "result": "…"}],
+        }))
+        .unwrap();
+        assert_eq!(result.num_turns, 1);
+        assert_eq!(result.token_usage.as_ref().unwrap().prompt_tokens, 450);
+        assert!(!result.is_error());
+    }
+}

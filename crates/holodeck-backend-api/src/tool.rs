@@ -1,0 +1,127 @@
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::ToolCall;
+
+/// Something an agent can call.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// How the model sees it.
+    fn spec(&self) -> &ToolSpec;
+
+    /// Runs it. A failure of the tool itself is an `Ok` with `is_error`; an `Err` means that it could not run.
+    async fn call(&self, arguments: Value, cx: ToolCx) -> Result<ToolOutput, ToolError>;
+}
+
+/// The tools of one agent, as a backend gets them: listed and called, with time-out, cancellation and size limit
+/// applied in one place.
+#[async_trait]
+pub trait ToolHost: Send + Sync {
+    /// All tools, in the order of the YAML.
+    fn specs(&self) -> &[ToolSpec];
+
+    /// Runs one call. An unknown name is an `Ok` with `is_error`, so that the model can mend it.
+    async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError>;
+}
+
+/// How the model sees a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// JSON Schema of its arguments: an object.
+    pub parameters: Value,
+    /// Whether it changes anything.
+    pub side_effects: SideEffects,
+}
+
+/// Whether a tool changes the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SideEffects {
+    /// It only reads.
+    None,
+    /// It may change things; nobody said that it doesn't.
+    Possible,
+}
+
+/// What a tool call is given beside its arguments.
+#[derive(Clone, Debug, Default)]
+pub struct ToolCx {
+    /// Stops the call.
+    pub cancel: CancellationToken,
+}
+
+/// What a tool answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolOutput {
+    /// Text for the model.
+    pub text: String,
+    /// Whether the tool reports a failure.
+    pub is_error: bool,
+}
+
+impl ToolOutput {
+    /// An answer.
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            is_error: false,
+        }
+    }
+
+    /// A failure that the model should hear of.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            is_error: true,
+        }
+    }
+}
+
+/// Why a tool could not be run at all.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolError {
+    /// Its program, file or server is missing.
+    #[error("tool `{name}` could not be run: {reason}")]
+    Unavailable {
+        /// The tool.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// It took longer than allowed.
+    #[error("tool `{name}` did not answer within {} s", after.as_secs_f64())]
+    TimedOut {
+        /// The tool.
+        name: String,
+        /// The limit.
+        after: Duration,
+    },
+    /// The turn was stopped.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// A host without tools.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTools;
+
+#[async_trait]
+impl ToolHost for NoTools {
+    fn specs(&self) -> &[ToolSpec] {
+        &[]
+    }
+
+    async fn call(&self, call: &ToolCall, _: ToolCx) -> Result<ToolOutput, ToolError> {
+        Ok(ToolOutput::error(format!(
+            "there is no tool `{}`; this agent has none",
+            call.name
+        )))
+    }
+}

@@ -1,0 +1,317 @@
+//! The data of a finished run: 0.7.1's names and meanings, plus our own fields. A [`TestResult`] is also what the
+//! journal keeps of a case, so it holds all that grading it again needs.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::TokenUsage;
+
+/// Version of the run file; see [`RunFile::schema_version`].
+pub const REPORT_SCHEMA_VERSION: u32 = 1;
+
+/// What became of a case. Only `Passed` is a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CaseState {
+    /// Every gate was met.
+    Passed,
+    /// A gate was missed, or the agent ended badly.
+    Failed,
+    /// The verdict is not known: a crash, a time-out, an endpoint, a metric that could not be computed.
+    Error,
+    /// Nothing gates this case.
+    Unchecked,
+}
+
+/// How the agent's part of a case or turn ended, before any grading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutionState {
+    /// The agent answered.
+    #[default]
+    Completed,
+    /// The agent ended badly: turn limit, own budget, refusal, empty answer.
+    AgentFailed,
+    /// The world failed it: time-out, endpoint, crash.
+    Error,
+    /// Not run, because an earlier turn could not be ended.
+    Skipped,
+}
+
+/// One case of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TestResult {
+    /// Place in the file, from 0.
+    pub index: usize,
+    /// Hash of what the case asks: tells the case again in another run.
+    pub case_id: String,
+    /// The case's name.
+    pub test_name: Option<String>,
+    /// The question; of several turns, joined by a line `---`.
+    pub test_input: String,
+    /// Files given with the question.
+    #[serde(default)]
+    pub processed_files: Vec<Value>,
+    /// The answer; of several turns, the last one.
+    pub agent_response: Option<String>,
+    /// Names of the called tools, in order.
+    pub tool_calls: Vec<String>,
+    /// Calls with their results.
+    pub tool_invocations: Vec<ToolInvocation>,
+    /// As the YAML has it.
+    pub expected_tools: Option<Value>,
+    /// Whether all expectations about tools were met; absent when there are none.
+    pub tools_matched: Option<bool>,
+    /// One for each metric.
+    pub metric_results: Vec<MetricResult>,
+    /// The expected answer.
+    pub ground_truth: Option<String>,
+    /// True for state `passed` only.
+    pub passed: bool,
+    /// What became of it.
+    pub state: CaseState,
+    /// How the agent's part ended.
+    #[serde(default)]
+    pub execution: ExecutionState,
+    /// Wall time.
+    pub execution_time_ms: u64,
+    /// What a latency limit is held against: wall time, or in a replayed run the recorded time.
+    #[serde(default)]
+    pub latency_ms: Option<u64>,
+    /// Everything that went wrong, for people.
+    pub errors: Vec<String>,
+    /// When it ended, RFC 3339.
+    pub timestamp: String,
+    /// Tokens; absent when the endpoint told none.
+    pub token_usage: Option<TokenUsage>,
+    /// Price of the tokens; absent when they or the price are not known.
+    #[serde(default)]
+    pub cost_usd: Option<f64>,
+    /// Model calls made.
+    #[serde(default)]
+    pub num_turns: u32,
+    /// The model's own name.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The answer as an object, when the agent has a `response_format`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured_output: Option<Value>,
+    /// The turns of a multi-turn case.
+    pub turns: Option<Vec<TurnResult>>,
+}
+
+impl TestResult {
+    /// The name people see: the case's own, else its place.
+    pub fn label(&self) -> String {
+        self.test_name
+            .clone()
+            .unwrap_or_else(|| format!("#{}", self.index + 1))
+    }
+}
+
+/// One turn of a multi-turn case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TurnResult {
+    /// Place, from 0.
+    pub turn_index: usize,
+    /// The question.
+    pub input: String,
+    /// The answer.
+    pub response: Option<String>,
+    /// The expected answer.
+    pub ground_truth: Option<String>,
+    /// As the YAML has it.
+    pub expected_tools: Option<Value>,
+    /// Names of the called tools, in order.
+    pub tool_calls: Vec<String>,
+    /// Calls with their results.
+    pub tool_invocations: Vec<ToolInvocation>,
+    /// Whether all expectations about tools were met.
+    pub tools_matched: Option<bool>,
+    /// How each argument expectation fared.
+    pub arg_match_details: Option<Vec<ArgMatchDetail>>,
+    /// One for each metric.
+    pub metric_results: Vec<MetricResult>,
+    /// Whether the turn met every gate it has.
+    pub passed: bool,
+    /// What became of it.
+    pub state: CaseState,
+    /// How the agent's part ended.
+    #[serde(default)]
+    pub execution: ExecutionState,
+    /// Wall time.
+    pub execution_time_ms: u64,
+    /// What a latency limit is held against.
+    #[serde(default)]
+    pub latency_ms: Option<u64>,
+    /// Tokens.
+    pub token_usage: Option<TokenUsage>,
+    /// Price of the tokens.
+    #[serde(default)]
+    pub cost_usd: Option<f64>,
+    /// Model calls made.
+    #[serde(default)]
+    pub num_turns: u32,
+    /// The answer as an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured_output: Option<Value>,
+    /// Everything that went wrong.
+    pub errors: Vec<String>,
+    /// Whether the turn was not run.
+    pub skipped: bool,
+    /// Details of code graders.
+    #[serde(default)]
+    pub grader_details: Option<Value>,
+}
+
+/// A tool call with its result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolInvocation {
+    /// Tool name.
+    pub name: String,
+    /// Arguments.
+    pub args: Value,
+    /// What it answered; null when nothing came.
+    pub result: Value,
+    /// Length of the result's JSON text.
+    pub bytes: usize,
+    /// How long it took.
+    pub duration_ms: Option<u64>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// How one expectation about a tool's arguments fared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArgMatchDetail {
+    /// The tool.
+    pub expected_tool: String,
+    /// The arguments that were checked.
+    pub args_asserted: Value,
+    /// The call that matched, or -1.
+    pub matched_call_index: i64,
+    /// Why none did.
+    pub unmatched_reason: Option<String>,
+}
+
+/// One metric of one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricResult {
+    /// Name.
+    pub metric_name: String,
+    /// `standard`, `rag`, `geval` or `code`.
+    pub kind: String,
+    /// The score; absent when it could not be computed.
+    pub score: Option<f64>,
+    /// What the score must reach.
+    pub threshold: Option<f64>,
+    /// Whether the gate was met; absent when the metric gates nothing or could not be computed.
+    pub passed: Option<bool>,
+    /// `0-1`.
+    pub scale: String,
+    /// Why it could not be computed.
+    pub error: Option<String>,
+    /// Always 0 today.
+    pub retry_count: u32,
+    /// How long grading took.
+    pub evaluation_time_ms: Option<f64>,
+    /// The judge.
+    pub model_used: Option<String>,
+    /// Why the score is what it is.
+    pub reasoning: Option<String>,
+}
+
+/// Totals of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReportSummary {
+    /// `passed + failed + errors + unchecked`.
+    pub total_tests: usize,
+    /// Cases that met every gate.
+    pub passed: usize,
+    /// Cases that missed one.
+    pub failed: usize,
+    /// Cases without a verdict.
+    #[serde(default)]
+    pub errors: usize,
+    /// Cases that nothing gates.
+    #[serde(default)]
+    pub unchecked: usize,
+    /// Percent of the checked cases that passed; null when nothing was checked.
+    pub pass_rate: Option<f64>,
+    /// Sum over the cases.
+    pub total_duration_ms: u64,
+    /// How often each metric gave a score.
+    pub metrics_evaluated: std::collections::BTreeMap<String, usize>,
+    /// Mean of all scores of each metric, zeros included.
+    pub average_scores: std::collections::BTreeMap<String, f64>,
+    /// Metrics that could not be computed.
+    #[serde(default)]
+    pub metric_errors: usize,
+    /// Tokens of the cases that told them.
+    #[serde(default)]
+    pub token_usage: Option<TokenUsage>,
+    /// Cases whose endpoint told no tokens.
+    #[serde(default)]
+    pub usage_missing: usize,
+    /// Price of the run, where it is known.
+    #[serde(default)]
+    pub cost_usd: Option<f64>,
+}
+
+/// Where a replayed run's answers come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replayed {
+    /// Date of the recording, `YYYY-MM-DD`.
+    pub recorded: String,
+    /// The model that answered then.
+    pub model: String,
+    /// The recording.
+    pub cassette: String,
+}
+
+impl Replayed {
+    /// The words every summary and report carries.
+    pub fn describe(&self) -> String {
+        format!("replayed, recorded {}, {}", self.recorded, self.model)
+    }
+}
+
+/// Everything of a report but its cases, which are streamed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReportHead {
+    /// The agent.
+    pub agent_name: String,
+    /// Its file as typed.
+    pub agent_config_path: String,
+    /// Totals.
+    pub summary: ReportSummary,
+    /// When the run ended, RFC 3339 UTC.
+    pub timestamp: String,
+    /// Our version.
+    pub holodeck_version: String,
+    /// Settings of the run.
+    pub environment: Value,
+    /// Version of this format.
+    pub schema_version: u32,
+    /// The run.
+    pub run_id: String,
+    /// Set when the answers come from a recording.
+    pub replayed: Option<Replayed>,
+    /// How the run ended: `completed`, `interrupted`, `budget` or `stopped`.
+    pub ended: String,
+}
+
+/// What is kept about the agent of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunMetadata {
+    /// The agent as it ran, secrets masked.
+    pub agent_config: Value,
+    /// Which prompt it ran with.
+    pub prompt_version: Value,
+    /// Our version.
+    pub holodeck_version: String,
+    /// The command line.
+    pub cli_args: Vec<String>,
+    /// The commit of the agent's folder.
+    pub git_commit: Option<String>,
+}
