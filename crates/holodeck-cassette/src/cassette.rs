@@ -1,0 +1,235 @@
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{BufRead, BufReader, Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use holodeck_backend_api::ModelRequest;
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::{
+    CassetteError,
+    entry::{Entry, FORMAT_VERSION, Header, request_key},
+    nearest,
+};
+
+/// A recording, indexed by key. Entries stay in the file until they are asked for, so memory does not grow with
+/// their size.
+#[derive(Debug)]
+pub struct Cassette {
+    path: PathBuf,
+    file: Mutex<File>,
+    places: Vec<Place>,
+    by_key: HashMap<String, Vec<usize>>,
+    recorded: Recorded,
+}
+
+/// When and with which model a cassette was recorded: what every report of a replayed run says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The newest entry's time.
+    pub at: Timestamp,
+    /// The models that answered, by their own names.
+    pub models: Vec<String>,
+}
+
+impl Recorded {
+    /// `recorded <date>, <model>`.
+    pub fn describe(&self) -> String {
+        format!(
+            "recorded {}, {}",
+            self.at.strftime("%Y-%m-%d"),
+            self.models.join(", ")
+        )
+    }
+}
+
+#[derive(Debug)]
+struct Place {
+    offset: u64,
+    length: usize,
+    unit: Option<String>,
+}
+
+/// Only what the index needs; the rest of a line is skipped over.
+#[derive(Deserialize)]
+struct Sketch {
+    key: String,
+    recorded_at: Timestamp,
+    request: RequestSketch,
+    response: ResponseSketch,
+}
+
+#[derive(Deserialize)]
+struct RequestSketch {
+    model: String,
+    #[serde(default)]
+    unit: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ResponseSketch {
+    #[serde(default)]
+    model: Option<String>,
+}
+
+impl Cassette {
+    /// Opens and indexes a cassette.
+    pub fn open(path: &Path) -> Result<Self, CassetteError> {
+        let io = |source| CassetteError::Io {
+            path: path.display().to_string(),
+            source,
+        };
+        let malformed = |line: usize, reason: String| CassetteError::Malformed {
+            path: path.display().to_string(),
+            line,
+            reason,
+        };
+        let file = File::open(path).map_err(io)?;
+        let mut reader = BufReader::new(file.try_clone().map_err(io)?);
+        let mut line = String::new();
+        let mut offset = reader.read_line(&mut line).map_err(io)? as u64;
+        let header: Header = serde_json::from_str(&line)
+            .map_err(|_| malformed(1, "expected a header `{\"holodeck_cassette\": 1}`".to_owned()))?;
+        if header.holodeck_cassette != FORMAT_VERSION {
+            return Err(CassetteError::Version {
+                path: path.display().to_string(),
+                found: header.holodeck_cassette,
+            });
+        }
+        let mut places = Vec::new();
+        let mut by_key: HashMap<String, Vec<usize>> = HashMap::new();
+        let mut newest: Option<Timestamp> = None;
+        let mut models: Vec<String> = Vec::new();
+        for number in 2.. {
+            line.clear();
+            let length = reader.read_line(&mut line).map_err(io)?;
+            if length == 0 {
+                break;
+            }
+            if !line.trim().is_empty() {
+                let sketch: Sketch =
+                    serde_json::from_str(&line).map_err(|error| malformed(number, error.to_string()))?;
+                newest = newest.max(Some(sketch.recorded_at));
+                let model = sketch.response.model.unwrap_or(sketch.request.model);
+                if !models.contains(&model) {
+                    models.push(model);
+                }
+                by_key.entry(sketch.key).or_default().push(places.len());
+                places.push(Place {
+                    offset,
+                    length,
+                    unit: sketch.request.unit,
+                });
+            }
+            offset += length as u64;
+        }
+        let at = newest.ok_or_else(|| CassetteError::Empty {
+            path: path.display().to_string(),
+        })?;
+        let recorded = Recorded { at, models };
+        Ok(Self {
+            path: path.to_owned(),
+            file: Mutex::new(file),
+            places,
+            by_key,
+            recorded,
+        })
+    }
+
+    /// When and with which model it was recorded.
+    pub fn recorded(&self) -> &Recorded {
+        &self.recorded
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Places that answer `key`: those of the same unit first, each in the order of the recording.
+    pub(crate) fn candidates(&self, key: &str, unit: Option<&str>) -> Vec<usize> {
+        let all = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
+        let own: Vec<usize> = all
+            .iter()
+            .copied()
+            .filter(|&place| {
+                unit.is_some()
+                    && self
+                        .places
+                        .get(place)
+                        .is_some_and(|place| place.unit.as_deref() == unit)
+            })
+            .collect();
+        if own.is_empty() { all.to_vec() } else { own }
+    }
+
+    /// Reads one entry, and checks that its request still is the one its key was made from.
+    pub(crate) fn entry(&self, place: usize) -> Result<Entry, CassetteError> {
+        let entry = self.read(place)?;
+        if request_key(&entry.request) != entry.key {
+            return Err(CassetteError::Malformed {
+                path: self.path.display().to_string(),
+                line: place + 2,
+                reason: "the recorded request was edited; record it again".to_owned(),
+            });
+        }
+        Ok(entry)
+    }
+
+    /// All entries, in order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Result<Entry, CassetteError>> {
+        (0..self.places.len()).map(|place| self.read(place))
+    }
+
+    /// The text of a miss: the nearest recorded request and what differs.
+    pub(crate) fn describe_miss(&self, asked: &ModelRequest) -> String {
+        let nearest = self
+            .entries()
+            .filter_map(Result::ok)
+            .map(|entry| (nearest::distance(&entry.request, asked), entry))
+            .min_by_key(|(distance, _)| *distance);
+        let file = self.path.display();
+        match nearest {
+            Some((_, entry)) => {
+                let unit = entry
+                    .request
+                    .unit
+                    .as_deref()
+                    .map(|unit| format!(" ({unit})"))
+                    .unwrap_or_default();
+                format!(
+                    "`{file}` holds no answer to this request\nthe nearest recorded one{unit} differs in:\n{}",
+                    nearest::describe(&entry.request, asked)
+                )
+            }
+            None => format!("`{file}` holds no answer to this request"),
+        }
+    }
+
+    fn read(&self, place: usize) -> Result<Entry, CassetteError> {
+        let io = |source| CassetteError::Io {
+            path: self.path.display().to_string(),
+            source,
+        };
+        let Some(at) = self.places.get(place) else {
+            return Err(CassetteError::Empty {
+                path: self.path.display().to_string(),
+            });
+        };
+        let mut bytes = vec![0; at.length];
+        {
+            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            file.seek(SeekFrom::Start(at.offset)).map_err(io)?;
+            file.read_exact(&mut bytes).map_err(io)?;
+        }
+        serde_json::from_slice(&bytes).map_err(|error| CassetteError::Malformed {
+            path: self.path.display().to_string(),
+            line: place + 2,
+            reason: error.to_string(),
+        })
+    }
+}

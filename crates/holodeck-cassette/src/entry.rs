@@ -1,0 +1,147 @@
+use std::fmt::Write as _;
+
+use holodeck_backend_api::{ModelRequest, StopReason, TokenUsage, ToolCall};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+/// The format this version writes and reads.
+pub const FORMAT_VERSION: u64 = 1;
+
+/// The first line of a cassette.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Header {
+    pub(crate) holodeck_cassette: u64,
+}
+
+/// One recorded model call.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) recorded_at: Timestamp,
+    pub(crate) latency_ms: u64,
+    pub(crate) request: ModelRequest,
+    pub(crate) response: Response,
+}
+
+/// The answer, put together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Response {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) reasoning: String,
+    #[serde(default)]
+    pub(crate) text: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) refusal: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tool_calls: Vec<ToolCall>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) usage: Option<TokenUsage>,
+    pub(crate) stop_reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) message_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
+}
+
+/// The key of a request: a hash of everything the model sees, whatever the order of object keys.
+pub fn request_key(request: &ModelRequest) -> String {
+    let mut hash = Sha256::new();
+    for part in [&request.provider, &request.model] {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    let canonical = canonical(&request.body);
+    hash.update(canonical.to_string().as_bytes());
+    hash.finalize()
+        .iter()
+        .take(16)
+        .fold(String::with_capacity(32), |mut text, byte| {
+            // Writing to a String can't fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut pairs: Vec<_> = map.iter().collect();
+            pairs.sort_by_key(|(key, _)| *key);
+            Value::Object(
+                pairs
+                    .into_iter()
+                    .map(|(key, value)| (key.clone(), canonical(value)))
+                    .collect::<Map<_, _>>(),
+            )
+        }
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        other => other.clone(),
+    }
+}
+
+pub(crate) fn stop_reason_text(reason: &StopReason) -> String {
+    match reason {
+        StopReason::EndTurn => "end_turn",
+        StopReason::ToolUse => "tool_use",
+        StopReason::MaxTokens => "max_tokens",
+        StopReason::StopSequence => "stop_sequence",
+        StopReason::Refusal => "refusal",
+        StopReason::Other(other) => other,
+        // A variant added later without a text of its own must not look like a known one.
+        _ => "unknown",
+    }
+    .to_owned()
+}
+
+pub(crate) fn stop_reason(text: &str) -> StopReason {
+    match text {
+        "end_turn" => StopReason::EndTurn,
+        "tool_use" => StopReason::ToolUse,
+        "max_tokens" => StopReason::MaxTokens,
+        "stop_sequence" => StopReason::StopSequence,
+        "refusal" => StopReason::Refusal,
+        other => StopReason::Other(other.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(body: Value) -> ModelRequest {
+        ModelRequest {
+            provider: "openai".to_owned(),
+            model: "m".to_owned(),
+            body,
+            unit: None,
+        }
+    }
+
+    #[test]
+    fn the_order_of_keys_does_not_matter_the_order_of_messages_does() {
+        let a = request(json!({"a": 1, "messages": [{"role": "user", "content": "x"}, 2]}));
+        let b = request(json!({"messages": [{"content": "x", "role": "user"}, 2], "a": 1}));
+        let c = request(json!({"a": 1, "messages": [2, {"role": "user", "content": "x"}]}));
+        assert_eq!(request_key(&a), request_key(&b));
+        assert_ne!(request_key(&a), request_key(&c));
+    }
+
+    #[test]
+    fn the_unit_is_not_part_of_the_key_and_the_model_is() {
+        let a = request(json!({}));
+        let b = ModelRequest {
+            unit: Some("case".to_owned()),
+            ..a.clone()
+        };
+        let c = ModelRequest {
+            model: "n".to_owned(),
+            ..a.clone()
+        };
+        assert_eq!(request_key(&a), request_key(&b));
+        assert_ne!(request_key(&a), request_key(&c));
+    }
+}

@@ -1,0 +1,235 @@
+use std::{fs, sync::Arc};
+
+use futures::TryStreamExt as _;
+use holodeck_backend_api::{RecordedCall, StopReason, TokenUsage, ToolCall};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::*;
+use crate::{Replayer, request_key};
+
+/// Answers every request with its own last message.
+struct Echo;
+
+#[async_trait]
+impl ModelCalls for Echo {
+    async fn call(&self, request: &ModelRequest, _: &CancellationToken) -> Result<ModelStream, BackendError> {
+        let said = request.body["messages"][0]["content"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        Ok(Box::pin(futures::stream::iter(
+            answer(&said, None).into_iter().map(Ok),
+        )))
+    }
+}
+
+fn answer(said: &str, recorded: Option<RecordedCall>) -> Vec<ModelDelta> {
+    vec![
+        ModelDelta::Text(format!("you said {said}")),
+        ModelDelta::ToolCall(ToolCall {
+            name: "f".to_owned(),
+            arguments: json!({"b": 1, "a": [2]}),
+            call_id: "c1".to_owned(),
+        }),
+        ModelDelta::Usage(TokenUsage {
+            prompt_tokens: 3,
+            completion_tokens: 4,
+            total_tokens: 7,
+            ..Default::default()
+        }),
+        ModelDelta::Finish {
+            stop_reason: StopReason::Other("odd".to_owned()),
+            message_id: Some("m1".to_owned()),
+            model: Some("echo-1".to_owned()),
+            recorded,
+        },
+    ]
+}
+
+fn request(said: &str, unit: Option<&str>) -> ModelRequest {
+    ModelRequest {
+        provider: "openai".to_owned(),
+        model: "echo".to_owned(),
+        body: json!({"messages": [{"role": "user", "content": said}]}),
+        unit: unit.map(str::to_owned),
+    }
+}
+
+async fn ask(calls: &dyn ModelCalls, request: &ModelRequest) -> Result<Vec<ModelDelta>, BackendError> {
+    calls
+        .call(request, &CancellationToken::new())
+        .await?
+        .try_collect()
+        .await
+}
+
+fn recorder(path: &Path, mode: RecordMode) -> Recorder {
+    Recorder::create(
+        path,
+        mode,
+        Arc::new(Redactor::new(["hunter2-secret".to_owned()])),
+        Arc::new(Echo),
+    )
+    .unwrap()
+}
+
+fn replayer(path: &Path) -> Replayer {
+    let redactor = Arc::new(Redactor::new(["hunter2-secret".to_owned()]));
+    Replayer::new(Arc::new(Cassette::open(path).unwrap()), redactor)
+}
+
+#[tokio::test]
+async fn what_was_recorded_is_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("deep/er/c.jsonl");
+    let recorder = recorder(&path, RecordMode::Replace);
+    ask(&recorder, &request("hi", None)).await.unwrap();
+    assert_eq!(recorder.finish().unwrap(), 1);
+
+    let mut replayed = ask(&replayer(&path), &request("hi", None)).await.unwrap();
+    let Some(ModelDelta::Finish { recorded, .. }) = replayed.last_mut() else {
+        panic!("no finish")
+    };
+    assert!(recorded.take().is_some());
+    assert_eq!(replayed, answer("hi", None));
+    assert_eq!(Cassette::open(&path).unwrap().recorded().models, ["echo-1"]);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn a_changed_request_misses_and_says_what_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let recorder = recorder(&path, RecordMode::Replace);
+    ask(&recorder, &request("hi", None)).await.unwrap();
+    recorder.finish().unwrap();
+    let error = ask(&replayer(&path), &request("ho", None)).await.unwrap_err();
+    assert!(matches!(error, BackendError::ReplayMiss { .. }));
+    assert!(
+        error
+            .to_string()
+            .contains(r#"messages[0].content: recorded "hi", now "ho""#),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn secrets_stay_out_of_the_file_and_the_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let recorder = recorder(&path, RecordMode::Replace);
+    ask(&recorder, &request("my password is hunter2-secret", None))
+        .await
+        .unwrap();
+    recorder.finish().unwrap();
+    assert!(!fs::read_to_string(&path).unwrap().contains("hunter2"));
+    ask(&replayer(&path), &request("my password is hunter2-secret", None))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn merging_keeps_what_was_not_asked_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    for (mode, said) in [
+        (RecordMode::Replace, "one"),
+        (RecordMode::Merge, "two"),
+        (RecordMode::Merge, "one"),
+    ] {
+        let recorder = recorder(&path, mode);
+        ask(&recorder, &request(said, None)).await.unwrap();
+        recorder.finish().unwrap();
+    }
+    assert_eq!(Cassette::open(&path).unwrap().entries().count(), 2);
+    let recorder = recorder(&path, RecordMode::Replace);
+    ask(&recorder, &request("two", None)).await.unwrap();
+    recorder.finish().unwrap();
+    assert_eq!(Cassette::open(&path).unwrap().entries().count(), 1);
+}
+
+#[tokio::test]
+async fn an_interrupted_recording_leaves_the_old_one_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let first = recorder(&path, RecordMode::Replace);
+    ask(&first, &request("one", None)).await.unwrap();
+    first.finish().unwrap();
+    let second = recorder(&path, RecordMode::Replace);
+    ask(&second, &request("two", None)).await.unwrap();
+    drop(second);
+    ask(&replayer(&path), &request("one", None)).await.unwrap();
+    assert_eq!(Cassette::open(&partial(&path)).unwrap().entries().count(), 1);
+}
+
+#[tokio::test]
+async fn equal_requests_of_two_units_keep_their_own_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let mut text = serde_json::to_string(&Header { holodeck_cassette: 1 }).unwrap();
+    for (unit, said) in [("a", "first"), ("b", "second")] {
+        let request = request("same", Some(unit));
+        let response = Response {
+            text: said.to_owned(),
+            stop_reason: "end_turn".to_owned(),
+            ..Response::default()
+        };
+        let entry = Entry {
+            key: request_key(&request),
+            recorded_at: Timestamp::UNIX_EPOCH,
+            latency_ms: 1,
+            request,
+            response,
+        };
+        text = format!("{text}\n{}", serde_json::to_string(&entry).unwrap());
+    }
+    fs::write(&path, text).unwrap();
+    let replayer = replayer(&path);
+    for (unit, said) in [
+        ("b", "second"),
+        ("a", "first"),
+        ("b", "second"),
+        ("c", "first"),
+        ("c", "second"),
+    ] {
+        let deltas = ask(&replayer, &request("same", Some(unit))).await.unwrap();
+        assert_eq!(deltas[0], ModelDelta::Text(said.to_owned()), "unit {unit}");
+    }
+}
+
+#[tokio::test]
+async fn an_edited_request_does_not_replay() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let recorder = recorder(&path, RecordMode::Replace);
+    ask(&recorder, &request("one", None)).await.unwrap();
+    recorder.finish().unwrap();
+    let text = fs::read_to_string(&path)
+        .unwrap()
+        .replacen(r#""content":"one""#, r#""content":"two""#, 1);
+    fs::write(&path, text).unwrap();
+    let error = ask(&replayer(&path), &request("one", None)).await.unwrap_err();
+    assert!(error.to_string().contains("was edited"), "{error}");
+}
+
+#[test]
+fn files_that_are_no_cassettes_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    for (content, said) in [
+        ("", "line 1: expected a header"),
+        ("hello", "line 1: expected a header"),
+        (
+            "{\"holodeck_cassette\": 7}\n",
+            "has format version 7; this holodeck reads version 1",
+        ),
+        ("{\"holodeck_cassette\": 1}\n", "holds no recorded call"),
+        ("{\"holodeck_cassette\": 1}\n{\"key\": 3}\n", "line 2"),
+    ] {
+        fs::write(&path, content).unwrap();
+        let error = Cassette::open(&path).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
