@@ -99,7 +99,13 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     importer("rustls-native-certs", &["holodeck-http"], HTTP_WHY),
     importer("webpki-roots", &["holodeck-http"], HTTP_WHY),
     importer(
-        "rustix",
+        "eventsource-stream",
+        &["holodeck-http"],
+        "only holodeck-http decodes server-sent events",
+    ),
+    importer("backon", &["holodeck-http"], "one retry policy, many users"),
+    importer(
+        "process-wrap",
         &["holodeck-process"],
         "only holodeck-process spawns",
     ),
@@ -239,7 +245,7 @@ pub(super) const WORDS: &[Word] = &[
         "use holodeck-http's client",
     ),
     word(
-        "rustix",
+        "process_wrap",
         &["holodeck-process"],
         "only holodeck-process spawns",
         SPAWN_TODO,

@@ -1,0 +1,22 @@
+use tokio_util::sync::CancellationToken;
+
+/// Something a test opens when it is time, so that nothing has to sleep. Clones are the same gate.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(CancellationToken);
+
+impl Gate {
+    /// A closed gate.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets everyone through, now and later.
+    pub fn open(&self) {
+        self.0.cancel();
+    }
+
+    /// Waits until the gate is open.
+    pub async fn opened(&self) {
+        self.0.cancelled().await;
+    }
+}

@@ -1,0 +1,261 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::Gate;
+
+mod message;
+mod render;
+
+use self::message::{Done, FinishReason, Form, Message};
+pub(crate) use self::render::{Body, Rendered};
+
+/// What the scripted server answers to one request.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    status: u16,
+    headers: Vec<(String, String)>,
+    content: Content,
+    ending: Ending,
+    split_every: Option<usize>,
+    before: Duration,
+    between: Duration,
+    gate: Option<Gate>,
+}
+
+/// What of a request the shape of a reply depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestShape {
+    pub(crate) usage_asked: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    Message(Message),
+    Raw { content_type: String, body: Bytes },
+    Flood { bytes: usize },
+    Silence,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Complete,
+    /// After so many events the body ends as if it were complete.
+    Stop(usize),
+    /// After so many events the connection breaks.
+    Cut(usize),
+    /// After so many events nothing comes any more.
+    Hang(usize),
+}
+
+impl Reply {
+    /// An answer of text, streamed, with usage if the request asks for it.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::nothing().and_text(text)
+    }
+
+    /// A message that calls one tool.
+    pub fn tool_call(id: &str, name: &str, arguments: &Value) -> Self {
+        Self::nothing().and_tool_call(id, name, &arguments.to_string())
+    }
+
+    /// A message without any content, to build on.
+    pub fn nothing() -> Self {
+        Self::of(200, Content::Message(Message::default()))
+    }
+
+    /// A message that refuses.
+    pub fn refusal(text: &str) -> Self {
+        Self::nothing().message(|message| message.refusal = Some(text.to_owned()))
+    }
+
+    /// An error status with a JSON body.
+    pub fn error(status: u16, body: &Value) -> Self {
+        Self::raw(status, "application/json", body.to_string())
+    }
+
+    /// An error in OpenAI's shape.
+    pub fn openai_error(status: u16, message: &str, code: Option<&str>, param: Option<&str>) -> Self {
+        Self::error(
+            status,
+            &json!({"error": {
+                "message": message,
+                "type": "invalid_request_error",
+                "param": param,
+                "code": code,
+            }}),
+        )
+    }
+
+    /// A web page, as a proxy or a login wall sends it.
+    pub fn html(status: u16, title: &str) -> Self {
+        let page = format!("<!DOCTYPE html>\n<html><head><title>{title}</title></head><body></body></html>");
+        Self::raw(status, "text/html; charset=utf-8", page)
+    }
+
+    /// Any bytes.
+    pub fn raw(status: u16, content_type: &str, body: impl Into<Bytes>) -> Self {
+        let content_type = content_type.to_owned();
+        let body = body.into();
+        Self::of(status, Content::Raw { content_type, body })
+    }
+
+    /// A stream of events with these data lines and nothing else.
+    pub fn events<'a>(data: impl IntoIterator<Item = &'a str>) -> Self {
+        let body: String = data
+            .into_iter()
+            .flat_map(|data| ["data: ", data, "\n\n"])
+            .collect();
+        Self::raw(200, "text/event-stream", body)
+    }
+
+    /// A well-formed answer of at least so many bytes of text.
+    pub fn flood(bytes: usize) -> Self {
+        Self::of(200, Content::Flood { bytes })
+    }
+
+    /// Takes the request and never answers.
+    pub fn hang() -> Self {
+        Self::of(200, Content::Silence)
+    }
+
+    /// Adds text.
+    pub fn and_text(self, text: impl Into<String>) -> Self {
+        self.message(|message| message.text.push_str(&text.into()))
+    }
+
+    /// Adds reasoning, in the field most servers use.
+    pub fn and_reasoning(self, text: &str) -> Self {
+        self.message(|message| message.reasoning.push_str(text))
+    }
+
+    /// Names the field reasoning comes in.
+    pub fn reasoning_field(self, name: &str) -> Self {
+        self.message(|message| name.clone_into(&mut message.reasoning_field))
+    }
+
+    /// Adds a tool call whose arguments are this text, valid or not.
+    pub fn and_tool_call(self, id: &str, name: &str, arguments: &str) -> Self {
+        self.message(|message| {
+            let call = [id, name, arguments].map(str::to_owned);
+            message.tool_calls.push(call);
+        })
+    }
+
+    /// Streams texts and arguments in so many pieces each.
+    pub fn in_pieces(self, pieces: usize) -> Self {
+        self.message(|message| message.pieces = pieces.max(1))
+    }
+
+    /// Sets the tokens reported.
+    pub fn usage(self, usage: Value) -> Self {
+        self.message(|message| message.usage = Some(usage))
+    }
+
+    /// Reports no tokens, even if asked to.
+    pub fn without_usage(self) -> Self {
+        self.message(|message| message.usage = None)
+    }
+
+    /// Sets the finish reason.
+    pub fn finish_reason(self, reason: &str) -> Self {
+        self.message(|message| message.finish_reason = FinishReason::Given(reason.to_owned()))
+    }
+
+    /// Ends without a finish reason.
+    pub fn without_finish_reason(self) -> Self {
+        self.message(|message| message.finish_reason = FinishReason::Omitted)
+    }
+
+    /// Ends without `[DONE]`.
+    pub fn without_done(self) -> Self {
+        self.message(|message| message.done = Done::Omitted)
+    }
+
+    /// Sets the model's own name.
+    pub fn model(self, name: &str) -> Self {
+        self.message(|message| name.clone_into(&mut message.model))
+    }
+
+    /// Answers as one JSON object though a stream was asked for.
+    pub fn as_json(self) -> Self {
+        self.message(|message| message.form = Form::Object)
+    }
+
+    /// Ends the body as if it were complete after so many events.
+    pub fn stop_after(self, events: usize) -> Self {
+        self.ending(Ending::Stop(events))
+    }
+
+    /// Breaks the connection after so many events.
+    pub fn cut_after(self, events: usize) -> Self {
+        self.ending(Ending::Cut(events))
+    }
+
+    /// Goes silent after so many events and keeps the connection.
+    pub fn hang_after(self, events: usize) -> Self {
+        self.ending(Ending::Hang(events))
+    }
+
+    /// Sends the body in pieces of so many bytes, wherever that cuts it.
+    pub fn split_every(mut self, bytes: usize) -> Self {
+        self.split_every = Some(bytes.max(1));
+        self
+    }
+
+    /// Adds a header.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Asks to be tried again later.
+    pub fn retry_after(self, seconds: u64) -> Self {
+        self.header("retry-after", &seconds.to_string())
+    }
+
+    /// Waits before the first byte.
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.before = delay;
+        self
+    }
+
+    /// Waits between pieces.
+    pub fn between_pieces(mut self, delay: Duration) -> Self {
+        self.between = delay;
+        self
+    }
+
+    /// Waits until `gate` is opened.
+    pub fn behind(mut self, gate: &Gate) -> Self {
+        self.gate = Some(gate.clone());
+        self
+    }
+
+    fn of(status: u16, content: Content) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            content,
+            ending: Ending::Complete,
+            split_every: None,
+            before: Duration::ZERO,
+            between: Duration::ZERO,
+            gate: None,
+        }
+    }
+
+    fn ending(mut self, ending: Ending) -> Self {
+        self.ending = ending;
+        self
+    }
+
+    /// Changes the message; a reply that is none stays as it is.
+    fn message(mut self, change: impl FnOnce(&mut Message)) -> Self {
+        if let Content::Message(message) = &mut self.content {
+            change(message);
+        }
+        self
+    }
+}

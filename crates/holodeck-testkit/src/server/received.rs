@@ -1,0 +1,68 @@
+use std::fmt;
+
+use serde_json::Value;
+
+/// A request as the server got it.
+#[derive(Clone, Debug)]
+pub struct ReceivedRequest {
+    /// The method.
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// Header names in lower case, and values.
+    pub headers: Vec<(String, String)>,
+    /// The body; `Null` when it is not JSON.
+    pub body: Value,
+    /// How many requests came before this one.
+    pub index: usize,
+}
+
+impl ReceivedRequest {
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        headers
+            .find(|(own, _)| own.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The conversation the model is shown.
+    pub fn messages(&self) -> &[Value] {
+        self.body
+            .get("messages")
+            .and_then(Value::as_array)
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// The text of each message of `role`, in order.
+    pub fn texts(&self, role: &str) -> Vec<&str> {
+        let own = self.messages().iter().filter(|message| message["role"] == role);
+        own.filter_map(|message| message["content"].as_str()).collect()
+    }
+}
+
+/// What a server got and what was wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct Received {
+    /// All requests, in order.
+    pub requests: Vec<ReceivedRequest>,
+    /// Rules that were broken.
+    pub violations: Vec<String>,
+}
+
+impl Received {
+    /// Panics when a rule was broken.
+    pub fn assert(&self) {
+        assert!(self.violations.is_empty(), "{self}");
+    }
+}
+
+impl fmt::Display for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "the scripted server got requests it can't accept:")?;
+        for violation in &self.violations {
+            writeln!(f, "- {violation}")?;
+        }
+        Ok(())
+    }
+}
