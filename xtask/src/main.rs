@@ -10,10 +10,15 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod ci;
+mod codegen;
+mod corpus;
+mod dist;
 mod fixtures;
 mod host;
 mod local_model;
+mod product;
 mod smoke;
+mod soak;
 mod standalone;
 mod table;
 mod tidy;
@@ -37,10 +42,18 @@ enum Verb {
     Tidy,
     /// Check every library crate by itself.
     Standalone,
+    /// Write the files the product generates, or check them.
+    Codegen(codegen::Args),
+    /// Check a folder of agent files against its expected.tsv.
+    Corpus(corpus::Args),
     /// Serve a small real model on loopback, OpenAI-compatibly.
     LocalModel(local_model::Args),
     /// Record fixtures from the local model.
     Fixtures(fixtures::Args),
+    /// Do the long runs that are not part of `ci`.
+    Soak(soak::Args),
+    /// Build the binary that is handed out; check its size and what it links.
+    Dist,
 }
 
 fn main() -> ExitCode {
@@ -49,8 +62,12 @@ fn main() -> ExitCode {
         Verb::Smoke => smoke::run(),
         Verb::Tidy => tidy::run(),
         Verb::Standalone => standalone::run(),
+        Verb::Codegen(args) => codegen::run(&args),
+        Verb::Corpus(args) => corpus::run(&args),
         Verb::LocalModel(args) => local_model::run(&args),
         Verb::Fixtures(args) => fixtures::run(&args),
+        Verb::Soak(args) => soak::run(&args),
+        Verb::Dist => dist::run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

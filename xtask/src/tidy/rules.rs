@@ -99,13 +99,7 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     importer("rustls-native-certs", &["holodeck-http"], HTTP_WHY),
     importer("webpki-roots", &["holodeck-http"], HTTP_WHY),
     importer(
-        "eventsource-stream",
-        &["holodeck-http"],
-        "only holodeck-http decodes server-sent events",
-    ),
-    importer("backon", &["holodeck-http"], "one retry policy, many users"),
-    importer(
-        "process-wrap",
+        "rustix",
         &["holodeck-process"],
         "only holodeck-process spawns",
     ),
@@ -245,7 +239,7 @@ pub(super) const WORDS: &[Word] = &[
         "use holodeck-http's client",
     ),
     word(
-        "process_wrap",
+        "rustix",
         &["holodeck-process"],
         "only holodeck-process spawns",
         SPAWN_TODO,

@@ -1,0 +1,118 @@
+use std::time::Duration;
+
+use holodeck_process::{ChildProcess, Exit, ProcessError, run};
+use pretty_assertions::assert_eq;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio_util::sync::CancellationToken;
+
+use crate::script::{file, gone, members, script};
+
+/// A grandchild that ignores SIGTERM and holds stdout open.
+const STUBBORN: &str = "
+echo $$ > pid
+(trap '' TERM; echo here > grandchild; while :; do sleep 600; done) &
+trap '' TERM
+while :; do sleep 600; done
+";
+
+#[tokio::test]
+async fn a_time_out_leaves_no_orphan() {
+    let mut script = script(STUBBORN);
+    script.spec = script
+        .spec
+        .timeout(Duration::from_millis(400))
+        .grace(Duration::from_millis(50));
+    let error = run(&script.spec, &CancellationToken::new()).await.unwrap_err();
+    assert!(matches!(error, ProcessError::TimedOut { .. }), "{error:?}");
+    let group = file(&script, "pid").await.parse().unwrap();
+    gone(group).await;
+}
+
+#[tokio::test]
+async fn cancelling_leaves_no_orphan() {
+    let mut script = script(STUBBORN);
+    script.spec = script.spec.grace(Duration::from_millis(50));
+    let cancel = CancellationToken::new();
+    let (result, group) = tokio::join!(run(&script.spec, &cancel), async {
+        file(&script, "grandchild").await;
+        let group = file(&script, "pid").await.parse().unwrap();
+        assert!(members(group).len() >= 2);
+        cancel.cancel();
+        group
+    });
+    assert!(matches!(result, Err(ProcessError::Cancelled)), "{result:?}");
+    gone(group).await;
+}
+
+#[tokio::test]
+async fn nothing_starts_when_cancelled_before() {
+    let script = script("echo $$ > pid");
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    assert!(matches!(
+        run(&script.spec, &cancel).await,
+        Err(ProcessError::Cancelled)
+    ));
+    assert!(!script.folder.path().join("pid").exists());
+}
+
+#[tokio::test]
+async fn a_program_that_leaves_a_child_behind_is_over_when_it_ends() {
+    let script = script("echo $$ > pid; sleep 600 & echo answer");
+    let output = run(&script.spec, &CancellationToken::new()).await.unwrap();
+    assert_eq!(
+        (output.exit, output.stdout.as_slice()),
+        (Exit::Code(0), b"answer\n".as_slice())
+    );
+    gone(file(&script, "pid").await.parse().unwrap()).await;
+}
+
+#[tokio::test]
+async fn dropping_the_future_kills_the_group() {
+    let script = script(STUBBORN);
+    let cancel = CancellationToken::new();
+    let group = {
+        let running = run(&script.spec, &cancel);
+        tokio::pin!(running);
+        tokio::select! {
+            _ = &mut running => unreachable!("it never ends by itself"),
+            _ = file(&script, "grandchild") => {}
+        }
+        file(&script, "pid").await.parse().unwrap()
+    };
+    gone(group).await;
+}
+
+#[tokio::test]
+async fn a_server_on_stdio_answers_and_ends_when_its_stdin_closes() {
+    let script = script("while read line; do echo got $line; done; echo bye >&2");
+    let mut child = ChildProcess::spawn(&script.spec).unwrap();
+    let mut stdin = child.take_stdin().unwrap();
+    let mut lines = BufReader::new(child.take_stdout().unwrap()).lines();
+    for word in ["one", "two"] {
+        stdin.write_all(format!("{word}\n").as_bytes()).await.unwrap();
+        assert_eq!(lines.next_line().await.unwrap().unwrap(), format!("got {word}"));
+    }
+    drop(stdin);
+    assert_eq!(child.close(Duration::from_mins(1)).await.unwrap(), Exit::Code(0));
+}
+
+#[tokio::test]
+async fn closing_goes_on_to_signals() {
+    let polite = script("trap 'exit 7' TERM; echo up; while :; do sleep 0.05; done");
+    for (script, expected) in [
+        (polite, Exit::Code(7)),
+        (script(&format!("echo up; {STUBBORN}")), Exit::Signal(9)),
+    ] {
+        let mut child = ChildProcess::spawn(&script.spec).unwrap();
+        let group = child.id();
+        let mut lines = BufReader::new(child.take_stdout().unwrap()).lines();
+        assert_eq!(lines.next_line().await.unwrap().unwrap(), "up");
+        if expected == Exit::Signal(9) {
+            file(&script, "grandchild").await;
+        }
+        let exit = child.close(Duration::from_millis(300)).await.unwrap();
+        assert_eq!(exit, expected);
+        gone(group).await;
+    }
+}
