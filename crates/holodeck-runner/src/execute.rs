@@ -1,0 +1,392 @@
+use std::{sync::Arc, time::Duration};
+
+use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent, ExecutionResult, TurnRequest};
+use holodeck_model::{
+    CaseState, ExecutionState, LoadedAgent, TestCase, TestResult, ToolInvocation, Turn, TurnResult,
+};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::{PlannedCase, Prices, drive, grade::Graders, plan::case_id, turn::Driven};
+
+/// Runs one case at a time, start to grade.
+pub(crate) struct Executor {
+    pub(crate) agent: Arc<LoadedAgent>,
+    pub(crate) backend: Arc<dyn AgentBackend>,
+    pub(crate) graders: Graders,
+    pub(crate) prices: Prices,
+    pub(crate) timeout: Duration,
+    /// What set the time-out, for its message.
+    pub(crate) timeout_source: String,
+    pub(crate) notices: tokio::sync::mpsc::UnboundedSender<String>,
+}
+
+/// How a case ended.
+pub(crate) enum CaseEnd {
+    /// It has a result.
+    Finished {
+        result: Box<TestResult>,
+        /// Why no other case can succeed either, if that is so.
+        fatal: Option<String>,
+    },
+    /// It was stopped before it had one; it counts as not run.
+    Stopped,
+}
+
+impl Executor {
+    pub(crate) async fn run(&self, planned: &PlannedCase, cancel: CancellationToken) -> CaseEnd {
+        let Some(case) = self.agent.config.test_cases.get(planned.index) else {
+            return CaseEnd::Stopped;
+        };
+        let end = if case.turns.is_empty() {
+            self.single(planned, case, cancel).await
+        } else {
+            self.conversation(planned, case, cancel).await
+        };
+        match end {
+            CaseEnd::Finished { mut result, fatal } => {
+                self.graders.grade(&mut result, case);
+                result.timestamp = Timestamp::now().to_string();
+                CaseEnd::Finished { result, fatal }
+            }
+            CaseEnd::Stopped => CaseEnd::Stopped,
+        }
+    }
+
+    async fn single(&self, planned: &PlannedCase, case: &TestCase, cancel: CancellationToken) -> CaseEnd {
+        let input = case.input.clone().unwrap_or_default();
+        let mut request = TurnRequest::new(input.clone());
+        request.unit = Some(planned.label.clone());
+        request.cancel = cancel;
+        let driven = drive(self.backend.start(request), Some(self.timeout), |event| {
+            self.hear(event);
+        })
+        .await;
+        if matches!(driven.error, Some(BackendError::Cancelled)) {
+            return CaseEnd::Stopped;
+        }
+        let fatal = fatal(driven.error.as_ref());
+        let mut result = blank(planned, case);
+        result.test_input = input;
+        let turn = self.turn(0, driven);
+        result.agent_response = turn.response;
+        result.tool_calls = turn.tool_calls;
+        result.tool_invocations = turn.tool_invocations;
+        result.execution = turn.execution;
+        result.execution_time_ms = turn.execution_time_ms;
+        result.latency_ms = turn.latency_ms;
+        result.errors = turn.errors;
+        result.token_usage = turn.token_usage;
+        result.cost_usd = turn.cost_usd;
+        result.num_turns = turn.num_turns;
+        result.structured_output = turn.structured_output;
+        CaseEnd::Finished {
+            result: Box::new(result),
+            fatal,
+        }
+    }
+
+    async fn conversation(
+        &self,
+        planned: &PlannedCase,
+        case: &TestCase,
+        cancel: CancellationToken,
+    ) -> CaseEnd {
+        let mut result = blank(planned, case);
+        result.test_input = case
+            .turns
+            .iter()
+            .map(|turn| turn.input.as_str())
+            .collect::<Vec<_>>()
+            .join("\n---\n");
+        let mut session = match self.backend.create_session().await {
+            Ok(session) => session,
+            Err(BackendError::Cancelled) => return CaseEnd::Stopped,
+            Err(error) => {
+                result.execution = ExecutionState::Error;
+                result.errors.push(self.explain(&error));
+                return CaseEnd::Finished {
+                    result: Box::new(result),
+                    fatal: fatal(Some(&error)),
+                };
+            }
+        };
+        let mut turns = Vec::with_capacity(case.turns.len());
+        let mut fatal_reason = None;
+        let mut failures_in_a_row = 0;
+        for (index, turn) in case.turns.iter().enumerate() {
+            if fatal_reason.is_some() || failures_in_a_row >= 2 {
+                turns.push(describe(skipped(index), turn));
+                continue;
+            }
+            let mut request = TurnRequest::new(turn.input.clone());
+            request.unit = Some(format!("{} · turn {}", planned.label, index + 1));
+            request.cancel = cancel.clone();
+            let driven = drive(session.turn(request), Some(self.timeout), |event| {
+                self.hear(event);
+            })
+            .await;
+            match &driven.error {
+                Some(BackendError::Cancelled) => return CaseEnd::Stopped,
+                Some(error) => {
+                    failures_in_a_row += 1;
+                    fatal_reason = fatal(Some(error));
+                }
+                None => failures_in_a_row = 0,
+            }
+            turns.push(describe(self.turn(index, driven), turn));
+        }
+        if let Err(error) = session.close().await {
+            result.errors.push(format!("closing the conversation: {error}"));
+        }
+        roll_up(&mut result, turns);
+        CaseEnd::Finished {
+            result: Box::new(result),
+            fatal: fatal_reason,
+        }
+    }
+
+    fn hear(&self, event: &BackendEvent) {
+        if let BackendEvent::Notice { message } = event {
+            // Nobody listening means that the run is over.
+            let _ = self.notices.send(message.clone());
+        }
+    }
+
+    /// What a driven turn came to, without its expectations and grades.
+    fn turn(&self, index: usize, driven: Driven) -> TurnResult {
+        let Driven {
+            result,
+            error,
+            elapsed,
+        } = driven;
+        let execution = match &error {
+            Some(_) => ExecutionState::Error,
+            None if result.outcome.is_agent_failure() => ExecutionState::AgentFailed,
+            None if result.is_error() => ExecutionState::Error,
+            None => ExecutionState::Completed,
+        };
+        let mut errors = Vec::new();
+        match &error {
+            Some(error) => errors.push(self.explain(error)),
+            None => errors.extend(result.error_reason().map(std::borrow::Cow::into_owned)),
+        }
+        let cost_usd = result.token_usage.as_ref().and_then(|usage| {
+            let named = &self.agent.config.model.name;
+            self.prices
+                .cost(named, usage)
+                .or_else(|| self.prices.cost(result.model.as_deref()?, usage))
+        });
+        let latency = elapsed + result.recorded_latency.unwrap_or_default();
+        TurnResult {
+            turn_index: index,
+            input: String::new(),
+            ground_truth: None,
+            expected_tools: None,
+            tool_calls: result.tool_calls.iter().map(|call| call.name.clone()).collect(),
+            tool_invocations: invocations(&result),
+            tools_matched: None,
+            arg_match_details: None,
+            metric_results: Vec::new(),
+            passed: false,
+            state: CaseState::Unchecked,
+            execution,
+            execution_time_ms: millis(elapsed),
+            latency_ms: Some(millis(latency)),
+            token_usage: result.token_usage,
+            cost_usd,
+            num_turns: result.num_turns,
+            response: (error.is_none() || !result.response.is_empty()).then_some(result.response),
+            structured_output: result.structured_output,
+            errors,
+            skipped: false,
+            grader_details: None,
+        }
+    }
+
+    fn explain(&self, error: &BackendError) -> String {
+        match error {
+            BackendError::Timeout { after } => {
+                format!(
+                    "timeout exceeded ({} s, {})",
+                    after.as_secs_f64(),
+                    self.timeout_source
+                )
+            }
+            BackendError::Tool { reason, .. } => format!("{error} ({reason})"),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Why the run can't go on, if it can't: with these credentials nothing will be answered.
+fn fatal(error: Option<&BackendError>) -> Option<String> {
+    error
+        .filter(|error| error.is_credentials())
+        .map(ToString::to_string)
+}
+
+fn blank(planned: &PlannedCase, case: &TestCase) -> TestResult {
+    TestResult {
+        index: planned.index,
+        case_id: case_id(case),
+        test_name: case.name.clone(),
+        test_input: String::new(),
+        processed_files: Vec::new(),
+        agent_response: None,
+        tool_calls: Vec::new(),
+        tool_invocations: Vec::new(),
+        expected_tools: case
+            .expected_tools
+            .as_ref()
+            .and_then(|tools| serde_json::to_value(tools).ok()),
+        tools_matched: None,
+        metric_results: Vec::new(),
+        ground_truth: case.ground_truth.clone(),
+        passed: false,
+        state: CaseState::Unchecked,
+        execution: ExecutionState::Completed,
+        execution_time_ms: 0,
+        latency_ms: None,
+        errors: Vec::new(),
+        timestamp: String::new(),
+        token_usage: None,
+        cost_usd: None,
+        num_turns: 0,
+        model: None,
+        structured_output: None,
+        turns: None,
+    }
+}
+
+/// A case that crashed inside us: an error with a name, never a lost case.
+pub(crate) fn crashed(planned: &PlannedCase, case: &TestCase, what: &str) -> TestResult {
+    let mut result = blank(planned, case);
+    result.test_input = case.input.clone().unwrap_or_default();
+    result.state = CaseState::Error;
+    result.execution = ExecutionState::Error;
+    result.errors.push(format!("internal error: {what}"));
+    result.timestamp = Timestamp::now().to_string();
+    result
+}
+
+fn skipped(index: usize) -> TurnResult {
+    TurnResult {
+        turn_index: index,
+        input: String::new(),
+        response: None,
+        ground_truth: None,
+        expected_tools: None,
+        tool_calls: Vec::new(),
+        tool_invocations: Vec::new(),
+        tools_matched: None,
+        arg_match_details: None,
+        metric_results: Vec::new(),
+        passed: false,
+        state: CaseState::Error,
+        execution: ExecutionState::Skipped,
+        execution_time_ms: 0,
+        latency_ms: None,
+        token_usage: None,
+        cost_usd: None,
+        num_turns: 0,
+        structured_output: None,
+        errors: vec!["not run: the turns before it could not be ended".to_owned()],
+        skipped: true,
+        grader_details: None,
+    }
+}
+
+fn describe(mut result: TurnResult, turn: &Turn) -> TurnResult {
+    result.input.clone_from(&turn.input);
+    result.ground_truth.clone_from(&turn.ground_truth);
+    result.expected_tools = turn
+        .expected_tools
+        .as_ref()
+        .and_then(|tools| serde_json::to_value(tools).ok());
+    result
+}
+
+/// What the turns together mean for the case, before grading.
+fn roll_up(result: &mut TestResult, turns: Vec<TurnResult>) {
+    for turn in &turns {
+        result.tool_calls.extend(turn.tool_calls.iter().cloned());
+        result
+            .tool_invocations
+            .extend(turn.tool_invocations.iter().cloned());
+        result.execution_time_ms += turn.execution_time_ms;
+        if let Some(latency) = turn.latency_ms {
+            *result.latency_ms.get_or_insert(0) += latency;
+        }
+        match (&mut result.token_usage, turn.token_usage) {
+            (Some(total), Some(usage)) => *total += usage,
+            (none, Some(usage)) => *none = Some(usage),
+            (_, None) => {}
+        }
+        if let Some(cost) = turn.cost_usd {
+            *result.cost_usd.get_or_insert(0.0) += cost;
+        }
+        result.num_turns += turn.num_turns;
+        for error in &turn.errors {
+            result
+                .errors
+                .push(format!("turn {}: {error}", turn.turn_index + 1));
+        }
+        result.execution = worse(result.execution, turn.execution);
+    }
+    // One turn without usage makes the sum a guess; a guess is worse than nothing.
+    if turns
+        .iter()
+        .any(|turn| turn.num_turns > 0 && turn.token_usage.is_none())
+    {
+        result.token_usage = None;
+    }
+    if turns
+        .iter()
+        .any(|turn| turn.num_turns > 0 && turn.cost_usd.is_none())
+    {
+        result.cost_usd = None;
+    }
+    result.agent_response = turns.iter().rev().find_map(|turn| turn.response.clone());
+    result.turns = Some(turns);
+}
+
+fn worse(a: ExecutionState, b: ExecutionState) -> ExecutionState {
+    let rank = |state| match state {
+        ExecutionState::Completed => 0,
+        ExecutionState::AgentFailed => 1,
+        ExecutionState::Skipped => 2,
+        ExecutionState::Error => 3,
+    };
+    if rank(b) > rank(a) { b } else { a }
+}
+
+fn invocations(result: &ExecutionResult) -> Vec<ToolInvocation> {
+    result
+        .tool_calls
+        .iter()
+        .map(|call| {
+            let answer = result
+                .tool_results
+                .iter()
+                .find(|answer| answer.call_id == call.call_id);
+            let value = answer.map_or(Value::Null, |answer| Value::String(answer.result.clone()));
+            ToolInvocation {
+                name: call.name.clone(),
+                args: call.arguments.clone(),
+                bytes: value.to_string().len(),
+                duration_ms: answer.and_then(|answer| answer.duration_ms),
+                error: match answer {
+                    None => Some("no result received".to_owned()),
+                    Some(answer) => answer.is_error.then(|| answer.result.clone()),
+                },
+                result: value,
+            }
+        })
+        .collect()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

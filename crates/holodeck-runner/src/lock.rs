@@ -1,0 +1,87 @@
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
+
+/// One writing run per agent folder. The kernel drops the lock with its holder, so a dead one never blocks.
+#[derive(Debug)]
+pub struct RunLock {
+    _file: File,
+}
+
+/// Why the lock could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// Another run holds it.
+    #[error("another run is writing here: {holder}")]
+    Held {
+        /// Who, as it wrote itself down.
+        holder: String,
+    },
+    /// The lock file can't be used.
+    #[error("lock `{path}`: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl RunLock {
+    /// Takes the lock at `path` and writes `holder` into it.
+    pub fn acquire(path: &Path, holder: &str) -> Result<Self, LockError> {
+        let io = |source| LockError::Io {
+            path: path.display().to_string(),
+            source,
+        };
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(io)?;
+        }
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {
+                file.set_len(0).map_err(io)?;
+                file.seek(SeekFrom::Start(0)).map_err(io)?;
+                file.write_all(holder.as_bytes()).map_err(io)?;
+                Ok(Self { _file: file })
+            }
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // What it wrote is only for people; a half-written name does no harm.
+                let _ = file.read_to_string(&mut holder);
+                Err(LockError::Held { holder })
+            }
+            Err(TryLockError::Error(source)) => Err(io(source)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_is_told_who_holds_it_and_a_dropped_one_is_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".holodeck/lock");
+        let first = RunLock::acquire(&path, "run 1 (process 7)").unwrap();
+        let error = RunLock::acquire(&path, "run 2").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "another run is writing here: run 1 (process 7)"
+        );
+        drop(first);
+        RunLock::acquire(&path, "run 2").unwrap();
+    }
+}

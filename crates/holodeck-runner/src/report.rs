@@ -1,0 +1,79 @@
+mod json;
+
+use std::io::Write;
+
+use holodeck_model::{ReportHead, RunMetadata, TestResult};
+
+use crate::JournalError;
+
+/// A finished run as reports see it: the totals, and the cases one at a time.
+pub struct RunView<'a> {
+    /// Everything but the cases.
+    pub head: &'a ReportHead,
+    /// About the agent.
+    pub metadata: &'a RunMetadata,
+    results: &'a dyn Fn() -> Results<'a>,
+}
+
+/// Cases in the order of the file.
+pub type Results<'a> = Box<dyn Iterator<Item = Result<TestResult, JournalError>> + 'a>;
+
+impl<'a> RunView<'a> {
+    /// A view whose cases come from `results`.
+    pub fn new(
+        head: &'a ReportHead,
+        metadata: &'a RunMetadata,
+        results: &'a dyn Fn() -> Results<'a>,
+    ) -> Self {
+        Self {
+            head,
+            metadata,
+            results,
+        }
+    }
+
+    /// The cases, read anew.
+    pub fn results(&self) -> Results<'a> {
+        (self.results)()
+    }
+}
+
+/// The formats a report can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One object with 0.7.1's field names.
+    Json,
+    /// For a pull request.
+    Markdown,
+    /// For CI servers.
+    Junit,
+    /// One self-contained page.
+    Html,
+    /// One line per case.
+    Jsonl,
+}
+
+/// Why a report could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// The place to write to failed.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// Writes a report. Memory does not grow with the number of cases.
+pub fn write_report(format: Format, view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
+    match format {
+        Format::Json => json::report(view, out),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) use json::run_file;
+
+#[cfg(test)]
+pub(crate) mod samples;

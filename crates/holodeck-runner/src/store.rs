@@ -1,0 +1,207 @@
+use std::path::{Path, PathBuf};
+
+use jiff::{Timestamp, tz::TimeZone};
+
+/// Where the runs of an agent are kept: `.holodeck/` and `results/` beside its file.
+#[derive(Clone, Debug)]
+pub struct RunStore {
+    dir: PathBuf,
+}
+
+/// Why a run could not be found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The folder can't be read.
+    #[error("`{path}`: {source}")]
+    Io {
+        /// The folder.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No run is kept here.
+    #[error("there is no run in `{path}` yet")]
+    NoRuns {
+        /// The folder.
+        path: String,
+    },
+    /// No run of this name.
+    #[error("there is no run `{name}`; the newest are {}", newest.iter().map(|run| format!("`{run}`")).collect::<Vec<_>>().join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Runs there are.
+        newest: Vec<String>,
+    },
+    /// More than one run begins like this.
+    #[error("`{name}` is the beginning of {count} runs; write more of it")]
+    Ambiguous {
+        /// What was asked for.
+        name: String,
+        /// How many.
+        count: usize,
+    },
+}
+
+impl RunStore {
+    /// The runs of the agent in `dir`.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
+    }
+
+    /// The lock that a writing run holds.
+    pub fn lock_path(&self) -> PathBuf {
+        self.dir.join(".holodeck/lock")
+    }
+
+    /// The journal of a run.
+    pub fn journal_path(&self, run_id: &str) -> PathBuf {
+        self.runs_dir().join(format!("{run_id}.jsonl"))
+    }
+
+    /// A place for a new run file; never one that exists.
+    pub fn run_file_path(&self, agent_name: &str, at: Timestamp) -> PathBuf {
+        let folder = self.dir.join("results").join(slug(agent_name));
+        let stamp = at
+            .to_zoned(TimeZone::UTC)
+            .strftime("%Y-%m-%dT%H-%M-%S%.3fZ")
+            .to_string();
+        let plain = folder.join(format!("{stamp}.json"));
+        if !plain.exists() {
+            return plain;
+        }
+        let more = uuid::Uuid::new_v4().simple().to_string();
+        folder.join(format!("{stamp}-{}.json", more.get(..4).unwrap_or("")))
+    }
+
+    /// All runs, oldest first: their ids sort by time.
+    pub fn runs(&self) -> Result<Vec<String>, StoreError> {
+        let dir = self.runs_dir();
+        let io = |source| StoreError::Io {
+            path: dir.display().to_string(),
+            source,
+        };
+        let entries = match std::fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(io(error)),
+        };
+        let mut runs = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(io)?.file_name();
+            if let Some(run) = name.to_str().and_then(|name| name.strip_suffix(".jsonl")) {
+                runs.push(run.to_owned());
+            }
+        }
+        runs.sort();
+        Ok(runs)
+    }
+
+    /// The journal that `name` means: a path, a run id or the beginning of one, or `latest`.
+    pub fn find(&self, name: &str) -> Result<PathBuf, StoreError> {
+        if Path::new(name)
+            .extension()
+            .is_some_and(|extension| extension == "jsonl")
+            && Path::new(name).exists()
+        {
+            return Ok(PathBuf::from(name));
+        }
+        let runs = self.runs()?;
+        let Some(latest) = runs.last() else {
+            return Err(StoreError::NoRuns {
+                path: self.runs_dir().display().to_string(),
+            });
+        };
+        if name == "latest" {
+            return Ok(self.journal_path(latest));
+        }
+        let matching: Vec<_> = runs.iter().filter(|run| run.starts_with(name)).collect();
+        match matching.as_slice() {
+            [run] => Ok(self.journal_path(run)),
+            [] => Err(StoreError::Unknown {
+                name: name.to_owned(),
+                newest: runs.iter().rev().take(3).cloned().collect(),
+            }),
+            several => Err(StoreError::Ambiguous {
+                name: name.to_owned(),
+                count: several.len(),
+            }),
+        }
+    }
+
+    fn runs_dir(&self) -> PathBuf {
+        self.dir.join(".holodeck/runs")
+    }
+}
+
+/// A new run's id: its time, so that ids sort, and enough chance to be the only one.
+pub(crate) fn new_run_id(at: Timestamp) -> String {
+    let stamp = at
+        .to_zoned(TimeZone::UTC)
+        .strftime("%Y%m%dT%H%M%S%.3f")
+        .to_string()
+        .replace('.', "");
+    let chance = uuid::Uuid::new_v4().simple().to_string();
+    format!("{stamp}-{}", chance.get(..6).unwrap_or("000000"))
+}
+
+/// Lower case, everything else a single `-`, none at the ends.
+fn slug(name: &str) -> String {
+    let mut slug = String::new();
+    for character in name.to_lowercase().chars() {
+        if character.is_ascii_alphanumeric() {
+            slug.push(character);
+        } else if !slug.ends_with('-') && !slug.is_empty() {
+            slug.push('-');
+        }
+    }
+    let slug = slug.trim_end_matches('-');
+    if slug.is_empty() {
+        "agent".to_owned()
+    } else {
+        slug.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slugs_are_plain() {
+        assert_eq!(slug("Customer Support — v2!"), "customer-support-v2");
+        assert_eq!(slug("日本"), "agent");
+    }
+
+    #[test]
+    fn runs_are_found_by_beginning_and_latest() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = RunStore::new(dir.path());
+        assert!(matches!(store.find("latest"), Err(StoreError::NoRuns { .. })));
+        std::fs::create_dir_all(dir.path().join(".holodeck/runs")).unwrap();
+        for run in ["20260101T000000000-aaaaaa", "20260102T000000000-bbbbbb"] {
+            std::fs::write(store.journal_path(run), "").unwrap();
+        }
+        assert_eq!(
+            store.find("latest").unwrap(),
+            store.journal_path("20260102T000000000-bbbbbb")
+        );
+        assert_eq!(
+            store.find("20260101").unwrap(),
+            store.journal_path("20260101T000000000-aaaaaa")
+        );
+        assert!(matches!(
+            store.find("2026"),
+            Err(StoreError::Ambiguous { count: 2, .. })
+        ));
+        assert!(matches!(store.find("nope"), Err(StoreError::Unknown { .. })));
+    }
+
+    #[test]
+    fn ids_sort_by_time() {
+        let early = new_run_id(Timestamp::from_second(1).unwrap());
+        let late = new_run_id(Timestamp::from_second(2_000_000_000).unwrap());
+        assert!(early < late, "{early} {late}");
+    }
+}

@@ -1,0 +1,104 @@
+use std::collections::BTreeMap;
+
+use holodeck_model::{CaseState, ReportSummary, TestResult, TokenUsage};
+
+/// Folds cases into the totals of a run. Memory does not grow with the number of cases.
+#[derive(Debug, Default)]
+pub struct SummaryFold {
+    summary: ReportSummary,
+    sums: BTreeMap<String, f64>,
+    usage: Option<TokenUsage>,
+    cost_usd: f64,
+    cost_known: bool,
+}
+
+impl SummaryFold {
+    /// An empty fold.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes in one case.
+    pub fn observe(&mut self, result: &TestResult) {
+        let summary = &mut self.summary;
+        summary.total_tests += 1;
+        match result.state {
+            CaseState::Passed => summary.passed += 1,
+            CaseState::Failed => summary.failed += 1,
+            CaseState::Error => summary.errors += 1,
+            CaseState::Unchecked => summary.unchecked += 1,
+        }
+        summary.total_duration_ms += result.execution_time_ms;
+        for metric in &result.metric_results {
+            match metric.score {
+                Some(score) => {
+                    *summary
+                        .metrics_evaluated
+                        .entry(metric.metric_name.clone())
+                        .or_default() += 1;
+                    *self.sums.entry(metric.metric_name.clone()).or_default() += score;
+                }
+                None => summary.metric_errors += 1,
+            }
+        }
+        match (&result.token_usage, &mut self.usage) {
+            (Some(usage), Some(total)) => *total += *usage,
+            (Some(usage), none) => *none = Some(*usage),
+            (None, _) if result.num_turns > 0 => summary.usage_missing += 1,
+            (None, _) => {}
+        }
+        if let Some(cost) = result.cost_usd {
+            self.cost_usd += cost;
+            self.cost_known = true;
+        }
+    }
+
+    /// The totals.
+    pub fn finish(self) -> ReportSummary {
+        let mut summary = self.summary;
+        let checked = summary.total_tests - summary.unchecked;
+        summary.pass_rate = (checked > 0).then(|| summary.passed as f64 * 100.0 / checked as f64);
+        for (name, sum) in self.sums {
+            if let Some(&count) = summary.metrics_evaluated.get(&name) {
+                summary.average_scores.insert(name, sum / count as f64);
+            }
+        }
+        summary.token_usage = self.usage;
+        summary.cost_usd = self.cost_known.then_some(self.cost_usd);
+        summary
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::report::samples;
+
+    #[test]
+    fn zeros_count_unchecked_cases_do_not() {
+        let mut fold = SummaryFold::new();
+        fold.observe(&samples::result(0, CaseState::Passed, &[("rougeL", Some(1.0))]));
+        fold.observe(&samples::result(1, CaseState::Failed, &[("rougeL", Some(0.0))]));
+        fold.observe(&samples::result(2, CaseState::Error, &[("rougeL", None)]));
+        fold.observe(&samples::result(3, CaseState::Unchecked, &[]));
+        let summary = fold.finish();
+        assert!((summary.average_scores["rougeL"] - 0.5).abs() < 1e-12);
+        assert_eq!(summary.metrics_evaluated["rougeL"], 2);
+        assert_eq!(summary.metric_errors, 1);
+        assert_eq!(summary.pass_rate.map(f64::round), Some(33.0));
+        assert_eq!(
+            summary.total_tests,
+            summary.passed + summary.failed + summary.errors + summary.unchecked
+        );
+    }
+
+    #[test]
+    fn nothing_checked_has_no_pass_rate() {
+        let mut fold = SummaryFold::new();
+        fold.observe(&samples::result(0, CaseState::Unchecked, &[]));
+        assert_eq!(fold.finish().pass_rate, None);
+        assert_eq!(SummaryFold::new().finish().pass_rate, None);
+    }
+}
