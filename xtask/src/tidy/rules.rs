@@ -98,11 +98,7 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     importer("rustls", &["holodeck-http"], HTTP_WHY),
     importer("rustls-native-certs", &["holodeck-http"], HTTP_WHY),
     importer("webpki-roots", &["holodeck-http"], HTTP_WHY),
-    importer(
-        "rustix",
-        &["holodeck-process"],
-        "only holodeck-process spawns",
-    ),
+    importer("rustix", &["holodeck-process"], "only holodeck-process spawns"),
     importer(
         "anyhow",
         &["holodeck-cli", "xtask"],
