@@ -1,1 +1,15 @@
-//! holodeck-tools
+//! The tools an agent's YAML declares, ready to be called.
+//!
+//! A tool that ran and failed answers with `is_error`, and the agent goes on. A tool that could not be run at all
+//! (program or file missing, a panic) is a [`ToolError`](holodeck_backend_api::ToolError), which ends the turn.
+
+mod arguments;
+mod error;
+mod function;
+mod program;
+mod python;
+mod toolbox;
+
+pub use error::SetupError;
+pub use function::FunctionTool;
+pub use toolbox::{MAX_OUTPUT_BYTES, Toolbox};

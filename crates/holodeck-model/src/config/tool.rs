@@ -290,15 +290,25 @@ impl FunctionTool {
         Duration::from_millis(self.timeout_ms.unwrap_or(30_000))
     }
 
-    /// The schema of the arguments. All are required but those with a `default`.
+    /// The schema of the arguments. All are required but those with a `default`, `required: false` or `optional:
+    /// true`; the latter two are ours and no JSON Schema, so they are taken out.
     pub fn parameters_schema(&self) -> Option<Value> {
-        let parameters = self.parameters.as_ref()?;
-        let required: Vec<&String> = parameters
-            .iter()
-            .filter(|(_, schema)| !schema.contains_key("default"))
-            .map(|(name, _)| name)
-            .collect();
-        Some(json!({ "type": "object", "properties": parameters, "required": required }))
+        let mut properties = self.parameters.clone()?;
+        let mut required = Vec::new();
+        for (name, schema) in &mut properties {
+            let said = |schema: &mut JsonMap, key| match schema.get(key).and_then(Value::as_bool) {
+                Some(said) => {
+                    schema.shift_remove(key);
+                    Some(said)
+                }
+                None => None,
+            };
+            let (needed, optional) = (said(schema, "required"), said(schema, "optional"));
+            if needed.unwrap_or(!optional.unwrap_or(schema.contains_key("default"))) {
+                required.push(name.clone());
+            }
+        }
+        Some(json!({ "type": "object", "properties": properties, "required": required }))
     }
 }
 

@@ -1,0 +1,111 @@
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+/// More would not help a model.
+const SHOWN: usize = 5;
+
+/// Checks a call's arguments against the tool's schema.
+#[derive(Debug)]
+pub(crate) struct Arguments(Validator);
+
+impl Arguments {
+    /// Compiles a schema; a reference to another document is an error, nothing is fetched.
+    pub(crate) fn new(schema: &Value) -> Result<Self, String> {
+        jsonschema::validator_for(schema)
+            .map(Self)
+            .map_err(|error| error.to_string())
+    }
+
+    /// The arguments to call with, or what is wrong with them in words for the model. A model that has nothing to say
+    /// may send nothing.
+    pub(crate) fn check(&self, arguments: &Value) -> Result<Value, String> {
+        let arguments = match arguments {
+            Value::Null => json!({}),
+            Value::String(text) if text.trim().is_empty() => json!({}),
+            other => other.clone(),
+        };
+        if !arguments.is_object() {
+            return Err("the arguments must be a JSON object".to_owned());
+        }
+        let mut problems: Vec<String> = self
+            .0
+            .iter_errors(&arguments)
+            .map(|error| problem(&error))
+            .collect();
+        if problems.is_empty() {
+            return Ok(arguments);
+        }
+        let more = problems.len().saturating_sub(SHOWN);
+        problems.truncate(SHOWN);
+        if more > 0 {
+            problems.push(format!("and {more} more"));
+        }
+        Err(problems.join("; "))
+    }
+}
+
+fn problem(error: &jsonschema::ValidationError<'_>) -> String {
+    let place = error.instance_path().to_string();
+    let place = place.trim_start_matches('/').replace('/', ".");
+    if place.is_empty() {
+        return error.to_string();
+    }
+    format!("`{place}`: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn check(schema: &Value, arguments: &Value) -> Result<Value, String> {
+        Arguments::new(schema).unwrap().check(arguments)
+    }
+
+    #[test]
+    fn the_model_hears_what_is_wrong_and_where() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"id": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}},
+            "required": ["id"],
+            "additionalProperties": false,
+        });
+        assert_eq!(
+            check(&schema, &json!({"id": 7, "tags": ["a"]})),
+            Ok(json!({"id": 7, "tags": ["a"]}))
+        );
+        for (arguments, expected) in [
+            (json!({}), "\"id\" is a required property"),
+            (json!({"id": "7"}), "`id`: \"7\" is not of type \"integer\""),
+            (
+                json!({"id": 1, "tags": [1]}),
+                "`tags.0`: 1 is not of type \"string\"",
+            ),
+            (json!("{\"id\":"), "the arguments must be a JSON object"),
+            (json!([1]), "the arguments must be a JSON object"),
+        ] {
+            assert_eq!(check(&schema, &arguments), Err(expected.to_owned()));
+        }
+        let error = check(&schema, &json!({"tags": [1, 2, 3, 4, 5, 6, 7]})).unwrap_err();
+        assert!(error.ends_with("; and 3 more"), "{error}");
+    }
+
+    #[test]
+    fn nothing_means_no_arguments() {
+        let schema = json!({"type": "object", "properties": {}});
+        assert_eq!(check(&schema, &Value::Null), Ok(json!({})));
+        assert_eq!(check(&schema, &json!(" ")), Ok(json!({})));
+    }
+
+    #[test]
+    fn a_schema_is_checked_and_nothing_is_fetched() {
+        for schema in [
+            json!({"type": "object", "properties": {"a": {"type": "text"}}}),
+            json!({"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/schema.json"}}}),
+            json!({"type": "object", "properties": {"a": {"$ref": "file:///etc/hostname"}}}),
+        ] {
+            assert!(Arguments::new(&schema).is_err(), "{schema}");
+        }
+    }
+}

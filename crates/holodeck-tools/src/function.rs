@@ -1,0 +1,132 @@
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use holodeck_backend_api::{SideEffects, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use holodeck_model::{Env, FunctionTool as FunctionConfig};
+use holodeck_process::{BASE_VARIABLES, ChildEnv};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::SetupError;
+use crate::program::Program;
+use crate::python::PythonFunction;
+
+/// Beside [`BASE_VARIABLES`]: where Python finds packages.
+const PYTHON_VARIABLES: &[&str] = &["PYTHONPATH", "VIRTUAL_ENV"];
+
+/// A `type: function` tool.
+#[derive(Debug)]
+pub struct FunctionTool {
+    spec: ToolSpec,
+    runs: Runs,
+}
+
+#[derive(Debug)]
+enum Runs {
+    Python(PythonFunction),
+    Program(Program),
+}
+
+impl FunctionTool {
+    /// Makes a tool from its YAML. Only a Python function without `parameters` is looked into, in a child process;
+    /// otherwise nothing runs and no file is opened. Of `env` the tool sees the harmless variables and no others.
+    pub async fn prepare(
+        config: &FunctionConfig,
+        env: &Env,
+        cancel: &CancellationToken,
+    ) -> Result<Self, SetupError> {
+        let runs = Runs::of(config, env).ok_or_else(|| SetupError::Incomplete {
+            name: config.name.clone(),
+        })?;
+        let parameters = match (config.parameters_schema(), &runs) {
+            (Some(schema), _) => schema,
+            (None, Runs::Program(_)) => json!({ "type": "object", "properties": {} }),
+            (None, Runs::Python(function)) => {
+                function
+                    .describe(config.timeout(), cancel)
+                    .await
+                    .map_err(|error| {
+                        error.map_or(SetupError::Cancelled, |reason| SetupError::Introspection {
+                            name: config.name.clone(),
+                            reason,
+                        })
+                    })?
+            }
+        };
+        Ok(Self {
+            spec: ToolSpec {
+                name: config.name.clone(),
+                description: config.description.clone(),
+                parameters,
+                side_effects: SideEffects::Possible,
+            },
+            runs,
+        })
+    }
+}
+
+impl Runs {
+    fn of(config: &FunctionConfig, env: &Env) -> Option<Self> {
+        let inherited = BASE_VARIABLES
+            .iter()
+            .chain(PYTHON_VARIABLES)
+            .copied()
+            .collect::<Vec<_>>();
+        let mut child_env = ChildEnv::inherit(&inherited, |name| env.get(name));
+        for (name, value) in &config.env {
+            child_env.set(name, value);
+        }
+        match (&config.file, &config.function, &config.command) {
+            (Some(file), Some(function), None) => Some(Self::Python(PythonFunction {
+                file: absolute(&file.path()),
+                function: function.trim().to_owned(),
+                folder: absolute(file.base()),
+                env: child_env,
+            })),
+            (None, None, Some(command)) => Some(Self::Program(Program {
+                command: PathBuf::from(command.as_str()),
+                args: config.args.clone(),
+                folder: absolute(command.base()),
+                env: child_env,
+            })),
+            _ => None,
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for FunctionTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, arguments: Value, cx: ToolCx) -> Result<ToolOutput, ToolError> {
+        let result = match &self.runs {
+            Runs::Python(function) => function.call(&arguments, &cx.cancel).await,
+            Runs::Program(program) => program.call(&arguments, &cx.cancel).await,
+        };
+        result.map_err(|failure| match failure {
+            Failure::Unavailable(reason) => ToolError::Unavailable {
+                name: self.spec.name.clone(),
+                reason,
+            },
+            Failure::Cancelled => ToolError::Cancelled,
+        })
+    }
+}
+
+/// Why a call came to nothing.
+pub(crate) enum Failure {
+    Unavailable(String),
+    Cancelled,
+}
+
+/// A child's paths must hold whatever its working directory is; an empty one is where we are.
+fn absolute(path: &Path) -> PathBuf {
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    std::path::absolute(path).unwrap_or_else(|_no_working_directory| path.to_owned())
+}

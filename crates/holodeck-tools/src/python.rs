@@ -1,0 +1,98 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use holodeck_backend_api::ToolOutput;
+use holodeck_process::{ChildEnv, ProcessOutput, ProcessSpec, run, which};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::function::Failure;
+use crate::program::{failure, last_words, limited};
+
+const BOOTSTRAP: &str = include_str!("bootstrap.py");
+const PYTHON: &str = "python3";
+
+/// A function in a Python file, called in a child process of its own.
+#[derive(Debug)]
+pub(crate) struct PythonFunction {
+    pub(crate) file: PathBuf,
+    pub(crate) function: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) env: ChildEnv,
+}
+
+/// What the bootstrap script sent back.
+enum Reply {
+    Result(String),
+    Failed(String),
+    NotRun(String),
+    /// The process ended without sending anything.
+    Nothing(String),
+}
+
+impl PythonFunction {
+    pub(crate) async fn call(
+        &self,
+        arguments: &Value,
+        cancel: &CancellationToken,
+    ) -> Result<ToolOutput, Failure> {
+        let spec = self.spec("call")?.stdin(arguments.to_string());
+        let output = run(&spec, cancel).await.map_err(failure)?;
+        match Reply::of(&output) {
+            Reply::Result(text) => Ok(ToolOutput::ok(text)),
+            Reply::Failed(words) | Reply::Nothing(words) => Ok(ToolOutput::error(words)),
+            Reply::NotRun(reason) => Err(Failure::Unavailable(reason)),
+        }
+    }
+
+    /// The schema of its arguments, from its signature and type hints. `Err(None)` is cancelled.
+    pub(crate) async fn describe(
+        &self,
+        timeout: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<Value, Option<String>> {
+        let reason = |failure| match failure {
+            Failure::Unavailable(reason) => Some(reason),
+            Failure::Cancelled => None,
+        };
+        let spec = self.spec("describe").map_err(reason)?.timeout(timeout);
+        let output = run(&spec, cancel).await.map_err(|error| reason(failure(error)))?;
+        match Reply::of(&output) {
+            Reply::Result(text) => serde_json::from_str(&text).map_err(|error| Some(error.to_string())),
+            Reply::Failed(words) | Reply::NotRun(words) | Reply::Nothing(words) => Err(Some(words)),
+        }
+    }
+
+    fn spec(&self, verb: &str) -> Result<ProcessSpec, Failure> {
+        let python = which(PYTHON, self.env.get("PATH")).ok_or_else(|| {
+            Failure::Unavailable(
+                "`python3` not found on the PATH, and Python function tools need it".to_owned(),
+            )
+        })?;
+        if !self.file.is_file() {
+            return Err(Failure::Unavailable(format!(
+                "file `{}` not found",
+                self.file.display()
+            )));
+        }
+        Ok(limited(ProcessSpec::new(python, self.env.clone()))
+            .args(["-c", BOOTSTRAP, verb])
+            .args([self.file.as_os_str(), self.function.as_ref()])
+            .current_dir(&self.folder))
+    }
+}
+
+impl Reply {
+    fn of(output: &ProcessOutput) -> Self {
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut rest = text.chars();
+        let mark = rest.next();
+        let rest = || rest.as_str().to_owned();
+        match mark {
+            Some('+') => Self::Result(rest()),
+            Some('-') => Self::Failed(rest()),
+            Some('!') => Self::NotRun(rest()),
+            _ => Self::Nothing(format!("ended without a result, {}", last_words(output, ""))),
+        }
+    }
+}

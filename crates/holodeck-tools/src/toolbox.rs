@@ -1,0 +1,149 @@
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use futures::future::join_all;
+use holodeck_backend_api::{Tool, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
+use holodeck_model::{Env, FunctionTool as FunctionConfig};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::arguments::Arguments;
+use crate::{FunctionTool, SetupError};
+
+/// A model gets at most this much of one answer.
+pub const MAX_OUTPUT_BYTES: usize = 256 * 1024;
+
+/// How long a tool that was told to stop may take to do so.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// All tools of one agent, and the one place where time-outs, cancellation and limits apply.
+#[derive(Default)]
+pub struct Toolbox {
+    tools: Vec<Entry>,
+    specs: Vec<ToolSpec>,
+}
+
+struct Entry {
+    tool: Arc<dyn Tool>,
+    arguments: Arguments,
+    timeout: Duration,
+}
+
+impl Toolbox {
+    /// No tools yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool whose calls may take `timeout`.
+    pub fn add(&mut self, tool: Arc<dyn Tool>, timeout: Duration) -> Result<(), SetupError> {
+        let spec = tool.spec().clone();
+        if self.specs.iter().any(|other| other.name == spec.name) {
+            return Err(SetupError::Duplicate { name: spec.name });
+        }
+        let arguments = Arguments::new(&spec.parameters).map_err(|reason| SetupError::Schema {
+            name: spec.name.clone(),
+            reason,
+        })?;
+        self.specs.push(spec);
+        self.tools.push(Entry {
+            tool,
+            arguments,
+            timeout,
+        });
+        Ok(())
+    }
+
+    /// Adds `type: function` tools, prepared at the same time; what went wrong is told of all of them.
+    pub async fn add_functions(
+        &mut self,
+        configs: &[&FunctionConfig],
+        env: &Env,
+        cancel: &CancellationToken,
+    ) -> Result<(), Vec<SetupError>> {
+        let prepared = join_all(
+            configs
+                .iter()
+                .map(|config| FunctionTool::prepare(config, env, cancel)),
+        )
+        .await;
+        let mut errors = Vec::new();
+        for (config, tool) in configs.iter().zip(prepared) {
+            let added = tool.and_then(|tool| self.add(Arc::new(tool), config.timeout()));
+            errors.extend(added.err());
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    fn unknown(&self, name: &str) -> ToolOutput {
+        let names: Vec<_> = self.specs.iter().map(|spec| format!("`{}`", spec.name)).collect();
+        ToolOutput::error(match names.as_slice() {
+            [] => format!("there is no tool `{name}`; this agent has none"),
+            names => format!("there is no tool `{name}`; there are {}", names.join(", ")),
+        })
+    }
+}
+
+#[async_trait]
+impl ToolHost for Toolbox {
+    fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
+    async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
+        let Some(entry) = self
+            .tools
+            .iter()
+            .find(|entry| entry.tool.spec().name == call.name)
+        else {
+            return Ok(self.unknown(&call.name));
+        };
+        let arguments = match entry.arguments.check(&call.arguments) {
+            Ok(arguments) => arguments,
+            Err(problems) => return Ok(ToolOutput::error(format!("invalid arguments: {problems}"))),
+        };
+        if cx.cancel.is_cancelled() {
+            return Err(ToolError::Cancelled);
+        }
+        let stop = cx.cancel.child_token();
+        let inner = ToolCx { cancel: stop.clone() };
+        let running = AssertUnwindSafe(entry.tool.call(arguments, inner)).catch_unwind();
+        tokio::pin!(running);
+        // A tool is told to stop and awaited, so that what it started is gone when the call returns.
+        let result = tokio::select! {
+            biased;
+            result = &mut running => result,
+            () = cx.cancel.cancelled() => {
+                let _ = timeout(GRACE, &mut running).await;
+                return Err(ToolError::Cancelled);
+            }
+            () = sleep(entry.timeout) => {
+                stop.cancel();
+                let _ = timeout(GRACE, &mut running).await;
+                return Ok(ToolOutput::error(format!("no answer within {} s", entry.timeout.as_secs_f64())));
+            }
+        };
+        match result {
+            Ok(output) => output.map(limited),
+            Err(_panic) => Err(ToolError::Unavailable {
+                name: call.name.clone(),
+                reason: "it panicked".to_owned(),
+            }),
+        }
+    }
+}
+
+fn limited(mut output: ToolOutput) -> ToolOutput {
+    if output.text.len() > MAX_OUTPUT_BYTES {
+        output
+            .text
+            .truncate(output.text.floor_char_boundary(MAX_OUTPUT_BYTES));
+        output
+            .text
+            .push_str("\n[truncated: the result is longer than 256 KiB]");
+    }
+    output
+}
