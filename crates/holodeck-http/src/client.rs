@@ -2,17 +2,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, Method, NoProxy, Proxy, redirect};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::connections::Connections;
 use crate::response::{KEPT, Secrets};
 use crate::transport::classify;
 use crate::{
-    Body, CallOptions, Headers, HttpError, HttpOptions, HttpUrl, LoopbackProxy, ProxyOptions, Response,
-    SetupError, parse_retry_after, retry, tls,
+    Body, CallOptions, Headers, HttpError, HttpOptions, HttpUrl, Response, SetupError, parse_retry_after,
+    retry,
 };
 
 /// Sends requests; clones share connections.
@@ -21,34 +22,16 @@ pub struct HttpClient(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    client: Client,
+    connections: Connections,
     max_response_bytes: u64,
     max_event_bytes: usize,
 }
 
 impl HttpClient {
-    /// Builds a client. Reads the platform's certificates and the CA bundle, so build one and clone it.
+    /// Builds a client; clone it rather than building another.
     pub fn new(options: &HttpOptions) -> Result<Self, SetupError> {
-        #[expect(clippy::disallowed_methods, reason = "the one place that builds a client")]
-        let mut builder = Client::builder()
-            .tls_backend_preconfigured(tls::client_config(options.ca_bundle.as_deref())?)
-            .connect_timeout(options.connect_timeout)
-            .pool_max_idle_per_host(options.max_idle_per_host)
-            .tcp_nodelay(true)
-            .user_agent(options.user_agent.as_str())
-            // A key must reach only the endpoint that the user named.
-            .redirect(redirect::Policy::none())
-            // One retry policy, and it is ours.
-            .retry(reqwest::retry::never())
-            .no_proxy();
-        for proxy in proxies(&options.proxy)? {
-            builder = builder.proxy(proxy);
-        }
-        let client = builder.build().map_err(|error| SetupError::Client {
-            reason: error.without_url().to_string(),
-        })?;
         Ok(Self(Arc::new(Inner {
-            client,
+            connections: Connections::new(options)?,
             max_response_bytes: options.max_response_bytes,
             max_event_bytes: options.max_event_bytes,
         })))
@@ -87,10 +70,9 @@ impl HttpClient {
     ) -> Result<Response, HttpError> {
         let secrets = secrets(url, headers);
         let map = request_headers(headers, body.is_some());
+        let client = self.0.connections.to(url)?;
         let ((status, headers, body), attempts) = retry::run(options, |deadline| {
-            let mut request = self
-                .0
-                .client
+            let mut request = client
                 .request(method.clone(), url.as_url().clone())
                 .headers(map.clone());
             if let Some(body) = body.clone() {
@@ -177,39 +159,4 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         return Some(Duration::from_millis(milliseconds));
     }
     parse_retry_after(text(RETRY_AFTER.as_str())?, Timestamp::now())
-}
-
-fn proxies(options: &ProxyOptions) -> Result<Vec<Proxy>, SetupError> {
-    let mut direct = options.no_proxy.clone().unwrap_or_default();
-    if options.loopback == LoopbackProxy::Bypass {
-        direct.push_str(",localhost,127.0.0.0/8,::1");
-    }
-    let mut proxies = Vec::new();
-    if let Some(url) = &options.http {
-        proxies.push(Proxy::http(proxy_url(url, "HTTP_PROXY")?).map_err(|_error| unusable("HTTP_PROXY"))?);
-    }
-    if let Some(url) = &options.https {
-        proxies.push(Proxy::https(proxy_url(url, "HTTPS_PROXY")?).map_err(|_error| unusable("HTTPS_PROXY"))?);
-    }
-    let direct = NoProxy::from_string(&direct);
-    Ok(proxies
-        .into_iter()
-        .map(|proxy| proxy.no_proxy(direct.clone()))
-        .collect())
-}
-
-/// A proxy's URL; `http://` is understood where no scheme is given, as everywhere.
-fn proxy_url(url: &SecretString, setting: &'static str) -> Result<reqwest::Url, SetupError> {
-    let text = url.expose_secret().trim();
-    let text = if text.contains("://") {
-        text.to_owned()
-    } else {
-        format!("http://{text}")
-    };
-    let url = HttpUrl::parse(&text).map_err(|_error| unusable(setting))?;
-    Ok(url.as_url().clone())
-}
-
-fn unusable(setting: &'static str) -> SetupError {
-    SetupError::Proxy { setting }
 }

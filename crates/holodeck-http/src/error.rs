@@ -218,12 +218,6 @@ pub enum SetupError {
         /// Name of the setting.
         setting: &'static str,
     },
-    /// TLS could not be set up.
-    #[error("can't set up TLS: {reason}")]
-    Tls {
-        /// What the TLS library reported.
-        reason: String,
-    },
     /// The client could not be built.
     #[error("can't build the HTTP client: {reason}")]
     Client {

@@ -8,6 +8,7 @@
 
 mod body;
 mod client;
+mod connections;
 mod error;
 mod excerpt;
 mod headers;

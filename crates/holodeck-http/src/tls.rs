@@ -9,19 +9,42 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::SetupError;
 
-/// TLS for clients, trusting the system and `ca_bundle`.
-pub(crate) fn client_config(ca_bundle: Option<&Path>) -> Result<ClientConfig, SetupError> {
+/// TLS for connections to `https` targets: trusts the system and `bundle`.
+pub(crate) fn trusting(bundle: &[CertificateDer<'static>]) -> Result<ClientConfig, String> {
     let mut roots = system_roots();
-    if let Some(path) = ca_bundle {
-        add_bundle(&mut roots, path)?;
+    roots.add_parsable_certificates(bundle.iter().cloned());
+    client_config(roots)
+}
+
+/// TLS that trusts nobody, for a client that never uses it.
+pub(crate) fn unused() -> Result<ClientConfig, String> {
+    client_config(RootCertStore::empty())
+}
+
+/// The certificates of a PEM file.
+pub(crate) fn read_bundle(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
+    let pem = std::fs::read(path).map_err(|source| SetupError::CaBundle {
+        path: path.to_owned(),
+        source,
+    })?;
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+        .filter_map(Result::ok)
+        .collect();
+    let (usable, _unusable) = RootCertStore::empty().add_parsable_certificates(certificates.iter().cloned());
+    if usable == 0 {
+        return Err(SetupError::CaBundleEmpty {
+            path: path.to_owned(),
+        });
     }
+    Ok(certificates)
+}
+
+fn client_config(roots: RootCertStore) -> Result<ClientConfig, String> {
     // The provider is passed explicitly: no process-wide default has to be installed.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| SetupError::Tls {
-            reason: error.to_string(),
-        })?
+        .map_err(|error| error.to_string())?
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -43,19 +66,4 @@ fn system_roots() -> RootCertStore {
         tracing::trace!(added, ignored, "platform CA certificates");
     }
     roots
-}
-
-fn add_bundle(roots: &mut RootCertStore, path: &Path) -> Result<(), SetupError> {
-    let pem = std::fs::read(path).map_err(|source| SetupError::CaBundle {
-        path: path.to_owned(),
-        source,
-    })?;
-    let certificates = CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok);
-    let (added, _ignored) = roots.add_parsable_certificates(certificates);
-    if added == 0 {
-        return Err(SetupError::CaBundleEmpty {
-            path: path.to_owned(),
-        });
-    }
-    Ok(())
 }

@@ -5,7 +5,7 @@ use holodeck_http::{CallOptions, ConnectReason, Headers, HttpError, HttpUrl};
 use serde_json::json;
 
 use crate::server::{Answer, Server, status};
-use crate::{client, quick};
+use crate::{client, once, quick};
 
 fn brief() -> CallOptions {
     CallOptions {
@@ -43,7 +43,7 @@ async fn nobody_listens() {
 async fn no_such_host() {
     // RFC 6761: `.invalid` never resolves.
     let url = HttpUrl::parse("http://nowhere.invalid/").unwrap();
-    let error = client().get(&url, &Headers::new(), &quick()).await.unwrap_err();
+    let error = client().get(&url, &Headers::new(), &once()).await.unwrap_err();
     assert!(
         matches!(&error, HttpError::Connect { reason: ConnectReason::Dns(host), .. } if host == "nowhere.invalid"),
         "{error:?}"
@@ -139,14 +139,7 @@ async fn an_error_page_that_hangs_times_out() {
 async fn unusual_statuses_are_shown() {
     let server = Server::start(vec![status("599 Whatever", "", "")]).await;
     let error = client()
-        .get(
-            &server.url,
-            &Headers::new(),
-            &CallOptions {
-                retry: holodeck_http::RetryPolicy::none(),
-                ..quick()
-            },
-        )
+        .get(&server.url, &Headers::new(), &once())
         .await
         .unwrap_err();
     assert!(error.to_string().ends_with("answered 599"), "{error}");

@@ -32,3 +32,11 @@ fn quick() -> CallOptions {
 fn client() -> HttpClient {
     HttpClient::new(&HttpOptions::default()).unwrap()
 }
+
+/// One attempt only.
+fn once() -> CallOptions {
+    CallOptions {
+        retry: RetryPolicy::none(),
+        ..CallOptions::default()
+    }
+}

@@ -1,8 +1,8 @@
 use holodeck_http::{Headers, HttpClient, HttpOptions, HttpUrl, LoopbackProxy, ProxyOptions, SetupError};
 use pretty_assertions::assert_eq;
 
-use crate::quick;
 use crate::server::{Server, ok_json};
+use crate::{once, quick};
 
 fn through(proxy: &Server, no_proxy: Option<&str>, loopback: LoopbackProxy) -> HttpClient {
     let address = proxy.url.to_string();
@@ -43,10 +43,7 @@ async fn loopback_goes_direct_unless_told() {
             let proxy = Server::start(vec![ok_json("{}")]).await;
             let url = HttpUrl::parse(&format!("http://{host}:1/")).unwrap();
             let client = through(&proxy, None, loopback);
-            let options = holodeck_http::CallOptions {
-                retry: holodeck_http::RetryPolicy::none(),
-                ..quick()
-            };
+            let options = once();
             let answer = client.get(&url, &Headers::new(), &options).await;
             assert_eq!(answer.is_ok(), expected == 1, "{host} {loopback:?}");
             assert_eq!(proxy.requests().len(), expected, "{host} {loopback:?}");

@@ -1,0 +1,112 @@
+use std::sync::OnceLock;
+
+use reqwest::{Client, NoProxy, Proxy, redirect};
+use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::{HttpError, HttpOptions, HttpUrl, LoopbackProxy, ProxyOptions, SetupError, tls};
+
+/// Two pools of connections, with and without TLS. The platform's certificates cost milliseconds to read, and a run
+/// against a local endpoint never needs them.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    plain: Client,
+    secure: OnceLock<Result<Client, String>>,
+    options: HttpOptions,
+    bundle: Vec<CertificateDer<'static>>,
+}
+
+impl Connections {
+    /// Checks all options at once; certificates of the platform are read on first use.
+    pub(crate) fn new(options: &HttpOptions) -> Result<Self, SetupError> {
+        let bundle = options
+            .ca_bundle
+            .as_deref()
+            .map(tls::read_bundle)
+            .transpose()?
+            .unwrap_or_default();
+        let proxies = proxies(&options.proxy)?;
+        let plain = tls::unused().and_then(|tls| client(options, proxies, tls));
+        Ok(Self {
+            plain: plain.map_err(|reason| SetupError::Client { reason })?,
+            secure: OnceLock::new(),
+            options: options.clone(),
+            bundle,
+        })
+    }
+
+    /// The pool for a target.
+    pub(crate) fn to(&self, url: &HttpUrl) -> Result<&Client, HttpError> {
+        if url.as_url().scheme() == "http" && !self.proxy_speaks_tls() {
+            return Ok(&self.plain);
+        }
+        let secure = self.secure.get_or_init(|| {
+            let proxies = proxies(&self.options.proxy).map_err(|error| error.to_string())?;
+            client(&self.options, proxies, tls::trusting(&self.bundle)?)
+        });
+        secure.as_ref().map_err(|reason| HttpError::Request {
+            url: url.clone(),
+            reason: reason.clone(),
+        })
+    }
+
+    fn proxy_speaks_tls(&self) -> bool {
+        let proxy = self.options.proxy.http.as_ref();
+        proxy.is_some_and(|url| url.expose_secret().trim_start().starts_with("https:"))
+    }
+}
+
+fn client(options: &HttpOptions, proxies: Vec<Proxy>, tls: ClientConfig) -> Result<Client, String> {
+    #[expect(clippy::disallowed_methods, reason = "the one place that builds a client")]
+    let mut builder = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .connect_timeout(options.connect_timeout)
+        .pool_max_idle_per_host(options.max_idle_per_host)
+        .tcp_nodelay(true)
+        .user_agent(options.user_agent.as_str())
+        // A key must reach only the endpoint that the user named.
+        .redirect(redirect::Policy::none())
+        // One retry policy, and it is ours.
+        .retry(reqwest::retry::never())
+        .no_proxy();
+    for proxy in proxies {
+        builder = builder.proxy(proxy);
+    }
+    builder.build().map_err(|error| error.without_url().to_string())
+}
+
+fn proxies(options: &ProxyOptions) -> Result<Vec<Proxy>, SetupError> {
+    let mut direct = options.no_proxy.clone().unwrap_or_default();
+    if options.loopback == LoopbackProxy::Bypass {
+        direct.push_str(",localhost,127.0.0.0/8,::1");
+    }
+    let mut proxies = Vec::new();
+    if let Some(url) = &options.http {
+        proxies.push(Proxy::http(proxy_url(url, "HTTP_PROXY")?).map_err(|_error| unusable("HTTP_PROXY"))?);
+    }
+    if let Some(url) = &options.https {
+        proxies.push(Proxy::https(proxy_url(url, "HTTPS_PROXY")?).map_err(|_error| unusable("HTTPS_PROXY"))?);
+    }
+    let direct = NoProxy::from_string(&direct);
+    Ok(proxies
+        .into_iter()
+        .map(|proxy| proxy.no_proxy(direct.clone()))
+        .collect())
+}
+
+/// A proxy's URL; `http://` is understood where no scheme is given, as everywhere.
+fn proxy_url(url: &SecretString, setting: &'static str) -> Result<reqwest::Url, SetupError> {
+    let text = url.expose_secret().trim();
+    let text = if text.contains("://") {
+        text.to_owned()
+    } else {
+        format!("http://{text}")
+    };
+    let url = HttpUrl::parse(&text).map_err(|_error| unusable(setting))?;
+    Ok(url.as_url().clone())
+}
+
+fn unusable(setting: &'static str) -> SetupError {
+    SetupError::Proxy { setting }
+}
