@@ -39,6 +39,11 @@ pub enum BackendEvent {
         /// The recorded duration.
         latency: std::time::Duration,
     },
+    /// The turn waits for its place under `model.rpm`. Whoever times the turn stops the clock until
+    /// [`Resumed`](BackendEvent::Resumed).
+    Paused,
+    /// The wait is over.
+    Resumed,
     /// Something the person should know that changes no verdict, said once per backend.
     Notice {
         /// Lower case, no full stop.

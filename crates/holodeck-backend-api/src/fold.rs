@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
+
 use crate::{
     BackendError, BackendEvent, EventStream, ExecutionResult, Outcome, StopReason, TokenUsage, ToolResult,
     backend::next,
@@ -50,13 +52,20 @@ impl ResultFold {
             BackendEvent::Replayed { latency } => {
                 *self.result.recorded_latency.get_or_insert(Duration::ZERO) += *latency;
             }
-            BackendEvent::Notice { .. } | BackendEvent::End(_) => {}
+            BackendEvent::Paused
+            | BackendEvent::Resumed
+            | BackendEvent::Notice { .. }
+            | BackendEvent::End(_) => {}
         }
     }
 
     /// The result so far, ended with `outcome`.
     pub fn finish(mut self, outcome: Outcome) -> ExecutionResult {
-        self.result.response = self.message;
+        self.result.response = match &self.result.structured_output {
+            // What the model wrote around the object, for instance a code fence, is no part of the answer.
+            Some(value) if serde_json::from_str::<IgnoredAny>(&self.message).is_err() => value.to_string(),
+            _ => self.message,
+        };
         if !self.thinking.is_empty() {
             self.result.thinking = Some(self.thinking);
         }
@@ -215,6 +224,22 @@ mod tests {
         .finish_answered(&StopReason::EndTurn);
         assert_eq!(result.response, "");
         assert_eq!(result.outcome, Outcome::EmptyResponse);
+    }
+
+    #[test]
+    fn a_structured_answer_is_its_json_text() {
+        for (written, response) in [
+            ("{ \"n\": 1 }", "{ \"n\": 1 }"),
+            ("```json\n{\"n\": 1}\n```", "{\"n\":1}"),
+        ] {
+            let events = [
+                text(written),
+                turn_end(StopReason::EndTurn),
+                BackendEvent::StructuredOutput(json!({"n": 1})),
+            ];
+            let result = fold(&events).finish_answered(&StopReason::EndTurn);
+            assert_eq!(result.response, response);
+        }
     }
 
     #[test]

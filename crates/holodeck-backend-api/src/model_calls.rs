@@ -42,6 +42,10 @@ pub struct ModelRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ModelDelta {
+    /// The call waits for its place under a rate limit of ours, before it is sent.
+    Paused,
+    /// The wait is over.
+    Resumed,
     /// Reasoning text.
     Reasoning(String),
     /// Answer text.

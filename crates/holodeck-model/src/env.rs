@@ -32,6 +32,8 @@ pub const HOLODECK_LOCAL_MODEL_DIR: &str = "HOLODECK_LOCAL_MODEL_DIR";
 pub const HOLODECK_MCP_REGISTRY_URL: &str = "HOLODECK_MCP_REGISTRY_URL";
 /// Key of the `openai` provider when `model.api_key` is absent.
 pub const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
+/// Base URL of the `openai` provider when `model.endpoint` is absent.
+pub const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 /// Key of the `azure_openai` provider when `model.api_key` is absent.
 pub const AZURE_OPENAI_API_KEY: &str = "AZURE_OPENAI_API_KEY";
 /// Key of the `anthropic` provider when `model.api_key` is absent.

@@ -1,7 +1,8 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use holodeck_backend_api::{BackendError, BackendEvent, EventStream, ExecutionResult, ResultFold};
+use tokio::time::Instant;
 
 /// A turn that was driven to its end, good or bad.
 #[derive(Debug)]
@@ -15,39 +16,45 @@ pub struct Driven {
 }
 
 /// Runs a turn's stream to its end, no longer than `limit`, and shows every event on the way. The one place where a
-/// turn's time-out is kept, whatever the backend.
+/// turn's time-out is kept, whatever the backend. Waits for a rate limit of our own count neither against the limit
+/// nor as time the turn took.
 pub async fn drive(
     mut stream: EventStream<'_>,
     limit: Option<Duration>,
     mut on_event: impl FnMut(&BackendEvent),
 ) -> Driven {
-    let started = Instant::now();
+    let mut clock = Clock::start();
     let mut fold = ResultFold::new();
-    let work = async {
-        loop {
-            match stream.next().await {
-                Some(Ok(BackendEvent::End(result))) => return Ok(*result),
-                Some(Ok(event)) => {
-                    on_event(&event);
-                    fold.observe(&event);
+    let outcome = loop {
+        let next = match limit.and_then(|limit| clock.deadline(limit)) {
+            Some(deadline) => tokio::time::timeout_at(deadline, stream.next()).await,
+            None => Ok(stream.next().await),
+        };
+        match next {
+            Ok(Some(Ok(BackendEvent::End(result)))) => break Ok(*result),
+            Ok(Some(Ok(event))) => {
+                match event {
+                    BackendEvent::Paused => clock.stop(),
+                    BackendEvent::Resumed => clock.go_on(),
+                    _ => {}
                 }
-                Some(Err(error)) => return Err(error),
-                None => {
-                    return Err(BackendError::Protocol {
-                        message: "the turn ended without a result".to_owned(),
-                    });
-                }
+                on_event(&event);
+                fold.observe(&event);
+            }
+            Ok(Some(Err(error))) => break Err(error),
+            Ok(None) => {
+                break Err(BackendError::Protocol {
+                    message: "the turn ended without a result".to_owned(),
+                });
+            }
+            Err(_elapsed) => {
+                break Err(BackendError::Timeout {
+                    after: limit.unwrap_or_default(),
+                });
             }
         }
     };
-    let outcome = match limit {
-        Some(limit) => match tokio::time::timeout(limit, work).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(BackendError::Timeout { after: limit }),
-        },
-        None => work.await,
-    };
-    let elapsed = started.elapsed();
+    let elapsed = clock.elapsed();
     match outcome {
         Ok(result) => Driven {
             result,
@@ -59,6 +66,40 @@ pub async fn drive(
             error: Some(error),
             elapsed,
         },
+    }
+}
+
+/// A stopwatch.
+struct Clock {
+    before: Duration,
+    running_since: Option<Instant>,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self {
+            before: Duration::ZERO,
+            running_since: Some(Instant::now()),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.before = self.elapsed();
+        self.running_since = None;
+    }
+
+    fn go_on(&mut self) {
+        self.running_since.get_or_insert_with(Instant::now);
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.before + self.running_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// When `limit` is reached if the clock is not stopped before.
+    fn deadline(&self, limit: Duration) -> Option<Instant> {
+        let left = limit.saturating_sub(self.before);
+        self.running_since.and_then(|since| since.checked_add(left))
     }
 }
 
@@ -81,5 +122,21 @@ mod tests {
         assert!(matches!(driven.error, Some(BackendError::Timeout { after }) if after.as_secs() == 2));
         assert_eq!(driven.result.response, "0 ");
         assert_eq!(driven.result.error_reason().unwrap(), "timeout exceeded");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_stands_still_while_the_turn_is_held_back() {
+        let sleep = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
+        let stream: EventStream<'_> = Box::pin(async_stream::stream! {
+            sleep(1).await;
+            yield Ok(BackendEvent::Paused);
+            sleep(600).await;
+            yield Ok(BackendEvent::Resumed);
+            sleep(3).await;
+            yield Ok(BackendEvent::End(Box::default()));
+        });
+        let driven = drive(stream, Some(Duration::from_secs(5)), |_| {}).await;
+        assert!(driven.error.is_none());
+        assert_eq!(driven.elapsed, Duration::from_secs(4));
     }
 }
