@@ -30,7 +30,10 @@ pub use lock::{LockError, RunLock};
 pub use plan::{Plan, PlanError, PlannedCase, Selection, case_id};
 pub use prices::{PriceError, Prices};
 pub use regrade::regrade;
-pub use report::{Format, ReportError, Results, RunView, write_report};
+pub use report::{
+    DiffLine, Difference, Explanation, Format, Reason, ReportError, Results, RunView, explain,
+    explain_in_a_line, words, write_report,
+};
 pub use run::{RunError, RunOutcome, RunSettings, TestRequest, run_tests};
 pub use store::{RunStore, StoreError};
 pub use summary::SummaryFold;

@@ -1,6 +1,12 @@
+mod explain;
+mod html;
 mod json;
+mod jsonl;
+mod junit;
+mod markdown;
+pub mod words;
 
-use std::io::Write;
+use std::{io::Write, path::Path};
 
 use holodeck_model::{ReportHead, RunMetadata, TestResult};
 
@@ -49,8 +55,36 @@ pub enum Format {
     Junit,
     /// One self-contained page.
     Html,
-    /// One line per case.
+    /// One line for the run, then one per case.
     Jsonl,
+}
+
+impl Format {
+    /// Every format, by name.
+    pub const ALL: [Self; 5] = [Self::Json, Self::Markdown, Self::Junit, Self::Html, Self::Jsonl];
+
+    /// The name people write.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Markdown => "markdown",
+            Self::Junit => "junit",
+            Self::Html => "html",
+            Self::Jsonl => "jsonl",
+        }
+    }
+
+    /// What a file's name asks for; JSON if it asks for nothing.
+    pub fn of_path(path: &Path) -> Self {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match extension.unwrap_or_default().to_ascii_lowercase().as_str() {
+            "md" | "markdown" => Self::Markdown,
+            "xml" => Self::Junit,
+            "html" | "htm" => Self::Html,
+            "jsonl" | "ndjson" => Self::Jsonl,
+            _ => Self::Json,
+        }
+    }
 }
 
 /// Why a report could not be written.
@@ -69,10 +103,14 @@ pub enum ReportError {
 pub fn write_report(format: Format, view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
     match format {
         Format::Json => json::report(view, out),
-        _ => Ok(()),
+        Format::Markdown => markdown::report(view, out),
+        Format::Junit => junit::report(view, out),
+        Format::Html => html::report(view, out),
+        Format::Jsonl => jsonl::report(view, out),
     }
 }
 
+pub use explain::{DiffLine, Difference, Explanation, Reason, explain, explain_in_a_line};
 pub(crate) use json::run_file;
 
 #[cfg(test)]

@@ -1,0 +1,214 @@
+use std::{fmt, io::Write};
+
+use holodeck_model::{CaseState, ReportHead, TestResult};
+
+use super::{ReportError, RunView, explain, explain_in_a_line, words};
+
+/// Answers are there to be read in a CI page, not to fill it.
+const TEXT_CHARS: usize = 10_000;
+
+/// For CI servers: a failed case is a `failure`, one without a verdict an `error`, one that checks nothing `skipped`.
+pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
+    let head = view.head;
+    let summary = &head.summary;
+    let name = Escaped(&head.agent_name);
+    let counts = format!(
+        "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{}\"",
+        summary.total_tests,
+        summary.failed,
+        summary.errors,
+        summary.unchecked,
+        seconds(summary.total_duration_ms),
+    );
+    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
+    writeln!(out, "<testsuites name=\"{name}\" {counts}>")?;
+    writeln!(
+        out,
+        "  <testsuite name=\"{name}\" {counts} timestamp=\"{}\">",
+        Escaped(&head.timestamp)
+    )?;
+    properties(head, out)?;
+    for result in view.results() {
+        case(&result?, head, out)?;
+    }
+    if let Some(replayed) = &head.replayed {
+        let replayed = replayed.describe();
+        writeln!(out, "    <system-out>{}</system-out>", Text(&replayed))?;
+    }
+    writeln!(out, "  </testsuite>\n</testsuites>")?;
+    Ok(())
+}
+
+fn properties(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
+    let summary = &head.summary;
+    let mut properties = vec![
+        ("run_id", head.run_id.clone()),
+        ("agent_config_path", head.agent_config_path.clone()),
+        ("holodeck_version", head.holodeck_version.clone()),
+        ("ended", head.ended.clone()),
+    ];
+    if let Some(replayed) = &head.replayed {
+        properties.push(("replayed", replayed.describe()));
+    }
+    if let Some(usage) = &summary.token_usage {
+        properties.push(("total_tokens", usage.total_tokens.to_string()));
+    }
+    if let Some(cost) = summary.cost_usd {
+        properties.push(("cost_usd", format!("{cost:.6}")));
+    }
+    writeln!(out, "    <properties>")?;
+    for (name, value) in properties {
+        let value = Escaped(&value);
+        writeln!(out, "      <property name=\"{name}\" value=\"{value}\"/>")?;
+    }
+    for (metric, average) in &summary.average_scores {
+        writeln!(
+            out,
+            "      <property name=\"average.{}\" value=\"{average:.6}\"/>",
+            Escaped(metric)
+        )?;
+    }
+    writeln!(out, "    </properties>")
+}
+
+fn case(result: &TestResult, head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
+    write!(
+        out,
+        "    <testcase name=\"{}\" classname=\"{}\" time=\"{}\"",
+        Escaped(&result.label()),
+        Escaped(&head.agent_name),
+        seconds(result.execution_time_ms),
+    )?;
+    if result.state == CaseState::Passed {
+        return writeln!(out, "/>");
+    }
+    let message = explain_in_a_line(result);
+    let message = Escaped(&message);
+    writeln!(out, ">")?;
+    let element = match result.state {
+        CaseState::Unchecked => {
+            writeln!(out, "      <skipped message=\"{message}\"/>")?;
+            return writeln!(out, "    </testcase>");
+        }
+        CaseState::Failed => "failure",
+        CaseState::Error | CaseState::Passed => "error",
+    };
+    let kind = words::state(result.state);
+    let body = body(result);
+    let body = Text(&body);
+    writeln!(
+        out,
+        "      <{element} type=\"{kind}\" message=\"{message}\">{body}</{element}>"
+    )?;
+    writeln!(out, "    </testcase>")
+}
+
+/// Reasons, difference, question and answer as plain text.
+fn body(result: &TestResult) -> String {
+    let mut lines = Vec::new();
+    for explanation in explain(result) {
+        let turn = explanation
+            .turn
+            .map_or_else(String::new, |turn| format!("turn {turn}: "));
+        for reason in &explanation.reasons {
+            lines.push(format!("{turn}{}", reason.line()));
+        }
+        if let Some(difference) = &explanation.difference {
+            for line in difference.lines() {
+                lines.push(format!("{} {}", line.sign, line.text));
+            }
+        }
+    }
+    lines.push(format!(
+        "\nquestion:\n{}",
+        words::clip(&result.test_input, TEXT_CHARS)
+    ));
+    if let Some(response) = &result.agent_response {
+        lines.push(format!("\nanswer:\n{}", words::clip(response, TEXT_CHARS)));
+    }
+    lines.join("\n")
+}
+
+fn seconds(millis: u64) -> String {
+    format!("{}.{:03}", millis / 1000, millis % 1000)
+}
+
+/// A text in an attribute: plain line breaks would be read as blanks.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        escape(self.0, f, |c| match c {
+            '\n' => Some("&#10;"),
+            '\t' => Some("&#9;"),
+            '"' => Some("&quot;"),
+            _ => None,
+        })
+    }
+}
+
+/// A text in an element.
+struct Text<'a>(&'a str);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        escape(self.0, f, |_| None)
+    }
+}
+
+/// Writes what XML reads back as `text`, but for characters that XML 1.0 has no way to write.
+fn escape(
+    text: &str,
+    f: &mut fmt::Formatter<'_>,
+    more: impl Fn(char) -> Option<&'static str>,
+) -> fmt::Result {
+    for c in words::printable(text).chars() {
+        match c {
+            '&' => f.write_str("&amp;")?,
+            '<' => f.write_str("&lt;")?,
+            '>' => f.write_str("&gt;")?,
+            other => match more(other) {
+                Some(reference) => f.write_str(reference)?,
+                None => fmt::Write::write_char(f, other)?,
+            },
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Format, report::samples};
+
+    #[test]
+    fn a_report() {
+        insta::assert_snapshot!(samples::report(
+            Format::Junit,
+            &samples::cases(),
+            Some(samples::replayed())
+        ));
+    }
+
+    #[test]
+    fn nothing_breaks_out_of_its_place() {
+        let report = samples::report(Format::Junit, &[samples::hostile()], None);
+        samples::assert_well_formed(&report);
+        let allowed = |c: char| !c.is_control() || c == '\n';
+        assert!(
+            report
+                .chars()
+                .all(|c| allowed(c) && !matches!(c, '\u{fffe}' | '\u{ffff}'))
+        );
+        insta::assert_snapshot!(report);
+    }
+
+    #[test]
+    fn every_report_is_well_formed() {
+        samples::assert_well_formed(&samples::report(Format::Junit, &[], None));
+        samples::assert_well_formed(&samples::report(
+            Format::Junit,
+            &samples::cases(),
+            Some(samples::replayed()),
+        ));
+    }
+}

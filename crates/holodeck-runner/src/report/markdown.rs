@@ -1,0 +1,280 @@
+use std::{borrow::Cow, io::Write};
+
+use holodeck_model::{CaseState, ReportHead, TestResult};
+
+use super::{ReportError, RunView, explain, explain_in_a_line, words};
+
+/// A comment on a pull request holds 65,536 characters; one answer must not use them up.
+const TEXT_CHARS: usize = 2_000;
+const REASON_CHARS: usize = 300;
+
+/// For a pull request: the verdict, what did not pass and why, and the rest folded.
+pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
+    headline(view.head, out)?;
+    averages(view.head, out)?;
+    let summary = &view.head.summary;
+    if summary.failed + summary.errors > 0 {
+        table_of_failures(view, out)?;
+        for result in view.results() {
+            let result = result?;
+            if matters(&result) {
+                details(&result, out)?;
+            }
+        }
+        writeln!(out)?;
+    }
+    all_cases(view, out)?;
+    writeln!(
+        out,
+        "<sub>{} · run {} · {} · holodeck {}</sub>",
+        inline(&view.head.agent_config_path),
+        inline(&view.head.run_id),
+        inline(&view.head.timestamp),
+        inline(&view.head.holodeck_version),
+    )?;
+    Ok(())
+}
+
+fn headline(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
+    let summary = &head.summary;
+    writeln!(
+        out,
+        "## {} {}: {}\n",
+        mark(head),
+        inline(&head.agent_name),
+        words::verdict(head)
+    )?;
+    writeln!(
+        out,
+        "**{}: {}** · {}\n",
+        words::count(summary.total_tests, "case"),
+        words::states(summary),
+        words::pass_rate(summary)
+    )?;
+    if let Some(replayed) = &head.replayed {
+        writeln!(out, "{}\n", inline(&replayed.describe()))?;
+    }
+    let spent = words::spent(summary);
+    if !spent.is_empty() {
+        writeln!(out, "{}\n", inline(&spent))?;
+    }
+    Ok(())
+}
+
+fn mark(head: &ReportHead) -> &'static str {
+    match words::verdict(head) {
+        "passed" => "✅",
+        "failed" => "❌",
+        _ => "⚠️",
+    }
+}
+
+fn averages(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
+    let summary = &head.summary;
+    if summary.average_scores.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "| metric | average | cases |\n|---|--:|--:|")?;
+    for (metric, average) in &summary.average_scores {
+        let cases = summary.metrics_evaluated.get(metric).copied().unwrap_or_default();
+        writeln!(out, "| {} | {average:.2} | {cases} |", inline(metric))?;
+    }
+    writeln!(out)
+}
+
+fn matters(result: &TestResult) -> bool {
+    matches!(result.state, CaseState::Failed | CaseState::Error)
+}
+
+fn table_of_failures(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
+    writeln!(out, "### Did not pass\n\n| case | state | why |\n|---|---|---|")?;
+    for result in view.results() {
+        let result = result?;
+        if matters(&result) {
+            let why = explain_in_a_line(&result);
+            writeln!(
+                out,
+                "| {} | {} | {} |",
+                inline(&result.label()),
+                words::state(result.state),
+                inline(&words::clip(&why, REASON_CHARS))
+            )?;
+        }
+    }
+    writeln!(out)?;
+    Ok(())
+}
+
+/// One case, folded.
+fn details(result: &TestResult, out: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "<details><summary>{} ({}, {})</summary>\n",
+        html(&result.label()),
+        words::state(result.state),
+        words::duration(result.execution_time_ms)
+    )?;
+    for explanation in explain(result) {
+        let turn = explanation
+            .turn
+            .map_or_else(String::new, |turn| format!("turn {turn}: "));
+        for reason in &explanation.reasons {
+            let line = reason.line();
+            writeln!(out, "- {turn}{}", inline(&words::clip(&line, TEXT_CHARS)))?;
+        }
+        if let Some(difference) = &explanation.difference {
+            let lines: Vec<_> = difference
+                .lines()
+                .iter()
+                .map(|line| format!("{} {}", line.sign, line.text))
+                .collect();
+            writeln!(out)?;
+            fenced("diff", &lines.join("\n"), out)?;
+        }
+    }
+    writeln!(out, "\nQuestion:\n")?;
+    fenced("text", &result.test_input, out)?;
+    if let Some(response) = &result.agent_response {
+        writeln!(out, "\nAnswer:\n")?;
+        fenced("text", response, out)?;
+    }
+    writeln!(out, "\n</details>")
+}
+
+fn all_cases(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
+    let total = view.head.summary.total_tests;
+    if total == 0 {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "<details><summary>Every case ({total})</summary>\n\n| case | state | time | tokens | cost | scores |\n|---|---|--:|--:|--:|---|"
+    )?;
+    for result in view.results() {
+        let result = result?;
+        let tokens = result.token_usage.map(|usage| words::tokens(usage.total_tokens));
+        writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {} |",
+            inline(&result.label()),
+            words::state(result.state),
+            words::duration(result.execution_time_ms),
+            tokens.unwrap_or_default(),
+            result.cost_usd.map(words::cost).unwrap_or_default(),
+            inline(&scores(&result)),
+        )?;
+    }
+    writeln!(out, "\n</details>\n")?;
+    Ok(())
+}
+
+fn scores(result: &TestResult) -> String {
+    let scores: Vec<_> = result
+        .metric_results
+        .iter()
+        .filter_map(|metric| {
+            let score = metric.score?;
+            Some(format!("{} {}", metric.metric_name, words::score(score, None).0))
+        })
+        .collect();
+    scores.join(", ")
+}
+
+/// A block no text can end: its fence is longer than any in the text.
+fn fenced(language: &str, text: &str, out: &mut dyn Write) -> std::io::Result<()> {
+    let clipped = words::clip(text, TEXT_CHARS);
+    let text = words::printable(&clipped);
+    let mut longest = 0;
+    let mut here = 0;
+    for c in text.chars() {
+        here = if c == '`' { here + 1 } else { 0 };
+        longest = longest.max(here);
+    }
+    let fence = "`".repeat(longest.max(2) + 1);
+    writeln!(out, "{fence}{language}\n{text}\n{fence}")
+}
+
+/// One line of text for a paragraph, a list or a table cell. Code in back-quotes stays code; nobody is notified.
+fn inline(text: &str) -> String {
+    let text = words::printable(text);
+    // Only single back-quotes in pairs are code for sure; others could end where we don't think they do.
+    let paired = !text.contains("``") && text.matches('`').count().is_multiple_of(2);
+    let mut in_code = false;
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '`' if paired => {
+                in_code = !in_code;
+                safe.push(c);
+            }
+            '\n' | '\t' => safe.push(' '),
+            '|' => safe.push_str("\\|"),
+            other if in_code => safe.push(other),
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '@' => safe.push_str("@<!-- -->"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '~' => {
+                safe.push('\\');
+                safe.push(c);
+            }
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
+/// One line of text inside an HTML element.
+fn html(text: &str) -> Cow<'_, str> {
+    let text = words::printable(text);
+    if !text.contains(['&', '<', '>', '\n', '@']) {
+        return text;
+    }
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '\n' => safe.push(' '),
+            '@' => safe.push_str("@<!-- -->"),
+            other => safe.push(other),
+        }
+    }
+    Cow::Owned(safe)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::{Format, report::samples};
+
+    #[test]
+    fn a_report() {
+        insta::assert_snapshot!(samples::report(
+            Format::Markdown,
+            &samples::cases(),
+            Some(samples::replayed())
+        ));
+    }
+
+    #[test]
+    fn a_report_of_passes_is_short() {
+        insta::assert_snapshot!(samples::report(Format::Markdown, &[samples::passed()], None));
+    }
+
+    #[test]
+    fn nothing_breaks_out_of_its_place() {
+        insta::assert_snapshot!(samples::report(Format::Markdown, &[samples::hostile()], None));
+    }
+
+    #[test]
+    fn code_stays_code_and_the_rest_is_inert() {
+        assert_eq!(inline("`a_b` was not *called*"), "`a_b` was not \\*called\\*");
+        assert_eq!(inline("`a|b` <b> @team"), "`a\\|b` &lt;b&gt; @<!-- -->team");
+        assert_eq!(inline("an odd ` one_"), "an odd \\` one\\_");
+        assert_eq!(inline("`<b> ```"), "\\`&lt;b&gt; \\`\\`\\`");
+    }
+}
