@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod ci;
 mod codegen;
 mod corpus;
@@ -52,6 +53,11 @@ enum Verb {
     Fixtures(fixtures::Args),
     /// Do the long runs that are not part of `ci`.
     Soak(soak::Args),
+    /// Measure CPU, wall and peak memory of the product beside a floor.
+    Bench(bench::Args),
+    /// Run one command and tell what it cost: the bench's own.
+    #[command(hide = true)]
+    Measure(bench::MeasureArgs),
     /// Build the binary that is handed out; check its size and what it links.
     Dist,
 }
@@ -67,6 +73,8 @@ fn main() -> ExitCode {
         Verb::LocalModel(args) => local_model::run(&args),
         Verb::Fixtures(args) => fixtures::run(&args),
         Verb::Soak(args) => soak::run(&args),
+        Verb::Bench(args) => bench::run(&args),
+        Verb::Measure(args) => bench::measure(&args),
         Verb::Dist => dist::run(),
     };
     match done {

@@ -100,6 +100,11 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     importer("webpki-roots", &["holodeck-http"], HTTP_WHY),
     importer("rustix", &["holodeck-process"], "only holodeck-process spawns"),
     importer(
+        "nix",
+        &["xtask"],
+        "only the bench asks the kernel what a process cost",
+    ),
+    importer(
         "anyhow",
         &["holodeck-cli", "xtask"],
         "libraries have typed errors",

@@ -6,7 +6,10 @@ use super::{Finding, crate_of, scan};
 pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
     let code = scan::code_only(text);
     let in_test = scan::test_lines(&code);
-    let test_file = path.contains("/tests/") || path.ends_with("/tests.rs") || path.contains("/benches/");
+    let test_file = ["/tests/", "/benches/", "/examples/"]
+        .iter()
+        .any(|folder| path.contains(folder))
+        || path.ends_with("/tests.rs");
     let mut findings = Vec::new();
     for ((line, at), in_test) in code.lines().zip(1..).zip(in_test) {
         if !in_test && !test_file {

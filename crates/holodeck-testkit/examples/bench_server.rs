@@ -1,0 +1,26 @@
+//! The model endpoint of `cargo xtask bench`: one canned answer for every request.
+//!
+//! `bench_server [DELAY_MS]` prints its URL, serves until standard input ends, and so dies with whoever started it.
+#![allow(clippy::print_stdout, reason = "its URL is its output")]
+
+use std::error::Error;
+use std::io::Read as _;
+use std::time::Duration;
+
+use holodeck_testkit::{ModelServer, Reply};
+
+/// What every case of the bench expects: see `xtask/src/bench/project.rs`.
+const ANSWER: &str = "You can return an item within 30 days of delivery. Keep the receipt and the original \
+                      packaging, and we refund the full price to the card you paid with.";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let delay = match std::env::args().nth(1) {
+        Some(text) => Duration::from_millis(text.parse()?),
+        None => Duration::ZERO,
+    };
+    let server = ModelServer::canned(&Reply::text(ANSWER).in_pieces(12).after(delay));
+    println!("{}", server.url());
+    let mut ignored = Vec::new();
+    std::io::stdin().read_to_end(&mut ignored)?;
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! What the product costs as a whole process, beside a floor: a client that sends the same requests and does
+//! nothing else.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::workspace::Metadata;
+use crate::{host, workspace};
+
+mod figures;
+mod machine;
+mod measure;
+mod project;
+mod report;
+mod server;
+
+use figures::{Figures, Sample};
+use machine::Machine;
+pub(crate) use measure::Args as MeasureArgs;
+pub(crate) use measure::run as measure;
+use project::Project;
+use server::Server;
+
+const DOCUMENT: &str = "docs/performance.md";
+
+/// Options of `cargo xtask bench`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What is measured.
+    #[arg(value_enum, default_value_t = Subject::Test)]
+    subject: Subject,
+    /// How often each command is run; the median counts.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Write the tables into docs/performance.md.
+    #[arg(long)]
+    write: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Subject {
+    /// `holodeck test` against a loopback endpoint.
+    Test,
+}
+
+/// Work that is done once by `holodeck test` and once by the floor client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Load {
+    cases: usize,
+    delay: Duration,
+    concurrency: usize,
+}
+
+const ONE: Load = load(1, 0, 1);
+const THOUSAND: Load = load(1_000, 0, 50);
+const WAITING: Load = load(1_000, 500, 100);
+const TEN_THOUSAND: Load = load(10_000, 0, 100);
+const LOADS: [Load; 4] = [ONE, THOUSAND, WAITING, TEN_THOUSAND];
+
+const fn load(cases: usize, delay_ms: u64, concurrency: usize) -> Load {
+    Load {
+        cases,
+        delay: Duration::from_millis(delay_ms),
+        concurrency,
+    }
+}
+
+/// What was measured of one load.
+struct Compared {
+    load: Load,
+    floor: Figures,
+    product: Figures,
+}
+
+/// Everything a report is made from.
+struct Measured {
+    machine: Machine,
+    runs: u32,
+    /// A process that starts and ends, and `holodeck --version`.
+    start: [Figures; 2],
+    validate: Figures,
+    loads: Vec<Compared>,
+    binary_bytes: u64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let Subject::Test = args.subject;
+    let machine = Machine::look()?;
+    let tools = Tools::build()?;
+    let measured = measure_test(&tools, machine, args.runs)?;
+    let text = report::render(&measured);
+    println!("\n{text}");
+    if args.write {
+        let path = workspace::root().join(DOCUMENT);
+        let document =
+            std::fs::read_to_string(&path).with_context(|| format!("failed to read {DOCUMENT}"))?;
+        let document = report::insert(&document, &text)?;
+        std::fs::write(&path, document).with_context(|| format!("failed to write {DOCUMENT}"))?;
+        println!("wrote {DOCUMENT}");
+    }
+    Ok(())
+}
+
+fn measure_test(tools: &Tools, machine: Machine, runs: u32) -> Result<Measured> {
+    let home = tools.dir.path();
+    println!("start-up");
+    let mut start = [Vec::new(), Vec::new()];
+    for _ in 0..runs {
+        let [floor, product] = &mut start;
+        floor.push(measure::call(&tools.floor, &[], home)?);
+        product.push(measure::call(&tools.holodeck, &["--version"], home)?);
+    }
+    let mut loads = Vec::new();
+    for load in LOADS {
+        println!("{}", load.describe());
+        loads.push(compare(tools, load, runs)?);
+    }
+    println!("validate, {} cases", TEN_THOUSAND.cases);
+    let project = Project::create(home, TEN_THOUSAND.cases, "http://127.0.0.1:9")?;
+    let mut validate = Vec::new();
+    for _ in 0..runs {
+        validate.push(measure::call(
+            &tools.holodeck,
+            &["validate", project::AGENT],
+            project.dir(),
+        )?);
+    }
+    Ok(Measured {
+        machine,
+        runs,
+        start: start.each_ref().map(|samples| Figures::of(samples)),
+        validate: Figures::of(&validate),
+        loads,
+        binary_bytes: std::fs::metadata(&tools.holodeck)?.len(),
+    })
+}
+
+/// Turn and turn about, so that a disturbance meets both.
+fn compare(tools: &Tools, load: Load, runs: u32) -> Result<Compared> {
+    let home = tools.dir.path();
+    let server = Server::start(&tools.server, load.delay)?;
+    let (cases, concurrency) = (load.cases.to_string(), load.concurrency.to_string());
+    let (mut floor, mut product) = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        floor.push(measure::call(
+            &tools.floor,
+            &[server.url(), &cases, &concurrency],
+            home,
+        )?);
+        let project = Project::create(home, load.cases, server.url())?;
+        let arguments = ["test", project::AGENT, "--live", "-j", &concurrency];
+        product.push(measure::call(&tools.holodeck, &arguments, project.dir())?);
+        project.check_results()?;
+    }
+    Ok(Compared {
+        load,
+        floor: Figures::of(&floor),
+        product: Figures::of(&product),
+    })
+}
+
+impl Load {
+    fn describe(self) -> String {
+        let cases = match self.cases {
+            1 => "1 case".to_owned(),
+            cases => format!("{} cases", figures::grouped(cases)),
+        };
+        format!(
+            "{cases}, answers after {} ms, {} at a time",
+            self.delay.as_millis(),
+            self.concurrency
+        )
+    }
+}
+
+impl Measured {
+    fn of(&self, load: Load) -> Option<&Compared> {
+        self.loads.iter().find(|compared| compared.load == load)
+    }
+}
+
+/// The programs, copied aside so that a build meanwhile does not change them.
+struct Tools {
+    dir: tempfile::TempDir,
+    holodeck: PathBuf,
+    server: PathBuf,
+    floor: PathBuf,
+}
+
+impl Tools {
+    fn build() -> Result<Self> {
+        let build = ["build", "--release", "--locked"];
+        host::run(host::cargo(build).args(["-p", "holodeck-cli"]))?;
+        host::run(host::cargo(build).args([
+            "-p",
+            "holodeck-testkit",
+            "--example",
+            "bench_server",
+            "--example",
+            "floor_client",
+        ]))?;
+        let built = Metadata::load()?.target_directory().join("release");
+        let dir = tempfile::Builder::new().prefix("holodeck-bench-").tempdir()?;
+        let copy = |from: &str| {
+            let from = built.join(from);
+            let to = dir.path().join(from.file_name().unwrap_or_default());
+            std::fs::copy(&from, &to).with_context(|| format!("failed to copy `{}`", from.display()))?;
+            Ok::<PathBuf, anyhow::Error>(to)
+        };
+        Ok(Self {
+            holodeck: copy("holodeck")?,
+            server: copy("examples/bench_server")?,
+            floor: copy("examples/floor_client")?,
+            dir,
+        })
+    }
+}
+
+/// The command line of a process that is measured, with an environment made for it.
+fn scrubbed(program: &Path, home: &Path) -> std::process::Command {
+    let mut command = host::command(program);
+    command
+        .env_clear()
+        .env("HOME", home)
+        .env("OPENAI_API_KEY", "bench");
+    command
+}

@@ -1,0 +1,46 @@
+//! The endpoint both sides talk to, in a process of its own so that its time is not theirs.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::host;
+
+/// A running server; it ends with the value.
+pub(super) struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    pub(super) fn start(program: &Path, delay: Duration) -> Result<Self> {
+        let mut child = host::command(program)
+            .arg(delay.as_millis().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("failed to start `{}`", program.display()))?;
+        let stdout = child.stdout.take().context("the server has no output")?;
+        let mut url = String::new();
+        BufReader::new(stdout).read_line(&mut url)?;
+        Ok(Self {
+            child,
+            url: url.trim().to_owned(),
+        })
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It serves until its input ends.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
