@@ -69,6 +69,8 @@ codes! {
     KeyNotText = "HD0014", "key-not-text";
     /// A YAML tag such as `!include` is not supported.
     UnsupportedTag = "HD0015", "unsupported-tag";
+    /// There are more problems than are shown.
+    TooManyProblems = "HD0016", "too-many-problems";
     /// A field that the language does not have.
     UnknownField = "HD0101", "unknown-field";
     /// A required field is absent.

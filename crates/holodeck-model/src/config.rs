@@ -19,6 +19,9 @@ mod schema_ref;
 mod test_case;
 mod tool;
 
+pub(crate) use arg_matcher::{MATCHER_KEYS, is_matcher};
+pub(crate) use evaluation::METRIC_TYPE_KEYS;
+
 pub use agent::{Agent, SearchMethod, ToolFilteringConfig};
 pub use arg_matcher::{ArgMatcher, Bound};
 pub use claude::{

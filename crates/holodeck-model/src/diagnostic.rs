@@ -81,6 +81,8 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// One line, lower case, without a full stop.
     pub message: String,
+    /// The field it is about, as in `tools.0.top_k`; absent when it is about no field.
+    pub pointer: Option<String>,
     /// The place to look at first; absent when no file is to blame.
     pub primary: Option<Location>,
     /// What to say right at the primary place (`did you mean ...?`).
@@ -100,6 +102,7 @@ impl Diagnostic {
             code,
             severity,
             message: message.into(),
+            pointer: None,
             primary: None,
             inline: None,
             labels: Vec::new(),
@@ -127,6 +130,13 @@ impl Diagnostic {
     #[must_use]
     pub fn at(mut self, location: impl Into<Option<Location>>) -> Self {
         self.primary = location.into();
+        self
+    }
+
+    /// Sets the field it is about.
+    #[must_use]
+    pub fn about(mut self, pointer: impl Into<String>) -> Self {
+        self.pointer = Some(pointer.into()).filter(|pointer| !pointer.is_empty());
         self
     }
 
@@ -159,6 +169,14 @@ impl Diagnostic {
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
+    }
+
+    /// The next action in one text, for outputs that have no room for both the inline words and the help.
+    pub fn hint(&self) -> Option<String> {
+        match (&self.inline, &self.help) {
+            (Some(inline), Some(help)) => Some(format!("{inline}; {help}")),
+            (inline, help) => inline.clone().or_else(|| help.clone()),
+        }
     }
 
     /// Whether this stops a run.

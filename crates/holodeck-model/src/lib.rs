@@ -3,6 +3,7 @@
 //! [`load_agent`] reads an agent file with its layers and reports every problem at once, each at its place.
 //! Nothing here is asynchronous, uses the network, or reads the process environment.
 
+mod check;
 mod code;
 mod config;
 mod diagnostic;
@@ -12,10 +13,13 @@ mod load;
 mod loaded;
 mod redact;
 mod report;
+mod schema;
 mod settings;
+mod shape;
 mod source;
 mod usage;
 mod value;
+mod yaml;
 
 pub use code::Code;
 pub use config::*;
@@ -26,7 +30,8 @@ pub use load::{Load, load_agent};
 pub use loaded::{InstructionsSource, LoadedAgent, Need, ResolvedInstructions, Unsupported};
 pub use redact::Redactor;
 pub use report::*;
+pub use schema::{config_json_schema, json_schema};
 pub use settings::{ExecutionSettings, Layer, Setting};
 pub use source::{Source, Sources};
 pub use usage::TokenUsage;
-pub use value::{JsonMap, OneOrMany, PathRef, Pattern, PatternError};
+pub use value::{JsonMap, OneOrMany, PathRef, Pattern, PatternError, SecretMap};

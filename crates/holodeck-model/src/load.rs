@@ -1,8 +1,28 @@
 //! From a path to an agent, with every problem on the way.
 
-use std::path::Path;
+mod finish;
+mod instructions;
+mod json;
+mod layers;
+mod read;
+mod settings;
+mod test_cases;
+mod unsupported;
 
-use crate::{Diagnostic, Env, Files, LoadedAgent, Sources};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use crate::{
+    Agent, Code, Diagnostic, Env, Files, Layer, LoadedAgent, Provider, Sources,
+    check::{Findings, check_agent_rules, check_shape},
+    schema,
+    yaml::{NodeId, Tree, build, from_tree},
+};
 
 /// What loading gives: the agent unless there was an error, every problem found, and the texts for showing them.
 #[derive(Clone, Debug)]
@@ -23,14 +43,141 @@ impl Load {
 }
 
 /// Loads an agent file with its layers and the files it names.
-pub fn load_agent(path: &Path, _env: &Env, _files: &dyn Files) -> Load {
-    let diagnostic = Diagnostic::error(
-        crate::Code::UnreadableFile,
-        format!("cannot read `{}`: loading is not built yet", path.display()),
-    );
-    Load {
-        agent: None,
-        diagnostics: vec![diagnostic],
-        sources: Sources::default(),
+///
+/// Layers, the strongest first: `HOLODECK_*` variables in `env`, the agent file, `config.yaml` beside it,
+/// `config.yaml` in `~/.holodeck`, what is built in. Flags are laid on top by the caller.
+pub fn load_agent(path: &Path, env: &Env, files: &dyn Files) -> Load {
+    let mut loader = Loader {
+        env,
+        files,
+        tree: Tree::default(),
+        findings: Findings::default(),
+        schemas: HashMap::new(),
+    };
+    let agent = loader.load(path);
+    loader.finish(agent)
+}
+
+struct Loader<'a> {
+    env: &'a Env,
+    files: &'a dyn Files,
+    tree: Tree,
+    findings: Findings,
+    /// JSON files that were read, by path.
+    schemas: HashMap<PathBuf, Value>,
+}
+
+/// All but the tree, which the loader still holds.
+struct Parts {
+    root: NodeId,
+    agent: LoadedAgent,
+}
+
+impl Loader<'_> {
+    fn load(&mut self, path: &Path) -> Option<Parts> {
+        let root = self.agent_tree(path)?;
+        let dir = path.parent().map(Path::to_path_buf).unwrap_or_default();
+        let configs = self.config_layers(&dir);
+        let root = configs
+            .merged
+            .map_or(root, |config| self.apply_config(root, config));
+        let root = self.resolve_test_cases_file(root);
+
+        self.warn_unknown_stores(root, configs.merged);
+        check_shape(&self.tree, &schema::AGENT, root, &mut self.findings);
+        check_agent_rules(&self.tree, root, self.files, &mut self.findings);
+        let unsupported = self.find_unsupported(root);
+        let instructions = self.resolve_instructions(root);
+        self.read_schemas(root);
+        let settings_from_env = self.settings_from_env();
+        if self.findings.has_errors() {
+            return None;
+        }
+
+        let mut config = self.typed(root)?;
+        self.fill_in(&mut config);
+        let execution = self.execution_settings(root, &config, &dir, settings_from_env);
+        self.note_tests(root, &config);
+        let response_format = config
+            .response_format
+            .as_ref()
+            .and_then(|format| format.value().cloned());
+        let agent = LoadedAgent {
+            config,
+            path: path.to_path_buf(),
+            dir,
+            instructions: instructions?,
+            response_format,
+            execution,
+            project_config: configs.project,
+            user_config: configs.user,
+            unsupported,
+            tree: Arc::default(),
+            root,
+        };
+        Some(Parts { root, agent })
+    }
+
+    /// The tree of the agent file alone.
+    fn agent_tree(&mut self, path: &Path) -> Option<NodeId> {
+        let file = self.read_agent_file(path)?;
+        let len = self.tree.file_text(file).len();
+        let built = build(&mut self.tree, file, 0..len, Some(self.env));
+        if built.root.is_none() && built.diagnostics.is_empty() {
+            let diagnostic = Diagnostic::error(Code::EmptyFile, "the file is empty")
+                .with_help("`holodeck init` makes a project that runs");
+            let place = crate::yaml::Place {
+                file,
+                start: 0,
+                end: 0,
+            };
+            self.findings.add(&self.tree, place, diagnostic);
+        }
+        self.findings.diagnostics.extend(built.diagnostics);
+        built.root
+    }
+
+    fn typed(&mut self, root: NodeId) -> Option<Agent> {
+        match from_tree::<Agent>(&self.tree, root) {
+            Ok(agent) => Some(agent),
+            Err(error) => {
+                let place = error.place.unwrap_or_else(|| self.tree.place(root));
+                self.findings.add(
+                    &self.tree,
+                    place,
+                    Diagnostic::error(Code::WrongType, error.message),
+                );
+                None
+            }
+        }
+    }
+
+    /// What serde cannot know: schemas kept in files, and blocks that the provider does not use.
+    fn fill_in(&self, agent: &mut Agent) {
+        if agent.model.provider == Provider::Anthropic {
+            agent.tool_filtering = None;
+        }
+        let schemas = &self.schemas;
+        if let Some(format) = &mut agent.response_format {
+            json::fill(format, schemas);
+        }
+        for metric in agent
+            .evaluations
+            .iter_mut()
+            .flat_map(|evaluations| &mut evaluations.metrics)
+        {
+            json::fill_metric(metric, schemas);
+        }
+        for case in &mut agent.test_cases {
+            let turns = case.turns.iter_mut().flat_map(|turn| &mut turn.evaluations);
+            for metric in case.evaluations.iter_mut().chain(turns) {
+                json::fill_metric(metric, schemas);
+            }
+        }
+    }
+
+    /// Which layer a node was written in.
+    fn layer(&self, node: NodeId) -> Layer {
+        self.tree.layer(self.tree.place(node))
     }
 }

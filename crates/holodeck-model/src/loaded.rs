@@ -1,10 +1,19 @@
 //! An agent that was loaded, and where each part of it was written.
 
-use std::path::{Path, PathBuf};
+mod secrets;
 
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use secrecy::SecretString;
 use serde::Serialize;
 
-use crate::{Agent, ExecutionSettings, JsonMap, Layer, Location};
+use crate::{
+    Agent, ExecutionSettings, JsonMap, Layer, Location, Provider, ToolConfig,
+    yaml::{NodeId, Tree},
+};
 
 /// An agent that can be run.
 #[derive(Clone, Debug)]
@@ -27,6 +36,8 @@ pub struct LoadedAgent {
     pub user_config: Option<PathBuf>,
     /// Parts that parse but cannot be run yet.
     pub unsupported: Vec<Unsupported>,
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) root: NodeId,
 }
 
 impl LoadedAgent {
@@ -45,9 +56,33 @@ impl LoadedAgent {
         self.dir.join(path)
     }
 
-    #[expect(clippy::unused_self, reason = "the tree is kept here once it is built")]
-    fn find(&self, _pointer: &str) -> Option<(Location, Layer)> {
-        None
+    /// The tools that are offered to the model: those of the YAML without what `openai` excludes.
+    pub fn offered_tools(&self) -> impl Iterator<Item = &ToolConfig> {
+        let openai = self
+            .config
+            .openai
+            .as_ref()
+            .filter(|_| self.config.model.provider != Provider::Anthropic);
+        let permissions = openai.and_then(|openai| openai.permissions.as_ref());
+        let allowed = permissions.and_then(|permissions| permissions.allowed_tools.as_deref());
+        let denied = [
+            openai.and_then(|openai| openai.disallowed_tools.as_deref()),
+            permissions.and_then(|permissions| permissions.disallowed_tools.as_deref()),
+        ];
+        self.config.tools.iter().filter(move |tool| {
+            let named = |names: &[String]| names.iter().any(|name| name == tool.name());
+            allowed.is_none_or(named) && !denied.into_iter().flatten().any(named)
+        })
+    }
+
+    /// Every secret of the files, for taking it out of whatever is written or shown.
+    pub fn secrets(&self) -> Vec<SecretString> {
+        secrets::collect(&self.config)
+    }
+
+    fn find(&self, pointer: &str) -> Option<(Location, Layer)> {
+        let place = self.tree.place(self.tree.find(self.root, pointer)?);
+        Some((self.tree.location(place), self.tree.layer(place)))
     }
 }
 

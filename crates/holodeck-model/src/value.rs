@@ -9,10 +9,11 @@ mod tagged;
 pub use one_or_many::OneOrMany;
 pub use path_ref::PathRef;
 pub use pattern::{Pattern, PatternError};
+pub use secret::SecretMap;
 
 pub(crate) use one_or_many::nullable;
 pub(crate) use path_ref::PATH_REF;
-pub(crate) use secret::{read_secret, write_secret};
+pub(crate) use secret::{read_secret, read_secrets, write_secret, write_secrets};
 pub(crate) use tagged::{serialize_tagged, tagged_enum};
 
 /// A JSON object in file order.

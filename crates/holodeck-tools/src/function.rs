@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use holodeck_backend_api::{SideEffects, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use holodeck_model::{Env, FunctionTool as FunctionConfig};
 use holodeck_process::{BASE_VARIABLES, ChildEnv};
+use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -74,7 +75,7 @@ impl Runs {
             .collect::<Vec<_>>();
         let mut child_env = ChildEnv::inherit(&inherited, |name| env.get(name));
         for (name, value) in &config.env {
-            child_env.set(name, value);
+            child_env.set(name, value.expose_secret());
         }
         match (&config.file, &config.function, &config.command) {
             (Some(file), Some(function), None) => Some(Self::Python(PythonFunction {

@@ -71,6 +71,7 @@ pub struct ClaudeConfig {
     #[schemars(with = "Option<Vec<SettingSource>>")]
     pub setting_sources: Vec<SettingSource>,
     /// Required by 0.7 for `acceptAll`; without effect here, because every ask is answered by the host.
+    #[schemars(extend("x-no-effect" = "every ask is answered by the host, in every permission mode"))]
     pub i_understand_this_is_unsafe: bool,
     /// Leave out the built-in hooks.
     pub disable_default_hooks: bool,
@@ -146,6 +147,7 @@ pub struct BashConfig {
     /// Commands it must not run.
     pub excluded_commands: Vec<String>,
     /// Without effect.
+    #[schemars(extend("x-no-effect" = "`excluded_commands` restricts the shell"))]
     pub allow_unsafe: bool,
 }
 

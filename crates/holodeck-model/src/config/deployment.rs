@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::value::nullable;
+use crate::value::{SecretMap, read_secrets, write_secrets};
 
 /// How an agent is deployed.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -28,9 +28,9 @@ pub struct DeploymentConfig {
     #[serde(default = "health")]
     pub health_check_path: String,
     /// Environment variables it gets.
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default, deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
-    pub environment: IndexMap<String, String>,
+    pub environment: SecretMap,
     /// Platform of the image.
     #[serde(default = "linux_amd64")]
     pub platform: String,
@@ -52,7 +52,7 @@ pub struct RegistryConfig {
     /// URL of the registry.
     pub url: String,
     /// Name of the image.
-    #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9._/-]*[a-z0-9])?$"))]
+    #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9._/-]*[a-z0-9])?$"), extend("x-form" = "lower-case letters, digits, `.`, `_`, `/` and `-`, with a letter or digit at both ends"))]
     pub repository: String,
     /// How the image is tagged.
     #[serde(default)]
@@ -60,6 +60,7 @@ pub struct RegistryConfig {
     /// The tag, for `tag_strategy: custom`.
     pub custom_tag: Option<String>,
     /// Without effect.
+    #[schemars(extend("x-no-effect" = "credentials are those of the registry client"))]
     pub credentials_env_prefix: Option<String>,
 }
 
@@ -130,7 +131,7 @@ pub struct AwsTarget {
     #[serde(default = "two_gib")]
     pub memory: u32,
     /// Role that may read the registry.
-    #[schemars(regex(pattern = r"^arn:aws:iam::[0-9]{12}:role/.+$"))]
+    #[schemars(regex(pattern = r"^arn:aws:iam::[0-9]{12}:role/.+$"), extend("x-form" = "`arn:aws:iam::<12 digits>:role/<name>`"))]
     pub ecr_role_arn: Option<String>,
     /// Path that tells whether it is well.
     #[serde(default = "health")]
@@ -150,14 +151,14 @@ pub struct AwsTarget {
 #[serde(deny_unknown_fields)]
 pub struct GcpTarget {
     /// Project.
-    #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{4,28}[a-z0-9]$"))]
+    #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{4,28}[a-z0-9]$"), extend("x-form" = "6 to 30 lower-case letters, digits and `-`, with a letter first"))]
     pub project_id: String,
     /// Region.
     #[serde(default = "us_central1")]
     pub region: String,
     /// Memory.
     #[serde(default = "half_gib")]
-    #[schemars(regex(pattern = r"^[0-9]+(Mi|Gi)$"))]
+    #[schemars(regex(pattern = r"^[0-9]+(Mi|Gi)$"), extend("x-form" = "a number with `Mi` or `Gi`"))]
     pub memory: String,
     /// Processors.
     #[serde(default = "one")]
@@ -185,7 +186,7 @@ pub struct AzureTarget {
     /// Subscription.
     #[schemars(regex(
         pattern = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
-    ))]
+    ), extend("x-form" = "a UUID"))]
     pub subscription_id: String,
     /// Resource group.
     pub resource_group: String,

@@ -40,6 +40,14 @@ pub enum MetricConfig {
 
 tagged_enum!(MetricConfig { Standard => "standard", Geval => "geval", Rag => "rag", Code => "code" });
 
+/// Which key tells the type of a metric that does not state it.
+pub(crate) const METRIC_TYPE_KEYS: [(&str, &str); 4] = [
+    ("metric", "standard"),
+    ("criteria", "geval"),
+    ("metric_type", "rag"),
+    ("grader", "code"),
+];
+
 impl MetricConfig {
     /// The name under which scores are reported.
     pub fn name(&self) -> &str {
@@ -113,20 +121,25 @@ pub struct StandardMetric {
     pub enabled: bool,
     /// Without effect.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-no-effect" = "scores are between 0 and 1"))]
     pub scale: Option<u32>,
     /// The judge, instead of `evaluations.model`.
     pub model: Option<ModelConfig>,
     /// Without effect: a metric that cannot be computed is always an error.
     #[serde(default)]
+    #[schemars(extend("x-no-effect" = "a metric that cannot be computed is always an error"))]
     pub fail_on_error: bool,
     /// Without effect.
     #[schemars(range(min = 1, max = 3))]
+    #[schemars(extend("x-no-effect" = "a judge is retried like every model call"))]
     pub retry_on_failure: Option<u32>,
     /// Without effect.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-no-effect" = "`execution.llm_timeout` holds for a judge too"))]
     pub timeout_ms: Option<u64>,
     /// Without effect.
     #[schemars(regex(pattern = r"\S"))]
+    #[schemars(extend("x-no-effect" = "write a `geval` metric with `criteria` of your own"))]
     pub custom_prompt: Option<String>,
     /// Compare without regard to case.
     #[serde(default)]
@@ -154,7 +167,7 @@ pub struct StandardMetric {
     /// The part of a JSON answer to look at, as in `order.lines[0].price`.
     #[schemars(regex(
         pattern = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*(\.[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*)*$"
-    ))]
+    ), extend("x-form" = "a path such as `order.lines[0].price`"))]
     pub response_path: Option<String>,
     /// What to look for: a text or a list. Default: the `ground_truth` of the case.
     pub value: Option<OneOrMany>,
@@ -335,6 +348,7 @@ pub struct GevalMetric {
     pub enabled: bool,
     /// Without effect: a metric that cannot be computed is always an error.
     #[serde(default)]
+    #[schemars(extend("x-no-effect" = "a metric that cannot be computed is always an error"))]
     pub fail_on_error: bool,
 }
 
@@ -374,6 +388,7 @@ pub struct RagMetric {
     pub enabled: bool,
     /// Without effect: a metric that cannot be computed is always an error.
     #[serde(default)]
+    #[schemars(extend("x-no-effect" = "a metric that cannot be computed is always an error"))]
     pub fail_on_error: bool,
 }
 
@@ -411,7 +426,7 @@ impl RagMetricType {
 #[serde(deny_unknown_fields)]
 pub struct CodeMetric {
     /// Module and function, as in `graders.orders:check`.
-    #[schemars(regex(pattern = r"^[\w.]+:[\w_]+$"))]
+    #[schemars(regex(pattern = r"^[\w.]+:[\w_]+$"), extend("x-form" = "`module:function`"))]
     pub grader: String,
     /// The score from which the test passes, unless the function says so itself.
     pub threshold: Option<f64>,
@@ -420,6 +435,7 @@ pub struct CodeMetric {
     pub enabled: bool,
     /// Without effect: a metric that cannot be computed is always an error.
     #[serde(default)]
+    #[schemars(extend("x-no-effect" = "a metric that cannot be computed is always an error"))]
     pub fail_on_error: bool,
     /// Name under which scores are reported; default: the function's.
     pub name: Option<String>,

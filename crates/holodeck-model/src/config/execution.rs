@@ -19,6 +19,7 @@ pub struct ExecutionConfig {
     #[schemars(range(min = 1))]
     pub download_timeout: Option<u64>,
     /// Without effect: caching is set per file.
+    #[schemars(extend("x-no-effect" = "set `cache` on the file of a test case"))]
     pub cache_enabled: Option<bool>,
     /// Where downloaded and converted files are kept.
     pub cache_dir: Option<PathRef>,

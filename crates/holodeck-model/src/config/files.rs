@@ -26,7 +26,7 @@ pub struct FileInput {
     /// Sheet of a workbook.
     pub sheet: Option<String>,
     /// Range of cells, as in `A1:E100`.
-    #[schemars(regex(pattern = r"^[A-Za-z]+[0-9]+:[A-Za-z]+[0-9]+$"))]
+    #[schemars(regex(pattern = r"^[A-Za-z]+[0-9]+:[A-Za-z]+[0-9]+$"), extend("x-form" = "a range such as `A1:E100`"))]
     pub range: Option<String>,
     /// Whether a downloaded file is kept; by default it is.
     pub cache: Option<bool>,

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-use crate::value::{nullable, read_secret, write_secret};
+use crate::value::{SecretMap, nullable, read_secret, read_secrets, write_secret, write_secrets};
 
 /// OpenTelemetry export.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -181,9 +181,9 @@ pub struct OtlpExporter {
     /// What it speaks.
     pub protocol: OtlpProtocol,
     /// Headers sent to it.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
-    pub headers: IndexMap<String, String>,
+    pub headers: SecretMap,
     /// How long sending may take.
     #[schemars(range(min = 1000))]
     pub timeout_ms: u32,
@@ -199,7 +199,7 @@ impl Default for OtlpExporter {
             enabled: true,
             endpoint: "http://localhost:4317".to_owned(),
             protocol: OtlpProtocol::default(),
-            headers: IndexMap::new(),
+            headers: SecretMap::new(),
             timeout_ms: 30_000,
             compression: None,
             insecure: true,

@@ -11,18 +11,23 @@ use super::Effort;
 pub struct OpenAiConfig {
     /// How many sessions run at the same time.
     #[schemars(range(min = 1, max = 500))]
+    #[schemars(extend("x-no-effect" = "sessions of this backend are not limited by memory"))]
     pub max_concurrent_sessions: Option<u32>,
     /// Memory one session is expected to take.
     #[schemars(range(min = 50, max = 2000))]
+    #[schemars(extend("x-no-effect" = "sessions of this backend are not limited by memory"))]
     pub session_memory_estimate_mib: u32,
     /// How often the model may be called for one question.
     #[schemars(range(min = 1))]
     pub max_turns: u32,
     /// Without effect.
+    #[schemars(extend("x-no-effect" = "it belongs to the Claude backend"))]
     pub i_understand_this_is_unsafe: bool,
     /// Without effect.
+    #[schemars(extend("x-no-effect" = "it belongs to the Claude backend"))]
     pub disable_default_hooks: bool,
     /// Without effect.
+    #[schemars(extend("x-no-effect" = "it belongs to the Claude backend"))]
     pub disable_subprocess_env_scrub: bool,
     /// Which tools are offered.
     pub permissions: Option<OpenAiPermissions>,

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{DatabaseRef, KeywordIndexConfig, ModelConfig};
-use crate::value::{JsonMap, OneOrMany, PathRef, nullable, tagged_enum};
+use crate::value::{
+    JsonMap, OneOrMany, PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets,
+};
 
 /// A tool.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -68,12 +70,13 @@ impl ToolConfig {
 #[serde(deny_unknown_fields)]
 pub struct VectorstoreTool {
     /// Name the model calls it by.
-    #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"))]
+    #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"), extend("x-form" = "letters, digits and `_`"))]
     pub name: String,
     /// What it is for.
     pub description: String,
     /// Without effect.
     #[serde(default = "yes")]
+    #[schemars(extend("x-no-effect" = "tools are loaded when the agent starts"))]
     pub defer_loading: bool,
     /// File, directory or URL (s3, az, https, http, file) that is searched.
     pub source: PathRef,
@@ -109,10 +112,13 @@ pub struct VectorstoreTool {
     /// Delimiter of a CSV file; detected if absent.
     pub delimiter: Option<String>,
     /// Without effect.
+    #[schemars(extend("x-no-effect" = "records are read from the top of the file"))]
     pub record_path: Option<String>,
     /// Without effect.
+    #[schemars(extend("x-no-effect" = "fields keep their names"))]
     pub record_prefix: Option<String>,
     /// Without effect.
+    #[schemars(extend("x-no-effect" = "fields keep their names"))]
     pub meta_prefix: Option<String>,
 }
 
@@ -121,12 +127,13 @@ pub struct VectorstoreTool {
 #[serde(deny_unknown_fields)]
 pub struct HierarchicalDocumentTool {
     /// Name the model calls it by.
-    #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"))]
+    #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"), extend("x-form" = "letters, digits and `_`"))]
     pub name: String,
     /// What it is for.
     pub description: String,
     /// Without effect.
     #[serde(default = "yes")]
+    #[schemars(extend("x-no-effect" = "tools are loaded when the agent starts"))]
     pub defer_loading: bool,
     /// File, directory or URL (s3, az, https, http, file) that is searched.
     pub source: PathRef,
@@ -255,12 +262,13 @@ pub enum SearchMode {
 #[serde(deny_unknown_fields)]
 pub struct FunctionTool {
     /// Name the model calls it by.
-    #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"))]
+    #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"), extend("x-form" = "letters, digits and `_`"))]
     pub name: String,
     /// What it is for.
     pub description: String,
     /// Without effect.
     #[serde(default = "yes")]
+    #[schemars(extend("x-no-effect" = "tools are loaded when the agent starts"))]
     pub defer_loading: bool,
     /// The Python file.
     pub file: Option<PathRef>,
@@ -274,9 +282,9 @@ pub struct FunctionTool {
     #[schemars(with = "Option<Vec<String>>")]
     pub args: Vec<String>,
     /// Environment variables given to it; of the others it sees only harmless ones.
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default, deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
-    pub env: IndexMap<String, String>,
+    pub env: SecretMap,
     /// What it takes: a JSON Schema for each argument. For Python it can be told from type hints.
     pub parameters: Option<IndexMap<String, JsonMap>>,
     /// Milliseconds a call may take; 30,000 if absent.
@@ -317,12 +325,13 @@ impl FunctionTool {
 #[serde(deny_unknown_fields)]
 pub struct McpTool {
     /// Name of the server.
-    #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"))]
+    #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"), extend("x-form" = "letters, digits and `_`"))]
     pub name: String,
     /// What it is for.
     pub description: String,
     /// Without effect.
     #[serde(default = "yes")]
+    #[schemars(extend("x-no-effect" = "tools are loaded when the agent starts"))]
     pub defer_loading: bool,
     /// How it is reached.
     #[serde(default)]
@@ -334,9 +343,9 @@ pub struct McpTool {
     #[schemars(with = "Option<Vec<String>>")]
     pub args: Vec<String>,
     /// Environment variables given to it.
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default, deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
-    pub env: IndexMap<String, String>,
+    pub env: SecretMap,
     /// File with further environment variables.
     pub env_file: Option<PathRef>,
     /// Encoding of its output.
@@ -344,9 +353,9 @@ pub struct McpTool {
     /// URL; required unless the transport is `stdio`.
     pub url: Option<String>,
     /// HTTP headers sent to it.
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default, deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
-    pub headers: IndexMap<String, String>,
+    pub headers: SecretMap,
     /// Seconds a request may take.
     pub timeout: Option<f64>,
     /// Seconds an event stream may be silent.
@@ -357,13 +366,16 @@ pub struct McpTool {
     pub config: Option<JsonMap>,
     /// Without effect.
     #[serde(default = "yes")]
+    #[schemars(extend("x-no-effect" = "the tools of a server are always offered"))]
     pub load_tools: bool,
     /// Without effect.
     #[serde(default = "yes")]
+    #[schemars(extend("x-no-effect" = "prompts of a server are not used"))]
     pub load_prompts: bool,
     /// Without effect.
     #[serde(default = "sixty")]
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-no-effect" = "use `timeout`"))]
     pub request_timeout: u32,
     /// Whether its results are retrieval context.
     #[serde(default)]
@@ -406,12 +418,13 @@ pub enum McpCommand {
 #[serde(deny_unknown_fields)]
 pub struct PromptTool {
     /// Name the model calls it by.
-    #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"))]
+    #[schemars(regex(pattern = "^[0-9A-Za-z_]+$"), extend("x-form" = "letters, digits and `_`"))]
     pub name: String,
     /// What it is for.
     pub description: String,
     /// Without effect.
     #[serde(default = "yes")]
+    #[schemars(extend("x-no-effect" = "tools are loaded when the agent starts"))]
     pub defer_loading: bool,
     /// The prompt.
     #[schemars(regex(pattern = r"\S"))]

@@ -1,0 +1,111 @@
+//! The `claude`, `openai` and `tool_filtering` blocks.
+
+use super::{Rules, View};
+use crate::{Code, Diagnostic};
+
+pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
+    if let Some(provider) = provider {
+        let unused = if provider == "anthropic" {
+            "openai"
+        } else {
+            "claude"
+        };
+        ignored(rules, agent, unused, provider);
+        if provider == "anthropic" {
+            ignored(rules, agent, "tool_filtering", provider);
+        }
+    }
+    if let Some(claude) = rules.child(agent, "claude") {
+        check_claude(rules, &claude);
+    }
+    if let Some(openai) = rules.child(agent, "openai") {
+        check_openai(rules, &openai);
+    }
+}
+
+fn ignored(rules: &mut Rules<'_>, agent: &View, block: &str, provider: &str) {
+    if rules.entry(agent, block).is_none() {
+        return;
+    }
+    let diagnostic = Diagnostic::warning(
+        Code::IgnoredForProvider,
+        format!("`{block}` is ignored for provider `{provider}`"),
+    )
+    .about(block);
+    let place = rules.key_place(agent, block);
+    rules.add(place, diagnostic);
+}
+
+fn check_claude(rules: &mut Rules<'_>, claude: &View) {
+    if let Some(thinking) = rules.child(claude, "extended_thinking") {
+        if rules.has(claude, "effort") {
+            let message = "`effort` and `extended_thinking` in `claude` both say how much the model thinks";
+            let diagnostic = Diagnostic::warning(Code::InconsistentValues, message)
+                .about(claude.path.pointer(Some("effort")))
+                .with_help("newer models go by `effort` and ignore a budget");
+            let place = rules.key_place(claude, "effort");
+            rules.add(place, diagnostic);
+        }
+        if rules
+            .number(&thinking, "budget_tokens")
+            .is_some_and(|tokens| (1000.0..1024.0).contains(&tokens))
+        {
+            let message = "`budget_tokens` below 1024 is sent as 1024";
+            let diagnostic = Diagnostic::warning(Code::OutOfRange, message)
+                .about(thinking.path.pointer(Some("budget_tokens")));
+            let place = rules.value_place(&thinking, "budget_tokens");
+            rules.add(place, diagnostic);
+        }
+    }
+    let sources = rules.texts(claude, "setting_sources");
+    if sources.len() > 1 && sources.iter().any(|(_, source)| *source == "all") {
+        let message = "`all` in `setting_sources` must stand alone";
+        rules.inconsistent(
+            claude,
+            "setting_sources",
+            message,
+            Some("it means `user`, `project` and `local`"),
+        );
+    }
+    if let Some(agents) = rules.child(claude, "agents") {
+        for subagent in rules.values(&agents) {
+            if rules.tree.entries(subagent.node).is_some() {
+                rules.exactly_one(&subagent, "prompt", "prompt_file");
+                rules.file(&subagent, "prompt_file", Diagnostic::warning);
+            }
+        }
+    }
+    both_allowed_and_not(rules, claude, claude, "allowed_tools", "disallowed_tools");
+}
+
+fn check_openai(rules: &mut Rules<'_>, openai: &View) {
+    let Some(permissions) = rules.child(openai, "permissions") else {
+        return;
+    };
+    both_allowed_and_not(
+        rules,
+        &permissions,
+        &permissions,
+        "allowed_tools",
+        "disallowed_tools",
+    );
+    both_allowed_and_not(rules, &permissions, openai, "allowed_tools", "disallowed_tools");
+}
+
+fn both_allowed_and_not(rules: &mut Rules<'_>, allowing: &View, denying: &View, allowed: &str, denied: &str) {
+    let allowed = rules.texts(allowing, allowed);
+    for (node, name) in rules.texts(denying, denied) {
+        let Some((other, _)) = allowed.iter().find(|(_, allowed)| *allowed == name) else {
+            continue;
+        };
+        let label = rules.tree.location(rules.tree.place(*other));
+        let diagnostic = Diagnostic::error(
+            Code::ConflictingFields,
+            format!("tool `{name}` is both allowed and disallowed"),
+        )
+        .about(denying.path.pointer(Some(denied)))
+        .with_label(label, "allowed here");
+        let place = rules.tree.place(node);
+        rules.add(place, diagnostic);
+    }
+}

@@ -1,0 +1,261 @@
+//! Tools.
+
+use std::collections::HashMap;
+
+use super::{Rules, View, model::check_model};
+use crate::{Code, Diagnostic, FileKind, yaml::Place};
+
+pub(super) fn check_tools(rules: &mut Rules<'_>, agent: &View) {
+    let tools = rules.list(agent, "tools");
+    check_names(rules, &tools);
+    for tool in &tools {
+        match rules.text(tool, "type") {
+            Some("vectorstore") => check_vectorstore(rules, tool),
+            Some("hierarchical_document") => check_hierarchical_document(rules, tool),
+            Some("function") => check_function(rules, tool),
+            Some("mcp") => check_mcp(rules, tool),
+            Some("prompt") => check_prompt(rules, tool),
+            _ => {}
+        }
+    }
+}
+
+fn check_names(rules: &mut Rules<'_>, tools: &[View]) {
+    let mut first: HashMap<&str, Place> = HashMap::new();
+    for tool in tools {
+        let Some(name) = rules.text(tool, "name") else {
+            continue;
+        };
+        let place = rules.value_place(tool, "name");
+        if let Some(other) = first.get(name) {
+            let label = rules.tree.location(*other);
+            let diagnostic =
+                Diagnostic::error(Code::DuplicateName, format!("two tools have the name `{name}`"))
+                    .about(tool.path.pointer(Some("name")))
+                    .with_label(label, "the other one")
+                    .with_help("the model calls tools by name; give one of them another");
+            rules.add(place, diagnostic);
+        } else {
+            first.insert(name, place);
+        }
+    }
+}
+
+fn check_vectorstore(rules: &mut Rules<'_>, tool: &View) {
+    check_source(rules, tool);
+    if rules.has(tool, "vector_field") && !rules.has(tool, "id_field") {
+        rules.missing(
+            tool,
+            "id_field",
+            ": `vector_field` needs it",
+            "the field that identifies a record",
+        );
+    }
+}
+
+fn check_hierarchical_document(rules: &mut Rules<'_>, tool: &View) {
+    check_source(rules, tool);
+    for key in ["reranker_model", "context_model"] {
+        if let Some(model) = rules.child(tool, key) {
+            check_model(rules, &model);
+        }
+    }
+    let mode = rules.text(tool, "search_mode").unwrap_or("hybrid");
+    if mode == "hybrid" {
+        check_weights(rules, tool);
+    }
+    if rules.flag(tool, "enable_reranking") == Some(true) && !rules.has(tool, "reranker_model") {
+        rules.missing(
+            tool,
+            "reranker_model",
+            ": `enable_reranking` needs it",
+            "the model that ranks results again",
+        );
+    }
+    if let Some(index) = rules.child(tool, "keyword_index")
+        && rules.text(&index, "provider") == Some("opensearch")
+    {
+        for (key, what) in [
+            ("endpoint", "URL of the index"),
+            ("index_name", "name of the index"),
+        ] {
+            if !rules.has(&index, key) {
+                rules.missing(&index, key, ": `opensearch` requires it", what);
+            }
+        }
+    }
+}
+
+fn check_weights(rules: &mut Rules<'_>, tool: &View) {
+    let weights = [
+        ("semantic_weight", 0.5),
+        ("keyword_weight", 0.3),
+        ("exact_weight", 0.2),
+    ];
+    let Some(values) = weights
+        .iter()
+        .map(|(key, default)| {
+            if rules.has(tool, key) {
+                rules.number(tool, key)
+            } else {
+                Some(*default)
+            }
+        })
+        .collect::<Option<Vec<f64>>>()
+    else {
+        return;
+    };
+    let given = weights
+        .iter()
+        .find(|(key, _)| rules.has(tool, key))
+        .map_or("semantic_weight", |(key, _)| key);
+    let sum: f64 = values.iter().sum();
+    if (sum - 1.0).abs() > 1e-6 {
+        let shown: Vec<String> = weights
+            .iter()
+            .zip(&values)
+            .map(|((key, _), value)| format!("`{key}` {value}"))
+            .collect();
+        let message = format!("the weights{} must add up to 1, not {sum:.3}", rules.of(tool));
+        let help = format!("they are {}", shown.join(", "));
+        rules.inconsistent(tool, given, message, Some(&help));
+    } else if let [semantic, keyword, _] = values.as_slice()
+        && semantic + keyword <= 0.0
+    {
+        let message = format!(
+            "`semantic_weight` and `keyword_weight`{} must not both be 0",
+            rules.of(tool)
+        );
+        rules.inconsistent(tool, given, message, None);
+    }
+}
+
+/// A path or a URL with a scheme that can be read.
+fn check_source(rules: &mut Rules<'_>, tool: &View) {
+    let Some(source) = rules.text(tool, "source") else {
+        return;
+    };
+    let place = rules.value_place(tool, "source");
+    if let Some((scheme, _)) = source.split_once("://") {
+        if !["s3", "az", "https", "http", "file"].contains(&scheme.to_ascii_lowercase().as_str()) {
+            let message = format!(
+                "`source`{} has the scheme `{scheme}`, which cannot be read",
+                rules.of(tool)
+            );
+            let diagnostic = Diagnostic::error(Code::BadFormat, message)
+                .about(tool.path.pointer(Some("source")))
+                .with_help("use a path, or a URL with `s3`, `az`, `https`, `http` or `file`");
+            rules.add(place, diagnostic);
+        }
+        return;
+    }
+    let path = rules.tree.dir(place).join(source);
+    if rules.files.kind(&path) == FileKind::Missing {
+        let shown = if rules.is_substituted(tool, "source") {
+            String::new()
+        } else {
+            format!(" `{source}`")
+        };
+        let message = format!("the `source`{shown}{} does not exist", rules.of(tool));
+        let diagnostic = Diagnostic::warning(Code::FileNotFound, message)
+            .about(tool.path.pointer(Some("source")))
+            .with_help("paths are relative to the file that names them");
+        rules.add(place, diagnostic);
+    }
+}
+
+fn check_function(rules: &mut Rules<'_>, tool: &View) {
+    if rules.has(tool, "command") {
+        rules.conflict(tool, "command", "file");
+        rules.conflict(tool, "command", "function");
+        check_command(rules, tool);
+        return;
+    }
+    let why = ": a function tool runs `function` of a Python `file`, or a `command`";
+    if !rules.has(tool, "file") {
+        rules.missing(tool, "file", why, "the Python file, relative to this YAML file");
+    }
+    if !rules.has(tool, "function") {
+        rules.missing(tool, "function", why, "the function in that file");
+    }
+    rules.file(tool, "file", Diagnostic::error);
+    rules.no_effect(tool, "args", "only a `command` takes arguments");
+}
+
+/// A command with a `/` is a path, another one is looked for where programs are.
+fn check_command(rules: &mut Rules<'_>, tool: &View) {
+    let Some(command) = rules.text(tool, "command") else {
+        return;
+    };
+    if command.contains('/') {
+        rules.file(tool, "command", Diagnostic::error);
+    } else if command.trim().contains(char::is_whitespace) && !rules.is_substituted(tool, "command") {
+        let message = format!("`command`{} is a program, not a command line", rules.of(tool));
+        let diagnostic = Diagnostic::warning(Code::BadFormat, message)
+            .about(tool.path.pointer(Some("command")))
+            .with_help("there is no shell; put the arguments in `args`");
+        let place = rules.value_place(tool, "command");
+        rules.add(place, diagnostic);
+    }
+}
+
+pub(super) fn check_mcp(rules: &mut Rules<'_>, tool: &View) {
+    let transport = if rules.has(tool, "transport") {
+        rules.text(tool, "transport")
+    } else {
+        Some("stdio")
+    };
+    match transport {
+        Some("stdio") if rules.has(tool, "command") => {}
+        Some("stdio") => {
+            let what = "the program that starts the server (`npx`, `node`, `uvx` or `docker`)";
+            rules.missing(tool, "command", ": transport `stdio` requires it", what);
+        }
+        Some(transport) => {
+            if !rules.has(tool, "url") {
+                let why = format!(": transport `{transport}` requires it");
+                rules.missing(tool, "url", &why, "the URL of the server");
+            }
+            check_url(rules, tool);
+        }
+        None => {}
+    }
+    rules.file(tool, "env_file", Diagnostic::warning);
+}
+
+/// Encrypted, unless the server is on this machine.
+fn check_url(rules: &mut Rules<'_>, tool: &View) {
+    let Some(url) = rules.text(tool, "url") else {
+        return;
+    };
+    let lower = url.to_ascii_lowercase();
+    let (scheme, rest) = lower.split_once("://").unwrap_or(("", &lower));
+    let host_and_port = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host_and_port = host_and_port.rsplit('@').next().unwrap_or_default();
+    let host = match host_and_port.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => host_and_port.split(':').next().unwrap_or_default(),
+    };
+    let allowed = match scheme {
+        "https" | "wss" | "ws" => true,
+        "http" => matches!(host, "localhost" | "127.0.0.1" | "::1"),
+        _ => false,
+    };
+    if allowed && !host.is_empty() {
+        return;
+    }
+    let message = format!(
+        "`url`{} must begin with `https://`, `wss://` or `ws://`",
+        rules.of(tool)
+    );
+    let diagnostic = Diagnostic::error(Code::BadFormat, message)
+        .about(tool.path.pointer(Some("url")))
+        .with_help("plain `http://` is for `localhost`, `127.0.0.1` and `[::1]` only");
+    let place = rules.value_place(tool, "url");
+    rules.add(place, diagnostic);
+}
+
+fn check_prompt(rules: &mut Rules<'_>, tool: &View) {
+    rules.exactly_one(tool, "template", "file");
+    rules.file(tool, "file", Diagnostic::warning);
+}

@@ -1,0 +1,372 @@
+//! `config.yaml` of the project and of the user, laid beneath the agent.
+
+use std::path::{Path, PathBuf};
+
+use super::Loader;
+use crate::{
+    Code, Diagnostic, FileKind, Layer,
+    check::{check_config_rules, check_shape, closest},
+    schema,
+    yaml::{Entry, NodeId, Place, build, deep_merge},
+};
+
+/// The configuration files that were found.
+pub(super) struct Configs {
+    /// Project over user; absent if there is neither.
+    pub(super) merged: Option<NodeId>,
+    pub(super) project: Option<PathBuf>,
+    pub(super) user: Option<PathBuf>,
+}
+
+impl Loader<'_> {
+    pub(super) fn config_layers(&mut self, dir: &Path) -> Configs {
+        let user_dir = self.env.user_dir();
+        let (project, project_root) = self.config_file(dir, Layer::Project);
+        let (user, user_root) = match &user_dir {
+            // An agent in the user's own directory has one layer, not the same one twice.
+            Some(user_dir) if user_dir != dir => self.config_file(user_dir, Layer::User),
+            _ => (None, None),
+        };
+        let merged = match (project_root, user_root) {
+            (Some(project), Some(user)) => Some(self.merge_configs(project, user)),
+            (project, user) => project.or(user),
+        };
+        Configs {
+            merged,
+            project,
+            user,
+        }
+    }
+
+    /// `config.yml`, else `config.yaml`.
+    fn config_file(&mut self, dir: &Path, layer: Layer) -> (Option<PathBuf>, Option<NodeId>) {
+        let [short, long] = [dir.join("config.yml"), dir.join("config.yaml")];
+        let is_file = |path: &Path| self.files.kind(path) == FileKind::File;
+        let (path, ignored) = match (is_file(&short), is_file(&long)) {
+            (true, true) => (short, Some(long)),
+            (true, false) => (short, None),
+            (false, true) => (long, None),
+            (false, false) => return (None, None),
+        };
+        let Some(file) = self.read_text(&path, layer, None) else {
+            return (Some(path), None);
+        };
+        if let Some(ignored) = ignored {
+            let message = format!(
+                "`{}` is ignored, because `{}` is beside it",
+                ignored.display(),
+                path.display()
+            );
+            let diagnostic = Diagnostic::warning(Code::NoEffect, message).with_help("keep one of them");
+            self.findings.add(
+                &self.tree,
+                Place {
+                    file,
+                    start: 0,
+                    end: 0,
+                },
+                diagnostic,
+            );
+        }
+        let len = self.tree.file_text(file).len();
+        let built = build(&mut self.tree, file, 0..len, Some(self.env));
+        let clean = built.diagnostics.is_empty();
+        self.findings.diagnostics.extend(built.diagnostics);
+        let Some(root) = built.root else {
+            return (Some(path), None);
+        };
+        check_shape(&self.tree, &schema::GLOBAL, root, &mut self.findings);
+        let is_mapping = self.tree.entries(root).is_some();
+        if is_mapping && clean {
+            check_config_rules(&self.tree, root, self.files, &mut self.findings);
+        }
+        (Some(path), is_mapping.then_some(root))
+    }
+
+    /// Project over user, key by key; servers of both are kept.
+    fn merge_configs(&mut self, project: NodeId, user: NodeId) -> NodeId {
+        let servers = self.named_servers(project, user);
+        let merged = deep_merge(&mut self.tree, project, user);
+        match servers {
+            Some(entry) => self.with_entry(merged, entry),
+            None => merged,
+        }
+    }
+
+    fn named_servers(&mut self, project: NodeId, user: NodeId) -> Option<Entry> {
+        let strong = *self.tree.get(project, "mcp_servers")?;
+        let weak = *self.tree.get(user, "mcp_servers")?;
+        let mut items = self.tree.items(strong.value)?.to_vec();
+        let names: Vec<Option<String>> = items.iter().map(|item| self.name_of(*item)).collect();
+        let more: Vec<NodeId> = self.tree.items(weak.value)?.to_vec();
+        items.extend(
+            more.into_iter()
+                .filter(|item| !names.contains(&self.name_of(*item))),
+        );
+        let value = self.tree.seq_node(self.tree.place(strong.value), &items);
+        Some(strong.with_value(value))
+    }
+
+    fn name_of(&self, node: NodeId) -> Option<String> {
+        Some(
+            self.tree
+                .scalar(self.tree.get(node, "name")?.value)?
+                .text
+                .to_owned(),
+        )
+    }
+
+    /// Fills an agent from the configuration.
+    pub(super) fn apply_config(&mut self, agent: NodeId, config: NodeId) -> NodeId {
+        if self.tree.entries(agent).is_none() {
+            return agent;
+        }
+        let mut agent = self.fill_models(agent, config);
+        for block in ["execution", "deployment"] {
+            agent = self.lay_beneath(agent, config, block);
+        }
+        agent = self.add_servers(agent, config);
+        self.resolve_vectorstores(agent, config)
+    }
+
+    /// `model` and `evaluations.model` take what they leave out from the entry of their provider.
+    fn fill_models(&mut self, agent: NodeId, config: NodeId) -> NodeId {
+        let mut agent = agent;
+        if let Some(model) = self.tree.get(agent, "model").copied()
+            && let Some(filled) = self.filled_model(model.value, config)
+        {
+            agent = self.with_entry(agent, model.with_value(filled));
+        }
+        if let Some(evaluations) = self.tree.get(agent, "evaluations").copied()
+            && let Some(model) = self.tree.get(evaluations.value, "model").copied()
+            && let Some(filled) = self.filled_model(model.value, config)
+        {
+            let value = self.with_entry(evaluations.value, model.with_value(filled));
+            agent = self.with_entry(agent, evaluations.with_value(value));
+        }
+        agent
+    }
+
+    fn filled_model(&mut self, model: NodeId, config: NodeId) -> Option<NodeId> {
+        let wanted = self
+            .tree
+            .scalar(self.tree.get(model, "provider")?.value)?
+            .text
+            .to_owned();
+        let providers = self.tree.get(config, "providers")?.value;
+        let by_key = self.tree.get(providers, &wanted).map(|entry| entry.value);
+        let by_provider = || {
+            self.tree
+                .entries(providers)?
+                .iter()
+                .map(|entry| entry.value)
+                .find(|entry| {
+                    let provider = self
+                        .tree
+                        .get(*entry, "provider")
+                        .and_then(|entry| self.tree.scalar(entry.value));
+                    provider.is_some_and(|provider| provider.text == wanted)
+                })
+        };
+        let entry = by_key.or_else(by_provider)?;
+        // What is wrong in the configuration was said there.
+        let sound: Vec<Entry> = self
+            .tree
+            .entries(entry)?
+            .iter()
+            .filter(|entry| !self.findings.is_spoiled(entry.value))
+            .copied()
+            .collect();
+        let place = self.tree.place(entry);
+        let sound = self.tree.map_node(place, &sound);
+        Some(deep_merge(&mut self.tree, model, sound))
+    }
+
+    fn lay_beneath(&mut self, agent: NodeId, config: NodeId, block: &str) -> NodeId {
+        let Some(beneath) = self.tree.get(config, block).copied() else {
+            return agent;
+        };
+        if self.findings.is_spoiled(beneath.value) {
+            return agent;
+        }
+        match self.tree.get(agent, block).copied() {
+            Some(above) => {
+                let value = deep_merge(&mut self.tree, above.value, beneath.value);
+                self.with_entry(agent, above.with_value(value))
+            }
+            None => self.with_entry(agent, beneath),
+        }
+    }
+
+    /// Every agent has the servers of the configuration, unless it has a tool of the same name.
+    fn add_servers(&mut self, agent: NodeId, config: NodeId) -> NodeId {
+        let Some(servers) = self.tree.get(config, "mcp_servers").copied() else {
+            return agent;
+        };
+        let own = self.tree.get(agent, "tools").copied();
+        let mut tools: Vec<NodeId> = match own {
+            Some(own) if !self.tree.is_null(own.value) => match self.tree.items(own.value) {
+                Some(items) => items.to_vec(),
+                None => return agent,
+            },
+            _ => Vec::new(),
+        };
+        let names: Vec<Option<String>> = tools.iter().map(|tool| self.name_of(*tool)).collect();
+        for server in self
+            .tree
+            .items(servers.value)
+            .map(<[NodeId]>::to_vec)
+            .unwrap_or_default()
+        {
+            if !self.findings.is_spoiled(server) && !names.contains(&self.name_of(server)) {
+                tools.push(self.as_tool(server));
+            }
+        }
+        let entry = own.unwrap_or_else(|| {
+            let place = servers.key_place;
+            self.tree.entry("tools", place, servers.value)
+        });
+        let value = self.tree.seq_node(self.tree.place(entry.value), &tools);
+        self.with_entry(agent, entry.with_value(value))
+    }
+
+    /// A server of the configuration may leave out `type`.
+    fn as_tool(&mut self, server: NodeId) -> NodeId {
+        if self.tree.get(server, "type").is_some() || self.tree.entries(server).is_none() {
+            return server;
+        }
+        let place = self.tree.place(server);
+        let text = self.tree.own_text("mcp");
+        let value = self.tree.scalar_node(place, text, true, false);
+        let entry = self.tree.entry("type", place, value);
+        self.with_entry(server, entry)
+    }
+
+    /// A tool's `database` may be the name of a store in the configuration.
+    fn resolve_vectorstores(&mut self, agent: NodeId, config: NodeId) -> NodeId {
+        let Some(tools) = self.tree.get(agent, "tools").copied() else {
+            return agent;
+        };
+        let Some(items) = self.tree.items(tools.value).map(<[NodeId]>::to_vec) else {
+            return agent;
+        };
+        let resolved: Vec<NodeId> = items
+            .iter()
+            .map(|tool| self.with_database(*tool, config))
+            .collect();
+        if resolved == items {
+            return agent;
+        }
+        let value = self.tree.seq_node(self.tree.place(tools.value), &resolved);
+        self.with_entry(agent, tools.with_value(value))
+    }
+
+    fn with_database(&mut self, tool: NodeId, config: NodeId) -> NodeId {
+        let Some(database) = self.tree.get(tool, "database").copied() else {
+            return tool;
+        };
+        let Some(name) = self.tree.scalar(database.value).map(|scalar| scalar.text) else {
+            return tool;
+        };
+        let stores = self.tree.get(config, "vectorstores").map(|entry| entry.value);
+        let Some(store) = stores.and_then(|stores| self.tree.get(stores, name)).copied() else {
+            return tool;
+        };
+        if self.tree.entries(store.value).is_none() {
+            return tool;
+        }
+        let value = self.database_settings(store.value);
+        self.with_entry(tool, database.with_value(value))
+    }
+
+    /// `provider` and `connection_string`, with `options` spread beside them.
+    fn database_settings(&mut self, store: NodeId) -> NodeId {
+        let mut settings = Vec::new();
+        for entry in self
+            .tree
+            .entries(store)
+            .map(<[Entry]>::to_vec)
+            .unwrap_or_default()
+        {
+            match self.tree.key(&entry) {
+                "options" => {
+                    settings.extend(self.tree.entries(entry.value).unwrap_or_default().iter().copied());
+                }
+                "provider"
+                    if self
+                        .tree
+                        .scalar(entry.value)
+                        .is_some_and(|scalar| scalar.text == "postgresql") =>
+                {
+                    let text = self.tree.own_text("postgres");
+                    let value = self
+                        .tree
+                        .scalar_node(self.tree.place(entry.value), text, true, false);
+                    settings.push(entry.with_value(value));
+                }
+                _ => settings.push(entry),
+            }
+        }
+        let place = self.tree.place(store);
+        self.tree.map_node(place, &settings)
+    }
+
+    /// Names of stores that nothing defines: the in-memory store is used, as ever, but not silently.
+    pub(super) fn warn_unknown_stores(&mut self, root: NodeId, config: Option<NodeId>) {
+        let stores: Vec<String> = config
+            .and_then(|config| self.tree.get(config, "vectorstores"))
+            .and_then(|stores| self.tree.entries(stores.value))
+            .map(|entries| {
+                entries
+                    .iter()
+                    .map(|entry| self.tree.key(entry).to_owned())
+                    .collect()
+            })
+            .unwrap_or_default();
+        let Some(tools) = self.tree.find(root, "tools") else {
+            return;
+        };
+        for (index, tool) in self
+            .tree
+            .items(tools)
+            .map(<[NodeId]>::to_vec)
+            .unwrap_or_default()
+            .into_iter()
+            .enumerate()
+        {
+            let Some(database) = self.tree.get(tool, "database").copied() else {
+                continue;
+            };
+            if self.tree.is_null(database.value) || self.findings.is_spoiled(database.value) {
+                continue;
+            }
+            let Some(name) = self
+                .tree
+                .scalar(database.value)
+                .map(|scalar| scalar.text.to_owned())
+            else {
+                continue;
+            };
+            let message = format!("no vector store is called `{name}`, so memory is used");
+            let mut diagnostic = Diagnostic::warning(Code::UnknownReference, message)
+                .about(format!("tools.{index}.database"))
+                .with_help("define it under `vectorstores` in `config.yaml`, or give its settings here");
+            if let Some(meant) = closest(&name, stores.iter().map(String::as_str)) {
+                diagnostic = diagnostic.with_inline(format!("did you mean `{meant}`?"));
+            }
+            self.findings
+                .add(&self.tree, self.tree.place(database.value), diagnostic);
+        }
+    }
+
+    /// The mapping with one entry set.
+    pub(super) fn with_entry(&mut self, map: NodeId, entry: Entry) -> NodeId {
+        let mut entries = self.tree.entries(map).map(<[Entry]>::to_vec).unwrap_or_default();
+        match entries.iter_mut().find(|other| other.key_id() == entry.key_id()) {
+            Some(other) => *other = entry,
+            None => entries.push(entry),
+        }
+        let place = self.tree.place(map);
+        self.tree.map_node(place, &entries)
+    }
+}

@@ -1,0 +1,125 @@
+//! Execution settings from all layers but the command line.
+
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::Loader;
+use crate::{Agent, Code, Diagnostic, ExecutionSettings, Layer, Setting, env, yaml::NodeId};
+
+/// What `HOLODECK_*` variables set.
+#[derive(Default)]
+pub(super) struct FromEnv {
+    file_timeout: Option<Duration>,
+    llm_timeout: Option<Duration>,
+    download_timeout: Option<Duration>,
+    cache_dir: Option<PathBuf>,
+}
+
+impl Loader<'_> {
+    pub(super) fn settings_from_env(&mut self) -> FromEnv {
+        FromEnv {
+            file_timeout: self.seconds(env::HOLODECK_FILE_TIMEOUT),
+            llm_timeout: self.seconds(env::HOLODECK_LLM_TIMEOUT),
+            download_timeout: self.seconds(env::HOLODECK_DOWNLOAD_TIMEOUT),
+            cache_dir: self.env.non_blank(env::HOLODECK_CACHE_DIR).map(PathBuf::from),
+        }
+    }
+
+    fn seconds(&mut self, name: &str) -> Option<Duration> {
+        let text = self.env.non_blank(name)?;
+        match text.trim().parse::<u64>() {
+            Ok(seconds) if seconds > 0 => Some(Duration::from_secs(seconds)),
+            _ => {
+                let diagnostic = Diagnostic::error(
+                    Code::BadVariable,
+                    format!("environment variable `{name}` must be a whole number of seconds, 1 or more"),
+                )
+                .with_help(format!("correct it, or `unset {name}`"));
+                self.findings.diagnostics.push(diagnostic);
+                None
+            }
+        }
+    }
+
+    pub(super) fn execution_settings(
+        &self,
+        root: NodeId,
+        agent: &Agent,
+        dir: &Path,
+        from_env: FromEnv,
+    ) -> ExecutionSettings {
+        let mut settings = ExecutionSettings::default();
+        settings.cache_dir.value = dir.join(&settings.cache_dir.value);
+        if let Some(file) = &agent.execution {
+            let seconds = |value: Option<u64>| value.map(Duration::from_secs);
+            self.lay(
+                root,
+                "file_timeout",
+                &mut settings.file_timeout,
+                seconds(file.file_timeout),
+            );
+            self.lay(
+                root,
+                "llm_timeout",
+                &mut settings.llm_timeout,
+                seconds(file.llm_timeout),
+            );
+            self.lay(
+                root,
+                "download_timeout",
+                &mut settings.download_timeout,
+                seconds(file.download_timeout),
+            );
+            self.lay(
+                root,
+                "cache_dir",
+                &mut settings.cache_dir,
+                file.cache_dir.as_ref().map(crate::PathRef::path),
+            );
+            self.lay(root, "verbose", &mut settings.verbose, file.verbose);
+            self.lay(root, "quiet", &mut settings.quiet, file.quiet);
+            let parallel = file
+                .parallel_test_cases
+                .and_then(|count| NonZeroUsize::new(count as usize));
+            self.lay(
+                root,
+                "parallel_test_cases",
+                &mut settings.parallel_test_cases,
+                parallel.map(Some),
+            );
+            let replay = file.replay.as_ref().map(|replay| Some(replay.path()));
+            self.lay(root, "replay", &mut settings.replay, replay);
+        }
+        lay_env(&mut settings.file_timeout, from_env.file_timeout);
+        lay_env(&mut settings.llm_timeout, from_env.llm_timeout);
+        lay_env(&mut settings.download_timeout, from_env.download_timeout);
+        lay_env(&mut settings.cache_dir, from_env.cache_dir);
+        settings
+    }
+
+    fn lay<T>(&self, root: NodeId, field: &str, setting: &mut Setting<T>, value: Option<T>) {
+        let Some(value) = value else { return };
+        let node = self
+            .tree
+            .find(root, "execution")
+            .and_then(|block| self.tree.find(block, field));
+        *setting = Setting {
+            value,
+            layer: node.map_or(Layer::BuiltIn, |node| self.layer(node)),
+            location: node.map(|node| self.tree.location(self.tree.place(node))),
+        };
+    }
+}
+
+fn lay_env<T>(setting: &mut Setting<T>, value: Option<T>) {
+    if let Some(value) = value {
+        *setting = Setting {
+            value,
+            layer: Layer::Env,
+            location: None,
+        };
+    }
+}

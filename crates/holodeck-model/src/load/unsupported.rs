@@ -1,0 +1,202 @@
+//! Parts of the language that parse but cannot be run yet. Whoever builds one removes it here.
+
+use std::collections::HashSet;
+
+use super::Loader;
+use crate::{
+    Code, Diagnostic, Need, Unsupported,
+    yaml::{NodeId, Place, implied_type, lenient_bool},
+};
+
+/// Types of tools that cannot be run yet.
+const TOOLS: [&str; 4] = ["vectorstore", "hierarchical_document", "mcp", "prompt"];
+
+/// Standard metrics that a model judges.
+const JUDGES: [&str; 4] = ["groundedness", "relevance", "coherence", "fluency"];
+
+impl Loader<'_> {
+    /// Warns of each part by name and lists them, so that a run that needs one can refuse.
+    pub(super) fn find_unsupported(&mut self, root: NodeId) -> Vec<Unsupported> {
+        let mut found = Found {
+            list: Vec::new(),
+            metrics: HashSet::new(),
+        };
+        let provider = self.text(root, "model.provider").unwrap_or_default();
+        if provider == "anthropic" {
+            self.unsupported(
+                &mut found,
+                root,
+                "model.provider",
+                "provider `anthropic`",
+                Need::Blocks,
+            );
+        }
+        self.unsupported_tools(&mut found, root);
+        self.unsupported_blocks(&mut found, root, &provider);
+        self.unsupported_metrics(&mut found, root, "evaluations.metrics");
+        self.unsupported_in_cases(&mut found, root);
+        found.list
+    }
+
+    fn unsupported_tools(&mut self, found: &mut Found, root: NodeId) {
+        for index in 0..self.count(root, "tools") {
+            let pointer = format!("tools.{index}");
+            let Some(kind) = self.text(root, &format!("{pointer}.type")) else {
+                continue;
+            };
+            if TOOLS.contains(&kind.as_str()) {
+                let name = self
+                    .text(root, &format!("{pointer}.name"))
+                    .unwrap_or_else(|| (index + 1).to_string());
+                let what = format!("tool `{name}` of type `{kind}`");
+                self.unsupported(found, root, &pointer, &what, Need::Blocks);
+            }
+        }
+    }
+
+    fn unsupported_blocks(&mut self, found: &mut Found, root: NodeId, provider: &str) {
+        let enabled = |loader: &Self, pointer: &str| {
+            loader.text(root, pointer).and_then(|text| lenient_bool(&text)) == Some(true)
+        };
+        if enabled(self, "observability.enabled") {
+            self.unsupported(found, root, "observability", "`observability`", Need::Warning);
+        }
+        if enabled(self, "tool_filtering.enabled") && provider != "anthropic" {
+            self.unsupported(found, root, "tool_filtering", "`tool_filtering`", Need::Warning);
+        }
+        for block in ["deployment", "embedding_provider"] {
+            self.unsupported(found, root, block, &format!("`{block}`"), Need::Warning);
+        }
+        self.unsupported(
+            found,
+            root,
+            "evaluations.optimizer",
+            "`evaluations.optimizer`",
+            Need::Warning,
+        );
+        if provider == "anthropic" {
+            self.unsupported(found, root, "claude", "`claude`", Need::Warning);
+        }
+    }
+
+    fn unsupported_in_cases(&mut self, found: &mut Found, root: NodeId) {
+        let mut files_told = false;
+        for case in 0..self.count(root, "test_cases") {
+            let case = format!("test_cases.{case}");
+            let turns = self.count(root, &format!("{case}.turns"));
+            let owners =
+                std::iter::once(case.clone()).chain((0..turns).map(|turn| format!("{case}.turns.{turn}")));
+            for owner in owners {
+                let files = format!("{owner}.files");
+                if self.count(root, &files) > 0 {
+                    if files_told {
+                        found.list.push(Unsupported {
+                            what: "`files`".to_owned(),
+                            pointer: files,
+                            needed_by_run: Need::Blocks,
+                        });
+                    } else {
+                        self.unsupported(found, root, &files, "`files` of test cases", Need::Blocks);
+                        files_told = true;
+                    }
+                }
+                self.unsupported_metrics(found, root, &format!("{owner}.evaluations"));
+            }
+        }
+    }
+
+    /// Judges and code graders that are switched on.
+    fn unsupported_metrics(&mut self, found: &mut Found, root: NodeId, list: &str) {
+        for index in 0..self.count(root, list) {
+            let pointer = format!("{list}.{index}");
+            let text = |field: &str| self.text(root, &format!("{pointer}.{field}"));
+            if text("enabled").and_then(|text| lenient_bool(&text)) == Some(false) {
+                continue;
+            }
+            let kind = text("type")
+                .or_else(|| implied_type("MetricConfig", |key| text(key).is_some()).map(str::to_owned));
+            let (name, need) = match kind.as_deref() {
+                Some("standard") => match text("metric") {
+                    Some(metric) if JUDGES.contains(&metric.as_str()) => (metric, Need::JudgeMetric),
+                    _ => continue,
+                },
+                Some("geval") => (text("name").unwrap_or_default(), Need::JudgeMetric),
+                Some("rag") => (text("metric_type").unwrap_or_default(), Need::JudgeMetric),
+                Some("code") => (text("grader").unwrap_or_default(), Need::Blocks),
+                _ => continue,
+            };
+            let what = match need {
+                Need::JudgeMetric => format!("metric `{name}`, which needs a judge,"),
+                _ => format!("metric `{name}`, a code grader,"),
+            };
+            if found.metrics.insert(what.clone()) {
+                self.unsupported(found, root, &pointer, &what, need);
+            } else {
+                let what = what.trim_end_matches(',').to_owned();
+                found.list.push(Unsupported {
+                    what,
+                    pointer,
+                    needed_by_run: need,
+                });
+            }
+        }
+    }
+
+    fn unsupported(&mut self, found: &mut Found, root: NodeId, pointer: &str, what: &str, need: Need) {
+        let Some(place) = self.named_place(root, pointer) else {
+            return;
+        };
+        let help = match need {
+            Need::Blocks => Some("a run that needs it stops with exit code 2"),
+            Need::JudgeMetric => Some("a run that needs it ends with exit code 4"),
+            Need::Warning => None,
+        };
+        let message = match need {
+            Need::Warning => format!("{what} has no effect yet"),
+            Need::Blocks | Need::JudgeMetric => format!("{what} cannot be run yet"),
+        };
+        let mut diagnostic = Diagnostic::warning(Code::NotYetSupported, message).about(pointer);
+        diagnostic.help = help.map(str::to_owned);
+        self.findings.add(&self.tree, place, diagnostic);
+        let what = what.trim_end_matches(',').to_owned();
+        found.list.push(Unsupported {
+            what,
+            pointer: pointer.to_owned(),
+            needed_by_run: need,
+        });
+    }
+
+    /// Where a person looks for a field: its key, or the item of a list. Absent if the field is absent or null.
+    pub(super) fn named_place(&self, root: NodeId, pointer: &str) -> Option<Place> {
+        let node = self.tree.find(root, pointer)?;
+        if self.tree.is_null(node) {
+            return None;
+        }
+        let (owner, last) = pointer.rsplit_once('.').unwrap_or(("", pointer));
+        let owner = self.tree.find(root, owner)?;
+        Some(
+            self.tree
+                .get(owner, last)
+                .map_or_else(|| self.tree.place(node), |entry| entry.key_place),
+        )
+    }
+
+    fn count(&self, root: NodeId, pointer: &str) -> usize {
+        self.tree
+            .find(root, pointer)
+            .and_then(|list| self.tree.items(list))
+            .map_or(0, <[NodeId]>::len)
+    }
+
+    fn text(&self, root: NodeId, pointer: &str) -> Option<String> {
+        let node = self.tree.find(root, pointer)?;
+        let scalar = self.tree.scalar(node)?;
+        (!self.tree.is_null(node)).then(|| scalar.text.to_owned())
+    }
+}
+
+struct Found {
+    list: Vec<Unsupported>,
+    /// Metrics that were told already: many cases may share one.
+    metrics: HashSet<String>,
+}

@@ -1,0 +1,78 @@
+//! The secrets of an agent.
+
+use secrecy::SecretString;
+
+use crate::{Agent, DatabaseRef, MetricConfig, ModelConfig, ToolConfig};
+
+pub(super) fn collect(agent: &Agent) -> Vec<SecretString> {
+    let mut secrets = Vec::new();
+    let mut model =
+        |model: Option<&ModelConfig>| secrets.extend(model.and_then(|model| model.api_key.clone()));
+    model(Some(&agent.model));
+    model(agent.embedding_provider.as_ref());
+    let evaluations = agent.evaluations.as_ref();
+    model(evaluations.and_then(|evaluations| evaluations.model.as_ref()));
+    let shared = evaluations
+        .into_iter()
+        .flat_map(|evaluations| &evaluations.metrics);
+    let own = agent.test_cases.iter().flat_map(|case| {
+        case.evaluations
+            .iter()
+            .chain(case.turns.iter().flat_map(|turn| &turn.evaluations))
+    });
+    for metric in shared.chain(own) {
+        model(MetricConfig::model(metric));
+    }
+    for tool in &agent.tools {
+        match tool {
+            ToolConfig::Vectorstore(tool) => secrets.extend(database(tool.database.as_ref())),
+            ToolConfig::HierarchicalDocument(tool) => {
+                for model in [&tool.reranker_model, &tool.context_model].into_iter().flatten() {
+                    secrets.extend(model.api_key.clone());
+                }
+                secrets.extend(database(tool.database.as_ref()));
+                if let Some(index) = &tool.keyword_index {
+                    secrets.extend(index.password.clone());
+                    secrets.extend(index.api_key.clone());
+                }
+            }
+            ToolConfig::Function(tool) => secrets.extend(tool.env.values().cloned()),
+            ToolConfig::Mcp(tool) => secrets.extend(tool.env.values().chain(tool.headers.values()).cloned()),
+            ToolConfig::Prompt(_) => {}
+        }
+    }
+    let exporters = agent
+        .observability
+        .as_ref()
+        .and_then(|observability| observability.exporters.as_ref());
+    if let Some(exporters) = exporters {
+        secrets.extend(
+            exporters
+                .otlp
+                .iter()
+                .flat_map(|otlp| otlp.headers.values())
+                .cloned(),
+        );
+        secrets.extend(
+            exporters
+                .azure_monitor
+                .as_ref()
+                .and_then(|azure| azure.connection_string.clone()),
+        );
+    }
+    secrets.extend(
+        agent
+            .deployment
+            .iter()
+            .flat_map(|deployment| deployment.environment.values())
+            .cloned(),
+    );
+    secrets
+}
+
+fn database(database: Option<&DatabaseRef>) -> Option<SecretString> {
+    match database? {
+        DatabaseRef::Config(config) => config.connection_string.clone(),
+        DatabaseRef::Name(_) => None,
+    }
+}

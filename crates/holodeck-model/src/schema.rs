@@ -1,0 +1,96 @@
+//! The JSON Schema of the language, generated from its types.
+
+use std::sync::LazyLock;
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    Agent, GlobalConfig,
+    shape::{Shapes, read_shapes},
+};
+
+/// The JSON Schema of `agent.yaml`, for editors.
+///
+/// Rules across fields cannot be said in it; `holodeck validate` knows them.
+pub fn json_schema() -> Value {
+    published(raw::<Agent>(), "HoloDeck agent")
+}
+
+/// The JSON Schema of `config.yaml`, for editors.
+pub fn config_json_schema() -> Value {
+    published(raw::<GlobalConfig>(), "HoloDeck configuration")
+}
+
+pub(crate) static AGENT: LazyLock<Shapes> = LazyLock::new(|| read_shapes(&raw::<Agent>()));
+pub(crate) static GLOBAL: LazyLock<Shapes> = LazyLock::new(|| read_shapes(&raw::<GlobalConfig>()));
+pub(crate) static FRONT_MATTER: LazyLock<Shapes> = LazyLock::new(|| read_shapes(&raw::<FrontMatter>()));
+
+/// The block at the top of an instruction file. Further keys are kept.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("additionalProperties" = true))]
+pub(crate) struct FrontMatter {
+    /// Version of the instructions.
+    pub(crate) version: Option<String>,
+    /// Who wrote them.
+    pub(crate) author: Option<String>,
+    /// What they are.
+    pub(crate) description: Option<String>,
+    /// Words to find them by.
+    pub(crate) tags: Option<Vec<String>>,
+}
+
+pub(crate) fn raw<T: JsonSchema>() -> Value {
+    SchemaSettings::draft2020_12()
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value()
+}
+
+/// The schema for others: without our own keywords, and with metrics whose `type` may be left out spelled out.
+fn published(mut schema: Value, title: &str) -> Value {
+    if let Some(map) = schema.as_object_mut() {
+        map.insert("title".to_owned(), json!(title));
+        if let Some(defs) = map.get_mut("$defs").and_then(Value::as_object_mut)
+            && let Some(inferred) = defs.get("MetricConfig").map(inferred_metric)
+        {
+            defs.insert("InferredMetricConfig".to_owned(), inferred);
+        }
+    }
+    clean(&mut schema);
+    schema
+}
+
+/// The metric union with `type` optional: a metric is told by the key that only it has.
+fn inferred_metric(metric: &Value) -> Value {
+    let mut inferred = metric.clone();
+    for variant in inferred
+        .get_mut("oneOf")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        if let Some(required) = variant.get_mut("required").and_then(Value::as_array_mut) {
+            required.retain(|name| name != "type");
+        }
+    }
+    inferred
+}
+
+fn clean(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            if map.contains_key("x-type-may-be-absent") {
+                *map = Map::from_iter([("$ref".to_owned(), json!("#/$defs/InferredMetricConfig"))]);
+            }
+            map.retain(|key, _| !key.starts_with("x-"));
+            for inner in map.values_mut() {
+                clean(inner);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(clean),
+        _ => {}
+    }
+}

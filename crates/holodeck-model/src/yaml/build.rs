@@ -1,0 +1,536 @@
+//! From parser events to nodes, within limits.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    sync::Arc,
+};
+
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, StrInput, Tag};
+
+use super::{
+    substitute::substitute,
+    tree::{Entry, FileId, NodeId, Place, Text, Tree},
+};
+use crate::{Code, Diagnostic, Env};
+
+/// How deeply YAML may be nested.
+pub(crate) const MAX_DEPTH: usize = 100;
+/// How many nodes a file may hold when every alias is counted as what it stands for.
+pub(crate) const MAX_NODES: u64 = 1_000_000;
+
+/// What a file holds.
+#[derive(Debug)]
+pub(crate) struct Built {
+    /// The document; absent if the file is empty or cannot be understood at all.
+    pub(crate) root: Option<NodeId>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// Parses a part of a file (all of it, or its front matter) into the tree.
+///
+/// With an `env`, variables in scalar values are replaced.
+pub(crate) fn build(tree: &mut Tree, file: FileId, range: Range<usize>, env: Option<&Env>) -> Built {
+    let text = tree.file_text(file);
+    let base = range.start;
+    let part = text.get(range).unwrap_or_default();
+    let options = granit_parser::options! {
+        emit_comments: false,
+        emit_unresolved_aliases: true,
+        flow_nesting_limit: MAX_DEPTH,
+        block_nesting_limit: MAX_DEPTH,
+    };
+    let mut builder = Builder {
+        parser: Parser::new_from_str_with_options(part, options),
+        text: text.clone(),
+        tree,
+        file,
+        base,
+        env,
+        anchors: HashMap::new(),
+        spent: 0,
+        diagnostics: Vec::new(),
+    };
+    let root = builder.document().unwrap_or(None);
+    Built {
+        root,
+        diagnostics: builder.diagnostics,
+    }
+}
+
+/// The rest of the file cannot be understood; the reason is among the diagnostics.
+struct Stop;
+
+/// A finished node with what its aliases cost.
+#[derive(Clone, Copy)]
+struct Made {
+    id: NodeId,
+    size: u64,
+    height: usize,
+}
+
+struct Builder<'a> {
+    parser: Parser<'a, StrInput<'a>>,
+    text: Arc<str>,
+    tree: &'a mut Tree,
+    file: FileId,
+    base: usize,
+    env: Option<&'a Env>,
+    anchors: HashMap<usize, Made>,
+    spent: u64,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl<'a> Builder<'a> {
+    fn document(&mut self) -> Result<Option<NodeId>, Stop> {
+        let mut root = None;
+        loop {
+            let (event, place) = self.next()?;
+            match event {
+                Event::StreamStart | Event::DocumentEnd => {}
+                Event::DocumentStart(..) if root.is_none() => {
+                    let (event, place) = self.next()?;
+                    root = Some(self.node(event, place, 0)?.id);
+                }
+                Event::DocumentStart(..) => {
+                    self.report(
+                        Code::MultipleDocuments,
+                        "a file holds one YAML document, this one holds more",
+                        place,
+                    );
+                    self.help("remove this `---` and what follows, or put it in a file of its own");
+                    return Err(Stop);
+                }
+                _ => break,
+            }
+        }
+        // A file of nothing but `---` or comments is as empty as one without a byte.
+        Ok(root.filter(|root| !self.tree.is_null(*root)))
+    }
+
+    fn node(&mut self, event: Event<'a>, place: Place, depth: usize) -> Result<Made, Stop> {
+        self.spend(1, place)?;
+        if depth > MAX_DEPTH {
+            return Err(self.too_deep(place));
+        }
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let as_text = self.check_tag(tag.as_deref(), place);
+                let id = self.scalar(&text, style == ScalarStyle::Plain && !as_text, place);
+                Ok(self.finish(
+                    anchor,
+                    Made {
+                        id,
+                        size: 1,
+                        height: 1,
+                    },
+                ))
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.check_tag(tag.as_deref(), place);
+                let made = self.sequence(place, depth)?;
+                Ok(self.finish(anchor, made))
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.check_tag(tag.as_deref(), place);
+                let made = self.mapping(place, depth)?;
+                Ok(self.finish(anchor, made))
+            }
+            Event::Alias(anchor) => self.alias(anchor, place, depth),
+            Event::UnresolvedAlias(name) => {
+                self.report(
+                    Code::UnknownAnchor,
+                    format!("`*{name}` is not defined above this line"),
+                    place,
+                );
+                self.help(format!(
+                    "define it with `&{name}` where the value is written first"
+                ));
+                let id = self.tree.seq_node(place, &[]);
+                Ok(Made {
+                    id,
+                    size: 1,
+                    height: 1,
+                })
+            }
+            _ => {
+                self.report(Code::YamlSyntax, "this is not a value", place);
+                Err(Stop)
+            }
+        }
+    }
+
+    fn scalar(&mut self, text: &str, plain: bool, place: Place) -> NodeId {
+        if let Some(result) = self.env.and_then(|env| substitute(text, env)) {
+            for name in result.missing {
+                self.missing_variable(&name, place);
+            }
+            let text = self.tree.own_text(result.text);
+            return self.tree.scalar_node(place, text, plain, true);
+        }
+        let text = self
+            .in_file(text, place)
+            .unwrap_or_else(|| self.tree.own_text(text));
+        self.tree.scalar_node(place, text, plain, false)
+    }
+
+    /// The part of the file that reads exactly as this text: a scalar without escapes and line folding.
+    fn in_file(&self, text: &str, place: Place) -> Option<Text> {
+        let raw = self.text.get(place.start as usize..place.end as usize)?;
+        let start = if raw.starts_with(text) {
+            place.start
+        } else if raw.get(1..)?.starts_with(text) {
+            place.start + 1
+        } else {
+            return None;
+        };
+        Some(Text::InFile {
+            start,
+            end: start + u32::try_from(text.len()).ok()?,
+        })
+    }
+
+    fn missing_variable(&mut self, name: &str, place: Place) {
+        let mut at = place;
+        let raw = self
+            .text
+            .get(place.start as usize..place.end as usize)
+            .unwrap_or_default();
+        let reference = format!("${{{name}");
+        if let Some(offset) = raw.find(&reference).and_then(|offset| u32::try_from(offset).ok()) {
+            at.start = place.start + offset;
+            at.end = at.start + u32::try_from(reference.len() + 1).unwrap_or(1);
+        }
+        self.report(
+            Code::MissingVariable,
+            format!("environment variable `{name}` is not set"),
+            at,
+        );
+        self.help(format!(
+            "set it in the shell or in `.env` beside the agent file; `${{{name}:-value}}` gives a default, `$${{{name}}}` means the text itself"
+        ));
+    }
+
+    fn sequence(&mut self, start: Place, depth: usize) -> Result<Made, Stop> {
+        let mut items = Vec::new();
+        let (mut size, mut height) = (1, 0);
+        let end = loop {
+            let (event, place) = self.next()?;
+            if event == Event::SequenceEnd {
+                break place;
+            }
+            let made = self.node(event, place, depth + 1)?;
+            size += made.size;
+            height = height.max(made.height);
+            items.push(made.id);
+        };
+        let id = self.tree.seq_node(flow_place(start, end), &items);
+        Ok(Made {
+            id,
+            size,
+            height: height + 1,
+        })
+    }
+
+    fn mapping(&mut self, start: Place, depth: usize) -> Result<Made, Stop> {
+        let mut own: Vec<Entry> = Vec::new();
+        let mut merged: Vec<Entry> = Vec::new();
+        let mut first_places: HashMap<u32, Place> = HashMap::new();
+        let (mut size, mut height) = (1, 0);
+        let end = loop {
+            let (event, place) = self.next()?;
+            if event == Event::MappingEnd {
+                break place;
+            }
+            let key = self.key(event, place, depth)?;
+            let (event, value_place) = self.next()?;
+            // A value that is not written at all is shown at its key.
+            let nothing = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, ..) if text.is_empty());
+            let made = self.node(event, if nothing { place } else { value_place }, depth + 1)?;
+            size += made.size + 1;
+            height = height.max(made.height);
+            match key {
+                Some(Key::Merge) => self.merge(made.id, &mut merged)?,
+                Some(Key::Text(key)) => {
+                    let entry = self.tree.entry(&key, place, made.id);
+                    if let Some(first) = first_places.insert(entry.key_id(), place) {
+                        first_places.insert(entry.key_id(), first);
+                        self.report(
+                            Code::DuplicateKey,
+                            format!("`{key}` appears twice in the same mapping"),
+                            place,
+                        );
+                        let first = self.tree.location(first);
+                        if let Some(diagnostic) = self.diagnostics.last_mut() {
+                            *diagnostic = diagnostic.clone().with_label(first, "first here");
+                        }
+                    } else {
+                        own.push(entry);
+                    }
+                }
+                None => {}
+            }
+        };
+        let mut seen: HashSet<u32> = first_places.into_keys().collect();
+        own.extend(merged.into_iter().filter(|entry| seen.insert(entry.key_id())));
+        let place = if self.is_flow(start) {
+            flow_place(start, end)
+        } else {
+            own.first().map_or(start, |entry| entry.key_place)
+        };
+        let id = self.tree.map_node(place, &own);
+        Ok(Made {
+            id,
+            size,
+            height: height + 1,
+        })
+    }
+
+    fn is_flow(&self, start: Place) -> bool {
+        self.text.as_bytes().get(start.start as usize) == Some(&b'{')
+    }
+
+    /// Reads a key; `None` if it cannot be one.
+    fn key(&mut self, event: Event<'a>, place: Place, depth: usize) -> Result<Option<Key>, Stop> {
+        if let Event::Scalar(text, style, 0, None) = &event {
+            self.spend(1, place)?;
+            let plain = *style == ScalarStyle::Plain;
+            return Ok(match text.as_ref() {
+                "<<" if plain => Some(Key::Merge),
+                "" if plain => {
+                    self.report(Code::KeyNotText, "a key is missing before this colon", place);
+                    None
+                }
+                text => Some(Key::Text(text.to_owned())),
+            });
+        }
+        let made = self.node(event, place, depth + 1)?;
+        if let Some(scalar) = self.tree.scalar(made.id) {
+            return Ok(Some(Key::Text(scalar.text.to_owned())));
+        }
+        self.report(
+            Code::KeyNotText,
+            "a key must be a text, not a list or a mapping",
+            place,
+        );
+        self.help("a value that begins with `{` or `[` needs quotes if it is a text");
+        Ok(None)
+    }
+
+    /// Collects the entries that a merge key brings in.
+    fn merge(&mut self, value: NodeId, merged: &mut Vec<Entry>) -> Result<(), Stop> {
+        let sources = match self.tree.items(value) {
+            Some(items) => items.to_vec(),
+            None => vec![value],
+        };
+        for source in sources {
+            let at = self.tree.place(source);
+            let Some(entries) = self.tree.entries(source).map(<[Entry]>::to_vec) else {
+                self.report(
+                    Code::BadMerge,
+                    "`<<` merges a mapping or a list of mappings, this is neither",
+                    at,
+                );
+                continue;
+            };
+            self.spend(entries.len() as u64, at)?;
+            merged.extend(entries.into_iter().map(|entry| entry.merged(at)));
+        }
+        Ok(())
+    }
+
+    fn alias(&mut self, anchor: usize, place: Place, depth: usize) -> Result<Made, Stop> {
+        let Some(target) = self.anchors.get(&anchor).copied() else {
+            self.report(
+                Code::UnknownAnchor,
+                "this alias stands for the value it is a part of",
+                place,
+            );
+            return Err(Stop);
+        };
+        self.spend(target.size, place)?;
+        if depth + target.height > MAX_DEPTH {
+            return Err(self.too_deep(place));
+        }
+        let id = self.tree.alias_node(place, target.id);
+        Ok(Made { id, ..target })
+    }
+
+    fn finish(&mut self, anchor: usize, made: Made) -> Made {
+        if anchor != 0 {
+            self.anchors.insert(anchor, made);
+        }
+        made
+    }
+
+    /// Whether a tag makes a text of the scalar. Tags beyond YAML's own are reported.
+    fn check_tag(&mut self, tag: Option<&Tag>, place: Place) -> bool {
+        let Some(tag) = tag else { return false };
+        match tag.core_suffix() {
+            Some("str") => true,
+            Some("int" | "float" | "bool" | "null" | "seq" | "map") => false,
+            _ if tag.original() == "!" => true,
+            _ => {
+                self.report(
+                    Code::UnsupportedTag,
+                    format!("the tag `{}` is not supported", tag.original()),
+                    place,
+                );
+                self.help("write the value itself; a path is read where the language expects one");
+                false
+            }
+        }
+    }
+
+    fn spend(&mut self, nodes: u64, place: Place) -> Result<(), Stop> {
+        self.spent = self.spent.saturating_add(nodes);
+        if self.spent <= MAX_NODES {
+            return Ok(());
+        }
+        self.report(
+            Code::TooManyNodes,
+            "the file expands to more than 1,000,000 values",
+            place,
+        );
+        self.help("aliases (`*name`) repeat all that they stand for; split the file or repeat less");
+        Err(Stop)
+    }
+
+    fn too_deep(&mut self, place: Place) -> Stop {
+        self.report(
+            Code::TooDeep,
+            format!("nested more than {MAX_DEPTH} levels deep"),
+            place,
+        );
+        Stop
+    }
+
+    fn next(&mut self) -> Result<(Event<'a>, Place), Stop> {
+        match self.parser.next_event() {
+            Some(Ok((event, span))) => {
+                let range = span.byte_range().unwrap_or_default();
+                Ok((event, self.place(range.start, range.end)))
+            }
+            Some(Err(error)) => Err(self.syntax_error(&error)),
+            None => Ok((Event::StreamEnd, self.place(0, 0))),
+        }
+    }
+
+    fn place(&self, start: usize, end: usize) -> Place {
+        let offset = |at: usize| u32::try_from(self.base + at).unwrap_or(u32::MAX);
+        Place {
+            file: self.file,
+            start: offset(start),
+            end: offset(end.max(start)),
+        }
+    }
+
+    fn syntax_error(&mut self, error: &ScanError) -> Stop {
+        let offset = error.marker().byte_offset().unwrap_or(0);
+        let place = self.place(offset, offset);
+        if *error.kind() == ErrorKind::RecursionLimitExceeded {
+            return self.too_deep(place);
+        }
+        if let Some(tab) = self.tab_before(place.start as usize) {
+            let at = Place {
+                start: tab,
+                end: tab + 1,
+                ..place
+            };
+            self.report(Code::TabIndentation, "a tab is used for indentation", at);
+            self.help("YAML wants spaces; most editors can convert the file");
+            return Stop;
+        }
+        self.report(Code::YamlSyntax, syntax_message(error.kind()), place);
+        if let Some(help) = syntax_help(error.kind()) {
+            self.help(help);
+        }
+        Stop
+    }
+
+    /// A tab in the indentation of the line of this offset, or of the line before.
+    fn tab_before(&self, offset: usize) -> Option<u32> {
+        let before = self.text.get(..offset)?;
+        let line = before.rfind('\n').map_or(0, |at| at + 1);
+        let previous = before
+            .get(..line.saturating_sub(1))
+            .map_or(0, |text| text.rfind('\n').map_or(0, |at| at + 1));
+        [line, previous].into_iter().find_map(|start| {
+            let indent = self.text.get(start..)?;
+            let blanks = indent.len() - indent.trim_start_matches([' ', '\t']).len();
+            let tab = indent.get(..blanks)?.find('\t')?;
+            u32::try_from(start + tab).ok()
+        })
+    }
+
+    fn report(&mut self, code: Code, message: impl Into<String>, place: Place) {
+        let location = self.tree.location(place);
+        self.diagnostics
+            .push(Diagnostic::error(code, message).at(location));
+    }
+
+    fn help(&mut self, help: impl Into<String>) {
+        if let Some(diagnostic) = self.diagnostics.last_mut() {
+            diagnostic.help = Some(help.into());
+        }
+    }
+}
+
+enum Key {
+    Text(String),
+    Merge,
+}
+
+/// A flow collection from its opening to its closing bracket; a block one has no end of its own.
+fn flow_place(start: Place, end: Place) -> Place {
+    if end.end > end.start {
+        Place {
+            end: end.end,
+            ..start
+        }
+    } else {
+        Place {
+            end: start.end.max(start.start),
+            ..start
+        }
+    }
+}
+
+fn syntax_message(kind: &ErrorKind) -> String {
+    match kind {
+        ErrorKind::MappingValueNotAllowed => "a `:` is not expected here".to_owned(),
+        ErrorKind::UnclosedQuotedScalar => "a quoted text is not closed".to_owned(),
+        ErrorKind::UnclosedFlowCollection { open } => format!("a `{open}` is not closed"),
+        ErrorKind::MismatchedFlowCollectionEnd { open, close } => format!("`{open}` is closed by `{close}`"),
+        ErrorKind::MisplacedFlowCollectionEnd => "a bracket closes nothing".to_owned(),
+        ErrorKind::ExpectedBlockMappingKey => "a key is expected here; is the indentation right?".to_owned(),
+        ErrorKind::SimpleKeyExpected => "a `:` is missing after a key".to_owned(),
+        ErrorKind::InvalidIndentation => "the indentation does not fit the lines above".to_owned(),
+        ErrorKind::UnexpectedCharacter { character } => format!("a text cannot begin with `{character}`"),
+        ErrorKind::BlockSequenceEntryNotAllowed => "a `-` is not expected here".to_owned(),
+        ErrorKind::UnknownQuotedScalarEscape => "unknown escape in a quoted text".to_owned(),
+        other => {
+            let text = other.to_string();
+            let mut characters = text.chars();
+            match characters.next() {
+                Some(first) => format!("not YAML: {}{}", first.to_lowercase(), characters.as_str()),
+                None => "not YAML".to_owned(),
+            }
+        }
+    }
+}
+
+fn syntax_help(kind: &ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::MappingValueNotAllowed => "a text that holds `: ` needs quotes",
+        ErrorKind::UnexpectedCharacter { .. } => "put the text in quotes",
+        ErrorKind::UnknownQuotedScalarEscape => "double a backslash, or use single quotes",
+        ErrorKind::ExpectedBlockMappingKey | ErrorKind::InvalidIndentation => {
+            "keys of one mapping begin in the same column"
+        }
+        ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::ExpectedFlowSequenceSeparator => {
+            "separate the entries by commas and close the bracket; a text with brackets needs quotes"
+        }
+        _ => return None,
+    })
+}

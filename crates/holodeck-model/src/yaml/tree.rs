@@ -1,0 +1,398 @@
+//! The arena of nodes, and the files they come from.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use crate::{Layer, Location, Source, Span};
+
+/// A node of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct NodeId(u32);
+
+/// A file of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct FileId(u16);
+
+/// A range of bytes in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) file: FileId,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+/// A value and where it was written. Kept small: a file may hold ten thousand test cases.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Scalar {
+        text: Text,
+        plain: bool,
+        substituted: bool,
+    },
+    Seq(Slice),
+    Map(Slice),
+    Alias(NodeId),
+}
+
+/// A part of one of the arena's side tables.
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    start: u32,
+    len: u32,
+}
+
+/// The text of a scalar: mostly a part of the file itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Text {
+    /// Bytes of the file.
+    InFile { start: u32, end: u32 },
+    /// A text of its own: unescaped, folded or substituted.
+    Owned(u32),
+}
+
+/// A key of a mapping with its value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    key: u32,
+    pub(crate) key_place: Place,
+    pub(crate) value: NodeId,
+    /// Where a merge key brought it in, if one did.
+    pub(crate) merged_at: Option<Place>,
+}
+
+impl Entry {
+    /// The same key has the same id everywhere in the tree.
+    pub(crate) fn key_id(&self) -> u32 {
+        self.key
+    }
+
+    /// The same key with another value.
+    pub(crate) fn with_value(self, value: NodeId) -> Self {
+        Self { value, ..self }
+    }
+
+    /// The entry as a merge key brings it in.
+    pub(super) fn merged(self, at: Place) -> Self {
+        Self {
+            merged_at: Some(at),
+            ..self
+        }
+    }
+}
+
+/// A scalar as seen from outside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scalar<'t> {
+    pub(crate) text: &'t str,
+    /// Written without quotes, so that `3` is a number.
+    pub(crate) plain: bool,
+    /// Holds the value of an environment variable, which must not be shown.
+    pub(crate) substituted: bool,
+}
+
+/// A file that was read.
+pub(crate) struct SourceFile {
+    pub(crate) source: Source,
+    pub(crate) layer: Layer,
+    pub(crate) dir: PathBuf,
+    line_starts: OnceLock<Vec<usize>>,
+}
+
+impl SourceFile {
+    pub(crate) fn new(source: Source, layer: Layer) -> Self {
+        let dir = source.path.parent().map(Path::to_path_buf).unwrap_or_default();
+        Self {
+            source,
+            layer,
+            dir,
+            line_starts: OnceLock::new(),
+        }
+    }
+
+    /// Line and column, counted from 1, the column in characters.
+    fn line_column(&self, offset: usize) -> (usize, usize) {
+        let text = &*self.source.text;
+        let starts = self.line_starts.get_or_init(|| line_starts(text));
+        let line = starts.partition_point(|start| *start <= offset).max(1);
+        let start = starts.get(line - 1).copied().unwrap_or(0);
+        let column = text
+            .get(start..offset)
+            .map_or(offset - start, |before| before.chars().count())
+            + 1;
+        (line, column)
+    }
+}
+
+/// Where the lines of a text begin; CR, LF and CRLF each end one.
+fn line_starts(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let mut starts = vec![0];
+    for (index, byte) in bytes.iter().enumerate() {
+        let ends_line = match byte {
+            b'\n' => true,
+            b'\r' => bytes.get(index + 1) != Some(&b'\n'),
+            _ => false,
+        };
+        if ends_line {
+            starts.push(index + 1);
+        }
+    }
+    starts
+}
+
+/// Nodes and files of one load.
+#[derive(Default)]
+pub(crate) struct Tree {
+    files: Vec<SourceFile>,
+    nodes: Vec<Node>,
+    items: Vec<NodeId>,
+    entries: Vec<Entry>,
+    texts: Vec<Box<str>>,
+    keys: Vec<Arc<str>>,
+    key_ids: HashMap<Arc<str>, u32>,
+}
+
+/// What a stale id reads as; ids are only made by the tree, so it is never met.
+const NOWHERE: Node = Node {
+    place: Place {
+        file: FileId(0),
+        start: 0,
+        end: 0,
+    },
+    kind: Kind::Seq(Slice { start: 0, len: 0 }),
+};
+
+impl Tree {
+    /// Adds a file.
+    pub(crate) fn add_file(&mut self, file: SourceFile) -> FileId {
+        let id = FileId(u16::try_from(self.files.len()).unwrap_or(u16::MAX));
+        self.files.push(file);
+        id
+    }
+
+    pub(crate) fn file(&self, id: FileId) -> Option<&SourceFile> {
+        self.files.get(usize::from(id.0))
+    }
+
+    pub(crate) fn file_text(&self, id: FileId) -> Arc<str> {
+        self.file(id)
+            .map_or_else(|| "".into(), |file| file.source.text.clone())
+    }
+
+    /// The directory that paths written at this place are relative to.
+    pub(crate) fn dir(&self, place: Place) -> &Path {
+        self.file(place.file).map_or(Path::new(""), |file| &file.dir)
+    }
+
+    /// The layer of the file of this place.
+    pub(crate) fn layer(&self, place: Place) -> Layer {
+        self.file(place.file).map_or(Layer::BuiltIn, |file| file.layer)
+    }
+
+    /// A place as people see it.
+    pub(crate) fn location(&self, place: Place) -> Location {
+        let (start, end) = (place.start as usize, place.end as usize);
+        let Some(file) = self.file(place.file) else {
+            return Location {
+                path: Path::new("").into(),
+                line: 1,
+                column: 1,
+                span: Span::default(),
+            };
+        };
+        let (line, column) = file.line_column(start);
+        Location {
+            path: file.source.path.clone(),
+            line,
+            column,
+            span: Span { start, end },
+        }
+    }
+
+    pub(crate) fn scalar_node(&mut self, place: Place, text: Text, plain: bool, substituted: bool) -> NodeId {
+        self.push(
+            place,
+            Kind::Scalar {
+                text,
+                plain,
+                substituted,
+            },
+        )
+    }
+
+    pub(crate) fn seq_node(&mut self, place: Place, items: &[NodeId]) -> NodeId {
+        let slice = Slice {
+            start: index(self.items.len()),
+            len: index(items.len()),
+        };
+        self.items.extend_from_slice(items);
+        self.push(place, Kind::Seq(slice))
+    }
+
+    pub(crate) fn map_node(&mut self, place: Place, entries: &[Entry]) -> NodeId {
+        let slice = Slice {
+            start: index(self.entries.len()),
+            len: index(entries.len()),
+        };
+        self.entries.extend_from_slice(entries);
+        self.push(place, Kind::Map(slice))
+    }
+
+    pub(crate) fn alias_node(&mut self, place: Place, target: NodeId) -> NodeId {
+        self.push(place, Kind::Alias(target))
+    }
+
+    fn push(&mut self, place: Place, kind: Kind) -> NodeId {
+        let id = NodeId(index(self.nodes.len()));
+        self.nodes.push(Node { place, kind });
+        id
+    }
+
+    pub(crate) fn own_text(&mut self, text: impl Into<Box<str>>) -> Text {
+        self.texts.push(text.into());
+        Text::Owned(index(self.texts.len() - 1))
+    }
+
+    pub(crate) fn entry(&mut self, key: &str, key_place: Place, value: NodeId) -> Entry {
+        let id = if let Some(id) = self.key_ids.get(key) {
+            *id
+        } else {
+            let key: Arc<str> = key.into();
+            let id = index(self.keys.len());
+            self.keys.push(key.clone());
+            self.key_ids.insert(key, id);
+            id
+        };
+        Entry {
+            key: id,
+            key_place,
+            value,
+            merged_at: None,
+        }
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        self.nodes.get(id.0 as usize).unwrap_or(&NOWHERE)
+    }
+
+    /// Where a node was written; for an alias, where it is used.
+    pub(crate) fn place(&self, id: NodeId) -> Place {
+        self.node(id).place
+    }
+
+    /// The node that an alias stands for, or the node itself.
+    pub(crate) fn resolve(&self, id: NodeId) -> NodeId {
+        let mut id = id;
+        while let Kind::Alias(target) = self.node(id).kind {
+            id = target;
+        }
+        id
+    }
+
+    pub(crate) fn is_alias(&self, id: NodeId) -> bool {
+        matches!(self.node(id).kind, Kind::Alias(_))
+    }
+
+    pub(crate) fn scalar(&self, id: NodeId) -> Option<Scalar<'_>> {
+        let node = self.node(self.resolve(id));
+        let Kind::Scalar {
+            text,
+            plain,
+            substituted,
+        } = node.kind
+        else {
+            return None;
+        };
+        let text = match text {
+            Text::InFile { start, end } => self
+                .file(node.place.file)?
+                .source
+                .text
+                .get(start as usize..end as usize)
+                .unwrap_or_default(),
+            Text::Owned(id) => self.texts.get(id as usize).map_or("", |text| text),
+        };
+        Some(Scalar {
+            text,
+            plain,
+            substituted,
+        })
+    }
+
+    pub(crate) fn items(&self, id: NodeId) -> Option<&[NodeId]> {
+        match self.node(self.resolve(id)).kind {
+            Kind::Seq(slice) => Some(part(&self.items, slice)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn entries(&self, id: NodeId) -> Option<&[Entry]> {
+        match self.node(self.resolve(id)).kind {
+            Kind::Map(slice) => Some(part(&self.entries, slice)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn key(&self, entry: &Entry) -> &str {
+        self.keys.get(entry.key as usize).map_or("", |key| key)
+    }
+
+    pub(crate) fn get(&self, map: NodeId, key: &str) -> Option<&Entry> {
+        let key = *self.key_ids.get(key)?;
+        self.entries(map)?.iter().find(|entry| entry.key == key)
+    }
+
+    /// Whether a node is written as nothing: `~`, `null` or not at all.
+    pub(crate) fn is_null(&self, id: NodeId) -> bool {
+        self.scalar(id)
+            .is_some_and(|scalar| scalar.plain && super::scalar::is_null(scalar.text))
+    }
+
+    /// The node at a path such as `test_cases.3.input`.
+    pub(crate) fn find(&self, root: NodeId, pointer: &str) -> Option<NodeId> {
+        pointer
+            .split('.')
+            .filter(|step| !step.is_empty())
+            .try_fold(root, |node, step| {
+                if let Some(items) = self.items(node) {
+                    items.get(step.parse::<usize>().ok()?).copied()
+                } else {
+                    self.get(node, step).map(|entry| entry.value)
+                }
+            })
+    }
+
+    /// The files, for rendering.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.files.iter().map(|file| &file.source)
+    }
+}
+
+/// Shows nothing of what the nodes hold: some of it comes from the environment and is secret.
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tree")
+            .field("files", &self.files.len())
+            .field("nodes", &self.nodes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn index(value: usize) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn part<T>(table: &[T], slice: Slice) -> &[T] {
+    let start = slice.start as usize;
+    table.get(start..start + slice.len as usize).unwrap_or_default()
+}
