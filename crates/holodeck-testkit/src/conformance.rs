@@ -1,0 +1,122 @@
+//! What every backend has to do alike, whatever is behind it.
+
+use std::{any::Any, fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use holodeck_backend_api::{AgentBackend, ToolHost};
+
+mod answers;
+mod failures;
+mod heard;
+mod scenario;
+mod sessions;
+mod tools;
+
+pub use scenario::{ModelMove, Scenario};
+
+/// A backend under test.
+#[async_trait]
+pub trait Subject: Sync {
+    /// Makes a backend whose model does as `scenario` says.
+    async fn backend(&self, scenario: Scenario, tools: Arc<dyn ToolHost>) -> Prepared;
+
+    /// Checks this backend can't pass, each with the reason.
+    fn skips(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+}
+
+/// A backend, and what has to live as long as it, for instance a scripted server.
+pub struct Prepared {
+    /// The backend.
+    pub backend: Arc<dyn AgentBackend>,
+    /// Dropped after the check.
+    pub keep: Box<dyn Any + Send + Sync>,
+}
+
+/// What became of each check.
+#[derive(Debug)]
+pub struct Report(Vec<(&'static str, Verdict)>);
+
+#[derive(Debug)]
+enum Verdict {
+    Passed,
+    Failed(String),
+    Skipped(&'static str),
+}
+
+type Check = for<'a> fn(&'a dyn Subject) -> BoxFuture<'a, Outcome>;
+type Outcome = Result<(), String>;
+
+/// Far longer than any check takes; one that waits for ever must not.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Runs every check that is not declared skipped.
+pub async fn run(subject: &dyn Subject) -> Report {
+    let checks = [answers::CHECKS, tools::CHECKS, failures::CHECKS, sessions::CHECKS].concat();
+    let skips = subject.skips();
+    let mut report = Vec::new();
+    for (name, _) in &skips {
+        if !checks.iter().any(|(check, _)| check == name) {
+            report.push((
+                *name,
+                Verdict::Failed("skipped, but there is no such check".to_owned()),
+            ));
+        }
+    }
+    for (name, check) in checks {
+        let skip = skips.iter().find(|(skipped, _)| *skipped == name);
+        let verdict = match skip {
+            Some((_, reason)) => Verdict::Skipped(reason),
+            None => match tokio::time::timeout(LONG, check(subject)).await {
+                Ok(Ok(())) => Verdict::Passed,
+                Ok(Err(problem)) => Verdict::Failed(problem),
+                Err(_) => Verdict::Failed("it does not end".to_owned()),
+            },
+        };
+        report.push((name, verdict));
+    }
+    Report(report)
+}
+
+impl Report {
+    /// Panics when a check failed.
+    pub fn assert(&self) {
+        let failed = self
+            .0
+            .iter()
+            .any(|(_, verdict)| matches!(verdict, Verdict::Failed(_)));
+        assert!(!failed, "the backend does not conform:\n{self}");
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, verdict) in &self.0 {
+            match verdict {
+                Verdict::Passed => writeln!(f, "pass  {name}")?,
+                Verdict::Skipped(reason) => writeln!(f, "SKIP  {name}: {reason}")?,
+                Verdict::Failed(problem) => writeln!(f, "FAIL  {name}: {problem}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compares, and says what differs.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "values read better where it is called"
+)]
+fn same<T: PartialEq<U> + fmt::Debug, U: fmt::Debug>(what: &str, found: T, expected: U) -> Outcome {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{what} is {found:?} instead of {expected:?}"))
+    }
+}
+
+fn holds(what: &str, holds: bool) -> Outcome {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
+}

@@ -1,0 +1,125 @@
+use futures::FutureExt as _;
+use holodeck_backend_api::{Outcome as TurnOutcome, TokenUsage};
+
+use super::{
+    Check, ModelMove, Outcome, Scenario, Subject,
+    heard::{ask, equipped},
+    holds, same,
+    scenario::call,
+};
+
+pub(super) const CHECKS: &[(&str, Check)] = &[
+    ("a tool is called and its result goes back", |s| one(s).boxed()),
+    ("parallel calls run at the same time, results in order", |s| {
+        parallel(s).boxed()
+    }),
+    ("a failing tool does not end the turn", |s| failing(s).boxed()),
+    ("an unknown tool does not end the turn", |s| unknown(s).boxed()),
+    ("a tool that is too slow does not end the turn", |s| {
+        slow(s).boxed()
+    }),
+    ("a tool that can't be run ends the turn", |s| missing(s).boxed()),
+    ("model calls are limited", |s| max_turns(s).boxed()),
+];
+
+async fn one(subject: &dyn Subject) -> Outcome {
+    let moves = [ModelMove::call("echo"), ModelMove::say("done")];
+    let (prepared, tools) = equipped(subject, Scenario::of(moves)).await;
+    let heard = ask(&*prepared.backend, "go").await;
+    let result = heard.result()?;
+    let expected = [call("c1", "echo", "x")];
+    same("what the host ran", tools.called(), expected.as_slice())?;
+    same(
+        "the tool calls",
+        result.tool_calls.as_slice(),
+        expected.as_slice(),
+    )?;
+    let results = result.tool_results.iter();
+    let results: Vec<_> = results
+        .map(|result| (result.call_id.as_str(), result.result.as_str(), result.is_error))
+        .collect();
+    same("the tool results", results, [("c1", "x", false)])?;
+    same("the response", result.response.as_str(), "done")?;
+    same("the number of turns", result.num_turns, 2_u32)?;
+    let mut usage = TokenUsage::new(10, 5);
+    usage += TokenUsage::new(10, 5);
+    holds(
+        "the usage is not that of both model calls, or of the one that told it",
+        result.token_usage == Some(usage) || result.token_usage == Some(TokenUsage::new(10, 5)),
+    )?;
+    let position = |kind| heard.kinds().iter().position(|own| *own == kind);
+    holds(
+        "the tool result does not follow the message that asked for it",
+        position("tool call") < position("turn end") && position("turn end") < position("tool result"),
+    )?;
+    heard.folds()
+}
+
+async fn parallel(subject: &dyn Subject) -> Outcome {
+    let calls = vec![call("c1", "pair", "first"), call("c2", "pair", "second")];
+    let moves = [ModelMove::Call(calls), ModelMove::say("done")];
+    let (prepared, _) = equipped(subject, Scenario::of(moves)).await;
+    let heard = ask(&*prepared.backend, "go").await;
+    let results = heard.results().into_iter();
+    let results: Vec<_> = results
+        .map(|result| (result.call_id.as_str(), result.result.as_str()))
+        .collect();
+    same("the results", results, [("c1", "first"), ("c2", "second")])?;
+    same("the response", heard.result()?.response.as_str(), "done")?;
+    heard.folds()
+}
+
+async fn failing(subject: &dyn Subject) -> Outcome {
+    goes_on(subject, "fails").await
+}
+
+async fn unknown(subject: &dyn Subject) -> Outcome {
+    goes_on(subject, "invented").await
+}
+
+async fn slow(subject: &dyn Subject) -> Outcome {
+    goes_on(subject, "slow").await
+}
+
+async fn goes_on(subject: &dyn Subject, tool: &str) -> Outcome {
+    let moves = [ModelMove::call(tool), ModelMove::say("never mind")];
+    let (prepared, _) = equipped(subject, Scenario::of(moves)).await;
+    let heard = ask(&*prepared.backend, "go").await;
+    let result = heard.result()?;
+    let errors: Vec<_> = result.tool_results.iter().map(|result| result.is_error).collect();
+    same("whether the tool failed", errors, [true])?;
+    same("the outcome", &result.outcome, &TurnOutcome::Completed)?;
+    same("the response", result.response.as_str(), "never mind")
+}
+
+async fn missing(subject: &dyn Subject) -> Outcome {
+    let (prepared, _) = equipped(subject, Scenario::of([ModelMove::call("missing")])).await;
+    let heard = ask(&*prepared.backend, "go").await;
+    let result = heard.result()?;
+    let reason = result.error_reason();
+    same(
+        "the reason",
+        reason.as_deref(),
+        Some("tool execution failed: missing"),
+    )?;
+    holds(
+        "no result says why",
+        result.tool_results.iter().any(|result| result.is_error),
+    )?;
+    heard.folds()
+}
+
+async fn max_turns(subject: &dyn Subject) -> Outcome {
+    let again = |id: &str| ModelMove::Call(vec![call(id, "echo", "x")]);
+    let scenario = Scenario {
+        max_turns: Some(2),
+        ..Scenario::of([again("c1"), again("c2")])
+    };
+    let (prepared, _) = equipped(subject, scenario).await;
+    let heard = ask(&*prepared.backend, "go").await;
+    let result = heard.result()?;
+    let reason = result.error_reason();
+    same("the reason", reason.as_deref(), Some("max_turns limit reached"))?;
+    same("the number of turns", result.num_turns, 2_u32)?;
+    heard.folds()
+}

@@ -1,0 +1,90 @@
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use holodeck_backend_api::{SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
+use serde_json::json;
+use tokio::sync::Barrier;
+
+use crate::Gate;
+
+/// The tools every test needs, and a list of what was called.
+pub struct ScriptedTools {
+    specs: Vec<ToolSpec>,
+    called: Mutex<Vec<ToolCall>>,
+    first: Gate,
+    pair: Barrier,
+}
+
+const TOOLS: [(&str, &str); 6] = [
+    ("echo", "Gives its argument `text` back."),
+    ("fails", "Reports an error."),
+    ("missing", "Can't be run at all."),
+    ("slow", "Does not answer in time."),
+    ("pair", "Answers once two calls of it run at the same time."),
+    ("hang", "Never answers."),
+];
+
+impl Default for ScriptedTools {
+    fn default() -> Self {
+        let parameters = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+        Self {
+            specs: TOOLS
+                .map(|(name, description)| ToolSpec {
+                    name: name.to_owned(),
+                    description: description.to_owned(),
+                    parameters: parameters.clone(),
+                    side_effects: SideEffects::None,
+                })
+                .into(),
+            called: Mutex::default(),
+            first: Gate::new(),
+            pair: Barrier::new(2),
+        }
+    }
+}
+
+impl ScriptedTools {
+    /// What was called, in order.
+    pub fn called(&self) -> Vec<ToolCall> {
+        self.called.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until something was called.
+    pub async fn until_called(&self) {
+        self.first.opened().await;
+    }
+}
+
+#[async_trait]
+impl ToolHost for ScriptedTools {
+    fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
+    async fn call(&self, call: &ToolCall, _: ToolCx) -> Result<ToolOutput, ToolError> {
+        self.called
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(call.clone());
+        self.first.open();
+        let text = call.arguments["text"].as_str().unwrap_or_default();
+        match call.name.as_str() {
+            "echo" => Ok(ToolOutput::ok(text)),
+            "fails" => Ok(ToolOutput::error("it failed")),
+            "pair" => {
+                self.pair.wait().await;
+                Ok(ToolOutput::ok(text))
+            }
+            "missing" => Err(ToolError::Unavailable {
+                name: call.name.clone(),
+                reason: "its program is missing".to_owned(),
+            }),
+            "slow" => Err(ToolError::TimedOut {
+                name: call.name.clone(),
+                after: std::time::Duration::from_secs(5),
+            }),
+            "hang" => std::future::pending().await,
+            other => Ok(ToolOutput::error(format!("there is no tool `{other}`"))),
+        }
+    }
+}
