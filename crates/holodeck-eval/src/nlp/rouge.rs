@@ -1,0 +1,185 @@
+//! ROUGE-1, -2, -L and -Lsum as the `rouge_score` package computes them.
+
+use std::borrow::Cow;
+
+use super::ngrams::{self, Overlap, Vocabulary};
+use super::{Tokenizer, lcs, porter, unicode};
+
+/// Which ROUGE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RougeVariant {
+    /// Shared words.
+    Rouge1,
+    /// Shared pairs of words.
+    Rouge2,
+    /// Longest common subsequence of the whole texts.
+    #[default]
+    RougeL,
+    /// Longest common subsequences line by line, their union per line of the reference.
+    RougeLsum,
+}
+
+/// Whether words are reduced to their Porter stem first (those longer than three characters).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Stemming {
+    /// Words as they are.
+    #[default]
+    Off,
+    /// Porter stems.
+    Porter,
+}
+
+/// Precision, recall and their harmonic mean, which is the score.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Rouge {
+    /// Share of the prediction that the reference has.
+    pub precision: f64,
+    /// Share of the reference that the prediction has.
+    pub recall: f64,
+    /// Harmonic mean of the two.
+    pub f1: f64,
+}
+
+/// ROUGE of `prediction` against `reference`.
+pub fn rouge(
+    prediction: &str,
+    reference: &str,
+    variant: RougeVariant,
+    tokenizer: Tokenizer,
+    stemming: Stemming,
+) -> Rouge {
+    let options = (tokenizer, stemming);
+    let (prediction, reference) = (lower(prediction, tokenizer), lower(reference, tokenizer));
+    if variant == RougeVariant::RougeLsum {
+        return lsum(&prediction, &reference, options);
+    }
+    let (prediction, reference) = (Words::new(&prediction, options), Words::new(&reference, options));
+    let mut vocabulary = Vocabulary::new();
+    let theirs: Vec<u32> = reference.iter().map(|word| vocabulary.insert(word)).collect();
+    let ours: Vec<u32> = prediction.iter().map(|word| vocabulary.get(word)).collect();
+    let overlap = match variant {
+        RougeVariant::Rouge1 => ngrams::overlaps::<1>(&ours, &theirs, vocabulary.len())[0],
+        RougeVariant::Rouge2 => ngrams::overlaps::<2>(&ours, &theirs, vocabulary.len())[1],
+        RougeVariant::RougeL | RougeVariant::RougeLsum => Overlap {
+            shared: lcs::length(&theirs, &ours, vocabulary.len()),
+            prediction: ours.len(),
+            reference: theirs.len(),
+        },
+    };
+    score(overlap)
+}
+
+fn score(overlap: Overlap) -> Rouge {
+    let share = |of: usize| {
+        if of == 0 {
+            0.0
+        } else {
+            overlap.shared as f64 / of as f64
+        }
+    };
+    let (precision, recall) = (share(overlap.prediction), share(overlap.reference));
+    let f1 = if overlap.shared == 0 {
+        0.0
+    } else {
+        2.0 * precision * recall / (precision + recall)
+    };
+    Rouge {
+        precision,
+        recall,
+        f1: f1.clamp(0.0, 1.0),
+    }
+}
+
+/// For each line of the reference the union of its longest common subsequences with every line of the prediction; a
+/// word counts at most as often as both texts have it.
+fn lsum(prediction: &str, reference: &str, options: (Tokenizer, Stemming)) -> Rouge {
+    let (prediction, reference) = (lines(prediction, options), lines(reference, options));
+    let mut vocabulary = Vocabulary::new();
+    let theirs: Vec<Vec<u32>> = reference
+        .iter()
+        .map(|line| line.iter().map(|word| vocabulary.insert(word)).collect())
+        .collect();
+    let ours: Vec<Vec<u32>> = prediction
+        .iter()
+        .map(|line| line.iter().map(|word| vocabulary.get(word)).collect())
+        .collect();
+    let symbols = vocabulary.len();
+    let mut left: Vec<(usize, usize)> = vec![(0, 0); symbols];
+    for &symbol in theirs.iter().flatten() {
+        if let Some((_, reference)) = left.get_mut(symbol as usize) {
+            *reference += 1;
+        }
+    }
+    for &symbol in ours.iter().flatten() {
+        if let Some((prediction, _)) = left.get_mut(symbol as usize) {
+            *prediction += 1;
+        }
+    }
+    let mut shared = 0;
+    for line in &theirs {
+        let mut matched = vec![false; line.len()];
+        for candidate in &ours {
+            lcs::matched_rows(line, candidate, symbols, |row| {
+                if let Some(row) = matched.get_mut(row) {
+                    *row = true;
+                }
+            });
+        }
+        for (&symbol, _) in line.iter().zip(matched).filter(|&(_, matched)| matched) {
+            if let Some((prediction, reference)) = left.get_mut(symbol as usize)
+                && *prediction > 0
+                && *reference > 0
+            {
+                *prediction -= 1;
+                *reference -= 1;
+                shared += 1;
+            }
+        }
+    }
+    score(Overlap {
+        shared,
+        prediction: ours.iter().map(Vec::len).sum(),
+        reference: theirs.iter().map(Vec::len).sum(),
+    })
+}
+
+fn lines(text: &str, options: (Tokenizer, Stemming)) -> Vec<Words<'_>> {
+    text.split('\n').map(|line| Words::new(line, options)).collect()
+}
+
+fn lower(text: &str, tokenizer: Tokenizer) -> String {
+    match tokenizer {
+        Tokenizer::Reference if text.is_ascii() => text.to_ascii_lowercase(),
+        Tokenizer::Reference => text.to_lowercase(),
+        Tokenizer::Unicode => unicode::compose(&unicode::compose(text).to_lowercase()).into_owned(),
+    }
+}
+
+/// The words of a lower-cased text, stemmed if asked for.
+struct Words<'t>(Vec<Cow<'t, [u8]>>);
+
+impl<'t> Words<'t> {
+    fn new(text: &'t str, (tokenizer, stemming): (Tokenizer, Stemming)) -> Self {
+        let mut words = Vec::with_capacity(text.len() / 4);
+        let mut push = |word: &'t [u8]| {
+            words.push(match stemming {
+                Stemming::Porter if word.len() > 3 && word.is_ascii() => Cow::Owned(porter::stem_ascii(word)),
+                _ => Cow::Borrowed(word),
+            });
+        };
+        match tokenizer {
+            Tokenizer::Reference => text
+                .as_bytes()
+                .split(|byte| !byte.is_ascii_lowercase() && !byte.is_ascii_digit())
+                .filter(|word| !word.is_empty())
+                .for_each(push),
+            Tokenizer::Unicode => unicode::words(text, |word| push(word.as_bytes())),
+        }
+        Self(words)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(AsRef::as_ref)
+    }
+}

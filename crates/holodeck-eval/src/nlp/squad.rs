@@ -1,0 +1,120 @@
+//! F1 and exact match of the SQuAD v1.1 script.
+
+use super::ngrams::{self, Vocabulary};
+use super::{Tokenizer, python, unicode};
+
+/// Word F1: lower case, without punctuation and the articles a, an, the.
+pub fn squad_f1(prediction: &str, reference: &str, tokenizer: Tokenizer) -> f64 {
+    let (prediction, reference) = (
+        Normalized::new(prediction, tokenizer),
+        Normalized::new(reference, tokenizer),
+    );
+    let mut vocabulary = Vocabulary::new();
+    let theirs: Vec<u32> = reference
+        .words()
+        .map(|word| vocabulary.insert(word.as_bytes()))
+        .collect();
+    let ours: Vec<u32> = prediction
+        .words()
+        .map(|word| vocabulary.get(word.as_bytes()))
+        .collect();
+    let [overlap] = ngrams::overlaps::<1>(&ours, &theirs, vocabulary.len());
+    if overlap.shared == 0 {
+        return 0.0;
+    }
+    let shared = overlap.shared as f64;
+    let (precision, recall) = (
+        shared / overlap.prediction as f64,
+        shared / overlap.reference as f64,
+    );
+    (2.0 * precision * recall / (precision + recall)).clamp(0.0, 1.0)
+}
+
+/// Whether the two texts have the same words in the same order after the normalisation of [`squad_f1`].
+pub fn squad_exact_match(prediction: &str, reference: &str, tokenizer: Tokenizer) -> bool {
+    let (prediction, reference) = (
+        Normalized::new(prediction, tokenizer),
+        Normalized::new(reference, tokenizer),
+    );
+    prediction.words().eq(reference.words())
+}
+
+struct Normalized(String);
+
+impl Normalized {
+    fn new(text: &str, tokenizer: Tokenizer) -> Self {
+        if tokenizer == Tokenizer::Reference && text.is_ascii() {
+            return Self(ascii(text));
+        }
+        let text: String = match tokenizer {
+            Tokenizer::Reference => python::strip_punctuation(&text.to_lowercase()),
+            Tokenizer::Unicode => unicode::compose(&unicode::compose(text).to_lowercase())
+                .chars()
+                .filter_map(word_or_space)
+                .collect(),
+        };
+        let mut normalized = String::with_capacity(text.len());
+        match tokenizer {
+            Tokenizer::Reference => {
+                // An article between any two non-word characters goes, not only one between spaces.
+                let mut rest = text.as_str();
+                while !rest.is_empty() {
+                    let (word, after) =
+                        rest.split_at(rest.find(|c| !python::is_word(c)).unwrap_or(rest.len()));
+                    normalized.push_str(if is_article(word.as_bytes()) { " " } else { word });
+                    let (gap, after) = after.split_at(after.find(python::is_word).unwrap_or(after.len()));
+                    normalized.push_str(gap);
+                    rest = after;
+                }
+            }
+            Tokenizer::Unicode => unicode::tokens(&text, |word| {
+                if !is_article(word.as_bytes()) {
+                    normalized.push_str(word);
+                    normalized.push(' ');
+                }
+            }),
+        }
+        Self(normalized)
+    }
+
+    fn words(&self) -> impl Iterator<Item = &str> {
+        python::split(&self.0)
+    }
+}
+
+/// ASCII text in one pass; white space, words and underscores are the only things that remain.
+fn ascii(text: &str) -> String {
+    let mut normalized = String::with_capacity(text.len());
+    let mut start = 0;
+    for c in text.chars() {
+        if c.is_ascii_punctuation() {
+            continue;
+        }
+        if python::is_word(c) {
+            normalized.push(c.to_ascii_lowercase());
+            continue;
+        }
+        if normalized.as_bytes().get(start..).is_some_and(is_article) {
+            normalized.truncate(start);
+            normalized.push(' ');
+        }
+        normalized.push(c);
+        start = normalized.len();
+    }
+    if normalized.as_bytes().get(start..).is_some_and(is_article) {
+        normalized.truncate(start);
+    }
+    normalized
+}
+
+fn is_article(word: &[u8]) -> bool {
+    matches!(word, b"a" | b"an" | b"the")
+}
+
+/// The character if it is part of a word, white space as a space, nothing for punctuation and symbols.
+fn word_or_space(c: char) -> Option<char> {
+    if python::is_space(c) {
+        return Some(' ');
+    }
+    unicode::is_word_part(c).then_some(c)
+}

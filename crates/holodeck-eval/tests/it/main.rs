@@ -1,0 +1,11 @@
+//! Integration tests of holodeck-eval.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod goldens;
+mod nlp;
