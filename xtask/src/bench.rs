@@ -6,20 +6,18 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+use crate::measure::{Call, Usage};
 use crate::workspace::Metadata;
 use crate::{host, workspace};
 
 mod figures;
 mod machine;
-mod measure;
 mod project;
 mod report;
 mod server;
 
-use figures::{Figures, Sample};
+use figures::Figures;
 use machine::Machine;
-pub(crate) use measure::Args as MeasureArgs;
-pub(crate) use measure::run as measure;
 use project::Project;
 use server::Server;
 
@@ -109,8 +107,8 @@ fn measure_test(tools: &Tools, machine: Machine, runs: u32) -> Result<Measured> 
     let mut start = [Vec::new(), Vec::new()];
     for _ in 0..runs {
         let [floor, product] = &mut start;
-        floor.push(measure::call(&tools.floor, &[], home)?);
-        product.push(measure::call(&tools.holodeck, &["--version"], home)?);
+        floor.push(measured(&tools.floor, &[], home)?);
+        product.push(measured(&tools.holodeck, &["--version"], home)?);
     }
     let mut loads = Vec::new();
     for load in LOADS {
@@ -121,7 +119,7 @@ fn measure_test(tools: &Tools, machine: Machine, runs: u32) -> Result<Measured> 
     let project = Project::create(home, TEN_THOUSAND.cases, "http://127.0.0.1:9")?;
     let mut validate = Vec::new();
     for _ in 0..runs {
-        validate.push(measure::call(
+        validate.push(measured(
             &tools.holodeck,
             &["validate", project::AGENT],
             project.dir(),
@@ -130,7 +128,7 @@ fn measure_test(tools: &Tools, machine: Machine, runs: u32) -> Result<Measured> 
     Ok(Measured {
         machine,
         runs,
-        start: start.each_ref().map(|samples| Figures::of(samples)),
+        start: start.each_ref().map(|runs| Figures::of(runs)),
         validate: Figures::of(&validate),
         loads,
         binary_bytes: std::fs::metadata(&tools.holodeck)?.len(),
@@ -144,14 +142,14 @@ fn compare(tools: &Tools, load: Load, runs: u32) -> Result<Compared> {
     let (cases, concurrency) = (load.cases.to_string(), load.concurrency.to_string());
     let (mut floor, mut product) = (Vec::new(), Vec::new());
     for _ in 0..runs {
-        floor.push(measure::call(
+        floor.push(measured(
             &tools.floor,
             &[server.url(), &cases, &concurrency],
             home,
         )?);
         let project = Project::create(home, load.cases, server.url())?;
         let arguments = ["test", project::AGENT, "--live", "-j", &concurrency];
-        product.push(measure::call(&tools.holodeck, &arguments, project.dir())?);
+        product.push(measured(&tools.holodeck, &arguments, project.dir())?);
         project.check_results()?;
     }
     Ok(Compared {
@@ -218,12 +216,12 @@ impl Tools {
     }
 }
 
-/// The command line of a process that is measured, with an environment made for it.
-fn scrubbed(program: &Path, home: &Path) -> std::process::Command {
-    let mut command = host::command(program);
-    command
-        .env_clear()
-        .env("HOME", home)
-        .env("OPENAI_API_KEY", "bench");
-    command
+fn measured(program: &Path, arguments: &[&str], dir: &Path) -> Result<Usage> {
+    let call = Call {
+        program,
+        arguments,
+        dir,
+        memory_mib: None,
+    };
+    call.succeed()
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{codegen, host, smoke, standalone, table, tidy, workspace};
+use crate::{codegen, fuzz, host, smoke, standalone, table, tidy, workspace};
 
 /// The test runner, installed when it is absent.
 const NEXTEST_VERSION: &str = "0.9.143";
@@ -50,6 +50,7 @@ const PARTS: &[Part] = &[
     part("tidy", 10, || tidy::run().map(done)),
     part("codegen", 60, || codegen::check().map(done)),
     part("nextest", 420, nextest),
+    part("fuzz", 40, || fuzz::briefly().map(done)),
     part("doctests", 60, || {
         cargo(&["test", "--doc", "--workspace", "--locked", "--quiet"])
     }),

@@ -15,8 +15,10 @@ mod codegen;
 mod corpus;
 mod dist;
 mod fixtures;
+mod fuzz;
 mod host;
 mod local_model;
+mod measure;
 mod product;
 mod smoke;
 mod soak;
@@ -53,11 +55,13 @@ enum Verb {
     Fixtures(fixtures::Args),
     /// Do the long runs that are not part of `ci`.
     Soak(soak::Args),
+    /// Feed random inputs to everything that reads what others wrote.
+    Fuzz(fuzz::Args),
     /// Measure CPU, wall and peak memory of the product beside a floor.
     Bench(bench::Args),
-    /// Run one command and tell what it cost: the bench's own.
+    /// Run one command and tell what it cost: for `bench` and `fuzz`.
     #[command(hide = true)]
-    Measure(bench::MeasureArgs),
+    Measure(measure::Args),
     /// Build the binary that is handed out; check its size and what it links.
     Dist,
 }
@@ -73,8 +77,9 @@ fn main() -> ExitCode {
         Verb::LocalModel(args) => local_model::run(&args),
         Verb::Fixtures(args) => fixtures::run(&args),
         Verb::Soak(args) => soak::run(&args),
+        Verb::Fuzz(args) => fuzz::run(&args),
         Verb::Bench(args) => bench::run(&args),
-        Verb::Measure(args) => bench::measure(&args),
+        Verb::Measure(args) => measure::run(&args),
         Verb::Dist => dist::run(),
     };
     match done {

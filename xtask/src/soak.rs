@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::host;
 
 /// Each long run: its name, the minutes it is planned to take, and its arguments to `cargo`.
-const RUNS: &[(&str, u32, &[&str])] = &[];
+const RUNS: &[(&str, u32, &[&str])] = &[("fuzz", 10, &["xtask", "fuzz", "--seconds", "600"])];
 
 /// Options of `cargo xtask soak`.
 #[derive(clap::Args)]

@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeMap,
     fs::{File, OpenOptions},
     io::{BufRead, BufReader},
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
@@ -126,9 +127,9 @@ pub struct Journal {
     header: JournalHeader,
     file: Arc<File>,
     end: u64,
-    /// Place of each finished case's line, by index in the agent's file. The last line of a case counts.
-    places: Vec<Option<(u64, u32)>>,
-    finished: usize,
+    /// Place of each finished case's line, by index in the agent's file. The last line of a case counts. A map: an
+    /// index out of a damaged file must not decide how much memory is taken.
+    places: BTreeMap<usize, (u64, u32)>,
     syncer: Option<Syncer>,
 }
 
@@ -149,8 +150,7 @@ impl Journal {
         let file = Arc::new(file);
         let mut journal = Self {
             path: path.to_owned(),
-            places: Vec::new(),
-            finished: 0,
+            places: BTreeMap::new(),
             end: 0,
             syncer: Some(Syncer::start(Arc::clone(&file))),
             file,
@@ -194,8 +194,7 @@ impl Journal {
             header,
             file: Arc::new(file),
             end: line.len() as u64,
-            places: Vec::new(),
-            finished: 0,
+            places: BTreeMap::new(),
             syncer: None,
         };
         for number in 2.. {
@@ -208,7 +207,7 @@ impl Journal {
             let sketch: Line<Sketch> =
                 serde_json::from_slice(&line).map_err(|error| malformed(number, error.to_string()))?;
             if let Line::Case(case) = sketch {
-                journal.place(case.index, journal.end, length);
+                journal.places.insert(case.index, (journal.end, length));
             }
             journal.end += u64::from(length);
         }
@@ -227,12 +226,12 @@ impl Journal {
 
     /// How many cases are finished.
     pub fn finished(&self) -> usize {
-        self.finished
+        self.places.len()
     }
 
     /// Whether the case at `index` is finished.
     pub fn is_finished(&self, index: usize) -> bool {
-        self.places.get(index).is_some_and(Option::is_some)
+        self.places.contains_key(&index)
     }
 
     /// Writes a finished case down. When this returns, killing the process loses nothing of it.
@@ -241,7 +240,7 @@ impl Journal {
             serde_json::to_vec(&Line::Case(result)).map_err(|error| io_error(&self.path, error.into()))?;
         let offset = self.end;
         let length = self.append(line)?;
-        self.place(result.index, offset, length);
+        self.places.insert(result.index, (offset, length));
         Ok(())
     }
 
@@ -261,16 +260,12 @@ impl Journal {
 
     /// Finished cases in the order of the agent's file, read one at a time.
     pub fn results(&self) -> impl Iterator<Item = Result<TestResult, JournalError>> {
-        self.places.iter().flatten().map(|&place| self.read(place))
+        self.places.values().map(|&place| self.read(place))
     }
 
     /// The finished case at `index`.
     pub fn result(&self, index: usize) -> Option<Result<TestResult, JournalError>> {
-        self.places
-            .get(index)
-            .copied()
-            .flatten()
-            .map(|place| self.read(place))
+        self.places.get(&index).map(|&place| self.read(place))
     }
 
     fn read(&self, (offset, length): (u64, u32)) -> Result<TestResult, JournalError> {
@@ -282,16 +277,6 @@ impl Journal {
             Ok(Line::Case(result)) => Ok(result),
             Ok(Line::End(_)) => Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into())),
             Err(error) => Err(io_error(&self.path, error.into())),
-        }
-    }
-
-    fn place(&mut self, index: usize, offset: u64, length: u32) {
-        if self.places.len() <= index {
-            self.places.resize(index + 1, None);
-        }
-        if let Some(place) = self.places.get_mut(index) {
-            self.finished += usize::from(place.is_none());
-            *place = Some((offset, length));
         }
     }
 

@@ -2,14 +2,7 @@
 
 use std::time::Duration;
 
-/// One run of a command.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
-    /// User and system time.
-    pub(super) cpu: Duration,
-    pub(super) wall: Duration,
-    pub(super) peak_bytes: u64,
-}
+use crate::measure::Usage;
 
 /// Least, median and greatest of several runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,11 +21,11 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn of(samples: &[Sample]) -> Self {
+    pub(super) fn of(runs: &[Usage]) -> Self {
         Self {
-            cpu: Spread::of(samples.iter().map(|sample| sample.cpu)),
-            wall: Spread::of(samples.iter().map(|sample| sample.wall)),
-            peak_bytes: Spread::of(samples.iter().map(|sample| sample.peak_bytes)),
+            cpu: Spread::of(runs.iter().map(|run| run.cpu)),
+            wall: Spread::of(runs.iter().map(|run| run.wall)),
+            peak_bytes: Spread::of(runs.iter().map(|run| run.peak_bytes)),
         }
     }
 }

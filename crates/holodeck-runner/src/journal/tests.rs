@@ -61,7 +61,7 @@ fn a_journal_cut_anywhere_goes_on() {
     let whole = fs::read(&path).unwrap();
     // Every cut near the end of a line, where it matters most, and samples between: each costs a disk sync.
     let first = usize::try_from(ends[0]).unwrap();
-    let near = |cut: &usize| ends.iter().any(|&end| end.abs_diff(*cut as u64) < 3) || cut % 61 == 0;
+    let near = |cut: &usize| ends.iter().any(|&end| end.abs_diff(*cut as u64) < 3) || cut.is_multiple_of(61);
     for cut in (first..=whole.len()).filter(near) {
         fs::write(&path, &whole[..cut]).unwrap();
         let mut journal = Journal::reopen(&path).unwrap();

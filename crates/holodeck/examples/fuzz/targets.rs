@@ -1,0 +1,316 @@
+//! What is fuzzed: a function over bytes that must not panic, hang or grow, and that tells outcomes apart.
+
+use std::{fmt::Debug, hash::BuildHasher as _, path::Path, sync::Arc};
+
+use futures::FutureExt as _;
+use holodeck_backend_api::{ModelCalls as _, ModelRequest};
+use holodeck_cassette::{Cassette, Replayer};
+use holodeck_http::{SseDecoder, decode_sse};
+use holodeck_model::{Env, Load, MemoryFiles, Redactor, load_agent};
+use holodeck_runner::Journal;
+use serde_json::json;
+use tempfile::NamedTempFile;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) struct Target {
+    pub(crate) name: &'static str,
+    /// Fixtures with this ending are seeds too.
+    pub(crate) extension: &'static str,
+    /// Pieces of the language.
+    pub(crate) words: &'static [&'static str],
+    pub(crate) run: fn(&[u8]) -> Outcome,
+}
+
+/// A fingerprint of what happened.
+pub(crate) type Outcome = u64;
+
+pub(crate) const TARGETS: &[Target] = &[
+    Target {
+        name: "agent",
+        extension: "yaml",
+        words: YAML,
+        run: agent,
+    },
+    Target {
+        name: "cases",
+        extension: "yaml",
+        words: YAML,
+        run: cases,
+    },
+    Target {
+        name: "instructions",
+        extension: "md",
+        words: YAML,
+        run: instructions,
+    },
+    Target {
+        name: "sse",
+        extension: "sse",
+        words: SSE,
+        run: sse,
+    },
+    Target {
+        name: "cassette",
+        extension: "jsonl",
+        words: JSON,
+        run: cassette,
+    },
+    Target {
+        name: "journal",
+        extension: "jsonl",
+        words: JSON,
+        run: journal,
+    },
+];
+
+const YAML: &[&str] = &[
+    "- ",
+    ": ",
+    "? ",
+    "\n",
+    "\n  ",
+    "\n---\n",
+    "\n...\n",
+    "&a ",
+    "*a",
+    "<<: *a\n",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "|\n",
+    ">-\n",
+    "'",
+    "\"",
+    "\\",
+    "# ",
+    "!!str ",
+    "!!map ",
+    "!x ",
+    "%YAML 1.1\n",
+    "\u{feff}",
+    "\r\n",
+    "${A}",
+    "${A:-b}",
+    "$${A}",
+    "${",
+    "~",
+    "null",
+    "yes",
+    "0x1f",
+    "010",
+    "1_000",
+    "1:30",
+    "1e400",
+    ".nan",
+    "-.inf",
+    "99999999999999999999",
+    "2024-01-01",
+    "name: a\n",
+    "model: {provider: openai, name: m}\n",
+    "instructions: {inline: i}\n",
+    "test_cases:\n- input: q\n",
+    "evaluations: {metrics: []}\n",
+    "type: standard",
+    "metric: regex",
+    "value: \"(a*)*b\"",
+    "expected_tools: [a]",
+    "tools:\n- {type: function, name: f, description: d, file: f.py, function: f}\n",
+    "turns:\n- input: q\n",
+    "é",
+    "日",
+];
+
+const SSE: &[&str] = &[
+    "data: ",
+    "data:",
+    "data",
+    "event: x",
+    "id: 1",
+    "retry: 9",
+    ": c",
+    "\n",
+    "\n\n",
+    "\r\n",
+    "\r",
+    "\r\r",
+    "\u{feff}",
+    "{\"choices\":[{\"delta\":{\"content\":\"a\"}}]}",
+    "[DONE]",
+    "\u{2028}",
+    "é",
+];
+
+const JSON: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "\n",
+    "\"\"",
+    "null",
+    "true",
+    "-1",
+    "0.5",
+    "1e999",
+    "18446744073709551615",
+    "4294967296",
+    "\\u0000",
+    "\\ud800",
+    "{\"case\":",
+    "{\"end\":",
+    "\"index\":",
+    "\"holodeck_journal\":1",
+    "\"holodeck_cassette\":1",
+    "\"selected\":{\"first\":3}",
+    "é",
+];
+
+/// An agent's file: every problem has a place in it, and there is an agent exactly when none is an error.
+fn agent(bytes: &[u8]) -> Outcome {
+    load(&MemoryFiles::new().with("agent.yaml", bytes))
+}
+
+/// A file of test cases.
+fn cases(bytes: &[u8]) -> Outcome {
+    let agent =
+        "{name: a, model: {provider: openai, name: m}, instructions: {inline: i}, test_cases_file: c.yaml}";
+    load(&MemoryFiles::new().with("agent.yaml", agent).with("c.yaml", bytes))
+}
+
+/// Instructions with front matter.
+fn instructions(bytes: &[u8]) -> Outcome {
+    let agent = "{name: a, model: {provider: openai, name: m}, instructions: {file: i.md}}";
+    load(&MemoryFiles::new().with("agent.yaml", agent).with("i.md", bytes))
+}
+
+fn load(files: &MemoryFiles) -> Outcome {
+    let env: Env = [("A", "a: [b")].into_iter().collect();
+    let Load {
+        agent,
+        diagnostics,
+        sources,
+    } = load_agent(Path::new("agent.yaml"), &env, files);
+    let errors = diagnostics
+        .iter()
+        .filter(|diagnostic| diagnostic.is_error())
+        .count();
+    assert_eq!(
+        agent.is_some(),
+        errors == 0,
+        "an agent, and {errors} errors: {diagnostics:?}"
+    );
+    for diagnostic in &diagnostics {
+        let places = diagnostic.labels.iter().map(|label| &label.location);
+        for place in places.chain(&diagnostic.primary) {
+            let Some(text) = sources.get(&place.path) else {
+                continue;
+            };
+            let slice = text.get(place.span.start..place.span.end);
+            assert!(slice.is_some(), "{place} is not in the text: {diagnostic:?}");
+            assert!(place.line > 0 && place.column > 0, "{diagnostic:?}");
+        }
+    }
+    let mut codes: Vec<String> = diagnostics
+        .iter()
+        .map(|diagnostic| format!("{:?}", diagnostic.code))
+        .collect();
+    codes.sort();
+    codes.dedup();
+    outcome(&codes)
+}
+
+/// A stream of events: however it is cut, the events are the same.
+fn sse(bytes: &[u8]) -> Outcome {
+    let whole = decode_sse(bytes);
+    let mut decoder = SseDecoder::new(usize::MAX);
+    let mut events = Vec::new();
+    let size = bytes.first().map_or(1, |byte| usize::from(*byte % 7) + 1);
+    for piece in bytes.chunks(size) {
+        decoder
+            .push(piece, &mut events)
+            .unwrap_or_else(|_| panic!("there is no limit"));
+    }
+    events.extend(decoder.finish());
+    assert_eq!(events, whole);
+    let shapes: Vec<_> = events
+        .iter()
+        .take(8)
+        .map(|event| (event.event.len().min(4), event.data.len().min(16)))
+        .collect();
+    outcome(&shapes)
+}
+
+/// A cassette, and the search for an answer in it.
+fn cassette(bytes: &[u8]) -> Outcome {
+    let file = on_disk(bytes);
+    let cassette = match Cassette::open(file.path()) {
+        Ok(cassette) => Arc::new(cassette),
+        Err(error) => return outcome(&words(&error.to_string())),
+    };
+    let _ = cassette.recorded().describe();
+    let replayer = Replayer::new(cassette, Arc::new(Redactor::default()));
+    let request = ModelRequest {
+        provider: "openai".to_owned(),
+        model: "m".to_owned(),
+        body: json!({"messages": [{"role": "user", "content": "hello"}]}),
+        unit: None,
+    };
+    let cancel = CancellationToken::new();
+    let Some(answer) = replayer.call(&request, &cancel).now_or_never() else {
+        panic!("a replay has nothing to wait for");
+    };
+    match answer {
+        Ok(_) => outcome(&"an answer"),
+        Err(error) => outcome(&words(&error.to_string())),
+    }
+}
+
+/// A journal: what can be read can be gone on with, and nothing is lost by it.
+fn journal(bytes: &[u8]) -> Outcome {
+    let file = on_disk(bytes);
+    let journal = match Journal::open(file.path()) {
+        Ok(journal) => journal,
+        Err(error) => return outcome(&words(&error.to_string())),
+    };
+    let read = |journal: &Journal| journal.results().map(Result::ok).collect::<Vec<_>>();
+    let before = read(&journal);
+    drop(journal);
+    let again = Journal::reopen(file.path()).unwrap_or_else(|error| panic!("it was opened before: {error}"));
+    assert_eq!(read(&again), before);
+    assert_eq!(again.finished(), before.len());
+    let found: Vec<_> = before
+        .iter()
+        .take(8)
+        .map(|result| result.as_ref().map(|result| result.state))
+        .collect();
+    outcome(&found)
+}
+
+/// The bytes as a file, in memory where that is at hand.
+fn on_disk(bytes: &[u8]) -> NamedTempFile {
+    let memory = Path::new("/dev/shm");
+    let file = if memory.is_dir() {
+        NamedTempFile::new_in(memory)
+    } else {
+        NamedTempFile::new()
+    };
+    let file = file.unwrap_or_else(|error| panic!("no temporary file: {error}"));
+    std::fs::write(file.path(), bytes).unwrap_or_else(|error| panic!("no temporary file: {error}"));
+    file
+}
+
+/// A message without the numbers and names in it, so that equal failures look alike.
+fn words(message: &str) -> Vec<&str> {
+    let words = message.split_whitespace();
+    words
+        .filter(|word| word.chars().all(|character| character.is_ascii_alphabetic()))
+        .collect()
+}
+
+fn outcome(seen: &impl Debug) -> Outcome {
+    std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(format!("{seen:?}"))
+}
