@@ -5,6 +5,9 @@
 
 mod read;
 
+#[cfg(test)]
+mod tests;
+
 use indexmap::IndexMap;
 use regex::Regex;
 

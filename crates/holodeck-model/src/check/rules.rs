@@ -196,6 +196,7 @@ impl<'a> Rules<'a> {
             .about(view.path.pointer(Some(key)))
             .with_help(missing_help(key, what));
         self.add(view.named_at, diagnostic);
+        self.findings.spoil(view.node);
     }
 
     /// Exactly one of two fields.
@@ -250,23 +251,24 @@ impl<'a> Rules<'a> {
         let Some(text) = self.text(view, key) else { return };
         let place = self.value_place(view, key);
         let path = self.tree.dir(place).join(text);
-        let shown = if self.is_substituted(view, key) {
-            String::new()
-        } else {
-            format!(" `{text}`")
-        };
         let diagnostic = match self.files.kind(&path) {
             FileKind::File => return,
             FileKind::Directory => missing(
                 Code::IsDirectory,
                 format!("`{key}`{} is a directory, not a file", self.of(view)),
             ),
-            FileKind::Missing => missing(
-                Code::FileNotFound,
-                format!("the file{shown} of `{key}`{} does not exist", self.of(view)),
-            )
-            .with_help("paths are relative to the file that names them"),
+            FileKind::Missing => missing(Code::FileNotFound, self.names_nothing(view, key))
+                .with_help("paths are relative to the file that names them"),
         };
         self.add(place, diagnostic.about(view.path.pointer(Some(key))));
+    }
+
+    /// "`file` of tool `x` names `a.py`, which does not exist".
+    fn names_nothing(&self, view: &View, key: &str) -> String {
+        let shown = match self.text(view, key) {
+            Some(text) if !self.is_substituted(view, key) => format!("`{text}`"),
+            _ => "a file".to_owned(),
+        };
+        format!("`{key}`{} names {shown}, which does not exist", self.of(view))
     }
 }

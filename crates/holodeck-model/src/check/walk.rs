@@ -116,7 +116,11 @@ impl Walk<'_> {
                     let range = integer_range(*min, *max);
                     self.out_of_range(&range, node);
                 }
-                Some(_) => self.warn_legacy_number(scalar, node),
+                #[expect(
+                    clippy::cast_precision_loss,
+                    reason = "only compared with what YAML 1.1 reads"
+                )]
+                Some(number) => self.warn_legacy_number(scalar, Some(number as f64), node),
             },
             ShapeKind::Number {
                 min,
@@ -131,7 +135,7 @@ impl Walk<'_> {
                         && above.is_none_or(|above| number > above)
                         && multiple_of.is_none_or(|step| (number / step).fract() == 0.0);
                     if inside {
-                        self.warn_legacy_number(scalar, node);
+                        self.warn_legacy_number(scalar, Some(number), node);
                     } else {
                         let range = number_range(*min, *max, *above, *multiple_of);
                         self.out_of_range(&range, node);
@@ -160,7 +164,7 @@ impl Walk<'_> {
                 let message = format!("{} must be {words}{}", self.name(), not_this(scalar));
                 self.report(node, Diagnostic::error(Code::BadFormat, message));
             }
-            _ => self.warn_legacy_number(scalar, node),
+            _ => self.warn_legacy_number(scalar, None, node),
         }
     }
 
@@ -205,19 +209,17 @@ impl Walk<'_> {
             self.report_at(named_at, node, diagnostic);
         }
         for entry in entries {
+            self.through.extend(entry.merged_at);
             self.entry(entry, values);
+            if entry.merged_at.is_some() {
+                self.through.pop();
+            }
         }
     }
 
     fn entry(&mut self, entry: &Entry, shape: ShapeId) {
         self.path.push_key(self.tree.key(entry), entry.value);
-        if let Some(merged_at) = entry.merged_at {
-            self.through.push(merged_at);
-        }
         self.value(shape, entry.value, entry.key_place);
-        if entry.merged_at.is_some() {
-            self.through.pop();
-        }
         self.path.pop();
     }
 
@@ -225,6 +227,7 @@ impl Walk<'_> {
         let entries = self.tree.entries(node).unwrap_or_default();
         for entry in entries {
             let key = self.tree.key(entry);
+            self.through.extend(entry.merged_at);
             if let Some(field) = record.fields.get(key) {
                 self.warn_no_effect(key, field, entry);
                 self.entry(entry, field.shape);
@@ -234,6 +237,9 @@ impl Walk<'_> {
                 self.path.pop();
             } else if !also_known.contains(&key) {
                 self.unknown_field(record, node, entry);
+            }
+            if entry.merged_at.is_some() {
+                self.through.pop();
             }
         }
         for (name, field) in &record.fields {
@@ -302,7 +308,12 @@ impl Walk<'_> {
                 let message = format!("{} is a number that JSON does not have", self.name());
                 self.report(node, Diagnostic::error(Code::WrongType, message));
             } else if let Some(legacy) = legacy_reading(scalar.text) {
-                self.warn_legacy(scalar, &legacy, node);
+                let here = match resolve(scalar.text) {
+                    Core::Int(number) => format!("the number {number}"),
+                    Core::Float(number) => format!("the number {number}"),
+                    _ => "a text".to_owned(),
+                };
+                self.warn_legacy(scalar, &legacy, &here, node);
             }
         } else if let Some(items) = self.tree.items(node) {
             for (index, item) in items.iter().enumerate() {
@@ -447,13 +458,26 @@ impl Walk<'_> {
 
     fn unknown_choice(&mut self, choices: &[String], scalar: Scalar<'_>, node: NodeId) {
         let names: Vec<&str> = choices.iter().map(String::as_str).collect();
-        let message = format!(
-            "{} must be {}{}",
-            self.name(),
-            alternatives(&names),
-            not_this(scalar)
-        );
-        let mut diagnostic = Diagnostic::error(Code::UnknownValue, message);
+        let mut diagnostic = if names.len() > 8 {
+            let shown = if scalar.substituted {
+                String::new()
+            } else {
+                format!(" `{}`", shorten(scalar.text))
+            };
+            Diagnostic::error(
+                Code::UnknownValue,
+                format!("unknown value{shown} for {}", self.name()),
+            )
+            .with_help(format!("it must be {}", alternatives(&names)))
+        } else {
+            let message = format!(
+                "{} must be {}{}",
+                self.name(),
+                alternatives(&names),
+                not_this(scalar)
+            );
+            Diagnostic::error(Code::UnknownValue, message)
+        };
         if !scalar.substituted
             && let Some(name) = closest(scalar.text, names)
         {
@@ -478,37 +502,60 @@ impl Walk<'_> {
         self.findings.add(self.tree, entry.key_place, diagnostic);
     }
 
-    fn warn_legacy_number(&mut self, scalar: Scalar<'_>, node: NodeId) {
-        if scalar.plain
-            && !scalar.substituted
-            && let Some(legacy @ Legacy::Number(_)) = legacy_reading(scalar.text)
-        {
-            self.warn_legacy(scalar, &legacy, node);
+    /// Warns of a number that YAML 1.1 reads otherwise; `read` is what the field makes of it.
+    fn warn_legacy_number(&mut self, scalar: Scalar<'_>, read: Option<f64>, node: NodeId) {
+        if !scalar.plain || scalar.substituted {
+            return;
+        }
+        let Some(legacy @ Legacy::Number(_)) = legacy_reading(scalar.text) else {
+            return;
+        };
+        let Legacy::Number(number) = &legacy else { return };
+        if read.is_some() && lenient_f64(number) == read {
+            let message = format!(
+                "`{}` is a number in YAML 1.1 only; it is read as {number}",
+                scalar.text
+            );
+            let help = format!("write `{number}`");
+            self.warn_difference(message, &help, node);
+        } else {
+            // A text field keeps what was written.
+            let here = read.map_or_else(|| "a text".to_owned(), |number| format!("the number {number}"));
+            self.warn_legacy(scalar, &legacy, &here, node);
         }
     }
 
-    fn warn_legacy(&mut self, scalar: Scalar<'_>, legacy: &Legacy, node: NodeId) {
+    fn warn_legacy(&mut self, scalar: Scalar<'_>, legacy: &Legacy, here: &str, node: NodeId) {
         if scalar.substituted {
             return;
         }
         let text = scalar.text;
-        let other = match legacy {
-            Legacy::Number(number) => format!("the number {number}"),
-            Legacy::Bool(value) => value.to_string(),
-            Legacy::Date => "a date".to_owned(),
-            Legacy::Text => "a text".to_owned(),
+        let (other, help) = match legacy {
+            Legacy::Number(number) => (
+                format!("the number {number}"),
+                "put it in quotes if it is a text, else write plain digits".to_owned(),
+            ),
+            Legacy::Bool(value) => (
+                value.to_string(),
+                format!("put it in quotes if it is a text, else write `{value}`"),
+            ),
+            Legacy::Date => ("a date".to_owned(), "put it in quotes".to_owned()),
+            Legacy::Text => (
+                "a text".to_owned(),
+                "put it in quotes if it is a text, else write plain digits".to_owned(),
+            ),
         };
-        let here = match resolve(text) {
-            Core::Int(number) => format!("the number {number}"),
-            Core::Float(number) => format!("the number {number}"),
-            _ => "a text".to_owned(),
-        };
-        let diagnostic = Diagnostic::warning(
-            Code::Yaml11Difference,
+        self.warn_difference(
             format!("`{text}` is {here} here, but {other} in YAML 1.1"),
-        )
-        .about(self.path.pointer(None))
-        .with_help("put it in quotes if it is a text, or write the number in plain digits");
+            &help,
+            node,
+        );
+    }
+
+    fn warn_difference(&mut self, message: String, help: &str, node: NodeId) {
+        let diagnostic = Diagnostic::warning(Code::Yaml11Difference, message)
+            .about(self.path.pointer(None))
+            .with_help(help);
         self.findings.add(self.tree, self.tree.place(node), diagnostic);
     }
 

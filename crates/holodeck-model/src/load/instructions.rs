@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::Loader;
 use crate::{
     Code, Diagnostic, FileKind, InstructionsSource, JsonMap, Layer, ResolvedInstructions,
-    check::check_shape,
+    check::{Findings, check_shape},
     schema::{self, FrontMatter},
     yaml::{Entry, FileId, NodeId, Place, build, from_tree},
 };
@@ -78,15 +78,13 @@ impl Loader<'_> {
             self.findings.add(&self.tree, start, diagnostic);
             return None;
         }
-        let before = self.findings.diagnostics.len();
-        check_shape(&self.tree, &schema::FRONT_MATTER, root, &mut self.findings);
-        if self
-            .findings
-            .diagnostics
-            .iter()
-            .skip(before)
-            .any(Diagnostic::is_error)
-        {
+        // Whatever else a block says is kept, not used: how YAML 1.1 reads it does not matter.
+        let mut findings = Findings::default();
+        check_shape(&self.tree, &schema::FRONT_MATTER, root, &mut findings);
+        if findings.has_errors() {
+            self.findings
+                .diagnostics
+                .extend(findings.diagnostics.into_iter().filter(Diagnostic::is_error));
             return None;
         }
         let known: FrontMatter = from_tree(&self.tree, root).unwrap_or_default();

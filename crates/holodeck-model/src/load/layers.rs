@@ -347,6 +347,9 @@ impl Loader<'_> {
             else {
                 continue;
             };
+            if name == "in-memory" {
+                continue;
+            }
             let message = format!("no vector store is called `{name}`, so memory is used");
             let mut diagnostic = Diagnostic::warning(Code::UnknownReference, message)
                 .about(format!("tools.{index}.database"))

@@ -45,10 +45,11 @@ impl Loader<'_> {
                 continue;
             };
             if TOOLS.contains(&kind.as_str()) {
-                let name = self
-                    .text(root, &format!("{pointer}.name"))
-                    .unwrap_or_else(|| (index + 1).to_string());
-                let what = format!("tool `{name}` of type `{kind}`");
+                let name = match self.text(root, &format!("{pointer}.name")) {
+                    Some(name) => format!("`{name}`"),
+                    None => (index + 1).to_string(),
+                };
+                let what = format!("tool {name} of type `{kind}`");
                 self.unsupported(found, root, &pointer, &what, Need::Blocks);
             }
         }

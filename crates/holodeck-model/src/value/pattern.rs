@@ -23,7 +23,7 @@ impl Pattern {
         let compile = |text: &str| {
             fancy_regex::Regex::new(text)
                 .map(Arc::new)
-                .map_err(|error| PatternError(error.to_string()))
+                .map_err(|error| PatternError(reason(&error)))
         };
         Ok(Self {
             text: text.into(),
@@ -54,6 +54,21 @@ impl Pattern {
             .is_match(text)
             .map_err(|error| PatternError(error.to_string()))
     }
+}
+
+/// What is wrong, in one lower-case line.
+fn reason(error: &fancy_regex::Error) -> String {
+    let text = match error {
+        fancy_regex::Error::ParseError(_, error) => error.to_string(),
+        error => error.to_string(),
+    };
+    // The inner engine draws the place on several lines and ends with the reason.
+    let line = text.lines().last().unwrap_or_default();
+    let line = line.strip_prefix("error: ").unwrap_or(line).trim();
+    let mut characters = line.chars();
+    characters.next().map_or_else(String::new, |first| {
+        first.to_lowercase().collect::<String>() + characters.as_str()
+    })
 }
 
 impl PartialEq for Pattern {

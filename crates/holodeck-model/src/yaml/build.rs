@@ -116,7 +116,12 @@ impl<'a> Builder<'a> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let as_text = self.check_tag(tag.as_deref(), place);
-                let id = self.scalar(&text, style == ScalarStyle::Plain && !as_text, place);
+                let text = if text == "~" && place.start == place.end {
+                    ""
+                } else {
+                    text.as_ref()
+                };
+                let id = self.scalar(text, style == ScalarStyle::Plain && !as_text, place);
                 Ok(self.finish(
                     anchor,
                     Made {
@@ -245,7 +250,7 @@ impl<'a> Builder<'a> {
             let key = self.key(event, place, depth)?;
             let (event, value_place) = self.next()?;
             // A value that is not written at all is shown at its key.
-            let nothing = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, ..) if text.is_empty());
+            let nothing = is_nothing(&event, value_place);
             let made = self.node(event, if nothing { place } else { value_place }, depth + 1)?;
             size += made.size + 1;
             height = height.max(made.height);
@@ -295,12 +300,12 @@ impl<'a> Builder<'a> {
         if let Event::Scalar(text, style, 0, None) = &event {
             self.spend(1, place)?;
             let plain = *style == ScalarStyle::Plain;
+            if is_nothing(&event, place) {
+                self.report(Code::KeyNotText, "a key is missing before this colon", place);
+                return Ok(None);
+            }
             return Ok(match text.as_ref() {
                 "<<" if plain => Some(Key::Merge),
-                "" if plain => {
-                    self.report(Code::KeyNotText, "a key is missing before this colon", place);
-                    None
-                }
                 text => Some(Key::Text(text.to_owned())),
             });
         }
@@ -476,6 +481,11 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// Whether a value is not written at all; the parser makes a `~` of it.
+fn is_nothing(event: &Event<'_>, place: Place) -> bool {
+    matches!(event, Event::Scalar(_, ScalarStyle::Plain, ..)) && place.start == place.end
+}
+
 enum Key {
     Text(String),
     Merge,
@@ -500,6 +510,9 @@ fn syntax_message(kind: &ErrorKind) -> String {
     match kind {
         ErrorKind::MappingValueNotAllowed => "a `:` is not expected here".to_owned(),
         ErrorKind::UnclosedQuotedScalar => "a quoted text is not closed".to_owned(),
+        ErrorKind::InvalidQuotedScalarIndent => {
+            "a quoted text is not closed, or its next line is not indented".to_owned()
+        }
         ErrorKind::UnclosedFlowCollection { open } => format!("a `{open}` is not closed"),
         ErrorKind::MismatchedFlowCollectionEnd { open, close } => format!("`{open}` is closed by `{close}`"),
         ErrorKind::MisplacedFlowCollectionEnd => "a bracket closes nothing".to_owned(),

@@ -254,3 +254,72 @@ fn is_date(text: &str) -> bool {
         && digits(8..10);
     day && matches!(bytes.get(10), None | Some(b'T' | b't' | b' '))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_scalars_follow_the_core_schema() {
+        let check = |text, expected| assert_eq!(resolve(text), expected, "{text}");
+        check("", Core::Null);
+        check("~", Core::Null);
+        check("TRUE", Core::Bool(true));
+        check("yes", Core::Str);
+        check("010", Core::Int(10));
+        check("0o17", Core::Int(15));
+        check("0xfF", Core::Int(255));
+        check("-3", Core::Int(-3));
+        check("+3", Core::Int(3));
+        check("18446744073709551615", Core::Unsigned(u64::MAX));
+        check("1e3", Core::Float(1000.0));
+        check("-.5", Core::Float(-0.5));
+        check("1.", Core::Float(1.0));
+        check(".", Core::Str);
+        check("1e", Core::Str);
+        check("1_000", Core::Str);
+        check("1:30", Core::Str);
+        check("inf", Core::Str);
+        check("NaN", Core::Str);
+        check("-.inf", Core::Float(f64::NEG_INFINITY));
+    }
+
+    #[test]
+    fn fields_of_a_known_type_are_lenient() {
+        assert_eq!(lenient_int(" 60 "), Some(60));
+        assert_eq!(lenient_int("60.0"), Some(60));
+        assert_eq!(lenient_int("60.5"), None);
+        assert_eq!(lenient_int("1_000"), Some(1000));
+        assert_eq!(lenient_int("1__0"), None);
+        assert_eq!(lenient_int("a_1"), None);
+        assert_eq!(lenient_f64("0.5"), Some(0.5));
+        assert_eq!(lenient_f64(".inf"), None);
+        assert_eq!(lenient_bool("Off"), Some(false));
+        assert_eq!(lenient_bool("maybe"), None);
+    }
+
+    #[test]
+    fn yaml_1_1_reads_some_scalars_differently() {
+        let check = |text, expected| assert_eq!(legacy_reading(text), expected, "{text}");
+        let number = |text: &str| Some(Legacy::Number(text.to_owned()));
+        check("010", number("8"));
+        check("-010", number("-8"));
+        check("07", None);
+        check("00", None);
+        check("089", None);
+        check("1_000", number("1000"));
+        check("1:30", number("90"));
+        check("1:30:00", number("5400"));
+        check("1:75", None);
+        check("10.0.0.1:80", None);
+        check("yes", Some(Legacy::Bool(true)));
+        check("y", None);
+        check("2026-11-21", Some(Legacy::Date));
+        check("2026-11-21T10:00:00Z", Some(Legacy::Date));
+        check("1e3", Some(Legacy::Text));
+        check("1.0e+3", None);
+        check("0o17", Some(Legacy::Text));
+        check("42", None);
+        check("-", None);
+    }
+}

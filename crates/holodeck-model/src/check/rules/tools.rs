@@ -151,12 +151,7 @@ fn check_source(rules: &mut Rules<'_>, tool: &View) {
     }
     let path = rules.tree.dir(place).join(source);
     if rules.files.kind(&path) == FileKind::Missing {
-        let shown = if rules.is_substituted(tool, "source") {
-            String::new()
-        } else {
-            format!(" `{source}`")
-        };
-        let message = format!("the `source`{shown}{} does not exist", rules.of(tool));
+        let message = rules.names_nothing(tool, "source");
         let diagnostic = Diagnostic::warning(Code::FileNotFound, message)
             .about(tool.path.pointer(Some("source")))
             .with_help("paths are relative to the file that names them");

@@ -1,0 +1,190 @@
+//! Hostile and odd files: an error at once, or silence where all is well.
+
+use std::{io, path::Path};
+
+use holodeck_model::{Code, Diagnostic, Env, FileKind, Files, MemoryFiles, load_agent};
+use pretty_assertions::assert_eq;
+
+use crate::support::{load_bytes, render};
+
+const AGENT: &str = "name: a\nmodel: {provider: openai, name: m, temperature: 0, max_tokens: 1}\ninstructions: {inline: Hi}\n";
+
+/// Everything said in this module, for the test that every code is shown somewhere.
+pub(crate) fn diagnostics() -> Vec<Diagnostic> {
+    [not_utf8(), alias_bomb(), too_large(), directory(), missing_file()]
+        .into_iter()
+        .flat_map(|load| load.diagnostics)
+        .collect()
+}
+
+fn check(load: &holodeck_model::Load, code: Code, place: &str) {
+    assert!(load.agent.is_none());
+    let first = load.diagnostics.first().unwrap();
+    assert_eq!(first.code, code, "{}", render(&load.diagnostics));
+    assert_eq!(
+        first
+            .primary
+            .as_ref()
+            .map_or_else(String::new, ToString::to_string),
+        place
+    );
+}
+
+fn not_utf8() -> holodeck_model::Load {
+    load_bytes(b"name: a\ndescription: caf\xe9\n".as_slice())
+}
+
+fn alias_bomb() -> holodeck_model::Load {
+    let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..=9 {
+        let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
+        text += &format!("a{level}: &a{level} [{aliases}]\n");
+    }
+    load_bytes(text)
+}
+
+fn too_large() -> holodeck_model::Load {
+    load_bytes(format!("{AGENT}# {}\n", "x".repeat(10 * 1024 * 1024)))
+}
+
+fn directory() -> holodeck_model::Load {
+    let files = MemoryFiles::new().with("project/agent.yaml", AGENT);
+    load_agent(Path::new("project"), &Env::empty(), &files)
+}
+
+fn missing_file() -> holodeck_model::Load {
+    let files = MemoryFiles::new().with("agent.yaml", AGENT);
+    load_agent(Path::new("agent.yml"), &Env::empty(), &files)
+}
+
+#[test]
+fn invalid_utf8_is_shown_at_its_byte() {
+    check(&not_utf8(), Code::InvalidUtf8, "agent.yaml:2:17");
+    let utf16 = load_bytes(b"\xff\xfen\0a\0".as_slice());
+    check(&utf16, Code::InvalidUtf8, "agent.yaml:1:1");
+    assert_eq!(
+        utf16.diagnostics[0].help.as_deref(),
+        Some("it looks like UTF-16; save it as UTF-8")
+    );
+}
+
+#[test]
+fn a_large_file_is_refused() {
+    check(&too_large(), Code::FileTooLarge, "");
+}
+
+#[test]
+fn a_directory_is_no_file() {
+    let load = directory();
+    check(&load, Code::IsDirectory, "");
+    assert_eq!(
+        load.diagnostics[0].help.as_deref(),
+        Some("did you mean `project/agent.yaml`?")
+    );
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let load = missing_file();
+    check(&load, Code::UnreadableFile, "");
+    assert_eq!(
+        load.diagnostics[0].help.as_deref(),
+        Some("did you mean `agent.yaml`?")
+    );
+}
+
+#[test]
+fn an_unreadable_file_is_named() {
+    struct Locked;
+    impl Files for Locked {
+        fn read(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
+            Err(io::ErrorKind::PermissionDenied.into())
+        }
+        fn kind(&self, path: &Path) -> FileKind {
+            if path.ends_with("agent.yaml") {
+                FileKind::File
+            } else {
+                FileKind::Missing
+            }
+        }
+    }
+    let load = load_agent(Path::new("agent.yaml"), &Env::empty(), &Locked);
+    assert_eq!(
+        render(&load.diagnostics),
+        "-: error[HD0001]: `agent.yaml` cannot be read: permission denied\n"
+    );
+}
+
+#[test]
+fn brackets_without_end_are_an_error_at_once() {
+    for open in ["[", "{", "- ", "? ", "a: [", "{a: "] {
+        check_depth(&format!("{AGENT}response_format: {}", open.repeat(100_000)));
+    }
+    let indented: String = (0..2000)
+        .map(|depth| format!("{}a:\n", " ".repeat(depth)))
+        .collect();
+    check_depth(&indented);
+}
+
+fn check_depth(text: &str) {
+    let load = load_bytes(text);
+    assert!(load.agent.is_none());
+    assert!(
+        load.diagnostics
+            .iter()
+            .any(|diagnostic| matches!(diagnostic.code, Code::TooDeep | Code::YamlSyntax)),
+        "{}",
+        render(&load.diagnostics)
+    );
+}
+
+#[test]
+fn aliases_without_end_are_an_error_at_once() {
+    let load = alias_bomb();
+    check(&load, Code::TooManyNodes, "agent.yaml:7:10");
+    // A chain of aliases is as deep as what it stands for.
+    let mut text = String::from("a0: &a0 [x]\n");
+    for level in 1..200 {
+        text += &format!("a{level}: &a{level} [*a{}]\n", level - 1);
+    }
+    assert_eq!(load_bytes(text).diagnostics[0].code, Code::TooDeep);
+    let merges = "x: &x {".to_owned()
+        + &(0..2000).map(|key| format!("k{key}: 1, ")).collect::<String>()
+        + "}\ny: {<<: ["
+        + &"*x, ".repeat(2000)
+        + "]}\n";
+    assert_eq!(load_bytes(merges).diagnostics[0].code, Code::TooManyNodes);
+}
+
+#[test]
+fn a_byte_order_mark_and_windows_lines_load_silently() {
+    let text = format!("\u{feff}{AGENT}").replace('\n', "\r\n");
+    let load = load_bytes(text);
+    assert_eq!(render(&load.diagnostics), "");
+    assert!(load.agent.is_some());
+    let load = load_bytes(format!("\u{feff}{AGENT}\nnme: b\n").replace('\n', "\r\n"));
+    check(&load, Code::UnknownField, "agent.yaml:5:1");
+}
+
+#[test]
+fn columns_count_characters() {
+    let load = load_bytes("name: \"日本語 é\"\nmodel: {provider: openai, name: \"日本\", x: 1}\n");
+    let unknown = load
+        .diagnostics
+        .iter()
+        .find(|diagnostic| diagnostic.code == Code::UnknownField)
+        .unwrap();
+    assert_eq!(unknown.primary.as_ref().unwrap().to_string(), "agent.yaml:2:39");
+}
+
+#[test]
+fn many_test_cases_load() {
+    let cases: String = (0..10_000)
+        .map(|index| format!("  - {{input: question {index}, ground_truth: answer}}\n"))
+        .collect();
+    let load = load_bytes(format!(
+        "{AGENT}evaluations: {{metrics: [{{type: standard, metric: equality}}]}}\ntest_cases:\n{cases}"
+    ));
+    assert_eq!(render(&load.diagnostics), "");
+    assert_eq!(load.agent.unwrap().config.test_cases.len(), 10_000);
+}
