@@ -6,33 +6,65 @@ use anyhow::{Result, bail};
 
 use crate::host;
 
-/// Each long run: its name, the minutes it is planned to take, and its arguments to `cargo`.
-const RUNS: &[(&str, u32, &[&str])] = &[("fuzz", 10, &["xtask", "fuzz", "--seconds", "600"])];
+/// A long run.
+struct Run {
+    name: &'static str,
+    planned_minutes: u32,
+    /// Arguments to `cargo`.
+    cargo: &'static [&'static str],
+}
+
+const RUNS: &[Run] = &[
+    Run {
+        name: "resume",
+        planned_minutes: 2,
+        // Not through nextest, which ends a test that takes long.
+        cargo: &[
+            "test",
+            "-p",
+            "holodeck-cli",
+            "--test",
+            "it",
+            "resume",
+            "--",
+            "--nocapture",
+        ],
+    },
+    Run {
+        name: "fuzz",
+        planned_minutes: 10,
+        cargo: &["xtask", "fuzz", "--seconds", "600"],
+    },
+];
 
 /// Options of `cargo xtask soak`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only these runs.
     runs: Vec<String>,
+    /// How often `resume` begins a run and kills it.
+    #[arg(long, default_value_t = 100)]
+    rounds: u32,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let wanted: Vec<_> = RUNS
         .iter()
-        .filter(|(name, ..)| args.runs.is_empty() || args.runs.iter().any(|run| run == name))
+        .filter(|run| args.runs.is_empty() || args.runs.iter().any(|name| name == run.name))
         .collect();
     if wanted.is_empty() {
-        let names: Vec<&str> = RUNS.iter().map(|(name, ..)| *name).collect();
+        let names: Vec<&str> = RUNS.iter().map(|run| run.name).collect();
         bail!(
             "nothing to run; long runs listed in xtask/src/soak.rs: [{}]",
             names.join(", ")
         );
     }
-    for (name, planned, cargo_args) in wanted {
-        println!("\n== {name} (planned {planned} min)");
+    for run in wanted {
+        println!("\n== {} (planned {} min)", run.name, run.planned_minutes);
         let started = Instant::now();
-        host::run(&mut host::cargo(*cargo_args))?;
-        println!("{name}: took {} s", started.elapsed().as_secs());
+        let rounds = args.rounds.to_string();
+        host::run(host::cargo(run.cargo).env("HOLODECK_KILL_ROUNDS", rounds))?;
+        println!("{}: took {} s", run.name, started.elapsed().as_secs());
     }
     Ok(())
 }

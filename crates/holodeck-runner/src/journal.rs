@@ -140,12 +140,14 @@ impl Journal {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(io)?;
         }
+        // It gets its name with its first line in it: what is killed in between is no run that `latest` could mean.
+        let unnamed = path.with_extension("new");
         let file = OpenOptions::new()
             .create_new(true)
             .read(true)
             .write(true)
             .mode(0o600)
-            .open(path)
+            .open(&unnamed)
             .map_err(io)?;
         let file = Arc::new(file);
         let mut journal = Self {
@@ -158,6 +160,7 @@ impl Journal {
         };
         let line = serde_json::to_vec(&journal.header).map_err(|error| io(error.into()))?;
         journal.append(line)?;
+        std::fs::rename(&unnamed, path).map_err(io)?;
         Ok(journal)
     }
 

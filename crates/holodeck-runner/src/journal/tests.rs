@@ -28,6 +28,7 @@ fn what_was_recorded_is_read_in_the_order_of_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("deep/r1.jsonl");
     let mut journal = Journal::create(&path, header()).unwrap();
+    assert_eq!(fs::read_dir(dir.path().join("deep")).unwrap().count(), 1);
     for index in [2, 0] {
         journal
             .record(&samples::result(index, CaseState::Passed, &[]))
