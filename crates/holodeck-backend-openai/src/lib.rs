@@ -1,1 +1,24 @@
-//! holodeck-backend-openai
+//! Agents on any endpoint that speaks OpenAI's Chat Completions: OpenAI, Azure, Ollama, and what is compatible.
+//!
+//! [`OpenAiBackend`] runs the loop of model and tool calls. It reaches the model through
+//! [`ModelCalls`](holodeck_backend_api::ModelCalls): [`HttpModelCalls`] talks to the endpoint, and a recorder or a
+//! replayer fits between the two.
+
+mod answer_format;
+mod assemble;
+mod backend;
+mod core;
+mod driver;
+mod endpoint;
+mod failure;
+mod message;
+mod parameters;
+mod session;
+mod tool_calls;
+mod turn;
+mod wire;
+mod wire_message;
+
+pub use backend::OpenAiBackend;
+pub use driver::{DriverOptions, HttpModelCalls};
+pub use endpoint::Endpoint;

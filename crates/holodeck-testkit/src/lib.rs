@@ -16,12 +16,14 @@ mod reply;
 mod scripted_backend;
 mod scripted_model;
 mod scripted_tools;
+mod scripted_turn;
 mod server;
 
 pub use gate::Gate;
 pub use invariants::{body_violations, request_violations};
 pub use reply::Reply;
-pub use scripted_backend::{Asked, ScriptedBackend, ScriptedTurn};
+pub use scripted_backend::{Asked, ScriptedBackend};
 pub use scripted_model::{ModelReply, ScriptedModel};
 pub use scripted_tools::ScriptedTools;
+pub use scripted_turn::ScriptedTurn;
 pub use server::{ModelServer, Received, ReceivedRequest};

@@ -4,7 +4,6 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use async_stream::stream;
@@ -12,14 +11,12 @@ use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, BackendFactory, Capabilities, ContextMessage,
-    EventStream, ExecutionResult, Mode, NoTools, Outcome, ResultFold, Role, SessionControl, SessionState,
-    StopReason, TokenUsage, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolResult, TurnRequest,
+    EventStream, Mode, NoTools, Role, SessionControl, SessionState, ToolHost, TurnRequest,
 };
 use holodeck_model::LoadedAgent;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::Gate;
+use crate::ScriptedTurn;
 
 type Script = Arc<dyn Fn(&Asked) -> ScriptedTurn + Send + Sync>;
 
@@ -42,30 +39,6 @@ pub struct Asked {
     pub unit: Option<String>,
     /// How many turns were asked for before this one.
     pub index: usize,
-}
-
-/// How a scripted turn goes.
-#[derive(Clone, Debug)]
-pub struct ScriptedTurn {
-    steps: Vec<Step>,
-    end: End,
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Wait(Duration),
-    Behind(Gate),
-    Tell(BackendEvent),
-    /// Calls tools of the host, all at the same time.
-    Call(Vec<ToolCall>),
-}
-
-#[derive(Clone, Debug)]
-enum End {
-    Answered(StopReason),
-    Outcome(Outcome),
-    Error(BackendError),
-    Hang,
 }
 
 impl ScriptedBackend {
@@ -212,201 +185,5 @@ fn said(role: Role, content: &str) -> ContextMessage {
     ContextMessage {
         role,
         content: content.to_owned(),
-    }
-}
-
-impl ScriptedTurn {
-    /// An answer of text, with usage.
-    pub fn text(text: &str) -> Self {
-        Self::nothing().and_text(text).and_usage(TokenUsage::new(10, 5))
-    }
-
-    /// An empty turn, to build on.
-    pub fn nothing() -> Self {
-        Self {
-            steps: Vec::new(),
-            end: End::Answered(StopReason::EndTurn),
-        }
-    }
-
-    /// A turn that can't be ended.
-    pub fn failing(error: BackendError) -> Self {
-        Self::nothing().and_fail(error)
-    }
-
-    /// A turn that never ends.
-    pub fn hanging() -> Self {
-        Self::nothing().and_hang()
-    }
-
-    /// Adds a piece of text.
-    pub fn and_text(self, text: &str) -> Self {
-        self.and_event(BackendEvent::Text {
-            text: text.to_owned(),
-        })
-    }
-
-    /// Adds a piece of reasoning.
-    pub fn and_thinking(self, text: &str) -> Self {
-        self.and_event(BackendEvent::Thinking {
-            text: text.to_owned(),
-        })
-    }
-
-    /// Adds tokens.
-    pub fn and_usage(self, usage: TokenUsage) -> Self {
-        self.and_event(BackendEvent::Usage(usage))
-    }
-
-    /// Adds a tool call and its result, without a tool.
-    pub fn and_called(self, name: &str, arguments: Value, result: &str) -> Self {
-        let call_id = format!("call_{}", self.steps.len());
-        let result = ToolResult {
-            call_id: call_id.clone(),
-            name: name.to_owned(),
-            result: result.to_owned(),
-            is_error: false,
-            duration_ms: None,
-        };
-        let call = ToolCall {
-            name: name.to_owned(),
-            arguments,
-            call_id,
-        };
-        self.and_event(BackendEvent::ToolCall(call))
-            .and_event(turn_end(StopReason::ToolUse))
-            .and_event(BackendEvent::ToolResult(result))
-    }
-
-    /// Calls tools of the host, all at the same time, and ends the model message with that.
-    pub fn and_call(mut self, calls: Vec<ToolCall>) -> Self {
-        self.steps.push(Step::Call(calls));
-        self
-    }
-
-    /// Adds any event.
-    pub fn and_event(mut self, event: BackendEvent) -> Self {
-        self.steps.push(Step::Tell(event));
-        self
-    }
-
-    /// Waits at this point.
-    pub fn and_wait(mut self, time: Duration) -> Self {
-        self.steps.push(Step::Wait(time));
-        self
-    }
-
-    /// Waits at this point until `gate` is open.
-    pub fn and_wait_for(mut self, gate: &Gate) -> Self {
-        self.steps.push(Step::Behind(gate.clone()));
-        self
-    }
-
-    /// Ends with this outcome.
-    pub fn and_end(self, outcome: Outcome) -> Self {
-        self.end(End::Outcome(outcome))
-    }
-
-    /// Ends the answer for this reason.
-    pub fn and_stop(self, reason: StopReason) -> Self {
-        self.end(End::Answered(reason))
-    }
-
-    /// Ends with this error.
-    pub fn and_fail(self, error: BackendError) -> Self {
-        self.end(End::Error(error))
-    }
-
-    /// Never ends.
-    pub fn and_hang(self) -> Self {
-        self.end(End::Hang)
-    }
-
-    fn end(mut self, end: End) -> Self {
-        self.end = end;
-        self
-    }
-
-    fn events(
-        self,
-        tools: Arc<dyn ToolHost>,
-    ) -> impl Stream<Item = Result<BackendEvent, BackendError>> + Send {
-        stream! {
-            let mut fold = ResultFold::new();
-            for step in self.steps {
-                let mut events = Vec::new();
-                let mut failed = None;
-                match step {
-                    Step::Wait(time) => tokio::time::sleep(time).await,
-                    Step::Behind(gate) => gate.opened().await,
-                    Step::Tell(event) => events.push(event),
-                    Step::Call(calls) => {
-                        events.extend(calls.iter().cloned().map(BackendEvent::ToolCall));
-                        events.push(turn_end(StopReason::ToolUse));
-                        for (call, output) in call_all(&*tools, calls).await {
-                            if output.is_err() {
-                                failed = Some(Outcome::ToolFailed { name: call.name.clone() });
-                            }
-                            events.push(tool_result(call, output));
-                        }
-                    }
-                }
-                for event in events {
-                    fold.observe(&event);
-                    yield Ok(event);
-                }
-                if let Some(outcome) = failed {
-                    yield Ok(BackendEvent::End(Box::new(fold.finish(outcome))));
-                    return;
-                }
-            }
-            let result: ExecutionResult = match self.end {
-                End::Hang => std::future::pending().await,
-                End::Error(error) => {
-                    yield Err(error);
-                    return;
-                }
-                End::Outcome(outcome) => fold.finish(outcome),
-                End::Answered(reason) => {
-                    let end = turn_end(reason.clone());
-                    fold.observe(&end);
-                    yield Ok(end);
-                    fold.finish_answered(&reason)
-                }
-            };
-            yield Ok(BackendEvent::End(Box::new(result)));
-        }
-    }
-}
-
-async fn call_all(
-    tools: &dyn ToolHost,
-    calls: Vec<ToolCall>,
-) -> Vec<(ToolCall, Result<ToolOutput, ToolError>)> {
-    let outputs =
-        futures::future::join_all(calls.iter().map(|call| tools.call(call, ToolCx::default()))).await;
-    let outputs = outputs.into_iter().map(|output| match output {
-        Err(error @ ToolError::TimedOut { .. }) => Ok(ToolOutput::error(error.to_string())),
-        other => other,
-    });
-    calls.into_iter().zip(outputs).collect()
-}
-
-fn tool_result(call: ToolCall, output: Result<ToolOutput, ToolError>) -> BackendEvent {
-    let output = output.unwrap_or_else(|error| ToolOutput::error(error.to_string()));
-    BackendEvent::ToolResult(ToolResult {
-        call_id: call.call_id,
-        name: call.name,
-        result: output.text,
-        is_error: output.is_error,
-        duration_ms: None,
-    })
-}
-
-fn turn_end(stop_reason: StopReason) -> BackendEvent {
-    BackendEvent::TurnEnd {
-        stop_reason,
-        message_id: None,
-        model: Some("scripted-1".to_owned()),
     }
 }

@@ -74,7 +74,7 @@ async fn context(subject: &dyn Subject) -> Outcome {
     same(
         "what the model saw",
         result.map_err(|error| error.to_string())?.response,
-        "one | two",
+        "one | uno | two",
     )
 }
 

@@ -24,7 +24,7 @@ pub enum ModelMove {
         /// What is said about tokens.
         usage: Option<TokenUsage>,
     },
-    /// Says the user's messages it was shown, joined by ` | `.
+    /// Says what the user and the assistant said before it, joined by ` | `.
     Repeat,
     /// Calls tools.
     Call(Vec<ToolCall>),

@@ -39,6 +39,16 @@ impl ReceivedRequest {
         let own = self.messages().iter().filter(|message| message["role"] == role);
         own.filter_map(|message| message["content"].as_str()).collect()
     }
+
+    /// What the user and the assistant said, in order.
+    pub fn said(&self) -> Vec<&str> {
+        let roles = [Value::from("user"), Value::from("assistant")];
+        let own = self
+            .messages()
+            .iter()
+            .filter(|message| roles.contains(&message["role"]));
+        own.filter_map(|message| message["content"].as_str()).collect()
+    }
 }
 
 /// What a server got and what was wrong with it.

@@ -1,5 +1,6 @@
 use std::{
     collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -92,11 +93,15 @@ impl State {
         }
         let reply = match &self.script {
             Script::List(replies) => replies.lock().unwrap_or_else(PoisonError::into_inner).pop_front(),
-            Script::Closure(script) => Some(script(&request)),
+            // A panic here would only close the connection, and the test might go on.
+            Script::Closure(script) => catch_unwind(AssertUnwindSafe(|| script(&request))).ok(),
             Script::Canned(_) => None,
         };
         let Some(reply) = reply else {
-            let nothing_left = format!("request {}: the script has no reply left", request.index + 1);
+            let nothing_left = format!(
+                "request {}: the script has no reply left, or panicked",
+                request.index + 1
+            );
             self.lock().violations.push(nothing_left.clone());
             return invalid(&[nothing_left]).render(shape);
         };

@@ -4,7 +4,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, BackendEvent, Outcome, Role, StopReason, ToolHost};
+use holodeck_backend_api::{BackendError, BackendEvent, Outcome, StopReason, ToolHost};
 use holodeck_testkit::{
     Asked, ScriptedBackend, ScriptedTurn,
     conformance::{self, ModelMove, Prepared, Scenario, Subject},
@@ -84,10 +84,9 @@ fn play(mut turn: ScriptedTurn, last: ModelMove, asked: &Asked) -> ScriptedTurn 
         }
         ModelMove::Repeat => {
             let history = asked.history.iter();
-            let users = history.filter(|message| message.role == Role::User);
-            let mut users: Vec<_> = users.map(|message| message.content.as_str()).collect();
-            users.push(&asked.message);
-            turn.and_text(&users.join(" | "))
+            let mut said: Vec<_> = history.map(|message| message.content.as_str()).collect();
+            said.push(&asked.message);
+            turn.and_text(&said.join(" | "))
         }
         ModelMove::Refuse(text) => turn.and_text(text).and_stop(StopReason::Refusal),
         ModelMove::SayNothing => turn,

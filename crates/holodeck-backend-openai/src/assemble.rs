@@ -1,0 +1,185 @@
+use holodeck_backend_api::{BackendError, ModelDelta, StopReason, ToolCall};
+use serde_json::{Map, Value};
+
+use crate::wire::{CallFragment, Chunk, Message, Usage};
+
+/// Puts the chunks of one answer together: text passes through at once, tool calls, usage and the end are told when
+/// the stream is over.
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    id: Option<String>,
+    model: Option<String>,
+    usage: Option<Usage>,
+    finish_reason: Option<String>,
+    calls: Vec<PartialCall>,
+    refused: bool,
+}
+
+#[derive(Debug, Default)]
+struct PartialCall {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Assembler {
+    /// Takes in a chunk and adds what it tells to `deltas`.
+    pub(crate) fn push(&mut self, chunk: Chunk, deltas: &mut impl Extend<ModelDelta>) {
+        // Some servers repeat these in each chunk, some send them empty in the first.
+        keep(&mut self.id, chunk.id);
+        keep(&mut self.model, chunk.model);
+        if chunk.usage.is_some() {
+            self.usage = chunk.usage;
+        }
+        let choices = chunk.choices.into_iter().flatten();
+        for choice in choices.filter(|choice| choice.index.unwrap_or(0) == 0) {
+            if let Some(message) = choice.delta.or(choice.message) {
+                self.message(message, deltas);
+            }
+            keep(&mut self.finish_reason, choice.finish_reason);
+        }
+    }
+
+    /// Takes in an answer that came in one piece: it can't have been cut, so it is complete without saying so.
+    pub(crate) fn push_whole(&mut self, whole: Chunk, deltas: &mut impl Extend<ModelDelta>) {
+        self.push(whole, deltas);
+        self.finish_reason.get_or_insert_with(|| "stop".to_owned());
+    }
+
+    /// Whether the model said that it is done; what may still come is usage.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finish_reason.is_some()
+    }
+
+    /// The rest, once the stream is over.
+    pub(crate) fn finish(self) -> Result<Vec<ModelDelta>, BackendError> {
+        let Some(reason) = self.finish_reason else {
+            return Err(BackendError::Protocol {
+                message: "the stream ended early".to_owned(),
+            });
+        };
+        let stop_reason = match stop_reason(reason) {
+            _ if self.refused => StopReason::Refusal,
+            // Many servers say `stop` though they call tools.
+            StopReason::EndTurn if !self.calls.is_empty() => StopReason::ToolUse,
+            other => other,
+        };
+        let mut deltas = Vec::with_capacity(self.calls.len() + 2);
+        for call in self.calls {
+            deltas.push(ModelDelta::ToolCall(call.whole()?));
+        }
+        deltas.extend(self.usage.and_then(|usage| usage.tokens()).map(ModelDelta::Usage));
+        deltas.push(ModelDelta::Finish {
+            stop_reason,
+            message_id: self.id,
+            model: self.model,
+            recorded: None,
+        });
+        Ok(deltas)
+    }
+
+    fn message(&mut self, message: Message, deltas: &mut impl Extend<ModelDelta>) {
+        let reasoning = [
+            message.reasoning_content.text,
+            message.reasoning.text,
+            message.content.reasoning,
+        ];
+        let reasoning = reasoning.into_iter().find(|text| !text.is_empty());
+        deltas.extend(reasoning.map(ModelDelta::Reasoning));
+        let text = Some(message.content.text).filter(|text| !text.is_empty());
+        deltas.extend(text.map(ModelDelta::Text));
+        if let Some(refusal) = message.refusal.filter(|text| !text.is_empty()) {
+            self.refused = true;
+            deltas.extend([ModelDelta::Refusal(refusal)]);
+        }
+        for fragment in message.tool_calls.into_iter().flatten() {
+            self.fragment(fragment);
+        }
+    }
+
+    fn fragment(&mut self, fragment: CallFragment) {
+        let id = fragment.id.unwrap_or_default();
+        let function = fragment.function.unwrap_or_default();
+        let name = function.name.unwrap_or_default();
+        let call = self.call_of(fragment.index, &id, &name);
+        if call.id.is_empty() {
+            call.id = id;
+        }
+        // Some servers repeat the name with each piece, some send it in pieces.
+        if call.name != name {
+            call.name.push_str(&name);
+        }
+        match function.arguments {
+            Value::String(piece) => call.arguments.push_str(&piece),
+            Value::Null => {}
+            // The object itself, and with it the whole.
+            whole => call.arguments = whole.to_string(),
+        }
+    }
+
+    /// The call a fragment belongs to: by index, and where servers leave that out or always send 0, by id.
+    fn call_of(&mut self, index: Option<u64>, id: &str, name: &str) -> &mut PartialCall {
+        let known = match index {
+            Some(index) => self.calls.iter().rposition(|call| call.index == Some(index)),
+            None if id.is_empty() => self.calls.len().checked_sub(1),
+            None => self.calls.iter().rposition(|call| call.id == id),
+        };
+        let known = known.filter(|&place| {
+            let another = |call: &PartialCall| {
+                !id.is_empty() && !call.id.is_empty() && call.id != id && !name.is_empty()
+            };
+            !self.calls.get(place).is_some_and(another)
+        });
+        let place = known.unwrap_or_else(|| {
+            self.calls.push(PartialCall {
+                index,
+                ..PartialCall::default()
+            });
+            self.calls.len() - 1
+        });
+        #[expect(clippy::indexing_slicing, reason = "found or just pushed")]
+        &mut self.calls[place]
+    }
+}
+
+impl PartialCall {
+    /// The call. Arguments that are not JSON are kept as text: whoever runs the call tells the model.
+    fn whole(self) -> Result<ToolCall, BackendError> {
+        if self.name.is_empty() {
+            return Err(BackendError::Protocol {
+                message: "the model called a tool without naming it".to_owned(),
+            });
+        }
+        let arguments = if self.arguments.trim().is_empty() {
+            Value::Object(Map::new())
+        } else {
+            serde_json::from_str(&self.arguments).unwrap_or(Value::String(self.arguments))
+        };
+        Ok(ToolCall {
+            name: self.name,
+            arguments,
+            call_id: self.id,
+        })
+    }
+}
+
+fn stop_reason(text: String) -> StopReason {
+    match text.as_str() {
+        "stop" => StopReason::EndTurn,
+        "length" => StopReason::MaxTokens,
+        "tool_calls" | "function_call" => StopReason::ToolUse,
+        "content_filter" => StopReason::Refusal,
+        _ => StopReason::Other(text),
+    }
+}
+
+/// Takes a new value unless it says nothing.
+fn keep(old: &mut Option<String>, new: Option<String>) {
+    if let Some(new) = new.filter(|text| !text.is_empty()) {
+        *old = Some(new);
+    }
+}
+
+#[cfg(test)]
+mod tests;

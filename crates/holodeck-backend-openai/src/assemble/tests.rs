@@ -1,0 +1,303 @@
+use holodeck_http::{SseDecoder, SseEvent};
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn deltas(chunks: &[Value]) -> Result<Vec<ModelDelta>, BackendError> {
+    let mut assembler = Assembler::default();
+    let mut deltas = Vec::new();
+    for chunk in chunks {
+        assembler.push(serde_json::from_value(chunk.clone()).unwrap(), &mut deltas);
+    }
+    deltas.extend(assembler.finish()?);
+    Ok(deltas)
+}
+
+fn delta(delta: &Value) -> Value {
+    json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+fn end(reason: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+fn calls(chunks: &[Value]) -> Vec<(String, Value, String)> {
+    let all = deltas(chunks).unwrap().into_iter();
+    all.filter_map(|delta| match delta {
+        ModelDelta::ToolCall(call) => Some((call.name, call.arguments, call.call_id)),
+        _ => None,
+    })
+    .collect()
+}
+
+fn fragment(fragment: &Value) -> Value {
+    delta(&json!({"tool_calls": [fragment]}))
+}
+
+#[test]
+fn an_answer_with_everything() {
+    let chunks = [
+        json!({"id": "x1", "model": "m-1", "choices": [], "prompt_filter_results": []}),
+        delta(&json!({"role": "assistant", "content": ""})),
+        delta(&json!({"reasoning_content": "hm", "reasoning": "hm"})),
+        delta(&json!({"content": "Hel"})),
+        delta(&json!({"content": "lo", "audio": null, "future": {"a": 1}})),
+        end("stop"),
+        json!({"id": "x1", "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}),
+    ];
+    assert_eq!(
+        deltas(&chunks).unwrap(),
+        [
+            ModelDelta::Reasoning("hm".to_owned()),
+            ModelDelta::Text("Hel".to_owned()),
+            ModelDelta::Text("lo".to_owned()),
+            ModelDelta::Usage(holodeck_backend_api::TokenUsage::new(1, 2)),
+            ModelDelta::Finish {
+                stop_reason: StopReason::EndTurn,
+                message_id: Some("x1".to_owned()),
+                model: Some("m-1".to_owned()),
+                recorded: None,
+            },
+        ]
+    );
+}
+
+#[test]
+fn finish_reasons_known_and_unknown() {
+    for (reason, expected) in [
+        ("stop", StopReason::EndTurn),
+        ("length", StopReason::MaxTokens),
+        ("content_filter", StopReason::Refusal),
+        ("eos", StopReason::Other("eos".to_owned())),
+    ] {
+        let found = deltas(&[end(reason)]).unwrap().pop();
+        assert!(
+            matches!(&found, Some(ModelDelta::Finish { stop_reason, .. }) if *stop_reason == expected),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn fields_of_a_wrong_type_count_as_absent() {
+    let odd = json!({
+        "id": 7, "model": null, "usage": "none", "created": 1.5,
+        "choices": [
+            {"index": 0, "delta": {"content": "a", "refusal": false, "tool_calls": null}, "finish_reason": 0},
+            {"index": 1, "delta": {"content": "another choice"}},
+        ],
+    });
+    let found = deltas(&[odd, json!({"choices": null}), end("stop")]).unwrap();
+    assert_eq!(found[0], ModelDelta::Text("a".to_owned()));
+    assert_eq!(found.len(), 2);
+}
+
+#[test]
+fn without_a_finish_reason_the_answer_is_half() {
+    let error = deltas(&[delta(&json!({"content": "half"}))]).unwrap_err();
+    assert_eq!(error.to_string(), "the stream ended early");
+}
+
+#[test]
+fn calls_in_fragments_by_index() {
+    let chunks = [
+        fragment(
+            &json!({"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}),
+        ),
+        fragment(&json!({"index": 1, "id": "b", "function": {"name": "g"}})),
+        fragment(&json!({"index": 0, "function": {"arguments": "{\"x\""}})),
+        fragment(&json!({"index": 1, "id": "", "function": {"name": "", "arguments": "{}"}})),
+        fragment(&json!({"index": 0, "id": null, "function": {"name": null, "arguments": ":1}"}})),
+        end("tool_calls"),
+    ];
+    assert_eq!(
+        calls(&chunks),
+        [
+            ("f".to_owned(), json!({"x": 1}), "a".to_owned()),
+            ("g".to_owned(), json!({}), "b".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn calls_as_servers_misspell_them() {
+    // Always index 0, one call a chunk; arguments as an object; no index at all; the name repeated.
+    let same_index = [
+        fragment(&json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}})),
+        fragment(&json!({"index": 0, "id": "b", "function": {"name": "f", "arguments": {"x": 1}}})),
+        end("stop"),
+    ];
+    let no_index = [
+        fragment(&json!({"id": "a", "function": {"name": "f", "arguments": "{"}})),
+        fragment(&json!({"id": "a", "function": {"name": "f", "arguments": "}"}})),
+        fragment(&json!({"id": "b", "function": {"name": "f", "arguments": "{\"x\""}})),
+        fragment(&json!({"function": {"arguments": ":1}"}})),
+        end("stop"),
+    ];
+    let expected = [
+        ("f".to_owned(), json!({}), "a".to_owned()),
+        ("f".to_owned(), json!({"x": 1}), "b".to_owned()),
+    ];
+    assert_eq!(calls(&same_index), expected);
+    assert_eq!(calls(&no_index), expected);
+}
+
+#[test]
+fn arguments_that_are_no_json_are_kept_as_text() {
+    let chunks = [
+        fragment(&json!({"index": 0, "function": {"name": "f", "arguments": "{\"x\": "}})),
+        end("length"),
+    ];
+    assert_eq!(
+        calls(&chunks),
+        [("f".to_owned(), json!("{\"x\": "), String::new())]
+    );
+}
+
+#[test]
+fn a_call_without_a_name_is_an_error() {
+    let error = deltas(&[fragment(&json!({"index": 0, "id": "a"})), end("stop")]).unwrap_err();
+    assert!(matches!(error, BackendError::Protocol { .. }));
+}
+
+#[test]
+fn stop_with_calls_means_tools() {
+    let chunks = [
+        fragment(&json!({"index": 0, "id": "a", "function": {"name": "f"}})),
+        end("stop"),
+    ];
+    let last = deltas(&chunks).unwrap().pop().unwrap();
+    assert!(matches!(
+        last,
+        ModelDelta::Finish {
+            stop_reason: StopReason::ToolUse,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn a_whole_answer_reads_like_a_chunk() {
+    let answer = json!({
+        "id": "x", "model": "m", "usage": {"prompt_tokens": 1, "completion_tokens": 1},
+        "choices": [{
+            "index": 0,
+            "message": {
+                "role": "assistant", "content": null, "refusal": "no",
+                "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            },
+            "finish_reason": "tool_calls",
+        }],
+    });
+    let found = deltas(&[answer]).unwrap();
+    assert_eq!(found[0], ModelDelta::Refusal("no".to_owned()));
+    assert!(matches!(&found[1], ModelDelta::ToolCall(call) if call.name == "f"));
+    assert!(matches!(
+        &found[3],
+        ModelDelta::Finish {
+            stop_reason: StopReason::Refusal,
+            ..
+        }
+    ));
+}
+
+/// A stream as a server sends it, and what it says.
+fn stream() -> (Vec<u8>, Vec<ModelDelta>) {
+    let arguments = ["{\"te", "xt\": \"ä", " 🎉\"", "}"];
+    let mut chunks = vec![
+        delta(&json!({"role": "assistant", "content": ""})),
+        delta(&json!({"reasoning_content": "hm\n"})),
+        delta(&json!({"content": "grüß "})),
+        delta(&json!({"content": "🎉"})),
+        fragment(&json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
+    ];
+    chunks.extend(arguments.map(|piece| fragment(&json!({"index": 0, "function": {"arguments": piece}}))));
+    chunks.push(end("tool_calls"));
+    chunks.push(json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}));
+    let expected = deltas(&chunks).unwrap();
+    let data: String = chunks
+        .iter()
+        .flat_map(|chunk| ["data: ".to_owned(), chunk.to_string(), "\r\n\r\n".to_owned()])
+        .collect();
+    ((data + "data: [DONE]\n\n").into_bytes(), expected)
+}
+
+fn read(pieces: &[&[u8]]) -> Vec<ModelDelta> {
+    let mut decoder = SseDecoder::new(usize::MAX);
+    let mut events: Vec<SseEvent> = Vec::new();
+    for piece in pieces {
+        decoder.push(piece, &mut events).unwrap();
+    }
+    events.extend(decoder.finish());
+    assert_eq!(events.pop().unwrap().data, "[DONE]");
+    let chunks: Vec<Value> = events
+        .iter()
+        .map(|event| serde_json::from_str(&event.data).unwrap())
+        .collect();
+    deltas(&chunks).unwrap()
+}
+
+#[test]
+fn a_stream_split_at_every_byte_says_the_same() {
+    let (bytes, expected) = stream();
+    for cut in 0..=bytes.len() {
+        let (left, right) = bytes.split_at(cut);
+        assert_eq!(read(&[left, right]), expected, "cut at {cut}");
+    }
+    let single: Vec<&[u8]> = bytes.chunks(1).collect();
+    assert_eq!(read(&single), expected);
+}
+
+proptest! {
+    #[test]
+    fn splits_never_matter(mut cuts in prop::collection::vec(0_usize..2000, 0..12)) {
+        let (bytes, expected) = stream();
+        cuts.retain(|cut| *cut < bytes.len());
+        cuts.sort_unstable();
+        let mut pieces = Vec::new();
+        let mut start = 0;
+        for cut in cuts.into_iter().chain([bytes.len()]) {
+            pieces.push(&bytes[start..cut]);
+            start = cut;
+        }
+        prop_assert_eq!(read(&pieces), expected);
+    }
+
+    #[test]
+    fn arguments_in_any_pieces_are_the_same_arguments(cuts in prop::collection::vec(1_usize..6, 1..20)) {
+        let arguments = json!({"text": "grüße 🎉", "n": [1, 2.5, null], "deep": {"a": {"b": "\"\\"}}});
+        let text: Vec<char> = arguments.to_string().chars().collect();
+        let mut chunks = vec![fragment(&json!({"index": 0, "id": "a", "function": {"name": "f"}}))];
+        let mut rest = text.as_slice();
+        for cut in cuts.into_iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (piece, left) = rest.split_at(cut.min(rest.len()));
+            rest = left;
+            let piece = String::from_iter(piece);
+            chunks.push(fragment(&json!({"index": 0, "function": {"arguments": piece}})));
+        }
+        chunks.push(end("tool_calls"));
+        prop_assert_eq!(calls(&chunks), vec![("f".to_owned(), arguments, "a".to_owned())]);
+    }
+
+    #[test]
+    fn any_json_is_read_or_refused(
+        keys in prop::collection::vec("(choices|delta|message|content|tool_calls|function|arguments|index|id|usage|finish_reason|error)", 0..8),
+        leaf in prop::sample::select(vec![json!(null), json!(1.5), json!(-1), json!("x"), json!([]), json!({}), json!([[{}]])]),
+    ) {
+        let value = keys.iter().rev().fold(leaf, |inner, key| match key.as_str() {
+            "choices" | "tool_calls" => json!({key: [inner]}),
+            key => json!({key: inner}),
+        });
+        let mut assembler = Assembler::default();
+        let mut found = Vec::new();
+        if let Ok(chunk) = serde_json::from_value(value) {
+            assembler.push(chunk, &mut found);
+            let _ = assembler.finish();
+        }
+    }
+}

@@ -1,0 +1,156 @@
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use holodeck_backend_api::{BackendError, ModelCalls, ModelRequest, ToolHost};
+use holodeck_model::{LoadedAgent, OpenAiConfig};
+use serde_json::{Map, Value};
+
+use crate::{
+    answer_format::{AnswerFormat, Telling},
+    parameters::Parameters,
+    wire_message,
+};
+
+/// What all turns of a backend share.
+pub(crate) struct Core {
+    pub(crate) calls: Arc<dyn ModelCalls>,
+    pub(crate) tools: Arc<dyn ToolHost>,
+    pub(crate) format: Option<AnswerFormat>,
+    pub(crate) max_turns: u32,
+    pub(crate) model: String,
+    pub(crate) fallback_model: Option<String>,
+    provider: String,
+    instructions: String,
+    parameters: Parameters,
+    offered: Vec<Value>,
+    allowed: Allowed,
+    said: Mutex<HashSet<String>>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        agent: &LoadedAgent,
+        tools: Arc<dyn ToolHost>,
+        calls: Arc<dyn ModelCalls>,
+    ) -> Result<Self, BackendError> {
+        let config = &agent.config;
+        let openai = config.openai.clone().unwrap_or_default();
+        let allowed = Allowed::of(&openai);
+        let offered = tools.specs().iter().filter(|spec| allowed.allows(&spec.name));
+        let offered = offered.map(wire_message::tool).collect();
+        Ok(Self {
+            format: agent
+                .response_format
+                .as_ref()
+                .map(AnswerFormat::new)
+                .transpose()?,
+            max_turns: openai.max_turns.max(1),
+            model: config.model.name.clone(),
+            fallback_model: openai.fallback_model,
+            provider: config.model.provider.to_string(),
+            instructions: agent.instructions.text.clone(),
+            parameters: Parameters::of_agent(agent),
+            said: Mutex::default(),
+            calls,
+            tools,
+            offered,
+            allowed,
+        })
+    }
+
+    /// The request that shows the model `conversation`.
+    pub(crate) fn request(
+        &self,
+        conversation: &[Value],
+        telling: Option<Telling>,
+        unit: Option<&str>,
+    ) -> ModelRequest {
+        let mut messages = Vec::with_capacity(conversation.len() + 1);
+        messages.extend(self.system(telling));
+        messages.extend_from_slice(conversation);
+        let mut body = Map::new();
+        body.insert("messages".to_owned(), Value::Array(messages));
+        if !self.offered.is_empty() {
+            body.insert("tools".to_owned(), Value::Array(self.offered.clone()));
+        }
+        if let (Some(format), Some(Telling::Native)) = (&self.format, telling) {
+            body.insert("response_format".to_owned(), format.native().clone());
+        }
+        body.extend(self.parameters.body.clone());
+        ModelRequest {
+            provider: self.provider.clone(),
+            model: self.model.clone(),
+            body: Value::Object(body),
+            unit: unit.map(str::to_owned),
+        }
+    }
+
+    /// Whether a tool may be called; a model may ask for one it was not offered.
+    pub(crate) fn allows(&self, tool: &str) -> bool {
+        self.allowed.allows(tool)
+    }
+
+    /// An error with the line of the YAML it comes from, where one can be told.
+    pub(crate) fn explained(&self, mut error: BackendError) -> BackendError {
+        if let BackendError::Provider {
+            status: Some(400 | 422),
+            param: Some(param),
+            message,
+            ..
+        } = &mut error
+            && let Some(explanation) = self.parameters.explain(param)
+        {
+            message.push_str(&explanation);
+        }
+        error
+    }
+
+    /// What there is to say before anything is asked.
+    pub(crate) fn opening_notice(&self) -> Option<String> {
+        let notice = self.parameters.notice.clone()?;
+        self.say_once(notice)
+    }
+
+    /// The notice, unless it was said before.
+    pub(crate) fn say_once(&self, notice: String) -> Option<String> {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.insert(notice.clone()).then_some(notice)
+    }
+
+    fn system(&self, telling: Option<Telling>) -> Option<Value> {
+        let mut text = self.instructions.clone();
+        if let (Some(format), Some(Telling::Instructed)) = (&self.format, telling) {
+            if !text.trim().is_empty() {
+                text.push_str("\n\n");
+            }
+            text.push_str(&format.instructions());
+        }
+        (!text.trim().is_empty()).then(|| wire_message::system(&text))
+    }
+}
+
+/// Which tools the `openai` block leaves to the model.
+#[derive(Debug)]
+struct Allowed {
+    only: Option<Vec<String>>,
+    not: Vec<String>,
+}
+
+impl Allowed {
+    fn of(openai: &OpenAiConfig) -> Self {
+        let permissions = openai.permissions.clone().unwrap_or_default();
+        let mut not = openai.disallowed_tools.clone().unwrap_or_default();
+        not.extend(permissions.disallowed_tools.unwrap_or_default());
+        Self {
+            only: permissions.allowed_tools,
+            not,
+        }
+    }
+
+    fn allows(&self, tool: &str) -> bool {
+        let named = |names: &[String]| names.iter().any(|name| name == tool);
+        self.only.as_deref().is_none_or(named) && !named(&self.not)
+    }
+}

@@ -1,0 +1,312 @@
+use std::{
+    num::NonZeroU32,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use async_stream::{stream, try_stream};
+use async_trait::async_trait;
+use futures::{Stream, StreamExt as _};
+use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream};
+use holodeck_http::{CallOptions, HttpClient, HttpError, Pacer, Response, RetryPolicy, SseEvent};
+use holodeck_model::{Env, LoadedAgent};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use crate::{Endpoint, assemble::Assembler, failure, parameters, wire::Chunk};
+
+/// Sends model calls to an endpoint over HTTP.
+#[derive(Clone, Debug)]
+pub struct HttpModelCalls(Arc<Driver>);
+
+/// How model calls are sent.
+#[derive(Clone, Debug, Default)]
+pub struct DriverOptions {
+    /// When a call is sent again, before its first byte came.
+    pub retry: RetryPolicy,
+    /// Requests a minute at most.
+    pub rpm: Option<NonZeroU32>,
+    /// The model that is asked once when the first one answers 429 or 5xx.
+    pub fallback_model: Option<String>,
+}
+
+impl DriverOptions {
+    /// As the YAML says.
+    pub fn of_agent(agent: &LoadedAgent) -> Self {
+        let openai = agent.config.openai.as_ref();
+        Self {
+            retry: RetryPolicy::default(),
+            rpm: agent.config.model.rpm.and_then(NonZeroU32::new),
+            fallback_model: openai.and_then(|openai| openai.fallback_model.clone()),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Driver {
+    client: HttpClient,
+    endpoint: Endpoint,
+    retry: RetryPolicy,
+    pacer: Option<Pacer>,
+    fallback_model: Option<String>,
+    /// Something was heard from the endpoint, so a refused connection may pass.
+    reached: AtomicBool,
+    /// The endpoint knows no `stream_options`.
+    plain_stream: AtomicBool,
+}
+
+impl HttpModelCalls {
+    /// Calls to `endpoint` through `client`.
+    pub fn new(client: HttpClient, endpoint: Endpoint, options: DriverOptions) -> Self {
+        Self(Arc::new(Driver {
+            client,
+            endpoint,
+            retry: options.retry,
+            pacer: options.rpm.map(Pacer::per_minute),
+            fallback_model: options.fallback_model,
+            reached: AtomicBool::new(false),
+            plain_stream: AtomicBool::new(false),
+        }))
+    }
+
+    /// Calls for `agent`: endpoint and key as the YAML and `env` say.
+    pub fn for_agent(client: HttpClient, agent: &LoadedAgent, env: &Env) -> Result<Self, BackendError> {
+        let endpoint = Endpoint::resolve(agent, env)?;
+        Ok(Self::new(client, endpoint, DriverOptions::of_agent(agent)))
+    }
+
+    /// Where the calls go.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.0.endpoint
+    }
+}
+
+#[async_trait]
+impl ModelCalls for HttpModelCalls {
+    async fn call(
+        &self,
+        request: &ModelRequest,
+        cancel: &CancellationToken,
+    ) -> Result<ModelStream, BackendError> {
+        let deltas = answer(Arc::clone(&self.0), request.clone());
+        let cancel = cancel.clone();
+        Ok(Box::pin(stream! {
+            let mut deltas = pin!(deltas);
+            loop {
+                match cancel.run_until_cancelled(deltas.next()).await {
+                    Some(Some(delta)) => yield delta,
+                    Some(None) => break,
+                    None => {
+                        yield Err(BackendError::Cancelled);
+                        break;
+                    }
+                }
+            }
+        }))
+    }
+}
+
+/// The answer to one request. Dropping it drops the connection.
+fn answer(
+    driver: Arc<Driver>,
+    request: ModelRequest,
+) -> impl Stream<Item = Result<ModelDelta, BackendError>> + Send {
+    try_stream! {
+        if let Some(pacer) = &driver.pacer {
+            yield ModelDelta::Paused;
+            pacer.wait().await;
+            yield ModelDelta::Resumed;
+        }
+        let span = tracing::debug_span!("chat", gen_ai.request.model = request.model);
+        let response = driver.open(&request).instrument(span).await?;
+        let mut assembler = Assembler::default();
+        let mut deltas = Vec::new();
+        if is_json(&response) {
+            let whole = response.json().await.map_err(|error| driver.failed(&error, &request))?;
+            assembler.push_whole(driver.whole(whole)?, &mut deltas);
+        } else {
+            let events = response.events().await;
+            let mut events = events.map_err(|error| driver.failed(&error, &request))?;
+            while let Some(event) = events.next().await {
+                let event = match event {
+                    Ok(event) => event,
+                    // The answer is complete; only what follows it was lost.
+                    Err(_broken) if assembler.is_finished() => break,
+                    Err(error) => {
+                        Err(failure::of_stream(&error, &driver.endpoint, &request.body))?;
+                        break;
+                    }
+                };
+                match driver.event(&event)? {
+                    Event::Chunk(chunk) => assembler.push(*chunk, &mut deltas),
+                    Event::Nothing => {}
+                    Event::Done => break,
+                }
+                for delta in deltas.drain(..) {
+                    yield delta;
+                }
+            }
+        }
+        for delta in deltas {
+            yield delta;
+        }
+        for delta in assembler.finish()? {
+            yield delta;
+        }
+    }
+}
+
+enum Event {
+    Chunk(Box<Chunk>),
+    Nothing,
+    Done,
+}
+
+impl Driver {
+    /// Sends the request until its answer begins, or there is nothing more to try.
+    async fn open(&self, request: &ModelRequest) -> Result<Response, BackendError> {
+        let retry = self.retry();
+        let error = match self.send(&request.model, &request.body, retry).await {
+            Ok(response) => return Ok(response),
+            Err(error) => error,
+        };
+        if let Some(fallback) = &self.fallback_model
+            && matches!(error.status(), Some(429 | 500..=599))
+        {
+            tracing::warn!(%error, model = request.model, fallback, "asking the fallback model");
+            let body = parameters::adapted_to(fallback, &request.body);
+            if let Ok(response) = self.send(fallback, &body, RetryPolicy::none()).await {
+                return Ok(response);
+            }
+        }
+        Err(self.failed(&error, request))
+    }
+
+    /// Posts one request. A server that does not know `stream_options` is asked again without.
+    async fn send(&self, model: &str, body: &Value, retry: RetryPolicy) -> Result<Response, HttpError> {
+        let options = CallOptions {
+            timeout: None,
+            retry,
+            pacer: None,
+        };
+        let with_usage = !self.plain_stream.load(Ordering::Relaxed);
+        let usage = if with_usage { Usage::Asked } else { Usage::NotAsked };
+        let wire = wire(model, body, usage);
+        let (url, headers) = (&self.endpoint.url, &self.endpoint.headers);
+        let answer = self.client.post_json(url, headers, &wire, &options).await;
+        let answer = match answer {
+            Err(error) if with_usage && refuses_stream_options(&error) => {
+                self.plain_stream.store(true, Ordering::Relaxed);
+                let wire = self::wire(model, body, Usage::NotAsked);
+                self.client.post_json(url, headers, &wire, &options).await
+            }
+            answer => answer,
+        };
+        if !matches!(answer, Err(HttpError::Connect { .. })) {
+            self.reached.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    fn retry(&self) -> RetryPolicy {
+        let never = if self.reached.load(Ordering::Relaxed) {
+            failure::is_final
+        } else {
+            failure::is_final_at_first
+        };
+        RetryPolicy {
+            never,
+            ..self.retry.clone()
+        }
+    }
+
+    fn event(&self, event: &SseEvent) -> Result<Event, BackendError> {
+        let data = event.data.trim();
+        if data.is_empty() {
+            return Ok(Event::Nothing);
+        }
+        if data == "[DONE]" {
+            return Ok(Event::Done);
+        }
+        let chunk = if event.event == "error" {
+            Err(failure::in_stream(
+                &serde_json::from_str(data).unwrap_or_else(|_text| Value::from(data)),
+                &self.endpoint,
+            ))
+        } else {
+            let chunk = serde_json::from_str::<Chunk>(data).map_err(|_error| self.no_chunk(data));
+            chunk.and_then(|chunk| self.without_error(chunk))
+        };
+        chunk.map(|chunk| Event::Chunk(Box::new(chunk)))
+    }
+
+    fn whole(&self, value: Value) -> Result<Chunk, BackendError> {
+        let what = || format!("{} answered with JSON that is no chat completion", self.endpoint);
+        let chunk = serde_json::from_value::<Chunk>(value)
+            .map_err(|_error| failure::incompatible(&what(), &self.endpoint))?;
+        let chunk = self.without_error(chunk)?;
+        if chunk.choices.as_ref().is_none_or(Vec::is_empty) {
+            return Err(failure::incompatible(&what(), &self.endpoint));
+        }
+        Ok(chunk)
+    }
+
+    fn without_error(&self, chunk: Chunk) -> Result<Chunk, BackendError> {
+        match &chunk.error {
+            Some(error) if !error.is_null() => Err(failure::in_stream(error, &self.endpoint)),
+            _ => Ok(chunk),
+        }
+    }
+
+    fn no_chunk(&self, data: &str) -> BackendError {
+        let start: String = data.chars().take(120).collect();
+        let what = format!(
+            "{} sent something that is no chunk of an answer: `{start}`",
+            self.endpoint
+        );
+        failure::incompatible(&what, &self.endpoint)
+    }
+
+    fn failed(&self, error: &HttpError, request: &ModelRequest) -> BackendError {
+        failure::of_http(error, &self.endpoint, &request.body)
+    }
+}
+
+fn is_json(response: &Response) -> bool {
+    response.header("content-type").is_some_and(|value| {
+        value
+            .trim_start()
+            .to_ascii_lowercase()
+            .starts_with("application/json")
+    })
+}
+
+/// Whether a request asks for token counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Usage {
+    Asked,
+    NotAsked,
+}
+
+/// The request as it is sent: what the model sees, and the flags of the transport.
+fn wire(model: &str, body: &Value, usage: Usage) -> Value {
+    let mut wire = Map::new();
+    wire.insert("model".to_owned(), json!(model));
+    wire.insert("stream".to_owned(), json!(true));
+    if usage == Usage::Asked {
+        wire.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    }
+    wire.extend(body.as_object().cloned().unwrap_or_default());
+    Value::Object(wire)
+}
+
+fn refuses_stream_options(error: &HttpError) -> bool {
+    matches!(error.status(), Some(400 | 422))
+        && error
+            .body()
+            .is_some_and(|body| body.contains("stream_options") || body.contains("include_usage"))
+}

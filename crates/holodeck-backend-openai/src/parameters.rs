@@ -1,0 +1,223 @@
+use std::collections::BTreeMap;
+
+use holodeck_model::{Effort, LoadedAgent, ModelConfig, OpenAiConfig};
+use serde_json::{Map, Value, json};
+
+/// The request's parameters beside messages, tools and response format.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parameters {
+    /// As they are sent.
+    pub(crate) body: Map<String, Value>,
+    /// What the person should know about them.
+    pub(crate) notice: Option<String>,
+    /// For each parameter, the YAML field it comes from and where that was written.
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+#[derive(Clone, Debug)]
+struct Origin {
+    field: &'static str,
+    place: Option<String>,
+}
+
+const ORIGINS: [(&str, &str); 7] = [
+    ("temperature", "model.temperature"),
+    ("top_p", "model.top_p"),
+    ("max_tokens", "model.max_tokens"),
+    ("max_completion_tokens", "model.max_tokens"),
+    ("reasoning_effort", "openai.effort"),
+    ("response_format", "response_format"),
+    ("tools", "tools"),
+];
+
+impl Parameters {
+    pub(crate) fn of_agent(agent: &LoadedAgent) -> Self {
+        let mut parameters = Self::of(&agent.config.model, agent.config.openai.as_ref());
+        for (parameter, field) in ORIGINS {
+            let place = agent.locate(field).map(|location| location.to_string());
+            parameters.origins.insert(parameter, Origin { field, place });
+        }
+        parameters
+    }
+
+    fn of(model: &ModelConfig, openai: Option<&OpenAiConfig>) -> Self {
+        let reasoning = model.reasoning.unwrap_or_else(|| is_reasoning(&model.name));
+        let mut body = Map::new();
+        let mut left_out = Vec::new();
+        for (name, value) in [("temperature", model.temperature), ("top_p", model.top_p)] {
+            match value {
+                Some(_) if reasoning => left_out.push(name),
+                Some(value) => {
+                    body.insert(name.to_owned(), json!(value));
+                }
+                None => {}
+            }
+        }
+        if let Some(max) = model.max_tokens {
+            body.insert(limit_name(reasoning).to_owned(), json!(max));
+        }
+        if let Some(effort) = openai.and_then(|openai| openai.effort) {
+            body.insert("reasoning_effort".to_owned(), json!(effort_name(effort)));
+        }
+        Self {
+            body,
+            notice: notice(&model.name, reasoning, &left_out, model.max_tokens.is_some()),
+            origins: BTreeMap::new(),
+        }
+    }
+
+    /// Where the parameter an endpoint refused comes from, as the end of an error.
+    pub(crate) fn explain(&self, parameter: &str) -> Option<String> {
+        // `response_format.json_schema.schema` and the like name a part.
+        let name = parameter.split(['.', '[']).next().unwrap_or_default();
+        let Origin { field, place } = self.origins.get(name)?;
+        let written = match place {
+            Some(place) => format!("\n  set at {place} (`{field}`)"),
+            None => format!("\n  set by `{field}`"),
+        };
+        let hint = match name {
+            "temperature" | "top_p" | "max_tokens" => {
+                "remove it, or set `model.reasoning: true` if this is a reasoning model"
+            }
+            "max_completion_tokens" => "remove it, or set `model.reasoning: false`",
+            "reasoning_effort" => "remove it: this model takes no effort",
+            "tools" => "this model takes no tools; choose another one",
+            _ => return Some(written),
+        };
+        Some(format!("{written}\n\nhint: {hint}"))
+    }
+}
+
+/// The same request for another model, which may or may not be a reasoning one.
+pub(crate) fn adapted_to(model: &str, body: &Value) -> Value {
+    let mut body = body.clone();
+    let reasoning = is_reasoning(model);
+    if let Some(map) = body.as_object_mut() {
+        if reasoning {
+            map.shift_remove("temperature");
+            map.shift_remove("top_p");
+        }
+        if let Some(max) = map.shift_remove(limit_name(!reasoning)) {
+            map.insert(limit_name(reasoning).to_owned(), max);
+        }
+    }
+    body
+}
+
+/// Whether a model's name is one of the reasoning families.
+fn is_reasoning(name: &str) -> bool {
+    // Routers put the vendor first: `openai/o3-mini`.
+    let name = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
+    let family = |prefix: &str| {
+        name.strip_prefix(prefix)
+            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+    };
+    ["o1", "o3", "o4", "gpt-5"].into_iter().any(family)
+}
+
+fn limit_name(reasoning: bool) -> &'static str {
+    if reasoning {
+        "max_completion_tokens"
+    } else {
+        "max_tokens"
+    }
+}
+
+fn effort_name(effort: Effort) -> &'static str {
+    match effort {
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::Max => "xhigh",
+    }
+}
+
+/// Only what changes a request is worth a note.
+fn notice(model: &str, reasoning: bool, left_out: &[&str], limited: bool) -> Option<String> {
+    let mut changes = Vec::new();
+    if !left_out.is_empty() {
+        let verb = if left_out.len() == 1 { "is" } else { "are" };
+        changes.push(format!("`{}` {verb} not sent", left_out.join("` and `")));
+    }
+    if reasoning && limited {
+        changes.push("`max_tokens` is sent as `max_completion_tokens`".to_owned());
+    }
+    (!changes.is_empty()).then(|| format!("`{model}` is a reasoning model: {}", changes.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn parameters(model: &Value, openai: Option<&Value>) -> Parameters {
+        let model = serde_json::from_value(model.clone()).unwrap();
+        let openai = openai.map(|value| serde_json::from_value(value.clone()).unwrap());
+        Parameters::of(&model, openai.as_ref())
+    }
+
+    #[test]
+    fn nothing_is_sent_that_the_yaml_does_not_set() {
+        let bare = parameters(&json!({"provider": "openai", "name": "gpt-4o"}), None);
+        assert_eq!((Value::Object(bare.body), bare.notice), (json!({}), None));
+        let set = parameters(
+            &json!({"provider": "openai", "name": "gpt-4o", "temperature": 0.0, "top_p": 0.5, "max_tokens": 9}),
+            Some(&json!({"effort": "max"})),
+        );
+        assert_eq!(
+            Value::Object(set.body),
+            json!({"temperature": 0.0, "top_p": 0.5, "max_tokens": 9, "reasoning_effort": "xhigh"})
+        );
+        assert_eq!(set.notice, None);
+    }
+
+    #[test]
+    fn a_reasoning_model_gets_its_own_limit_and_no_sampling() {
+        let model = json!({"provider": "openai", "name": "o3-mini", "temperature": 0.2, "top_p": 1.0, "max_tokens": 9});
+        let found = parameters(&model, None);
+        assert_eq!(Value::Object(found.body), json!({"max_completion_tokens": 9}));
+        assert_eq!(
+            found.notice.unwrap(),
+            "`o3-mini` is a reasoning model: `temperature` and `top_p` are not sent, \
+             `max_tokens` is sent as `max_completion_tokens`"
+        );
+        let mut marked = model.clone();
+        marked["reasoning"] = json!(false);
+        assert!(parameters(&marked, None).body.contains_key("temperature"));
+        marked["name"] = json!("my-deployment");
+        marked["reasoning"] = json!(true);
+        assert!(!parameters(&marked, None).body.contains_key("temperature"));
+    }
+
+    #[test]
+    fn families_of_reasoning_models() {
+        for name in [
+            "o1",
+            "o1-preview",
+            "o3-mini",
+            "o4-mini",
+            "gpt-5",
+            "gpt-5.1",
+            "GPT-5-mini",
+            "openai/o3",
+        ] {
+            assert!(is_reasoning(name), "{name}");
+        }
+        for name in ["gpt-4o", "o10-x", "o1x", "olmo", "gpt-50", "my-o1"] {
+            assert!(!is_reasoning(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_adapted_to_the_fallback() {
+        let body = json!({"messages": [], "temperature": 0.2, "max_tokens": 5});
+        assert_eq!(
+            adapted_to("o3", &body),
+            json!({"messages": [], "max_completion_tokens": 5})
+        );
+        assert_eq!(adapted_to("gpt-4o-mini", &body), body);
+        let reasoning = json!({"max_completion_tokens": 5});
+        assert_eq!(adapted_to("gpt-4o", &reasoning), json!({"max_tokens": 5}));
+    }
+}

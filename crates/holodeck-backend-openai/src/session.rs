@@ -1,0 +1,118 @@
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_stream::stream;
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use holodeck_backend_api::{
+    AgentSession, BackendError, BackendEvent, EventStream, SessionControl, SessionState, TurnRequest,
+};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    core::Core,
+    turn::{self, Step},
+};
+
+/// A conversation. Its history is what the endpoint is shown each time.
+pub(crate) struct OpenAiSession {
+    core: Arc<Core>,
+    history: Vec<Value>,
+    running: Running,
+    open: bool,
+}
+
+impl OpenAiSession {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self {
+            core,
+            history: Vec::new(),
+            running: Running::default(),
+            open: true,
+        }
+    }
+}
+
+#[async_trait]
+impl AgentSession for OpenAiSession {
+    fn turn(&mut self, mut request: TurnRequest) -> EventStream<'_> {
+        if !self.open {
+            let closed = BackendError::Session {
+                message: "the session is closed".to_owned(),
+            };
+            return Box::pin(futures::stream::iter([Err(closed)]));
+        }
+        // Its own token: interrupting this turn must not stop whatever else the caller's token stops.
+        request.cancel = request.cancel.child_token();
+        let running = self.running.begin(request.cancel.clone());
+        let core = &self.core;
+        let history = &mut self.history;
+        Box::pin(stream! {
+            let _running = running;
+            let mut steps = pin!(turn::run(core, history.clone(), request));
+            while let Some(step) = steps.next().await {
+                match step {
+                    Ok(Step::Event(event)) => yield Ok(event),
+                    Ok(Step::Done(done)) => {
+                        // A turn that did not get here leaves the history as it was, so it can be tried again.
+                        if let Some(conversation) = done.conversation {
+                            *history = conversation;
+                        }
+                        yield Ok(BackendEvent::End(Box::new(done.result)));
+                    }
+                    Err(error) => yield Err(error),
+                }
+            }
+        })
+    }
+
+    fn state(&self) -> SessionState {
+        match (self.open, self.running.lock().is_some()) {
+            (false, _) => SessionState::Closed,
+            (true, true) => SessionState::Processing,
+            (true, false) => SessionState::Ready,
+        }
+    }
+
+    fn control(&self) -> SessionControl {
+        let running = self.running.clone();
+        SessionControl::new(move || {
+            if let Some(turn) = &*running.lock() {
+                turn.cancel();
+            }
+        })
+    }
+
+    async fn close(&mut self) -> Result<(), BackendError> {
+        self.open = false;
+        self.history = Vec::new();
+        Ok(())
+    }
+}
+
+/// The token of the turn that runs, if one does.
+#[derive(Clone, Default)]
+struct Running(Arc<Mutex<Option<CancellationToken>>>);
+
+impl Running {
+    fn begin(&self, cancel: CancellationToken) -> TurnGuard {
+        *self.lock() = Some(cancel);
+        TurnGuard(self.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the turn when its stream is dropped.
+struct TurnGuard(Running);
+
+impl Drop for TurnGuard {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+    }
+}

@@ -1,0 +1,81 @@
+use futures::{Stream, StreamExt as _, stream::FuturesOrdered};
+use holodeck_backend_api::{BackendError, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult};
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use crate::core::Core;
+
+/// A call that was run.
+pub(crate) enum Ran {
+    /// It has an answer for the model, good or bad.
+    Answered(ToolResult),
+    /// It could not be run at all; the result says why.
+    Unavailable(ToolResult),
+}
+
+/// Runs the calls of one message at the same time and gives their results in the order of the calls. Dropping the
+/// stream stops those that still run.
+pub(crate) fn run<'a>(
+    core: &'a Core,
+    calls: &'a [ToolCall],
+    cancel: &CancellationToken,
+) -> impl Stream<Item = Result<Ran, BackendError>> + Send + use<'a> {
+    let stop = cancel.child_token();
+    let running: FuturesOrdered<_> = calls.iter().map(|call| one(core, call, stop.clone())).collect();
+    let guard = stop.drop_guard();
+    running.map(move |ran| {
+        let _held = &guard;
+        ran
+    })
+}
+
+async fn one(core: &Core, call: &ToolCall, cancel: CancellationToken) -> Result<Ran, BackendError> {
+    let started = Instant::now();
+    let span = tracing::debug_span!("execute_tool", gen_ai.tool.name = call.name);
+    let output = output(core, call, cancel).instrument(span).await;
+    let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let result = |output: ToolOutput| ToolResult {
+        call_id: call.call_id.clone(),
+        name: call.name.clone(),
+        result: output.text,
+        is_error: output.is_error,
+        duration_ms: Some(duration),
+    };
+    match output {
+        Ok(output) => Ok(Ran::Answered(result(output))),
+        Err(ToolError::Cancelled) => Err(BackendError::Cancelled),
+        // The tool ran; that it was too slow is something the model can act on.
+        Err(error @ ToolError::TimedOut { .. }) => {
+            Ok(Ran::Answered(result(ToolOutput::error(error.to_string()))))
+        }
+        Err(error) => Ok(Ran::Unavailable(result(ToolOutput::error(error.to_string())))),
+    }
+}
+
+async fn output(core: &Core, call: &ToolCall, cancel: CancellationToken) -> Result<ToolOutput, ToolError> {
+    if !core.allows(&call.name) {
+        return Ok(ToolOutput::error(format!("tool `{}` is not allowed", call.name)));
+    }
+    if let Some(problem) = not_an_object(&call.arguments) {
+        return Ok(ToolOutput::error(format!(
+            "the arguments for `{}` are not a JSON object ({problem}); call it again with one",
+            call.name
+        )));
+    }
+    core.tools.call(call, ToolCx { cancel }).await
+}
+
+/// What is wrong with arguments that are no object.
+fn not_an_object(arguments: &Value) -> Option<String> {
+    match arguments {
+        Value::Object(_) => None,
+        Value::String(text) => Some(match serde_json::from_str::<Value>(text) {
+            Ok(_) => "they are a text".to_owned(),
+            Err(error) => error.to_string(),
+        }),
+        Value::Array(_) => Some("they are a list".to_owned()),
+        _ => Some("they are a single value".to_owned()),
+    }
+}

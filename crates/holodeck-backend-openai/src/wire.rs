@@ -1,0 +1,84 @@
+//! What a server may send: everything but `choices` is optional, and a field of an unexpected type counts as absent.
+
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::Value;
+
+mod content;
+mod usage;
+
+pub(crate) use content::Content;
+pub(crate) use usage::Usage;
+
+/// A chunk of a stream, or a whole answer: they differ only in `delta` and `message`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Chunk {
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) id: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) model: Option<String>,
+    pub(crate) choices: Option<Vec<Choice>>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) usage: Option<Usage>,
+    pub(crate) error: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Choice {
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) index: Option<u64>,
+    pub(crate) delta: Option<Message>,
+    pub(crate) message: Option<Message>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) finish_reason: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Message {
+    pub(crate) content: Content,
+    /// DeepSeek, vLLM, llama.cpp.
+    pub(crate) reasoning_content: Content,
+    /// OpenRouter, Ollama, newer vLLM. Some servers send both with the same text.
+    pub(crate) reasoning: Content,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) refusal: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) tool_calls: Option<Vec<CallFragment>>,
+}
+
+/// A tool call or a piece of one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CallFragment {
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) index: Option<u64>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) id: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) function: Option<FunctionFragment>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct FunctionFragment {
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) name: Option<String>,
+    /// A string of JSON; some servers send the object itself.
+    pub(crate) arguments: Value,
+}
+
+/// Reads a value, or takes it as absent when it is of another type.
+pub(crate) fn lenient<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: DeserializeOwned,
+    D: Deserializer<'de>,
+{
+    let value = Value::deserialize(deserializer)?;
+    Ok(if value.is_null() {
+        None
+    } else {
+        serde_json::from_value(value).ok()
+    })
+}

@@ -1,0 +1,103 @@
+use holodeck_backend_api::TokenUsage;
+use serde_json::Value;
+
+use serde::Deserialize;
+
+/// Token counts as a server reports them, in whatever shape.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Usage(Value);
+
+impl Usage {
+    /// The counts; `None` unless both sides of the call are known or follow from the total.
+    pub(crate) fn tokens(&self) -> Option<TokenUsage> {
+        let prompt = self.count(&["/prompt_tokens", "/input_tokens"]);
+        let completion = self.count(&["/completion_tokens", "/output_tokens"]);
+        let total = self.count(&["/total_tokens"]);
+        let (prompt_tokens, completion_tokens) = match (prompt, completion, total) {
+            (Some(prompt), Some(completion), _) => (prompt, completion),
+            (Some(prompt), None, Some(total)) => (prompt, total.saturating_sub(prompt)),
+            (None, Some(completion), Some(total)) => (total.saturating_sub(completion), completion),
+            _ => return None,
+        };
+        let zero_if_untold = |pointers: &[&str]| self.count(pointers).unwrap_or(0);
+        Some(TokenUsage {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: total.unwrap_or_else(|| prompt_tokens.saturating_add(completion_tokens)),
+            cache_read_tokens: zero_if_untold(&[
+                "/prompt_tokens_details/cached_tokens",
+                "/prompt_cache_hit_tokens",
+            ]),
+            cache_creation_tokens: zero_if_untold(&["/prompt_tokens_details/cache_creation_tokens"]),
+            reasoning_tokens: zero_if_untold(&["/completion_tokens_details/reasoning_tokens"]),
+        })
+    }
+
+    fn count(&self, pointers: &[&str]) -> Option<u64> {
+        let mut values = pointers.iter().filter_map(|pointer| self.0.pointer(pointer));
+        values.find_map(|value| value.as_u64().or_else(|| whole(value.as_f64()?)))
+    }
+}
+
+/// Some servers count in floating point.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be a whole number in range"
+)]
+fn whole(number: f64) -> Option<u64> {
+    (number.fract() == 0.0 && (0.0..1e15).contains(&number)).then_some(number as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn counts_in_the_shapes_servers_use() {
+        let full = json!({
+            "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
+            "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": null},
+            "completion_tokens_details": {"reasoning_tokens": 3},
+        });
+        let expected = TokenUsage {
+            cache_read_tokens: 4,
+            reasoning_tokens: 3,
+            ..TokenUsage::new(10, 5)
+        };
+        assert_eq!(Usage(full).tokens(), Some(expected));
+        for (value, expected) in [
+            (
+                json!({"prompt_tokens": 1, "completion_tokens": 2}),
+                Some((1, 2, 3)),
+            ),
+            (
+                json!({"input_tokens": 1.0, "output_tokens": 2.0}),
+                Some((1, 2, 3)),
+            ),
+            (json!({"prompt_tokens": 1, "total_tokens": 3}), Some((1, 2, 3))),
+            (
+                json!({"completion_tokens": 2, "total_tokens": 3}),
+                Some((1, 2, 3)),
+            ),
+            (
+                json!({"prompt_tokens": 0, "completion_tokens": 0}),
+                Some((0, 0, 0)),
+            ),
+            (json!({"total_tokens": 3}), None),
+            (json!({"prompt_tokens": 3}), None),
+            (json!({"prompt_tokens": "many", "completion_tokens": -1}), None),
+            (json!({}), None),
+            (json!("n/a"), None),
+        ] {
+            let tokens = Usage(value).tokens();
+            let found =
+                tokens.map(|usage| (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens));
+            assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Messages and tools as they are sent.
+
+use holodeck_backend_api::{ContextMessage, Role, ToolCall, ToolResult, ToolSpec};
+use serde_json::{Value, json};
+
+pub(crate) fn system(text: &str) -> Value {
+    json!({"role": "system", "content": text})
+}
+
+pub(crate) fn user(text: &str) -> Value {
+    json!({"role": "user", "content": text})
+}
+
+pub(crate) fn assistant(text: &str, calls: &[ToolCall]) -> Value {
+    if calls.is_empty() {
+        return json!({"role": "assistant", "content": text});
+    }
+    let content = if text.is_empty() { Value::Null } else { json!(text) };
+    let calls: Vec<Value> = calls.iter().map(call).collect();
+    json!({"role": "assistant", "content": content, "tool_calls": calls})
+}
+
+pub(crate) fn tool_result(result: &ToolResult) -> Value {
+    json!({"role": "tool", "tool_call_id": result.call_id, "content": result.result})
+}
+
+pub(crate) fn context(message: &ContextMessage) -> Value {
+    match message.role {
+        Role::User => user(&message.content),
+        Role::Assistant => assistant(&message.content, &[]),
+    }
+}
+
+pub(crate) fn tool(spec: &ToolSpec) -> Value {
+    json!({"type": "function", "function": {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": spec.parameters,
+    }})
+}
+
+fn call(call: &ToolCall) -> Value {
+    let arguments = match &call.arguments {
+        Value::Object(_) => call.arguments.to_string(),
+        // Servers parse this and refuse a conversation in which a model once wrote no object.
+        Value::String(text) => json!({"invalid_arguments": text}).to_string(),
+        other => json!({"invalid_arguments": other}).to_string(),
+    };
+    json!({"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
+}

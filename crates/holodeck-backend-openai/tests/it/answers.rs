@@ -1,0 +1,132 @@
+use holodeck_backend_api::{AgentBackend as _, Outcome, TokenUsage};
+use holodeck_testkit::{ModelServer, Reply};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::setup::{agent_of, ask, backend, hear, text};
+
+async fn result_of(reply: Reply) -> holodeck_backend_api::ExecutionResult {
+    let server = ModelServer::replies([reply]);
+    let result = ask(&backend(&agent_of(&server, "")), "hello").await.unwrap();
+    server.finish();
+    result
+}
+
+#[tokio::test]
+async fn usage_with_its_parts() {
+    let result = result_of(Reply::text("hi").usage(json!({
+        "prompt_tokens": 10, "completion_tokens": 6, "total_tokens": 16,
+        "prompt_tokens_details": {"cached_tokens": 8},
+        "completion_tokens_details": {"reasoning_tokens": 4},
+        "cost": 0.001,
+    })))
+    .await;
+    let expected = TokenUsage {
+        cache_read_tokens: 8,
+        reasoning_tokens: 4,
+        ..TokenUsage::new(10, 6)
+    };
+    assert_eq!(result.token_usage, Some(expected));
+    assert_eq!(result.model.as_deref(), Some("scripted-1"));
+}
+
+#[tokio::test]
+async fn an_answer_in_one_piece_of_json() {
+    let result = result_of(Reply::text("hi").and_reasoning("hm").as_json()).await;
+    assert_eq!(result.response, "hi");
+    assert_eq!(result.thinking.as_deref(), Some("hm"));
+    assert_eq!(result.token_usage, Some(TokenUsage::new(10, 5)));
+}
+
+#[tokio::test]
+async fn reasoning_by_its_other_name() {
+    let reply = Reply::text("hi").and_reasoning("hm").reasoning_field("reasoning");
+    assert_eq!(result_of(reply).await.thinking.as_deref(), Some("hm"));
+}
+
+#[tokio::test]
+async fn unknown_finish_reasons_and_fields_do_no_harm() {
+    let result = result_of(Reply::text("hi").finish_reason("eos_token")).await;
+    assert_eq!(
+        (result.response.as_str(), result.outcome),
+        ("hi", Outcome::Completed)
+    );
+    let strange = [
+        r#"{"type": "ping"}"#,
+        r#"{"choices": [{"delta": {"content": "hi", "mood": {"x": [1]}}, "vibe": 7}], "service_tier": {}}"#,
+        r#"{"choices": [{"finish_reason": "stop", "index": "zero"}], "usage": false}"#,
+    ];
+    let result = result_of(Reply::events(strange)).await;
+    assert_eq!((result.response.as_str(), result.token_usage), ("hi", None));
+}
+
+#[tokio::test]
+async fn the_end_mark_may_be_missing_when_the_model_said_that_it_is_done() {
+    let reply = Reply::text("hi").without_done();
+    assert_eq!(result_of(reply.clone()).await.response, "hi");
+    // Everything came; what was cut is only the end of the connection.
+    assert_eq!(result_of(reply.cut_after(3)).await.response, "hi");
+}
+
+#[tokio::test]
+async fn a_filtered_answer_is_a_refusal() {
+    let result = result_of(Reply::text("I").finish_reason("content_filter")).await;
+    assert_eq!(
+        (result.response.as_str(), result.outcome),
+        ("I", Outcome::Refused)
+    );
+}
+
+#[tokio::test]
+async fn a_body_split_every_few_bytes_says_the_same() {
+    for bytes in [1, 2, 3, 7, 64] {
+        let reply = Reply::text("härtefall 🎉")
+            .and_reasoning("hm")
+            .in_pieces(4)
+            .split_every(bytes);
+        let result = result_of(reply).await;
+        assert_eq!(result.response, "härtefall 🎉", "{bytes}");
+        assert_eq!(result.token_usage, Some(TokenUsage::new(10, 5)));
+    }
+}
+
+#[tokio::test]
+async fn text_is_told_while_it_comes() {
+    let server = ModelServer::replies([Reply::text("abcdef").in_pieces(3).hang_after(3)]);
+    let backend = backend(&agent_of(&server, ""));
+    let mut stream = backend.start(holodeck_backend_api::TurnRequest::new("hello"));
+    let mut heard = String::new();
+    while heard != "abcd" {
+        use futures::StreamExt as _;
+        if let Some(Ok(holodeck_backend_api::BackendEvent::Text { text })) = stream.next().await {
+            heard.push_str(&text);
+        }
+    }
+    drop(stream);
+    // Nothing goes on behind a dropped stream: the server sees the connection close.
+    server.until_open(0).await;
+    server.finish();
+}
+
+#[tokio::test]
+async fn half_a_stream_in_its_three_forms() {
+    for (reply, error) in [
+        (Reply::text("half").stop_after(2), "the stream ended early"),
+        (
+            Reply::text("half").without_finish_reason(),
+            "the stream ended early",
+        ),
+        (Reply::text("half").cut_after(2), "the stream ended early: "),
+    ] {
+        let server = ModelServer::replies([reply]);
+        let (events, failed) = hear(&backend(&agent_of(&server, ""))).await;
+        assert_eq!(text(&events), "half");
+        let failed = failed.unwrap();
+        assert!(matches!(
+            failed,
+            holodeck_backend_api::BackendError::Protocol { .. }
+        ));
+        assert!(failed.to_string().starts_with(error), "{failed}");
+        server.finish();
+    }
+}

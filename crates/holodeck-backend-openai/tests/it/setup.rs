@@ -1,0 +1,98 @@
+use std::{path::Path, sync::Arc, time::Duration};
+
+use holodeck_backend_api::{
+    AgentBackend, BackendError, BackendEvent, ExecutionResult, ModelCalls, NoTools, ToolHost, TurnRequest,
+};
+use holodeck_backend_openai::{DriverOptions, Endpoint, HttpModelCalls, OpenAiBackend};
+use holodeck_http::{HttpClient, HttpOptions, RetryPolicy};
+use holodeck_model::{Env, LoadedAgent, MemoryFiles, load_agent};
+use holodeck_testkit::{ModelServer, ScriptedModel};
+
+/// An agent with this `model:` block (its lines, indented by two) and further blocks.
+pub(crate) fn agent(model: &str, rest: &str) -> LoadedAgent {
+    let yaml = format!("name: test\nmodel:\n{model}\ninstructions:\n  inline: be brief\n{rest}");
+    let files = MemoryFiles::new().with("agent.yaml", yaml);
+    let load = load_agent(Path::new("agent.yaml"), &Env::empty(), &files);
+    load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics))
+}
+
+/// An agent whose model `m` is served by `server`.
+pub(crate) fn agent_of(server: &ModelServer, rest: &str) -> LoadedAgent {
+    agent(&model_of(server), rest)
+}
+
+pub(crate) fn model_of(server: &ModelServer) -> String {
+    format!("  provider: openai\n  name: m\n  endpoint: {}", server.url())
+}
+
+/// The driver of `agent`, with retries that don't wait.
+pub(crate) fn calls(agent: &LoadedAgent, env: &Env) -> Result<HttpModelCalls, BackendError> {
+    let client = HttpClient::new(&HttpOptions::default()).unwrap();
+    let options = DriverOptions {
+        retry: RetryPolicy {
+            first_wait: Duration::ZERO,
+            ..RetryPolicy::default()
+        },
+        ..DriverOptions::of_agent(agent)
+    };
+    Ok(HttpModelCalls::new(
+        client,
+        Endpoint::resolve(agent, env)?,
+        options,
+    ))
+}
+
+pub(crate) fn backend(agent: &LoadedAgent) -> OpenAiBackend {
+    equipped(agent, Arc::new(NoTools))
+}
+
+pub(crate) fn equipped(agent: &LoadedAgent, tools: Arc<dyn ToolHost>) -> OpenAiBackend {
+    let calls = calls(agent, &Env::empty()).unwrap();
+    OpenAiBackend::new(agent, tools, Arc::new(calls)).unwrap()
+}
+
+/// The backend of an agent whose model is scripted.
+pub(crate) fn scripted(rest: &str, model: &Arc<ScriptedModel>, tools: Arc<dyn ToolHost>) -> OpenAiBackend {
+    let agent = agent("  provider: ollama\n  name: m", rest);
+    OpenAiBackend::new(&agent, tools, Arc::clone(model) as Arc<dyn ModelCalls>).unwrap()
+}
+
+pub(crate) async fn ask(backend: &dyn AgentBackend, message: &str) -> Result<ExecutionResult, BackendError> {
+    backend.invoke_once(message, &[]).await
+}
+
+/// Everything a turn tells, and what it ends with.
+pub(crate) async fn hear(backend: &dyn AgentBackend) -> (Vec<BackendEvent>, Option<BackendError>) {
+    use futures::StreamExt as _;
+
+    let mut stream = backend.start(TurnRequest::new("hello"));
+    let mut events = Vec::new();
+    while let Some(event) = stream.next().await {
+        match event {
+            Ok(event) => events.push(event),
+            Err(error) => return (events, Some(error)),
+        }
+    }
+    (events, None)
+}
+
+pub(crate) fn notices(events: &[BackendEvent]) -> Vec<&str> {
+    let notices = events.iter().filter_map(|event| match event {
+        BackendEvent::Notice { message } => Some(message.as_str()),
+        _ => None,
+    });
+    notices.collect()
+}
+
+pub(crate) fn text(events: &[BackendEvent]) -> String {
+    let texts = events.iter().filter_map(|event| match event {
+        BackendEvent::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// Makes messages the same whatever port the server got.
+pub(crate) fn stable(message: &impl ToString, server: &ModelServer) -> String {
+    message.to_string().replace(&server.url(), "http://server")
+}

@@ -1,0 +1,174 @@
+use std::sync::Arc;
+
+use holodeck_backend_api::{AgentBackend as _, BackendError, NoTools, Outcome};
+use holodeck_testkit::{ModelReply, ModelServer, Reply, ScriptedModel};
+use insta::assert_snapshot;
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::setup::{agent, agent_of, ask, backend, hear, notices, scripted};
+
+const FORMAT: &str =
+    "response_format:\n  type: object\n  properties:\n    days: {type: integer}\n  required: [days]\n";
+
+#[tokio::test]
+async fn a_wrong_answer_is_repaired_once() {
+    let model = ScriptedModel::replies([
+        ModelReply::text("thirty"),
+        ModelReply::text("```json\n{\"days\": 30}\n```"),
+        ModelReply::text("{\"days\": 31}"),
+    ]);
+    let backend = scripted(FORMAT, &model, Arc::new(NoTools));
+    let mut session = backend.create_session().await.unwrap();
+    let result = session.send("how long?").await.unwrap();
+    assert_eq!(result.structured_output, Some(json!({"days": 30})));
+    assert_eq!(result.response, "{\"days\":30}");
+    assert_eq!((result.num_turns, result.outcome), (2, Outcome::Completed));
+    let asked = model.requests().pop().unwrap();
+    let repair = asked.body["messages"].as_array().unwrap().last().unwrap()["content"].clone();
+    assert_snapshot!(repair.as_str().unwrap());
+    // The next turn does not see the exchange about the wrong answer.
+    session.send("really?").await.unwrap();
+    let asked = model.requests().pop().unwrap();
+    let contents: Vec<_> = asked.body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| &m["content"])
+        .collect();
+    assert_eq!(
+        contents,
+        ["be brief", "how long?", "```json\n{\"days\": 30}\n```", "really?"]
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_stays_wrong_is_an_error() {
+    let wrong = || ModelReply::text("{\"days\": \"30\"}");
+    let model = ScriptedModel::replies([wrong(), wrong()]);
+    let result = ask(&scripted(FORMAT, &model, Arc::new(NoTools)), "how long?")
+        .await
+        .unwrap();
+    assert_eq!(
+        result.error_reason().unwrap(),
+        "structured output does not match the schema: \"30\" is not of type \"integer\" at `/days`"
+    );
+    assert_eq!(result.response, "{\"days\": \"30\"}");
+    assert_eq!(result.structured_output, None);
+}
+
+#[tokio::test]
+async fn a_repair_counts_as_a_model_call() {
+    let model = ScriptedModel::replies([ModelReply::text("thirty")]);
+    let rest = format!("{FORMAT}openai:\n  max_turns: 1\n");
+    let result = ask(&scripted(&rest, &model, Arc::new(NoTools)), "how long?")
+        .await
+        .unwrap();
+    assert!(
+        result
+            .error_reason()
+            .unwrap()
+            .starts_with("structured output does not match")
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_take_the_format_gets_instructions() {
+    let server = ModelServer::answering(|request| {
+        if request.body.get("response_format").is_some() {
+            Reply::openai_error(400, "'response_format.type' must be 'text'", None, None)
+        } else {
+            Reply::text("{\"days\": 30}")
+        }
+    });
+    let backend = backend(&agent_of(&server, FORMAT));
+    let (events, error) = hear(&backend).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(
+        notices(&events),
+        ["the endpoint does not take `response_format`; the schema is given to the model as instructions"]
+    );
+    let (events, _) = hear(&backend).await;
+    assert_eq!(notices(&events), Vec::<&str>::new());
+    let requests = server.finish();
+    assert_eq!(requests.len(), 3);
+    assert_snapshot!(requests[1].texts("system")[0]);
+}
+
+#[tokio::test]
+async fn a_recording_made_with_instructions_is_found_again() {
+    let miss = |text: &str| {
+        ModelReply::refused(BackendError::ReplayMiss {
+            message: text.to_owned(),
+        })
+    };
+    let recorded = ScriptedModel::answering(move |request| {
+        if request.body.get("response_format").is_some() {
+            miss("no answer with response_format")
+        } else {
+            ModelReply::text("{\"days\": 30}")
+        }
+    });
+    let result = ask(&scripted(FORMAT, &recorded, Arc::new(NoTools)), "how long?")
+        .await
+        .unwrap();
+    assert_eq!(result.structured_output, Some(json!({"days": 30})));
+
+    let empty = ScriptedModel::replies([miss("the first miss"), miss("the second miss")]);
+    let error = ask(&scripted(FORMAT, &empty, Arc::new(NoTools)), "how long?")
+        .await
+        .unwrap_err();
+    assert_eq!(error.to_string(), "the first miss");
+}
+
+#[tokio::test]
+async fn another_refusal_is_an_error_as_ever() {
+    let server = ModelServer::replies([Reply::openai_error(400, "context too long", None, None)]);
+    ask(&backend(&agent_of(&server, FORMAT)), "how long?")
+        .await
+        .unwrap_err();
+    server.finish();
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_model_is_not_validated() {
+    let server = ModelServer::replies([Reply::refusal("I won't")]);
+    let result = ask(&backend(&agent_of(&server, FORMAT)), "how long?")
+        .await
+        .unwrap();
+    assert_eq!(
+        (result.response.as_str(), result.outcome),
+        ("I won't", Outcome::Refused)
+    );
+    server.finish();
+}
+
+#[tokio::test]
+async fn a_closed_schema_is_sent_as_strict() {
+    let server = ModelServer::replies([Reply::text("{\"days\": 30}"), Reply::text("{\"days\": 30}")]);
+    ask(&backend(&agent_of(&server, FORMAT)), "how long?")
+        .await
+        .unwrap();
+    let closed = format!("{FORMAT}  additionalProperties: false\n");
+    ask(&backend(&agent_of(&server, &closed)), "how long?")
+        .await
+        .unwrap();
+    let formats: Vec<_> = server
+        .finish()
+        .into_iter()
+        .map(|request| request.body["response_format"].clone())
+        .collect();
+    assert_eq!(formats[0]["json_schema"].get("strict"), None);
+    assert_eq!(formats[1]["json_schema"]["strict"], true);
+}
+
+#[tokio::test]
+async fn a_schema_that_is_none_ends_at_the_start() {
+    let agent = agent(
+        "  provider: ollama\n  name: m",
+        "response_format: {type: nonsense}\n",
+    );
+    let error =
+        holodeck_backend_openai::OpenAiBackend::new(&agent, Arc::new(NoTools), ScriptedModel::replies([]));
+    assert!(matches!(error, Err(BackendError::Init { .. })));
+}

@@ -1,0 +1,105 @@
+use std::sync::Arc;
+
+use holodeck_backend_api::ExecutionResult;
+use holodeck_testkit::{ModelServer, ReceivedRequest, Reply, ScriptedTools};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::setup::{agent_of, ask, equipped};
+
+async fn run(
+    replies: impl IntoIterator<Item = Reply>,
+    rest: &str,
+) -> (ExecutionResult, Vec<ReceivedRequest>, usize) {
+    let server = ModelServer::replies(replies);
+    let tools = Arc::new(ScriptedTools::default());
+    let result = ask(&equipped(&agent_of(&server, rest), Arc::clone(&tools) as _), "go").await;
+    let requests = server.finish();
+    (result.unwrap(), requests, tools.called().len())
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_json_are_told_to_the_model() {
+    let broken = Reply::nothing().and_tool_call("c1", "echo", "{\"text\": ");
+    let (result, requests, called) = run([broken, Reply::text("sorry")], "").await;
+    assert_eq!(called, 0);
+    assert!(result.tool_results[0].is_error);
+    assert_eq!(
+        requests[1].texts("tool"),
+        [
+            "the arguments for `echo` are not a JSON object (EOF while parsing a value at line 1 column 9); \
+          call it again with one"
+        ]
+    );
+    assert_eq!(
+        requests[1].messages()[2]["tool_calls"][0]["function"]["arguments"],
+        json!({"invalid_arguments": "{\"text\": "}).to_string()
+    );
+    assert_eq!(result.response, "sorry");
+}
+
+#[tokio::test]
+async fn empty_arguments_are_an_empty_object() {
+    let bare = Reply::nothing().and_tool_call("c1", "echo", "");
+    let (result, _, called) = run([bare, Reply::text("done")], "").await;
+    assert_eq!((called, &result.tool_calls[0].arguments), (1, &json!({})));
+}
+
+#[tokio::test]
+async fn a_tool_that_is_not_offered_is_not_run_either() {
+    let call = Reply::tool_call("c1", "echo", &json!({"text": "x"}));
+    let rest = "openai:\n  disallowed_tools: [echo]\n";
+    let (result, requests, called) = run([call, Reply::text("done")], rest).await;
+    assert_eq!(called, 0);
+    assert_eq!(result.tool_results[0].result, "tool `echo` is not allowed");
+    let offered = requests[0].body["tools"].as_array().unwrap();
+    assert!(offered.iter().all(|tool| tool["function"]["name"] != "echo"));
+}
+
+#[tokio::test]
+async fn ids_that_are_missing_or_used_twice_are_replaced() {
+    let call = |id: &str| Reply::nothing().and_tool_call(id, "echo", "{}");
+    let both = call("").and_tool_call("x", "echo", "{}");
+    let (result, _, _) = run([both, call("x"), call(""), Reply::text("done")], "").await;
+    let ids: Vec<_> = result
+        .tool_calls
+        .iter()
+        .map(|call| call.call_id.as_str())
+        .collect();
+    assert_eq!(ids, ["call_1", "x", "x_1", "call_2"]);
+    let answered: Vec<_> = result
+        .tool_results
+        .iter()
+        .map(|result| result.call_id.as_str())
+        .collect();
+    assert_eq!(answered, ids);
+}
+
+#[tokio::test]
+async fn calls_in_fragments_with_text_beside_them() {
+    let reply = Reply::text("let me look")
+        .and_tool_call("c1", "echo", "{\"text\": \"äöü\"}")
+        .and_tool_call("c2", "fails", "{}")
+        .in_pieces(5)
+        .split_every(3)
+        .finish_reason("stop");
+    let (result, requests, called) = run([reply, Reply::text("done")], "").await;
+    assert_eq!(called, 2);
+    assert_eq!(requests[1].messages()[2]["content"], "let me look");
+    assert_eq!(result.tool_results[0].result, "äöü");
+    assert_eq!(
+        (result.tool_results[1].is_error, result.response.as_str()),
+        (true, "done")
+    );
+}
+
+#[tokio::test]
+async fn a_tool_that_can_not_be_run_says_why() {
+    let call = Reply::tool_call("c1", "missing", &json!({}));
+    let (result, _, _) = run([call], "").await;
+    assert_eq!(result.error_reason().unwrap(), "tool execution failed: missing");
+    assert_eq!(
+        result.tool_results[0].result,
+        "tool `missing` could not be run: its program is missing"
+    );
+}
