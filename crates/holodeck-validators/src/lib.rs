@@ -1,1 +1,14 @@
-//! holodeck-validators
+//! Checks that need the world, before anything starts: credentials, endpoint, programs, files.
+//!
+//! `holodeck validate` looks at the YAML; what is checked here changes without the YAML changing. Each check tells
+//! what it looked at and, when something is missing, a `Diagnostic` that says what to do.
+
+mod agent;
+mod check;
+mod credentials;
+mod endpoint;
+mod files;
+mod programs;
+
+pub use agent::check_agent;
+pub use check::{Check, CheckState};

@@ -1,0 +1,41 @@
+use holodeck_model::{
+    Code, Diagnostic, Env, LoadedAgent, Provider,
+    env::{ANTHROPIC_API_KEY, AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
+};
+
+use crate::Check;
+
+const SUBJECT: &str = "credentials";
+
+/// The key of the model's endpoint: in the YAML, else in the provider's variable.
+pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Check {
+    let model = &agent.config.model;
+    let variable = match model.provider {
+        Provider::Openai => OPENAI_API_KEY,
+        Provider::AzureOpenai => AZURE_OPENAI_API_KEY,
+        Provider::Anthropic => ANTHROPIC_API_KEY,
+        Provider::Ollama => return Check::not_needed(SUBJECT, "ollama takes no key"),
+    };
+    if model.api_key.is_some() {
+        return Check::ok(SUBJECT, "`model.api_key` is set");
+    }
+    if env.non_blank(variable).is_some() {
+        return Check::ok(SUBJECT, format!("`{variable}` is set"));
+    }
+    if model.provider == Provider::Openai && model.endpoint.is_some() {
+        return Check::ok(SUBJECT, "no key; the endpoint is your own and may need none");
+    }
+    if agent.execution.replay.value.is_some() {
+        let warning = Diagnostic::warning(
+            Code::MissingCredential,
+            format!("`{variable}` is not set; only the recording can answer"),
+        );
+        return Check::problem(SUBJECT, warning.at(agent.locate("model.provider")));
+    }
+    let error = Diagnostic::error(Code::MissingCredential, format!("`{variable}` is not set"))
+        .at(agent.locate("model.provider"))
+        .with_help(format!(
+            "put `{variable}=…` into `.env` beside the agent file, or export it"
+        ));
+    Check::problem(SUBJECT, error)
+}

@@ -1,0 +1,43 @@
+use holodeck_model::{Code, Diagnostic, LoadedAgent};
+
+use crate::Check;
+
+/// The recording that answers by default, and the folder that runs are kept in.
+pub(crate) fn check(agent: &LoadedAgent) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if let Some(recording) = &agent.execution.replay.value {
+        let subject = "recording";
+        checks.push(if recording.is_file() {
+            Check::ok(subject, format!("`{}`", recording.display()))
+        } else {
+            let error = Diagnostic::error(
+                Code::FileNotFound,
+                format!("`{}` does not exist", recording.display()),
+            )
+            .at(agent.locate("execution.replay"))
+            .with_help("record it with `holodeck test --live --record FILE`");
+            Check::problem(subject, error)
+        });
+    }
+    checks.push(writable(agent));
+    checks
+}
+
+fn writable(agent: &LoadedAgent) -> Check {
+    let subject = "results";
+    let folder = agent.dir.join(".holodeck");
+    let place = if folder.exists() { &folder } else { &agent.dir };
+    match std::fs::metadata(place) {
+        Ok(metadata) if !metadata.permissions().readonly() => {
+            Check::ok(subject, format!("kept in `{}`", folder.display()))
+        }
+        _ => {
+            let error = Diagnostic::error(
+                Code::UnusableDirectory,
+                format!("`{}` can't be written to", place.display()),
+            )
+            .with_help("runs are kept beside the agent file; give yourself write access");
+            Check::problem(subject, error)
+        }
+    }
+}
