@@ -34,13 +34,12 @@ pub struct Recorder {
 pub enum RecordMode {
     /// It is replaced.
     Replace,
-    /// Its entries stay where this recording has none for the same request: a part of the cases was run.
+    /// Its entries stay where this recording has none for the same request: not every case was run to its end.
     Merge,
 }
 
 struct Tape {
     path: PathBuf,
-    mode: RecordMode,
     redactor: Arc<Redactor>,
     written: Mutex<Written>,
 }
@@ -55,7 +54,6 @@ impl Recorder {
     /// Records what `inner` answers into `path`.
     pub fn create(
         path: &Path,
-        mode: RecordMode,
         redactor: Arc<Redactor>,
         inner: Arc<dyn ModelCalls>,
     ) -> Result<Self, CassetteError> {
@@ -74,7 +72,6 @@ impl Recorder {
         });
         let tape = Arc::new(Tape {
             path: path.to_owned(),
-            mode,
             redactor,
             written,
         });
@@ -86,8 +83,8 @@ impl Recorder {
     }
 
     /// Puts the recording in its place and tells how many calls it holds.
-    pub fn finish(&self) -> Result<usize, CassetteError> {
-        self.tape.finish()
+    pub fn finish(&self, mode: RecordMode) -> Result<usize, CassetteError> {
+        self.tape.finish(mode)
     }
 }
 
@@ -170,7 +167,7 @@ impl Tape {
             .write_all(&line)
     }
 
-    fn finish(&self) -> Result<usize, CassetteError> {
+    fn finish(&self, mode: RecordMode) -> Result<usize, CassetteError> {
         let io = |source| CassetteError::Io {
             path: self.path.display().to_string(),
             source,
@@ -186,7 +183,7 @@ impl Tape {
             }
         }
         let mut sources = vec![Cassette::open(&partial(&self.path))?];
-        if self.mode == RecordMode::Merge && self.path.exists() {
+        if mode == RecordMode::Merge && self.path.exists() {
             sources.push(Cassette::open(&self.path)?);
         }
         let calls = self.write_sorted(&sources).map_err(|error| match error {

@@ -80,6 +80,9 @@ pub struct TestResult {
     pub latency_ms: Option<u64>,
     /// Everything that went wrong, for people.
     pub errors: Vec<String>,
+    /// The part of `errors` that was there before grading.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub execution_errors: Vec<String>,
     /// When it ended, RFC 3339.
     pub timestamp: String,
     /// Tokens; absent when the endpoint told none.
@@ -157,6 +160,9 @@ pub struct TurnResult {
     pub structured_output: Option<Value>,
     /// Everything that went wrong.
     pub errors: Vec<String>,
+    /// The part of `errors` that was there before grading.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub execution_errors: Vec<String>,
     /// Whether the turn was not run.
     pub skipped: bool,
     /// Details of code graders.

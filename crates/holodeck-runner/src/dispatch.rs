@@ -136,6 +136,9 @@ impl Dispatcher<'_> {
                 running.insert(id, case);
             }
             if tasks.is_empty() {
+                while let Ok(message) = self.notices.try_recv() {
+                    self.sink.on(&RunEvent::Notice { message });
+                }
                 return Ok(ended);
             }
             tokio::select! {

@@ -68,15 +68,15 @@ impl Executor {
         }
         let fatal = fatal(driven.error.as_ref());
         let mut result = blank(planned, case);
+        let turn = self.turn(0, &input, driven);
         result.test_input = input;
-        let turn = self.turn(0, driven);
         result.agent_response = turn.response;
         result.tool_calls = turn.tool_calls;
         result.tool_invocations = turn.tool_invocations;
         result.execution = turn.execution;
         result.execution_time_ms = turn.execution_time_ms;
         result.latency_ms = turn.latency_ms;
-        result.errors = turn.errors;
+        result.execution_errors = turn.execution_errors;
         result.token_usage = turn.token_usage;
         result.cost_usd = turn.cost_usd;
         result.num_turns = turn.num_turns;
@@ -105,7 +105,7 @@ impl Executor {
             Err(BackendError::Cancelled) => return CaseEnd::Stopped,
             Err(error) => {
                 result.execution = ExecutionState::Error;
-                result.errors.push(self.explain(&error));
+                result.execution_errors.push(self.explain(&error));
                 return CaseEnd::Finished {
                     result: Box::new(result),
                     fatal: fatal(Some(&error)),
@@ -117,7 +117,7 @@ impl Executor {
         let mut failures_in_a_row = 0;
         for (index, turn) in case.turns.iter().enumerate() {
             if fatal_reason.is_some() || failures_in_a_row >= 2 {
-                turns.push(describe(skipped(index), turn));
+                turns.push(skipped(index, turn));
                 continue;
             }
             let mut request = TurnRequest::new(turn.input.clone());
@@ -135,10 +135,12 @@ impl Executor {
                 }
                 None => failures_in_a_row = 0,
             }
-            turns.push(describe(self.turn(index, driven), turn));
+            turns.push(self.turn(index, &turn.input, driven));
         }
         if let Err(error) = session.close().await {
-            result.errors.push(format!("closing the conversation: {error}"));
+            result
+                .execution_errors
+                .push(format!("closing the conversation: {error}"));
         }
         roll_up(&mut result, turns);
         CaseEnd::Finished {
@@ -155,7 +157,7 @@ impl Executor {
     }
 
     /// What a driven turn came to, without its expectations and grades.
-    fn turn(&self, index: usize, driven: Driven) -> TurnResult {
+    fn turn(&self, index: usize, input: &str, driven: Driven) -> TurnResult {
         let Driven {
             result,
             error,
@@ -181,7 +183,7 @@ impl Executor {
         let latency = elapsed + result.recorded_latency.unwrap_or_default();
         TurnResult {
             turn_index: index,
-            input: String::new(),
+            input: input.to_owned(),
             ground_truth: None,
             expected_tools: None,
             tool_calls: result.tool_calls.iter().map(|call| call.name.clone()).collect(),
@@ -199,7 +201,8 @@ impl Executor {
             num_turns: result.num_turns,
             response: (error.is_none() || !result.response.is_empty()).then_some(result.response),
             structured_output: result.structured_output,
-            errors,
+            errors: Vec::new(),
+            execution_errors: errors,
             skipped: false,
             grader_details: None,
         }
@@ -237,19 +240,17 @@ fn blank(planned: &PlannedCase, case: &TestCase) -> TestResult {
         agent_response: None,
         tool_calls: Vec::new(),
         tool_invocations: Vec::new(),
-        expected_tools: case
-            .expected_tools
-            .as_ref()
-            .and_then(|tools| serde_json::to_value(tools).ok()),
+        expected_tools: None,
         tools_matched: None,
         metric_results: Vec::new(),
-        ground_truth: case.ground_truth.clone(),
+        ground_truth: None,
         passed: false,
         state: CaseState::Unchecked,
         execution: ExecutionState::Completed,
         execution_time_ms: 0,
         latency_ms: None,
         errors: Vec::new(),
+        execution_errors: Vec::new(),
         timestamp: String::new(),
         token_usage: None,
         cost_usd: None,
@@ -266,15 +267,16 @@ pub(crate) fn crashed(planned: &PlannedCase, case: &TestCase, what: &str) -> Tes
     result.test_input = case.input.clone().unwrap_or_default();
     result.state = CaseState::Error;
     result.execution = ExecutionState::Error;
-    result.errors.push(format!("internal error: {what}"));
+    result.execution_errors.push(format!("internal error: {what}"));
+    result.errors.clone_from(&result.execution_errors);
     result.timestamp = Timestamp::now().to_string();
     result
 }
 
-fn skipped(index: usize) -> TurnResult {
+fn skipped(index: usize, turn: &Turn) -> TurnResult {
     TurnResult {
         turn_index: index,
-        input: String::new(),
+        input: turn.input.clone(),
         response: None,
         ground_truth: None,
         expected_tools: None,
@@ -292,20 +294,11 @@ fn skipped(index: usize) -> TurnResult {
         cost_usd: None,
         num_turns: 0,
         structured_output: None,
-        errors: vec!["not run: the turns before it could not be ended".to_owned()],
+        errors: Vec::new(),
+        execution_errors: vec!["not run: the turns before it could not be ended".to_owned()],
         skipped: true,
         grader_details: None,
     }
-}
-
-fn describe(mut result: TurnResult, turn: &Turn) -> TurnResult {
-    result.input.clone_from(&turn.input);
-    result.ground_truth.clone_from(&turn.ground_truth);
-    result.expected_tools = turn
-        .expected_tools
-        .as_ref()
-        .and_then(|tools| serde_json::to_value(tools).ok());
-    result
 }
 
 /// What the turns together mean for the case, before grading.
@@ -328,11 +321,6 @@ fn roll_up(result: &mut TestResult, turns: Vec<TurnResult>) {
             *result.cost_usd.get_or_insert(0.0) += cost;
         }
         result.num_turns += turn.num_turns;
-        for error in &turn.errors {
-            result
-                .errors
-                .push(format!("turn {}: {error}", turn.turn_index + 1));
-        }
         result.execution = worse(result.execution, turn.execution);
     }
     // One turn without usage makes the sum a guess; a guess is worse than nothing.

@@ -55,7 +55,7 @@ pub fn regrade(request: &TestRequest, old: &Path, sink: &mut dyn RunSink) -> Res
         let mut result: TestResult = result?;
         result.index = index;
         result.test_name.clone_from(&case.name);
-        graders.regrade(&mut result, case);
+        graders.grade(&mut result, case);
         journal.record(&result)?;
         sink.on(&RunEvent::CaseFinished {
             finished: journal.finished(),

@@ -84,6 +84,11 @@ impl RunOutcome {
         show(&RunView::new(&self.head, &self.metadata, &results))
     }
 
+    /// Whether every case of the plan was run to its end.
+    pub fn is_complete(&self) -> bool {
+        self.head.ended == Ended::Completed.as_str()
+    }
+
     /// The journal.
     pub fn journal_path(&self) -> &Path {
         self.journal.path()

@@ -64,10 +64,9 @@ async fn ask(calls: &dyn ModelCalls, request: &ModelRequest) -> Result<Vec<Model
         .await
 }
 
-fn recorder(path: &Path, mode: RecordMode) -> Recorder {
+fn recorder(path: &Path) -> Recorder {
     Recorder::create(
         path,
-        mode,
         Arc::new(Redactor::new(["hunter2-secret".to_owned()])),
         Arc::new(Echo),
     )
@@ -83,9 +82,9 @@ fn replayer(path: &Path) -> Replayer {
 async fn what_was_recorded_is_replayed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("deep/er/c.jsonl");
-    let recorder = recorder(&path, RecordMode::Replace);
+    let recorder = recorder(&path);
     ask(&recorder, &request("hi", None)).await.unwrap();
-    assert_eq!(recorder.finish().unwrap(), 1);
+    assert_eq!(recorder.finish(RecordMode::Replace).unwrap(), 1);
 
     let mut replayed = ask(&replayer(&path), &request("hi", None)).await.unwrap();
     let Some(ModelDelta::Finish { recorded, .. }) = replayed.last_mut() else {
@@ -102,9 +101,9 @@ async fn what_was_recorded_is_replayed() {
 async fn a_changed_request_misses_and_says_what_changed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
-    let recorder = recorder(&path, RecordMode::Replace);
+    let recorder = recorder(&path);
     ask(&recorder, &request("hi", None)).await.unwrap();
-    recorder.finish().unwrap();
+    recorder.finish(RecordMode::Replace).unwrap();
     let error = ask(&replayer(&path), &request("ho", None)).await.unwrap_err();
     assert!(matches!(error, BackendError::ReplayMiss { .. }));
     assert!(
@@ -119,11 +118,11 @@ async fn a_changed_request_misses_and_says_what_changed() {
 async fn secrets_stay_out_of_the_file_and_the_key() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
-    let recorder = recorder(&path, RecordMode::Replace);
+    let recorder = recorder(&path);
     ask(&recorder, &request("my password is hunter2-secret", None))
         .await
         .unwrap();
-    recorder.finish().unwrap();
+    recorder.finish(RecordMode::Replace).unwrap();
     assert!(!fs::read_to_string(&path).unwrap().contains("hunter2"));
     ask(&replayer(&path), &request("my password is hunter2-secret", None))
         .await
@@ -139,14 +138,14 @@ async fn merging_keeps_what_was_not_asked_again() {
         (RecordMode::Merge, "two"),
         (RecordMode::Merge, "one"),
     ] {
-        let recorder = recorder(&path, mode);
+        let recorder = recorder(&path);
         ask(&recorder, &request(said, None)).await.unwrap();
-        recorder.finish().unwrap();
+        recorder.finish(mode).unwrap();
     }
     assert_eq!(Cassette::open(&path).unwrap().entries().count(), 2);
-    let recorder = recorder(&path, RecordMode::Replace);
+    let recorder = recorder(&path);
     ask(&recorder, &request("two", None)).await.unwrap();
-    recorder.finish().unwrap();
+    recorder.finish(RecordMode::Replace).unwrap();
     assert_eq!(Cassette::open(&path).unwrap().entries().count(), 1);
 }
 
@@ -154,10 +153,10 @@ async fn merging_keeps_what_was_not_asked_again() {
 async fn an_interrupted_recording_leaves_the_old_one_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
-    let first = recorder(&path, RecordMode::Replace);
+    let first = recorder(&path);
     ask(&first, &request("one", None)).await.unwrap();
-    first.finish().unwrap();
-    let second = recorder(&path, RecordMode::Replace);
+    first.finish(RecordMode::Replace).unwrap();
+    let second = recorder(&path);
     ask(&second, &request("two", None)).await.unwrap();
     drop(second);
     ask(&replayer(&path), &request("one", None)).await.unwrap();
@@ -203,9 +202,9 @@ async fn equal_requests_of_two_units_keep_their_own_answers() {
 async fn an_edited_request_does_not_replay() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
-    let recorder = recorder(&path, RecordMode::Replace);
+    let recorder = recorder(&path);
     ask(&recorder, &request("one", None)).await.unwrap();
-    recorder.finish().unwrap();
+    recorder.finish(RecordMode::Replace).unwrap();
     let text = fs::read_to_string(&path)
         .unwrap()
         .replacen(r#""content":"one""#, r#""content":"two""#, 1);

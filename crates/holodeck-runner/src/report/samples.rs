@@ -29,6 +29,7 @@ pub(crate) fn result(index: usize, state: CaseState, metrics: &[(&str, Option<f6
         execution_time_ms: 1200,
         latency_ms: Some(1200),
         errors: Vec::new(),
+        execution_errors: Vec::new(),
         timestamp: "2026-11-21T20:11:03.000Z".to_owned(),
         token_usage: Some(TokenUsage::new(12, 3)),
         cost_usd: None,
