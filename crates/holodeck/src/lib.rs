@@ -1,1 +1,39 @@
-//! holodeck
+//! The facade: where other Rust projects start.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::path::Path;
+//!
+//! let env = holodeck::environment(Path::new("agent.yaml"))?;
+//! let load = holodeck::load(Path::new("agent.yaml"), &env);
+//! let agent = load.agent.ok_or("the agent has errors")?;
+//! let answer = holodeck::ask(agent, &env, "What is your refund policy?", |_event| {}).await?;
+//! println!("{}", answer.response);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The only crate besides the CLI that knows the concrete backends and reads the process environment.
+
+mod answers;
+mod ask;
+mod backends;
+mod dry_run;
+mod environment;
+mod git;
+mod load;
+mod test;
+mod unsupported;
+
+pub use answers::{AnswerError, AnswerSource, Answers};
+pub use ask::{AskError, ask};
+pub use backends::{BackendSelector, ToolSetupError};
+pub use dry_run::{DryRun, Estimate};
+pub use environment::{EnvironmentError, environment};
+pub use holodeck_backend_api as backend_api;
+pub use holodeck_model as model;
+pub use holodeck_runner as runner;
+pub use holodeck_validators::{Check, CheckState};
+pub use load::{doctor, load};
+pub use test::{PrepareError, PreparedTest, TestError, TestOptions, prepare_regrade, prepare_test};
+pub use unsupported::Unbuilt;

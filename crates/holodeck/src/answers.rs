@@ -1,0 +1,133 @@
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use holodeck_backend_api::ModelCalls;
+use holodeck_cassette::{Cassette, CassetteError, RecordMode, Recorder, Replayer};
+use holodeck_model::{
+    Env, LoadedAgent, Redactor, Replayed,
+    env::{ANTHROPIC_API_KEY, AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
+};
+use secrecy::ExposeSecret as _;
+
+/// Where answers come from, as asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AnswerSource {
+    /// As the YAML says: its recording if it names one, else the endpoint.
+    #[default]
+    AsConfigured,
+    /// The endpoint, whatever the YAML says.
+    Live,
+    /// This recording.
+    Replay(PathBuf),
+}
+
+/// Where answers come from, opened: the endpoint, a recording, or the endpoint while recording.
+#[derive(Clone)]
+pub struct Answers {
+    kind: Kind,
+    redactor: Arc<Redactor>,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Live,
+    Record {
+        path: PathBuf,
+        recorder: Arc<std::sync::OnceLock<Arc<Recorder>>>,
+    },
+    Replay(Arc<Cassette>),
+}
+
+/// Why answers can't come from there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// The recording can't be used.
+    #[error(transparent)]
+    Cassette(#[from] CassetteError),
+    /// A replayed run has nothing to record.
+    #[error("`--record` needs the endpoint: it can't be used with `--replay`")]
+    RecordWhileReplaying,
+}
+
+impl Answers {
+    /// Opens where answers come from. Recording means live answers, whatever the YAML says.
+    pub fn open(
+        source: &AnswerSource,
+        record: Option<&Path>,
+        agent: &LoadedAgent,
+        env: &Env,
+    ) -> Result<Self, AnswerError> {
+        let redactor = Arc::new(redactor(agent, env));
+        let kind = match (source, record) {
+            (AnswerSource::Replay(_), Some(_)) => return Err(AnswerError::RecordWhileReplaying),
+            (_, Some(path)) => Kind::Record {
+                path: path.to_owned(),
+                recorder: Arc::default(),
+            },
+            (AnswerSource::Live, None) => Kind::Live,
+            (AnswerSource::Replay(path), None) => Kind::Replay(Arc::new(Cassette::open(path)?)),
+            (AnswerSource::AsConfigured, None) => match &agent.execution.replay.value {
+                Some(path) => Kind::Replay(Arc::new(Cassette::open(path)?)),
+                None => Kind::Live,
+            },
+        };
+        Ok(Self { kind, redactor })
+    }
+
+    /// What every report of a replayed run says; `None` when answers are live.
+    pub fn replayed(&self) -> Option<Replayed> {
+        let Kind::Replay(cassette) = &self.kind else {
+            return None;
+        };
+        let recorded = cassette.recorded();
+        Some(Replayed {
+            recorded: recorded.at.strftime("%Y-%m-%d").to_string(),
+            model: recorded.models.join(", "),
+            cassette: cassette.path().display().to_string(),
+        })
+    }
+
+    /// The boundary to the model: `live` is asked for only when the endpoint is needed, so that a replay needs no
+    /// key.
+    pub(crate) fn model_calls<E: From<CassetteError>>(
+        &self,
+        live: impl FnOnce() -> Result<Arc<dyn ModelCalls>, E>,
+    ) -> Result<Arc<dyn ModelCalls>, E> {
+        match &self.kind {
+            Kind::Live => live(),
+            Kind::Replay(cassette) => Ok(Arc::new(Replayer::new(
+                Arc::clone(cassette),
+                Arc::clone(&self.redactor),
+            ))),
+            Kind::Record { path, recorder } => {
+                let made = Arc::new(Recorder::create(path, Arc::clone(&self.redactor), live()?)?);
+                Ok(Arc::clone(recorder.get_or_init(|| made)) as Arc<dyn ModelCalls>)
+            }
+        }
+    }
+
+    /// Puts a recording in its place; tells how many calls it holds. Nothing to do otherwise.
+    pub fn finish(&self, mode: RecordMode) -> Result<Option<usize>, CassetteError> {
+        match &self.kind {
+            Kind::Record { recorder, .. } => recorder.get().map(|recorder| recorder.finish(mode)).transpose(),
+            Kind::Live | Kind::Replay(_) => Ok(None),
+        }
+    }
+}
+
+/// Knows the keys this agent may use.
+fn redactor(agent: &LoadedAgent, env: &Env) -> Redactor {
+    let named = [OPENAI_API_KEY, AZURE_OPENAI_API_KEY, ANTHROPIC_API_KEY]
+        .into_iter()
+        .filter_map(|name| env.non_blank(name).map(str::to_owned));
+    let own = agent
+        .config
+        .model
+        .api_key
+        .iter()
+        .map(|key| key.expose_secret().to_owned());
+    Redactor::new(named.chain(own))
+}

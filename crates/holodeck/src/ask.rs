@@ -1,0 +1,65 @@
+use std::sync::Arc;
+
+use holodeck_backend_api::{
+    BackendError, BackendEvent, BackendFactory as _, ExecutionResult, Mode, TurnRequest,
+};
+use holodeck_model::{Env, LoadedAgent};
+use holodeck_runner::{Driven, drive};
+
+use crate::{
+    AnswerError, AnswerSource, Answers, BackendSelector, ToolSetupError, Unbuilt, backends::tools,
+    unsupported::refuse_unbuilt,
+};
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The YAML asks for something that this version can't run.
+    #[error(transparent)]
+    Unbuilt(#[from] Unbuilt),
+    /// The tools.
+    #[error(transparent)]
+    Tools(#[from] ToolSetupError),
+    /// Where answers come from.
+    #[error(transparent)]
+    Answers(#[from] AnswerError),
+    /// The backend.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The turn could not be ended.
+    #[error("{error}")]
+    Turn {
+        /// Why.
+        error: BackendError,
+        /// What had arrived.
+        partial: Box<ExecutionResult>,
+    },
+}
+
+/// Asks an agent one question, live, and shows every event of the answer on the way.
+pub async fn ask(
+    agent: LoadedAgent,
+    env: &Env,
+    question: &str,
+    on_event: impl FnMut(&BackendEvent),
+) -> Result<ExecutionResult, AskError> {
+    refuse_unbuilt(&agent, None)?;
+    let answers = Answers::open(&AnswerSource::Live, None, &agent, env)?;
+    let limit = agent.execution.llm_timeout.value;
+    let agent = Arc::new(agent);
+    let tools = tools(&agent, env).await?;
+    let factory = BackendSelector::new(env.clone(), answers);
+    let backend = factory.create(agent, Mode::Chat, tools).await?;
+    backend.initialize().await?;
+    let Driven { result, error, .. } =
+        drive(backend.start(TurnRequest::new(question)), Some(limit), on_event).await;
+    backend.teardown().await?;
+    match error {
+        Some(error) => Err(AskError::Turn {
+            error,
+            partial: Box::new(result),
+        }),
+        None => Ok(result),
+    }
+}

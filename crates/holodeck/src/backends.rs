@@ -1,0 +1,145 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::stream;
+use holodeck_backend_api::{
+    AgentBackend, AgentSession, BackendError, BackendFactory, Capabilities, EventStream, Mode, ModelCalls,
+    ToolHost, TurnRequest,
+};
+use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
+use holodeck_cassette::CassetteError;
+use holodeck_http::{HttpClient, HttpOptions};
+use holodeck_model::{Env, LoadedAgent, Provider, ToolConfig};
+use holodeck_tools::Toolbox;
+use tokio_util::sync::CancellationToken;
+
+use crate::Answers;
+
+/// Makes the backend that an agent's provider asks for.
+pub struct BackendSelector {
+    env: Env,
+    answers: Answers,
+}
+
+impl BackendSelector {
+    /// Backends whose answers come from `answers`.
+    pub fn new(env: Env, answers: Answers) -> Self {
+        Self { env, answers }
+    }
+
+    fn live(&self, agent: &LoadedAgent) -> Result<Arc<dyn ModelCalls>, SelectError> {
+        let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
+        let client = HttpClient::new(&options).map_err(|error| BackendError::Init {
+            message: error.to_string(),
+        })?;
+        Ok(Arc::new(HttpModelCalls::for_agent(client, agent, &self.env)?))
+    }
+}
+
+#[async_trait]
+impl BackendFactory for BackendSelector {
+    async fn create(
+        &self,
+        agent: Arc<LoadedAgent>,
+        _: Mode,
+        tools: Arc<dyn ToolHost>,
+    ) -> Result<Arc<dyn AgentBackend>, BackendError> {
+        match agent.config.model.provider {
+            Provider::Openai | Provider::AzureOpenai | Provider::Ollama => {
+                let calls = self.answers.model_calls(|| self.live(&agent))?;
+                let backend = OpenAiBackend::new(&agent, tools, calls)?;
+                let replayed = self.answers.replayed().is_some();
+                Ok(Arc::new(if replayed { backend.replayed() } else { backend }))
+            }
+            Provider::Anthropic => Err(BackendError::Init {
+                message: "this version has no backend for provider `anthropic` yet".to_owned(),
+            }),
+        }
+    }
+}
+
+/// Joins the two ways in which model calls can't be had.
+#[derive(Debug, thiserror::Error)]
+enum SelectError {
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    #[error(transparent)]
+    Cassette(#[from] CassetteError),
+}
+
+impl From<SelectError> for BackendError {
+    fn from(error: SelectError) -> Self {
+        match error {
+            SelectError::Backend(error) => error,
+            SelectError::Cassette(error) => Self::Init {
+                message: error.to_string(),
+            },
+        }
+    }
+}
+
+/// The tools of an agent, ready to be called.
+pub(crate) async fn tools(agent: &LoadedAgent, env: &Env) -> Result<Arc<dyn ToolHost>, ToolSetupError> {
+    let functions: Vec<_> = agent
+        .config
+        .tools
+        .iter()
+        .filter_map(|tool| match tool {
+            ToolConfig::Function(tool) => Some(tool),
+            _ => None,
+        })
+        .collect();
+    let mut toolbox = Toolbox::new();
+    toolbox
+        .add_functions(&functions, env, &CancellationToken::new())
+        .await
+        .map_err(|errors| {
+            ToolSetupError(
+                errors
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            )
+        })?;
+    Ok(Arc::new(toolbox))
+}
+
+/// Tools that can't be offered to the model, one a line.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ToolSetupError(String);
+
+/// Stands where nothing will be asked: an earlier run is graded again.
+pub(crate) struct NoBackend;
+
+impl NoBackend {
+    fn error() -> BackendError {
+        BackendError::Init {
+            message: "a run that is graded again asks nothing".to_owned(),
+        }
+    }
+}
+
+#[async_trait]
+impl AgentBackend for NoBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    async fn initialize(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn start(&self, _: TurnRequest) -> EventStream<'_> {
+        Box::pin(stream::iter([Err(Self::error())]))
+    }
+
+    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
+        Err(Self::error())
+    }
+
+    async fn teardown(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+use holodeck_model::{LoadedAgent, TokenUsage};
+use holodeck_runner::{Journal, Plan, Prices, RunStore, SummaryFold};
+
+/// What a run would do.
+#[derive(Clone, Debug)]
+pub struct DryRun {
+    /// The cases, in order.
+    pub plan: Plan,
+    /// What it may use; `None` when answers come from a recording and cost nothing.
+    pub estimate: Option<Estimate>,
+}
+
+/// What a run may use. An estimate, and called one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimate {
+    /// Tokens.
+    pub usage: TokenUsage,
+    /// Price in US dollars, when the model's is known.
+    pub cost_usd: Option<f64>,
+    /// The day of the price list.
+    pub prices_as_of: String,
+    /// What the estimate rests on.
+    pub basis: String,
+}
+
+/// Bytes of English text per token, roughly.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// What an answer is taken to have when nothing is known.
+const ANSWER_TOKENS: u64 = 256;
+
+pub(crate) fn estimate(agent: &LoadedAgent, plan: &Plan, prices: &Prices) -> Estimate {
+    let (usage, basis) = from_last_run(agent, plan).unwrap_or_else(|| from_lengths(agent, plan));
+    Estimate {
+        cost_usd: prices.cost(&agent.config.model.name, &usage),
+        usage,
+        prices_as_of: prices.as_of().to_owned(),
+        basis,
+    }
+}
+
+/// The mean case of the newest run that told its tokens, times the cases.
+fn from_last_run(agent: &LoadedAgent, plan: &Plan) -> Option<(TokenUsage, String)> {
+    let store = RunStore::new(&agent.dir);
+    let journal = Journal::open(&store.find("latest").ok()?).ok()?;
+    let mut fold = SummaryFold::new();
+    for result in journal.results() {
+        fold.observe(&result.ok()?);
+    }
+    let summary = fold.finish();
+    let told = u64::try_from(summary.total_tests.checked_sub(summary.usage_missing)?)
+        .ok()
+        .filter(|&told| told > 0)?;
+    let usage = summary.token_usage?;
+    let cases = u64::try_from(plan.cases.len()).ok()?;
+    let scale = |tokens: u64| tokens.saturating_mul(cases) / told;
+    let usage = TokenUsage::new(scale(usage.prompt_tokens), scale(usage.completion_tokens));
+    Some((usage, format!("the mean case of run {}", journal.header().run_id)))
+}
+
+/// The lengths of what is sent.
+fn from_lengths(agent: &LoadedAgent, plan: &Plan) -> (TokenUsage, String) {
+    let mut usage = TokenUsage::default();
+    let answer = agent.config.model.max_tokens.map_or(ANSWER_TOKENS, u64::from);
+    for planned in &plan.cases {
+        let Some(case) = agent.config.test_cases.get(planned.index) else {
+            continue;
+        };
+        let single = case.input.iter().map(String::as_str);
+        let inputs: Vec<&str> = single
+            .chain(case.turns.iter().map(|turn| turn.input.as_str()))
+            .collect();
+        let mut sent = agent.instructions.text.len() / BYTES_PER_TOKEN;
+        for input in inputs {
+            sent += input.len() / BYTES_PER_TOKEN + 1;
+            usage += TokenUsage::new(sent as u64, answer);
+        }
+    }
+    (
+        usage,
+        "the lengths of the prompts; no earlier run told its tokens".to_owned(),
+    )
+}

@@ -1,0 +1,74 @@
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The commit that the folder's repository stands at, read from its files: no program is run for it.
+pub(crate) fn commit(dir: &Path) -> Option<String> {
+    let start = fs::canonicalize(if dir.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        dir
+    })
+    .ok()?;
+    let git = start
+        .ancestors()
+        .map(|dir| dir.join(".git"))
+        .find(|git| git.exists())?;
+    let git = if git.is_dir() { git } else { linked(&git)? };
+    let head = fs::read_to_string(git.join("HEAD")).ok()?;
+    let Some(reference) = head.trim().strip_prefix("ref: ") else {
+        return is_commit(head.trim());
+    };
+    let common =
+        fs::read_to_string(git.join("commondir")).map_or_else(|_| git.clone(), |path| git.join(path.trim()));
+    if let Ok(commit) =
+        fs::read_to_string(git.join(reference)).or_else(|_| fs::read_to_string(common.join(reference)))
+    {
+        return is_commit(commit.trim());
+    }
+    let packed = fs::read_to_string(common.join("packed-refs")).ok()?;
+    packed.lines().find_map(|line| {
+        line.strip_suffix(reference)
+            .and_then(|commit| is_commit(commit.trim()))
+    })
+}
+
+/// A worktree's `.git` is a file that names the real folder.
+fn linked(file: &Path) -> Option<PathBuf> {
+    let text = fs::read_to_string(file).ok()?;
+    let path = text.trim().strip_prefix("gitdir: ")?;
+    Some(file.parent()?.join(path))
+}
+
+fn is_commit(text: &str) -> Option<String> {
+    (text.len() >= 40 && text.chars().all(|character| character.is_ascii_hexdigit())).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commit_is_found_from_a_folder_below() {
+        let dir = tempfile::tempdir().unwrap();
+        let commit_id = "0123456789abcdef0123456789abcdef01234567";
+        let git = dir.path().join(".git");
+        fs::create_dir_all(git.join("refs/heads")).unwrap();
+        fs::create_dir_all(dir.path().join("deep/er")).unwrap();
+        fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        assert_eq!(commit(&dir.path().join("deep/er")), None);
+        fs::write(
+            git.join("packed-refs"),
+            format!("# pack-refs\n{commit_id} refs/heads/main\n"),
+        )
+        .unwrap();
+        assert_eq!(commit(&dir.path().join("deep/er")).as_deref(), Some(commit_id));
+        fs::write(
+            git.join("refs/heads/main"),
+            format!("{}\n", commit_id.replace('0', "1")),
+        )
+        .unwrap();
+        assert_eq!(commit(dir.path()), Some(commit_id.replace('0', "1")));
+    }
+}
