@@ -168,6 +168,7 @@ impl Loader<'_> {
         {
             json::fill_metric(metric, schemas);
         }
+        agent.test_cases.shrink_to_fit();
         for case in &mut agent.test_cases {
             let turns = case.turns.iter_mut().flat_map(|turn| &mut turn.evaluations);
             for metric in case.evaluations.iter_mut().chain(turns) {

@@ -89,7 +89,9 @@ impl Loader<'_> {
         }
         let diagnostics = in_order(self.findings.diagnostics, &sources);
         let has_errors = diagnostics.iter().any(Diagnostic::is_error);
-        let tree = Arc::new(self.tree);
+        let mut tree = self.tree;
+        tree.shrink();
+        let tree = Arc::new(tree);
         let agent = parts
             .filter(|_| !has_errors)
             .map(|Parts { root, agent }| LoadedAgent { tree, root, ..agent });

@@ -1,5 +1,7 @@
 //! From parser events to nodes, within limits.
 
+mod syntax;
+
 use std::{
     collections::{HashMap, HashSet},
     ops::Range,
@@ -33,6 +35,7 @@ pub(crate) struct Built {
 pub(crate) fn build(tree: &mut Tree, file: FileId, range: Range<usize>, env: Option<&Env>) -> Built {
     let text = tree.file_text(file);
     let base = range.start;
+    tree.reserve(range.len());
     let part = text.get(range).unwrap_or_default();
     let options = granit_parser::options! {
         emit_comments: false,
@@ -339,7 +342,7 @@ impl<'a> Builder<'a> {
                 continue;
             };
             self.spend(entries.len() as u64, at)?;
-            merged.extend(entries.into_iter().map(|entry| entry.merged(at)));
+            merged.extend(entries.into_iter().map(|entry| entry.merged(source)));
         }
         Ok(())
     }
@@ -446,8 +449,8 @@ impl<'a> Builder<'a> {
             self.help("YAML wants spaces; most editors can convert the file");
             return Stop;
         }
-        self.report(Code::YamlSyntax, syntax_message(error.kind()), place);
-        if let Some(help) = syntax_help(error.kind()) {
+        self.report(Code::YamlSyntax, syntax::message(error.kind()), place);
+        if let Some(help) = syntax::help(error.kind()) {
             self.help(help);
         }
         Stop
@@ -504,46 +507,4 @@ fn flow_place(start: Place, end: Place) -> Place {
             ..start
         }
     }
-}
-
-fn syntax_message(kind: &ErrorKind) -> String {
-    match kind {
-        ErrorKind::MappingValueNotAllowed => "a `:` is not expected here".to_owned(),
-        ErrorKind::UnclosedQuotedScalar => "a quoted text is not closed".to_owned(),
-        ErrorKind::InvalidQuotedScalarIndent => {
-            "a quoted text is not closed, or its next line is not indented".to_owned()
-        }
-        ErrorKind::UnclosedFlowCollection { open } => format!("a `{open}` is not closed"),
-        ErrorKind::MismatchedFlowCollectionEnd { open, close } => format!("`{open}` is closed by `{close}`"),
-        ErrorKind::MisplacedFlowCollectionEnd => "a bracket closes nothing".to_owned(),
-        ErrorKind::ExpectedBlockMappingKey => "a key is expected here; is the indentation right?".to_owned(),
-        ErrorKind::SimpleKeyExpected => "a `:` is missing after a key".to_owned(),
-        ErrorKind::InvalidIndentation => "the indentation does not fit the lines above".to_owned(),
-        ErrorKind::UnexpectedCharacter { character } => format!("a text cannot begin with `{character}`"),
-        ErrorKind::BlockSequenceEntryNotAllowed => "a `-` is not expected here".to_owned(),
-        ErrorKind::UnknownQuotedScalarEscape => "unknown escape in a quoted text".to_owned(),
-        other => {
-            let text = other.to_string();
-            let mut characters = text.chars();
-            match characters.next() {
-                Some(first) => format!("not YAML: {}{}", first.to_lowercase(), characters.as_str()),
-                None => "not YAML".to_owned(),
-            }
-        }
-    }
-}
-
-fn syntax_help(kind: &ErrorKind) -> Option<&'static str> {
-    Some(match kind {
-        ErrorKind::MappingValueNotAllowed => "a text that holds `: ` needs quotes",
-        ErrorKind::UnexpectedCharacter { .. } => "put the text in quotes",
-        ErrorKind::UnknownQuotedScalarEscape => "double a backslash, or use single quotes",
-        ErrorKind::ExpectedBlockMappingKey | ErrorKind::InvalidIndentation => {
-            "keys of one mapping begin in the same column"
-        }
-        ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::ExpectedFlowSequenceSeparator => {
-            "separate the entries by commas and close the bracket; a text with brackets needs quotes"
-        }
-        _ => return None,
-    })
 }

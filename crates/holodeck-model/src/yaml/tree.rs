@@ -3,15 +3,16 @@
 use std::{
     collections::HashMap,
     fmt,
+    num::NonZeroU32,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
 
 use crate::{Layer, Location, Source, Span};
 
-/// A node of the tree.
+/// A node of the tree, counted from 1 so that an absent one takes no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct NodeId(u32);
+pub(crate) struct NodeId(NonZeroU32);
 
 /// A file of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,8 +67,8 @@ pub(crate) struct Entry {
     key: u32,
     pub(crate) key_place: Place,
     pub(crate) value: NodeId,
-    /// Where a merge key brought it in, if one did.
-    pub(crate) merged_at: Option<Place>,
+    /// The alias or mapping by which a merge key brought it in, if one did.
+    merged: Option<NodeId>,
 }
 
 impl Entry {
@@ -82,9 +83,9 @@ impl Entry {
     }
 
     /// The entry as a merge key brings it in.
-    pub(super) fn merged(self, at: Place) -> Self {
+    pub(super) fn merged(self, from: NodeId) -> Self {
         Self {
-            merged_at: Some(at),
+            merged: Some(from),
             ..self
         }
     }
@@ -253,9 +254,8 @@ impl Tree {
     }
 
     fn push(&mut self, place: Place, kind: Kind) -> NodeId {
-        let id = NodeId(index(self.nodes.len()));
         self.nodes.push(Node { place, kind });
-        id
+        NodeId(NonZeroU32::new(index(self.nodes.len())).unwrap_or(NonZeroU32::MAX))
     }
 
     pub(crate) fn own_text(&mut self, text: impl Into<Box<str>>) -> Text {
@@ -277,12 +277,12 @@ impl Tree {
             key: id,
             key_place,
             value,
-            merged_at: None,
+            merged: None,
         }
     }
 
     fn node(&self, id: NodeId) -> &Node {
-        self.nodes.get(id.0 as usize).unwrap_or(&NOWHERE)
+        self.nodes.get(id.0.get() as usize - 1).unwrap_or(&NOWHERE)
     }
 
     /// Where a node was written; for an alias, where it is used.
@@ -370,6 +370,25 @@ impl Tree {
                     self.get(node, step).map(|entry| entry.value)
                 }
             })
+    }
+
+    /// Where a merge key brought an entry in, if one did.
+    pub(crate) fn merged_at(&self, entry: &Entry) -> Option<Place> {
+        entry.merged.map(|from| self.place(from))
+    }
+
+    /// Makes room for a file of this length; growing by doubling would need twice the memory for a moment.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.nodes.reserve(bytes / 24);
+        self.entries.reserve(bytes / 32);
+    }
+
+    /// Gives back what reading needed and keeping does not.
+    pub(crate) fn shrink(&mut self) {
+        self.nodes.shrink_to_fit();
+        self.items.shrink_to_fit();
+        self.entries.shrink_to_fit();
+        self.texts.shrink_to_fit();
     }
 
     /// The files, for rendering.
