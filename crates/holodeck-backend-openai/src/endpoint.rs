@@ -86,6 +86,10 @@ impl Endpoint {
         }
     }
 
+    pub(crate) fn is_ollama(&self) -> bool {
+        self.provider == Provider::Ollama
+    }
+
     /// Where to set a key.
     pub(crate) fn hint_for_key(&self) -> String {
         match variable(self.provider) {

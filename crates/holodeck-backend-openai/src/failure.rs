@@ -164,6 +164,9 @@ fn named_parameter(status: u16, said: &str, body: &Value) -> Option<String> {
 fn hint_for_status(status: u16, complaint: &Complaint, endpoint: &Endpoint) -> Option<String> {
     match status {
         401 | 403 => Some(endpoint.hint_for_key()),
+        404 if endpoint.is_ollama() => {
+            Some("is the model there? `ollama list` shows those that are, `ollama pull` gets one".to_owned())
+        }
         404 => {
             Some("is `model.name` right, and does the endpoint serve `/chat/completions` there?".to_owned())
         }

@@ -5,7 +5,6 @@ use std::{
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
 };
 
 use async_trait::async_trait;
@@ -13,6 +12,7 @@ use futures::StreamExt as _;
 use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream};
 use holodeck_model::Redactor;
 use jiff::Timestamp;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -95,7 +95,7 @@ impl ModelCalls for Recorder {
         request: &ModelRequest,
         cancel: &CancellationToken,
     ) -> Result<ModelStream, BackendError> {
-        let started = Instant::now();
+        let mut started = Instant::now();
         let mut stream = self.inner.call(request, cancel).await?;
         let request = redacted(request, &self.tape.redactor);
         let tape = Arc::clone(&self.tape);
@@ -104,6 +104,10 @@ impl ModelCalls for Recorder {
             while let Some(delta) = stream.next().await {
                 if let Ok(delta) = &delta {
                     note(&mut response, delta);
+                    if matches!(delta, ModelDelta::Resumed) {
+                        // The wait for a rate limit of ours is not the model's latency.
+                        started = Instant::now();
+                    }
                     if matches!(delta, ModelDelta::Finish { .. }) {
                         let latency = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
                         tape.keep(&request, std::mem::take(&mut response), latency);

@@ -70,6 +70,15 @@ async fn a_path_that_is_not_there() {
 }
 
 #[tokio::test]
+async fn a_model_that_ollama_does_not_have() {
+    let server = ModelServer::replies([Reply::openai_error(404, "model \"m\" not found", None, None)]);
+    let model = format!("  provider: ollama\n  name: m\n  endpoint: {}", server.url());
+    let error = ask(&backend(&agent(&model, "")), "hello").await.unwrap_err();
+    assert!(error.to_string().contains("`ollama pull`"), "{error}");
+    server.finish();
+}
+
+#[tokio::test]
 async fn too_many_requests_for_ever() {
     let busy =
         Reply::openai_error(429, "Rate limit reached", Some("rate_limit_exceeded"), None).retry_after(0);

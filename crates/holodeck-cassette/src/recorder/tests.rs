@@ -1,4 +1,4 @@
-use std::{fs, sync::Arc};
+use std::{fs, sync::Arc, time::Duration};
 
 use futures::TryStreamExt as _;
 use holodeck_backend_api::{RecordedCall, StopReason, TokenUsage, ToolCall};
@@ -231,4 +231,41 @@ fn files_that_are_no_cassettes_are_named() {
         let error = Cassette::open(&path).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }
+}
+
+/// Is held back for a minute before it asks, and answers after two seconds.
+struct Paced;
+
+#[async_trait]
+impl ModelCalls for Paced {
+    async fn call(&self, _: &ModelRequest, _: &CancellationToken) -> Result<ModelStream, BackendError> {
+        Ok(Box::pin(async_stream::stream! {
+            yield Ok(ModelDelta::Paused);
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            yield Ok(ModelDelta::Resumed);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            for delta in answer("x", None) {
+                yield Ok(delta);
+            }
+        }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_our_own_rate_limit_is_no_latency() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let redactor = Arc::new(Redactor::default());
+    let recorder = Recorder::create(&path, redactor, Arc::new(Paced)).unwrap();
+    ask(&recorder, &request("x", None)).await.unwrap();
+    recorder.finish(RecordMode::Replace).unwrap();
+    let deltas = ask(&replayer(&path), &request("x", None)).await.unwrap();
+    let Some(ModelDelta::Finish {
+        recorded: Some(recorded),
+        ..
+    }) = deltas.last()
+    else {
+        panic!("{deltas:?}");
+    };
+    assert_eq!(recorded.latency, Duration::from_secs(2));
 }
