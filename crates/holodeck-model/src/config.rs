@@ -15,7 +15,9 @@ mod model;
 mod observability;
 mod openai;
 mod optimizer;
+mod retrieval_tool;
 mod schema_ref;
+mod standard_metric;
 mod test_case;
 mod tool;
 
@@ -35,7 +37,6 @@ pub use deployment::{
 };
 pub use evaluation::{
     CodeMetric, EvalParam, EvaluationConfig, GevalMetric, MetricConfig, RagMetric, RagMetricType,
-    RougeVariant, StandardMetric, StandardMetricName,
 };
 pub use execution::ExecutionConfig;
 pub use expected_tool::{ExpectedTool, ToolOrder};
@@ -49,9 +50,10 @@ pub use observability::{
 };
 pub use openai::{OpenAiConfig, OpenAiPermissions};
 pub use optimizer::{AxisType, NumericAxis, OptimizerAxes, OptimizerConfig, PhaseConfig, TextualAxis};
-pub use schema_ref::{ResponseFormat, SchemaRef};
-pub use test_case::{TestCase, Turn};
-pub use tool::{
-    ChunkingStrategy, DocumentDomain, FunctionTool, HierarchicalDocumentTool, McpCommand, McpTool,
-    McpTransport, PromptTool, SearchMode, ToolConfig, VectorstoreTool,
+pub use retrieval_tool::{
+    ChunkingStrategy, DocumentDomain, HierarchicalDocumentTool, SearchMode, VectorstoreTool,
 };
+pub use schema_ref::{ResponseFormat, SchemaRef};
+pub use standard_metric::{RougeVariant, StandardMetric, StandardMetricName};
+pub use test_case::{TestCase, Turn};
+pub use tool::{FunctionTool, McpCommand, McpTool, McpTransport, PromptTool, ToolConfig};

@@ -14,18 +14,37 @@ pub(crate) struct Findings {
     spoiled: HashSet<NodeId>,
     meant: HashSet<(NodeId, String)>,
     seen: HashSet<(Code, Place, String)>,
+    errors: usize,
+    others: usize,
+    dropped: usize,
 }
+
+/// How many errors, and how many other diagnostics, are kept: hostile files have millions.
+const MAX_KEPT: usize = 1000;
 
 impl Findings {
     /// Adds a diagnostic unless the same was said of the same place, as happens through aliases.
     pub(crate) fn add(&mut self, tree: &Tree, place: Place, diagnostic: Diagnostic) {
-        if self
+        let kept = if diagnostic.is_error() {
+            &mut self.errors
+        } else {
+            &mut self.others
+        };
+        if *kept >= MAX_KEPT {
+            self.dropped += 1;
+        } else if self
             .seen
             .insert((diagnostic.code, place, diagnostic.message.clone()))
         {
+            *kept += 1;
             let at = tree.location(place);
             self.diagnostics.push(diagnostic.at(at));
         }
+    }
+
+    /// How many diagnostics were not kept.
+    pub(crate) fn dropped(&self) -> usize {
+        self.dropped
     }
 
     /// Further rules about this value would only repeat what was said.

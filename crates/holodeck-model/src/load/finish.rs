@@ -87,7 +87,8 @@ impl Loader<'_> {
         for source in self.tree.sources() {
             sources.add(source.path.to_path_buf(), source.text.clone());
         }
-        let diagnostics = in_order(self.findings.diagnostics, &sources);
+        let dropped = self.findings.dropped();
+        let diagnostics = in_order(self.findings.diagnostics, dropped, &sources);
         let has_errors = diagnostics.iter().any(Diagnostic::is_error);
         let mut tree = self.tree;
         tree.shrink();
@@ -128,7 +129,7 @@ fn checks_anything(agent: &Agent, case: &TestCase) -> bool {
 }
 
 /// In the order of the files, and not without end. What has no place comes first.
-fn in_order(mut diagnostics: Vec<Diagnostic>, sources: &Sources) -> Vec<Diagnostic> {
+fn in_order(mut diagnostics: Vec<Diagnostic>, dropped: usize, sources: &Sources) -> Vec<Diagnostic> {
     let files: HashMap<&Path, usize> = sources
         .iter()
         .enumerate()
@@ -138,7 +139,7 @@ fn in_order(mut diagnostics: Vec<Diagnostic>, sources: &Sources) -> Vec<Diagnost
         let place = diagnostic.primary.as_ref();
         place.map(|place| (files.get(&*place.path).copied(), place.span.start))
     });
-    let total = diagnostics.len();
+    let total = diagnostics.len() + dropped;
     if total > MAX_DIAGNOSTICS {
         // Errors first to be kept, in their order.
         diagnostics.sort_by_key(|diagnostic| Reverse(diagnostic.severity == Severity::Error));

@@ -21,6 +21,9 @@ pub(crate) const MAX_DEPTH: usize = 100;
 /// How many nodes a file may hold when every alias is counted as what it stands for.
 pub(crate) const MAX_NODES: u64 = 1_000_000;
 
+/// After so many mistakes the rest of a file is not read.
+const MAX_MISTAKES: usize = 100;
+
 /// What a file holds.
 #[derive(Debug)]
 pub(crate) struct Built {
@@ -113,6 +116,9 @@ impl<'a> Builder<'a> {
 
     fn node(&mut self, event: Event<'a>, place: Place, depth: usize) -> Result<Made, Stop> {
         self.spend(1, place)?;
+        if self.diagnostics.len() > MAX_MISTAKES {
+            return Err(Stop);
+        }
         if depth > MAX_DEPTH {
             return Err(self.too_deep(place));
         }

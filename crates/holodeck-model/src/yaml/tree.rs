@@ -1,12 +1,10 @@
 //! The arena of nodes, and the files they come from.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    num::NonZeroU32,
-    path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
-};
+mod source_file;
+
+use std::{collections::HashMap, fmt, num::NonZeroU32, path::Path, sync::Arc};
+
+pub(crate) use source_file::SourceFile;
 
 use crate::{Layer, Location, Source, Span};
 
@@ -99,56 +97,6 @@ pub(crate) struct Scalar<'t> {
     pub(crate) plain: bool,
     /// Holds the value of an environment variable, which must not be shown.
     pub(crate) substituted: bool,
-}
-
-/// A file that was read.
-pub(crate) struct SourceFile {
-    pub(crate) source: Source,
-    pub(crate) layer: Layer,
-    pub(crate) dir: PathBuf,
-    line_starts: OnceLock<Vec<usize>>,
-}
-
-impl SourceFile {
-    pub(crate) fn new(source: Source, layer: Layer) -> Self {
-        let dir = source.path.parent().map(Path::to_path_buf).unwrap_or_default();
-        Self {
-            source,
-            layer,
-            dir,
-            line_starts: OnceLock::new(),
-        }
-    }
-
-    /// Line and column, counted from 1, the column in characters.
-    fn line_column(&self, offset: usize) -> (usize, usize) {
-        let text = &*self.source.text;
-        let starts = self.line_starts.get_or_init(|| line_starts(text));
-        let line = starts.partition_point(|start| *start <= offset).max(1);
-        let start = starts.get(line - 1).copied().unwrap_or(0);
-        let column = text
-            .get(start..offset)
-            .map_or(offset - start, |before| before.chars().count())
-            + 1;
-        (line, column)
-    }
-}
-
-/// Where the lines of a text begin; CR, LF and CRLF each end one.
-fn line_starts(text: &str) -> Vec<usize> {
-    let bytes = text.as_bytes();
-    let mut starts = vec![0];
-    for (index, byte) in bytes.iter().enumerate() {
-        let ends_line = match byte {
-            b'\n' => true,
-            b'\r' => bytes.get(index + 1) != Some(&b'\n'),
-            _ => false,
-        };
-        if ends_line {
-            starts.push(index + 1);
-        }
-    }
-    starts
 }
 
 /// Nodes and files of one load.

@@ -188,3 +188,20 @@ fn many_test_cases_load() {
     assert_eq!(render(&load.diagnostics), "");
     assert_eq!(load.agent.unwrap().config.test_cases.len(), 10_000);
 }
+
+#[test]
+fn mistakes_without_end_are_an_error_at_once() {
+    let one_line = |piece: &str| format!("{AGENT}response_format: {{é: 1, {}}}\n", piece.repeat(100_000));
+    for piece in ["é: 1, ", "é: *none, ", "a: !x 1, "] {
+        let load = load_bytes(one_line(piece));
+        assert!(load.agent.is_none());
+        assert!(load.diagnostics.len() < 400, "{}", load.diagnostics.len());
+    }
+    let cases = format!(
+        "{AGENT}test_cases: [{}]\n",
+        "{é: 1, turns: [{}], input: 010}, ".repeat(20_000)
+    );
+    let load = load_bytes(cases);
+    assert!(load.agent.is_none());
+    assert!(load.diagnostics.len() < 400, "{}", load.diagnostics.len());
+}

@@ -1,0 +1,226 @@
+//! Checks, text metrics and ready-made judges.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ModelConfig, SchemaRef};
+use crate::value::OneOrMany;
+
+/// A check, a text metric, or a ready-made judge.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StandardMetric {
+    /// Which one.
+    pub metric: StandardMetricName,
+    /// The score from which the test passes.
+    pub threshold: Option<f64>,
+    /// Whether it is measured at all.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// Without effect.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-no-effect" = "scores are between 0 and 1"))]
+    pub scale: Option<u32>,
+    /// The judge, instead of `evaluations.model`.
+    pub model: Option<ModelConfig>,
+    /// Without effect: a metric that cannot be computed is always an error.
+    #[serde(default)]
+    #[schemars(extend("x-no-effect" = "a metric that cannot be computed is always an error"))]
+    pub fail_on_error: bool,
+    /// Without effect.
+    #[schemars(range(min = 1, max = 3))]
+    #[schemars(extend("x-no-effect" = "a judge is retried like every model call"))]
+    pub retry_on_failure: Option<u32>,
+    /// Without effect.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-no-effect" = "`execution.llm_timeout` holds for a judge too"))]
+    pub timeout_ms: Option<u64>,
+    /// Without effect.
+    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(extend("x-no-effect" = "write a `geval` metric with `criteria` of your own"))]
+    pub custom_prompt: Option<String>,
+    /// Compare without regard to case.
+    #[serde(default)]
+    pub case_insensitive: bool,
+    /// Compare without blanks around and doubled blanks within.
+    #[serde(default)]
+    pub strip_whitespace: bool,
+    /// Compare without punctuation.
+    #[serde(default)]
+    pub strip_punctuation: bool,
+    /// How far a number may be off.
+    #[serde(default = "one_millionth")]
+    #[schemars(range(min = 0.0))]
+    pub absolute_tolerance: f64,
+    /// How far a number may be off, as a share of the expected one.
+    #[serde(default)]
+    #[schemars(range(min = 0.0))]
+    pub relative_tolerance: f64,
+    /// Read `12%` as 0.12.
+    #[serde(default)]
+    pub accept_percent: bool,
+    /// Read `1,000` as 1000.
+    #[serde(default)]
+    pub accept_thousands_separators: bool,
+    /// The part of a JSON answer to look at, as in `order.lines[0].price`.
+    #[schemars(regex(
+        pattern = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*(\.[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*)*$"
+    ), extend("x-form" = "a path such as `order.lines[0].price`"))]
+    pub response_path: Option<String>,
+    /// What to look for: a text or a list. Default: the `ground_truth` of the case.
+    pub value: Option<OneOrMany>,
+    /// Pass when the check fails, and the other way round.
+    #[serde(default)]
+    pub negate: bool,
+    /// Which ROUGE is measured.
+    pub variant: Option<RougeVariant>,
+    /// Use tokenisers that know languages beyond English.
+    #[serde(default)]
+    pub unicode: bool,
+    /// How many edits the answer may be away.
+    pub max_distance: Option<u64>,
+    /// How long the answer may take.
+    #[schemars(range(min = 1))]
+    pub max_ms: Option<u64>,
+    /// What the answer may cost.
+    #[schemars(range(min = 0.0))]
+    pub max_usd: Option<f64>,
+    /// The JSON Schema that the answer must follow, inline or as a path.
+    pub schema: Option<SchemaRef>,
+}
+
+/// The names of the standard metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StandardMetricName {
+    /// A judge: is the answer grounded in its context?
+    Groundedness,
+    /// A judge: does the answer fit the question?
+    Relevance,
+    /// A judge: does the answer hold together?
+    Coherence,
+    /// A judge: is the answer well written?
+    Fluency,
+    /// BLEU against the ground truth.
+    Bleu,
+    /// ROUGE against the ground truth.
+    Rouge,
+    /// METEOR against the ground truth.
+    Meteor,
+    /// The answer equals the ground truth.
+    Equality,
+    /// The answer is the number of the ground truth.
+    Numeric,
+    /// The answer contains the text, or each text of the list.
+    Contains,
+    /// The answer contains one of the texts.
+    ContainsAny,
+    /// The answer contains all of the texts.
+    ContainsAll,
+    /// As `contains`, without regard to case.
+    Icontains,
+    /// The answer starts with the text.
+    StartsWith,
+    /// The answer matches the regular expression.
+    Regex,
+    /// The answer is JSON.
+    JsonValid,
+    /// The answer is JSON that follows a schema.
+    JsonSchema,
+    /// The answer is at most so many edits away from the ground truth.
+    Levenshtein,
+    /// The answer came in time.
+    Latency,
+    /// The answer was cheap enough.
+    Cost,
+    /// The words of answer and ground truth overlap (SQuAD F1).
+    F1,
+    /// The answer is the ground truth, letter by letter.
+    ExactMatch,
+    /// chrF against the ground truth.
+    Chrf,
+}
+
+impl StandardMetricName {
+    /// The name as written in YAML.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Groundedness => "groundedness",
+            Self::Relevance => "relevance",
+            Self::Coherence => "coherence",
+            Self::Fluency => "fluency",
+            Self::Bleu => "bleu",
+            Self::Rouge => "rouge",
+            Self::Meteor => "meteor",
+            Self::Equality => "equality",
+            Self::Numeric => "numeric",
+            Self::Contains => "contains",
+            Self::ContainsAny => "contains_any",
+            Self::ContainsAll => "contains_all",
+            Self::Icontains => "icontains",
+            Self::StartsWith => "starts_with",
+            Self::Regex => "regex",
+            Self::JsonValid => "json_valid",
+            Self::JsonSchema => "json_schema",
+            Self::Levenshtein => "levenshtein",
+            Self::Latency => "latency",
+            Self::Cost => "cost",
+            Self::F1 => "f1",
+            Self::ExactMatch => "exact_match",
+            Self::Chrf => "chrf",
+        }
+    }
+
+    /// Whether a model judges.
+    pub fn needs_judge(self) -> bool {
+        matches!(
+            self,
+            Self::Groundedness | Self::Relevance | Self::Coherence | Self::Fluency
+        )
+    }
+
+    /// Whether the metric is a score on text that gates only with a threshold.
+    pub fn is_text_score(self) -> bool {
+        matches!(
+            self,
+            Self::Bleu | Self::Rouge | Self::Meteor | Self::F1 | Self::Chrf
+        )
+    }
+
+    /// Whether the metric says by itself whether the answer passes.
+    pub fn has_own_verdict(self) -> bool {
+        !self.needs_judge() && !self.is_text_score()
+    }
+}
+
+impl std::fmt::Display for StandardMetricName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Which ROUGE is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum RougeVariant {
+    /// Single words.
+    #[serde(rename = "rouge1")]
+    Rouge1,
+    /// Pairs of words.
+    #[serde(rename = "rouge2")]
+    Rouge2,
+    /// The longest common subsequence.
+    #[default]
+    #[serde(rename = "rougeL")]
+    RougeL,
+    /// The longest common subsequence, by sentences.
+    #[serde(rename = "rougeLsum")]
+    RougeLsum,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn one_millionth() -> f64 {
+    1e-6
+}
