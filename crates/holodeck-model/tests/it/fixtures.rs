@@ -6,7 +6,7 @@ use holodeck_model::{Code, Diagnostic};
 
 use crate::{
     limits,
-    support::{fixtures, load_fixture, render},
+    support::{fixtures, load_fixture, render, root},
 };
 
 #[test]
@@ -94,4 +94,21 @@ fn places(diagnostic: &Diagnostic) -> impl Iterator<Item = &holodeck_model::Loca
         .primary
         .iter()
         .chain(diagnostic.labels.iter().map(|label| &label.location))
+}
+
+/// `docs/diagnostics.md` is the registry in prose.
+#[test]
+fn every_code_is_documented() {
+    let mut text = "# Diagnostics\n\n\
+        What `holodeck validate` says, by code. HD00 is about the file and its YAML, HD01 about its shape, HD02 about\n\
+        values, HD03 about fields that depend on each other, HD04 about what has no effect, HD05 about the environment\n\
+        and the layers of configuration, HD06 about files that the YAML names, HD07 about what tests check, HD08 about\n\
+        the environment of a run (`holodeck doctor`). Codes keep their meaning.\n\n\
+        | code | name | meaning |\n|---|---|---|\n"
+        .to_owned();
+    for code in Code::ALL {
+        writeln!(text, "| {} | {} | {} |", code.id(), code.name(), code.summary()).unwrap();
+    }
+    let there = std::fs::read_to_string(root().join("../../docs/diagnostics.md")).unwrap_or_default();
+    assert!(there == text, "docs/diagnostics.md must be:\n{text}");
 }
