@@ -1,5 +1,10 @@
 //! Pairs per second of each text metric over the golden pairs: `cargo bench -p holodeck-eval`.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a benchmark")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "a benchmark"
+)]
 
 use std::path::Path;
 use std::sync::LazyLock;

@@ -17,7 +17,7 @@ mod lcs;
 mod meteor;
 mod ngrams;
 mod porter;
-pub(crate) mod python;
+mod python;
 mod rouge;
 mod sentences;
 mod squad;
@@ -29,8 +29,11 @@ pub use bleu::{Bleu, bleu};
 pub use chrf::{WordOrder, chrf};
 pub use exact::{Normalization, equality, exact_match};
 pub use meteor::{Meteor, meteor};
+pub(crate) use python::{is_space, trimmed};
 pub use rouge::{Rouge, RougeVariant, Stemming, rouge};
 pub use squad::{squad_exact_match, squad_f1};
+pub(crate) use unicode::compose;
+pub use wordnet::WORDNET_LICENSE;
 
 /// How a text becomes words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -24,10 +24,15 @@ pub fn exact_match(prediction: &str, reference: &str, options: Normalization) ->
 
 /// Whether the texts match; case is folded as `str.casefold()` does, so that ß equals ss.
 pub fn equality(prediction: &str, reference: &str, options: Normalization) -> bool {
-    options.apply(prediction, python::casefold) == options.apply(reference, python::casefold)
+    options.folded(prediction) == options.folded(reference)
 }
 
 impl Normalization {
+    /// The text without the differences, case folded.
+    pub(crate) fn folded(self, text: &str) -> String {
+        self.apply(text, python::casefold)
+    }
+
     fn apply(self, text: &str, fold: impl Fn(&str) -> String) -> String {
         let mut text = if self.ignore_case {
             fold(text)

@@ -7,6 +7,9 @@ mod table;
 static WORDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/words.bin"));
 static FORMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forms.bin"));
 
+/// The licence of the WordNet data that is compiled in for METEOR; it must travel with every copy.
+pub const WORDNET_LICENSE: &str = include_str!("../../data/wordnet/LICENSE.txt");
+
 /// A synset's number; the bits from the 17th up are its part of speech.
 pub(super) type Synset = u32;
 

@@ -8,4 +8,5 @@
 )]
 
 mod goldens;
+mod grader;
 mod nlp;

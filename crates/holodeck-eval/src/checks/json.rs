@@ -1,0 +1,99 @@
+//! The answer is JSON, and follows a schema.
+
+use std::borrow::Cow;
+
+use holodeck_model::StandardMetric;
+use jsonschema::{Retrieve, Uri, Validator};
+use serde_json::Value;
+
+use super::{Answer, Check, Finding};
+use crate::MetricError;
+use crate::json_text::shown_text;
+
+/// How many violations of a schema are told.
+const TOLD: usize = 3;
+
+/// The answer is JSON.
+pub(super) struct JsonValid;
+
+impl Check for JsonValid {
+    fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
+        let parsed = match answer.path {
+            // A list or an object at the path is JSON; a text there may hold some.
+            Some(path) => match path.value(answer.input)?.as_ref() {
+                Value::String(text) => parse(text).map(drop),
+                _ => Ok(()),
+            },
+            None => parse(answer.input.response).map(drop),
+        };
+        Ok(match parsed {
+            Ok(()) => Finding::met("the answer is JSON"),
+            Err(problem) => Finding::missed(problem),
+        })
+    }
+}
+
+fn parse(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text)
+        .map_err(|error| format!("the answer is not JSON ({error}): {}", shown_text(text)))
+}
+
+/// The answer is JSON that follows the schema.
+pub(super) struct JsonSchema {
+    schema: Validator,
+}
+
+impl JsonSchema {
+    pub(super) fn new(config: &StandardMetric) -> Result<Self, String> {
+        let schema = config.schema.as_ref().ok_or("`schema` is missing")?;
+        let schema = schema.value().ok_or("the schema's file was not read")?;
+        let schema = jsonschema::options()
+            .with_retriever(NoRetriever)
+            .build(schema)
+            .map_err(|error| format!("`schema` cannot be used: {error}"))?;
+        Ok(Self { schema })
+    }
+}
+
+impl Check for JsonSchema {
+    fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
+        let value = match answer.path {
+            Some(path) => path.value(answer.input)?,
+            None => match parse(answer.input.response) {
+                Ok(value) => Cow::Owned(value),
+                Err(problem) => return Ok(Finding::missed(problem)),
+            },
+        };
+        let told: Vec<String> = self
+            .schema
+            .iter_errors(&value)
+            .take(TOLD)
+            .map(|error| problem(&error))
+            .collect();
+        if told.is_empty() {
+            return Ok(Finding::met("the answer follows the schema"));
+        }
+        Ok(Finding::missed(format!(
+            "the answer does not follow the schema: {}",
+            told.join("; ")
+        )))
+    }
+}
+
+fn problem(error: &jsonschema::ValidationError<'_>) -> String {
+    let at = error.instance_path().as_str();
+    if at.is_empty() {
+        error.to_string()
+    } else {
+        format!("{error} at {at}")
+    }
+}
+
+/// A schema says all that it needs itself: nothing is fetched, from the network or from a file.
+struct NoRetriever;
+
+impl Retrieve for NoRetriever {
+    fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
+        Err(format!("`{uri}` is not part of the schema, and schemas are not fetched").into())
+    }
+}

@@ -1,0 +1,128 @@
+//! The answer is a number, and the right one.
+
+use holodeck_model::StandardMetric;
+
+use super::text::one_of;
+use super::{Answer, Check, Expected, Finding};
+use crate::json_text::shown_text;
+use crate::nlp::trimmed;
+use crate::{MetricError, Need};
+
+/// The answer is the expected number, or one of them, within the tolerances.
+pub(super) struct Numeric {
+    expected: Expected,
+    absolute: f64,
+    relative: f64,
+    percent: Percent,
+    separators: Separators,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Percent {
+    Refused,
+    /// `12%` is 0.12.
+    Accepted,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Separators {
+    Refused,
+    /// `1,000` is 1000.
+    Accepted,
+}
+
+/// Comma, underscore, no-break space, narrow no-break space.
+const SEPARATORS: [char; 4] = [',', '_', '\u{a0}', '\u{202f}'];
+
+impl Numeric {
+    pub(super) fn new(expected: Expected, config: &StandardMetric) -> Result<Self, String> {
+        let check = Self {
+            expected,
+            absolute: config.absolute_tolerance,
+            relative: config.relative_tolerance,
+            percent: if config.accept_percent {
+                Percent::Accepted
+            } else {
+                Percent::Refused
+            },
+            separators: if config.accept_thousands_separators {
+                Separators::Accepted
+            } else {
+                Separators::Refused
+            },
+        };
+        if let Expected::Values(texts) = &check.expected {
+            for text in texts {
+                check
+                    .parse(text)
+                    .map_err(|problem| format!("`value` {problem}"))?;
+            }
+        }
+        Ok(check)
+    }
+
+    fn parse(&self, text: &str) -> Result<f64, String> {
+        let not = |why: &str| format!("{} is not a number{why}", shown_text(text));
+        let mut digits = trimmed(text).to_owned();
+        let percent = digits.ends_with('%');
+        if percent {
+            if self.percent == Percent::Refused {
+                return Err(not(" (`accept_percent` is off)"));
+            }
+            digits.pop();
+            digits.truncate(trimmed(&digits).len());
+        }
+        if digits.contains(SEPARATORS) {
+            if self.separators == Separators::Refused {
+                return Err(not(" (`accept_thousands_separators` is off)"));
+            }
+            digits.retain(|c| !SEPARATORS.contains(&c));
+        }
+        match digits.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(if percent { number / 100.0 } else { number }),
+            _ => Err(not("")),
+        }
+    }
+
+    fn is_near(&self, found: f64, expected: f64) -> bool {
+        let difference = (found - expected).abs();
+        difference <= self.absolute || self.relative > 0.0 && difference <= self.relative * expected.abs()
+    }
+}
+
+impl Check for Numeric {
+    fn needs(&self) -> &[Need] {
+        self.expected.needs()
+    }
+
+    fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
+        let expected = self.expected.texts(answer)?;
+        let numbers: Vec<f64> = expected
+            .iter()
+            .map(|text| self.parse(text))
+            .collect::<Result<_, _>>()
+            .map_err(|problem| MetricError::UnusableReference {
+                metric: answer.metric.to_string(),
+                problem,
+            })?;
+        let text = answer.text()?;
+        let found = match self.parse(&text) {
+            Ok(found) => found,
+            // Neither the number nor another one: what is not a number meets no numeric check.
+            Err(problem) => {
+                return Ok(Finding::does_not_apply(format!(
+                    "expected {}: {problem}",
+                    one_of(&expected)
+                )));
+            }
+        };
+        if numbers.iter().any(|&number| self.is_near(found, number)) {
+            return Ok(Finding::met(format!("the answer is {}", shown_text(&text))));
+        }
+        Ok(Finding::missed(format!(
+            "expected {}, got {}",
+            one_of(&expected),
+            shown_text(&text)
+        )))
+    }
+}

@@ -1,0 +1,87 @@
+//! The text metrics as metrics of a configuration.
+
+use std::borrow::Cow;
+
+use holodeck_model::{self as model, StandardMetric, StandardMetricName};
+
+use crate::nlp::{self, RougeVariant, Stemming, Tokenizer, WordOrder};
+use crate::response_path::ResponsePath;
+use crate::{EvalInput, Metric, MetricError, Need, Score};
+
+/// A score of how near the answer is to the expected one; it gates only with a threshold.
+pub(crate) struct TextScore {
+    name: StandardMetricName,
+    compute: fn(&Self, &str, &str) -> f64,
+    tokenizer: Tokenizer,
+    variant: RougeVariant,
+    path: Option<ResponsePath>,
+}
+
+impl TextScore {
+    pub(crate) fn new(config: &StandardMetric) -> Result<Self, String> {
+        let compute: fn(&Self, &str, &str) -> f64 = match config.metric {
+            StandardMetricName::Bleu => |me, p, r| nlp::bleu(p, r, me.tokenizer).score,
+            StandardMetricName::Rouge => {
+                |me, p, r| nlp::rouge(p, r, me.variant, me.tokenizer, Stemming::Off).f1
+            }
+            StandardMetricName::Meteor => |me, p, r| nlp::meteor(p, r, me.tokenizer).score,
+            StandardMetricName::F1 => |me, p, r| nlp::squad_f1(p, r, me.tokenizer),
+            StandardMetricName::Chrf => {
+                |me, p, r| nlp::chrf(&me.composed(p), &me.composed(r), WordOrder::None)
+            }
+            other => return Err(format!("`{other}` is not a text metric")),
+        };
+        let variant = match config.variant.unwrap_or_default() {
+            model::RougeVariant::Rouge1 => RougeVariant::Rouge1,
+            model::RougeVariant::Rouge2 => RougeVariant::Rouge2,
+            model::RougeVariant::RougeL => RougeVariant::RougeL,
+            model::RougeVariant::RougeLsum => RougeVariant::RougeLsum,
+        };
+        let tokenizer = if config.unicode {
+            Tokenizer::Unicode
+        } else {
+            Tokenizer::Reference
+        };
+        let path = config
+            .response_path
+            .as_deref()
+            .map(ResponsePath::new)
+            .transpose()?;
+        Ok(Self {
+            name: config.metric,
+            compute,
+            tokenizer,
+            variant,
+            path,
+        })
+    }
+
+    /// chrF has no words; what `unicode` changes for it is that two spellings of an accent are one.
+    fn composed<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match self.tokenizer {
+            Tokenizer::Reference => Cow::Borrowed(text),
+            Tokenizer::Unicode => nlp::compose(text),
+        }
+    }
+}
+
+impl Metric for TextScore {
+    fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    fn needs(&self) -> &[Need] {
+        &[Need::Reference]
+    }
+
+    fn score(&self, input: &EvalInput<'_>) -> Result<Score, MetricError> {
+        let reference = input.ground_truth.ok_or_else(|| MetricError::MissingReference {
+            metric: self.name.to_string(),
+        })?;
+        let response = match &self.path {
+            Some(path) => path.text(input)?,
+            None => Cow::Borrowed(input.response),
+        };
+        Ok(Score::graded((self.compute)(self, &response, reference)))
+    }
+}

@@ -1,0 +1,320 @@
+use holodeck_model::ArgMatcher;
+use serde_json::json;
+
+use super::*;
+
+/// An expectation as the YAML loader would make it.
+fn tool(value: &Value) -> ExpectedTool {
+    let Some(fields) = value.as_object() else {
+        return ExpectedTool::named(value.as_str().unwrap());
+    };
+    let mut tool = ExpectedTool::named(fields["name"].as_str().unwrap());
+    for (name, matcher) in fields
+        .get("args")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        tool.args
+            .insert(name.clone(), ArgMatcher::from_value(matcher.clone()).unwrap());
+    }
+    if let Some(count) = fields.get("count").and_then(Value::as_u64) {
+        tool.count = u32::try_from(count).unwrap();
+    }
+    tool
+}
+
+fn outcome(
+    expected: &[Value],
+    order: ToolOrder,
+    forbidden: &[&str],
+    calls: &[(&str, Value)],
+) -> ToolsOutcome {
+    let expected: Vec<ExpectedTool> = expected.iter().map(tool).collect();
+    let forbidden: Vec<String> = forbidden.iter().map(|&name| name.to_owned()).collect();
+    let calls: Vec<CalledTool<'_>> = calls
+        .iter()
+        .map(|(name, args)| CalledTool::new(name, args))
+        .collect();
+    check_tools(
+        &ToolExpectations {
+            expected: &expected,
+            order,
+            forbidden: &forbidden,
+        },
+        &calls,
+    )
+}
+
+fn check(expected: &[Value], calls: &[(&str, Value)], errors: &[&str]) {
+    let outcome = outcome(expected, ToolOrder::Any, &[], calls);
+    assert_eq!(outcome.errors, errors);
+    assert_eq!(outcome.matched, Some(errors.is_empty()));
+}
+
+#[test]
+fn nothing_expected_is_nothing_checked() {
+    let nothing = outcome(&[], ToolOrder::Strict, &[], &[("a", json!({}))]);
+    assert_eq!(nothing, ToolsOutcome::default());
+}
+
+#[test]
+fn names_are_exact_but_for_prefixes_and_search_tools() {
+    for (expected, called, same) in [
+        ("lookup", "lookup", true),
+        ("lookup", "mcp__shop__lookup", true),
+        ("lookup", "shop_lookup", true),
+        ("kb", "kb_search", true),
+        ("kb", "mcp__holodeck_tools__kb_search", true),
+        ("search", "mcp__holodeck_tools__kb_search", true),
+        ("kb_search", "mcp__holodeck_tools__kb_search", true),
+        ("lookup", "Lookup", false),
+        ("look", "lookup", false),
+        ("lookup", "lookup_all", false),
+        ("up", "lookup", false),
+        ("lookup", "relookup", false),
+        ("lookup", "mcp__lookup__delete", false),
+        ("kb", "kb_searches", false),
+    ] {
+        assert_eq!(is_named(expected, called), same, "{expected} {called}");
+    }
+}
+
+#[test]
+fn the_name_itself_comes_before_names_that_end_in_it() {
+    let calls = [("order", json!({"id": 1})), ("cancel_order", json!({"id": 2}))];
+    check(&[json!({"name": "order", "args": {"id": 1}})], &calls, &[]);
+    check(
+        &[json!({"name": "order", "args": {"id": 2}})],
+        &calls,
+        &["expected order(id=2): arg 'id' mismatch: expected 2, got 1"],
+    );
+    check(
+        &[json!({"name": "order", "count": 2})],
+        &calls,
+        &["expected order() ×2: expected 2 matching call(s), got 1"],
+    );
+}
+
+#[test]
+fn tools_that_were_not_called_are_named() {
+    check(
+        &[json!("a"), json!("b")],
+        &[("a", json!({}))],
+        &["expected tool(s) not called: b; called: a"],
+    );
+    check(
+        &[json!("a")],
+        &[],
+        &["expected tool(s) not called: a; no tool was called"],
+    );
+    check(&[json!("a"), json!("a")], &[("a", json!(null))], &[]);
+}
+
+#[test]
+fn arguments_and_counts() {
+    let calls = [
+        ("f", json!({"x": 1, "y": "a"})),
+        ("f", json!({"x": 2})),
+        ("g", json!(null)),
+    ];
+    check(&[json!({"name": "f", "args": {"x": 2}})], &calls, &[]);
+    check(&[json!({"name": "f", "count": 2})], &calls, &[]);
+    check(
+        &[json!({"name": "f", "args": {"x": {"gte": 1}}, "count": 2})],
+        &calls,
+        &[],
+    );
+    check(
+        &[json!({"name": "f", "args": {"x": 1}, "count": 2})],
+        &calls,
+        &["expected f(x=1) ×2: expected 2 matching call(s), got 1"],
+    );
+    check(
+        &[json!({"name": "f", "args": {"x": {"regex": "[5-9]"}}})],
+        &calls,
+        &["expected f(x~[5-9]): arg 'x' mismatch: expected regex '[5-9]', got 2"],
+    );
+    check(
+        &[json!({"name": "f", "args": {"z": 1}})],
+        &calls,
+        &["expected f(z=1): arg 'z' missing"],
+    );
+    check(
+        &[json!({"name": "g", "args": {"z": 1}})],
+        &calls,
+        &["expected g(z=1): arg 'z' missing"],
+    );
+    check(
+        &[json!({"name": "h", "args": {"z": 1}})],
+        &calls,
+        &["expected h(z=1): no call to 'h' found"],
+    );
+}
+
+#[test]
+fn details_tell_which_call_matched() {
+    let calls = [("f", json!({"x": 1})), ("f", json!({"x": 2}))];
+    let expected = [
+        json!("f"),
+        json!({"name": "f", "args": {"x": 2}}),
+        json!({"name": "f", "args": {"x": {"fuzzy": "3"}}}),
+    ];
+    let found = outcome(&expected, ToolOrder::Any, &[], &calls);
+    let details = serde_json::to_value(&found.details).unwrap();
+    assert_eq!(
+        details,
+        json!([
+            {"expected_tool": "f", "args_asserted": {"x": 2}, "matched_call_index": 1, "unmatched_reason": null},
+            {"expected_tool": "f", "args_asserted": {"x": {"fuzzy": "3"}}, "matched_call_index": -1,
+             "unmatched_reason": "arg 'x' mismatch: expected ≈'3', got 2"},
+        ])
+    );
+}
+
+#[test]
+fn order_matters_where_it_is_strict() {
+    let calls = [
+        ("a", json!({"n": 1})),
+        ("b", json!({})),
+        ("a", json!({"n": 2})),
+        ("c", json!({})),
+    ];
+    let strict = |expected: &[Value]| outcome(expected, ToolOrder::Strict, &[], &calls);
+    for expected in [
+        vec![json!("a"), json!("b"), json!("c")],
+        vec![json!("b"), json!("a")],
+        vec![json!("a"), json!("a")],
+        vec![json!({"name": "a", "count": 2}), json!("c")],
+        vec![json!("b"), json!({"name": "a", "args": {"n": 2}})],
+    ] {
+        assert_eq!(strict(&expected).matched, Some(true), "{expected:?}");
+    }
+    assert_eq!(
+        strict(&[json!("c"), json!("b")]).errors,
+        ["expected tools in the order c, b: 'b' came too early; called: a, b, a, c"]
+    );
+    for expected in [
+        vec![json!("b"), json!("b")],
+        vec![json!({"name": "a", "count": 2}), json!("b")],
+        vec![json!("b"), json!({"name": "a", "args": {"n": 1}})],
+    ] {
+        assert_eq!(strict(&expected).matched, Some(false), "{expected:?}");
+        assert_eq!(
+            outcome(&expected, ToolOrder::Any, &[], &calls).matched,
+            Some(true),
+            "{expected:?}"
+        );
+    }
+}
+
+#[test]
+fn forbidden_tools_must_not_be_called() {
+    let calls = [("lookup", json!({})), ("mcp__shop__delete_order", json!({}))];
+    let found = outcome(&[json!("lookup")], ToolOrder::Any, &["delete_order"], &calls);
+    assert_eq!(
+        found.errors,
+        ["forbidden tool called: mcp__shop__delete_order (call 2)"]
+    );
+    assert_eq!(found.matched, Some(false));
+    let found = outcome(&[], ToolOrder::Any, &["refund"], &calls);
+    assert_eq!(found.matched, Some(true));
+    assert_eq!(outcome(&[], ToolOrder::Any, &["refund"], &[]).matched, Some(true));
+}
+
+fn matches(matcher: Value, found: &Value) -> bool {
+    let matcher = ArgMatcher::from_value(matcher).unwrap();
+    arguments::mismatch([(&"a".to_owned(), &matcher)], &json!({"a": found})).is_none()
+}
+
+#[test]
+fn matchers() {
+    let large = json!({"a": 1, "b": [1, 2], "c": {"d": 1, "e": 2}});
+    for (matcher, found, expected) in [
+        // Literals: numbers by value, booleans and null only themselves, texts exactly.
+        (json!(1), json!(1.0), true),
+        (json!([1, 2]), json!([1.0, 2.0]), true),
+        (json!({"k": 1}), json!({"k": 1.0}), true),
+        (json!({"k": 1}), json!({"k": 1, "l": 2}), false),
+        (json!([1]), json!([1, 1]), false),
+        (
+            json!(9_007_199_254_740_993_u64),
+            json!(9_007_199_254_740_992_u64),
+            false,
+        ),
+        (json!(true), json!(1), false),
+        (json!(1), json!(true), false),
+        (json!(false), json!(0), false),
+        (json!(true), json!(true), true),
+        (json!(null), json!(null), true),
+        (json!(null), json!(0), false),
+        (json!(""), json!(null), false),
+        (json!("a"), json!("A"), false),
+        (json!("1"), json!(1), false),
+        // A map of matcher keys and others, or of two that don't pair, is a literal.
+        (json!({"fuzzy": "a", "x": 1}), json!("a"), false),
+        (json!({"fuzzy": "a", "x": 1}), json!({"fuzzy": "a", "x": 1}), true),
+        // Fuzzy: case, blanks, separators, per cent, numbers.
+        (json!({"fuzzy": " New  York "}), json!("new york"), true),
+        (json!({"fuzzy": "206,588"}), json!(206_588), true),
+        (json!({"fuzzy": "206 588"}), json!("206_588.0"), true),
+        (json!({"fuzzy": "12%"}), json!(0.12), true),
+        (json!({"fuzzy": "12 %"}), json!("0.12"), true),
+        (json!({"fuzzy": "true"}), json!(true), true),
+        (json!({"fuzzy": "none"}), json!(null), true),
+        (json!({"fuzzy": "nan"}), json!("NaN"), true),
+        (json!({"fuzzy": "inf"}), json!("Infinity"), true),
+        (json!({"fuzzy": "gift"}), json!("gifts"), false),
+        (json!({"fuzzy": "1.0000001"}), json!(1), false),
+        // Regex: the whole of what `str()` writes.
+        (json!({"regex": "ORD-\\d+"}), json!("ORD-12"), true),
+        (json!({"regex": "ORD-\\d+"}), json!("x ORD-12"), false),
+        (json!({"regex": "True"}), json!(true), true),
+        (json!({"regex": "1\\.0"}), json!(1.0), true),
+        (json!({"regex": "\\['a', 1\\]"}), json!(["a", 1]), true),
+        // Bounds.
+        (json!({"gt": 9}), json!(9.5), true),
+        (json!({"gt": 9}), json!(9), false),
+        (json!({"gte": 9}), json!(9.0), true),
+        (json!({"lt": 9}), json!(8), true),
+        (json!({"lte": 9, "gt": 1}), json!(9), true),
+        (json!({"lte": 9, "gt": 1}), json!(1), false),
+        (json!({"gt": 9}), json!("10"), false),
+        (json!({"gt": 0}), json!(true), false),
+        (json!({"gt": 0}), json!(null), false),
+        (
+            json!({"approx": {"value": 3.1, "tolerance": 0.01}}),
+            json!(3.11),
+            true,
+        ),
+        (
+            json!({"approx": {"value": 3.1, "tolerance": 0.01}}),
+            json!(3.09),
+            true,
+        ),
+        (
+            json!({"approx": {"value": 3.1, "tolerance": 0.01}}),
+            json!(3.12),
+            false,
+        ),
+        (json!({"approx": {"value": 1, "tolerance": 0}}), json!(1.0), true),
+        (json!({"approx": {"value": 1, "tolerance": 5}}), json!("1"), false),
+        // Parts.
+        (json!({"contains": "gift"}), json!("a gift for you"), true),
+        (json!({"contains": "gift"}), json!("a Gift"), false),
+        (json!({"contains": 2}), json!([1, 2.0]), true),
+        (json!({"contains": "2"}), json!([1, 2]), false),
+        (json!({"contains": 2}), json!("12"), false),
+        (json!({"contains": "a"}), json!({"a": 1}), false),
+        (json!({"subset": {"a": 1}}), large.clone(), true),
+        (json!({"subset": {"a": 1.0, "b": [1, 2]}}), large.clone(), true),
+        (json!({"subset": {"b": [1]}}), large.clone(), false),
+        (json!({"subset": {"z": 1}}), large.clone(), false),
+        (json!({"subset": [2, 1]}), json!([1, 2, 3]), true),
+        (json!({"subset": [1, 1]}), json!([1, 2, 3]), false),
+        (json!({"subset": [1, 1]}), json!([1, 2, 1]), true),
+        (json!({"subset": {"a": 1}}), json!([1]), false),
+    ] {
+        assert_eq!(matches(matcher.clone(), &found), expected, "{matcher} {found}");
+    }
+}

@@ -1,0 +1,649 @@
+//! Metrics of a configuration: verdicts both ways, negated, and every way to be an error.
+
+use std::time::Duration;
+
+use holodeck_eval::{EvalInput, Grader, MetricError, MetricKind, MetricOutcome, Need, Verdict};
+use holodeck_model::{MetricConfig, OneOrMany, SchemaRef, StandardMetric};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// A metric as the YAML loader would make it. `value` is read here: its type is made for the loader alone.
+fn config(value: Value) -> MetricConfig {
+    let mut value = value;
+    let fields = value.as_object_mut().unwrap();
+    let kind = fields.remove("type").unwrap_or(json!("standard"));
+    let expected = match fields.remove("value").unwrap_or_default() {
+        Value::Null => None,
+        Value::String(text) => Some(OneOrMany::One(text)),
+        texts => Some(OneOrMany::Many(serde_json::from_value(texts).unwrap())),
+    };
+    match kind.as_str().unwrap() {
+        "standard" => {
+            let mut metric: StandardMetric = serde_json::from_value(value).unwrap();
+            metric.value = expected;
+            MetricConfig::Standard(metric)
+        }
+        "geval" => MetricConfig::Geval(serde_json::from_value(value).unwrap()),
+        "rag" => MetricConfig::Rag(serde_json::from_value(value).unwrap()),
+        _ => MetricConfig::Code(serde_json::from_value(value).unwrap()),
+    }
+}
+
+fn grade(metric: Value, input: &EvalInput<'_>) -> MetricOutcome {
+    let mut outcomes = Grader::new(&[config(metric)]).unwrap().grade(input);
+    assert_eq!(outcomes.len(), 1);
+    outcomes.remove(0)
+}
+
+fn answer<'a>(response: &'a str, ground_truth: &'a str) -> EvalInput<'a> {
+    EvalInput {
+        response,
+        ground_truth: Some(ground_truth),
+        ..EvalInput::default()
+    }
+}
+
+/// The check's verdict, and that the negated check says the opposite.
+fn check(metric: Value, input: &EvalInput<'_>, met: bool) {
+    let found = grade(metric.clone(), input);
+    let verdict = |met| if met { Verdict::Passed } else { Verdict::Failed };
+    assert_eq!(found.verdict, verdict(met), "{metric} {input:?}: {found:?}");
+    assert_eq!(found.reason.is_some(), !met, "{found:?}");
+    let mut negated = metric;
+    negated["negate"] = json!(true);
+    let opposite = grade(negated, input);
+    assert_eq!(opposite.verdict, verdict(!met), "negated {input:?}: {opposite:?}");
+    assert!((found.score.unwrap() + opposite.score.unwrap() - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn equality_and_exact_match() {
+    for metric in ["equality", "exact_match"] {
+        let plain = json!({"metric": metric});
+        check(plain.clone(), &answer("Paris", "Paris"), true);
+        check(plain.clone(), &answer("paris", "Paris"), false);
+        check(plain.clone(), &answer("Paris ", "Paris"), false);
+        check(plain, &answer("", ""), true);
+        let loose = json!({"metric": metric, "case_insensitive": true, "strip_whitespace": true, "strip_punctuation": true});
+        check(
+            loose.clone(),
+            &answer("  PARIS,\n France! ", "paris france"),
+            true,
+        );
+        check(loose, &answer("Paris Texas", "Paris France"), false);
+        check(
+            json!({"metric": metric, "value": ["a", "b"]}),
+            &answer("b", "c"),
+            true,
+        );
+        check(
+            json!({"metric": metric, "value": "a"}),
+            &EvalInput {
+                response: "a",
+                ..EvalInput::default()
+            },
+            true,
+        );
+    }
+    check(
+        json!({"metric": "equality", "case_insensitive": true}),
+        &answer("STRASSE", "Straße"),
+        true,
+    );
+    check(
+        json!({"metric": "exact_match", "case_insensitive": true}),
+        &answer("STRASSE", "Straße"),
+        false,
+    );
+}
+
+#[test]
+fn contains_family() {
+    let text = answer("Returns within 30 days, with receipt.", "30 days");
+    for (metric, value, met) in [
+        ("contains", json!(null), true),
+        ("contains", json!("30 days"), true),
+        ("contains", json!("30 Days"), false),
+        ("contains", json!(["30 days", "receipt"]), true),
+        ("contains", json!(["30 days", "refund"]), false),
+        ("contains_all", json!(["30 days", "receipt"]), true),
+        ("contains_all", json!(["30 days", "refund"]), false),
+        ("contains_any", json!(["refund", "receipt"]), true),
+        ("contains_any", json!(["refund", "money"]), false),
+        ("icontains", json!("RECEIPT"), true),
+        ("icontains", json!("refund"), false),
+        ("starts_with", json!("Returns"), true),
+        ("starts_with", json!("within"), false),
+        ("starts_with", json!(["No", "Returns"]), true),
+    ] {
+        check(json!({"metric": metric, "value": value}), &text, met);
+    }
+    check(
+        json!({"metric": "contains", "value": "days with", "strip_punctuation": true}),
+        &text,
+        true,
+    );
+    check(
+        json!({"metric": "contains", "value": "DAYS", "case_insensitive": true}),
+        &text,
+        true,
+    );
+}
+
+#[test]
+fn regular_expressions() {
+    let text = answer("Your order ORD-17 is on its way", "ORD-\\d+");
+    check(json!({"metric": "regex", "value": "ORD-\\d+"}), &text, true);
+    check(json!({"metric": "regex", "value": "^ORD"}), &text, false);
+    check(json!({"metric": "regex", "value": "ord-\\d+"}), &text, false);
+    check(
+        json!({"metric": "regex", "value": "ord-\\d+", "case_insensitive": true}),
+        &text,
+        true,
+    );
+    check(json!({"metric": "regex", "value": ["ORD", "way$"]}), &text, true);
+    check(
+        json!({"metric": "regex", "value": ["ORD", "road$"]}),
+        &text,
+        false,
+    );
+    check(json!({"metric": "regex"}), &text, true);
+    let broken = grade(json!({"metric": "regex"}), &answer("x", "("));
+    assert!(
+        matches!(broken.error, Some(MetricError::UnusableReference { .. })),
+        "{broken:?}"
+    );
+    let costly = grade(
+        json!({"metric": "regex", "value": "(a|b|ab)*(?=c)\\1$"}),
+        &answer(&"ab".repeat(60), ""),
+    );
+    assert!(
+        matches!(costly.error, Some(MetricError::Regex { .. })) && costly.verdict == Verdict::Error,
+        "an expression that gives up is neither a match nor none: {costly:?}"
+    );
+}
+
+#[test]
+fn numbers() {
+    let plain = || json!({"metric": "numeric"});
+    for (response, expected, met) in [
+        ("42", "42", true),
+        (" 42.0\n", "42", true),
+        ("4.2e1", "42", true),
+        ("42.0000005", "42", true),
+        ("42.1", "42", false),
+        ("-42", "42", false),
+    ] {
+        check(plain(), &answer(response, expected), met);
+    }
+    check(
+        json!({"metric": "numeric", "absolute_tolerance": 0.5}),
+        &answer("42.5", "42"),
+        true,
+    );
+    check(
+        json!({"metric": "numeric", "relative_tolerance": 0.1}),
+        &answer("46", "42"),
+        true,
+    );
+    check(
+        json!({"metric": "numeric", "relative_tolerance": 0.1}),
+        &answer("47", "42"),
+        false,
+    );
+    check(
+        json!({"metric": "numeric", "accept_percent": true}),
+        &answer("12 %", "0.12"),
+        true,
+    );
+    check(
+        json!({"metric": "numeric", "accept_thousands_separators": true}),
+        &answer("1,234\u{202f}567", "1_234_567"),
+        true,
+    );
+    check(
+        json!({"metric": "numeric", "value": ["1", "2"]}),
+        &answer("2", "7"),
+        true,
+    );
+    // What is not a number is neither the number nor another one.
+    for response in ["forty-two", "", "42 apples", "12%", "1,000", "NaN", "inf", "--1"] {
+        for negate in [false, true] {
+            let found = grade(
+                json!({"metric": "numeric", "negate": negate}),
+                &answer(response, "42"),
+            );
+            assert_eq!(
+                (found.verdict, found.score),
+                (Verdict::Failed, Some(0.0)),
+                "{response:?} {negate}"
+            );
+        }
+    }
+    for expected in ["many", "1,000", "NaN"] {
+        let found = grade(plain(), &answer("42", expected));
+        assert!(
+            matches!(found.error, Some(MetricError::UnusableReference { .. })),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn json_answers() {
+    let valid = || json!({"metric": "json_valid"});
+    check(valid(), &answer("{\"a\": [1]}", ""), true);
+    check(valid(), &answer("7", ""), true);
+    check(valid(), &answer("{\"a\": 1", ""), false);
+    check(valid(), &answer("```json\n{}\n```", ""), false);
+    check(valid(), &answer("", ""), false);
+    let schema = json!({
+        "type": "object",
+        "required": ["a"],
+        "properties": {"a": {"$ref": "#/$defs/count"}},
+        "$defs": {"count": {"type": "integer", "minimum": 1}},
+    });
+    let follows = json!({"metric": "json_schema", "schema": schema});
+    check(follows.clone(), &answer("{\"a\": 1}", ""), true);
+    check(follows.clone(), &answer("{\"a\": 0}", ""), false);
+    check(follows.clone(), &answer("{}", ""), false);
+    check(follows.clone(), &answer("not json", ""), false);
+    let reason = grade(follows, &answer("{\"a\": 0}", "")).reason.unwrap();
+    assert_eq!(
+        reason,
+        "the answer does not follow the schema: 0 is less than the minimum of 1 at /a"
+    );
+}
+
+#[test]
+fn schemas_are_not_fetched() {
+    for reference in [
+        "http://127.0.0.1:9/s.json",
+        "https://example.com/s.json",
+        "file:///etc/passwd",
+        "other.json",
+    ] {
+        let metric = config(json!({"metric": "json_schema", "schema": {"$ref": reference}}));
+        let error = Grader::new(&[metric]).err().unwrap().to_string();
+        assert!(
+            error.starts_with("metric 0 (`json_schema`): `schema` cannot be used"),
+            "{error}"
+        );
+    }
+    let unread = SchemaRef::File {
+        path: serde_json::from_value(json!("a.json")).unwrap(),
+        schema: None,
+    };
+    let mut metric = config(json!({"metric": "json_schema", "schema": {}}));
+    if let MetricConfig::Standard(standard) = &mut metric {
+        standard.schema = Some(unread);
+    }
+    assert!(Grader::new(&[metric]).is_err());
+}
+
+#[test]
+fn edit_distance() {
+    let within = |max: u64| json!({"metric": "levenshtein", "max_distance": max});
+    check(within(3), &answer("kitten", "sitting"), true);
+    check(within(2), &answer("kitten", "sitting"), false);
+    check(within(0), &answer("é", "é"), true);
+    check(within(1), &answer("👍🏽", "👍"), true);
+    check(
+        json!({"metric": "levenshtein", "max_distance": 0, "case_insensitive": true}),
+        &answer("A", "a"),
+        true,
+    );
+    check(
+        json!({"metric": "levenshtein", "max_distance": 1, "value": ["abc", "xyz"]}),
+        &answer("xyy", ""),
+        true,
+    );
+    let long = "a".repeat(20_000);
+    check(within(3), &answer(&long, &long[2..]), true);
+    check(within(3), &answer(&long, &"b".repeat(20_000)), false);
+}
+
+#[test]
+fn time_and_money() {
+    let input = EvalInput {
+        latency: Some(Duration::from_secs(2)),
+        cost_usd: Some(0.01),
+        ..EvalInput::default()
+    };
+    check(json!({"metric": "latency", "max_ms": 2000}), &input, true);
+    check(json!({"metric": "latency", "max_ms": 1999}), &input, false);
+    check(json!({"metric": "cost", "max_usd": 0.01}), &input, true);
+    check(json!({"metric": "cost", "max_usd": 0.009}), &input, false);
+    let nothing = EvalInput::default();
+    assert_eq!(
+        grade(json!({"metric": "latency", "max_ms": 1}), &nothing).error,
+        Some(MetricError::LatencyUnknown)
+    );
+    for cost_usd in [None, Some(f64::NAN)] {
+        let input = EvalInput {
+            cost_usd,
+            ..EvalInput::default()
+        };
+        assert_eq!(
+            grade(json!({"metric": "cost", "max_usd": 1}), &input).error,
+            Some(MetricError::CostUnknown)
+        );
+    }
+}
+
+#[test]
+fn text_metrics_gate_only_with_a_threshold() {
+    let input = answer("The automobile is red", "The car is red");
+    for metric in ["bleu", "rouge", "meteor", "f1", "chrf"] {
+        let plain = grade(json!({"metric": metric}), &input);
+        assert_eq!(plain.verdict, Verdict::NotGated, "{metric}");
+        let score = plain.score.unwrap();
+        assert!(score > 0.0 && score < 1.0, "{metric} {score}");
+        for (threshold, verdict) in [
+            (score, Verdict::Passed),
+            (score + 1e-6, Verdict::Failed),
+            (0.0, Verdict::Passed),
+        ] {
+            let gated = grade(json!({"metric": metric, "threshold": threshold}), &input);
+            assert_eq!(
+                (gated.verdict, gated.threshold),
+                (verdict, Some(threshold)),
+                "{metric}"
+            );
+        }
+        let unicode = json!({"metric": metric, "unicode": true, "threshold": 0.99});
+        let score = grade(
+            unicode,
+            &answer("son cafe\u{301} noir et tiède", "son café noir et tiède"),
+        );
+        assert_eq!(score.verdict, Verdict::Passed, "{metric} {score:?}");
+    }
+    let rouge = |variant: &str| {
+        grade(json!({"metric": "rouge", "variant": variant}), &input)
+            .score
+            .unwrap()
+    };
+    assert!((rouge("rouge1") - 0.75).abs() < 1e-9);
+    assert!((rouge("rouge2") - 1.0 / 3.0).abs() < 1e-9);
+    assert!((rouge("rougeL") - 0.75).abs() < 1e-9);
+    assert!((rouge("rougeLsum") - 0.75).abs() < 1e-9);
+}
+
+#[test]
+fn a_threshold_never_turns_a_missed_check_into_a_pass() {
+    for threshold in [0.0, 0.5, 1.0] {
+        let metric = json!({"metric": "equality", "threshold": threshold});
+        assert_eq!(grade(metric.clone(), &answer("a", "b")).verdict, Verdict::Failed);
+        assert_eq!(grade(metric, &answer("a", "a")).verdict, Verdict::Passed);
+    }
+    let near = json!({"metric": "levenshtein", "max_distance": 9, "threshold": 0.9});
+    assert_eq!(grade(near, &answer("kitten", "sitting")).verdict, Verdict::Failed);
+}
+
+#[test]
+fn a_missing_reference_is_an_error() {
+    let input = EvalInput {
+        response: "x",
+        ..EvalInput::default()
+    };
+    for metric in [
+        "bleu",
+        "rouge",
+        "meteor",
+        "f1",
+        "chrf",
+        "equality",
+        "exact_match",
+        "numeric",
+        "contains",
+        "contains_any",
+        "contains_all",
+        "icontains",
+        "starts_with",
+        "regex",
+    ] {
+        for negate in [false, true] {
+            let mut metric = json!({"metric": metric, "threshold": 0.0});
+            if negate {
+                metric["negate"] = json!(true);
+            }
+            let found = grade(metric, &input);
+            assert_eq!((found.verdict, found.score), (Verdict::Error, None), "{found:?}");
+            assert!(
+                matches!(found.error, Some(MetricError::MissingReference { .. })),
+                "{found:?}"
+            );
+        }
+    }
+    let found = grade(json!({"metric": "levenshtein", "max_distance": 3}), &input);
+    assert_eq!(found.verdict, Verdict::Error);
+}
+
+#[test]
+fn an_empty_needle_is_an_error() {
+    for metric in [
+        "contains",
+        "contains_any",
+        "contains_all",
+        "icontains",
+        "starts_with",
+    ] {
+        let found = grade(
+            json!({"metric": metric, "strip_punctuation": true}),
+            &answer("x", "?!"),
+        );
+        assert!(
+            matches!(found.error, Some(MetricError::UnusableReference { .. })),
+            "{found:?}"
+        );
+        for value in [json!(""), json!(["a", "!"]), json!([])] {
+            let metric = config(json!({"metric": metric, "strip_punctuation": true, "value": value}));
+            assert!(Grader::new(&[metric]).is_err());
+        }
+    }
+    for wrong in [
+        json!({"metric": "regex", "value": ""}),
+        json!({"metric": "regex", "value": "("}),
+        json!({"metric": "numeric", "value": "many"}),
+        json!({"metric": "json_schema"}),
+        json!({"metric": "json_schema", "schema": {"type": "strnig"}}),
+        json!({"metric": "levenshtein"}),
+        json!({"metric": "latency"}),
+        json!({"metric": "cost"}),
+        json!({"metric": "equality", "response_path": "a..b"}),
+        json!({"metric": "bleu", "response_path": "a[x]"}),
+    ] {
+        assert!(Grader::new(&[config(wrong.clone())]).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_path_selects_a_part_of_the_answer() {
+    let response = r#"{"order": {"lines": [{"price": 3.0, "name": "a-b", "ok": true, "note": null}]}, "in-ner": "{\"x\": 1}"}"#;
+    let input = |ground_truth| answer(response, ground_truth);
+    let equality = |path: &str| json!({"metric": "equality", "response_path": path});
+    check(equality("order.lines[0].price"), &input("3.0"), true);
+    check(equality("order.lines[0].name"), &input("a-b"), true);
+    check(equality("order.lines[0].ok"), &input("True"), true);
+    check(equality("order.lines[0].note"), &input("None"), true);
+    check(
+        json!({"metric": "numeric", "response_path": "order.lines[0].price"}),
+        &input("3"),
+        true,
+    );
+    check(
+        json!({"metric": "json_valid", "response_path": "in-ner"}),
+        &input(""),
+        true,
+    );
+    check(
+        json!({"metric": "json_valid", "response_path": "order.lines[0].name"}),
+        &input(""),
+        false,
+    );
+    let schema = json!({"metric": "json_schema", "response_path": "order.lines", "schema": {"type": "array", "minItems": 1}});
+    check(schema, &input(""), true);
+    let text = grade(
+        json!({"metric": "f1", "response_path": "order.lines[0].name", "threshold": 1}),
+        &input("A-B"),
+    );
+    assert_eq!(text.verdict, Verdict::Passed);
+
+    for (path, problem) in [
+        ("order.total", "there is no `total`, only `lines`"),
+        ("order.lines[1].price", "there is no [1] in a list of 1"),
+        ("order.lines", "leads to a list, not to a single value"),
+        ("order", "leads to an object, not to a single value"),
+        ("order[0]", "[0] looked for in an object"),
+        ("order.lines.price", "`price` looked for in a list"),
+    ] {
+        for negate in [false, true] {
+            let found = grade(
+                json!({"metric": "equality", "response_path": path, "negate": negate}),
+                &input("x"),
+            );
+            assert_eq!(found.verdict, Verdict::Error);
+            assert_eq!(
+                found.error.unwrap().to_string(),
+                format!("response_path `{path}`: {problem}")
+            );
+        }
+    }
+    let not_json = grade(equality("a"), &answer("I don't know", "x"));
+    assert_eq!(not_json.verdict, Verdict::Error);
+    // The answer as a value comes before the answer as text.
+    let value = json!({"a": 7});
+    let structured = EvalInput {
+        structured_output: Some(&value),
+        ..answer("seven", "7")
+    };
+    check(equality("a"), &structured, true);
+}
+
+#[test]
+fn what_needs_a_judge_or_a_program_is_an_error_that_names_it() {
+    let metrics = [
+        json!({"metric": "groundedness"}),
+        json!({"metric": "fluency", "threshold": 0.1}),
+        json!({"type": "geval", "name": "Helpful", "criteria": "is it?"}),
+        json!({"type": "rag", "metric_type": "faithfulness"}),
+        json!({"type": "code", "grader": "graders.orders:check"}),
+        json!({"metric": "equality"}),
+    ];
+    let grader = Grader::new(&metrics.map(config)).unwrap();
+    let outcomes = grader.grade(&answer("a", "a"));
+    let told: Vec<(&str, MetricKind, Verdict)> = outcomes
+        .iter()
+        .map(|outcome| (outcome.name.as_str(), outcome.kind, outcome.verdict))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("groundedness", MetricKind::Standard, Verdict::Error),
+            ("fluency", MetricKind::Standard, Verdict::Error),
+            ("Helpful", MetricKind::Geval, Verdict::Error),
+            ("faithfulness", MetricKind::Rag, Verdict::Error),
+            ("check", MetricKind::Code, Verdict::Error),
+            ("equality", MetricKind::Standard, Verdict::Passed),
+        ]
+    );
+    let judged: Vec<&str> = grader.needing(Need::Judge).collect();
+    assert_eq!(judged, ["groundedness", "fluency", "Helpful", "faithfulness"]);
+    assert_eq!(grader.needing(Need::Code).collect::<Vec<_>>(), ["check"]);
+    let Some(error) = &outcomes[2].error else {
+        panic!("an error")
+    };
+    assert_eq!(
+        error.to_string(),
+        "`Helpful` needs a model that judges, which this version cannot run"
+    );
+}
+
+#[test]
+fn metrics_switched_off_are_not_computed_and_namesakes_both_are() {
+    let metrics = [
+        json!({"metric": "equality", "enabled": false}),
+        json!({"metric": "equality"}),
+        json!({"metric": "equality", "case_insensitive": true}),
+    ];
+    let grader = Grader::new(&metrics.map(config)).unwrap();
+    let verdicts: Vec<Verdict> = grader
+        .grade(&answer("A", "a"))
+        .iter()
+        .map(|outcome| outcome.verdict)
+        .collect();
+    assert_eq!(verdicts, [Verdict::Failed, Verdict::Passed]);
+    assert!(grader.gates());
+    assert!(!Grader::new(&[config(json!({"metric": "bleu"}))]).unwrap().gates());
+    assert!(
+        Grader::new(&[config(json!({"metric": "bleu", "enabled": false}))])
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[test]
+fn reasons_read_well() {
+    let input = answer("The answer is 41", "42");
+    let reason = |metric: Value| grade(metric, &input).reason.unwrap();
+    let reasons = [
+        reason(json!({"metric": "equality"})),
+        reason(json!({"metric": "numeric"})),
+        reason(json!({"metric": "contains", "value": ["42", "is"]})),
+        reason(json!({"metric": "contains", "value": "41", "negate": true})),
+        reason(json!({"metric": "contains_any", "value": ["42", "43"]})),
+        reason(json!({"metric": "starts_with", "value": "No"})),
+        reason(json!({"metric": "regex", "value": "^\\d+$"})),
+        reason(json!({"metric": "json_valid"})),
+        reason(json!({"metric": "levenshtein", "max_distance": 3})),
+    ];
+    insta::assert_snapshot!(reasons.join("\n"), @r#"
+    expected "42", got "The answer is 41"
+    expected "42": "The answer is 41" is not a number
+    the answer does not contain "42"
+    the answer contains "41", which it must not
+    the answer contains none of "42", "43"
+    the answer does not start with "No"
+    the answer does not match `^\d+$`: "The answer is 41"
+    the answer is not JSON (expected value at line 1 column 1): "The answer is 41"
+    "The answer is 41" is 15 edits away from "42", allowed are 3
+    "#);
+}
+
+fn any_metric() -> impl Strategy<Value = Value> {
+    prop::sample::select(vec![
+        json!({"metric": "bleu"}),
+        json!({"metric": "rouge", "variant": "rougeLsum", "unicode": true}),
+        json!({"metric": "meteor"}),
+        json!({"metric": "f1", "unicode": true}),
+        json!({"metric": "chrf", "unicode": true}),
+        json!({"metric": "equality", "case_insensitive": true, "strip_whitespace": true, "strip_punctuation": true}),
+        json!({"metric": "exact_match", "strip_punctuation": true, "negate": true}),
+        json!({"metric": "numeric", "accept_percent": true, "accept_thousands_separators": true}),
+        json!({"metric": "contains", "case_insensitive": true}),
+        json!({"metric": "contains_any", "value": ["ß", "a"], "case_insensitive": true}),
+        json!({"metric": "starts_with", "strip_whitespace": true}),
+        json!({"metric": "regex"}),
+        json!({"metric": "json_valid"}),
+        json!({"metric": "json_schema", "schema": {"type": "object"}}),
+        json!({"metric": "levenshtein", "max_distance": 3}),
+        json!({"metric": "equality", "response_path": "a[0].b"}),
+    ])
+}
+
+proptest! {
+    #[test]
+    fn a_score_is_a_score_whatever_the_texts(metric in any_metric(), response in any::<String>(), reference in any::<String>()) {
+        let found = grade(metric, &answer(&response, &reference));
+        match found.score {
+            Some(score) => prop_assert!((0.0..=1.0).contains(&score) && found.error.is_none()),
+            None => prop_assert!(found.verdict == Verdict::Error && found.error.is_some()),
+        }
+    }
+
+    #[test]
+    fn json_like_texts_do_not_panic(metric in any_metric(), response in "[\\[\\]{}:,\"a0-9.b%_ -]{0,40}", reference in "[\\[\\](){}0-9a,.%*+?\\\\ ]{0,12}") {
+        let found = grade(metric, &answer(&response, &reference));
+        prop_assert_eq!(found.score.is_none(), found.verdict == Verdict::Error);
+    }
+}
