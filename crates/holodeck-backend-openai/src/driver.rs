@@ -11,7 +11,7 @@ use async_stream::{stream, try_stream};
 use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream};
-use holodeck_http::{CallOptions, HttpClient, HttpError, Pacer, Response, RetryPolicy, SseEvent};
+use holodeck_http::{CallOptions, HttpClient, HttpError, Pacer, Response, RetryPolicy, SseEvent, decode_sse};
 use holodeck_model::{Env, LoadedAgent};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -77,6 +77,22 @@ impl HttpModelCalls {
     pub fn for_agent(client: HttpClient, agent: &LoadedAgent, env: &Env) -> Result<Self, BackendError> {
         let endpoint = Endpoint::resolve(agent, env)?;
         Ok(Self::new(client, endpoint, DriverOptions::of_agent(agent)))
+    }
+
+    /// What is made of a streamed answer; the target for fuzzing.
+    #[doc(hidden)]
+    pub fn decode(&self, answer: &[u8]) -> Result<Vec<ModelDelta>, BackendError> {
+        let mut assembler = Assembler::default();
+        let mut deltas = Vec::new();
+        for event in decode_sse(answer) {
+            match self.0.event(&event)? {
+                Event::Chunk(chunk) => assembler.push(*chunk, &mut deltas),
+                Event::Nothing => {}
+                Event::Done => break,
+            }
+        }
+        deltas.extend(assembler.finish()?);
+        Ok(deltas)
     }
 
     /// Where the calls go.

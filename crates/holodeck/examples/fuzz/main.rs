@@ -31,9 +31,12 @@ const USAGE: &str = "usage: fuzz list | fuzz run TARGET SECONDS SEED INPUT_FILE 
 /// An input that takes longer is a finding.
 const HANG: Duration = Duration::from_secs(20);
 
-/// Inputs that are mutated; larger files are no seeds.
+/// Larger inputs are not tried.
 const LARGEST: usize = 64 * 1024;
-const MOST_INPUTS: usize = 4_000;
+
+/// What is kept to be mutated further: many inputs, and small ones, which chance changes where it matters.
+const MOST_KEPT: usize = 4_000;
+const LARGEST_KEPT: usize = 4 * 1024;
 
 type Failure = Box<dyn Error>;
 
@@ -87,7 +90,7 @@ fn run(target: &Target, time: Duration, seed: u64, input_file: &Path) -> Result<
         file.write_all(&input)?;
         let outcome = (target.run)(&input);
         count.fetch_add(1, Ordering::Relaxed);
-        if outcomes.insert(outcome) && inputs.len() < MOST_INPUTS {
+        if outcomes.insert(outcome) && inputs.len() < MOST_KEPT && input.len() <= LARGEST_KEPT {
             inputs.push(input);
         }
     }

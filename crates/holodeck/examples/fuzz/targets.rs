@@ -1,11 +1,17 @@
 //! What is fuzzed: a function over bytes that must not panic, hang or grow, and that tells outcomes apart.
 
-use std::{fmt::Debug, hash::BuildHasher as _, path::Path, sync::Arc};
+use std::{
+    fmt::Debug,
+    hash::BuildHasher as _,
+    path::Path,
+    sync::{Arc, LazyLock},
+};
 
 use futures::FutureExt as _;
-use holodeck_backend_api::{ModelCalls as _, ModelRequest};
+use holodeck_backend_api::{ModelCalls as _, ModelDelta, ModelRequest};
+use holodeck_backend_openai::HttpModelCalls;
 use holodeck_cassette::{Cassette, Replayer};
-use holodeck_http::{SseDecoder, decode_sse};
+use holodeck_http::{HttpClient, HttpOptions, SseDecoder, decode_sse};
 use holodeck_model::{Env, Load, MemoryFiles, Redactor, load_agent};
 use holodeck_runner::Journal;
 use serde_json::json;
@@ -48,6 +54,12 @@ pub(crate) const TARGETS: &[Target] = &[
         extension: "sse",
         words: SSE,
         run: sse,
+    },
+    Target {
+        name: "answer",
+        extension: "sse",
+        words: ANSWER,
+        run: answer,
     },
     Target {
         name: "cassette",
@@ -140,6 +152,40 @@ const SSE: &[&str] = &[
     "[DONE]",
     "\u{2028}",
     "é",
+];
+
+const ANSWER: &[&str] = &[
+    "data: ",
+    "\n\n",
+    "[DONE]",
+    "event: error\n",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    "\"",
+    "null",
+    "1e999",
+    "\\ud800",
+    "\"choices\":",
+    "\"delta\":",
+    "\"content\":",
+    "\"message\":",
+    "\"reasoning\":",
+    "\"refusal\":",
+    "\"usage\":",
+    "\"tool_calls\":",
+    "\"index\":",
+    "\"id\":",
+    "\"function\":",
+    "\"arguments\":",
+    "\"name\":",
+    "\"type\":",
+    "\"finish_reason\":\"stop\"",
+    "\"error\":",
+    "\"code\":",
+    "[{\"type\":\"text\",\"text\":\"a\"}]",
 ];
 
 const JSON: &[&str] = &[
@@ -238,10 +284,38 @@ fn sse(bytes: &[u8]) -> Outcome {
     assert_eq!(events, whole);
     let shapes: Vec<_> = events
         .iter()
-        .take(8)
-        .map(|event| (event.event.len().min(4), event.data.len().min(16)))
+        .take(6)
+        .map(|event| (event.event.len().min(1), event.data.len().min(3)))
         .collect();
     outcome(&shapes)
+}
+
+/// A model's streamed answer.
+fn answer(bytes: &[u8]) -> Outcome {
+    static CALLS: LazyLock<HttpModelCalls> = LazyLock::new(model_calls);
+    let deltas = match CALLS.decode(bytes) {
+        Ok(deltas) => deltas,
+        Err(error) => return outcome(&words(&error.to_string())),
+    };
+    let finishes = |delta: &ModelDelta| matches!(delta, ModelDelta::Finish { .. });
+    assert!(
+        deltas.last().is_some_and(finishes),
+        "an answer without an end: {deltas:?}"
+    );
+    let kinds: Vec<_> = deltas.iter().take(8).map(std::mem::discriminant).collect();
+    outcome(&kinds)
+}
+
+fn model_calls() -> HttpModelCalls {
+    let agent = "{name: a, model: {provider: openai, name: m, api_key: k}, instructions: {inline: i}}";
+    let files = MemoryFiles::new().with("agent.yaml", agent);
+    let Some(agent) = load_agent(Path::new("agent.yaml"), &Env::empty(), &files).agent else {
+        panic!("the agent of the target does not load");
+    };
+    let client = HttpClient::new(&HttpOptions::default());
+    let client = client.unwrap_or_else(|error| panic!("no client: {error}"));
+    let calls = HttpModelCalls::for_agent(client, &agent, &Env::empty());
+    calls.unwrap_or_else(|error| panic!("no endpoint: {error}"))
 }
 
 /// A cassette, and the search for an answer in it.
@@ -303,11 +377,12 @@ fn on_disk(bytes: &[u8]) -> NamedTempFile {
     file
 }
 
-/// A message without the numbers and names in it, so that equal failures look alike.
+/// The beginning of a message without the numbers and names in it, so that equal failures look alike.
 fn words(message: &str) -> Vec<&str> {
     let words = message.split_whitespace();
     words
         .filter(|word| word.chars().all(|character| character.is_ascii_alphabetic()))
+        .take(5)
         .collect()
 }
 
