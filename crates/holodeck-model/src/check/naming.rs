@@ -177,13 +177,13 @@ fn dotted(steps: &[(Step, NodeId)]) -> String {
     text
 }
 
-/// A name as it fits into a line.
+/// A text as it fits into a line of a message.
 pub(crate) fn shorten(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
-    if line.chars().count() <= 40 && line.len() == text.len() {
-        line.to_owned()
-    } else {
-        let start: String = line.chars().take(37).collect();
-        format!("{start}...")
+    let whole = line.len() == text.len() && line.chars().count() <= 40;
+    let mut shown: String = line.chars().take(if whole { 40 } else { 37 }).collect();
+    if !whole {
+        shown.push_str("...");
     }
+    shown
 }

@@ -150,5 +150,31 @@ fn in_order(mut diagnostics: Vec<Diagnostic>, dropped: usize, sources: &Sources)
             format!("and {more} more problems"),
         ));
     }
+    diagnostics.iter_mut().for_each(without_controls);
     diagnostics
+}
+
+/// Takes out of the texts what would steer a terminal: they quote names and values of the file.
+fn without_controls(diagnostic: &mut Diagnostic) {
+    let Diagnostic {
+        message,
+        pointer,
+        inline,
+        labels,
+        notes,
+        help,
+        ..
+    } = diagnostic;
+    let labels = labels.iter_mut().map(|label| &mut label.message);
+    let texts = [pointer, inline, help]
+        .into_iter()
+        .flatten()
+        .chain(labels)
+        .chain(notes)
+        .chain([message]);
+    for text in texts {
+        if text.contains(char::is_control) {
+            *text = text.replace(char::is_control, "\u{fffd}");
+        }
+    }
 }

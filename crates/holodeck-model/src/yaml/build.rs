@@ -445,36 +445,19 @@ impl<'a> Builder<'a> {
         if *error.kind() == ErrorKind::RecursionLimitExceeded {
             return self.too_deep(place);
         }
-        if let Some(tab) = self.tab_before(place.start as usize) {
-            let at = Place {
-                start: tab,
-                end: tab + 1,
-                ..place
-            };
-            self.report(Code::TabIndentation, "a tab is used for indentation", at);
+        let text = self.text.clone();
+        let offset = place.start as usize;
+        if let Some(tab) = syntax::tab_near(&text, offset, error.kind()) {
+            let tab = self.place(tab - self.base, tab + 1 - self.base);
+            self.report(Code::TabIndentation, "a tab is used for indentation", tab);
             self.help("YAML wants spaces; most editors can convert the file");
             return Stop;
         }
         self.report(Code::YamlSyntax, syntax::message(error.kind()), place);
-        if let Some(help) = syntax::help(error.kind()) {
+        if let Some(help) = syntax::help(error.kind(), &text, offset) {
             self.help(help);
         }
         Stop
-    }
-
-    /// A tab in the indentation of the line of this offset, or of the line before.
-    fn tab_before(&self, offset: usize) -> Option<u32> {
-        let before = self.text.get(..offset)?;
-        let line = before.rfind('\n').map_or(0, |at| at + 1);
-        let previous = before
-            .get(..line.saturating_sub(1))
-            .map_or(0, |text| text.rfind('\n').map_or(0, |at| at + 1));
-        [line, previous].into_iter().find_map(|start| {
-            let indent = self.text.get(start..)?;
-            let blanks = indent.len() - indent.trim_start_matches([' ', '\t']).len();
-            let tab = indent.get(..blanks)?.find('\t')?;
-            u32::try_from(start + tab).ok()
-        })
     }
 
     fn report(&mut self, code: Code, message: impl Into<String>, place: Place) {

@@ -205,3 +205,27 @@ fn mistakes_without_end_are_an_error_at_once() {
     assert!(load.agent.is_none());
     assert!(load.diagnostics.len() < 400, "{}", load.diagnostics.len());
 }
+
+#[test]
+fn control_characters_do_not_reach_the_terminal() {
+    let text = "name: a\nmodel: {provider: \"op\\e[31m\", name: m, \"\\e[2J\": 1}\ninstructions: {inline: Hi}\n\
+        tools: [{type: function, name: \"\\e]0;x\", description: D., command: \"/gone\\e[1m\"}]\n";
+    for text in [
+        text,
+        "name: a\u{0}b\n",
+        "name: \u{1b}[31m\n",
+        "\"a\\e\": 1\n\"a\\e\": 2\n",
+        "a: *\u{1b}\n",
+        "a: !\u{1b} 1\n",
+    ] {
+        let load = load_bytes(text);
+        let shown = render(&load.diagnostics);
+        assert!(load.agent.is_none());
+        assert!(
+            !shown
+                .chars()
+                .any(|character| character.is_control() && character != '\n'),
+            "{shown:?}"
+        );
+    }
+}

@@ -119,7 +119,7 @@ impl Walk<'_> {
             Some(scalar) if scalar.substituted => "what the environment variable holds".to_owned(),
             Some(scalar) => match (scalar.plain, resolve(scalar.text)) {
                 (true, Core::Bool(value)) => value.to_string(),
-                (true, Core::Int(_) | Core::Unsigned(_) | Core::Float(_)) => scalar.text.to_owned(),
+                (true, Core::Int(_) | Core::Unsigned(_) | Core::Float(_)) => shorten(scalar.text),
                 _ => format!("the text `{}`", shorten(scalar.text)),
             },
             None if self.tree.items(node).is_some() => "a list".to_owned(),
