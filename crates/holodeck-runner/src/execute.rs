@@ -2,13 +2,13 @@ use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent, ExecutionResult, TurnRequest};
 use holodeck_model::{
-    CaseState, ExecutionState, LoadedAgent, TestCase, TestResult, ToolInvocation, Turn, TurnResult,
+    CaseState, ExecutionState, LoadedAgent, Redactor, TestCase, TestResult, ToolInvocation, Turn, TurnResult,
 };
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{PlannedCase, Prices, drive, grade::Graders, plan::case_id, turn::Driven};
+use crate::{PlannedCase, Prices, drive, grade::Graders, plan::case_id, redact::redact, turn::Driven};
 
 /// Runs one case at a time, start to grade.
 pub(crate) struct Executor {
@@ -16,6 +16,7 @@ pub(crate) struct Executor {
     pub(crate) backend: Arc<dyn AgentBackend>,
     pub(crate) graders: Graders,
     pub(crate) prices: Prices,
+    pub(crate) redactor: Arc<Redactor>,
     pub(crate) timeout: Duration,
     /// What set the time-out, for its message.
     pub(crate) timeout_source: String,
@@ -47,6 +48,7 @@ impl Executor {
         match end {
             CaseEnd::Finished { mut result, fatal } => {
                 self.graders.grade(&mut result, case);
+                redact(&self.redactor, &mut result);
                 result.timestamp = Timestamp::now().to_string();
                 CaseEnd::Finished { result, fatal }
             }

@@ -14,6 +14,7 @@ mod journal;
 mod lock;
 mod plan;
 mod prices;
+mod redact;
 mod regrade;
 mod report;
 mod run;

@@ -8,6 +8,7 @@ use crate::{
     dispatch::Ended,
     grade::Graders,
     plan::{Occurrences, case_id},
+    redact::redact,
     run::{agent_hash, finish, header},
     store::new_run_id,
 };
@@ -56,6 +57,7 @@ pub fn regrade(request: &TestRequest, old: &Path, sink: &mut dyn RunSink) -> Res
         result.index = index;
         result.test_name.clone_from(&case.name);
         graders.grade(&mut result, case);
+        redact(&request.redactor, &mut result);
         journal.record(&result)?;
         sink.on(&RunEvent::CaseFinished {
             finished: journal.finished(),

@@ -7,7 +7,9 @@ use std::{
 };
 
 use holodeck_backend_api::{AgentBackend, BackendError};
-use holodeck_model::{LoadedAgent, REPORT_SCHEMA_VERSION, Replayed, ReportHead, ReportSummary, RunMetadata};
+use holodeck_model::{
+    LoadedAgent, REPORT_SCHEMA_VERSION, Redactor, Replayed, ReportHead, ReportSummary, RunMetadata,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -42,6 +44,8 @@ pub struct TestRequest {
     pub settings: RunSettings,
     /// What tokens cost.
     pub prices: Prices,
+    /// Knows what must not be written down.
+    pub redactor: Arc<Redactor>,
     /// The journal of a run to go on with.
     pub resume: Option<PathBuf>,
     /// About the agent, for the run file.
@@ -162,6 +166,7 @@ pub async fn run_tests(
         backend: Arc::clone(&request.backend),
         graders,
         prices: request.prices.clone(),
+        redactor: Arc::clone(&request.redactor),
         timeout: request.settings.timeout,
         timeout_source: request.settings.timeout_source.clone(),
         notices: notify,

@@ -90,6 +90,11 @@ impl Answers {
         })
     }
 
+    /// Knows the keys this agent may use, and the shapes of others.
+    pub fn redactor(&self) -> Arc<Redactor> {
+        Arc::clone(&self.redactor)
+    }
+
     /// The boundary to the model: `live` is asked for only when the endpoint is needed, so that a replay needs no
     /// key.
     pub(crate) fn model_calls<E: From<CassetteError>>(

@@ -154,6 +154,7 @@ pub async fn prepare_test(
         selection,
         settings,
         prices,
+        redactor: answers.redactor(),
         resume,
         metadata,
     };
@@ -186,6 +187,7 @@ pub async fn prepare_regrade(
         selection: Selection::default(),
         settings,
         prices,
+        redactor: answers.redactor(),
         resume: None,
         metadata,
     };

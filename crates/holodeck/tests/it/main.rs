@@ -1,4 +1,4 @@
-//! The facade as a whole.
+//! The facade against a scripted endpoint and real files.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -7,4 +7,6 @@
     reason = "tests"
 )]
 
-mod saved_inputs;
+mod answers;
+mod refusals;
+mod support;

@@ -1,0 +1,13 @@
+//! Whole runs against a scripted backend and real files.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod control;
+mod resume;
+mod support;
+mod verdicts;

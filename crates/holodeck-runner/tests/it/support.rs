@@ -1,0 +1,132 @@
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use holodeck_backend_api::AgentBackend;
+use holodeck_model::{DiskFiles, Env, LoadedAgent, Redactor, RunMetadata, TestResult, load_agent};
+use holodeck_runner::{
+    Budget, OnFailure, Prices, RunControl, RunError, RunEvent, RunOutcome, RunSettings, RunSink, Selection,
+    TestRequest, run_tests,
+};
+use holodeck_testkit::ScriptedBackend;
+use serde_json::Value;
+
+/// An agent in a folder of its own.
+pub(crate) struct Project {
+    pub(crate) dir: tempfile::TempDir,
+}
+
+impl Project {
+    /// With these lines below the fixed head.
+    pub(crate) fn new(tests: &str) -> Self {
+        let project = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        project.write(tests);
+        project
+    }
+
+    pub(crate) fn write(&self, tests: &str) {
+        let head = "name: a\nmodel: {provider: openai, name: m, endpoint: \"http://127.0.0.1:9\"}\n\
+                    instructions: {inline: be kind}\n";
+        fs::write(self.dir.path().join("agent.yaml"), format!("{head}{tests}")).unwrap();
+    }
+
+    pub(crate) fn agent(&self) -> LoadedAgent {
+        let load = load_agent(&self.dir.path().join("agent.yaml"), &Env::empty(), &DiskFiles);
+        load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics))
+    }
+
+    pub(crate) fn request(&self, backend: &ScriptedBackend) -> TestRequest {
+        TestRequest {
+            agent: Arc::new(self.agent()),
+            agent_path: "agent.yaml".to_owned(),
+            backend: Arc::new(backend.clone()) as Arc<dyn AgentBackend>,
+            replayed: None,
+            selection: Selection::default(),
+            settings: RunSettings {
+                concurrency: 4,
+                timeout: Duration::from_mins(1),
+                timeout_source: "`execution.llm_timeout`".to_owned(),
+                on_failure: OnFailure::Continue,
+                budget: Budget::default(),
+            },
+            prices: Prices::embedded(),
+            redactor: Arc::new(Redactor::default()),
+            resume: None,
+            metadata: RunMetadata {
+                agent_config: Value::Null,
+                prompt_version: Value::Null,
+                holodeck_version: "0".to_owned(),
+                cli_args: Vec::new(),
+                git_commit: None,
+            },
+        }
+    }
+
+    pub(crate) async fn run(&self, backend: &ScriptedBackend) -> Run {
+        run(self.request(backend)).await.unwrap()
+    }
+}
+
+pub(crate) struct Run {
+    pub(crate) outcome: RunOutcome,
+    pub(crate) events: Events,
+}
+
+impl Run {
+    pub(crate) fn results(&self) -> Vec<TestResult> {
+        self.outcome
+            .with_view(|view| view.results().map(Result::unwrap).collect())
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        self.outcome.exit.code()
+    }
+}
+
+pub(crate) async fn run(request: TestRequest) -> Result<Run, RunError> {
+    run_with(request, &RunControl::new()).await
+}
+
+pub(crate) async fn run_with(request: TestRequest, control: &RunControl) -> Result<Run, RunError> {
+    let mut events = Events::default();
+    let outcome = run_tests(request, control, &mut events).await?;
+    Ok(Run { outcome, events })
+}
+
+/// Keeps what it hears.
+#[derive(Default)]
+pub(crate) struct Events(pub(crate) Vec<RunEvent>);
+
+impl RunSink for Events {
+    fn on(&mut self, event: &RunEvent) {
+        self.0.push(event.clone());
+    }
+}
+
+/// The run file without what differs from run to run.
+pub(crate) fn run_file(path: &Path) -> Value {
+    let mut value: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    scrub(&mut value);
+    value
+}
+
+fn scrub(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let changes = key == "timestamp"
+                    || key == "run_id"
+                    || key.ends_with("_time_ms")
+                    || key.ends_with("_duration_ms")
+                    || key == "latency_ms";
+                if changes {
+                    *value = Value::Null;
+                } else {
+                    scrub(value);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(scrub),
+        _ => {}
+    }
+}

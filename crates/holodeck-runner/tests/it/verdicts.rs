@@ -1,0 +1,166 @@
+use holodeck_backend_api::{BackendError, Outcome};
+use holodeck_model::CaseState;
+use holodeck_runner::RunError;
+use holodeck_testkit::{ScriptedBackend, ScriptedTurn};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::support::{Project, run};
+
+/// The first word of the question says how the turn goes.
+fn backend() -> ScriptedBackend {
+    ScriptedBackend::answering(
+        |asked| match asked.message.split(' ').next().unwrap_or_default() {
+            "crash" => ScriptedTurn::failing(BackendError::Session {
+                message: "gone".to_owned(),
+            }),
+            "loop" => ScriptedTurn::nothing().and_end(Outcome::MaxTurns),
+            "silent" => ScriptedTurn::nothing(),
+            "panic" => panic!("scripted"),
+            "tool" => ScriptedTurn::nothing()
+                .and_called("lookup", json!({"id": 7}), "found")
+                .and_text("found it"),
+            _ => ScriptedTurn::text("Paris"),
+        },
+    )
+}
+
+const CONTAINS: &str = "evaluations: {metrics: [{type: standard, metric: contains}]}\n";
+
+async fn state_of(case: &str) -> (CaseState, u8, Vec<String>) {
+    let project = Project::new(&format!("{CONTAINS}test_cases:\n  - {case}\n"));
+    let run = project.run(&backend()).await;
+    let result = run.results().remove(0);
+    assert_eq!(result.passed, result.state == CaseState::Passed);
+    (result.state, run.code(), result.errors)
+}
+
+#[tokio::test]
+async fn each_way_a_case_can_go() {
+    for (case, state, code) in [
+        ("{input: q, ground_truth: Paris}", CaseState::Passed, 0),
+        ("{input: q, ground_truth: Rome}", CaseState::Failed, 1),
+        ("{input: loop, ground_truth: Paris}", CaseState::Failed, 1),
+        ("{input: silent, ground_truth: Paris}", CaseState::Failed, 1),
+        ("{input: crash, ground_truth: Paris}", CaseState::Error, 3),
+        ("{input: panic, ground_truth: Paris}", CaseState::Error, 3),
+        // The metric has nothing to compare with: no verdict, and not green.
+        ("{input: q}", CaseState::Error, 4),
+        // A judge that this version does not have.
+        (
+            "{input: q, evaluations: [{name: tone, criteria: polite}]}",
+            CaseState::Error,
+            4,
+        ),
+        // A score without a threshold gates nothing.
+        (
+            "{input: q, ground_truth: Rome, evaluations: [{metric: rouge}]}",
+            CaseState::Unchecked,
+            5,
+        ),
+        (
+            "{input: q, ground_truth: Rome, evaluations: [{metric: rouge, threshold: 0.5}]}",
+            CaseState::Failed,
+            1,
+        ),
+        (
+            "{input: tool, ground_truth: found, expected_tools: [lookup]}",
+            CaseState::Passed,
+            0,
+        ),
+        (
+            "{input: tool, ground_truth: found, expected_tools: [delete]}",
+            CaseState::Failed,
+            1,
+        ),
+        (
+            "{input: tool, ground_truth: found, forbidden_tools: [lookup]}",
+            CaseState::Failed,
+            1,
+        ),
+        // A failed check is certain, whatever else could not be told.
+        ("{input: q, expected_tools: [lookup]}", CaseState::Failed, 1),
+    ] {
+        let (found, exit, errors) = state_of(case).await;
+        assert_eq!((found, exit), (state, code), "{case}: {errors:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_case_without_checks_is_unchecked_and_a_run_of_them_is_not_green() {
+    let project = Project::new("test_cases:\n  - {input: q, expected_tools: []}\n  - {input: q}\n");
+    let run = project.run(&backend()).await;
+    assert_eq!(run.outcome.head.summary.unchecked, 2);
+    assert_eq!(run.outcome.head.summary.pass_rate, None);
+    assert_eq!(run.code(), 5);
+}
+
+#[tokio::test]
+async fn nothing_to_run_is_said() {
+    let project = Project::new("test_cases: []\n");
+    assert!(matches!(
+        run(project.request(&backend())).await,
+        Err(RunError::Nothing)
+    ));
+}
+
+#[tokio::test]
+async fn a_conversation_is_graded_turn_by_turn() {
+    let project = Project::new(&format!(
+        "{CONTAINS}test_cases:\n  - turns:\n      - {{input: q, ground_truth: Paris}}\n      - {{input: q, ground_truth: Rome}}\n"
+    ));
+    let run = project.run(&backend()).await;
+    let result = run.results().remove(0);
+    let turns = result.turns.as_ref().unwrap();
+    assert_eq!(
+        turns.iter().map(|turn| turn.state).collect::<Vec<_>>(),
+        [CaseState::Passed, CaseState::Failed]
+    );
+    assert_eq!(result.state, CaseState::Failed);
+    assert_eq!(result.metric_results[0].score, Some(0.5));
+    assert_eq!(result.metric_results[0].passed, Some(false));
+    assert_eq!(result.test_input, "q\n---\nq");
+}
+
+#[tokio::test]
+async fn a_conversation_that_broke_off_twice_is_not_gone_on_with() {
+    let project = Project::new(&format!(
+        "{CONTAINS}test_cases:\n  - turns: [{{input: crash, ground_truth: x}}, {{input: crash, ground_truth: x}}, {{input: q, ground_truth: Paris}}]\n"
+    ));
+    let backend = backend();
+    let run = project.run(&backend).await;
+    let result = run.results().remove(0);
+    assert!(result.turns.as_ref().unwrap()[2].skipped);
+    assert_eq!(result.state, CaseState::Error);
+    assert_eq!(backend.turns(), 2);
+}
+
+#[tokio::test]
+async fn the_order_of_the_report_is_the_order_of_the_file() {
+    let cases = (0..20)
+        .map(|n| format!("  - {{name: n{n}, input: q, ground_truth: Paris}}\n"))
+        .collect::<Vec<_>>()
+        .concat();
+    let project = Project::new(&format!("{CONTAINS}test_cases:\n{cases}"));
+    let run = project.run(&backend()).await;
+    let names: Vec<_> = run
+        .results()
+        .into_iter()
+        .map(|result| result.test_name.unwrap())
+        .collect();
+    assert_eq!(names, (0..20).map(|n| format!("n{n}")).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_turn_is_an_error_that_names_the_limit() {
+    let project = Project::new(&format!(
+        "{CONTAINS}test_cases:\n  - {{input: q, ground_truth: Paris}}\n"
+    ));
+    let slow = ScriptedBackend::answering(|_| ScriptedTurn::hanging());
+    let run = project.run(&slow).await;
+    assert_eq!(
+        run.results()[0].errors,
+        ["timeout exceeded (60 s, `execution.llm_timeout`)"]
+    );
+    assert_eq!(run.code(), 3);
+}
