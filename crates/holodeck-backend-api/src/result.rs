@@ -152,7 +152,11 @@ impl Outcome {
     pub fn is_agent_failure(&self) -> bool {
         matches!(
             self,
-            Self::MaxTurns | Self::BudgetExceeded | Self::Refused | Self::EmptyResponse
+            Self::MaxTurns
+                | Self::BudgetExceeded
+                | Self::Refused
+                | Self::EmptyResponse
+                | Self::Failed { .. }
         )
     }
 }
