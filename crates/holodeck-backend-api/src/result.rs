@@ -152,11 +152,7 @@ impl Outcome {
     pub fn is_agent_failure(&self) -> bool {
         matches!(
             self,
-            Self::MaxTurns
-                | Self::BudgetExceeded
-                | Self::Refused
-                | Self::EmptyResponse
-                | Self::Failed { .. }
+            Self::MaxTurns | Self::BudgetExceeded | Self::Refused | Self::EmptyResponse | Self::Failed { .. }
         )
     }
 }
