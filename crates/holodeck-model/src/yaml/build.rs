@@ -447,8 +447,10 @@ impl<'a> Builder<'a> {
         }
         let text = self.text.clone();
         let offset = place.start as usize;
-        if let Some(tab) = syntax::tab_near(&text, offset, error.kind()) {
-            let tab = self.place(tab - self.base, tab + 1 - self.base);
+        // A part of a file may begin in the middle of it; what is before does not count.
+        let tab = syntax::tab_near(&text, offset, error.kind()).and_then(|tab| tab.checked_sub(self.base));
+        if let Some(tab) = tab {
+            let tab = self.place(tab, tab + 1);
             self.report(Code::TabIndentation, "a tab is used for indentation", tab);
             self.help("YAML wants spaces; most editors can convert the file");
             return Stop;

@@ -229,3 +229,22 @@ fn control_characters_do_not_reach_the_terminal() {
         );
     }
 }
+
+#[test]
+fn front_matter_is_parsed_on_its_own() {
+    let agent = "name: a\nmodel: {provider: openai, name: m, temperature: 0, max_tokens: 1}\ninstructions: {file: p.md}\n";
+    let place = |prompt: &str| {
+        let files = MemoryFiles::new().with("agent.yaml", agent).with("p.md", prompt);
+        let load = load_agent(Path::new("agent.yaml"), &Env::empty(), &files);
+        load.diagnostics
+            .first()
+            .unwrap()
+            .primary
+            .as_ref()
+            .unwrap()
+            .to_string()
+    };
+    // A tab before the block is not in it.
+    assert_eq!(place("\t\n\t---\na: [\n---\nHello"), "p.md:3:4");
+    assert_eq!(place("\t---\na:\n\tb: [\n---\nHello"), "p.md:3:1");
+}
