@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use serde::Serialize;
 
 use crate::{
-    Agent, ExecutionSettings, JsonMap, Layer, Location, Provider, ToolConfig,
+    Agent, ExecutionSettings, JsonMap, Layer, Location,
     yaml::{NodeId, Tree},
 };
 
@@ -54,25 +54,6 @@ impl LoadedAgent {
     /// A path relative to the agent file.
     pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         self.dir.join(path)
-    }
-
-    /// The tools that are offered to the model: those of the YAML without what `openai` excludes.
-    pub fn offered_tools(&self) -> impl Iterator<Item = &ToolConfig> {
-        let openai = self
-            .config
-            .openai
-            .as_ref()
-            .filter(|_| self.config.model.provider != Provider::Anthropic);
-        let permissions = openai.and_then(|openai| openai.permissions.as_ref());
-        let allowed = permissions.and_then(|permissions| permissions.allowed_tools.as_deref());
-        let denied = [
-            openai.and_then(|openai| openai.disallowed_tools.as_deref()),
-            permissions.and_then(|permissions| permissions.disallowed_tools.as_deref()),
-        ];
-        self.config.tools.iter().filter(move |tool| {
-            let named = |names: &[String]| names.iter().any(|name| name == tool.name());
-            allowed.is_none_or(named) && !denied.into_iter().flatten().any(named)
-        })
     }
 
     /// Every secret of the files, for taking it out of whatever is written or shown.

@@ -123,16 +123,14 @@ impl Answers {
     }
 }
 
-/// Knows the keys this agent may use.
+/// Knows the keys this agent may use, and the secrets its files name.
 fn redactor(agent: &LoadedAgent, env: &Env) -> Redactor {
     let named = [OPENAI_API_KEY, AZURE_OPENAI_API_KEY, ANTHROPIC_API_KEY]
         .into_iter()
         .filter_map(|name| env.non_blank(name).map(str::to_owned));
     let own = agent
-        .config
-        .model
-        .api_key
-        .iter()
-        .map(|key| key.expose_secret().to_owned());
+        .secrets()
+        .into_iter()
+        .map(|secret| secret.expose_secret().to_owned());
     Redactor::new(named.chain(own))
 }

@@ -2,7 +2,10 @@
 
 use secrecy::SecretString;
 
-use crate::{Agent, DatabaseRef, MetricConfig, ModelConfig, ToolConfig};
+use crate::{Agent, DatabaseRef, MetricConfig, ModelConfig, SecretMap, ToolConfig};
+
+/// What the name of a variable or header says when its value is a secret.
+const SECRET_NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSW", "AUTH", "CREDENTIAL"];
 
 pub(super) fn collect(agent: &Agent) -> Vec<SecretString> {
     let mut secrets = Vec::new();
@@ -36,8 +39,8 @@ pub(super) fn collect(agent: &Agent) -> Vec<SecretString> {
                     secrets.extend(index.api_key.clone());
                 }
             }
-            ToolConfig::Function(tool) => secrets.extend(tool.env.values().cloned()),
-            ToolConfig::Mcp(tool) => secrets.extend(tool.env.values().chain(tool.headers.values()).cloned()),
+            ToolConfig::Function(tool) => secrets.extend(named(&tool.env)),
+            ToolConfig::Mcp(tool) => secrets.extend(named(&tool.env).chain(named(&tool.headers))),
             ToolConfig::Prompt(_) => {}
         }
     }
@@ -46,13 +49,7 @@ pub(super) fn collect(agent: &Agent) -> Vec<SecretString> {
         .as_ref()
         .and_then(|observability| observability.exporters.as_ref());
     if let Some(exporters) = exporters {
-        secrets.extend(
-            exporters
-                .otlp
-                .iter()
-                .flat_map(|otlp| otlp.headers.values())
-                .cloned(),
-        );
+        secrets.extend(exporters.otlp.iter().flat_map(|otlp| named(&otlp.headers)));
         secrets.extend(
             exporters
                 .azure_monitor
@@ -64,10 +61,20 @@ pub(super) fn collect(agent: &Agent) -> Vec<SecretString> {
         agent
             .deployment
             .iter()
-            .flat_map(|deployment| deployment.environment.values())
-            .cloned(),
+            .flat_map(|deployment| named(&deployment.environment)),
     );
     secrets
+}
+
+/// The values whose names say that they are secrets. Others are words like `production`, which must not be blotted
+/// out of answers.
+fn named(map: &SecretMap) -> impl Iterator<Item = SecretString> {
+    map.iter()
+        .filter(|(name, _)| {
+            let name = name.to_ascii_uppercase();
+            SECRET_NAMES.iter().any(|part| name.contains(part))
+        })
+        .map(|(_, value)| value.clone())
 }
 
 fn database(database: Option<&DatabaseRef>) -> Option<SecretString> {

@@ -9,7 +9,7 @@ use holodeck_model::{
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::support::{load_bytes, load_fixture, render};
+use crate::support::{load_fixture, render};
 
 fn fixture(name: &str) -> LoadedAgent {
     load_fixture(&Path::new("valid").join(name)).agent.unwrap()
@@ -198,23 +198,9 @@ fn what_cannot_be_run_yet_is_listed() {
 }
 
 #[test]
-fn excluded_tools_are_not_offered() {
-    let text = "name: a\nmodel: {provider: openai, name: m}\ninstructions: {inline: Hi}\ntools:\n  \
-        - {type: function, name: a, description: A., command: cat}\n  \
-        - {type: function, name: b, description: B., command: cat}\n  \
-        - {type: function, name: c, description: C., command: cat}\n\
-        openai: {disallowed_tools: [a], permissions: {allowed_tools: [b], disallowed_tools: [c]}}\n";
-    let agent = load_bytes(text).agent.unwrap();
-    assert_eq!(
-        agent.offered_tools().map(ToolConfig::name).collect::<Vec<_>>(),
-        ["b"]
-    );
-}
-
-#[test]
 fn secrets_are_neither_written_nor_shown() {
     let text = "name: a\nmodel: {provider: openai, name: m, api_key: \"${KEY}\"}\ninstructions: {inline: Hi}\n\
-        tools: [{type: function, name: t, description: T., command: cat, env: {TOKEN: \"${KEY}\"}}]\n";
+        tools: [{type: function, name: t, description: T., command: cat, env: {TOKEN: \"${KEY}\", MODE: production}}]\n";
     let files = MemoryFiles::new().with("agent.yaml", text);
     let env = Env::from_iter([("KEY", "sk-very-secret")]);
     let agent = load_agent(Path::new("agent.yaml"), &env, &files).agent.unwrap();
