@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use holodeck_model::{Code, Diagnostic, LoadedAgent};
 
 use crate::Check;
@@ -25,8 +27,14 @@ pub(crate) fn check(agent: &LoadedAgent) -> Vec<Check> {
 
 fn writable(agent: &LoadedAgent) -> Check {
     let subject = "results";
+    // An agent file named without a folder lies in the current one.
+    let dir = if agent.dir.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        &agent.dir
+    };
     let folder = agent.dir.join(".holodeck");
-    let place = if folder.exists() { &folder } else { &agent.dir };
+    let place = if folder.exists() { &folder } else { dir };
     match std::fs::metadata(place) {
         Ok(metadata) if !metadata.permissions().readonly() => {
             Check::ok(subject, format!("kept in `{}`", folder.display()))

@@ -22,11 +22,21 @@ pub struct Explanation<'a> {
 pub struct Reason {
     /// The metric or expectation; empty when the text says it all.
     pub what: String,
-    /// In words.
+    /// In words; may have more than one line.
     pub text: String,
+    /// The next action, where one is known.
+    pub hint: Option<String>,
 }
 
 impl Reason {
+    fn new(what: &str, text: impl Into<String>) -> Self {
+        Self {
+            what: what.to_owned(),
+            text: text.into(),
+            hint: None,
+        }
+    }
+
     /// Both parts in one line.
     pub fn line(&self) -> String {
         match self.what.as_str() {
@@ -104,10 +114,7 @@ pub fn explain(result: &TestResult) -> Vec<Explanation<'_>> {
     if all.is_empty() && result.state == CaseState::Unchecked {
         all.push(Explanation {
             turn: None,
-            reasons: vec![Reason {
-                what: String::new(),
-                text: "checks nothing".to_owned(),
-            }],
+            reasons: vec![Reason::new("", "checks nothing")],
             difference: None,
         });
     }
@@ -124,10 +131,15 @@ pub fn explain_in_a_line(result: &TestResult) -> String {
                 None => reason.line(),
             };
             // One reason is one line, whatever a server put into its message.
-            reasons.push(line.split_whitespace().collect::<Vec<_>>().join(" "));
+            let parts: Vec<_> = line.lines().map(blanks_alike).filter(|part| !part.is_empty()).collect();
+            reasons.push(parts.join(", "));
         }
     }
     reasons.join("; ")
+}
+
+fn blanks_alike(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What a case and a turn have in common.
@@ -171,10 +183,8 @@ impl<'a> Scope<'a> {
     fn explain(&self) -> Option<Explanation<'a>> {
         let mut reasons: Vec<_> = self.errors.iter().map(|error| split(error)).collect();
         if self.tools_matched == Some(false) && !reasons.iter().any(|reason| is_about_tools(&reason.what)) {
-            reasons.push(Reason {
-                what: "expected_tools".to_owned(),
-                text: format!("not met ({})", called(self.tool_calls)),
-            });
+            let text = format!("not met ({})", called(self.tool_calls));
+            reasons.push(Reason::new("expected_tools", text));
         }
         reasons.extend(self.metrics.iter().filter_map(of_metric));
         if reasons.is_empty() {
@@ -212,17 +222,19 @@ fn is_about_tools(what: &str) -> bool {
     )
 }
 
-/// A line that begins with the field that was not met says so apart.
+/// A text that begins with the field that was not met says so apart, and so does one that ends with the next action.
 fn split(error: &str) -> Reason {
-    match error.split_once(": ") {
-        Some((what, text)) if is_about_tools(what) => Reason {
-            what: what.to_owned(),
-            text: text.to_owned(),
-        },
-        _ => Reason {
-            what: String::new(),
-            text: error.to_owned(),
-        },
+    let (text, hint) = match error.split_once("\n\nhint: ") {
+        Some((text, hint)) => (text, Some(hint.trim_end().to_owned())),
+        None => (error, None),
+    };
+    let (what, text) = match text.split_once(": ") {
+        Some((what, text)) if is_about_tools(what) => (what, text),
+        _ => ("", text),
+    };
+    Reason {
+        hint,
+        ..Reason::new(what, text)
     }
 }
 
@@ -243,10 +255,7 @@ fn of_metric(metric: &MetricResult) -> Option<Reason> {
             .unwrap_or_else(|| "could not be computed".to_owned()),
         _ => return None,
     };
-    Some(Reason {
-        what: metric.metric_name.clone(),
-        text,
-    })
+    Some(Reason::new(&metric.metric_name, text))
 }
 
 fn called(tools: &[String]) -> String {
@@ -299,6 +308,19 @@ mod tests {
         assert_eq!(
             explain_in_a_line(&samples::conversation()),
             "turn 2: equality: expected `7`, got `8`; turn 3: not run: the turns before it could not be ended"
+        );
+    }
+
+    #[test]
+    fn the_next_action_is_told_apart() {
+        let mut result = samples::timed_out();
+        result.errors = vec!["the model endpoint did not answer\n  http://x: refused\n\nhint: start it".to_owned()];
+        let [case] = &explain(&result)[..] else { panic!() };
+        let [reason] = &case.reasons[..] else { panic!() };
+        assert_eq!(reason.hint.as_deref(), Some("start it"));
+        assert_eq!(
+            explain_in_a_line(&result),
+            "the model endpoint did not answer, http://x: refused"
         );
     }
 

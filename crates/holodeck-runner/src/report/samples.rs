@@ -141,6 +141,7 @@ pub(crate) fn conversation() -> TestResult {
         structured_output: None,
         execution_errors: Vec::new(),
         errors: vec![],
+        execution_errors: vec![],
         skipped: false,
         grader_details: None,
     };
