@@ -8,7 +8,12 @@ use crate::workspace::{self, Metadata};
 use crate::{host, product};
 
 /// Each generated file, and the arguments with which `holodeck` prints it.
-const GENERATED: &[(&str, &[&str])] = &[];
+const GENERATED: &[(&str, &[&str])] = &[
+    ("docs/cli.md", &["internal", "cli-reference"]),
+    ("docs/diagnostics.md", &["internal", "diagnostics-reference"]),
+    ("docs/schemas/agent.schema.json", &["schema"]),
+    ("docs/schemas/config.schema.json", &["schema", "--config"]),
+];
 
 /// Options of `cargo xtask codegen`.
 #[derive(clap::Args)]
@@ -55,9 +60,6 @@ fn write() -> Result<()> {
 }
 
 fn generate() -> Result<Vec<(&'static str, String)>> {
-    if GENERATED.iter().len() == 0 {
-        return Ok(Vec::new());
-    }
     let holodeck = product::build(&Metadata::load()?)?;
     let print = |args: &[&str]| host::output(host::command(&holodeck).args(args));
     GENERATED

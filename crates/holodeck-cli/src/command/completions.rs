@@ -1,0 +1,34 @@
+use clap::{Command, CommandFactory as _};
+use clap_complete::Shell;
+use holodeck::runner::ExitCode;
+
+use crate::{args::Args, failure::Failure, terminal::Terminal};
+
+/// Flags of `holodeck completions`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    shell: Shell,
+}
+
+pub(crate) fn run(args: &CompletionsArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    // Into memory first: the generator panics when its output breaks off.
+    let mut script = Vec::new();
+    clap_complete::generate(
+        args.shell,
+        &mut visible(&Args::command()),
+        "holodeck",
+        &mut script,
+    );
+    terminal.data(&String::from_utf8_lossy(&script))?;
+    Ok(ExitCode::Passed)
+}
+
+/// The command without what is hidden, which the generators don't leave out.
+fn visible(root: &Command) -> Command {
+    let shown = root.get_subcommands().filter(|command| !command.is_hide_set());
+    Command::default()
+        .name("holodeck")
+        .args(root.get_arguments())
+        .subcommands(shown)
+}

@@ -1,0 +1,155 @@
+use std::{
+    io::{self, Read as _},
+    time::Duration,
+};
+
+use holodeck::{
+    backend_api::{BackendEvent, ExecutionResult},
+    runner::{ExitCode, words},
+};
+use tokio::sync::Notify;
+
+use super::{as_argument, load, runtime, seconds};
+use crate::{
+    args::AgentArg,
+    failure::{Failure, Problem, Subject},
+    interrupt::Interrupts,
+    terminal::{Terminal, Verbosity},
+};
+
+/// Flags of `holodeck run`.
+#[derive(Debug, clap::Args)]
+#[command(allow_missing_positional = true)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    agent: AgentArg,
+    /// What to ask; `-` reads it from stdin.
+    question: String,
+    /// Write the whole result as one JSON object, instead of the answer as it comes.
+    #[arg(long)]
+    json: bool,
+    /// The longest the answer may take.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+}
+
+/// One question, one answer.
+pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let path = &args.agent.agent;
+    let env = holodeck::environment(path).map_err(Problem::from)?;
+    let mut agent = load(path, &env, terminal)?;
+    agent.execution.llm_timeout.override_with(args.timeout);
+    let subject = Subject {
+        argument: as_argument(path),
+    };
+    let question = question(&args.question)?;
+    let mut answer = Answer {
+        terminal,
+        streamed: !args.json,
+        written: 0,
+        broken: None,
+    };
+    let gone = Notify::new();
+    let asked = runtime()?.block_on(async {
+        let mut interrupts = Interrupts::listen()?;
+        let ask = holodeck::ask(agent, &env, &question, |event| {
+            if !answer.show(event) {
+                gone.notify_one();
+            }
+        });
+        tokio::select! {
+            asked = ask => asked.map_err(|error| Failure::from(subject.ask(error))),
+            () = gone.notified() => Err(Failure::Output(io::ErrorKind::BrokenPipe.into())),
+            () = interrupts.next() => Err(Problem::new(ExitCode::Interrupted, "interrupted").into()),
+        }
+    });
+    answer.end()?;
+    let result = asked?;
+    if args.json {
+        let json = serde_json::to_string_pretty(&result).map_err(io::Error::from)?;
+        terminal.data(&format!("{json}\n"))?;
+    }
+    if terminal.verbosity() >= Verbosity::Verbose {
+        terminal.talk(&spent(&result));
+    }
+    match result.error_reason() {
+        None => Ok(ExitCode::Passed),
+        Some(reason) => Err(Problem::new(ExitCode::Failed, reason).into()),
+    }
+}
+
+fn question(typed: &str) -> Result<String, Failure> {
+    let mut question = typed.to_owned();
+    if typed == "-" {
+        question.clear();
+        let read = io::stdin().lock().read_to_string(&mut question);
+        read.map_err(|error| Problem::config(format!("reading the question from stdin: {error}")))?;
+    }
+    if question.trim().is_empty() {
+        return Err(Problem::config("the question is empty").into());
+    }
+    Ok(question)
+}
+
+/// The answer as it comes.
+struct Answer<'a> {
+    terminal: &'a mut Terminal,
+    streamed: bool,
+    written: usize,
+    broken: Option<io::Error>,
+}
+
+impl Answer<'_> {
+    /// False when nobody reads any more.
+    fn show(&mut self, event: &BackendEvent) -> bool {
+        match event {
+            BackendEvent::Text { text } if self.streamed => {
+                // A terminal obeys what a file only holds.
+                let shown = if self.terminal.stdout_is_terminal() {
+                    words::printable(text)
+                } else {
+                    text.into()
+                };
+                self.written += text.len();
+                let written = self.terminal.raw(&shown).and_then(|()| self.terminal.flush());
+                if let Err(error) = written {
+                    self.broken = Some(error);
+                    return false;
+                }
+            }
+            BackendEvent::ToolCall(call) if self.terminal.verbosity() >= Verbosity::Verbose => {
+                let call = format!("⚙ {} {}\n", call.name, call.arguments);
+                self.terminal.talk(&words::printable(&call));
+            }
+            BackendEvent::Notice { message } if self.terminal.verbosity() > Verbosity::Quiet => {
+                self.terminal
+                    .talk(&words::printable(&format!("note: {message}\n")));
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        if let Some(error) = self.broken.take() {
+            return Err(error);
+        }
+        if self.written > 0 {
+            self.terminal.data("\n")?;
+            self.terminal.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// `2 model calls · 512 tokens`
+fn spent(result: &ExecutionResult) -> String {
+    let calls = words::count(
+        usize::try_from(result.num_turns).unwrap_or(usize::MAX),
+        "model call",
+    );
+    match result.token_usage {
+        Some(usage) => format!("{calls} · {} tokens\n", words::tokens(usage.total_tokens)),
+        None => format!("{calls}\n"),
+    }
+}

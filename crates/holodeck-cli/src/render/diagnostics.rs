@@ -1,0 +1,280 @@
+mod mask;
+
+use std::path::Path;
+
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use holodeck::model::{Diagnostic, Load, Location, Severity, Sources};
+use holodeck::runner::words::count;
+use serde_json::{Value, json};
+
+use self::mask::mask_secrets;
+use super::style::{ERROR, GOOD, WARNING, paint};
+
+/// More than a person reads in one go; `--json` has them all.
+const MOST: usize = 100;
+
+/// Two places of a file are shown together when no more lines than this lie between them.
+const TOGETHER: usize = 1_000;
+
+/// Which diagnostics to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// All of them, and their number.
+    Everything,
+    /// Errors and warnings; their number only if there is an error.
+    WhatMatters,
+}
+
+/// How far above a line the key that it belongs to is looked for.
+const CONTEXT: usize = 20;
+
+/// Every problem of an agent file, as a compiler shows it, and how many there are.
+pub(crate) fn diagnostics(load: &Load, file: &Path, shown: Shown, width: usize) -> String {
+    let wanted: Vec<_> = load
+        .diagnostics
+        .iter()
+        .filter(|one| shown == Shown::Everything || one.severity != Severity::Note)
+        .collect();
+    let renderer = Renderer::styled().term_width(width);
+    let mut text = String::new();
+    for diagnostic in wanted.iter().take(MOST) {
+        let mut pages = Pages::default();
+        pages.prepare(diagnostic, &load.sources);
+        text.push_str(&renderer.render(&[report(diagnostic, &pages)]));
+        text.push_str("\n\n");
+    }
+    if wanted.len() > MOST {
+        text.push_str(&format!("… and {} more\n\n", wanted.len() - MOST));
+    }
+    if shown == Shown::Everything || load.has_errors() {
+        text.push_str(&format!("{} in {}\n", numbers(&wanted), file.display()));
+    }
+    text
+}
+
+fn numbers(diagnostics: &[&Diagnostic]) -> String {
+    let of = |severity| {
+        let all = diagnostics.iter().filter(|one| one.severity == severity);
+        all.count()
+    };
+    let parts: Vec<_> = [
+        (Severity::Error, ERROR),
+        (Severity::Warning, WARNING),
+        (Severity::Note, GOOD),
+    ]
+    .into_iter()
+    .map(|(severity, style)| (of(severity), severity, style))
+    .filter(|(number, ..)| *number > 0)
+    .map(|(number, severity, style)| paint(style, count(number, severity.as_str())))
+    .collect();
+    if parts.is_empty() {
+        paint(GOOD, "no problems")
+    } else {
+        parts.join(", ")
+    }
+}
+
+fn report<'a>(diagnostic: &'a Diagnostic, pages: &'a Pages<'a>) -> Group<'a> {
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+        Severity::Note => Level::NOTE,
+    };
+    let mut group = Group::with_title(
+        level
+            .primary_title(diagnostic.message.as_str())
+            .id(diagnostic.code.id()),
+    );
+    for page in &pages.pages {
+        group = match &page.text {
+            Some(text) => group.element(
+                Snippet::source(text.as_str())
+                    .path(page.path.as_str())
+                    .line_start(page.first_line)
+                    .annotations(page.marks.iter().map(Mark::annotation)),
+            ),
+            None => group.element(
+                Origin::path(page.path.as_str())
+                    .line(page.first_line)
+                    .char_column(page.column),
+            ),
+        };
+    }
+    for note in &diagnostic.notes {
+        group = group.element(Level::NOTE.message(note.as_str()));
+    }
+    if let Some(help) = &diagnostic.help {
+        group = group.element(Level::HELP.with_name("hint").message(help.as_str()));
+    }
+    group
+}
+
+/// The parts of files that a diagnostic shows.
+#[derive(Default)]
+struct Pages<'a> {
+    pages: Vec<Page<'a>>,
+}
+
+struct Page<'a> {
+    path: String,
+    first_line: usize,
+    column: usize,
+    /// Only these lines: a file may be large and have many problems. `None` if the file could not be read.
+    text: Option<String>,
+    /// Where `text` begins in its file.
+    start: usize,
+    marks: Vec<Mark<'a>>,
+}
+
+struct Mark<'a> {
+    kind: AnnotationKind,
+    start: usize,
+    end: usize,
+    label: Option<&'a str>,
+}
+
+impl<'a> Mark<'a> {
+    fn annotation(&self) -> Annotation<'a> {
+        self.kind.span(self.start..self.end).label(self.label)
+    }
+}
+
+impl<'a> Pages<'a> {
+    fn prepare(&mut self, diagnostic: &'a Diagnostic, sources: &Sources) {
+        let Some(primary) = &diagnostic.primary else {
+            return;
+        };
+        let near =
+            |other: &Location| other.path == primary.path && other.line.abs_diff(primary.line) <= TOGETHER;
+        let together: Vec<_> = diagnostic
+            .labels
+            .iter()
+            .filter(|label| near(&label.location))
+            .collect();
+        let lines = together.iter().map(|label| label.location.line);
+        let lines = lines.chain([primary.line]);
+        let (first, last) = lines.fold((primary.line, primary.line), |(first, last), line| {
+            (first.min(line), last.max(line))
+        });
+        let mut page = Page::open(primary, first, last, sources);
+        page.mark(AnnotationKind::Primary, primary, diagnostic.inline.as_deref());
+        for label in &together {
+            page.mark(AnnotationKind::Context, &label.location, Some(&label.message));
+        }
+        self.pages.push(page);
+        for label in &diagnostic.labels {
+            if !near(&label.location) {
+                let line = label.location.line;
+                let mut page = Page::open(&label.location, line, line, sources);
+                page.mark(AnnotationKind::Context, &label.location, Some(&label.message));
+                self.pages.push(page);
+            }
+        }
+    }
+}
+
+impl<'a> Page<'a> {
+    /// Lines `first` to `last`, both counted from 1, of the file of `location`.
+    fn open(location: &Location, first: usize, last: usize, sources: &Sources) -> Self {
+        let whole = sources.get(&location.path);
+        let mut start = 0;
+        let mut text = None;
+        if let Some(whole) = whole {
+            // The line of a place is found from its byte: near it, not by counting from the top.
+            let at = floor(whole, location.span.start);
+            start = line_start(whole, at, location.line.saturating_sub(first));
+            let mut end = start;
+            for _ in first..=last {
+                end = whole
+                    .get(end..)
+                    .and_then(|rest| rest.find('\n'))
+                    .map_or(whole.len(), |length| end + length + 1);
+            }
+            // The key of a secret may stand above the lines that are shown.
+            let context = line_start(whole, start, CONTEXT);
+            let masked = whole.get(context..end).map(mask_secrets);
+            text = masked.and_then(|masked| masked.get(start - context..).map(str::to_owned));
+        }
+        Self {
+            path: location.path.display().to_string(),
+            first_line: first,
+            column: location.column,
+            text,
+            start,
+            marks: Vec::new(),
+        }
+    }
+
+    fn mark(&mut self, kind: AnnotationKind, location: &Location, label: Option<&'a str>) {
+        let Some(text) = &self.text else { return };
+        let start = floor(text, location.span.start.saturating_sub(self.start));
+        let line_end = text
+            .get(start..)
+            .and_then(|rest| rest.find(['\r', '\n']))
+            .map_or(text.len(), |length| start + length);
+        // A block that goes on is shown by its first line.
+        let end = floor(text, location.span.end.saturating_sub(self.start)).clamp(start, line_end);
+        self.marks.push(Mark {
+            kind,
+            start,
+            end,
+            label,
+        });
+    }
+}
+
+/// The nearest place at or before `at` where a character begins.
+fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// Where the line begins that is `before` lines before the one of byte `at`.
+fn line_start(text: &str, at: usize, before: usize) -> usize {
+    let mut start = at;
+    for step in 0..=before {
+        let end = if step == 0 { start } else { start.saturating_sub(1) };
+        start = text
+            .get(..end)
+            .and_then(|head| head.rfind('\n'))
+            .map_or(0, |newline| newline + 1);
+    }
+    start
+}
+
+/// The same for a program.
+pub(crate) fn diagnostics_json(load: &Load, file: &Path) -> Value {
+    json!({
+        "file": file.display().to_string(),
+        "ok": !load.has_errors(),
+        "diagnostics": load.diagnostics.iter().map(diagnostic_json).collect::<Vec<_>>(),
+    })
+}
+
+pub(super) fn diagnostic_json(diagnostic: &Diagnostic) -> Value {
+    let place = diagnostic.primary.as_ref();
+    json!({
+        "code": diagnostic.code.id(),
+        "name": diagnostic.code.name(),
+        "severity": diagnostic.severity.as_str(),
+        "message": diagnostic.message,
+        "file": place.map(|place| place.path.display().to_string()),
+        "line": place.map(|place| place.line),
+        "column": place.map(|place| place.column),
+        "hint": diagnostic.hint(),
+        "path": diagnostic.pointer,
+        "notes": diagnostic.notes,
+        "labels": diagnostic.labels.iter().map(|label| json!({
+            "file": label.location.path.display().to_string(),
+            "line": label.location.line,
+            "column": label.location.column,
+            "message": label.message,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+use std::sync::Arc;
+
+use holodeck::model::{Code, Span};
+
+use super::*;
+
+const AGENT: &str = "name: support\nmodel:\n  provider: openai\n  name: gpt-4o\n\n  tempertaure: 0.3\n  \
+                     api_key: sk-123 # old\ntools:\n  - type: function\n    name: a\n  - type: function\n    \
+                     name: a\nclaude:\n  bash:\n    allow_unsafe: true\n";
+
+fn at(what: &str, nth: usize) -> Location {
+    let (start, _) = AGENT.match_indices(what).nth(nth).unwrap();
+    let before = &AGENT[..start];
+    let line = before.matches('\n').count() + 1;
+    Location {
+        path: Arc::from(Path::new("agent.yaml")),
+        line,
+        column: start - before.rfind('\n').map_or(0, |newline| newline + 1) + 1,
+        span: Span {
+            start,
+            end: start + what.len(),
+        },
+    }
+}
+
+fn load(diagnostics: Vec<Diagnostic>) -> Load {
+    let mut sources = Sources::default();
+    sources.add("agent.yaml", AGENT);
+    Load {
+        agent: None,
+        diagnostics,
+        sources,
+    }
+}
+
+fn everything() -> Load {
+    let elsewhere = Location {
+        path: Arc::from(Path::new("config.yaml")),
+        line: 3,
+        column: 5,
+        span: Span { start: 20, end: 24 },
+    };
+    load(vec![
+        Diagnostic::error(Code::UnknownField, "unknown field `tempertaure` in `model`")
+            .at(at("tempertaure", 0))
+            .with_inline("did you mean `temperature`?"),
+        Diagnostic::error(Code::DuplicateName, "two tools are named `a`")
+            .at(at("name: a", 1))
+            .with_label(at("name: a", 0), "the first one"),
+        Diagnostic::error(Code::WrongType, "`api_key` must be one value").at(at("sk-123", 0)),
+        Diagnostic::warning(Code::NoEffect, "`claude.bash.allow_unsafe` has no effect")
+            .at(at("allow_unsafe", 0))
+            .with_help("remove it; `excluded_commands` restricts the shell"),
+        Diagnostic::warning(Code::UnknownReference, "`config.yaml` says otherwise")
+            .at(elsewhere)
+            .with_note("a file that was not read has no lines to show"),
+        Diagnostic::note(Code::NotGated, "no file is to blame for this"),
+    ])
+}
+
+fn plain(load: &Load, shown: Shown, width: usize) -> String {
+    let text = diagnostics(load, Path::new("agent.yaml"), shown, width);
+    anstream::adapter::strip_str(&text).to_string()
+}
+
+#[test]
+fn every_problem_with_its_place() {
+    insta::assert_snapshot!(plain(&everything(), Shown::Everything, 100));
+}
+
+#[test]
+fn a_narrow_terminal_is_enough() {
+    let text = plain(&everything(), Shown::WhatMatters, 60);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn nothing_wrong_is_said() {
+    assert_eq!(
+        plain(&load(vec![]), Shown::Everything, 80),
+        "no problems in agent.yaml\n"
+    );
+    assert_eq!(plain(&load(vec![]), Shown::WhatMatters, 80), "");
+}
+
+#[test]
+fn a_key_in_the_yaml_is_not_shown() {
+    for shown in [Shown::Everything, Shown::WhatMatters] {
+        assert!(!plain(&everything(), shown, 100).contains("sk-123"));
+    }
+}
+
+#[test]
+fn a_program_gets_every_field() {
+    insta::assert_json_snapshot!(diagnostics_json(&everything(), Path::new("agent.yaml")));
+}
+
+#[test]
+fn a_place_beyond_the_text_is_shown_at_its_end() {
+    let mut beyond = at("allow_unsafe", 0);
+    beyond.span = Span {
+        start: 5_000,
+        end: 6_000,
+    };
+    let load = load(vec![
+        Diagnostic::error(Code::YamlSyntax, "it ends too early").at(beyond),
+    ]);
+    insta::assert_snapshot!(plain(&load, Shown::Everything, 80));
+}

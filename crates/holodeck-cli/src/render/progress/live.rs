@@ -1,0 +1,152 @@
+use std::time::Duration;
+
+use anstream::ColorChoice;
+use holodeck::{
+    model::CaseState,
+    runner::{RunEvent, RunSink},
+};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::tally::{Tally, draining, header};
+use crate::{
+    logging,
+    render::{
+        case,
+        style::{DIM, STRONG, paint},
+    },
+    terminal::Verbosity,
+};
+
+/// How long the run has gone on; given in, so that a test decides.
+pub(super) type Clock = Box<dyn Fn() -> Duration + Send>;
+
+/// A place with lines that stay and one line that changes.
+pub(super) trait Board: Send {
+    /// Adds lines that stay.
+    fn add(&mut self, text: &str);
+    /// Sets the line that changes.
+    fn set(&mut self, line: &str);
+    /// Takes the changing line away.
+    fn end(&mut self);
+}
+
+/// A row for each finished case, the reasons beneath, and a line that tells how it goes.
+pub(super) struct Live<B> {
+    board: B,
+    clock: Clock,
+    width: usize,
+    verbosity: Verbosity,
+    tally: Tally,
+    above: case::Above,
+}
+
+impl<B: Board> Live<B> {
+    pub(super) fn new(board: B, clock: Clock, width: usize, verbosity: Verbosity) -> Self {
+        Self {
+            board,
+            clock,
+            width,
+            verbosity,
+            tally: Tally::default(),
+            above: case::Above::default(),
+        }
+    }
+}
+
+impl<B: Board> RunSink for Live<B> {
+    fn on(&mut self, event: &RunEvent) {
+        self.tally.on(event);
+        match event {
+            RunEvent::Started {
+                agent_name,
+                model,
+                total,
+                already,
+                concurrency,
+                replayed,
+                ..
+            } => {
+                let text = header(
+                    agent_name,
+                    model,
+                    *total,
+                    *already,
+                    *concurrency,
+                    replayed.as_ref(),
+                );
+                self.board.add(&paint(STRONG, text.trim_end()));
+                self.board.add("");
+            }
+            RunEvent::CaseFinished { result, .. } => {
+                let mut text = case::row(result, self.width);
+                if result.state != CaseState::Passed {
+                    text.push_str(&self.above.details(result, self.width));
+                }
+                if self.verbosity >= Verbosity::Verbose {
+                    text.push_str(&case::scores(result, self.width));
+                }
+                self.board.add(text.trim_end_matches('\n'));
+            }
+            RunEvent::Notice { message } => {
+                self.board.add(&format!("note: {}", case::one_line(message)));
+            }
+            RunEvent::Draining { reason, running } => self.board.add(draining(reason, *running).trim_end()),
+            RunEvent::Finished { .. } => {
+                self.board.end();
+                return;
+            }
+            _ => {}
+        }
+        // Beside the spinner and its blank.
+        let line = self.tally.line((self.clock)(), self.width.saturating_sub(2));
+        self.board.set(&paint(DIM, line));
+    }
+}
+
+/// The terminal.
+pub(super) struct Bar {
+    bar: ProgressBar,
+    colour: ColorChoice,
+}
+
+impl Bar {
+    pub(super) fn new(colour: ColorChoice) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+            bar.set_style(style.tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ "));
+        }
+        bar.enable_steady_tick(Duration::from_millis(120));
+        logging::beside(Some(&bar));
+        Self { bar, colour }
+    }
+
+    fn styled(&self, text: &str) -> String {
+        if self.colour == ColorChoice::Never {
+            anstream::adapter::strip_str(text).to_string()
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+impl Board for Bar {
+    fn add(&mut self, text: &str) {
+        self.bar.println(self.styled(text));
+    }
+
+    fn set(&mut self, line: &str) {
+        self.bar.set_message(self.styled(line));
+    }
+
+    fn end(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Drop for Bar {
+    /// A run that broke off leaves no spinner behind.
+    fn drop(&mut self) {
+        logging::beside(None);
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,165 @@
+use std::time::Duration;
+
+use holodeck::{
+    model::{CaseState, Replayed, ReportSummary, TestResult},
+    runner::{RunEvent, words},
+};
+
+use crate::render::{case::one_line, text};
+
+/// Numbers of a run that goes on.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    total: usize,
+    already: usize,
+    running: usize,
+    finished_here: usize,
+    passed: usize,
+    failed: usize,
+    errors: usize,
+    unchecked: usize,
+    tokens: Option<u64>,
+    cost_usd: Option<f64>,
+}
+
+impl Tally {
+    pub(super) fn on(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::Started { total, already, .. } => {
+                self.total = *total;
+                self.already = *already;
+            }
+            RunEvent::CaseStarted { .. } => self.running += 1,
+            RunEvent::CaseFinished { result, .. } => self.finish(result),
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self, result: &TestResult) {
+        self.running = self.running.saturating_sub(1);
+        self.finished_here += 1;
+        match result.state {
+            CaseState::Passed => self.passed += 1,
+            CaseState::Failed => self.failed += 1,
+            CaseState::Error => self.errors += 1,
+            CaseState::Unchecked => self.unchecked += 1,
+        }
+        if let Some(usage) = result.token_usage {
+            *self.tokens.get_or_insert(0) += usage.total_tokens;
+        }
+        if let Some(cost) = result.cost_usd {
+            *self.cost_usd.get_or_insert(0.0) += cost;
+        }
+    }
+
+    pub(super) fn total(&self) -> usize {
+        self.total
+    }
+
+    /// `3 running · 7 passed · 1 failed · 9.4k tokens · $0.031 · about 20 s left`, without what does not fit.
+    pub(super) fn line(&self, elapsed: Duration, width: usize) -> String {
+        let states = ReportSummary {
+            passed: self.passed,
+            failed: self.failed,
+            errors: self.errors,
+            unchecked: self.unchecked,
+            ..ReportSummary::default()
+        };
+        let mut parts = vec![(0, format!("{} running", self.running))];
+        if self.finished_here > 0 {
+            parts.extend(
+                words::states(&states)
+                    .split(", ")
+                    .map(|part| (0, part.to_owned())),
+            );
+        }
+        if let Some(tokens) = self.tokens {
+            parts.push((3, format!("{} tokens", words::tokens(tokens))));
+        }
+        if let Some(cost) = self.cost_usd {
+            parts.push((2, words::cost(cost)));
+        }
+        if let Some(left) = self.left(elapsed) {
+            parts.push((1, format!("about {left} left")));
+        }
+        // The least important goes first when there is no room.
+        for dispensable in (0..=4).rev() {
+            let line = parts
+                .iter()
+                .map(|(_, part)| part.as_str())
+                .collect::<Vec<_>>()
+                .join(" · ");
+            if text::width(&line) <= width || dispensable == 0 {
+                return text::cut(&line, width);
+            }
+            parts.retain(|(importance, _)| *importance != dispensable);
+        }
+        String::new()
+    }
+
+    /// How long it may still take, once there is something to judge by.
+    fn left(&self, elapsed: Duration) -> Option<String> {
+        let remaining = self.total.saturating_sub(self.already + self.finished_here);
+        if self.finished_here < 2 || remaining == 0 {
+            return None;
+        }
+        let seconds = elapsed.as_secs_f64() / self.finished_here as f64 * remaining as f64;
+        Some(if seconds < 90.0 {
+            // In steps of five: it is a guess.
+            format!("{:.0} s", ((seconds / 5.0).ceil() * 5.0).max(5.0))
+        } else if seconds < 5_400.0 {
+            format!("{:.0} min", seconds / 60.0)
+        } else {
+            format!("{:.1} h", seconds / 3_600.0)
+        })
+    }
+}
+
+/// `customer-support · openai gpt-4o · 12 cases, 8 at a time`, and before it where the answers come from.
+pub(super) fn header(
+    agent: &str,
+    model: &str,
+    total: usize,
+    already: usize,
+    concurrency: usize,
+    replayed: Option<&Replayed>,
+) -> String {
+    let mut text = String::new();
+    if let Some(replayed) = replayed {
+        text.push_str(&one_line(&replayed.describe()));
+        text.push('\n');
+    }
+    let mut cases = words::count(total, "case");
+    if already > 0 {
+        cases.push_str(&format!(", {already} finished before"));
+    }
+    let concurrency = concurrency.min(total.saturating_sub(already));
+    if concurrency > 1 {
+        cases.push_str(&format!(", {concurrency} at a time"));
+    }
+    text.push_str(&format!(
+        "{} · {} · {cases}\n\n",
+        one_line(agent),
+        one_line(model)
+    ));
+    text
+}
+
+/// What a run that ends early says.
+pub(super) fn draining(reason: &str, running: usize) -> String {
+    let running_cases = words::count(running, "running case");
+    if reason == "interrupted" {
+        return match running {
+            0 => "interrupted\n".to_owned(),
+            _ => format!("interrupted: {running_cases} finish; press Ctrl-C again to stop now\n"),
+        };
+    }
+    // Details and hints are told with the case.
+    let reason = reason.lines().next().unwrap_or_default();
+    let mut text = format!("stopping: {}", one_line(reason));
+    if running > 0 {
+        text.push_str(&format!("; {running_cases} finish"));
+    }
+    text.push('\n');
+    text
+}

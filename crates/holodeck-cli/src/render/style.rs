@@ -1,0 +1,21 @@
+use std::fmt::Display;
+
+use anstyle::{AnsiColor, Style};
+
+pub(super) const ERROR: Style = AnsiColor::Red.on_default().bold();
+pub(super) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+pub(super) const GOOD: Style = AnsiColor::Green.on_default();
+pub(super) const BAD: Style = AnsiColor::Red.on_default();
+pub(super) const DOUBTFUL: Style = AnsiColor::Yellow.on_default();
+pub(super) const ACTION: Style = AnsiColor::Cyan.on_default();
+pub(super) const STRONG: Style = Style::new().bold();
+pub(super) const DIM: Style = Style::new().dimmed();
+
+pub(super) fn paint(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// The next action, on a line of its own.
+pub(crate) fn hint(text: &str) -> String {
+    format!("{}: {text}\n", paint(ACTION, "hint"))
+}

@@ -1,0 +1,97 @@
+//! Text in columns, counted as a terminal counts them.
+
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+pub(super) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// `text` in exactly `columns`: cut with `…`, or filled up with blanks.
+pub(super) fn fit(text: &str, columns: usize) -> String {
+    let mut fitted = cut(text, columns);
+    let missing = columns.saturating_sub(width(&fitted));
+    fitted.extend(std::iter::repeat_n(' ', missing));
+    fitted
+}
+
+/// `text` in at most `columns`, cut with `…`.
+pub(super) fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide + 1 > columns {
+            break;
+        }
+        kept.push(c);
+        used += wide;
+    }
+    if columns > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+/// `text` to the right of `columns`.
+pub(super) fn right(text: &str, columns: usize) -> String {
+    let missing = columns.saturating_sub(width(text));
+    format!("{}{text}", " ".repeat(missing))
+}
+
+/// `text` as lines of at most `columns`, broken at blanks where there are any.
+pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let columns = columns.max(8);
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        let mut used = 0;
+        for word in paragraph.split_inclusive(' ') {
+            let wide = width(word.trim_end());
+            if used > 0 && used + wide > columns {
+                lines.push(std::mem::take(&mut line).trim_end().to_owned());
+                used = 0;
+            }
+            for c in word.chars() {
+                let wide = c.width().unwrap_or(0);
+                if used + wide > columns && c != ' ' {
+                    lines.push(std::mem::take(&mut line));
+                    used = 0;
+                }
+                line.push(c);
+                used += wide;
+            }
+        }
+        lines.push(line.trim_end().to_owned());
+    }
+    if lines.is_empty() {
+        lines.push(String::new());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_what_a_terminal_shows() {
+        assert_eq!(fit("refund", 8), "refund  ");
+        assert_eq!(fit("refund policy", 8), "refund …");
+        assert_eq!(fit("日本語", 5), "日本…");
+        assert_eq!(fit("日本語", 4), "日… ");
+        assert_eq!(right("1.2 s", 7), "  1.2 s");
+    }
+
+    #[test]
+    fn long_lines_break_at_blanks_and_long_words_anywhere() {
+        assert_eq!(wrap("one two three four", 9), ["one two", "three", "four"]);
+        assert_eq!(wrap("abcdefghijkl mn", 8), ["abcdefgh", "ijkl mn"]);
+        assert_eq!(wrap("a\n\n  b", 8), ["a", "", "  b"]);
+        assert_eq!(wrap("", 8), [""]);
+    }
+}

@@ -1,0 +1,215 @@
+//! A folder with an agent, and the program run in it with nothing else around.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
+use serde_json::Value;
+
+pub(crate) struct Project {
+    dir: tempfile::TempDir,
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Project {
+    pub(crate) fn empty() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("home")).unwrap();
+        fs::create_dir(dir.path().join("work")).unwrap();
+        Self { dir }
+    }
+
+    /// A project with this `agent.yaml`.
+    pub(crate) fn with(agent: &str) -> Self {
+        let project = Self::empty();
+        project.write("agent.yaml", agent);
+        project
+    }
+
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// The command, not yet run.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holodeck"));
+        command
+            .args(args)
+            .current_dir(self.dir())
+            .env_clear()
+            .env("HOME", self.dir.path().join("home"))
+            .env("PATH", "/usr/bin:/bin")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        Ran::of(&self.command(args).output().unwrap())
+    }
+
+    /// The journals of the agent's runs, oldest first.
+    pub(crate) fn journals(&self) -> Vec<PathBuf> {
+        list(&self.path(".holodeck/runs"))
+    }
+
+    /// The cases of the newest journal, in the order they finished.
+    pub(crate) fn journalled(&self) -> Vec<Value> {
+        let newest = fs::read_to_string(self.journals().last().unwrap()).unwrap();
+        newest
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .filter_map(|line| line.get("case").cloned())
+            .collect()
+    }
+
+    /// The newest run file.
+    pub(crate) fn run_file(&self) -> Value {
+        let folders = list(&self.path("results"));
+        let files = list(folders.last().unwrap());
+        serde_json::from_str(&fs::read_to_string(files.last().unwrap()).unwrap()).unwrap()
+    }
+}
+
+fn list(dir: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> = fs::read_dir(dir)
+        .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
+        .unwrap_or_default();
+    paths.sort();
+    paths
+}
+
+impl Ran {
+    pub(crate) fn of(output: &Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout.clone()).unwrap(),
+            stderr: String::from_utf8(output.stderr.clone()).unwrap(),
+        }
+    }
+
+    /// Ended as expected; what is never to be seen is not there.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{}", self.all());
+        for never in [
+            "panicked",
+            "stack backtrace",
+            "RUST_BACKTRACE",
+            "internal error",
+            SECRET,
+        ] {
+            assert!(!self.all().contains(never), "{never} in {}", self.all());
+        }
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn says(self, what: &str) -> Self {
+        assert!(self.all().contains(what), "no {what:?} in\n{}", self.all());
+        self
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
+
+    /// Everything, for a snapshot.
+    pub(crate) fn all(&self) -> String {
+        let code = self
+            .code
+            .map_or_else(|| "by a signal".to_owned(), |code| code.to_string());
+        format!(
+            "exit code: {code}\n--- stdout ---\n{}--- stderr ---\n{}",
+            self.stdout, self.stderr
+        )
+    }
+}
+
+/// A key that must be seen nowhere.
+pub(crate) const SECRET: &str = "key-4f9d27-do-not-show";
+
+/// What changes from run to run.
+pub(crate) const FILTERS: &[(&str, &str)] = &[
+    (r"http://127\.0\.0\.1:\d+", "http://[server]"),
+    (r"127\.0\.0\.1:\d+", "[server]"),
+    (r"\d{8}T\d{9}-[0-9a-f]{6}", "[run]"),
+    (r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z", "[time]"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
+    (r"recorded \d{4}-\d\d-\d\d", "recorded [date]"),
+    (r" +\b\d+ ms", " [time]"),
+    (r" +\b\d+\.\d s\b", " [time]"),
+    (r"\(\d+ ms\)", "([time])"),
+    (r"\(\d+\.\d s\)", "([time])"),
+    (r"\b\d+\.\d s$", "[time]"),
+    (r"(?m)^\d+ ms$", "[time]"),
+    (r"process \d+", "process [id]"),
+];
+
+macro_rules! assert_seen {
+    ($ran:expr) => {
+        insta::with_settings!({filters => $crate::project::FILTERS.to_vec()}, {
+            insta::assert_snapshot!($ran.all());
+        });
+    };
+}
+pub(crate) use assert_seen;
+
+/// An agent with these cases, asked at `endpoint`.
+pub(crate) fn agent(endpoint: &str, cases: &str) -> String {
+    format!(
+        "name: support\nmodel:\n  provider: openai\n  name: test-model\n  endpoint: {endpoint}\n  \
+         temperature: 0.3\n  max_tokens: 100\ninstructions:\n  inline: Answer briefly.\n\
+         execution:\n  parallel_test_cases: 1\nevaluations:\n  metrics:\n    - type: standard\n      \
+         metric: contains\ntest_cases:\n{cases}"
+    )
+}
+
+/// Two cases of which the server answers the first as expected.
+pub(crate) const TWO_CASES: &str = "  - name: capital\n    input: The capital of France?\n    \
+                                    ground_truth: Paris\n  - name: sum\n    input: 7 + 5?\n    \
+                                    ground_truth: \"12\"\n";
+
+/// A server that knows both answers.
+pub(crate) fn knowing() -> ModelServer {
+    ModelServer::answering(|request| Reply::text(right_answer(request)))
+}
+
+/// A server that knows only the capital.
+pub(crate) fn half_knowing() -> ModelServer {
+    ModelServer::answering(|request| match right_answer(request) {
+        "It is 12." => Reply::text("It is 13."),
+        right => Reply::text(right),
+    })
+}
+
+fn right_answer(request: &ReceivedRequest) -> &'static str {
+    match request.texts("user").last() {
+        Some(question) if question.contains("France") => "Paris.",
+        Some(question) if question.contains("7 + 5") => "It is 12.",
+        _ => "I do not know.",
+    }
+}

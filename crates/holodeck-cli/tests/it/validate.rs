@@ -1,0 +1,100 @@
+use crate::project::{Project, SECRET, TWO_CASES, agent, assert_seen};
+
+const WRONG: &str = "name: support\nmodel:\n  provider: openai\n  name: gpt-4o\n  tempertaure: 0.3\n  \
+                     max_tokens: many\ninstructions:\n  file: nowhere.md\ntest_cases:\n  - input: a\n    \
+                     evaluations:\n      - type: standard\n        metric: equalty\n";
+
+#[test]
+fn every_problem_at_once_with_its_place() {
+    assert_seen!(Project::with(WRONG).run(&["validate"]).exits(2));
+}
+
+#[test]
+fn the_same_for_a_program() {
+    let ran = Project::with(WRONG).run(&["validate", "--json"]).exits(2);
+    insta::assert_json_snapshot!(ran.json());
+}
+
+#[test]
+fn a_sound_file_is_said_to_be() {
+    let project = Project::with(&agent("http://localhost:1", TWO_CASES));
+    assert_seen!(project.run(&["validate"]).exits(0));
+}
+
+#[test]
+fn each_setting_tells_its_layer() {
+    let project = Project::with(&agent("http://localhost:1", TWO_CASES));
+    project.write("config.yaml", "execution:\n  llm_timeout: 7\n");
+    let mut command = project.command(&["validate", "-v"]);
+    command.env("HOLODECK_FILE_TIMEOUT", "9");
+    let ran = crate::project::Ran::of(&command.output().unwrap()).exits(0);
+    assert_seen!(ran);
+}
+
+#[test]
+fn colour_only_adds() {
+    let project = Project::with(WRONG);
+    let plain = project.run(&["validate"]).exits(2);
+    let coloured = project.run(&["validate", "--color", "always"]).exits(2);
+    assert!(!plain.stdout.contains('\u{1b}'));
+    assert!(coloured.stdout.contains('\u{1b}'));
+    assert_eq!(
+        anstream::adapter::strip_str(&coloured.stdout).to_string(),
+        plain.stdout
+    );
+    let mut quiet = project.command(&["validate"]);
+    quiet.env("NO_COLOR", "1").env("CLICOLOR_FORCE", "1");
+    let never = crate::project::Ran::of(&quiet.output().unwrap());
+    assert!(!never.stdout.contains('\u{1b}'));
+}
+
+#[test]
+fn bad_files_are_named_for_what_they_are() {
+    let big = format!("name: {}\n", "a".repeat(11 << 20));
+    let bad: &[(&str, &[u8], &str)] = &[
+        ("empty", b"", "HD0005"),
+        ("comments", b"# nothing\n", "HD0005"),
+        ("two documents", b"name: a\n---\nname: b\n", "HD0007"),
+        ("tabs", b"name: a\nmodel:\n\tname: b\n", "HD0008"),
+        ("not text", b"name: \xff\xfe\n", "HD0004"),
+        ("large", big.as_bytes(), "HD0003"),
+        ("not yaml", b"name: [a\n", "HD0006"),
+        ("a bomb", b"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n", "HD0011"),
+        ("a variable", b"name: ${NOT_SET}\n", "HD0501"),
+    ];
+    for (what, content, code) in bad {
+        let project = Project::empty();
+        project.write("agent.yaml", content);
+        for command in ["validate", "test"] {
+            let ran = project.run(&[command]).exits(2);
+            assert!(ran.all().contains(code), "{what}: {}", ran.all());
+        }
+    }
+}
+
+#[test]
+fn what_is_no_file_is_named_too() {
+    let project = Project::empty();
+    project.run(&["validate"]).exits(2).says("agent.yaml");
+    project.run(&["test", "."]).exits(2).says("HD0002");
+    let ran = project.run(&["validate", "nowhere.yaml", "--json"]).exits(2);
+    assert_eq!(ran.json()["ok"], false);
+}
+
+#[test]
+fn a_mark_and_foreign_line_ends_are_read_silently() {
+    let agent = agent("http://localhost:1", TWO_CASES).replace('\n', "\r\n");
+    let project = Project::with(&format!("\u{feff}{agent}"));
+    let ran = project.run(&["validate"]).exits(0);
+    assert_eq!(ran.stdout, "no problems in agent.yaml\n");
+}
+
+#[test]
+fn a_key_that_stands_in_the_file_is_not_shown() {
+    let wrong = format!(
+        "name: a\nmodel:\n  provider: openai\n  name: b\n  api_key:\n    - {SECRET}\n  api_key: {SECRET}\n"
+    );
+    // `exits` looks for it.
+    Project::with(&wrong).run(&["validate"]).exits(2);
+    Project::with(&wrong).run(&["validate", "--json"]).exits(2);
+}
