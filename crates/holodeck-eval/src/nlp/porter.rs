@@ -60,10 +60,21 @@ fn reduce<T: Letter>(word: &mut Vec<T>) {
     step_1a(word);
     step_1b(word);
     step_1c(word);
-    step_2(word);
-    step_3(word);
-    step_4(word);
+    // Most words end in none of the letters that a step looks for.
+    if ends_in(word, b"lirnms") {
+        step_2(word);
+    }
+    if ends_in(word, b"eils") {
+        step_3(word);
+    }
+    if ends_in(word, b"lercntumis") {
+        step_4(word);
+    }
     step_5(word);
+}
+
+fn ends_in<T: Letter>(word: &[T], letters: &[u8]) -> bool {
+    word.last().is_some_and(|last| letters.contains(&last.ascii()))
 }
 
 fn irregular<T: Letter>(word: &[T]) -> Option<&'static str> {
