@@ -27,14 +27,6 @@ impl Letter for char {
     }
 }
 
-/// The stem of a lower-case ASCII word.
-pub(crate) fn stem_ascii(word: &[u8]) -> Vec<u8> {
-    let mut stem = Vec::with_capacity(word.len() + 1);
-    stem.extend_from_slice(word);
-    reduce(&mut stem);
-    stem
-}
-
 /// Appends the stem of a lower-case word; `scratch` is working space.
 pub(crate) fn push_stem(word: &str, scratch: &mut Vec<u8>, out: &mut String) {
     if word.is_ascii() {

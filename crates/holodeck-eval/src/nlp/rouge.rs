@@ -1,7 +1,5 @@
 //! ROUGE-1, -2, -L and -Lsum as the `rouge_score` package computes them.
 
-use std::borrow::Cow;
-
 use super::ngrams::{self, Overlap, Vocabulary};
 use super::{Tokenizer, lcs, porter, unicode};
 
@@ -49,15 +47,20 @@ pub fn rouge(
     tokenizer: Tokenizer,
     stemming: Stemming,
 ) -> Rouge {
-    let options = (tokenizer, stemming);
-    let (prediction, reference) = (lower(prediction, tokenizer), lower(reference, tokenizer));
+    let prepare = |text| {
+        let lower = lower(text, tokenizer);
+        match stemming {
+            Stemming::Off => lower,
+            Stemming::Porter => stemmed(&lower, tokenizer),
+        }
+    };
+    let (prediction, reference) = (prepare(prediction), prepare(reference));
     if variant == RougeVariant::RougeLsum {
-        return lsum(&prediction, &reference, options);
+        return lsum(&prediction, &reference, tokenizer);
     }
-    let (prediction, reference) = (Words::new(&prediction, options), Words::new(&reference, options));
     let mut vocabulary = Vocabulary::new();
-    let theirs: Vec<u32> = reference.iter().map(|word| vocabulary.insert(word)).collect();
-    let ours: Vec<u32> = prediction.iter().map(|word| vocabulary.get(word)).collect();
+    let theirs = symbols(&reference, tokenizer, |word| vocabulary.insert(word));
+    let ours = symbols(&prediction, tokenizer, |word| vocabulary.get(word));
     let overlap = match variant {
         RougeVariant::Rouge1 => ngrams::overlaps::<1>(&ours, &theirs, vocabulary.len())[0],
         RougeVariant::Rouge2 => ngrams::overlaps::<2>(&ours, &theirs, vocabulary.len())[1],
@@ -93,19 +96,18 @@ fn score(overlap: Overlap) -> Rouge {
 
 /// For each line of the reference the union of its longest common subsequences with every line of the prediction; a
 /// word counts at most as often as both texts have it.
-fn lsum(prediction: &str, reference: &str, options: (Tokenizer, Stemming)) -> Rouge {
-    let (prediction, reference) = (lines(prediction, options), lines(reference, options));
+fn lsum(prediction: &str, reference: &str, tokenizer: Tokenizer) -> Rouge {
     let mut vocabulary = Vocabulary::new();
     let theirs: Vec<Vec<u32>> = reference
-        .iter()
-        .map(|line| line.iter().map(|word| vocabulary.insert(word)).collect())
+        .split('\n')
+        .map(|line| symbols(line, tokenizer, |word| vocabulary.insert(word)))
         .collect();
     let ours: Vec<Vec<u32>> = prediction
-        .iter()
-        .map(|line| line.iter().map(|word| vocabulary.get(word)).collect())
+        .split('\n')
+        .map(|line| symbols(line, tokenizer, |word| vocabulary.get(word)))
         .collect();
-    let symbols = vocabulary.len();
-    let mut left: Vec<(usize, usize)> = vec![(0, 0); symbols];
+    let words = vocabulary.len();
+    let mut left: Vec<(usize, usize)> = vec![(0, 0); words];
     for &symbol in theirs.iter().flatten() {
         if let Some((_, reference)) = left.get_mut(symbol as usize) {
             *reference += 1;
@@ -120,7 +122,7 @@ fn lsum(prediction: &str, reference: &str, options: (Tokenizer, Stemming)) -> Ro
     for line in &theirs {
         let mut matched = vec![false; line.len()];
         for candidate in &ours {
-            lcs::matched_rows(line, candidate, symbols, |row| {
+            lcs::matched_rows(line, candidate, words, |row| {
                 if let Some(row) = matched.get_mut(row) {
                     *row = true;
                 }
@@ -144,10 +146,6 @@ fn lsum(prediction: &str, reference: &str, options: (Tokenizer, Stemming)) -> Ro
     })
 }
 
-fn lines(text: &str, options: (Tokenizer, Stemming)) -> Vec<Words<'_>> {
-    text.split('\n').map(|line| Words::new(line, options)).collect()
-}
-
 fn lower(text: &str, tokenizer: Tokenizer) -> String {
     match tokenizer {
         Tokenizer::Reference if text.is_ascii() => text.to_ascii_lowercase(),
@@ -156,30 +154,39 @@ fn lower(text: &str, tokenizer: Tokenizer) -> String {
     }
 }
 
-/// The words of a lower-cased text, stemmed if asked for.
-struct Words<'t>(Vec<Cow<'t, [u8]>>);
-
-impl<'t> Words<'t> {
-    fn new(text: &'t str, (tokenizer, stemming): (Tokenizer, Stemming)) -> Self {
-        let mut words = Vec::with_capacity(text.len() / 4);
-        let mut push = |word: &'t [u8]| {
-            words.push(match stemming {
-                Stemming::Porter if word.len() > 3 && word.is_ascii() => Cow::Owned(porter::stem_ascii(word)),
-                _ => Cow::Borrowed(word),
-            });
-        };
-        match tokenizer {
-            Tokenizer::Reference => text
-                .as_bytes()
-                .split(|byte| !byte.is_ascii_lowercase() && !byte.is_ascii_digit())
-                .filter(|word| !word.is_empty())
-                .for_each(push),
-            Tokenizer::Unicode => unicode::words(text, |word| push(word.as_bytes())),
-        }
-        Self(words)
+/// The text with each word of more than three characters reduced to its stem.
+fn stemmed(text: &str, tokenizer: Tokenizer) -> String {
+    let mut stems = String::with_capacity(text.len() + 1);
+    let mut scratch = Vec::new();
+    for line in text.split('\n') {
+        words(line, tokenizer, |word| {
+            let word = std::str::from_utf8(word).unwrap_or_default();
+            if word.len() > 3 && word.is_ascii() {
+                porter::push_stem(word, &mut scratch, &mut stems);
+            } else {
+                stems.push_str(word);
+            }
+            stems.push(' ');
+        });
+        stems.push('\n');
     }
+    stems
+}
 
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().map(AsRef::as_ref)
+fn symbols<'t>(text: &'t str, tokenizer: Tokenizer, mut number: impl FnMut(&'t [u8]) -> u32) -> Vec<u32> {
+    let mut symbols = Vec::with_capacity(text.len() / 4 + 1);
+    words(text, tokenizer, |word| symbols.push(number(word)));
+    symbols
+}
+
+/// The words of a lower-cased text.
+fn words<'t>(text: &'t str, tokenizer: Tokenizer, mut emit: impl FnMut(&'t [u8])) {
+    match tokenizer {
+        Tokenizer::Reference => text
+            .as_bytes()
+            .split(|byte| !byte.is_ascii_lowercase() && !byte.is_ascii_digit())
+            .filter(|word| !word.is_empty())
+            .for_each(emit),
+        Tokenizer::Unicode => unicode::words(text, |word| emit(word.as_bytes())),
     }
 }

@@ -10,14 +10,10 @@ pub fn squad_f1(prediction: &str, reference: &str, tokenizer: Tokenizer) -> f64 
         Normalized::new(reference, tokenizer),
     );
     let mut vocabulary = Vocabulary::new();
-    let theirs: Vec<u32> = reference
-        .words()
-        .map(|word| vocabulary.insert(word.as_bytes()))
-        .collect();
-    let ours: Vec<u32> = prediction
-        .words()
-        .map(|word| vocabulary.get(word.as_bytes()))
-        .collect();
+    let mut theirs = Vec::with_capacity(32);
+    theirs.extend(reference.words().map(|word| vocabulary.insert(word.as_bytes())));
+    let mut ours = Vec::with_capacity(32);
+    ours.extend(prediction.words().map(|word| vocabulary.get(word.as_bytes())));
     let [overlap] = ngrams::overlaps::<1>(&ours, &theirs, vocabulary.len());
     if overlap.shared == 0 {
         return 0.0;
@@ -82,29 +78,29 @@ impl Normalized {
     }
 }
 
-/// ASCII text in one pass; white space, words and underscores are the only things that remain.
+/// ASCII text in one pass.
 fn ascii(text: &str) -> String {
-    let mut normalized = String::with_capacity(text.len());
+    let mut normalized = Vec::with_capacity(text.len() + 1);
     let mut start = 0;
-    for c in text.chars() {
-        if c.is_ascii_punctuation() {
-            continue;
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            normalized.push(byte.to_ascii_lowercase());
+        } else if !byte.is_ascii_punctuation() {
+            drop_article(&mut normalized, start);
+            normalized.push(byte);
+            start = normalized.len();
         }
-        if python::is_word(c) {
-            normalized.push(c.to_ascii_lowercase());
-            continue;
-        }
-        if normalized.as_bytes().get(start..).is_some_and(is_article) {
-            normalized.truncate(start);
-            normalized.push(' ');
-        }
-        normalized.push(c);
-        start = normalized.len();
     }
-    if normalized.as_bytes().get(start..).is_some_and(is_article) {
-        normalized.truncate(start);
+    drop_article(&mut normalized, start);
+    String::from_utf8(normalized).unwrap_or_default()
+}
+
+/// A space in place of the word at the end, if that is an article.
+fn drop_article(text: &mut Vec<u8>, start: usize) {
+    if text.get(start..).is_some_and(is_article) {
+        text.truncate(start);
+        text.push(b' ');
     }
-    normalized
 }
 
 fn is_article(word: &[u8]) -> bool {
