@@ -159,7 +159,13 @@ fn tokens_13a<'t>(text: &'t str, mut emit: impl FnMut(&'t [u8])) {
     // Whether the last byte was a dot or comma that the second expression detached from a non-digit before it.
     let mut detached = false;
     let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
+    loop {
+        let plain = bytes[at..].iter().take_while(|&&byte| is_plain(byte)).count();
+        if plain > 0 {
+            at += plain;
+            detached = false;
+        }
+        let Some(&byte) = bytes.get(at) else { break };
         let was_detached = std::mem::take(&mut detached);
         let end = match CLASSES[usize::from(byte)] {
             Class::Word | Class::Digit => {
@@ -212,6 +218,10 @@ fn tokens_13a<'t>(text: &'t str, mut emit: impl FnMut(&'t [u8])) {
     if start < bytes.len() {
         emit(&bytes[start..]);
     }
+}
+
+fn is_plain(byte: u8) -> bool {
+    matches!(CLASSES[usize::from(byte)], Class::Word | Class::Digit)
 }
 
 fn is_digit(byte: Option<&u8>) -> bool {

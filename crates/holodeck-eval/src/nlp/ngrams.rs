@@ -92,12 +92,24 @@ impl<'t> Vocabulary<'t> {
 }
 
 fn hash(word: &[u8], seed: u64) -> u64 {
-    let (chunks, rest) = word.as_chunks::<8>();
     let mut hash = seed ^ (word.len() as u64).wrapping_mul(FACTOR);
-    for chunk in chunks {
+    let mut rest = word;
+    while let Some((chunk, after)) = rest.split_first_chunk::<8>() {
         hash = mix(hash ^ u64::from_le_bytes(*chunk));
+        rest = after;
     }
-    mix(hash ^ rest.iter().fold(0, |tail, &byte| tail << 8 | u64::from(byte)))
+    // The last bytes in one or two reads, which may overlap: the length is in the hash already.
+    let tail = match (rest.first_chunk::<4>(), rest.last_chunk::<4>(), rest) {
+        (Some(head), Some(tail), _) => {
+            u64::from(u32::from_le_bytes(*head)) << 32 | u64::from(u32::from_le_bytes(*tail))
+        }
+        (_, _, [first, .., last]) => {
+            u64::from(*first) << 16 | u64::from(rest[rest.len() / 2]) << 8 | u64::from(*last)
+        }
+        (_, _, [only]) => u64::from(*only),
+        _ => return hash,
+    };
+    mix(hash ^ tail)
 }
 
 fn mix(word: u64) -> u64 {
