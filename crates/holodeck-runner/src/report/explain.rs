@@ -131,7 +131,11 @@ pub fn explain_in_a_line(result: &TestResult) -> String {
                 None => reason.line(),
             };
             // One reason is one line, whatever a server put into its message.
-            let parts: Vec<_> = line.lines().map(blanks_alike).filter(|part| !part.is_empty()).collect();
+            let parts: Vec<_> = line
+                .lines()
+                .map(blanks_alike)
+                .filter(|part| !part.is_empty())
+                .collect();
             reasons.push(parts.join(", "));
         }
     }
@@ -314,7 +318,8 @@ mod tests {
     #[test]
     fn the_next_action_is_told_apart() {
         let mut result = samples::timed_out();
-        result.errors = vec!["the model endpoint did not answer\n  http://x: refused\n\nhint: start it".to_owned()];
+        result.errors =
+            vec!["the model endpoint did not answer\n  http://x: refused\n\nhint: start it".to_owned()];
         let [case] = &explain(&result)[..] else { panic!() };
         let [reason] = &case.reasons[..] else { panic!() };
         assert_eq!(reason.hint.as_deref(), Some("start it"));
