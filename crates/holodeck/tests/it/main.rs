@@ -10,3 +10,4 @@
 mod answers;
 mod refusals;
 mod support;
+mod tools;

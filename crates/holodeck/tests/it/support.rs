@@ -37,6 +37,17 @@ impl Project {
         self.dir.path().join(name)
     }
 
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn make_executable(&self, name: &str) {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(self.path(name), mode).unwrap();
+    }
+
     pub(crate) fn agent(&self) -> LoadedAgent {
         let load = holodeck::load(&self.path("agent.yaml"), &self.env);
         load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics))
