@@ -1,4 +1,8 @@
-use std::{collections::HashMap, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    fmt::Write as _,
+    path::Path,
+};
 
 use globset::{Glob, GlobMatcher};
 use holodeck_model::{CaseState, TestCase};
@@ -61,17 +65,16 @@ impl Plan {
     /// Chooses from `cases`.
     pub fn new(cases: &[TestCase], selection: &Selection) -> Result<Self, PlanError> {
         let filter = selection.filter.as_deref().map(matcher).transpose()?;
-        let failed = selection.failed_in.as_deref().map(Failed::read).transpose()?;
-        let mut ids = Occurrences::default();
+        let failed = selection
+            .failed_in
+            .as_deref()
+            .map(|path| did_not_pass(path, cases))
+            .transpose()?;
         let mut chosen = Vec::new();
         for (index, case) in cases.iter().enumerate() {
             let label = label(case, index);
             let wanted = filter.as_ref().is_none_or(|filter| filter.is_match(&label));
-            let did_not_pass = match &failed {
-                Some(failed) => failed.contains(&ids.next(case_id(case))),
-                None => true,
-            };
-            if wanted && did_not_pass {
+            if wanted && failed.as_ref().is_none_or(|failed| failed.contains(&index)) {
                 chosen.push(PlannedCase { index, label });
             }
         }
@@ -127,40 +130,64 @@ pub(crate) fn hex<'a>(bytes: impl Iterator<Item = &'a u8>) -> String {
     })
 }
 
-/// Tells the n-th case of a kind from the others: two cases may ask the same.
-#[derive(Default)]
-pub(crate) struct Occurrences(HashMap<String, usize>);
-
-impl Occurrences {
-    pub(crate) fn next(&mut self, id: String) -> (String, usize) {
-        let count = self.0.entry(id.clone()).or_default();
-        *count += 1;
-        (id, *count)
+/// Places of the cases that the run of a journal was to run and that did not pass in it.
+fn did_not_pass(path: &Path, cases: &[TestCase]) -> Result<HashSet<usize>, JournalError> {
+    let journal = Journal::open(path)?;
+    let earlier = Earlier::read(&journal)?;
+    let mut places = HashSet::new();
+    for (index, place) in earlier.places_of(cases) {
+        let result = journal.result(place).transpose()?;
+        if result.is_some_and(|result| matches!(result.state, CaseState::Failed | CaseState::Error)) {
+            places.insert(index);
+        }
     }
+    let never_run = journal
+        .header()
+        .selected
+        .indices()
+        .into_iter()
+        .filter(|&index| !journal.is_finished(index));
+    places.extend(never_run.filter(|&index| index < cases.len()));
+    Ok(places)
 }
 
-/// The cases that did not pass in an earlier run, and those it did not finish.
-struct Failed {
-    passed: std::collections::HashSet<(String, usize)>,
+/// The cases that an earlier run finished, to be told again in today's file.
+pub(crate) struct Earlier {
+    ids: BTreeMap<usize, String>,
 }
 
-impl Failed {
-    fn read(path: &std::path::Path) -> Result<Self, JournalError> {
-        let journal = Journal::open(path)?;
-        let mut ids = Occurrences::default();
-        let mut passed = std::collections::HashSet::new();
+impl Earlier {
+    pub(crate) fn read(journal: &Journal) -> Result<Self, JournalError> {
+        let mut ids = BTreeMap::new();
         for result in journal.results() {
             let result = result?;
-            let id = ids.next(result.case_id);
-            if matches!(result.state, CaseState::Passed | CaseState::Unchecked) {
-                passed.insert(id);
-            }
+            ids.insert(result.index, result.case_id);
         }
-        Ok(Self { passed })
+        Ok(Self { ids })
     }
 
-    fn contains(&self, id: &(String, usize)) -> bool {
-        !self.passed.contains(id)
+    /// Today's cases with their places in the earlier run. A case is the same if it asks the same: first where it
+    /// stood, then wherever it went. No place is given out twice: two cases may ask the same.
+    pub(crate) fn places_of(&self, cases: &[TestCase]) -> Vec<(usize, usize)> {
+        let today: Vec<String> = cases.iter().map(case_id).collect();
+        let stayed = |index: usize| {
+            today
+                .get(index)
+                .is_some_and(|id| self.ids.get(&index) == Some(id))
+        };
+        let mut moved: HashMap<&str, VecDeque<usize>> = HashMap::new();
+        for (&place, id) in self.ids.iter().filter(|(place, _)| !stayed(**place)) {
+            moved.entry(id).or_default().push_back(place);
+        }
+        let place = |(index, id): (usize, &String)| {
+            let place = if stayed(index) {
+                Some(index)
+            } else {
+                moved.get_mut(id.as_str())?.pop_front()
+            };
+            place.map(|place| (index, place))
+        };
+        today.iter().enumerate().filter_map(place).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     Journal, Plan, RunError, RunEvent, RunLock, RunOutcome, RunSink, RunStore, TestRequest,
     dispatch::Ended,
     grade::Graders,
-    plan::{Occurrences, case_id},
+    plan::Earlier,
     redact::redact,
     run::{agent_hash, finish, header},
     store::new_run_id,
@@ -23,7 +23,7 @@ pub fn regrade(request: &TestRequest, old: &Path, sink: &mut dyn RunSink) -> Res
     )?;
     let graders = Graders::new(&request.agent).map_err(RunError::Metric)?;
     let old = Journal::open(old)?;
-    let pairs = pair(request, &old)?;
+    let pairs = Earlier::read(&old)?.places_of(&request.agent.config.test_cases);
     if pairs.is_empty() {
         return Err(RunError::Nothing);
     }
@@ -65,27 +65,4 @@ pub fn regrade(request: &TestRequest, old: &Path, sink: &mut dyn RunSink) -> Res
         });
     }
     finish(request, &store, journal, &Ended::Completed, sink)
-}
-
-/// Cases of today's YAML with their answers in the old run: the same question, however it is graded now.
-fn pair(request: &TestRequest, old: &Journal) -> Result<Vec<(usize, usize)>, RunError> {
-    let mut occurrences = Occurrences::default();
-    let mut answered = std::collections::HashMap::new();
-    for result in old.results() {
-        let result = result?;
-        answered.insert(occurrences.next(result.case_id), result.index);
-    }
-    let mut occurrences = Occurrences::default();
-    Ok(request
-        .agent
-        .config
-        .test_cases
-        .iter()
-        .enumerate()
-        .filter_map(|(index, case)| {
-            answered
-                .get(&occurrences.next(case_id(case)))
-                .map(|old| (index, *old))
-        })
-        .collect())
 }

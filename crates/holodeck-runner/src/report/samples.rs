@@ -139,7 +139,6 @@ pub(crate) fn conversation() -> TestResult {
         cost_usd: None,
         num_turns: 1,
         structured_output: None,
-        execution_errors: Vec::new(),
         errors: vec![],
         execution_errors: vec![],
         skipped: false,

@@ -116,3 +116,43 @@ async fn only_what_did_not_pass_is_run_again() {
         failed
     );
 }
+
+#[tokio::test]
+async fn only_cases_of_the_newest_run_count_as_not_passed() {
+    let project = Project::new(&tests("contains"));
+    let first = project.run(&backend()).await;
+    let mut request = project.request(&backend());
+    request.selection.failed_in = Some(first.outcome.journal_path().to_owned());
+    request.selection.limit = Some(1);
+    let second = run(request).await.unwrap();
+    let mut request = project.request(&backend());
+    request.selection.failed_in = Some(second.outcome.journal_path().to_owned());
+    let third = run(request).await.unwrap();
+    assert_eq!(
+        third.results().into_iter().map(|r| r.index).collect::<Vec<_>>(),
+        [10]
+    );
+}
+
+#[tokio::test]
+async fn a_case_that_moved_is_found_again_by_what_it_asks() {
+    let lines = |order: [&str; 3]| {
+        let cases = order.map(|case| format!("  - {case}\n")).concat();
+        format!("evaluations: {{metrics: [{{type: standard, metric: contains}}]}}\ntest_cases:\n{cases}")
+    };
+    let (good, bad, twin) = (
+        "{input: q1, ground_truth: answer 1}",
+        "{input: q2, ground_truth: no}",
+        "{input: q2, ground_truth: answer 2}",
+    );
+    let project = Project::new(&lines([good, bad, twin]));
+    let first = project.run(&backend()).await;
+    project.write(&lines([bad, good, twin]));
+    let mut request = project.request(&backend());
+    request.selection.failed_in = Some(first.outcome.journal_path().to_owned());
+    let again = run(request).await.unwrap();
+    assert_eq!(
+        again.results().into_iter().map(|r| r.index).collect::<Vec<_>>(),
+        [0]
+    );
+}
