@@ -62,7 +62,7 @@ impl Progress {
             }
             Style::Plain => {
                 let err = AutoStream::new(io::stderr(), terminal.stderr_colour());
-                Box::new(Plain::new(err))
+                Box::new(Plain::new(err, terminal.verbosity()))
             }
             Style::Quiet => Box::new(()),
             Style::Json => Box::new(Json::new(io::stdout())),

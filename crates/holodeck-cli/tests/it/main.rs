@@ -7,11 +7,18 @@
     clippy::indexing_slicing,
     clippy::disallowed_methods,
     missing_docs,
-    dead_code,
     reason = "tests"
 )]
 
+mod answers;
+mod bad_input;
 mod doctor;
+mod exit_codes;
+mod init;
+mod interrupt;
 mod project;
+mod reports;
+mod run;
 mod surface;
 mod validate;
+mod verdicts;

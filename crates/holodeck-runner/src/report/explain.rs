@@ -150,6 +150,7 @@ fn blanks_alike(line: &str) -> String {
 struct Scope<'a> {
     turn: Option<usize>,
     errors: Vec<&'a str>,
+    execution_errors: &'a [String],
     tools_matched: Option<bool>,
     tool_calls: &'a [String],
     metrics: &'a [MetricResult],
@@ -164,6 +165,7 @@ impl<'a> Scope<'a> {
         Self {
             turn: None,
             errors: result.errors.iter().filter(own).map(String::as_str).collect(),
+            execution_errors: &result.execution_errors,
             tools_matched: result.tools_matched.filter(|_| !has_turns),
             tool_calls: &result.tool_calls,
             metrics: if has_turns { &[] } else { &result.metric_results },
@@ -176,6 +178,7 @@ impl<'a> Scope<'a> {
         Self {
             turn: Some(turn.turn_index + 1),
             errors: turn.errors.iter().map(String::as_str).collect(),
+            execution_errors: &turn.execution_errors,
             tools_matched: turn.tools_matched,
             tool_calls: &turn.tool_calls,
             metrics: &turn.metric_results,
@@ -185,8 +188,16 @@ impl<'a> Scope<'a> {
     }
 
     fn explain(&self) -> Option<Explanation<'a>> {
-        let mut reasons: Vec<_> = self.errors.iter().map(|error| split(error)).collect();
-        if self.tools_matched == Some(false) && !reasons.iter().any(|reason| is_about_tools(&reason.what)) {
+        let unmet_tools = self.tools_matched == Some(false);
+        let mut told = false;
+        let mut reasons = Vec::new();
+        for error in &self.errors {
+            let graded = unmet_tools && !self.execution_errors.iter().any(|own| own == error);
+            let tools = about_tools(error).filter(|_| graded);
+            told |= tools.is_some();
+            reasons.push(tools.unwrap_or_else(|| split(error)));
+        }
+        if unmet_tools && !told {
             let text = format!("not met ({})", called(self.tool_calls));
             reasons.push(Reason::new("expected_tools", text));
         }
@@ -219,27 +230,30 @@ fn compares(metric: &str) -> bool {
     )
 }
 
-fn is_about_tools(what: &str) -> bool {
-    matches!(
-        what,
-        "expected_tools" | "expected_tools_order" | "forbidden_tools"
-    )
+/// How what grading says about tools begins, and the field it is about.
+const ABOUT_TOOLS: [(&str, &str); 4] = [
+    ("expected tool(s) ", "expected_tools"),
+    ("expected tools in the order ", "expected_tools_order"),
+    ("forbidden tool ", "forbidden_tools"),
+    ("expected ", "expected_tools"),
+];
+
+/// A text that ends with the next action tells it apart.
+fn split(error: &str) -> Reason {
+    match error.split_once("\n\nhint: ") {
+        Some((text, hint)) => Reason {
+            hint: Some(hint.trim_end().to_owned()),
+            ..Reason::new("", text)
+        },
+        None => Reason::new("", error),
+    }
 }
 
-/// A text that begins with the field that was not met says so apart, and so does one that ends with the next action.
-fn split(error: &str) -> Reason {
-    let (text, hint) = match error.split_once("\n\nhint: ") {
-        Some((text, hint)) => (text, Some(hint.trim_end().to_owned())),
-        None => (error, None),
-    };
-    let (what, text) = match text.split_once(": ") {
-        Some((what, text)) if is_about_tools(what) => (what, text),
-        _ => ("", text),
-    };
-    Reason {
-        hint,
-        ..Reason::new(what, text)
-    }
+/// What grading says about tools, by field.
+fn about_tools(error: &str) -> Option<Reason> {
+    ABOUT_TOOLS
+        .iter()
+        .find_map(|(beginning, what)| Some(Reason::new(what, error.strip_prefix(beginning)?)))
 }
 
 fn of_metric(metric: &MetricResult) -> Option<Reason> {
@@ -289,8 +303,8 @@ mod tests {
         let [case] = &explain(&failed)[..] else { panic!() };
         assert_eq!(
             explain_in_a_line(&failed),
-            "expected_tools: `get_order` was not called (called: `search_docs`); rougeL: 0.31, needs 0.40; \
-             contains: `30 days` is not in the answer"
+            "expected_tools: not called: get_order; called: search_docs; rougeL: 0.31, needs 0.40; \
+             contains: the answer does not contain \"30 days\""
         );
         assert_eq!(case.difference.unwrap().expected, "Your order #12 is in transit");
     }
@@ -326,6 +340,25 @@ mod tests {
         assert_eq!(
             explain_in_a_line(&result),
             "the model endpoint did not answer, http://x: refused"
+        );
+    }
+
+    #[test]
+    fn what_is_about_tools_names_the_field() {
+        let mut result = samples::failed();
+        result.metric_results.clear();
+        result.execution_errors = vec!["expected a cheaper model".to_owned()];
+        result.errors = vec![
+            "expected a cheaper model".to_owned(),
+            "expected lookup(id=7): arg 'id' mismatch: expected 7, got 8".to_owned(),
+            "expected tools in the order a, b: 'b' came too early; called: b, a".to_owned(),
+            "forbidden tool called: delete_order (call 2)".to_owned(),
+        ];
+        assert_eq!(
+            explain_in_a_line(&result),
+            "expected a cheaper model; expected_tools: lookup(id=7): arg 'id' mismatch: expected 7, got 8; \
+             expected_tools_order: a, b: 'b' came too early; called: b, a; \
+             forbidden_tools: called: delete_order (call 2)"
         );
     }
 

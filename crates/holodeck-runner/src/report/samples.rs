@@ -81,7 +81,7 @@ pub(crate) fn failed() -> TestResult {
         }],
         expected_tools: Some(json!(["get_order"])),
         tools_matched: Some(false),
-        errors: vec!["expected_tools: `get_order` was not called (called: `search_docs`)".to_owned()],
+        errors: vec!["expected tool(s) not called: get_order; called: search_docs".to_owned()],
         cost_usd: Some(0.0026),
         ..result(1, CaseState::Failed, &[("rougeL", Some(0.31))])
     };
@@ -92,7 +92,7 @@ pub(crate) fn failed() -> TestResult {
     failed.metric_results.push(MetricResult {
         threshold: None,
         passed: Some(false),
-        reasoning: Some("`30 days` is not in the answer".to_owned()),
+        reasoning: Some("the answer does not contain \"30 days\"".to_owned()),
         ..metric("contains", Some(0.0))
     });
     failed
@@ -140,7 +140,6 @@ pub(crate) fn conversation() -> TestResult {
         num_turns: 1,
         structured_output: None,
         errors: vec![],
-        execution_errors: vec![],
         skipped: false,
         grader_details: None,
     };

@@ -69,7 +69,7 @@ fn cases() -> Vec<TestResult> {
     let failed = json!({
         "tools_matched": false,
         "tool_calls": ["search_docs"],
-        "errors": ["expected_tools: `get_order` was not called (called: `search_docs`)"],
+        "errors": ["expected tool(s) not called: get_order; called: search_docs"],
         "metric_results": [metric("rougeL", 0.31, Some(0.4), Some(false), None)],
     });
     let timed_out = json!({
@@ -219,7 +219,7 @@ fn live(width: usize, verbosity: Verbosity, events: &[RunEvent]) -> String {
 
 fn plain(events: &[RunEvent]) -> String {
     let paper = Paper::default();
-    feed(Plain::new(paper.clone()), events);
+    feed(Plain::new(paper.clone(), Verbosity::Normal), events);
     paper.text()
 }
 

@@ -1,0 +1,196 @@
+//! Which cases are asked, and where answers come from.
+
+use std::fs;
+
+use holodeck_testkit::{ModelServer, Reply};
+use serde_json::{Value, json};
+
+use crate::project::{Project, TWO_CASES, agent, assert_seen, half_knowing, knowing};
+
+fn labels(lines: &str) -> Vec<String> {
+    lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|line| line["event"] == "case_finished")
+        .map(|line| line["result"]["test_name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_part_of_the_cases() {
+    let server = knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let told = |args: &[&str]| {
+        let ran = project.run(&[&["test", "--json"], args].concat()).exits(0);
+        labels(&ran.stdout)
+    };
+    assert_eq!(told(&["--filter", "cap*"]), ["capital"]);
+    assert_eq!(told(&["-n", "1"]), ["capital"]);
+    assert_eq!(told(&["--filter", "*"]), ["capital", "sum"]);
+    project
+        .run(&["test", "--filter", "[x"])
+        .exits(2)
+        .says("--filter [x");
+    server.finish();
+}
+
+#[test]
+fn what_failed_runs_again() {
+    let server = half_knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    project.run(&["test", "--failed"]).exits(2).says("no run");
+    project.run(&["test"]).exits(1);
+    let ran = project.run(&["test", "--failed", "--dry-run"]).exits(0);
+    assert_seen!(ran);
+    assert_eq!(
+        labels(&project.run(&["test", "--failed", "--json"]).exits(1).stdout),
+        ["sum"]
+    );
+    assert_eq!(server.finish().len(), 3);
+}
+
+#[test]
+fn a_dry_run_asks_nothing() {
+    let server = knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    assert_seen!(project.run(&["test", "--dry-run"]).exits(0));
+    let told = project.run(&["test", "--dry-run", "--json"]).exits(0).json();
+    assert_eq!(told["cases"].as_array().unwrap().len(), 2);
+    assert!(project.journals().is_empty());
+    assert!(server.finish().is_empty());
+}
+
+#[test]
+fn a_recording_answers_without_endpoint_or_key() {
+    let server = half_knowing();
+    let yaml = agent(&server.url(), TWO_CASES);
+    let project = Project::with(&yaml);
+    project.run(&["test", "--record", "tape.jsonl"]).exits(1);
+    assert_eq!(server.finish().len(), 2);
+    let ran = project.run(&["test", "--replay", "tape.jsonl"]).exits(1);
+    assert_seen!(ran);
+    let report = project.run_file();
+    assert!(report["report"]["replayed"]["recorded"].is_string());
+    // By default, if the YAML says so; the key is not looked for.
+    project.write(
+        "agent.yaml",
+        yaml.replace("execution:\n", "execution:\n  replay: tape.jsonl\n"),
+    );
+    project.run(&["test"]).exits(1).says("replayed, recorded");
+    project.run(&["test", "--live"]).exits(3);
+}
+
+#[test]
+fn a_question_that_was_not_recorded_is_3_and_tells_the_nearest() {
+    let server = knowing();
+    let yaml = agent(&server.url(), TWO_CASES);
+    let project = Project::with(&yaml);
+    project.run(&["test", "--record", "tape.jsonl"]).exits(0);
+    server.finish();
+    project.write("agent.yaml", yaml.replace("Answer briefly", "Answer at length"));
+    let ran = project.run(&["test", "--replay", "tape.jsonl"]).exits(3);
+    assert_seen!(ran);
+    project
+        .run(&["test", "--replay", "gone.jsonl"])
+        .exits(2)
+        .says("gone.jsonl");
+}
+
+#[test]
+fn a_run_that_broke_off_goes_on() {
+    let server = half_knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    project.run(&["test"]).exits(1);
+    let whole = project.run_file();
+    // As `kill -9` before the second case leaves it.
+    let journal = project.journals().pop().unwrap();
+    let text = fs::read_to_string(&journal).unwrap();
+    let cut: Vec<_> = text.lines().take(2).collect();
+    fs::write(&journal, format!("{}\n{{\"case\":{{\"ind", cut.join("\n"))).unwrap();
+    let ran = project.run(&["test", "resume", "latest"]).exits(1);
+    assert_seen!(ran);
+    assert_eq!(server.finish().len(), 3);
+    let resumed = project.run_file();
+    assert_eq!(
+        whole["report"]["summary"]["average_scores"],
+        resumed["report"]["summary"]["average_scores"]
+    );
+    assert_eq!(resumed["report"]["summary"]["total_tests"], 2);
+    project
+        .run(&["test", "resume", "2020"])
+        .exits(2)
+        .says("there is no run `2020`");
+    project.write(
+        "agent.yaml",
+        agent("http://127.0.0.1:1", TWO_CASES).replace("briefly", "long"),
+    );
+    project
+        .run(&["test", "resume", "latest"])
+        .exits(2)
+        .says("the agent changed");
+}
+
+#[test]
+fn answers_are_graded_again_without_being_asked_again() {
+    let server = half_knowing();
+    let yaml = agent(&server.url(), TWO_CASES);
+    let project = Project::with(&yaml);
+    project.run(&["test"]).exits(1);
+    assert_eq!(server.finish().len(), 2);
+    project.write("agent.yaml", yaml.replace("\"12\"", "\"13\""));
+    let ran = project
+        .run(&["test", "regrade", "latest", "--report", "json=again.json"])
+        .exits(0);
+    assert_seen!(ran);
+    let report: Value = serde_json::from_str(&project.read("again.json")).unwrap();
+    assert_eq!(report["summary"]["passed"], 2);
+}
+
+#[test]
+fn the_first_failure_can_be_the_end() {
+    let server = ModelServer::answering(|_| Reply::text("no idea"));
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let ran = project.run(&["test", "--fail-fast"]).exits(1);
+    assert_seen!(ran);
+    assert_eq!(server.finish().len(), 1);
+}
+
+#[test]
+fn a_program_is_told_everything() {
+    let server = half_knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let ran = project
+        .run(&["test", "--json", "--report", "junit=j.xml"])
+        .exits(1);
+    let lines: Vec<Value> = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(
+        events,
+        [
+            "started",
+            "case_started",
+            "case_finished",
+            "case_started",
+            "case_finished",
+            "finished"
+        ]
+    );
+    let last = lines.last().unwrap();
+    assert_eq!(last["exit_code"], 1);
+    assert_eq!(last["report"]["summary"]["failed"], 1);
+    assert_eq!(last["reports"], json!(["j.xml"]));
+    assert!(project.path(last["run_file"].as_str().unwrap()).is_file());
+    server.finish();
+}
+
+#[test]
+fn the_quiet_say_only_the_outcome() {
+    let server = half_knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    assert_seen!(project.run(&["test", "-q"]).exits(1));
+    server.finish();
+}

@@ -1,0 +1,147 @@
+//! One test for each class of `product.md` §5.
+
+use std::fs;
+
+use holodeck_testkit::{ModelServer, Reply};
+use serde_json::json;
+
+use crate::project::{Project, TWO_CASES, agent, assert_seen, half_knowing, knowing};
+
+#[test]
+fn everything_passed_is_0() {
+    let server = knowing();
+    let ran = Project::with(&agent(&server.url(), TWO_CASES))
+        .run(&["test"])
+        .exits(0);
+    assert_seen!(ran);
+    server.finish();
+}
+
+#[test]
+fn a_failed_test_is_1() {
+    let server = half_knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    assert_seen!(project.run(&["test", "agent.yaml"]).exits(1));
+    let report = project.run_file();
+    assert_eq!(report["report"]["summary"]["passed"], 1);
+    assert_eq!(report["report"]["summary"]["failed"], 1);
+    assert_eq!(report["metadata"]["cli_args"], json!(["test", "agent.yaml"]));
+    server.finish();
+}
+
+#[test]
+fn a_wrong_file_is_2_and_nothing_is_asked() {
+    let server = knowing();
+    let wrong = agent(&server.url(), TWO_CASES).replace("ground_truth", "groundtruth");
+    let ran = Project::with(&wrong).run(&["test"]).exits(2);
+    assert_seen!(ran);
+    assert!(server.finish().is_empty());
+}
+
+#[test]
+fn an_endpoint_that_is_down_is_3() {
+    let server = knowing();
+    let down = server.url();
+    drop(server.finish());
+    let project = Project::with(&agent(&down, TWO_CASES));
+    assert_seen!(project.run(&["test"]).exits(3));
+    assert_eq!(project.journalled().len(), 2);
+}
+
+#[test]
+fn a_metric_that_needs_a_judge_is_4_and_never_green() {
+    let server = knowing();
+    let judged = agent(&server.url(), TWO_CASES).replace(
+        "      metric: contains\n",
+        "      metric: contains\n    - type: standard\n      metric: relevance\n      threshold: 0.5\n",
+    );
+    assert_seen!(Project::with(&judged).run(&["test"]).exits(4));
+    server.finish();
+}
+
+#[test]
+fn nothing_to_run_is_5_unless_that_is_fine() {
+    let server = knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let ran = project.run(&["test", "--filter", "nope*"]).exits(5);
+    assert_seen!(ran);
+    project
+        .run(&["test", "--filter", "nope*", "--allow-empty"])
+        .exits(0);
+    project.run(&["test", "--filter", "nope*", "--dry-run"]).exits(5);
+    assert!(server.finish().is_empty());
+}
+
+#[test]
+fn nothing_checked_is_5_unless_that_is_fine() {
+    let server = knowing();
+    let unchecked = agent(
+        &server.url(),
+        "  - name: hello\n    input: The capital of France?\n",
+    )
+    .replace(
+        "evaluations:\n  metrics:\n    - type: standard\n      metric: contains\n",
+        "",
+    );
+    let project = Project::with(&unchecked);
+    let ran = project.run(&["test"]).exits(5);
+    assert_seen!(ran);
+    project.run(&["test", "--allow-empty"]).exits(0);
+    assert_eq!(project.run_file()["report"]["summary"]["pass_rate"], json!(null));
+    server.finish();
+}
+
+#[test]
+fn a_budget_that_is_used_up_is_6() {
+    let server = ModelServer::answering(|_| Reply::text("Paris"));
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let ran = project.run(&["test", "--max-tokens-total", "1"]).exits(6);
+    assert_seen!(ran);
+    assert_eq!(server.finish().len(), 1);
+    assert_eq!(project.journalled().len(), 1);
+}
+
+#[test]
+fn a_price_that_is_not_known_can_not_be_held() {
+    let server = knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let ran = project.run(&["test", "--max-cost-usd", "1"]).exits(2);
+    assert_seen!(ran);
+    project.write(
+        "mine.json",
+        r#"{"as_of": "2030-01-01", "models": {"test-model": {"input": 1000000, "output": 1}}}"#,
+    );
+    project
+        .run(&["test", "--max-cost-usd", "0.5", "--prices", "mine.json"])
+        .exits(6)
+        .says("cost budget used up");
+    assert_eq!(server.finish().len(), 1);
+}
+
+#[test]
+fn what_can_not_be_run_yet_is_2_by_name() {
+    let server = knowing();
+    let tools = "tools:\n  - name: kb\n    type: vectorstore\n    description: search\n    source: docs\n";
+    let project = Project::with(&format!("{}{tools}", agent(&server.url(), TWO_CASES)));
+    fs::create_dir(project.path("docs")).unwrap();
+    let ran = project.run(&["test"]).exits(2);
+    assert_seen!(ran);
+    assert!(server.finish().is_empty());
+}
+
+#[test]
+fn the_verdict_stands_though_nobody_reads_it() {
+    let server = half_knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    for args in [&["test"][..], &["test", "--json"]] {
+        let mut command = project.command(args);
+        let mut child = command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        assert_eq!(child.wait().unwrap().code(), Some(1), "{args:?}");
+    }
+    server.finish();
+}

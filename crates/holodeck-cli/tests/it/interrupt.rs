@@ -1,0 +1,95 @@
+//! Ctrl-C and SIGTERM.
+
+use std::process::{Child, Command, Stdio};
+
+use holodeck_testkit::{Gate, ModelServer, Reply};
+
+use crate::project::{Project, Ran, TWO_CASES, agent};
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill")
+        .args([name, &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+fn start(project: &Project) -> Child {
+    project
+        .command(&["test"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Reads stderr until it says `what`: the signal has been heard.
+fn until(child: &mut Child, what: &str) -> String {
+    use std::io::Read as _;
+    let stderr = child.stderr.as_mut().unwrap();
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !String::from_utf8_lossy(&seen).contains(what) {
+        assert_eq!(
+            stderr.read(&mut byte).unwrap(),
+            1,
+            "{}",
+            String::from_utf8_lossy(&seen)
+        );
+        seen.push(byte[0]);
+    }
+    String::from_utf8(seen).unwrap()
+}
+
+#[tokio::test]
+async fn the_first_lets_running_cases_finish() {
+    for name in ["-INT", "-TERM"] {
+        let gate = Gate::new();
+        let reply = Reply::text("Paris.").behind(&gate);
+        let server = ModelServer::answering(move |_| reply.clone());
+        let project = Project::with(&agent(&server.url(), TWO_CASES));
+        let mut child = start(&project);
+        server.until_open(1).await;
+        signal(&child, name);
+        until(&mut child, "press Ctrl-C again");
+        gate.open();
+        let ran = Ran::of(&child.wait_with_output().unwrap()).exits(130);
+        assert!(
+            ran.stdout.contains("2 cases: 1 passed, 1 not run"),
+            "{}",
+            ran.all()
+        );
+        assert!(ran.stderr.contains("holodeck test resume"), "{}", ran.all());
+        assert_eq!(project.journalled().len(), 1);
+        assert_eq!(server.finish().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn the_second_stops_them_and_the_run_goes_on_later() {
+    let gate = Gate::new();
+    let closed = gate.clone();
+    let server = ModelServer::answering(move |request| {
+        let right = if request.texts("user")[0].contains("France") {
+            "Paris."
+        } else {
+            "12"
+        };
+        Reply::text(right).behind(&closed)
+    });
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let mut child = start(&project);
+    server.until_open(1).await;
+    signal(&child, "-INT");
+    until(&mut child, "press Ctrl-C again");
+    signal(&child, "-INT");
+    let ran = Ran::of(&child.wait_with_output().unwrap()).exits(130);
+    assert!(ran.stdout.contains("2 not run"), "{}", ran.all());
+    assert_eq!(project.journalled().len(), 0);
+    gate.open();
+    project
+        .run(&["test", "resume", "latest"])
+        .exits(0)
+        .says("2 passed");
+    server.finish();
+}

@@ -1,0 +1,86 @@
+use std::{io::Write as _, process::Stdio};
+
+use holodeck_testkit::{ModelServer, Reply};
+
+use crate::project::{Project, Ran, TWO_CASES, agent, assert_seen, knowing};
+
+#[test]
+fn the_answer_and_nothing_else_is_data() {
+    let server = knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let ran = project
+        .run(&["run", "agent.yaml", "The capital of France?"])
+        .exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("Paris.\n", ""));
+    let ran = project.run(&["run", "The capital of France?"]).exits(0);
+    assert_eq!(ran.stdout, "Paris.\n");
+    let ran = project.run(&["run", "-v", "7 + 5?"]).exits(0);
+    assert_eq!(ran.stdout, "It is 12.\n");
+    assert!(ran.stderr.contains("1 model call"), "{}", ran.stderr);
+    server.finish();
+}
+
+#[test]
+fn the_whole_result_for_a_program() {
+    let server = knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let result = project
+        .run(&["run", "--json", "The capital of France?"])
+        .exits(0)
+        .json();
+    assert_eq!(result["response"], "Paris.");
+    assert_eq!(result["is_error"], false);
+    server.finish();
+}
+
+#[test]
+fn a_question_from_a_pipe() {
+    let server = knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let mut child = project
+        .command(&["run", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"The capital of France?\n")
+        .unwrap();
+    let ran = Ran::of(&child.wait_with_output().unwrap()).exits(0);
+    assert_eq!(ran.stdout, "Paris.\n");
+    project.run(&["run", "-"]).exits(2).says("the question is empty");
+    server.finish();
+}
+
+#[test]
+fn an_agent_that_ends_badly_is_1() {
+    let server = ModelServer::replies([Reply::refusal("I would rather not")]);
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let ran = project.run(&["run", "hm?"]).exits(1);
+    assert_seen!(ran);
+    server.finish();
+}
+
+#[test]
+fn an_endpoint_that_is_down_is_3() {
+    let server = knowing();
+    let down = server.url();
+    drop(server.finish());
+    let ran = Project::with(&agent(&down, TWO_CASES))
+        .run(&["run", "hm?"])
+        .exits(3);
+    assert_seen!(ran);
+}
+
+#[test]
+fn an_answer_that_takes_too_long_is_3_and_what_came_is_shown() {
+    let server = ModelServer::replies([Reply::text("Once upon a time").in_pieces(4).hang_after(3)]);
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let ran = project.run(&["run", "--timeout", "0.3", "a story"]).exits(3);
+    assert_seen!(ran);
+    server.finish();
+}
