@@ -139,6 +139,7 @@ pub(crate) fn conversation() -> TestResult {
         cost_usd: None,
         num_turns: 1,
         structured_output: None,
+        execution_errors: Vec::new(),
         errors: vec![],
         skipped: false,
         grader_details: None,
