@@ -1,14 +1,10 @@
 //! What happens inside, on stderr, for those who ask.
 
-use std::{
-    io,
-    sync::{Mutex, PoisonError},
-};
+use std::io;
 
-use indicatif::ProgressBar;
 use tracing_subscriber::{EnvFilter, fmt};
 
-use crate::terminal::Verbosity;
+use crate::terminal::{Verbosity, write_to_stderr};
 
 /// Log lines go beside the progress, so only `-vv` shows more than warnings.
 pub(crate) fn start(verbosity: Verbosity) {
@@ -30,26 +26,16 @@ pub(crate) fn start(verbosity: Verbosity) {
         .try_init();
 }
 
-/// The line that moves, if there is one: log lines go above it.
-static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
-
-/// Tells which line moves from now on.
-pub(crate) fn beside(bar: Option<&ProgressBar>) {
-    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar.cloned();
-}
-
+/// Log lines go above the line that moves, if there is one.
 struct Lines;
 
 impl io::Write for Lines {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match bar {
-            Some(bar) => bar.suspend(|| io::stderr().write(buffer)),
-            None => io::stderr().write(buffer),
-        }
+        write_to_stderr(buffer)?;
+        Ok(buffer.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        Ok(())
     }
 }

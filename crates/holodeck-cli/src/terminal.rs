@@ -1,11 +1,15 @@
 //! Where output goes: data to stdout, talk to stderr.
 
+mod region;
+
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 
 use anstream::{AutoStream, ColorChoice};
 use holodeck::model::ExecutionSettings;
 
 use crate::args::{ColorWhen, GlobalArgs};
+
+pub(crate) use region::{Region, write_to_stderr};
 
 /// Lines wider than this are hard to read, whatever the window.
 const WIDEST: usize = 100;

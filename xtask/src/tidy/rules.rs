@@ -114,7 +114,6 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
         &["holodeck-cli", "xtask"],
         "only the command line knows flags",
     ),
-    importer("indicatif", &["holodeck-cli"], "only the command line draws"),
     importer(
         "annotate-snippets",
         &["holodeck-cli"],

@@ -17,7 +17,7 @@ use holodeck::runner::{RunEvent, RunSink};
 use self::{json::Json, live::Live, plain::Plain};
 pub(crate) use kept::Kept;
 
-use crate::terminal::{Terminal, Verbosity};
+use crate::terminal::{Region, Terminal, Verbosity};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Progress {
         let form: Box<dyn RunSink> = match style {
             Style::Live => {
                 let started = Instant::now();
-                let board = live::Bar::new(terminal.stderr_colour());
+                let board = Region::start(terminal.stderr_colour());
                 let clock = Box::new(move || started.elapsed());
                 Box::new(Live::new(board, clock, terminal.width(), terminal.verbosity()))
             }

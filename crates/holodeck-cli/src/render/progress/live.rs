@@ -1,20 +1,17 @@
 use std::time::Duration;
 
-use anstream::ColorChoice;
 use holodeck::{
     model::CaseState,
     runner::{RunEvent, RunSink},
 };
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::tally::{Tally, draining, header};
 use crate::{
-    logging,
     render::{
         case,
-        style::{DIM, STRONG, paint},
+        style::{STRONG, paint},
     },
-    terminal::Verbosity,
+    terminal::{Region, Verbosity},
 };
 
 /// How long the run has gone on; given in, so that a test decides.
@@ -25,7 +22,7 @@ pub(super) trait Board: Send {
     /// Adds lines that stay.
     fn add(&mut self, text: &str);
     /// Sets the line that changes.
-    fn set(&mut self, line: &str);
+    fn set(&mut self, line: String);
     /// Takes the changing line away.
     fn end(&mut self);
 }
@@ -92,61 +89,28 @@ impl<B: Board> RunSink for Live<B> {
             }
             RunEvent::Draining { reason, running } => self.board.add(draining(reason, *running).trim_end()),
             RunEvent::Finished { .. } => {
+                self.board.add("");
                 self.board.end();
                 return;
             }
             _ => {}
         }
-        // Beside the spinner and its blank.
-        let line = self.tally.line((self.clock)(), self.width.saturating_sub(2));
-        self.board.set(&paint(DIM, line));
+        // Beside the spinner, its blank, and a column that stays free.
+        let line = self.tally.line((self.clock)(), self.width.saturating_sub(3));
+        self.board.set(line);
     }
 }
 
-/// The terminal.
-pub(super) struct Bar {
-    bar: ProgressBar,
-    colour: ColorChoice,
-}
-
-impl Bar {
-    pub(super) fn new(colour: ColorChoice) -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
-            bar.set_style(style.tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ "));
-        }
-        bar.enable_steady_tick(Duration::from_millis(120));
-        logging::beside(Some(&bar));
-        Self { bar, colour }
-    }
-
-    fn styled(&self, text: &str) -> String {
-        if self.colour == ColorChoice::Never {
-            anstream::adapter::strip_str(text).to_string()
-        } else {
-            text.to_owned()
-        }
-    }
-}
-
-impl Board for Bar {
+impl Board for Region {
     fn add(&mut self, text: &str) {
-        self.bar.println(self.styled(text));
+        Region::add(self, text);
     }
 
-    fn set(&mut self, line: &str) {
-        self.bar.set_message(self.styled(line));
+    fn set(&mut self, line: String) {
+        Region::set(self, line);
     }
 
     fn end(&mut self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-impl Drop for Bar {
-    /// A run that broke off leaves no spinner behind.
-    fn drop(&mut self) {
-        logging::beside(None);
-        self.bar.finish_and_clear();
+        Region::end(self);
     }
 }

@@ -184,7 +184,7 @@ impl Board for Paper {
         self.take(&format!("{text}\n"));
     }
 
-    fn set(&mut self, line: &str) {
+    fn set(&mut self, line: String) {
         self.take(&format!("~ {line}\n"));
     }
 
