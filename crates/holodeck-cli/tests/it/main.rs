@@ -18,6 +18,7 @@ mod init;
 mod interrupt;
 mod project;
 mod reports;
+mod resume;
 mod run;
 mod surface;
 mod validate;

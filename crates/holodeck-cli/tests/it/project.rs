@@ -71,9 +71,11 @@ impl Project {
         Ran::of(&self.command(args).output().unwrap())
     }
 
-    /// The journals of the agent's runs, oldest first.
+    /// The journals of the agent's runs, oldest first. A run killed before it had one may have left something else.
     pub(crate) fn journals(&self) -> Vec<PathBuf> {
-        list(&self.path(".holodeck/runs"))
+        let mut files = list(&self.path(".holodeck/runs"));
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
+        files
     }
 
     /// The cases of the newest journal, in the order they finished.

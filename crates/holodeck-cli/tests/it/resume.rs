@@ -1,0 +1,341 @@
+//! A run that is killed at random moments and gone on with repeats nothing, loses nothing, and ends like one that
+//! was left alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    io::{BufRead as _, BufReader},
+    process::{Child, ChildStdout, Stdio},
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use holodeck_testkit::{ModelServer, Reply};
+use pretty_assertions::assert_eq;
+use serde_json::Value;
+
+use crate::project::Project;
+
+/// How often a run is begun and killed; `cargo xtask soak resume` asks for more.
+const ROUNDS: &str = "HOLODECK_KILL_ROUNDS";
+/// Where chance starts, to repeat what failed.
+const SEED: &str = "HOLODECK_KILL_SEED";
+
+const CASES: usize = 40;
+
+#[test]
+fn a_killed_run_goes_on_as_if_nothing_had_happened() {
+    let rounds = number_from_env(ROUNDS).unwrap_or(20);
+    let seed = number_from_env(SEED).unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        now.unwrap().as_secs()
+    });
+    let bench = Bench::start(seed);
+    let mut kills = 0;
+    for round in 0..rounds {
+        println!("round {round}; repeat with {SEED}={}", seed + round);
+        kills += bench.round(&mut Random(seed + round));
+    }
+    println!("{kills} kills in {rounds} rounds");
+    assert!(kills > 0, "no run was killed before it ended by itself");
+}
+
+/// What all rounds share: the endpoint, and a run that nobody disturbed.
+struct Bench {
+    server: ModelServer,
+    /// The question of each request, in order.
+    asked: Arc<Mutex<Vec<String>>>,
+    undisturbed: Ending,
+    /// How long that took.
+    usual: Duration,
+}
+
+impl Bench {
+    fn start(seed: u64) -> Self {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let server = ModelServer::answering({
+            let asked = Arc::clone(&asked);
+            move |request| {
+                let question = (*request.texts("user").last().unwrap()).to_owned();
+                asked.lock().unwrap().push(question.clone());
+                let delay = Random(seed ^ request.index as u64).below(12);
+                answer(&question).after(Duration::from_millis(delay))
+            }
+        });
+        let project = project(&server.url());
+        let started = Instant::now();
+        let run = Running::start(&project).until(None);
+        let usual = started.elapsed();
+        let code = run.code.expect("nobody killed it");
+        Self {
+            undisturbed: Ending::read(&project, code),
+            server,
+            asked,
+            usual,
+        }
+    }
+
+    /// Starts a run, kills it, goes on with it, until it ends by itself. Returns how often it was killed.
+    fn round(&self, random: &mut Random) -> usize {
+        let project = project(&self.server.url());
+        let planned = 1 + random.below(4);
+        let mut reported: BTreeMap<u64, Value> = BTreeMap::new();
+        let mut kills = 0;
+        let code = loop {
+            let moment = (kills < planned).then(|| Moment::choose(random, self.usual));
+            let asked_before = self.asked.lock().unwrap().len();
+            let finished_before: BTreeSet<u64> = reported.keys().copied().collect();
+            let run = Running::start(&project).until(moment);
+            for result in run.finished {
+                let index = result["index"].as_u64().unwrap();
+                assert!(
+                    reported.insert(index, result).is_none(),
+                    "case {index} was reported twice"
+                );
+            }
+            let asked = self.asked.lock().unwrap();
+            let again: Vec<_> = asked[asked_before..]
+                .iter()
+                .filter(|question| finished_before.contains(&index_of(question)))
+                .collect();
+            assert!(
+                again.is_empty(),
+                "asked again though reported as finished: {again:?}"
+            );
+            match run.code {
+                Some(code) => break code,
+                None => kills += 1,
+            }
+        };
+        let recorded = recorded(&project);
+        for (index, result) in &reported {
+            assert_eq!(
+                Some(result),
+                recorded.get(index),
+                "case {index}: reported, recorded"
+            );
+        }
+        assert_eq!(code, self.undisturbed.code, "{}", project.read("stderr.txt"));
+        assert_eq!(Ending::read(&project, code), self.undisturbed);
+        usize::try_from(kills).unwrap()
+    }
+}
+
+/// Right and wrong answers, refused requests, and cases of two turns.
+fn answer(question: &str) -> Reply {
+    match index_of(question) % 8 {
+        3 => Reply::text(format!("I don't know: {question}")),
+        5 => Reply::openai_error(400, "this question is refused", Some("refused"), None),
+        _ => Reply::text(format!("The answer to {question} is 42")).in_pieces(4),
+    }
+}
+
+/// `case 7, turn 1` → 7.
+fn index_of(question: &str) -> u64 {
+    let number = question.split([' ', ',']).nth(1);
+    number.unwrap().parse().unwrap()
+}
+
+/// When a run is killed.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// After some time, wherever the run is then.
+    Time(Duration),
+    /// At once when this many cases are reported: a record may be written or not.
+    Reported(usize),
+}
+
+impl Moment {
+    fn choose(random: &mut Random, usual: Duration) -> Self {
+        if random.below(2) == 0 {
+            let micros = u64::try_from(usual.as_micros()).unwrap();
+            Self::Time(Duration::from_micros(random.below(micros)))
+        } else {
+            Self::Reported(usize::try_from(random.below(30)).unwrap())
+        }
+    }
+}
+
+fn project(endpoint: &str) -> Project {
+    let mut agent = format!(
+        "name: killed
+model: {{provider: openai, name: m, endpoint: \"{endpoint}\"}}
+instructions: {{inline: Answer.}}
+execution: {{parallel_test_cases: 4}}
+evaluations:
+  metrics:
+    - {{type: standard, metric: contains, value: \"42\"}}
+test_cases:
+"
+    );
+    for index in 0..CASES {
+        let asked = if index % 8 == 1 {
+            format!("turns: [{{input: \"case {index}, turn 1\"}}, {{input: \"case {index}, turn 2\"}}]")
+        } else {
+            format!("input: \"case {index}, once\"")
+        };
+        writeln!(agent, "  - {{name: c{index}, {asked}}}").unwrap();
+    }
+    Project::with(&agent)
+}
+
+/// The cases in the journal, each there once.
+fn recorded(project: &Project) -> BTreeMap<u64, Value> {
+    assert_eq!(project.journals().len(), 1, "journals");
+    let mut recorded = BTreeMap::new();
+    for case in project.journalled() {
+        let index = case["index"].as_u64().unwrap();
+        assert!(
+            recorded.insert(index, case).is_none(),
+            "case {index} was recorded twice"
+        );
+    }
+    recorded
+}
+
+/// How a run ended: its exit code, and its run file without what differs from run to run.
+#[derive(Debug, PartialEq)]
+struct Ending {
+    code: i32,
+    run_file: Value,
+}
+
+impl Ending {
+    fn read(project: &Project, code: i32) -> Self {
+        let mut run_file = project.run_file();
+        let cases = run_file["report"]["results"].as_array().map(Vec::len);
+        assert_eq!(cases, Some(CASES));
+        blank(&mut run_file);
+        Self { code, run_file }
+    }
+}
+
+/// Times, ids, and the command line that a resumed run has of its own.
+const VARYING: &[&str] = &[
+    "cli_args",
+    "created_at",
+    "evaluation_time_ms",
+    "execution_time_ms",
+    "latency_ms",
+    "run_id",
+    "timestamp",
+    "total_duration_ms",
+];
+
+fn blank(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                if VARYING.contains(&key.as_str()) {
+                    *value = Value::Null;
+                } else {
+                    blank(value);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(blank),
+        _ => {}
+    }
+}
+
+/// A started `holodeck test`.
+struct Running {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+/// What it told before it ended.
+struct Told {
+    /// Absent when it was killed.
+    code: Option<i32>,
+    /// The results it reported as finished.
+    finished: Vec<Value>,
+}
+
+impl Running {
+    /// Starts the run, or goes on with the one that is there.
+    fn start(project: &Project) -> Self {
+        let arguments: &[&str] = if project.journals().is_empty() {
+            &["test", "--live", "--json"]
+        } else {
+            &["test", "resume", "latest", "--json"]
+        };
+        let mut child = project
+            .command(arguments)
+            .env("OPENAI_API_KEY", "dummy")
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(project.path("stderr.txt")).unwrap())
+            .spawn()
+            .unwrap();
+        let lines = lines_of(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    /// Reads what it tells; kills it with SIGKILL at `moment`, or lets it end.
+    fn until(mut self, moment: Option<Moment>) -> Told {
+        let started = Instant::now();
+        let mut finished = Vec::new();
+        loop {
+            let patience = match moment {
+                Some(Moment::Time(time)) => time.saturating_sub(started.elapsed()),
+                Some(Moment::Reported(count)) if finished.len() >= count => Duration::ZERO,
+                Some(Moment::Reported(_)) | None => Duration::from_mins(1),
+            };
+            match self.lines.recv_timeout(patience) {
+                Ok(line) => finished.extend(finished_case(&line)),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    assert!(moment.is_some(), "the run does not end");
+                    self.child.kill().unwrap();
+                    // What it told before it died still counts.
+                    finished.extend(self.lines.iter().filter_map(|line| finished_case(&line)));
+                    break;
+                }
+            }
+        }
+        let code = self.child.wait().unwrap().code();
+        Told { code, finished }
+    }
+}
+
+/// The whole lines of the output, as they come. A line that was cut tells nothing.
+fn lines_of(stdout: ChildStdout) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stdout);
+        let mut line = String::new();
+        while reader.read_line(&mut line).unwrap() > 0 && line.ends_with('\n') {
+            if sender.send(std::mem::take(&mut line)).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+fn finished_case(line: &str) -> Option<Value> {
+    let mut event: Value = serde_json::from_str(line).unwrap();
+    (event["event"] == "case_finished").then(|| event["result"].take())
+}
+
+/// Numbers that depend on nothing but their seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    /// Below `bound`.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (bits ^ (bits >> 31)) % bound
+    }
+}
+
+fn number_from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().unwrap())
+}
