@@ -8,7 +8,7 @@ use holodeck::runner::words::count;
 use serde_json::{Value, json};
 
 use self::mask::mask_secrets;
-use super::style::{ERROR, GOOD, WARNING, paint};
+use super::style::{ERROR, GOOD, STRONG, WARNING, paint};
 
 /// More than a person reads in one go; `--json` has them all.
 const MOST: usize = 100;
@@ -41,7 +41,11 @@ pub(crate) fn diagnostics(load: &Load, file: &Path, shown: Shown, width: usize) 
         let mut pages = Pages::default();
         pages.prepare(diagnostic, &load.sources);
         text.push_str(&renderer.render(&[report(diagnostic, &pages)]));
-        text.push_str("\n\n");
+        text.push('\n');
+        if diagnostic.primary.is_none() {
+            text.push_str(&placeless(diagnostic));
+        }
+        text.push('\n');
     }
     if wanted.len() > MOST {
         text.push_str(&format!("… and {} more\n\n", wanted.len() - MOST));
@@ -100,6 +104,9 @@ fn report<'a>(diagnostic: &'a Diagnostic, pages: &'a Pages<'a>) -> Group<'a> {
             ),
         };
     }
+    if diagnostic.primary.is_none() {
+        return group;
+    }
     for note in &diagnostic.notes {
         group = group.element(Level::NOTE.message(note.as_str()));
     }
@@ -107,6 +114,17 @@ fn report<'a>(diagnostic: &'a Diagnostic, pages: &'a Pages<'a>) -> Group<'a> {
         group = group.element(Level::HELP.with_name("hint").message(help.as_str()));
     }
     group
+}
+
+/// Notes and the hint where there are no lines to hang them on.
+fn placeless(diagnostic: &Diagnostic) -> String {
+    let notes = diagnostic.notes.iter().map(|note| ("note", note));
+    let hint = diagnostic.help.iter().map(|help| ("hint", help));
+    notes
+        .chain(hint)
+        .map(|(what, text)| format!("  = {}: {text}\n", paint(STRONG, what)))
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 /// The parts of files that a diagnostic shows.

@@ -93,3 +93,22 @@ async fn the_second_stops_them_and_the_run_goes_on_later() {
         .says("2 passed");
     server.finish();
 }
+
+#[tokio::test]
+async fn one_run_at_a_time_writes_and_the_other_is_told_who() {
+    let gate = Gate::new();
+    let reply = Reply::text("Paris. 12").behind(&gate);
+    let server = ModelServer::answering(move |_| reply.clone());
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let first = start(&project);
+    server.until_open(1).await;
+    let second = project.run(&["test"]).exits(3);
+    assert!(
+        second.stderr.contains(&format!("(process {},", first.id())),
+        "{}",
+        second.all()
+    );
+    gate.open();
+    Ran::of(&first.wait_with_output().unwrap()).exits(0);
+    assert_eq!(server.finish().len(), 2);
+}

@@ -54,7 +54,9 @@ fn everything() -> Load {
         Diagnostic::warning(Code::UnknownReference, "`config.yaml` says otherwise")
             .at(elsewhere)
             .with_note("a file that was not read has no lines to show"),
-        Diagnostic::note(Code::NotGated, "no file is to blame for this"),
+        Diagnostic::note(Code::NotGated, "no file is to blame for this")
+            .with_note("it is nobody's fault")
+            .with_help("do nothing"),
     ])
 }
 
