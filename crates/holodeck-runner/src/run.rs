@@ -171,6 +171,7 @@ pub async fn run_tests(
         timeout_source: request.settings.timeout_source.clone(),
         notices: notify,
     });
+    let replayed = journal.header().replayed.is_some();
     let dispatcher = Dispatcher {
         executor,
         journal: &mut journal,
@@ -178,7 +179,12 @@ pub async fn run_tests(
         notices,
         concurrency: request.settings.concurrency.max(1),
         on_failure: request.settings.on_failure,
-        budget: request.settings.budget,
+        // A replayed run uses nothing.
+        budget: if replayed {
+            Budget::default()
+        } else {
+            request.settings.budget
+        },
     };
     let ended = dispatcher.run(plan, control).await?;
     request.backend.teardown().await?;

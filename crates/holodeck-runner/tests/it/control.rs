@@ -1,5 +1,5 @@
 use holodeck_backend_api::BackendError;
-use holodeck_model::CaseState;
+use holodeck_model::{CaseState, Replayed};
 use holodeck_runner::{Budget, OnFailure, RunControl, RunEvent, RunLock, RunStore, Selection, run_tests};
 use holodeck_testkit::{Gate, ScriptedBackend, ScriptedTurn};
 use pretty_assertions::assert_eq;
@@ -121,6 +121,23 @@ async fn a_budget_that_cannot_be_held_stops_the_run() {
     };
     let run = run(request).await.unwrap();
     assert_eq!((run.code(), run.outcome.head.summary.total_tests), (6, 1));
+}
+
+#[tokio::test]
+async fn a_replayed_run_uses_no_budget() {
+    let project = project(20);
+    let mut request = project.request(&paris());
+    request.settings.budget = Budget {
+        max_tokens_total: Some(40),
+        max_cost_usd: Some(0.01),
+    };
+    request.replayed = Some(Replayed {
+        recorded: "2026-11-21".to_owned(),
+        model: "m".to_owned(),
+        cassette: "c.jsonl".to_owned(),
+    });
+    let run = run(request).await.unwrap();
+    assert_eq!((run.code(), run.outcome.head.summary.passed), (0, 20));
 }
 
 #[tokio::test]
