@@ -101,7 +101,7 @@ pub struct PreparedTest {
 
 /// Makes everything ready that a run needs, and refuses what it can't have.
 pub async fn prepare_test(
-    agent: LoadedAgent,
+    mut agent: LoadedAgent,
     env: &Env,
     options: &TestOptions,
 ) -> Result<PreparedTest, PrepareError> {
@@ -141,7 +141,7 @@ pub async fn prepare_test(
         });
     }
     let settings = settings(&agent, options);
-    let metadata = metadata(&agent, options);
+    let metadata = metadata(&mut agent, options);
     let agent = Arc::new(agent);
     let tools = tools(&agent, env).await?;
     let factory = BackendSelector::new(env.clone(), answers.clone());
@@ -168,14 +168,14 @@ pub async fn prepare_test(
 
 /// As [`prepare_test`], for grading the answers of an earlier run again: nothing that answers is needed.
 pub async fn prepare_regrade(
-    agent: LoadedAgent,
+    mut agent: LoadedAgent,
     env: &Env,
     options: &TestOptions,
     run: &str,
 ) -> Result<(PreparedTest, PathBuf), PrepareError> {
     let old = RunStore::new(&agent.dir).find(run)?;
     let settings = settings(&agent, options);
-    let metadata = metadata(&agent, options);
+    let metadata = metadata(&mut agent, options);
     let prices = prices(&agent, env, options.prices.as_deref())?;
     let answers = Answers::open(&AnswerSource::Live, None, &agent, env)?;
     let plan = Plan::new(&agent.config.test_cases, &Selection::default())?;
@@ -291,9 +291,11 @@ fn prices(agent: &LoadedAgent, env: &Env, flag: Option<&Path>) -> Result<Prices,
     }
 }
 
-fn metadata(agent: &LoadedAgent, options: &TestOptions) -> RunMetadata {
+fn metadata(agent: &mut LoadedAgent, options: &TestOptions) -> RunMetadata {
+    // The cases are in the report: a second copy would double the file, and many of them as JSON values the memory.
+    let cases = std::mem::take(&mut agent.config.test_cases);
     let mut config = serde_json::to_value(&agent.config).unwrap_or(Value::Null);
-    // The cases are in the report; a second copy would double the file.
+    agent.config.test_cases = cases;
     if let Some(config) = config.as_object_mut() {
         config.remove("test_cases");
     }
