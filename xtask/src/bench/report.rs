@@ -78,12 +78,13 @@ fn budgets(measured: &Measured) -> Vec<Budget> {
         budgets.push(in_time(format!("{work}, CPU"), product.cpu.median, ms(1_500)));
         let peak = product.peak_bytes.median;
         budgets.push(in_bytes(format!("{work}, peak memory"), peak, 40 * MEGABYTE));
-        if let Some(fewer) = of(THOUSAND) {
+        // At the same concurrency: what a connection holds is not of the cases.
+        if let Some(fewer) = of(WAITING) {
             let more = peak.saturating_sub(fewer.peak_bytes.median);
             let work = format!(
                 "peak memory of {} cases above that of {}",
                 grouped(TEN_THOUSAND.cases),
-                grouped(THOUSAND.cases)
+                grouped(WAITING.cases)
             );
             budgets.push(in_bytes(work, more, 10 * MEGABYTE));
         }
