@@ -12,7 +12,6 @@ mod unsupported;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use serde_json::Value;
@@ -112,7 +111,7 @@ impl Loader<'_> {
             project_config: configs.project,
             user_config: configs.user,
             unsupported,
-            tree: Arc::default(),
+            tree: None,
             root,
         };
         Some(Parts { root, agent })

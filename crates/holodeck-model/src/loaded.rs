@@ -36,7 +36,8 @@ pub struct LoadedAgent {
     pub user_config: Option<PathBuf>,
     /// Parts that parse but cannot be run yet.
     pub unsupported: Vec<Unsupported>,
-    pub(crate) tree: Arc<Tree>,
+    /// Absent once [`LoadedAgent::forget_places`] was called.
+    pub(crate) tree: Option<Arc<Tree>>,
     pub(crate) root: NodeId,
 }
 
@@ -61,9 +62,16 @@ impl LoadedAgent {
         secrets::collect(&self.config)
     }
 
+    /// Gives back the memory of where everything was written: of many test cases it is felt. Nothing can be located
+    /// any more.
+    pub fn forget_places(&mut self) {
+        self.tree = None;
+    }
+
     fn find(&self, pointer: &str) -> Option<(Location, Layer)> {
-        let place = self.tree.place(self.tree.find(self.root, pointer)?);
-        Some((self.tree.location(place), self.tree.layer(place)))
+        let tree = self.tree.as_ref()?;
+        let place = tree.place(tree.find(self.root, pointer)?);
+        Some((tree.location(place), tree.layer(place)))
     }
 }
 

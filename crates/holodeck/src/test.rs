@@ -142,10 +142,14 @@ pub async fn prepare_test(
     }
     let settings = settings(&agent, options);
     let metadata = metadata(&mut agent, options);
-    let agent = Arc::new(agent);
+    let mut agent = Arc::new(agent);
     let tools = tools(&agent, env).await?;
     let factory = BackendSelector::new(env.clone(), answers.clone());
     let backend = factory.create(Arc::clone(&agent), Mode::Test, tools).await?;
+    // Whoever tells places has looked them up by now.
+    if let Some(agent) = Arc::get_mut(&mut agent) {
+        agent.forget_places();
+    }
     let request = TestRequest {
         agent,
         agent_path: options.agent_path.clone(),

@@ -95,7 +95,11 @@ impl Loader<'_> {
         let tree = Arc::new(tree);
         let agent = parts
             .filter(|_| !has_errors)
-            .map(|Parts { root, agent }| LoadedAgent { tree, root, ..agent });
+            .map(|Parts { root, agent }| LoadedAgent {
+                tree: Some(tree),
+                root,
+                ..agent
+            });
         Load {
             agent,
             diagnostics,
