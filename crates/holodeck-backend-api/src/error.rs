@@ -17,6 +17,12 @@ pub enum BackendError {
         /// What happened.
         message: String,
     },
+    /// The agent's process ended in the middle of a turn.
+    #[error("subprocess terminated unexpectedly: {detail}")]
+    Terminated {
+        /// How it ended, and the last lines it wrote to stderr.
+        detail: String,
+    },
     /// The turn took longer than allowed.
     #[error("timeout exceeded")]
     Timeout {

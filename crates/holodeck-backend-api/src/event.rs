@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use crate::{ExecutionResult, TokenUsage, ToolCall, ToolResult};
+use crate::{ApprovalAsk, ApprovalDecision, ExecutionResult, TokenUsage, ToolCall, ToolResult};
 
 /// What a backend tells while a turn runs. The order within one model message is reasoning, text, tool calls,
 /// usage, [`TurnEnd`](BackendEvent::TurnEnd); tool results follow; [`End`](BackendEvent::End) is last.
@@ -12,6 +12,11 @@ pub enum BackendEvent {
         /// The new text.
         text: String,
     },
+    /// A block of reasoning is complete.
+    ThinkingEnd {
+        /// The provider's signature, which belongs to exactly this block.
+        signature: Option<String>,
+    },
     /// A piece of answer text.
     Text {
         /// The new text.
@@ -19,6 +24,15 @@ pub enum BackendEvent {
     },
     /// The model called a tool.
     ToolCall(ToolCall),
+    /// The host is asked whether a call may run.
+    ApprovalAsked(ApprovalAsk),
+    /// The ask about a call is over.
+    ApprovalAnswered {
+        /// The call that was asked about.
+        call_id: String,
+        /// What was decided.
+        decision: ApprovalDecision,
+    },
     /// A tool answered.
     ToolResult(ToolResult),
     /// Tokens of one model call; add them up.
@@ -31,6 +45,20 @@ pub enum BackendEvent {
         message_id: Option<String>,
         /// The model that wrote it.
         model: Option<String>,
+    },
+    /// The other side names the conversation this turn belongs to.
+    SessionStarted {
+        /// Its own id of the conversation.
+        session_id: String,
+        /// The model it will ask.
+        model: Option<String>,
+    },
+    /// An event of an agent that the running one started. No part of the turn's own result.
+    Nested {
+        /// The call that started that agent.
+        parent_call_id: String,
+        /// What happened in it.
+        event: Box<BackendEvent>,
     },
     /// The answer as an object that satisfies the agent's `response_format`.
     StructuredOutput(Value),

@@ -52,7 +52,12 @@ impl ResultFold {
             BackendEvent::Replayed { latency } => {
                 *self.result.recorded_latency.get_or_insert(Duration::ZERO) += *latency;
             }
-            BackendEvent::Paused
+            BackendEvent::ThinkingEnd { .. }
+            | BackendEvent::ApprovalAsked(_)
+            | BackendEvent::ApprovalAnswered { .. }
+            | BackendEvent::SessionStarted { .. }
+            | BackendEvent::Nested { .. }
+            | BackendEvent::Paused
             | BackendEvent::Resumed
             | BackendEvent::Notice { .. }
             | BackendEvent::End(_) => {}
@@ -90,6 +95,7 @@ impl ResultFold {
     pub fn finish_failed(self, error: &BackendError) -> ExecutionResult {
         let outcome = match error {
             BackendError::Timeout { .. } => Outcome::TimedOut,
+            BackendError::Terminated { .. } => Outcome::SubprocessTerminated,
             BackendError::Tool { name, .. } => Outcome::ToolFailed { name: name.clone() },
             other => Outcome::Failed {
                 reason: other.to_string(),

@@ -4,6 +4,7 @@
 //! [`ExecutionResult`]. Engines (runner, chat, serve) receive an `Arc<dyn BackendFactory>` and never name a
 //! concrete backend. Types and traits only: no I/O, no runtime, no policy.
 
+mod approval;
 mod backend;
 mod error;
 mod event;
@@ -13,6 +14,7 @@ mod result;
 mod session;
 mod tool;
 
+pub use approval::{ApprovalAsk, ApprovalDecision, Approver};
 pub use backend::{
     AgentBackend, BackendFactory, Capabilities, ContextMessage, EventStream, Mode, Role, TurnRequest,
 };
