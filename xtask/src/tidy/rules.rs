@@ -15,6 +15,11 @@ pub(super) const CRATES: &[Crate] = &[
     member("holodeck-process", 1, &[]),
     member("holodeck-validators", 1, &["holodeck-model", "holodeck-process"]),
     member(
+        "holodeck-backend-claude",
+        2,
+        &["holodeck-model", "holodeck-backend-api", "holodeck-process"],
+    ),
+    member(
         "holodeck-backend-openai",
         2,
         &["holodeck-model", "holodeck-backend-api", "holodeck-http"],
@@ -48,6 +53,7 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-http",
             "holodeck-process",
             "holodeck-validators",
+            "holodeck-backend-claude",
             "holodeck-backend-openai",
             "holodeck-tools",
             "holodeck-eval",
@@ -249,6 +255,12 @@ pub(super) const WORDS: &[Word] = &[
         PRINTERS,
         "libraries have typed errors",
         "add a variant to the crate's `Error`",
+    ),
+    word(
+        "holodeck_backend_claude",
+        &["holodeck", "holodeck-backend-claude"],
+        "only the facade knows the concrete backends",
+        "take an `Arc<dyn BackendFactory>`",
     ),
     word(
         "holodeck_backend_openai",

@@ -1,0 +1,240 @@
+use holodeck_backend_api::{BackendEvent, StopReason, TokenUsage};
+use serde_json::{Map, Value};
+
+use crate::wire::{AssistantFrame, Block, Delta, WireUsage};
+
+/// A model message while it arrives.
+#[derive(Debug, Default)]
+pub(super) struct Message {
+    pub(super) id: Option<String>,
+    pub(super) model: Option<String>,
+    usage: Option<WireUsage>,
+    stop_reason: Option<String>,
+    is_streamed: bool,
+    is_stopped: bool,
+    is_aborted: bool,
+    calls_tools: bool,
+    /// Blocks that came in pieces and have not come whole yet.
+    blocks: Vec<StreamedBlock>,
+}
+
+/// A block that comes in pieces.
+#[derive(Debug)]
+struct StreamedBlock {
+    kind: Kind,
+    /// What has come; for a tool the JSON of its arguments.
+    text: String,
+    signature: Option<String>,
+    is_stopped: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thinking,
+    Tool { id: String, name: String },
+    Other,
+}
+
+impl Message {
+    pub(super) fn new(id: Option<String>, model: Option<String>) -> Self {
+        Self {
+            id,
+            model,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn streamed(&mut self) {
+        self.is_streamed = true;
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
+    /// Its stream broke off.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_streamed && !self.is_stopped && self.stop_reason.is_none()
+    }
+
+    pub(super) fn usage(&self) -> Option<TokenUsage> {
+        self.usage.map(WireUsage::tokens)
+    }
+
+    pub(super) fn stop_reason(&self) -> StopReason {
+        match self.stop_reason.as_deref() {
+            Some(reason) => stop_reason(reason),
+            None if self.is_aborted || self.is_cut() => StopReason::Other("aborted".to_owned()),
+            None if self.calls_tools => StopReason::ToolUse,
+            None => StopReason::EndTurn,
+        }
+    }
+
+    pub(super) fn tell_stop_reason(&mut self, reason: Option<&str>) {
+        if let Some(reason) = reason {
+            self.stop_reason = Some(reason.to_owned());
+        }
+    }
+
+    pub(super) fn tell_usage(&mut self, usage: Option<WireUsage>) {
+        if let Some(usage) = usage {
+            self.usage.get_or_insert_default().update(usage);
+        }
+    }
+
+    /// What a whole block says about its message. Of a streamed message the stream knows better.
+    pub(super) fn tell_frame(&mut self, frame: &AssistantFrame) {
+        self.is_aborted |= frame.aborted;
+        self.tell_stop_reason(frame.stop_reason.as_deref());
+        // What the CLI writes itself was not asked of a model.
+        if !self.is_streamed && !frame.is_synthetic() {
+            self.tell_usage(frame.usage);
+        }
+    }
+
+    pub(super) fn start_block(&mut self, block: &Block, emit: &mut dyn FnMut(BackendEvent)) {
+        let (kind, text, signature) = match block {
+            Block::Text(text) => (Kind::Text, text.as_str(), None),
+            Block::Thinking { text, signature } => (Kind::Thinking, text.as_str(), signature.clone()),
+            Block::ToolUse { id, name, .. } => {
+                self.calls_tools = true;
+                let kind = Kind::Tool {
+                    id: id.clone(),
+                    name: name.clone(),
+                };
+                (kind, "", None)
+            }
+            _ => (Kind::Other, "", None),
+        };
+        emit_piece(&kind, text, emit);
+        self.blocks.push(StreamedBlock {
+            kind,
+            text: text.to_owned(),
+            signature,
+            is_stopped: false,
+        });
+    }
+
+    /// Blocks come one after the other, so a piece belongs to the last one.
+    pub(super) fn delta(&mut self, delta: &Delta, emit: &mut dyn FnMut(BackendEvent)) {
+        let Some(block) = self.blocks.last_mut().filter(|block| !block.is_stopped) else {
+            return;
+        };
+        match (delta, &block.kind) {
+            (Delta::Text(piece), Kind::Text) | (Delta::Thinking(piece), Kind::Thinking) => {
+                emit_piece(&block.kind, piece, emit);
+                block.text.push_str(piece);
+            }
+            (Delta::InputJson(piece), Kind::Tool { .. }) => block.text.push_str(piece),
+            (Delta::Signature(piece), Kind::Thinking) => {
+                block.signature.get_or_insert_default().push_str(piece);
+            }
+            _ => {}
+        }
+    }
+
+    /// The last block is complete. Gives its tool call, should it be one: the whole block comes before this as a
+    /// rule, and then the call is known.
+    pub(super) fn stop_block(
+        &mut self,
+        emit: &mut dyn FnMut(BackendEvent),
+    ) -> Option<(String, String, Value)> {
+        let block = self.blocks.last_mut().filter(|block| !block.is_stopped)?;
+        block.is_stopped = true;
+        match &block.kind {
+            Kind::Thinking => {
+                emit(BackendEvent::ThinkingEnd {
+                    signature: block.signature.take(),
+                });
+                None
+            }
+            Kind::Tool { id, name } => {
+                let input = match block.text.as_str() {
+                    "" => Ok(Value::Object(Map::new())),
+                    json => serde_json::from_str(json),
+                };
+                input.ok().map(|input| (id.clone(), name.clone(), input))
+            }
+            Kind::Text | Kind::Other => None,
+        }
+    }
+
+    /// A whole text: tells what of it has not been streamed.
+    pub(super) fn text(&mut self, text: &str, emit: &mut dyn FnMut(BackendEvent)) {
+        let rest = match self.take_block(&Kind::Text) {
+            Some(block) => rest_of(text, &block.text),
+            None => text,
+        };
+        emit_piece(&Kind::Text, rest, emit);
+    }
+
+    /// A whole block of reasoning: tells what of it has not been streamed.
+    pub(super) fn thinking(
+        &mut self,
+        text: &str,
+        signature: Option<&str>,
+        emit: &mut dyn FnMut(BackendEvent),
+    ) {
+        let block = self.take_block(&Kind::Thinking);
+        let streamed = block.as_ref().map_or("", |block| block.text.as_str());
+        emit_piece(&Kind::Thinking, rest_of(text, streamed), emit);
+        let has_ended = block.as_ref().is_some_and(|block| block.is_stopped);
+        if !has_ended {
+            let signature = signature.map(str::to_owned);
+            emit(BackendEvent::ThinkingEnd {
+                signature: signature.or_else(|| block.and_then(|block| block.signature)),
+            });
+        }
+    }
+
+    pub(super) fn tool_use(&mut self) {
+        self.calls_tools = true;
+        self.blocks
+            .retain(|block| !(block.is_stopped && matches!(block.kind, Kind::Tool { .. })));
+    }
+
+    /// Reasoning that was cut short ends with its message.
+    pub(super) fn end_thinking(&mut self, emit: &mut dyn FnMut(BackendEvent)) {
+        let unfinished = |block: &&StreamedBlock| block.kind == Kind::Thinking && !block.is_stopped;
+        for _ in self.blocks.iter().filter(unfinished) {
+            emit(BackendEvent::ThinkingEnd { signature: None });
+        }
+        self.blocks.clear();
+    }
+
+    /// The streamed form of a block that has come whole.
+    fn take_block(&mut self, kind: &Kind) -> Option<StreamedBlock> {
+        let at = self.blocks.iter().position(|block| block.kind == *kind)?;
+        Some(self.blocks.remove(at))
+    }
+}
+
+/// Nothing when the two disagree: what has been told can't be taken back, and telling both would be twice.
+fn rest_of<'a>(whole: &'a str, streamed: &str) -> &'a str {
+    whole.strip_prefix(streamed).unwrap_or_default()
+}
+
+fn emit_piece(kind: &Kind, piece: &str, emit: &mut dyn FnMut(BackendEvent)) {
+    if piece.is_empty() {
+        return;
+    }
+    let text = piece.to_owned();
+    match kind {
+        Kind::Text => emit(BackendEvent::Text { text }),
+        Kind::Thinking => emit(BackendEvent::Thinking { text }),
+        Kind::Tool { .. } | Kind::Other => {}
+    }
+}
+
+/// The Messages API's word for why a model stopped.
+pub(super) fn stop_reason(word: &str) -> StopReason {
+    match word {
+        "end_turn" => StopReason::EndTurn,
+        "tool_use" => StopReason::ToolUse,
+        "max_tokens" => StopReason::MaxTokens,
+        "stop_sequence" => StopReason::StopSequence,
+        "refusal" => StopReason::Refusal,
+        other => StopReason::Other(other.to_owned()),
+    }
+}

@@ -1,0 +1,134 @@
+use serde_json::{Map, Value};
+
+use super::{
+    WireUsage,
+    fields::{Fields as _, maps},
+    outcome,
+};
+
+/// A part of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Block {
+    Text(String),
+    Thinking {
+        text: String,
+        signature: Option<String>,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+        input: Value,
+    },
+    ToolResult {
+        call_id: String,
+        /// The text of it; what is no text is named in brackets.
+        text: String,
+        is_error: bool,
+    },
+    /// A kind this version does not know.
+    Other {
+        kind: String,
+        body: Map<String, Value>,
+    },
+}
+
+/// One block of a model message: the CLI writes a frame for each, under the same message id.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct AssistantFrame {
+    /// The call that started the agent this comes from, unless it is the main one.
+    pub(crate) parent: Option<String>,
+    pub(crate) message_id: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) stop_reason: Option<String>,
+    /// Not final while the message is streamed.
+    pub(crate) usage: Option<WireUsage>,
+    /// Set when the CLI reports a failed request in the place of an answer.
+    pub(crate) error: Option<String>,
+    pub(crate) api_error_status: Option<u16>,
+    /// An interrupt cut it short.
+    pub(crate) aborted: bool,
+}
+
+impl AssistantFrame {
+    /// Written by the CLI, not by a model.
+    pub(crate) fn is_synthetic(&self) -> bool {
+        self.model.as_deref() == Some("<synthetic>")
+    }
+}
+
+/// Tool results, the prompt of a subagent, or what the CLI says to the model by itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct UserFrame {
+    pub(crate) parent: Option<String>,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) is_synthetic: bool,
+}
+
+pub(super) fn assistant(mut body: Map<String, Value>) -> AssistantFrame {
+    let mut message = body.take_map("message").unwrap_or_default();
+    AssistantFrame {
+        parent: body.take_text("parent_tool_use_id"),
+        message_id: message.take_text("id"),
+        model: message.take_text("model"),
+        blocks: content(message.take_value("content")),
+        stop_reason: message.take_text("stop_reason"),
+        usage: message.take_map("usage").as_ref().map(outcome::usage),
+        error: body.take_text("error"),
+        api_error_status: body.status("api_error_status"),
+        aborted: body.flag("aborted"),
+    }
+}
+
+pub(super) fn user(mut body: Map<String, Value>) -> UserFrame {
+    let mut message = body.take_map("message").unwrap_or_default();
+    UserFrame {
+        parent: body.take_text("parent_tool_use_id"),
+        blocks: content(message.take_value("content")),
+        is_synthetic: body.flag("isSynthetic"),
+    }
+}
+
+fn content(content: Option<Value>) -> Vec<Block> {
+    match content {
+        Some(Value::String(text)) => vec![Block::Text(text)],
+        Some(Value::Array(list)) => maps(list).into_iter().map(block).collect(),
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn block(mut body: Map<String, Value>) -> Block {
+    let kind = body.take_text("type").unwrap_or_default();
+    match kind.as_str() {
+        "text" => Block::Text(body.take_text("text").unwrap_or_default()),
+        "thinking" => Block::Thinking {
+            text: body.take_text("thinking").unwrap_or_default(),
+            signature: body.take_text("signature").filter(|text| !text.is_empty()),
+        },
+        "tool_use" => Block::ToolUse {
+            id: body.take_text("id").unwrap_or_default(),
+            name: body.take_text("name").unwrap_or_default(),
+            input: body.take_value("input").unwrap_or_else(|| Map::new().into()),
+        },
+        "tool_result" => Block::ToolResult {
+            call_id: body.take_text("tool_use_id").unwrap_or_default(),
+            text: result_text(body.take_value("content")),
+            is_error: body.flag("is_error"),
+        },
+        _ => Block::Other { kind, body },
+    }
+}
+
+fn result_text(value: Option<Value>) -> String {
+    let parts: Vec<String> = content(value).into_iter().map(part_text).collect();
+    parts.join("\n")
+}
+
+fn part_text(block: Block) -> String {
+    match block {
+        Block::Text(text) | Block::ToolResult { text, .. } => text,
+        Block::Thinking { .. } => "[thinking]".to_owned(),
+        Block::ToolUse { .. } => "[tool_use]".to_owned(),
+        Block::Other { kind, .. } => format!("[{kind}]"),
+    }
+}
