@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::yaml::substitute;
+
 /// The user's home directory; `~/.holodeck` lies there.
 pub const HOME: &str = "HOME";
 /// Seconds a file may take to be processed.
@@ -81,6 +83,16 @@ impl Env {
         self.variables
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Replaces `${NAME}`, `${NAME:-default}` and `$${NAME}` (literal) in `text`, as in YAML values; the error are the
+    /// names that are not set.
+    pub fn expand(&self, text: &str) -> Result<String, Vec<String>> {
+        match substitute(text, self) {
+            None => Ok(text.to_owned()),
+            Some(replaced) if replaced.missing.is_empty() => Ok(replaced.text),
+            Some(replaced) => Err(replaced.missing),
+        }
     }
 
     /// The user's home directory.

@@ -15,9 +15,19 @@ pub(super) const CRATES: &[Crate] = &[
     member("holodeck-process", 1, &[]),
     member("holodeck-validators", 1, &["holodeck-model", "holodeck-process"]),
     member(
+        "holodeck-mcp-bridge",
+        2,
+        &["holodeck-model", "holodeck-backend-api"],
+    ),
+    member(
         "holodeck-backend-claude",
         2,
-        &["holodeck-model", "holodeck-backend-api", "holodeck-process"],
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-process",
+            "holodeck-mcp-bridge",
+        ],
     ),
     member(
         "holodeck-backend-openai",

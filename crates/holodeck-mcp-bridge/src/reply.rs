@@ -1,0 +1,35 @@
+//! JSON-RPC answers.
+
+use serde_json::{Value, json};
+
+/// The codes of JSON-RPC that are used here.
+#[derive(Clone, Copy)]
+pub(crate) enum Fault {
+    InvalidRequest = -32_600,
+    UnknownMethod = -32_601,
+    InvalidParams = -32_602,
+}
+
+pub(crate) fn result(id: &Value, result: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+pub(crate) fn error(id: &Value, fault: Fault, message: impl Into<String>) -> Value {
+    let message: String = message.into();
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": fault as i32, "message": message } })
+}
+
+/// A notification wants no answer, but the control channel does.
+pub(crate) fn to_notification() -> Value {
+    json!({ "jsonrpc": "2.0", "result": {} })
+}
+
+/// The outcome of a tool call; `isError` is written only when it is one, as the CLI's own servers do.
+pub(crate) fn tool_result(id: &Value, text: &str, is_error: bool) -> Value {
+    let content = json!([{ "type": "text", "text": text }]);
+    if is_error {
+        result(id, &json!({ "content": content, "isError": true }))
+    } else {
+        result(id, &json!({ "content": content }))
+    }
+}
