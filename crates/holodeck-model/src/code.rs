@@ -137,6 +137,8 @@ codes! {
     UnusableDirectory = "HD0804", "unusable-directory";
     /// A JSON Schema is not valid.
     BadSchema = "HD0805", "bad-schema";
+    /// A program that the agent needs is too old.
+    OutdatedProgram = "HD0806", "outdated-program";
 }
 
 impl fmt::Display for Code {

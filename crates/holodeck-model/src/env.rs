@@ -40,6 +40,10 @@ pub const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 pub const AZURE_OPENAI_API_KEY: &str = "AZURE_OPENAI_API_KEY";
 /// Key of the `anthropic` provider when `model.api_key` is absent.
 pub const ANTHROPIC_API_KEY: &str = "ANTHROPIC_API_KEY";
+/// Where the `anthropic` provider is served when `model.endpoint` is absent.
+pub const ANTHROPIC_BASE_URL: &str = "ANTHROPIC_BASE_URL";
+/// Where programs are looked for.
+pub const PATH: &str = "PATH";
 
 /// Environment variables, captured once and passed down. Values are never printed.
 #[derive(Clone, Default, PartialEq, Eq)]

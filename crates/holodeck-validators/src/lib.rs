@@ -5,6 +5,8 @@
 
 mod agent;
 mod check;
+mod claude_cli;
+mod claude_env;
 mod credentials;
 mod endpoint;
 mod files;
@@ -12,3 +14,5 @@ mod programs;
 
 pub use agent::check_agent;
 pub use check::{Check, CheckState};
+pub use claude_cli::{ClaudeCli, ClaudeCliKind, ClaudeCliSearch, CliVersion};
+pub use claude_env::ClaudeEnv;

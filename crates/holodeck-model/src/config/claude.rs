@@ -28,6 +28,8 @@ pub enum AuthProvider {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClaudeConfig {
+    /// The Claude Code program to use; `HOLODECK_CLAUDE_CLI` wins. Absent: looked for on the path and in its usual places.
+    pub cli_path: Option<PathRef>,
     /// Directory the agent works in.
     pub working_directory: Option<PathRef>,
     /// What needs approval. Absent is not the same as `manual`: then a test approves what the YAML enables.
@@ -82,6 +84,7 @@ pub struct ClaudeConfig {
 impl Default for ClaudeConfig {
     fn default() -> Self {
         Self {
+            cli_path: None,
             working_directory: None,
             permission_mode: None,
             max_turns: None,
