@@ -1,6 +1,6 @@
 //! Cuts a byte stream into lines, with a bound on their length.
 
-use std::ops::Range;
+use std::{io::BufRead as _, ops::Range};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
@@ -71,7 +71,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
 /// The state between reads: what has come and is not yet given out as a line.
 #[derive(Debug)]
-struct Lines {
+pub(crate) struct Lines {
     buffer: Vec<u8>,
     /// Where the next line starts.
     start: usize,
@@ -83,7 +83,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
             buffer: Vec::new(),
             start: 0,
@@ -94,7 +94,7 @@ impl Lines {
     }
 
     /// Where to put new bytes: at the end of this.
-    fn room(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
         if self.start > 0 {
             self.buffer.drain(..self.start);
             self.searched -= self.start;
@@ -108,10 +108,10 @@ impl Lines {
     }
 
     /// The next whole line that is not empty.
-    fn take(&mut self) -> Result<Option<Range<usize>>, FramingError> {
+    pub(crate) fn take(&mut self) -> Result<Option<Range<usize>>, FramingError> {
         loop {
             let rest = self.buffer.get(self.searched..).unwrap_or_default();
-            let Some(at) = rest.iter().position(|byte| *byte == b'\n') else {
+            let Some(at) = line_end(rest) else {
                 self.searched = self.buffer.len();
                 return self.unfinished();
             };
@@ -149,7 +149,7 @@ impl Lines {
     }
 
     /// Says once what is left when nothing more comes.
-    fn end(&mut self) -> Result<(), FramingError> {
+    pub(crate) fn end(&mut self) -> Result<(), FramingError> {
         let bytes = self.buffer.len() - self.start;
         self.buffer = Vec::new();
         self.start = 0;
@@ -168,9 +168,17 @@ impl Lines {
         }
     }
 
-    fn get(&self, line: Range<usize>) -> Option<&[u8]> {
+    pub(crate) fn get(&self, line: Range<usize>) -> Option<&[u8]> {
         self.buffer.get(line)
     }
+}
+
+/// Where the first line of `bytes` ends. `BufRead` searches with the system's `memchr`.
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    let mut rest = bytes;
+    let read = rest.skip_until(b'\n').ok()?;
+    let last = read.checked_sub(1)?;
+    (bytes.get(last) == Some(&b'\n')).then_some(last)
 }
 
 #[cfg(test)]

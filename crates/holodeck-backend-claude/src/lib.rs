@@ -11,5 +11,12 @@
 )]
 
 mod framing;
+mod replay;
 mod translate;
 mod wire;
+
+#[cfg(test)]
+mod recording;
+
+#[doc(hidden)]
+pub use replay::{Replay, replay};

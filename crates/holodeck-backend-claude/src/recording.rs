@@ -1,0 +1,101 @@
+//! The recordings in `fixtures/claude`, for tests.
+
+use std::{fs, path::PathBuf};
+
+use holodeck_backend_api::BackendEvent;
+use serde_json::Value;
+
+use crate::{
+    translate::{TranslateOptions, Translator, TurnDone},
+    wire::{Frame, parse},
+};
+
+/// A recorded conversation with a real CLI.
+pub(crate) struct Recording {
+    pub(crate) name: String,
+    lines: Vec<Value>,
+}
+
+impl Recording {
+    pub(crate) fn read(name: &str) -> Self {
+        let path = folder().join(format!("{name}.jsonl"));
+        let text = fs::read_to_string(path).unwrap();
+        Self {
+            name: name.to_owned(),
+            lines: text
+                .lines()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect(),
+        }
+    }
+
+    pub(crate) fn all() -> Vec<Self> {
+        let mut names: Vec<String> = fs::read_dir(folder())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        names.sort();
+        assert!(names.len() > 40, "the recordings are missing");
+        names.iter().map(|name| Self::read(name)).collect()
+    }
+
+    fn of(&self, direction: &str) -> impl Iterator<Item = &Value> {
+        let lines = self.lines.iter().filter(move |line| line["dir"] == direction);
+        lines.map(|line| &line["msg"])
+    }
+
+    /// What the CLI wrote.
+    pub(crate) fn output(&self) -> Vec<u8> {
+        let lines: Vec<String> = self.of("out").map(|message| format!("{message}\n")).collect();
+        lines.concat().into_bytes()
+    }
+
+    pub(crate) fn frames(&self) -> Vec<Frame> {
+        self.of("out")
+            .map(|message| parse(message.to_string().as_bytes()).unwrap())
+            .collect()
+    }
+
+    pub(crate) fn options(&self) -> TranslateOptions {
+        let started = self.of("note").next().unwrap().to_string();
+        TranslateOptions {
+            structured: started.contains("--json-schema"),
+            own_server: Some("holodeck".to_owned()),
+        }
+    }
+
+    /// The turns: what each told, and how it ended. The last one has no end when the CLI died in it.
+    pub(crate) fn turns(&self) -> Vec<Turn> {
+        let mut translator = Translator::new(self.options());
+        let mut turns = Vec::new();
+        let mut turn = Turn::default();
+        for frame in self.frames() {
+            turn.done = translator.observe(&frame, &mut |event| turn.events.push(event));
+            if turn.done.is_some() {
+                turn.background = translator.background_tasks();
+                turn.frame = Some(frame);
+                turns.push(std::mem::take(&mut turn));
+            }
+        }
+        translator.end_of_stream(&mut |event| turn.events.push(event));
+        if !turn.events.is_empty() {
+            turns.push(turn);
+        }
+        turns
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Turn {
+    pub(crate) events: Vec<BackendEvent>,
+    pub(crate) done: Option<TurnDone>,
+    /// What ended it.
+    pub(crate) frame: Option<Frame>,
+    pub(crate) background: usize,
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/claude")
+}

@@ -1,0 +1,61 @@
+//! Reads what a CLI wrote without the CLI: for recordings, and for random input.
+
+use holodeck_backend_api::BackendEvent;
+
+use crate::{
+    framing::{LINE_LIMIT, Lines},
+    translate::{TranslateOptions, Translator},
+    wire,
+};
+
+/// What was read.
+#[derive(Debug, Default)]
+pub struct Replay {
+    /// What the turns told, one after the other.
+    pub events: Vec<BackendEvent>,
+    /// How each turn ended.
+    pub endings: Vec<String>,
+    /// Lines that are no messages.
+    pub unread: usize,
+    /// Why reading ended early or left something out.
+    pub errors: Vec<String>,
+}
+
+/// Reads all that a CLI wrote, in pieces of `chunk` bytes, as the answer of an agent whose tool server is `holodeck`.
+pub fn replay(output: &[u8], chunk: usize) -> Replay {
+    let mut replay = Replay::default();
+    let mut lines = Lines::new(LINE_LIMIT);
+    let mut translator = Translator::new(TranslateOptions {
+        structured: true,
+        own_server: Some("holodeck".to_owned()),
+    });
+    for piece in output.chunks(chunk.max(1)) {
+        lines.room().extend_from_slice(piece);
+        loop {
+            match lines.take() {
+                Ok(Some(line)) => {
+                    let line = lines.get(line).unwrap_or_default();
+                    replay.line(line, &mut translator);
+                }
+                Ok(None) => break,
+                Err(error) => replay.errors.push(error.to_string()),
+            }
+        }
+    }
+    if let Err(error) = lines.end() {
+        replay.errors.push(error.to_string());
+    }
+    translator.end_of_stream(&mut |event| replay.events.push(event));
+    replay
+}
+
+impl Replay {
+    fn line(&mut self, line: &[u8], translator: &mut Translator) {
+        let Ok(frame) = wire::parse(line) else {
+            self.unread += 1;
+            return;
+        };
+        let done = translator.observe(&frame, &mut |event| self.events.push(event));
+        self.endings.extend(done.map(|done| format!("{done:?}")));
+    }
+}
