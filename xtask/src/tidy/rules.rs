@@ -15,6 +15,11 @@ pub(super) const CRATES: &[Crate] = &[
     member("holodeck-process", 1, &[]),
     member("holodeck-validators", 1, &["holodeck-model", "holodeck-process"]),
     member(
+        "holodeck-otel-bridge",
+        1,
+        &["holodeck-model", "holodeck-backend-api", "holodeck-http"],
+    ),
+    member(
         "holodeck-mcp-bridge",
         2,
         &["holodeck-model", "holodeck-backend-api"],
@@ -27,6 +32,7 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-backend-api",
             "holodeck-process",
             "holodeck-mcp-bridge",
+            "holodeck-otel-bridge",
         ],
     ),
     member(

@@ -1,4 +1,4 @@
-//! OpenTelemetry export. Nothing acts on it yet.
+//! OpenTelemetry export.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -176,10 +176,10 @@ impl Default for ConsoleExporter {
 pub struct OtlpExporter {
     /// Whether it is used.
     pub enabled: bool,
-    /// URL.
-    pub endpoint: String,
-    /// What it speaks.
-    pub protocol: OtlpProtocol,
+    /// URL; `http://localhost:4318` if absent, for `grpc` port 4317.
+    pub endpoint: Option<String>,
+    /// What it speaks; `http` if absent.
+    pub protocol: Option<OtlpProtocol>,
     /// Headers sent to it.
     #[serde(deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
@@ -197,8 +197,8 @@ impl Default for OtlpExporter {
     fn default() -> Self {
         Self {
             enabled: true,
-            endpoint: "http://localhost:4317".to_owned(),
-            protocol: OtlpProtocol::default(),
+            endpoint: None,
+            protocol: None,
             headers: SecretMap::new(),
             timeout_ms: 30_000,
             compression: None,
@@ -208,13 +208,12 @@ impl Default for OtlpExporter {
 }
 
 /// What an OTLP collector speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OtlpProtocol {
     /// gRPC.
-    #[default]
     Grpc,
-    /// HTTP.
+    /// HTTP with protobuf.
     Http,
 }
 

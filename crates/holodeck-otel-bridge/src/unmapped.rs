@@ -1,0 +1,46 @@
+//! Settings that one side of the export can't honour.
+
+use holodeck_model::{LogLevel, LogsConfig, ObservabilityConfig};
+
+/// Settings for which the Claude CLI has no variable, in the order of the contract, then what the contract forgot.
+pub(crate) fn by_claude(config: &ObservabilityConfig) -> Vec<&'static str> {
+    let exporters = config.exporters.as_ref();
+    let traces = config.traces.as_ref();
+    let logs = config.logs.as_ref();
+    let mut fields = Vec::new();
+    let mut add = |field, is_set: Option<bool>| {
+        if is_set == Some(true) {
+            fields.push(field);
+        }
+    };
+    add(
+        "exporters.azure_monitor",
+        exporters.and_then(|exporters| Some(exporters.azure_monitor.as_ref()?.enabled)),
+    );
+    add(
+        "exporters.prometheus",
+        exporters.and_then(|exporters| Some(exporters.prometheus.as_ref()?.enabled)),
+    );
+    add(
+        "traces.redaction_patterns",
+        traces.map(|traces| !traces.redaction_patterns.is_empty()),
+    );
+    add(
+        "traces.sample_rate",
+        traces.map(|traces| traces.sample_rate < 1.0),
+    );
+    add(
+        "logs.filter_namespaces",
+        logs.map(|logs| logs.filter_namespaces != LogsConfig::default().filter_namespaces),
+    );
+    add("logs.level", logs.map(|logs| logs.level != LogLevel::default()));
+    add(
+        "logs.include_trace_context",
+        logs.map(|logs| !logs.include_trace_context),
+    );
+    add(
+        "traces.capture_evaluation_content",
+        traces.map(|traces| traces.capture_evaluation_content),
+    );
+    fields
+}
