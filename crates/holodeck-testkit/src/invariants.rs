@@ -68,15 +68,20 @@ pub fn body_violations(body: &Value) -> Vec<String> {
     found.0
 }
 
+/// What was found wrong, in the order it was found.
 #[derive(Default)]
-struct Found(Vec<String>);
+pub(crate) struct Found(Vec<String>);
 
 impl Found {
-    fn add(&mut self, text: &str) {
+    pub(crate) fn into_texts(self) -> Vec<String> {
+        self.0
+    }
+
+    pub(crate) fn add(&mut self, text: &str) {
         self.0.push(text.to_owned());
     }
 
-    fn unless(&mut self, fine: bool, text: impl FnOnce() -> String) {
+    pub(crate) fn unless(&mut self, fine: bool, text: impl FnOnce() -> String) {
         if !fine {
             self.0.push(text());
         }

@@ -1,5 +1,5 @@
-//! What the tests of HoloDeck share: a scripted OpenAI-compatible server, a scripted model, backend and set of tools,
-//! and the [`conformance`] suite of backends.
+//! What the tests of HoloDeck share: scripted servers (OpenAI-compatible, and Anthropic's Messages API), a scripted
+//! model, backend and set of tools, and the [`conformance`] suite of backends.
 //!
 //! A development dependency only. It checks what it receives as strictly as it scripts what it answers, so that a
 //! test about one thing fails when another breaks.
@@ -9,21 +9,28 @@
     reason = "indexing JSON by a key that is not there gives null, and a test may panic"
 )]
 
+mod anthropic;
 pub mod conformance;
+mod delivery;
 mod gate;
 mod invariants;
+mod loopback;
+mod received;
 mod reply;
+mod script;
 mod scripted_backend;
 mod scripted_model;
 mod scripted_tools;
 mod scripted_turn;
 mod server;
 
+pub use anthropic::{AnthropicReply, AnthropicRequest, AnthropicServer, ToolResult, messages_violations};
 pub use gate::Gate;
 pub use invariants::{body_violations, request_violations};
+pub use received::{Received, ReceivedRequest};
 pub use reply::Reply;
 pub use scripted_backend::{Asked, ScriptedBackend};
 pub use scripted_model::{ModelReply, ScriptedModel};
 pub use scripted_tools::ScriptedTools;
 pub use scripted_turn::ScriptedTurn;
-pub use server::{ModelServer, Received, ReceivedRequest};
+pub use server::ModelServer;

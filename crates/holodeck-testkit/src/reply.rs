@@ -3,25 +3,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::Gate;
+use crate::{
+    Gate,
+    delivery::{Delivery, Ending},
+};
 
 mod message;
 mod render;
 
 use self::message::{Done, FinishReason, Form, Message};
-pub(crate) use self::render::{Body, Rendered};
 
 /// What the scripted server answers to one request.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    status: u16,
-    headers: Vec<(String, String)>,
     content: Content,
-    ending: Ending,
-    split_every: Option<usize>,
-    before: Duration,
-    between: Duration,
-    gate: Option<Gate>,
+    delivery: Delivery,
 }
 
 /// What of a request the shape of a reply depends on.
@@ -36,17 +32,6 @@ enum Content {
     Raw { content_type: String, body: Bytes },
     Flood { bytes: usize },
     Silence,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Ending {
-    Complete,
-    /// After so many events the body ends as if it were complete.
-    Stop(usize),
-    /// After so many events the connection breaks.
-    Cut(usize),
-    /// After so many events nothing comes any more.
-    Hang(usize),
 }
 
 impl Reply {
@@ -200,13 +185,13 @@ impl Reply {
 
     /// Sends the body in pieces of so many bytes, wherever that cuts it.
     pub fn split_every(mut self, bytes: usize) -> Self {
-        self.split_every = Some(bytes.max(1));
+        self.delivery.split_every = Some(bytes.max(1));
         self
     }
 
     /// Adds a header.
     pub fn header(mut self, name: &str, value: &str) -> Self {
-        self.headers.push((name.to_owned(), value.to_owned()));
+        self.delivery.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -217,37 +202,31 @@ impl Reply {
 
     /// Waits before the first byte.
     pub fn after(mut self, delay: Duration) -> Self {
-        self.before = delay;
+        self.delivery.before = delay;
         self
     }
 
     /// Waits between pieces.
     pub fn between_pieces(mut self, delay: Duration) -> Self {
-        self.between = delay;
+        self.delivery.between = delay;
         self
     }
 
     /// Waits until `gate` is opened.
     pub fn behind(mut self, gate: &Gate) -> Self {
-        self.gate = Some(gate.clone());
+        self.delivery.gate = Some(gate.clone());
         self
     }
 
     fn of(status: u16, content: Content) -> Self {
         Self {
-            status,
-            headers: Vec::new(),
             content,
-            ending: Ending::Complete,
-            split_every: None,
-            before: Duration::ZERO,
-            between: Duration::ZERO,
-            gate: None,
+            delivery: Delivery::with_status(status),
         }
     }
 
     fn ending(mut self, ending: Ending) -> Self {
-        self.ending = ending;
+        self.delivery.ending = ending;
         self
     }
 

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::RequestShape;
+use crate::delivery::pieces;
 
 /// An assistant message and the form it is sent in.
 #[derive(Clone, Debug)]
@@ -141,25 +142,11 @@ impl Message {
     }
 }
 
-/// `text` in at most `count` pieces of about equal length; none for an empty text.
-pub(crate) fn pieces(text: &str, count: usize) -> Vec<String> {
-    let characters: Vec<char> = text.chars().collect();
-    let length = characters.len().div_ceil(count.max(1)).max(1);
-    characters.chunks(length).map(String::from_iter).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-
-    #[test]
-    fn texts_are_cut_between_characters() {
-        assert_eq!(pieces("äbc", 2), ["äb", "c"]);
-        assert_eq!(pieces("ab", 5), ["a", "b"]);
-        assert_eq!(pieces("", 3), Vec::<String>::new());
-    }
 
     #[test]
     fn usage_comes_only_when_asked_for() {

@@ -6,5 +6,6 @@
     reason = "tests"
 )]
 
+mod anthropic;
 mod conformance;
 mod server;

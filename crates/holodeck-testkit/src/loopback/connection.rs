@@ -14,11 +14,11 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::{
+use super::state::{OpenRequest, State};
+use crate::{
+    delivery::{Body, Rendered},
     received::ReceivedRequest,
-    script::{OpenRequest, State},
 };
-use crate::reply::{Body, Rendered};
 
 type Reply = Response<Either<Full<Bytes>, StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>>>;
 
@@ -53,12 +53,12 @@ async fn answer(request: Request<Incoming>, state: Arc<State>) -> Result<Reply, 
     };
     let rendered = match state.canned() {
         Some(rendered) => rendered,
-        None => Arc::new(state.reply(received(&parts, &body))),
+        None => state.answer(received(&parts, &body)),
     };
-    if !rendered.before.is_zero() {
-        tokio::time::sleep(rendered.before).await;
+    if !rendered.delivery.before.is_zero() {
+        tokio::time::sleep(rendered.delivery.before).await;
     }
-    if let Some(gate) = &rendered.gate {
+    if let Some(gate) = &rendered.delivery.gate {
         gate.opened().await;
     }
     Ok(respond(&rendered, open).await)
@@ -94,11 +94,11 @@ async fn respond(rendered: &Arc<Rendered>, open: OpenRequest) -> Reply {
     };
     let mut response = Response::new(body);
     *response.status_mut() =
-        StatusCode::from_u16(rendered.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        StatusCode::from_u16(rendered.delivery.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if let Ok(value) = HeaderValue::from_str(&rendered.content_type) {
         response.headers_mut().insert(CONTENT_TYPE, value);
     }
-    for (name, value) in &rendered.headers {
+    for (name, value) in &rendered.delivery.headers {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
             response.headers_mut().insert(name, value);
         }

@@ -26,6 +26,11 @@ impl ReceivedRequest {
             .map(|(_, value)| value.as_str())
     }
 
+    /// The path without the query.
+    pub fn route(&self) -> &str {
+        self.path.split('?').next().unwrap_or_default()
+    }
+
     /// The conversation the model is shown.
     pub fn messages(&self) -> &[Value] {
         self.body

@@ -1,0 +1,120 @@
+use crate::{
+    loopback::Loopback,
+    received::{Received, ReceivedRequest},
+    script::Script,
+};
+
+mod dialect;
+mod message;
+mod reply;
+mod request;
+mod violations;
+
+pub use self::{
+    reply::AnthropicReply,
+    request::{AnthropicRequest, ToolResult},
+    violations::messages_violations,
+};
+
+/// A server on loopback that speaks Anthropic's Messages API and says what a test tells it to.
+///
+/// What counts as a request here is one to `/v1/messages` (or Vertex's `:streamRawPredict`); its reply is streamed,
+/// or one object if no stream was asked for. Token counts are made up, and anything else a client asks for is a 404
+/// and kept in [`others`](Self::others). It runs on a thread of its own, so it serves any kind of test and stops with
+/// the value. Each request is checked (see [`messages_violations`]); what is wrong with one is answered with a 400
+/// and makes [`finish`](Self::finish), or the drop, panic.
+///
+/// ```
+/// use holodeck_testkit::{AnthropicReply, AnthropicServer, Gate};
+/// use serde_json::json;
+///
+/// let gate = Gate::new();
+/// let server = AnthropicServer::replies([
+///     AnthropicReply::text("Let me look.")
+///         .and_tool_use("mcp__holodeck__search", &json!({"query": "x"})),
+///     AnthropicReply::nothing()
+///         .and_thinking("Hm.", "signature")
+///         .and_text("It is x.")
+///         .in_pieces(4)
+///         .gated_after(5, &gate)
+///         .tokens(1200, 30),
+///     AnthropicReply::error(529, "Overloaded"),
+/// ]);
+/// let environment = [("ANTHROPIC_BASE_URL", server.url()), ("ANTHROPIC_API_KEY", "k".to_owned())];
+/// # let _ = environment;
+/// # gate.open();
+/// // … let the client talk, then look at what the model was shown:
+/// # let asked = server.finish_unchecked();
+/// # assert_eq!(asked.violations.len(), 1);
+/// ```
+///
+/// After a run, `server.finish()` gives the [`AnthropicRequest`]s: `system()`, `tools()`, `prompt()`,
+/// `tool_results()`, `header("x-api-key")`, `body()["thinking"]`.
+pub struct AnthropicServer(Loopback);
+
+impl AnthropicServer {
+    /// Answers the n-th request with the n-th reply. A request beyond the last and a reply never asked for are
+    /// violations.
+    pub fn replies(replies: impl IntoIterator<Item = AnthropicReply>) -> Self {
+        Self(Loopback::start(dialect::Scripted(Script::list(replies))))
+    }
+
+    /// Answers each request as `script` says: for requests that come in no fixed order, as those of subagents do.
+    pub fn answering(script: impl Fn(&AnthropicRequest) -> AnthropicReply + Send + Sync + 'static) -> Self {
+        Self(Loopback::start(dialect::Scripted(Script::Closure(Box::new(
+            script,
+        )))))
+    }
+
+    /// Answers each request as `script` says, and neither checks nor keeps any: for benches.
+    pub fn unchecked(script: impl Fn(&AnthropicRequest) -> AnthropicReply + Send + Sync + 'static) -> Self {
+        Self(Loopback::start(dialect::Unchecked(Box::new(script))))
+    }
+
+    /// `http://127.0.0.1:PORT`, as one writes it into `ANTHROPIC_BASE_URL`.
+    pub fn url(&self) -> String {
+        self.0.url()
+    }
+
+    /// The requests for a message so far.
+    pub fn requests(&self) -> Vec<AnthropicRequest> {
+        let requests = self.0.state().log().received().requests;
+        requests.into_iter().map(AnthropicRequest::new).collect()
+    }
+
+    /// What else was asked for so far: token counts, probes, and whatever this server does not have.
+    pub fn others(&self) -> Vec<ReceivedRequest> {
+        self.0.state().log().others()
+    }
+
+    /// Requests that are being answered at this moment.
+    pub fn open(&self) -> usize {
+        self.0.state().open()
+    }
+
+    /// Waits until `count` requests are being answered.
+    pub async fn until_open(&self, count: usize) {
+        self.0.state().until_open(count).await;
+    }
+
+    /// Waits until `count` requests for a message have come, answered or not.
+    pub async fn until_asked(&self, count: usize) {
+        self.0.state().log().until_kept(count).await;
+    }
+
+    /// Stops the server and returns the requests for a message. Panics when one broke a rule or the script was not
+    /// used up.
+    pub fn finish(mut self) -> Vec<AnthropicRequest> {
+        self.0.shut_down();
+        let received = self.0.state().take();
+        received.assert();
+        received.requests.into_iter().map(AnthropicRequest::new).collect()
+    }
+
+    /// Stops the server and returns the requests and what was wrong with them: for tests of wrong requests, and of
+    /// clients that are killed with replies left.
+    pub fn finish_unchecked(mut self) -> Received {
+        self.0.shut_down();
+        self.0.state().take()
+    }
+}

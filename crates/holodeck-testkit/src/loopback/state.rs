@@ -1,0 +1,145 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::{
+    delivery::Rendered,
+    received::{Received, ReceivedRequest},
+};
+
+/// What a server answers, and what it holds against a request.
+pub(crate) trait Dialect: Send + Sync {
+    /// The reply that needs no look at the request.
+    fn canned(&self) -> Option<Arc<Rendered>> {
+        None
+    }
+
+    /// Checks and logs `request` and finds its reply.
+    fn answer(&self, request: ReceivedRequest, log: &Log) -> Arc<Rendered>;
+
+    /// Counts the scripted replies nobody asked for, and forgets them.
+    fn drain_unused(&self) -> usize;
+}
+
+/// What the server's thread and its owner share.
+pub(crate) struct State {
+    dialect: Box<dyn Dialect>,
+    log: Log,
+    open: watch::Sender<usize>,
+}
+
+impl State {
+    pub(super) fn new(dialect: Box<dyn Dialect>) -> Self {
+        Self {
+            dialect,
+            log: Log::default(),
+            open: watch::Sender::new(0),
+        }
+    }
+
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Everything so far; a script that was not used up is one more violation.
+    pub(crate) fn take(&self) -> Received {
+        let mut received = std::mem::take(&mut *self.log.lock());
+        let unused = self.dialect.drain_unused();
+        if unused > 0 {
+            received
+                .violations
+                .push(format!("{unused} scripted replies were never asked for"));
+        }
+        received
+    }
+
+    pub(super) fn canned(&self) -> Option<Arc<Rendered>> {
+        self.dialect.canned()
+    }
+
+    pub(super) fn answer(&self, request: ReceivedRequest) -> Arc<Rendered> {
+        self.dialect.answer(request, &self.log)
+    }
+
+    pub(crate) fn open(&self) -> usize {
+        *self.open.borrow()
+    }
+
+    pub(crate) async fn until_open(&self, count: usize) {
+        let mut open = self.open.subscribe();
+        // The sender lives as long as `self`.
+        let _ = open.wait_for(|open| *open == count).await;
+    }
+}
+
+/// The requests so far and what was wrong with them.
+#[derive(Default)]
+pub(crate) struct Log {
+    received: Mutex<Received>,
+    others: Mutex<Vec<ReceivedRequest>>,
+    count: watch::Sender<usize>,
+}
+
+impl Log {
+    pub(crate) fn received(&self) -> Received {
+        self.lock().clone()
+    }
+
+    /// Keeps a request; returns how many came before it.
+    pub(crate) fn keep(&self, mut request: ReceivedRequest, violations: &[String]) -> usize {
+        let mut received = self.lock();
+        let index = received.requests.len();
+        request.index = index;
+        let named = violations
+            .iter()
+            .map(|text| format!("request {}: {text}", index + 1));
+        received.violations.extend(named);
+        received.requests.push(request);
+        drop(received);
+        self.count.send_modify(|count| *count += 1);
+        index
+    }
+
+    /// Keeps a request that is none of those the server is for.
+    pub(crate) fn keep_other(&self, request: ReceivedRequest) {
+        self.lock_others().push(request);
+    }
+
+    pub(crate) fn others(&self) -> Vec<ReceivedRequest> {
+        self.lock_others().clone()
+    }
+
+    pub(crate) fn add_violation(&self, text: String) {
+        self.lock().violations.push(text);
+    }
+
+    pub(crate) async fn until_kept(&self, count: usize) {
+        let mut kept = self.count.subscribe();
+        // The sender lives as long as `self`.
+        let _ = kept.wait_for(|kept| *kept >= count).await;
+    }
+
+    fn lock_others(&self) -> MutexGuard<'_, Vec<ReceivedRequest>> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Received> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts a request as open until it is dropped.
+pub(super) struct OpenRequest(Arc<State>);
+
+impl OpenRequest {
+    pub(super) fn new(state: &Arc<State>) -> Self {
+        state.open.send_modify(|open| *open += 1);
+        Self(Arc::clone(state))
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.open.send_modify(|open| *open -= 1);
+    }
+}
