@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use holodeck_backend_api::{BackendError, ModelDelta, StopReason, ToolCall};
 use serde_json::{Map, Value};
 
@@ -25,7 +27,7 @@ struct PartialCall {
 
 impl Assembler {
     /// Takes in a chunk and adds what it tells to `deltas`.
-    pub(crate) fn push(&mut self, chunk: Chunk, deltas: &mut impl Extend<ModelDelta>) {
+    pub(crate) fn push(&mut self, chunk: Chunk<'_>, deltas: &mut impl Extend<ModelDelta>) {
         // Some servers repeat these in each chunk, some send them empty in the first.
         keep(&mut self.id, chunk.id);
         keep(&mut self.model, chunk.model);
@@ -35,14 +37,14 @@ impl Assembler {
         let choices = chunk.choices.into_iter().flatten();
         for choice in choices.filter(|choice| choice.index.unwrap_or(0) == 0) {
             if let Some(message) = choice.delta.or(choice.message) {
-                self.message(message, deltas);
+                self.message(*message, deltas);
             }
             keep(&mut self.finish_reason, choice.finish_reason);
         }
     }
 
     /// Takes in an answer that came in one piece: it can't have been cut, so it is complete without saying so.
-    pub(crate) fn push_whole(&mut self, whole: Chunk, deltas: &mut impl Extend<ModelDelta>) {
+    pub(crate) fn push_whole(&mut self, whole: Chunk<'_>, deltas: &mut impl Extend<ModelDelta>) {
         self.push(whole, deltas);
         self.finish_reason.get_or_insert_with(|| "stop".to_owned());
     }
@@ -79,19 +81,19 @@ impl Assembler {
         Ok(deltas)
     }
 
-    fn message(&mut self, message: Message, deltas: &mut impl Extend<ModelDelta>) {
+    fn message(&mut self, message: Message<'_>, deltas: &mut impl Extend<ModelDelta>) {
         let reasoning = [
             message.reasoning_content.text,
             message.reasoning.text,
             message.content.reasoning,
         ];
         let reasoning = reasoning.into_iter().find(|text| !text.is_empty());
-        deltas.extend(reasoning.map(ModelDelta::Reasoning));
+        deltas.extend(reasoning.map(|text| ModelDelta::Reasoning(text.into_owned())));
         let text = Some(message.content.text).filter(|text| !text.is_empty());
-        deltas.extend(text.map(ModelDelta::Text));
+        deltas.extend(text.map(|text| ModelDelta::Text(text.into_owned())));
         if let Some(refusal) = message.refusal.filter(|text| !text.is_empty()) {
             self.refused = true;
-            deltas.extend([ModelDelta::Refusal(refusal)]);
+            deltas.extend([ModelDelta::Refusal(refusal.into_owned())]);
         }
         for fragment in message.tool_calls.into_iter().flatten() {
             self.fragment(fragment);
@@ -175,9 +177,11 @@ fn stop_reason(text: String) -> StopReason {
 }
 
 /// Takes a new value unless it says nothing.
-fn keep(old: &mut Option<String>, new: Option<String>) {
-    if let Some(new) = new.filter(|text| !text.is_empty()) {
-        *old = Some(new);
+fn keep(old: &mut Option<String>, new: Option<Cow<'_, str>>) {
+    if let Some(new) = new.filter(|text| !text.is_empty())
+        && old.as_deref() != Some(&*new)
+    {
+        *old = Some(new.into_owned());
     }
 }
 

@@ -1,6 +1,5 @@
 use std::{
     num::NonZeroU32,
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -13,6 +12,7 @@ use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream};
 use holodeck_http::{CallOptions, HttpClient, HttpError, Pacer, Response, RetryPolicy, SseEvent, decode_sse};
 use holodeck_model::{Env, LoadedAgent};
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -108,10 +108,10 @@ impl ModelCalls for HttpModelCalls {
         request: &ModelRequest,
         cancel: &CancellationToken,
     ) -> Result<ModelStream, BackendError> {
-        let deltas = answer(Arc::clone(&self.0), request.clone());
+        // Boxed by itself: it is large, and whatever holds it is moved about.
+        let mut deltas = Box::pin(answer(Arc::clone(&self.0), request.clone()));
         let cancel = cancel.clone();
         Ok(Box::pin(stream! {
-            let mut deltas = pin!(deltas);
             loop {
                 match cancel.run_until_cancelled(deltas.next()).await {
                     Some(Some(delta)) => yield delta,
@@ -143,7 +143,7 @@ fn answer(
         let mut deltas = Vec::new();
         if is_json(&response) {
             let whole = response.json().await.map_err(|error| driver.failed(&error, &request))?;
-            assembler.push_whole(driver.whole(whole)?, &mut deltas);
+            assembler.push_whole(driver.whole(&whole)?, &mut deltas);
         } else {
             let events = response.events().await;
             let mut events = events.map_err(|error| driver.failed(&error, &request))?;
@@ -176,8 +176,8 @@ fn answer(
     }
 }
 
-enum Event {
-    Chunk(Box<Chunk>),
+enum Event<'a> {
+    Chunk(Box<Chunk<'a>>),
     Nothing,
     Done,
 }
@@ -240,7 +240,7 @@ impl Driver {
         }
     }
 
-    fn event(&self, event: &SseEvent) -> Result<Event, BackendError> {
+    fn event<'a>(&self, event: &'a SseEvent) -> Result<Event<'a>, BackendError> {
         let data = event.data.trim();
         if data.is_empty() {
             return Ok(Event::Nothing);
@@ -254,16 +254,16 @@ impl Driver {
                 &self.endpoint,
             ))
         } else {
-            let chunk = serde_json::from_str::<Chunk>(data).map_err(|_error| self.no_chunk(data));
+            let chunk = serde_json::from_str::<Chunk<'_>>(data).map_err(|_error| self.no_chunk(data));
             chunk.and_then(|chunk| self.without_error(chunk))
         };
         chunk.map(|chunk| Event::Chunk(Box::new(chunk)))
     }
 
-    fn whole(&self, value: Value) -> Result<Chunk, BackendError> {
+    fn whole<'a>(&self, value: &'a Value) -> Result<Chunk<'a>, BackendError> {
         let what = || format!("{} answered with JSON that is no chat completion", self.endpoint);
-        let chunk = serde_json::from_value::<Chunk>(value)
-            .map_err(|_error| failure::incompatible(&what(), &self.endpoint))?;
+        let chunk =
+            Chunk::deserialize(value).map_err(|_error| failure::incompatible(&what(), &self.endpoint))?;
         let chunk = self.without_error(chunk)?;
         if chunk.choices.as_ref().is_none_or(Vec::is_empty) {
             return Err(failure::incompatible(&what(), &self.endpoint));
@@ -271,7 +271,7 @@ impl Driver {
         Ok(chunk)
     }
 
-    fn without_error(&self, chunk: Chunk) -> Result<Chunk, BackendError> {
+    fn without_error<'a>(&self, chunk: Chunk<'a>) -> Result<Chunk<'a>, BackendError> {
         match &chunk.error {
             Some(error) if !error.is_null() => Err(failure::in_stream(error, &self.endpoint)),
             _ => Ok(chunk),

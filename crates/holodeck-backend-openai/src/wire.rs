@@ -1,23 +1,28 @@
 //! What a server may send: everything but `choices` is optional, and a field of an unexpected type counts as absent.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 mod content;
+mod plain;
 mod usage;
 
 pub(crate) use content::Content;
+pub(crate) use plain::plain;
 pub(crate) use usage::Usage;
 
 /// A chunk of a stream, or a whole answer: they differ only in `delta` and `message`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Chunk {
-    #[serde(deserialize_with = "lenient")]
-    pub(crate) id: Option<String>,
-    #[serde(deserialize_with = "lenient")]
-    pub(crate) model: Option<String>,
-    pub(crate) choices: Option<Vec<Choice>>,
+pub(crate) struct Chunk<'a> {
+    #[serde(borrow, deserialize_with = "plain")]
+    pub(crate) id: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "plain")]
+    pub(crate) model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(crate) choices: Option<Vec<Choice<'a>>>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) usage: Option<Usage>,
     pub(crate) error: Option<Value>,
@@ -25,25 +30,30 @@ pub(crate) struct Chunk {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Choice {
-    #[serde(deserialize_with = "lenient")]
+pub(crate) struct Choice<'a> {
+    #[serde(deserialize_with = "plain")]
     pub(crate) index: Option<u64>,
-    pub(crate) delta: Option<Message>,
-    pub(crate) message: Option<Message>,
-    #[serde(deserialize_with = "lenient")]
-    pub(crate) finish_reason: Option<String>,
+    #[serde(borrow)]
+    pub(crate) delta: Option<Box<Message<'a>>>,
+    #[serde(borrow)]
+    pub(crate) message: Option<Box<Message<'a>>>,
+    #[serde(borrow, deserialize_with = "plain")]
+    pub(crate) finish_reason: Option<Cow<'a, str>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Message {
-    pub(crate) content: Content,
+pub(crate) struct Message<'a> {
+    #[serde(borrow)]
+    pub(crate) content: Content<'a>,
     /// DeepSeek, vLLM, llama.cpp.
-    pub(crate) reasoning_content: Content,
+    #[serde(borrow)]
+    pub(crate) reasoning_content: Content<'a>,
     /// OpenRouter, Ollama, newer vLLM. Some servers send both with the same text.
-    pub(crate) reasoning: Content,
-    #[serde(deserialize_with = "lenient")]
-    pub(crate) refusal: Option<String>,
+    #[serde(borrow)]
+    pub(crate) reasoning: Content<'a>,
+    #[serde(borrow, deserialize_with = "plain")]
+    pub(crate) refusal: Option<Cow<'a, str>>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) tool_calls: Option<Vec<CallFragment>>,
 }

@@ -46,7 +46,11 @@ impl HttpClient {
         body: &Value,
         options: &CallOptions,
     ) -> Result<Response, HttpError> {
-        self.send(Method::POST, url, headers, Some(body.to_string().into()), options)
+        let body = serde_json::to_vec(body).map_err(|error| HttpError::Request {
+            url: url.clone(),
+            reason: error.to_string(),
+        })?;
+        self.send(Method::POST, url, headers, Some(body.into()), options)
             .await
     }
 
@@ -78,7 +82,8 @@ impl HttpClient {
             if let Some(body) = body.clone() {
                 request = request.body(body);
             }
-            let attempt = self.attempt(request, url, &secrets);
+            // Boxed: it is large, and everything that waits for it would hold it more than once.
+            let attempt = Box::pin(self.attempt(request, url, &secrets));
             async move {
                 let Some(deadline) = deadline else {
                     return attempt.await;

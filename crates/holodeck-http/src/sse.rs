@@ -63,7 +63,7 @@ impl SseDecoder {
                 bytes = bytes.split_at(1).1;
                 continue;
             }
-            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let end = line_end(bytes);
             let (part, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
             if self.line.len() + self.data.len() + part.len() > self.limit {
                 return Err(EventTooLarge);
@@ -112,7 +112,10 @@ impl SseDecoder {
                 if std::mem::replace(&mut self.has_data, true) {
                     self.data.push('\n');
                 }
-                self.data.push_str(&String::from_utf8_lossy(value));
+                match std::str::from_utf8(value) {
+                    Ok(value) => self.data.push_str(value),
+                    Err(_invalid) => self.data.push_str(&String::from_utf8_lossy(value)),
+                }
             }
             b"event" => self.event = String::from_utf8_lossy(value).into_owned(),
             // Comments, `id` and `retry`: nothing here reconnects.
@@ -125,6 +128,17 @@ impl SseDecoder {
         let data = std::mem::take(&mut self.data);
         std::mem::take(&mut self.has_data).then_some(SseEvent { event, data })
     }
+}
+
+/// Where the first line ends. In strides: the compiler looks at the bytes of one all at once.
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    const STRIDE: usize = 32;
+    let ends = |byte: u8| matches!(byte, b'\n' | b'\r');
+    let mut strides = bytes.chunks_exact(STRIDE);
+    let without = strides.position(|stride| stride.iter().fold(false, |found, &byte| found | ends(byte)));
+    let start = without.unwrap_or(bytes.len() / STRIDE) * STRIDE;
+    let place = bytes.get(start..)?.iter().position(|&byte| ends(byte))?;
+    Some(start + place)
 }
 
 /// Decodes a whole answer; the target for fuzzing.
@@ -244,6 +258,20 @@ mod tests {
             ("", vec![]),
         ] {
             assert_eq!(decode_sse(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn lines_end_anywhere() {
+        for end in [b'\n', b'\r'] {
+            for length in 0..100 {
+                let mut line = vec![b'a'; length];
+                assert_eq!(line_end(&line), None);
+                line.extend([end, b'a', b'\n']);
+                assert_eq!(line_end(&line), Some(length));
+                line.extend([b'a'; 64]);
+                assert_eq!(line_end(&line), Some(length));
+            }
         }
     }
 

@@ -112,17 +112,19 @@ impl Dispatcher<'_> {
         let cancel = CancellationToken::new();
         // Dropping this future must stop every case: JoinSet aborts its tasks, the guard tells their tools.
         let _stop_all = cancel.clone().drop_guard();
-        let mut waiting = plan
-            .cases
-            .into_iter()
-            .filter(|case| !self.journal.is_finished(case.index))
-            .collect::<Vec<_>>()
-            .into_iter();
+        // Places alone: the labels of many cases would be felt.
+        let places = plan.cases.iter().map(|case| case.index);
+        let waiting: Vec<usize> = places.filter(|&index| !self.journal.is_finished(index)).collect();
+        drop(plan);
+        let mut waiting = waiting.into_iter();
         let mut tasks = JoinSet::new();
         let mut running: HashMap<Id, PlannedCase> = HashMap::new();
         loop {
             while ended == Ended::Completed && tasks.len() < self.concurrency {
-                let Some(case) = waiting.next() else { break };
+                let Some(index) = waiting.next() else { break };
+                let Some(case) = PlannedCase::of(&self.executor.agent.config.test_cases, index) else {
+                    continue;
+                };
                 self.sink.on(&RunEvent::CaseStarted {
                     index: case.index,
                     label: case.label.clone(),

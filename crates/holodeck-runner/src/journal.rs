@@ -63,10 +63,12 @@ impl Selected {
         }
     }
 
-    pub(crate) fn indices(&self) -> Vec<usize> {
+    /// The places, as far as there are so many `cases`: what a damaged file says must not decide how much memory is
+    /// taken.
+    pub(crate) fn indices(&self, cases: usize) -> Vec<usize> {
         match self {
-            Self::First(count) => (0..*count).collect(),
-            Self::Only(indices) => indices.clone(),
+            Self::First(count) => (0..cases.min(*count)).collect(),
+            Self::Only(indices) => indices.iter().copied().filter(|&index| index < cases).collect(),
         }
     }
 }

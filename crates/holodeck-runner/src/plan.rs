@@ -87,18 +87,23 @@ impl Plan {
     pub(crate) fn of_indices(cases: &[TestCase], indices: &[usize]) -> Self {
         let cases = indices
             .iter()
-            .filter_map(|&index| {
-                cases.get(index).map(|case| PlannedCase {
-                    index,
-                    label: label(case, index),
-                })
-            })
+            .filter_map(|&index| PlannedCase::of(cases, index))
             .collect();
         Self { cases }
     }
 
     pub(crate) fn indices(&self) -> Vec<usize> {
         self.cases.iter().map(|case| case.index).collect()
+    }
+}
+
+impl PlannedCase {
+    /// The case at `index`.
+    pub(crate) fn of(cases: &[TestCase], index: usize) -> Option<Self> {
+        cases.get(index).map(|case| Self {
+            index,
+            label: label(case, index),
+        })
     }
 }
 
@@ -144,10 +149,10 @@ fn did_not_pass(path: &Path, cases: &[TestCase]) -> Result<HashSet<usize>, Journ
     let never_run = journal
         .header()
         .selected
-        .indices()
+        .indices(cases.len())
         .into_iter()
         .filter(|&index| !journal.is_finished(index));
-    places.extend(never_run.filter(|&index| index < cases.len()));
+    places.extend(never_run);
     Ok(places)
 }
 

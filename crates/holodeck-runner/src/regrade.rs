@@ -21,6 +21,7 @@ pub fn regrade(request: &TestRequest, old: &Path, sink: &mut dyn RunSink) -> Res
         &store.lock_path(),
         &format!("`holodeck test regrade {}`", request.agent_path),
     )?;
+    store.sweep();
     let graders = Graders::new(&request.agent).map_err(RunError::Metric)?;
     let old = Journal::open(old)?;
     let pairs = Earlier::read(&old)?.places_of(&request.agent.config.test_cases);

@@ -111,7 +111,7 @@ pub fn write_report(format: Format, view: &RunView<'_>, out: &mut dyn Write) -> 
 }
 
 pub use explain::{DiffLine, Difference, Explanation, Reason, explain, explain_in_a_line};
-pub(crate) use json::run_file;
+pub(crate) use json::{Totals, run_file};
 
 #[cfg(test)]
 pub(crate) mod samples;

@@ -1,5 +1,4 @@
 use std::{
-    io::{BufWriter, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -17,13 +16,12 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, LockError, OnFailure, Plan,
     PlanError, Prices, ReportError, RunControl, RunEvent, RunLock, RunSink, RunStore, RunView, Selection,
-    SummaryFold,
     dispatch::{Dispatcher, Ended},
     execute::Executor,
     grade::Graders,
     journal::Selected,
     plan::hex,
-    report::{Results, run_file},
+    report::{Results, Totals, run_file},
     store::new_run_id,
 };
 
@@ -145,6 +143,7 @@ pub async fn run_tests(
 ) -> Result<RunOutcome, RunError> {
     let store = RunStore::new(&request.agent.dir);
     let _lock = RunLock::acquire(&store.lock_path(), &holder(&request))?;
+    store.sweep();
     let graders = Graders::new(&request.agent).map_err(RunError::Metric)?;
     let (mut journal, plan) = open_journal(&request, &store)?;
     request.backend.initialize().await?;
@@ -202,7 +201,7 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Pla
                 run_id: journal.header().run_id.clone(),
             });
         }
-        let plan = Plan::of_indices(cases, &journal.header().selected.indices());
+        let plan = Plan::of_indices(cases, &journal.header().selected.indices(cases.len()));
         return Ok((journal, plan));
     }
     let plan = Plan::new(cases, &request.selection)?;
@@ -247,27 +246,10 @@ pub(crate) fn finish(
 ) -> Result<RunOutcome, RunError> {
     let now = Timestamp::now();
     journal.close(ended.as_str(), &now.to_string())?;
-    // In the order of the file, whatever the order of the run: the same cases give the same sums.
-    let mut summary = SummaryFold::new();
-    let mut exit = ExitCode::Passed;
-    for result in journal.results() {
-        let result = result?;
-        exit = exit.worse(ExitCode::of_case(&result).unwrap_or(ExitCode::Passed));
-        summary.observe(&result);
-    }
-    let summary = summary.finish();
-    exit = exit.worse(match ended {
-        Ended::Interrupted => ExitCode::Interrupted,
-        Ended::Budget => ExitCode::Budget,
-        Ended::Completed | Ended::Stopped => ExitCode::Passed,
-    });
-    if checked(&summary) == 0 {
-        exit = exit.worse(ExitCode::Nothing);
-    }
-    let head = Arc::new(ReportHead {
+    let mut head = ReportHead {
         agent_name: request.agent.config.name.clone(),
         agent_config_path: request.agent_path.clone(),
-        summary,
+        summary: ReportSummary::default(),
         timestamp: now.to_string(),
         holodeck_version: env!("CARGO_PKG_VERSION").to_owned(),
         environment: settings(&request.settings),
@@ -275,47 +257,65 @@ pub(crate) fn finish(
         run_id: journal.header().run_id.clone(),
         replayed: journal.header().replayed.clone(),
         ended: ended.as_str().to_owned(),
-    });
+    };
     let run_file = store.run_file_path(&request.agent.config.name, now);
-    let outcome = RunOutcome {
+    let totals = write_run_file(&run_file, &head, &request.metadata, &journal).map_err(|source| {
+        RunError::RunFile {
+            path: run_file.display().to_string(),
+            source,
+        }
+    })?;
+    head.summary = totals.summary.finish();
+    let mut exit = totals.exit.worse(match ended {
+        Ended::Interrupted => ExitCode::Interrupted,
+        Ended::Budget => ExitCode::Budget,
+        Ended::Completed | Ended::Stopped => ExitCode::Passed,
+    });
+    if checked(&head.summary) == 0 {
+        exit = exit.worse(ExitCode::Nothing);
+    }
+    let head = Arc::new(head);
+    sink.on(&RunEvent::Finished {
         head: Arc::clone(&head),
+        exit,
+    });
+    Ok(RunOutcome {
+        head,
         exit,
         run_file,
         metadata: request.metadata.clone(),
         journal,
-    };
-    write_run_file(&outcome).map_err(|source| RunError::RunFile {
-        path: outcome.run_file.display().to_string(),
-        source,
-    })?;
-    sink.on(&RunEvent::Finished { head, exit });
-    Ok(outcome)
+    })
 }
 
 fn checked(summary: &ReportSummary) -> usize {
     summary.total_tests - summary.unchecked
 }
 
-/// In one step: a run file is whole or not there.
-fn write_run_file(outcome: &RunOutcome) -> Result<(), ReportError> {
-    if let Some(parent) = outcome.run_file.parent() {
+/// In one step: a run file is whole or not there. Tells the totals, which no one knows before.
+fn write_run_file(
+    path: &Path,
+    head: &ReportHead,
+    metadata: &RunMetadata,
+    journal: &Journal,
+) -> Result<Totals, ReportError> {
+    if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }
-    let mut partial = outcome.run_file.clone().into_os_string();
+    let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
-    let file = std::fs::OpenOptions::new()
+    let mut file = std::fs::OpenOptions::new()
         .create(true)
         .truncate(true)
         .write(true)
         .mode(0o600)
         .open(&partial)?;
-    let mut file = BufWriter::with_capacity(1 << 16, file);
-    outcome.with_view(|view| run_file(view, &mut file))?;
-    file.flush()?;
-    file.get_ref().sync_all()?;
-    std::fs::rename(&partial, &outcome.run_file)?;
-    Ok(())
+    let results = || -> Results<'_> { Box::new(journal.results()) };
+    let totals = run_file(&RunView::new(head, metadata, &results), &mut file)?;
+    file.sync_all()?;
+    std::fs::rename(&partial, path)?;
+    Ok(totals)
 }
 
 fn settings(settings: &RunSettings) -> Value {

@@ -130,6 +130,17 @@ impl RunStore {
         }
     }
 
+    /// Removes what a process left that was killed before its journal had a name. For whoever holds the lock.
+    pub(crate) fn sweep(&self) {
+        let entries = std::fs::read_dir(self.runs_dir()).into_iter().flatten();
+        for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
+            if path.extension().is_some_and(|extension| extension == "new") {
+                // It is in nobody's way; the next run tries again.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+
     fn runs_dir(&self) -> PathBuf {
         self.dir.join(".holodeck/runs")
     }
@@ -196,6 +207,23 @@ mod tests {
             Err(StoreError::Ambiguous { count: 2, .. })
         ));
         assert!(matches!(store.find("nope"), Err(StoreError::Unknown { .. })));
+    }
+
+    #[test]
+    fn journals_without_a_name_are_swept_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = RunStore::new(dir.path());
+        store.sweep();
+        let kept = store.journal_path("20260101T000000000-aaaaaa");
+        let left = store
+            .journal_path("20260102T000000000-bbbbbb")
+            .with_extension("new");
+        std::fs::create_dir_all(dir.path().join(".holodeck/runs")).unwrap();
+        for path in [&kept, &left] {
+            std::fs::write(path, "").unwrap();
+        }
+        store.sweep();
+        assert_eq!((kept.exists(), left.exists()), (true, false));
     }
 
     #[test]

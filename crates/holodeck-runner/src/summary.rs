@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use holodeck_model::{CaseState, ReportSummary, TestResult, TokenUsage};
 
 /// Folds cases into the totals of a run. Memory does not grow with the number of cases.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SummaryFold {
     summary: ReportSummary,
     sums: BTreeMap<String, f64>,

@@ -4,8 +4,16 @@ use holodeck_model::{DiskFiles, Env, Load, LoadedAgent};
 use holodeck_validators::Check;
 
 /// Loads an agent with its layers; every problem is in the result.
+///
+/// In a thread of its own: allocators keep memory by thread, and what loading many cases needed for a while is then used
+/// again by the threads that run them.
 pub fn load(path: &Path, env: &Env) -> Load {
-    holodeck_model::load_agent(path, env, &DiskFiles)
+    std::thread::scope(|threads| {
+        let loading = threads.spawn(|| holodeck_model::load_agent(path, env, &DiskFiles));
+        loading
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Checks what the agent needs of the world.

@@ -1,6 +1,7 @@
 use holodeck_http::{SseDecoder, SseEvent};
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
+use serde::Deserialize as _;
 use serde_json::json;
 
 use super::*;
@@ -9,7 +10,7 @@ fn deltas(chunks: &[Value]) -> Result<Vec<ModelDelta>, BackendError> {
     let mut assembler = Assembler::default();
     let mut deltas = Vec::new();
     for chunk in chunks {
-        assembler.push(serde_json::from_value(chunk.clone()).unwrap(), &mut deltas);
+        assembler.push(Chunk::deserialize(chunk).unwrap(), &mut deltas);
     }
     deltas.extend(assembler.finish()?);
     Ok(deltas)
@@ -295,7 +296,7 @@ proptest! {
         });
         let mut assembler = Assembler::default();
         let mut found = Vec::new();
-        if let Ok(chunk) = serde_json::from_value(value) {
+        if let Ok(chunk) = Chunk::deserialize(&value) {
             assembler.push(chunk, &mut found);
             let _ = assembler.finish();
         }

@@ -1,39 +1,54 @@
-use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, de::SeqAccess};
 use serde_json::Value;
+
+use super::plain::{Plain, plain};
 
 /// Text as a string or as a list of parts. Reasoning parts are kept apart.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Content {
-    pub(crate) text: String,
-    pub(crate) reasoning: String,
+pub(crate) struct Content<'a> {
+    pub(crate) text: Cow<'a, str>,
+    pub(crate) reasoning: Cow<'a, str>,
 }
 
-impl<'de> Deserialize<'de> for Content {
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut content = Self::default();
-        match Value::deserialize(deserializer)? {
-            Value::String(text) => content.text = text,
-            Value::Array(parts) => parts.iter().for_each(|part| content.part(part)),
-            _ => {}
-        }
-        Ok(content)
+        plain(deserializer).map(Option::unwrap_or_default)
     }
 }
 
-impl Content {
+impl<'de> Plain<'de> for Content<'de> {
+    fn of_text(text: Cow<'de, str>) -> Option<Self> {
+        Some(Self {
+            text,
+            reasoning: Cow::default(),
+        })
+    }
+
+    fn of_list<A: SeqAccess<'de>>(mut parts: A) -> Result<Option<Self>, A::Error> {
+        let mut content = Self::default();
+        while let Some(part) = parts.next_element::<Value>()? {
+            content.part(&part);
+        }
+        Ok(Some(content))
+    }
+}
+
+impl Content<'_> {
     fn part(&mut self, part: &Value) {
         let kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
         match kind {
-            "text" | "output_text" => self.text.push_str(text(part.get("text").unwrap_or(part))),
+            "text" | "output_text" => *self.text.to_mut() += text(part.get("text").unwrap_or(part)),
             "thinking" | "reasoning" => {
                 let inner = part.get(kind).or_else(|| part.get("text"));
                 match inner {
                     Some(Value::Array(parts)) => {
                         for part in parts {
-                            self.reasoning.push_str(part.get("text").map_or("", text));
+                            *self.reasoning.to_mut() += part.get("text").map_or("", text);
                         }
                     }
-                    Some(inner) => self.reasoning.push_str(text(inner)),
+                    Some(inner) => *self.reasoning.to_mut() += text(inner),
                     None => {}
                 }
             }
@@ -74,11 +89,8 @@ mod tests {
                 "hm",
             ),
         ] {
-            let content: Content = serde_json::from_value(value).unwrap();
-            assert_eq!(
-                (content.text.as_str(), content.reasoning.as_str()),
-                (text, reasoning)
-            );
+            let content = Content::deserialize(&value).unwrap();
+            assert_eq!((&*content.text, &*content.reasoning), (text, reasoning));
         }
     }
 }

@@ -11,31 +11,32 @@ pub(crate) struct Usage(Value);
 impl Usage {
     /// The counts; `None` unless both sides of the call are known or follow from the total.
     pub(crate) fn tokens(&self) -> Option<TokenUsage> {
-        let prompt = self.count(&["/prompt_tokens", "/input_tokens"]);
-        let completion = self.count(&["/completion_tokens", "/output_tokens"]);
-        let total = self.count(&["/total_tokens"]);
+        let prompt = self.count(&["prompt_tokens", "input_tokens"]);
+        let completion = self.count(&["completion_tokens", "output_tokens"]);
+        let total = self.count(&["total_tokens"]);
         let (prompt_tokens, completion_tokens) = match (prompt, completion, total) {
             (Some(prompt), Some(completion), _) => (prompt, completion),
             (Some(prompt), None, Some(total)) => (prompt, total.saturating_sub(prompt)),
             (None, Some(completion), Some(total)) => (total.saturating_sub(completion), completion),
             _ => return None,
         };
-        let zero_if_untold = |pointers: &[&str]| self.count(pointers).unwrap_or(0);
+        let zero_if_untold = |paths: &[&str]| self.count(paths).unwrap_or(0);
         Some(TokenUsage {
             prompt_tokens,
             completion_tokens,
             total_tokens: total.unwrap_or_else(|| prompt_tokens.saturating_add(completion_tokens)),
             cache_read_tokens: zero_if_untold(&[
-                "/prompt_tokens_details/cached_tokens",
-                "/prompt_cache_hit_tokens",
+                "prompt_tokens_details.cached_tokens",
+                "prompt_cache_hit_tokens",
             ]),
-            cache_creation_tokens: zero_if_untold(&["/prompt_tokens_details/cache_creation_tokens"]),
-            reasoning_tokens: zero_if_untold(&["/completion_tokens_details/reasoning_tokens"]),
+            cache_creation_tokens: zero_if_untold(&["prompt_tokens_details.cache_creation_tokens"]),
+            reasoning_tokens: zero_if_untold(&["completion_tokens_details.reasoning_tokens"]),
         })
     }
 
-    fn count(&self, pointers: &[&str]) -> Option<u64> {
-        let mut values = pointers.iter().filter_map(|pointer| self.0.pointer(pointer));
+    fn count(&self, paths: &[&str]) -> Option<u64> {
+        let at = |path: &&str| path.split('.').try_fold(&self.0, |value, key| value.get(key));
+        let mut values = paths.iter().filter_map(at);
         values.find_map(|value| value.as_u64().or_else(|| whole(value.as_f64()?)))
     }
 }

@@ -113,3 +113,10 @@ fn a_case_recorded_twice_counts_once_with_its_last_record() {
     assert_eq!(journal.finished(), 1);
     assert_eq!(journal.result(0).unwrap().unwrap().state, CaseState::Passed);
 }
+
+#[test]
+fn a_damaged_selection_is_no_longer_than_the_cases() {
+    assert_eq!(Selected::First(usize::MAX).indices(3), [0, 1, 2]);
+    assert_eq!(Selected::First(2).indices(3), [0, 1]);
+    assert_eq!(Selected::Only(vec![2, usize::MAX]).indices(3), [2]);
+}

@@ -1,4 +1,7 @@
-use std::io::Write;
+use std::{
+    cell::RefCell,
+    io::{BufWriter, Write},
+};
 
 use serde::{
     Serialize, Serializer,
@@ -7,37 +10,62 @@ use serde::{
 use serde_json::Value;
 
 use super::{ReportError, RunView};
+use crate::{ExitCode, SummaryFold};
+
+/// What the cases of a run come to.
+#[derive(Clone, Debug)]
+pub(crate) struct Totals {
+    pub(crate) summary: SummaryFold,
+    /// The worst of the cases' own.
+    pub(crate) exit: ExitCode,
+}
 
 /// The report alone: 0.7.1's `TestReport` and our own fields.
 pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
-    pretty(&Report { view }, out)
+    pretty(&Report { view, totals: None }, out)
 }
 
-/// The run file: 0.7.1's `EvalRun`, the report and what is known about the agent.
-pub(crate) fn run_file(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
+/// The run file: 0.7.1's `EvalRun`, the report and what is known about the agent. The totals stand behind the cases and
+/// are made while those are written, so that they are read once; the head's own are not looked at. In the order of the
+/// file, whatever the order of the run: the same cases give the same sums.
+pub(crate) fn run_file(view: &RunView<'_>, out: &mut dyn Write) -> Result<Totals, ReportError> {
     #[derive(Serialize)]
     struct RunFile<'v, 'a> {
         report: Report<'v, 'a>,
         metadata: &'v holodeck_model::RunMetadata,
     }
+    let totals = RefCell::new(Totals {
+        summary: SummaryFold::new(),
+        exit: ExitCode::Passed,
+    });
+    let report = Report {
+        view,
+        totals: Some(&totals),
+    };
     pretty(
         &RunFile {
-            report: Report { view },
+            report,
             metadata: view.metadata,
         },
         out,
-    )
+    )?;
+    Ok(totals.into_inner())
 }
 
 fn pretty(value: &impl Serialize, out: &mut dyn Write) -> Result<(), ReportError> {
-    serde_json::to_writer_pretty(&mut *out, value).map_err(std::io::Error::from)?;
+    // Many small writes: its own buffer is cheaper to reach than whatever is behind `out`.
+    let mut out = BufWriter::with_capacity(1 << 16, out);
+    serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from)?;
     out.write_all(b"\n")?;
+    out.flush()?;
     Ok(())
 }
 
 /// The head's fields with the streamed cases among them, where 0.7.1 has them.
 struct Report<'v, 'a> {
     view: &'v RunView<'a>,
+    /// Made from the cases on the way; otherwise the head's are right.
+    totals: Option<&'v RefCell<Totals>>,
 }
 
 impl Serialize for Report<'_, '_> {
@@ -49,7 +77,11 @@ impl Serialize for Report<'_, '_> {
         let mut map = serializer.serialize_map(None)?;
         for (key, value) in &head {
             if key == "summary" {
-                map.serialize_entry("results", &Cases(self.view))?;
+                map.serialize_entry("results", &Cases(self))?;
+                if let Some(totals) = self.totals {
+                    map.serialize_entry(key, &totals.borrow().summary.clone().finish())?;
+                    continue;
+                }
             }
             map.serialize_entry(key, value)?;
         }
@@ -57,13 +89,21 @@ impl Serialize for Report<'_, '_> {
     }
 }
 
-struct Cases<'v, 'a>(&'v RunView<'a>);
+struct Cases<'v, 'a>(&'v Report<'v, 'a>);
 
 impl Serialize for Cases<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut seq = serializer.serialize_seq(None)?;
-        for result in self.0.results() {
-            seq.serialize_element(&result.map_err(S::Error::custom)?)?;
+        for result in self.0.view.results() {
+            let result = result.map_err(S::Error::custom)?;
+            if let Some(totals) = self.0.totals {
+                let mut totals = totals.borrow_mut();
+                totals.exit = totals
+                    .exit
+                    .worse(ExitCode::of_case(&result).unwrap_or(ExitCode::Passed));
+                totals.summary.observe(&result);
+            }
+            seq.serialize_element(&result)?;
         }
         seq.end()
     }

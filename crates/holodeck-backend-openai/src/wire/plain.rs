@@ -1,0 +1,118 @@
+use std::{borrow::Cow, fmt, marker::PhantomData};
+
+use serde::{
+    Deserializer,
+    de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+
+/// What can be read straight off the input. A kind of value that a type does not take counts as absent.
+pub(crate) trait Plain<'de>: Sized {
+    fn of_text(_: Cow<'de, str>) -> Option<Self> {
+        None
+    }
+
+    fn of_count(_: u64) -> Option<Self> {
+        None
+    }
+
+    fn of_list<A: SeqAccess<'de>>(mut list: A) -> Result<Option<Self>, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+}
+
+impl<'de> Plain<'de> for Cow<'de, str> {
+    fn of_text(text: Cow<'de, str>) -> Option<Self> {
+        Some(text)
+    }
+}
+
+impl Plain<'_> for u64 {
+    fn of_count(count: u64) -> Option<Self> {
+        Some(count)
+    }
+}
+
+/// Reads a value without a copy of it on the way: a stream has many chunks, and each names the same things again.
+pub(crate) fn plain<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: Plain<'de>,
+    D: Deserializer<'de>,
+{
+    deserializer.deserialize_any(Reader(PhantomData))
+}
+
+struct Reader<T>(PhantomData<T>);
+
+impl<'de, T: Plain<'de>> Visitor<'de> for Reader<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any value")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(T::of_text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(T::of_text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(T::of_count(number))
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+        T::of_list(list)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_type_does_not_take_is_absent() {
+        let text =
+            |json: &'static str| plain::<Cow<'_, str>, _>(&mut serde_json::Deserializer::from_str(json));
+        assert!(matches!(text("\"a\""), Ok(Some(Cow::Borrowed("a")))));
+        assert_eq!(text("\"a\\n\"").unwrap().unwrap(), "a\n");
+        let count = |json: &'static str| plain::<u64, _>(&mut serde_json::Deserializer::from_str(json));
+        assert_eq!(count("3").unwrap(), Some(3));
+        for other in [
+            "null",
+            "true",
+            "-1",
+            "1.5",
+            "[1, {\"a\": []}]",
+            "{\"a\": {\"b\": 1}}",
+        ] {
+            assert_eq!(text(other).unwrap(), None, "{other}");
+            assert_eq!(count(other).unwrap(), None, "{other}");
+        }
+        assert_eq!((text("3").unwrap(), count("\"3\"").unwrap()), (None, None));
+        assert!(text("\"a").is_err() && count("[1").is_err());
+    }
+}
