@@ -335,12 +335,15 @@ fn literal(text: &str) -> String {
 }
 
 fn command(tool: &McpTool) -> Option<String> {
-    let command = serde_json::to_value(tool.command.as_ref()?).ok()?;
-    command.as_str().map(str::to_owned)
+    tool.command.as_ref().map(|command| command.as_str().to_owned())
 }
 
-fn need(_: &McpTool) -> ServerNeed {
-    ServerNeed::Required
+fn need(tool: &McpTool) -> ServerNeed {
+    if tool.required {
+        ServerNeed::Required
+    } else {
+        ServerNeed::Optional
+    }
 }
 
 fn allowed_tools(tool: &McpTool) -> Option<Vec<String>> {

@@ -99,6 +99,8 @@ codes! {
     DuplicateName = "HD0303", "duplicate-name";
     /// Values that belong together do not fit.
     InconsistentValues = "HD0304", "inconsistent-values";
+    /// A setting that gives the agent more than it should have unconfirmed.
+    UnconfirmedRisk = "HD0305", "unconfirmed-risk";
     /// A part whose execution is not built yet.
     NotYetSupported = "HD0401", "not-yet-supported";
     /// A block that the chosen provider does not use.
@@ -121,6 +123,8 @@ codes! {
     BadJson = "HD0602", "bad-json";
     /// The front matter of an instruction file is malformed.
     BadFrontMatter = "HD0603", "bad-front-matter";
+    /// A `CLAUDE.md` lies in the agent's working directory.
+    ClaudeMd = "HD0604", "claude-md";
     /// A metric is reported but cannot fail a test.
     NotGated = "HD0701", "not-gated";
     /// A default differs from HoloDeck 0.7.

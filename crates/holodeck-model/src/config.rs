@@ -1,6 +1,7 @@
 //! The types of the YAML language, one module per block.
 
 mod agent;
+mod approvals;
 mod arg_matcher;
 mod claude;
 mod database;
@@ -25,6 +26,10 @@ pub(crate) use arg_matcher::{MATCHER_KEYS, is_matcher};
 pub(crate) use evaluation::METRIC_TYPE_KEYS;
 
 pub use agent::{Agent, SearchMethod, ToolFilteringConfig};
+pub use approvals::{
+    ApprovalPriority, ApprovalRule, ApprovalsConfig, NonInteractive, OnApprovalTimeout, RuleApprover,
+    RuleDecision,
+};
 pub use arg_matcher::{ArgMatcher, Bound};
 pub use claude::{
     AuthProvider, BashConfig, ClaudeConfig, Effort, ExtendedThinkingConfig, FileSystemConfig, PermissionMode,
@@ -56,4 +61,4 @@ pub use retrieval_tool::{
 pub use schema_ref::{ResponseFormat, SchemaRef};
 pub use standard_metric::{RougeVariant, StandardMetric, StandardMetricName};
 pub use test_case::{TestCase, Turn};
-pub use tool::{FunctionTool, McpCommand, McpTool, McpTransport, PromptTool, ToolConfig};
+pub use tool::{FunctionTool, McpTool, McpTransport, PromptTool, ToolConfig};

@@ -3,6 +3,7 @@
 //! [`load_agent`] reads an agent file with its layers and reports every problem at once, each at its place.
 //! Nothing here is asynchronous, uses the network, or reads the process environment.
 
+mod approval;
 mod check;
 mod code;
 mod config;
@@ -21,6 +22,9 @@ mod usage;
 mod value;
 mod yaml;
 
+pub use approval::{
+    ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate, ToolOrigin,
+};
 pub use code::Code;
 pub use config::*;
 pub use diagnostic::{Diagnostic, Label, Location, Severity, Span};
@@ -34,4 +38,4 @@ pub use schema::{config_json_schema, json_schema};
 pub use settings::{ExecutionSettings, Layer, Setting};
 pub use source::{Source, Sources};
 pub use usage::TokenUsage;
-pub use value::{JsonMap, OneOrMany, PathRef, Pattern, PatternError, SecretMap};
+pub use value::{Glob, JsonMap, OneOrMany, PathRef, Pattern, PatternError, SecretMap};

@@ -1,11 +1,13 @@
 //! Small value types of the language that are neither a plain text nor a plain struct.
 
+mod glob;
 mod one_or_many;
 mod path_ref;
 mod pattern;
 mod secret;
 mod tagged;
 
+pub use glob::Glob;
 pub use one_or_many::OneOrMany;
 pub use path_ref::PathRef;
 pub use pattern::{Pattern, PatternError};

@@ -49,7 +49,7 @@ fn every_transport_in_one_document() {
             "env": {"BOTH": "env", "KEY": "k"}, "env_file": file, "timeout": 2.5,
             "config": {"allowed_tools": ["read", "list"], "root": "/"}})),
         tool(json!({"name": "web", "transport": "http", "url": "https://mcp.test/v1", "headers": {"Authorization": "Bearer t"}})),
-        tool(json!({"name": "stream", "transport": "sse", "url": "http://localhost:1/sse", "timeout": 0.2})),
+        tool(json!({"name": "stream", "transport": "sse", "url": "http://localhost:1/sse", "timeout": 0.2, "required": false})),
     ])
     .unwrap();
     assert_snapshot!(serde_json::to_string_pretty(&document(&servers)).unwrap());
@@ -61,7 +61,7 @@ fn every_transport_in_one_document() {
     );
     assert_eq!(
         format!("{servers:?}"),
-        r#"[ClaudeServer { name: "files", need: Required, .. }, ClaudeServer { name: "web", need: Required, .. }, ClaudeServer { name: "stream", need: Required, .. }]"#
+        r#"[ClaudeServer { name: "files", need: Required, .. }, ClaudeServer { name: "web", need: Required, .. }, ClaudeServer { name: "stream", need: Optional, .. }]"#
     );
 }
 

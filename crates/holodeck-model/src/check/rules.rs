@@ -1,6 +1,7 @@
 //! Rules across fields. They look at the tree, so that they are told together with the problems of its shape, and
 //! keep silent about values that are wrong already.
 
+mod approvals;
 mod arguments;
 mod backends;
 mod evaluation;
@@ -29,6 +30,8 @@ pub(crate) fn check_agent_rules(tree: &Tree, root: NodeId, files: &dyn Files, fi
     model::check_agent_models(&mut rules, &agent);
     model::check_instructions(&mut rules, &agent);
     tools::check_tools(&mut rules, &agent);
+    tools::check_embeddings(&mut rules, &agent, provider);
+    approvals::check_approvals(&mut rules, &agent);
     evaluation::check_evaluations(&mut rules, &agent);
     test_cases::check_test_cases(&mut rules, &agent, provider);
     backends::check_backends(&mut rules, &agent, provider);

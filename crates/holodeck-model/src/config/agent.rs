@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ClaudeConfig, DeploymentConfig, EvaluationConfig, ExecutionConfig, InstructionsConfig, MetricConfig,
-    ModelConfig, ObservabilityConfig, OpenAiConfig, ResponseFormat, TestCase, ToolConfig, Turn,
+    ApprovalsConfig, ClaudeConfig, DeploymentConfig, EvaluationConfig, ExecutionConfig, InstructionsConfig,
+    MetricConfig, ModelConfig, ObservabilityConfig, OpenAiConfig, ResponseFormat, TestCase, ToolConfig, Turn,
 };
 use crate::value::{PathRef, nullable};
 
@@ -34,6 +34,8 @@ pub struct Agent {
     pub tools: Vec<ToolConfig>,
     /// Which tools are offered to the model at a time.
     pub tool_filtering: Option<ToolFilteringConfig>,
+    /// Who decides whether a tool call may run.
+    pub approvals: Option<ApprovalsConfig>,
     /// How answers are judged.
     pub evaluations: Option<EvaluationConfig>,
     /// What the agent is asked in a test.

@@ -37,11 +37,12 @@ pub struct ClaudeConfig {
     /// How often the model may be called for one question.
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
-    /// How many sessions run at the same time.
+    /// How many processes of the CLI run at the same time.
     #[schemars(range(min = 1, max = 500))]
     pub max_concurrent_sessions: Option<u32>,
-    /// Memory one session is expected to take.
+    /// Without effect.
     #[schemars(range(min = 50, max = 2000))]
+    #[schemars(extend("x-no-effect" = "`max_concurrent_sessions` says how many processes run"))]
     pub session_memory_estimate_mib: u32,
     /// Thinking before answering.
     pub extended_thinking: Option<ExtendedThinkingConfig>,
@@ -72,12 +73,13 @@ pub struct ClaudeConfig {
     #[serde(deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<SettingSource>>")]
     pub setting_sources: Vec<SettingSource>,
-    /// Required by 0.7 for `acceptAll`; without effect here, because every ask is answered by the host.
-    #[schemars(extend("x-no-effect" = "every ask is answered by the host, in every permission mode"))]
+    /// Confirms `permission_mode: acceptAll`, which approves every call; without it there is a warning.
     pub i_understand_this_is_unsafe: bool,
-    /// Leave out the built-in hooks.
+    /// Without effect.
+    #[schemars(extend("x-no-effect" = "this backend has no hooks of its own"))]
     pub disable_default_hooks: bool,
-    /// Leave the environment of the CLI's children as it is.
+    /// Without effect.
+    #[schemars(extend("x-no-effect" = "model credentials are always kept from MCP servers"))]
     pub disable_subprocess_env_scrub: bool,
 }
 

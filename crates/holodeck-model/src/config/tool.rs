@@ -144,9 +144,9 @@ pub struct McpTool {
     /// How it is reached.
     #[serde(default)]
     pub transport: McpTransport,
-    /// Program that starts it; required for `stdio`.
-    pub command: Option<McpCommand>,
-    /// Arguments of the program.
+    /// Program that starts it, without a shell: a name to be found on the path, or a path. Required for `stdio`.
+    pub command: Option<PathRef>,
+    /// Arguments of the program; one that begins with `./` or `../` is a path relative to this file.
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<String>>")]
     pub args: Vec<String>,
@@ -188,6 +188,9 @@ pub struct McpTool {
     /// Whether its results are retrieval context.
     #[serde(default)]
     pub is_retrieval: bool,
+    /// Whether a run stops when it does not start; otherwise that is a warning.
+    #[serde(default = "yes")]
+    pub required: bool,
     /// Its name in the MCP registry.
     pub registry_name: Option<String>,
 }
@@ -205,20 +208,6 @@ pub enum McpTransport {
     Websocket,
     /// By streamable HTTP.
     Http,
-}
-
-/// Programs that may start an MCP server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum McpCommand {
-    /// npx.
-    Npx,
-    /// node.
-    Node,
-    /// uvx.
-    Uvx,
-    /// docker.
-    Docker,
 }
 
 /// Asks a model with a prompt of its own.

@@ -22,29 +22,22 @@ impl Loader<'_> {
             metrics: HashSet::new(),
         };
         let provider = self.text(root, "model.provider").unwrap_or_default();
-        if provider == "anthropic" {
-            self.unsupported(
-                &mut found,
-                root,
-                "model.provider",
-                "provider `anthropic`",
-                Need::Blocks,
-            );
-        }
-        self.unsupported_tools(&mut found, root);
+        self.unsupported_tools(&mut found, root, &provider);
         self.unsupported_blocks(&mut found, root, &provider);
         self.unsupported_metrics(&mut found, root, "evaluations.metrics");
         self.unsupported_in_cases(&mut found, root);
         found.list
     }
 
-    fn unsupported_tools(&mut self, found: &mut Found, root: NodeId) {
+    fn unsupported_tools(&mut self, found: &mut Found, root: NodeId, provider: &str) {
         for index in 0..self.count(root, "tools") {
             let pointer = format!("tools.{index}");
             let Some(kind) = self.text(root, &format!("{pointer}.type")) else {
                 continue;
             };
-            if TOOLS.contains(&kind.as_str()) {
+            // The Claude Code CLI is an MCP client by itself.
+            let runs = kind == "mcp" && provider == "anthropic";
+            if TOOLS.contains(&kind.as_str()) && !runs {
                 let name = match self.text(root, &format!("{pointer}.name")) {
                     Some(name) => format!("`{name}`"),
                     None => (index + 1).to_string(),
@@ -75,8 +68,8 @@ impl Loader<'_> {
             "`evaluations.optimizer`",
             Need::Warning,
         );
-        if provider == "anthropic" {
-            self.unsupported(found, root, "claude", "`claude`", Need::Warning);
+        if provider != "anthropic" {
+            self.unsupported(found, root, "approvals", "`approvals`", Need::Blocks);
         }
     }
 

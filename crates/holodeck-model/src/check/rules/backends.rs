@@ -1,7 +1,7 @@
 //! The `claude`, `openai` and `tool_filtering` blocks.
 
 use super::{Rules, View};
-use crate::{Code, Diagnostic};
+use crate::{Code, Diagnostic, FileKind};
 
 pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
     if let Some(provider) = provider {
@@ -17,6 +17,10 @@ pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Opti
     }
     if let Some(claude) = rules.child(agent, "claude") {
         check_claude(rules, &claude);
+        if provider == Some("anthropic") {
+            check_risk(rules, &claude);
+            check_working_directory(rules, &claude);
+        }
     }
     if let Some(openai) = rules.child(agent, "openai") {
         check_openai(rules, &openai);
@@ -76,6 +80,59 @@ fn check_claude(rules: &mut Rules<'_>, claude: &View) {
         }
     }
     both_allowed_and_not(rules, claude, claude, "allowed_tools", "disallowed_tools");
+}
+
+/// 0.7 refused it; here it works, but not unnoticed.
+fn check_risk(rules: &mut Rules<'_>, claude: &View) {
+    if rules.text(claude, "permission_mode") != Some("acceptAll")
+        || rules.flag(claude, "i_understand_this_is_unsafe") == Some(true)
+    {
+        return;
+    }
+    let message = "`acceptAll` in `claude` approves every call of every tool that the agent has";
+    let diagnostic = Diagnostic::warning(Code::UnconfirmedRisk, message)
+        .about(claude.path.pointer(Some("permission_mode")))
+        .with_help("add `i_understand_this_is_unsafe: true` if that is meant");
+    let place = rules.value_place(claude, "permission_mode");
+    rules.add(place, diagnostic);
+}
+
+/// Whether it is there, and what a `CLAUDE.md` in it does to the instructions.
+fn check_working_directory(rules: &mut Rules<'_>, claude: &View) {
+    let named = rules.text(claude, "working_directory");
+    let place = rules.value_place(claude, "working_directory");
+    let dir = rules.tree.dir(place).join(named.unwrap_or_default());
+    if named.is_some() && rules.files.kind(&dir) != FileKind::Directory {
+        let message = rules
+            .names_nothing(claude, "working_directory")
+            .replace("names a file", "names a directory");
+        let diagnostic = Diagnostic::warning(Code::FileNotFound, message)
+            .about(claude.path.pointer(Some("working_directory")))
+            .with_help("paths are relative to the file that names them");
+        rules.add(place, diagnostic);
+        return;
+    }
+    if rules.files.kind(&dir.join("CLAUDE.md")) != FileKind::File {
+        return;
+    }
+    let project = rules
+        .texts(claude, "setting_sources")
+        .into_iter()
+        .find(|(_, source)| matches!(*source, "project" | "all"));
+    if let Some((source, _)) = project {
+        let message = "`CLAUDE.md` in the working directory adds to the agent's instructions";
+        let diagnostic = Diagnostic::warning(Code::ClaudeMd, message)
+            .about(claude.path.pointer(Some("setting_sources")))
+            .with_help("remove `project` from `setting_sources` if `instructions` are to stand alone");
+        let place = rules.tree.place(source);
+        rules.add(place, diagnostic);
+    } else if named.is_some() {
+        let message = "`CLAUDE.md` in the working directory is not read";
+        let diagnostic = Diagnostic::note(Code::ClaudeMd, message)
+            .about(claude.path.pointer(Some("working_directory")))
+            .with_help("`setting_sources: [project]` adds it to the instructions");
+        rules.add(place, diagnostic);
+    }
 }
 
 fn check_openai(rules: &mut Rules<'_>, openai: &View) {

@@ -11,7 +11,11 @@ pub(super) fn check_agent_models(rules: &mut Rules<'_>, agent: &View) {
         }
     }
     if let Some(model) = rules.child(agent, "model") {
-        note_sampling_defaults(rules, &model);
+        if rules.text(&model, "provider") == Some("anthropic") {
+            warn_of_what_the_cli_ignores(rules, &model);
+        } else {
+            note_sampling_defaults(rules, &model);
+        }
     }
 }
 
@@ -92,6 +96,48 @@ fn check_endpoint(rules: &mut Rules<'_>, model: &View) {
     }
     let place = rules.value_place(model, "endpoint");
     rules.add(place, diagnostic);
+}
+
+/// One warning that names all of them, and one for a key that is not used.
+fn warn_of_what_the_cli_ignores(rules: &mut Rules<'_>, model: &View) {
+    let given: Vec<&str> = [
+        "temperature",
+        "top_p",
+        "max_tokens",
+        "api_version",
+        "rpm",
+        "reasoning",
+    ]
+    .into_iter()
+    .filter(|key| rules.entry(model, key).is_some())
+    .collect();
+    if let Some(first) = given.first() {
+        let shown: Vec<String> = given.iter().map(|key| format!("`{key}`")).collect();
+        let message = format!(
+            "{}{} {} ignored for provider `anthropic`",
+            shown.join(", "),
+            rules.of(model),
+            if given.len() == 1 { "is" } else { "are" }
+        );
+        let diagnostic = Diagnostic::warning(Code::IgnoredForProvider, message)
+            .about(model.path.pointer(Some(first)))
+            .with_help("the Claude Code CLI does not take them");
+        let place = rules.key_place(model, first);
+        rules.add(place, diagnostic);
+    }
+    if let Some(way) = rules.text(model, "auth_provider").filter(|way| *way != "api_key")
+        && rules.entry(model, "api_key").is_some()
+    {
+        let message = format!(
+            "`api_key`{} is ignored for `auth_provider: {way}`",
+            rules.of(model)
+        );
+        let diagnostic = Diagnostic::warning(Code::IgnoredForProvider, message)
+            .about(model.path.pointer(Some("api_key")))
+            .with_help("it belongs to `auth_provider: api_key`");
+        let place = rules.key_place(model, "api_key");
+        rules.add(place, diagnostic);
+    }
 }
 
 /// 0.7 sent a temperature and a limit that nobody had written.

@@ -41,6 +41,42 @@ fn check_names(rules: &mut Rules<'_>, tools: &[View]) {
     }
 }
 
+/// Searching by meaning needs a provider that makes embeddings; nothing stands in for it unasked.
+pub(super) fn check_embeddings(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
+    const WAYS_OUT: &str = "add `embedding_provider:` with `openai` or `azure_openai`, which need a key, or with `ollama`, which runs on this machine";
+    let searching = rules.list(agent, "tools").into_iter().find(|tool| {
+        matches!(
+            rules.text(tool, "type"),
+            Some("vectorstore" | "hierarchical_document")
+        )
+    });
+    let Some(embeddings) = rules.child(agent, "embedding_provider") else {
+        if let (Some("anthropic"), Some(tool)) = (provider, searching)
+            && !rules.has(agent, "embedding_provider")
+        {
+            let message = format!(
+                "{} needs embeddings, which provider `anthropic` does not make",
+                tool.path.describe(rules.tree)
+            );
+            let diagnostic = Diagnostic::error(Code::MissingField, message)
+                .about("embedding_provider")
+                .with_help(WAYS_OUT);
+            rules.add(tool.named_at, diagnostic);
+        }
+        return;
+    };
+    if rules.text(&embeddings, "provider") == Some("anthropic") {
+        let message = "provider `anthropic` in `embedding_provider` does not make embeddings";
+        let diagnostic = Diagnostic::error(Code::InconsistentValues, message)
+            .about("embedding_provider.provider")
+            .with_help(
+                "use `openai` or `azure_openai`, which need a key, or `ollama`, which runs on this machine",
+            );
+        let place = rules.value_place(&embeddings, "provider");
+        rules.add(place, diagnostic);
+    }
+}
+
 fn check_vectorstore(rules: &mut Rules<'_>, tool: &View) {
     check_source(rules, tool);
     if rules.has(tool, "vector_field") && !rules.has(tool, "id_field") {
@@ -183,7 +219,12 @@ fn check_command(rules: &mut Rules<'_>, tool: &View) {
         return;
     };
     if command.contains('/') {
-        rules.file(tool, "command", Diagnostic::error);
+        let missing = if rules.flag(tool, "required") == Some(false) {
+            Diagnostic::warning
+        } else {
+            Diagnostic::error
+        };
+        rules.file(tool, "command", missing);
     } else if command.trim().contains(char::is_whitespace) && !rules.is_substituted(tool, "command") {
         let message = format!("`command`{} is a program, not a command line", rules.of(tool));
         let diagnostic = Diagnostic::warning(Code::BadFormat, message)
@@ -201,9 +242,9 @@ pub(super) fn check_mcp(rules: &mut Rules<'_>, tool: &View) {
         Some("stdio")
     };
     match transport {
-        Some("stdio") if rules.has(tool, "command") => {}
+        Some("stdio") if rules.has(tool, "command") => check_command(rules, tool),
         Some("stdio") => {
-            let what = "the program that starts the server (`npx`, `node`, `uvx` or `docker`)";
+            let what = "the program that starts the server, as in `npx`";
             rules.missing(tool, "command", ": transport `stdio` requires it", what);
         }
         Some(transport) => {

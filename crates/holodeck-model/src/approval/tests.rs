@@ -1,0 +1,315 @@
+use std::{fmt::Write as _, path::Path};
+
+use pretty_assertions::assert_eq;
+
+use super::*;
+use crate::{Env, MemoryFiles, load_agent};
+
+const OCCASIONS: [Occasion; 4] = [Occasion::Test, Occasion::Run, Occasion::Serve, Occasion::Chat];
+const PRESENCES: [Presence; 2] = [Presence::Person, Presence::Nobody];
+
+/// An agent with one tool of each origin: `lookup`, server `files`, and what the blocks say.
+fn policy(blocks: &str) -> ApprovalPolicy {
+    let text = format!(
+        "name: a\nmodel: {{provider: anthropic, name: sonnet}}\ninstructions: {{inline: Hi}}\ntools:\n\
+        - {{type: function, name: lookup, description: L., command: cat, parameters: {{}}}}\n\
+        - {{type: function, name: delete_all, description: D., command: cat, parameters: {{}}}}\n\
+        - {{type: mcp, name: files, description: F., command: node}}\n\
+        - {{type: mcp, name: files__old, description: F., command: node}}\n{blocks}\n"
+    );
+    let files = MemoryFiles::new().with("agent.yaml", text);
+    let load = load_agent(Path::new("agent.yaml"), &Env::empty(), &files);
+    let agent = load.agent.unwrap_or_else(|| panic!("{:?}", load.diagnostics));
+    ApprovalPolicy::new(&agent.config, "holodeck")
+}
+
+fn context(occasion: Occasion, presence: Presence) -> ApprovalContext {
+    ApprovalContext {
+        occasion,
+        presence,
+        side_effects: SideEffectGate::Open,
+    }
+}
+
+fn word(decision: &PolicyDecision) -> &'static str {
+    match decision {
+        PolicyDecision::Approve => "approve",
+        PolicyDecision::Reject { .. } => "reject",
+        PolicyDecision::AskPerson { .. } => "ask",
+    }
+}
+
+/// What is answered with a person and with nobody; a test has nobody, whatever is said.
+fn answers(policy: &ApprovalPolicy, tool: &str) -> (&'static str, &'static str) {
+    let mut with_person = None;
+    let mut with_nobody = None;
+    for occasion in OCCASIONS {
+        for presence in PRESENCES {
+            let answer = word(&policy.decide(tool, context(occasion, presence)));
+            let attended = presence == Presence::Person && occasion != Occasion::Test;
+            let seen = if attended {
+                &mut with_person
+            } else {
+                &mut with_nobody
+            };
+            assert_eq!(
+                *seen.get_or_insert(answer),
+                answer,
+                "{tool} {occasion:?} {presence:?}"
+            );
+        }
+    }
+    (with_person.unwrap(), with_nobody.unwrap())
+}
+
+/// Every mode, with and without what settles it, for every origin of a tool.
+#[test]
+fn every_combination_without_a_rule() {
+    let tools = [
+        "mcp__holodeck__lookup",
+        "mcp__files__read_text",
+        "Read",
+        "Write",
+        "Bash",
+        "WebFetch",
+    ];
+    let mut table = String::new();
+    for mode in ["", "manual", "acceptEdits", "acceptAll"] {
+        for absent in ["reject", "approve"] {
+            let mode_line = if mode.is_empty() {
+                String::new()
+            } else {
+                format!("permission_mode: {mode}, ")
+            };
+            let policy = policy(&format!(
+                "claude: {{{mode_line}bash: {{enabled: true}}, file_system: {{read: true, write: true}}}}\n\
+                approvals: {{non_interactive: {absent}}}"
+            ));
+            writeln!(table, "mode: {mode:11} non_interactive: {absent}").unwrap();
+            for tool in tools {
+                let (person, nobody) = answers(&policy, tool);
+                writeln!(table, "  {tool:24} person {person:8} nobody {nobody}").unwrap();
+            }
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn a_rule_comes_before_origin_and_mode() {
+    for mode in ["manual", "acceptEdits", "acceptAll"] {
+        for (decision, expected) in [
+            ("decision: approve", ("approve", "approve")),
+            ("decision: reject", ("reject", "reject")),
+            ("approver: human", ("ask", "reject")),
+        ] {
+            let policy = policy(&format!(
+                "claude: {{permission_mode: {mode}}}\napprovals: {{rules: [{{tools: '*', {decision}}}]}}"
+            ));
+            for tool in [
+                "mcp__holodeck__lookup",
+                "mcp__files__read",
+                "Read",
+                "Write",
+                "lookup",
+            ] {
+                assert_eq!(answers(&policy, tool), expected, "{mode} {decision} {tool}");
+            }
+        }
+    }
+    let settled = policy("approvals: {non_interactive: approve, rules: [{tools: '*', approver: human}]}");
+    assert_eq!(answers(&settled, "WebFetch"), ("ask", "approve"));
+}
+
+#[test]
+fn the_first_rule_that_fits_decides() {
+    let policy = policy(
+        "approvals: {rules: [{tools: [read_*, search], decision: approve}, {tools: read_*, decision: reject}, {tools: ['*'], approver: human}]}",
+    );
+    assert_eq!(answers(&policy, "mcp__files__read_text").0, "approve");
+    assert_eq!(answers(&policy, "mcp__files__write").0, "ask");
+}
+
+#[test]
+fn rules_name_tools_by_any_of_their_names() {
+    let rejects = |glob: &str, tool: &str| {
+        let policy = policy(&format!(
+            "approvals: {{rules: [{{tools: '{glob}', decision: reject}}]}}"
+        ));
+        answers(&policy, tool).0 == "reject"
+    };
+    for (glob, tool, fits) in [
+        ("lookup", "mcp__holodeck__lookup", true),
+        ("mcp__holodeck__*", "mcp__holodeck__lookup", true),
+        ("look", "mcp__holodeck__lookup", false),
+        ("lookup", "mcp__holodeck__lookup_search", true),
+        ("files", "mcp__files__read", true),
+        ("files", "mcp__files__old__read", false),
+        ("files__old", "mcp__files__old__read", true),
+        ("read", "mcp__files__old__read", true),
+        ("read", "mcp__files__read", true),
+        ("holodeck", "mcp__holodeck__lookup", false),
+        ("Bash", "Bash", true),
+    ] {
+        assert_eq!(rejects(glob, tool), fits, "{glob} {tool}");
+    }
+}
+
+#[test]
+fn origins_are_told_from_names() {
+    let policy = policy("");
+    for (tool, origin) in [
+        ("mcp__holodeck__lookup", ToolOrigin::Declared),
+        ("mcp__files__lookup", ToolOrigin::External),
+        ("mcp__unknown", ToolOrigin::External),
+        ("lookup", ToolOrigin::BuiltIn),
+        ("Bash", ToolOrigin::BuiltIn),
+    ] {
+        assert_eq!(policy.origin(tool), origin, "{tool}");
+    }
+}
+
+#[test]
+fn other_providers_have_no_built_in_tools() {
+    let text = "name: a\nmodel: {provider: ollama, name: m}\ninstructions: {inline: Hi}\ntools:\n\
+        - {type: function, name: Bash, description: L., command: cat, parameters: {}}\nclaude: {permission_mode: manual}\n";
+    let files = MemoryFiles::new().with("agent.yaml", text);
+    let agent = load_agent(Path::new("agent.yaml"), &Env::empty(), &files)
+        .agent
+        .unwrap();
+    let policy = ApprovalPolicy::new(&agent.config, "holodeck");
+    assert_eq!(policy.origin("Bash"), ToolOrigin::Declared);
+    let in_a_test = ApprovalContext {
+        side_effects: SideEffectGate::Closed,
+        ..context(Occasion::Test, Presence::Nobody)
+    };
+    assert_eq!(policy.decide("Bash", in_a_test), PolicyDecision::Approve);
+}
+
+#[test]
+fn tests_withhold_side_effects_whatever_else_is_said() {
+    let policy = policy(
+        "claude: {permission_mode: acceptAll, bash: {enabled: true}}\napprovals: {rules: [{tools: '*', decision: approve}]}",
+    );
+    for tool in ["Bash", "Write", "Edit", "MultiEdit", "NotebookEdit"] {
+        for occasion in OCCASIONS {
+            for side_effects in [SideEffectGate::Open, SideEffectGate::Closed] {
+                let context = ApprovalContext {
+                    occasion,
+                    presence: Presence::Nobody,
+                    side_effects,
+                };
+                let withheld = occasion == Occasion::Test && side_effects == SideEffectGate::Closed;
+                let expected = if withheld { "reject" } else { "approve" };
+                assert_eq!(
+                    word(&policy.decide(tool, context)),
+                    expected,
+                    "{tool} {context:?}"
+                );
+            }
+        }
+    }
+    let closed = ApprovalContext {
+        occasion: Occasion::Test,
+        presence: Presence::Nobody,
+        side_effects: SideEffectGate::Closed,
+    };
+    assert_eq!(word(&policy.decide("Read", closed)), "approve");
+}
+
+#[test]
+fn what_the_blocks_switch_on_is_enabled() {
+    let enabled =
+        |claude: &str, tool: &str| answers(&policy(&format!("claude: {{{claude}}}")), tool).1 == "approve";
+    for (claude, tool, on) in [
+        ("bash: {enabled: true}", "Bash", true),
+        ("bash: {enabled: false}", "Bash", false),
+        ("file_system: {read: true}", "Grep", true),
+        ("file_system: {read: true}", "Write", false),
+        ("file_system: {edit: true}", "NotebookEdit", true),
+        ("web_search: true", "WebSearch", true),
+        ("web_search: true", "WebFetch", false),
+        ("subagents: {enabled: true}", "Agent", true),
+        (
+            "agents: {a: {description: A., prompt: P., tools: [WebFetch]}}",
+            "Agent",
+            true,
+        ),
+        (
+            "agents: {a: {description: A., prompt: P., tools: [WebFetch]}}",
+            "WebFetch",
+            true,
+        ),
+        (
+            "subagents: {enabled: false}, agents: {a: {description: A., prompt: P., tools: [WebFetch]}}",
+            "WebFetch",
+            false,
+        ),
+    ] {
+        assert_eq!(enabled(claude, tool), on, "{claude} {tool}");
+    }
+}
+
+#[test]
+fn tools_of_our_own_need_no_asking_unless_a_rule_names_them() {
+    let names = ["lookup", "delete_all"];
+    let rest = |rules: &str| policy(rules).auto_allowed_tools(names).join(" ");
+    assert_eq!(rest(""), "lookup delete_all");
+    assert_eq!(
+        rest("approvals: {rules: [{tools: 'delete_*', approver: human}]}"),
+        "lookup"
+    );
+    assert_eq!(
+        rest("approvals: {rules: [{tools: mcp__holodeck__lookup, decision: approve}]}"),
+        "delete_all"
+    );
+    assert_eq!(rest("approvals: {rules: [{tools: '*', decision: approve}]}"), "");
+}
+
+#[test]
+fn questions_have_a_priority() {
+    let asked = |rule: &str, tool: &str| {
+        let policy = policy(&format!(
+            "approvals: {{rules: [{{tools: '*', approver: human{rule}}}]}}"
+        ));
+        match policy.decide(tool, context(Occasion::Chat, Presence::Person)) {
+            PolicyDecision::AskPerson { priority } => priority,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(asked("", "mcp__files__Delete_rows"), ApprovalPriority::High);
+    assert_eq!(asked("", "batch_insert"), ApprovalPriority::High);
+    assert_eq!(asked("", "update_row"), ApprovalPriority::Medium);
+    assert_eq!(asked("", "mcp__files__read"), ApprovalPriority::Low);
+    assert_eq!(
+        asked(", priority: high", "mcp__files__read"),
+        ApprovalPriority::High
+    );
+}
+
+#[test]
+fn reasons_say_what_to_do() {
+    let closed = ApprovalContext {
+        occasion: Occasion::Test,
+        presence: Presence::Nobody,
+        side_effects: SideEffectGate::Closed,
+    };
+    let reasons: Vec<PolicyDecision> = vec![
+        policy("").decide("Bash", closed),
+        policy("").decide("WebFetch", closed),
+        policy("claude: {permission_mode: manual}").decide("WebFetch", closed),
+        policy("approvals: {rules: [{tools: WebFetch, decision: reject}]}").decide("WebFetch", closed),
+    ];
+    insta::assert_debug_snapshot!(reasons);
+}
+
+#[test]
+fn the_time_a_person_has() {
+    let seconds = |block: &str| policy(block).timeout().map(|time| time.as_secs());
+    assert_eq!(seconds(""), Some(300));
+    assert_eq!(seconds("approvals: {}"), Some(300));
+    assert_eq!(seconds("approvals: {timeout_seconds: 5}"), Some(5));
+    assert_eq!(seconds("approvals: {timeout_seconds: null}"), None);
+    let late = policy("approvals: {on_timeout: terminate}").on_timeout();
+    assert_eq!(late, OnApprovalTimeout::Terminate);
+}
