@@ -24,5 +24,5 @@ pub use fold::{FailedTurn, ResultFold, collect};
 pub use holodeck_model::TokenUsage;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
 pub use result::{ExecutionResult, Outcome, ToolCall, ToolResult};
-pub use session::{AgentSession, SessionControl, SessionState, TextStream};
+pub use session::{AgentSession, RunningTurn, SessionControl, SessionState, TextStream, TurnGuard};
 pub use tool::{NoTools, SideEffects, Tool, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};

@@ -1,6 +1,6 @@
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
 };
 
@@ -78,6 +78,47 @@ impl SessionControl {
 impl std::fmt::Debug for SessionControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SessionControl")
+    }
+}
+
+/// The turn that runs in a session, if one does: for [`AgentSession::state`] and [`AgentSession::control`].
+#[derive(Clone, Debug, Default)]
+pub struct RunningTurn(Arc<Mutex<Option<CancellationToken>>>);
+
+impl RunningTurn {
+    /// A turn begins that `cancel` stops. It runs until the guard is dropped.
+    pub fn begin(&self, cancel: CancellationToken) -> TurnGuard {
+        *self.lock() = Some(cancel);
+        TurnGuard(self.clone())
+    }
+
+    /// Whether a turn runs.
+    pub fn is_running(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// A handle that stops the turn that runs when it is used.
+    pub fn control(&self) -> SessionControl {
+        let running = self.clone();
+        SessionControl::new(move || {
+            if let Some(turn) = &*running.lock() {
+                turn.cancel();
+            }
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends a [`RunningTurn`] when its stream is dropped.
+#[derive(Debug)]
+pub struct TurnGuard(RunningTurn);
+
+impl Drop for TurnGuard {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
     }
 }
 

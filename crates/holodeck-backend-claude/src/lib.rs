@@ -2,21 +2,34 @@
 //!
 //! The CLI is spoken to in lines of JSON over its standard streams: `framing` cuts the lines, `wire` gives them types,
 //! and `translate` turns one turn of them into [`BackendEvent`](holodeck_backend_api::BackendEvent)s. These three are
-//! pure and run against recordings.
+//! pure and run against recordings. `argv` and `home` say how the CLI is started, `connection` runs it, `control` and
+//! `host` ask and answer, `turn` puts a turn together, and `pool`, `session` and `backend` are what others see of it.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the session that drives these is not part of the crate yet"
-)]
-
+mod argv;
+mod backend;
+mod connection;
+mod control;
+mod core;
 mod framing;
+mod history;
+mod home;
+mod host;
+mod options;
+mod pool;
 mod replay;
+mod session;
+mod tool;
 mod translate;
+mod turn;
 mod wire;
 
 #[cfg(test)]
 mod recording;
 
+pub use backend::{ClaudeBackend, query};
+pub use holodeck_mcp_bridge::ServerNeed;
+pub use holodeck_validators::{ClaudeCli, ClaudeCliSearch, CliVersion};
+pub use options::{ClaudeOptions, Edits, Limits, McpServer, McpServers, Reuse, Thinking};
 #[doc(hidden)]
 pub use replay::{Replay, replay};
+pub use tool::Tools;

@@ -56,7 +56,6 @@ pub(crate) struct Translator {
     background: BTreeSet<String>,
     /// The conversation that was last told of.
     session_id: Option<String>,
-    total_cost_usd: Option<f64>,
     /// Of this turn, as emitted.
     counted: TokenUsage,
     had_nested: bool,
@@ -75,7 +74,6 @@ impl Translator {
             nested: BTreeMap::new(),
             background: BTreeSet::new(),
             session_id: None,
-            total_cost_usd: None,
             counted: TokenUsage::default(),
             had_nested: false,
             was_interrupted: false,
@@ -118,18 +116,9 @@ impl Translator {
     }
 
     /// Subagents that go on after the turn ended: their end starts another turn, with a result of its own.
+    #[cfg(test)]
     pub(crate) fn background_tasks(&self) -> usize {
         self.background.len()
-    }
-
-    /// The CLI's id of the conversation.
-    pub(crate) fn session_id(&self) -> Option<&str> {
-        self.session_id.as_deref()
-    }
-
-    /// What the process has cost since its start or the last `/clear`.
-    pub(crate) fn total_cost_usd(&self) -> Option<f64> {
-        self.total_cost_usd
     }
 
     fn init(&mut self, init: &Init, emit: &mut dyn FnMut(BackendEvent)) {
@@ -217,7 +206,6 @@ impl Translator {
         if let Some(missing) = ending::uncounted(result, self.counted, self.had_nested) {
             emit(BackendEvent::Usage(missing));
         }
-        self.total_cost_usd = result.total_cost_usd.or(self.total_cost_usd);
         let seen = ending::Seen {
             structured: self.options.structured,
             was_interrupted: self.was_interrupted,

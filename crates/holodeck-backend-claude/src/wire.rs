@@ -18,12 +18,10 @@ use self::fields::Fields as _;
 pub(crate) use self::{
     block::{AssistantFrame, Block, UserFrame},
     control::{CanUseTool, ControlError, HostRequest},
-    outcome::{Denial, ResultFrame, WireUsage},
-    outgoing::{
-        Delivery, UserContent, control_cancel, control_error, control_request, control_success, user_message,
-    },
+    outcome::{ResultFrame, WireUsage},
+    outgoing::{Delivery, control_error, control_request, control_success, user_message},
     stream::{Delta, StreamEvent, StreamFrame},
-    system::{ApiRetry, Init, McpServer, TaskNews},
+    system::{ApiRetry, Init, TaskNews},
 };
 
 /// One line of the CLI.
@@ -79,6 +77,17 @@ pub(crate) enum Frame {
     ConversationReset { new_id: Option<String> },
     /// A message of a kind this version does not know.
     Other { kind: String, body: Map<String, Value> },
+}
+
+impl Frame {
+    /// The place in the main conversation that this frame stands for.
+    pub(crate) fn place(&self) -> Option<&str> {
+        match self {
+            Self::Assistant(frame) if frame.parent.is_none() => frame.uuid.as_deref(),
+            Self::User(frame) if frame.parent.is_none() => frame.uuid.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 /// The line is not JSON, or no object with a `type`.

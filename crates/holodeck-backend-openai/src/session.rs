@@ -1,16 +1,13 @@
-use std::{
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{pin::pin, sync::Arc};
 
 use async_stream::stream;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentSession, BackendError, BackendEvent, EventStream, SessionControl, SessionState, TurnRequest,
+    AgentSession, BackendError, BackendEvent, EventStream, RunningTurn, SessionControl, SessionState,
+    TurnRequest,
 };
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     core::Core,
@@ -21,7 +18,7 @@ use crate::{
 pub(crate) struct OpenAiSession {
     core: Arc<Core>,
     history: Vec<Value>,
-    running: Running,
+    running: RunningTurn,
     open: bool,
 }
 
@@ -30,7 +27,7 @@ impl OpenAiSession {
         Self {
             core,
             history: Vec::new(),
-            running: Running::default(),
+            running: RunningTurn::default(),
             open: true,
         }
     }
@@ -70,7 +67,7 @@ impl AgentSession for OpenAiSession {
     }
 
     fn state(&self) -> SessionState {
-        match (self.open, self.running.lock().is_some()) {
+        match (self.open, self.running.is_running()) {
             (false, _) => SessionState::Closed,
             (true, true) => SessionState::Processing,
             (true, false) => SessionState::Ready,
@@ -78,41 +75,12 @@ impl AgentSession for OpenAiSession {
     }
 
     fn control(&self) -> SessionControl {
-        let running = self.running.clone();
-        SessionControl::new(move || {
-            if let Some(turn) = &*running.lock() {
-                turn.cancel();
-            }
-        })
+        self.running.control()
     }
 
     async fn close(&mut self) -> Result<(), BackendError> {
         self.open = false;
         self.history = Vec::new();
         Ok(())
-    }
-}
-
-/// The token of the turn that runs, if one does.
-#[derive(Clone, Default)]
-struct Running(Arc<Mutex<Option<CancellationToken>>>);
-
-impl Running {
-    fn begin(&self, cancel: CancellationToken) -> TurnGuard {
-        *self.lock() = Some(cancel);
-        TurnGuard(self.clone())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<CancellationToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Ends the turn when its stream is dropped.
-struct TurnGuard(Running);
-
-impl Drop for TurnGuard {
-    fn drop(&mut self) {
-        *self.0.lock() = None;
     }
 }

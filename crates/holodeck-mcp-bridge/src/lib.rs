@@ -7,6 +7,6 @@ mod in_process;
 mod names;
 mod reply;
 
-pub use claude_servers::{ClaudeServer, ClaudeServers};
+pub use claude_servers::{ClaudeServer, ClaudeServers, ServerNeed};
 pub use in_process::{FailedCall, InProcessServer, Reply, ServerError, cancelled_request};
 pub use names::{HOLODECK_SERVER, model_name};

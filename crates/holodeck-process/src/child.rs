@@ -111,7 +111,7 @@ impl ChildProcess {
     }
 
     /// Waits until all of stderr was read, at most `patience`.
-    pub(crate) async fn settle_stderr(&mut self, patience: Duration) {
+    pub async fn settle_stderr(&mut self, patience: Duration) {
         if let Some(stderr) = &mut self.stderr {
             stderr.settle(patience).await;
         }

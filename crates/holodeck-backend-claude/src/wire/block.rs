@@ -35,6 +35,8 @@ pub(crate) enum Block {
 /// One block of a model message: the CLI writes a frame for each, under the same message id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AssistantFrame {
+    /// The CLI's id of the frame: a place in the conversation that can be gone back to.
+    pub(crate) uuid: Option<String>,
     /// The call that started the agent this comes from, unless it is the main one.
     pub(crate) parent: Option<String>,
     pub(crate) message_id: Option<String>,
@@ -57,9 +59,21 @@ impl AssistantFrame {
     }
 }
 
+impl UserFrame {
+    /// The calls this holds results of.
+    pub(crate) fn answered_calls(&self) -> impl Iterator<Item = &str> {
+        self.blocks.iter().filter_map(|block| match block {
+            Block::ToolResult { call_id, .. } => Some(call_id.as_str()),
+            _ => None,
+        })
+    }
+}
+
 /// Tool results, the prompt of a subagent, or what the CLI says to the model by itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct UserFrame {
+    /// The CLI's id of the frame: a place in the conversation that can be gone back to.
+    pub(crate) uuid: Option<String>,
     pub(crate) parent: Option<String>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) is_synthetic: bool,
@@ -68,6 +82,7 @@ pub(crate) struct UserFrame {
 pub(super) fn assistant(mut body: Map<String, Value>) -> AssistantFrame {
     let mut message = body.take_map("message").unwrap_or_default();
     AssistantFrame {
+        uuid: body.take_text("uuid"),
         parent: body.take_text("parent_tool_use_id"),
         message_id: message.take_text("id"),
         model: message.take_text("model"),
@@ -83,6 +98,7 @@ pub(super) fn assistant(mut body: Map<String, Value>) -> AssistantFrame {
 pub(super) fn user(mut body: Map<String, Value>) -> UserFrame {
     let mut message = body.take_map("message").unwrap_or_default();
     UserFrame {
+        uuid: body.take_text("uuid"),
         parent: body.take_text("parent_tool_use_id"),
         blocks: content(message.take_value("content")),
         is_synthetic: body.flag("isSynthetic"),

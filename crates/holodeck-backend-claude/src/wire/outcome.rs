@@ -22,8 +22,6 @@ pub(crate) struct ResultFrame {
     pub(crate) usage: Option<WireUsage>,
     /// Tokens of everything since the last result, subagents included. Newer CLIs only.
     pub(crate) all_usage: Option<WireUsage>,
-    /// Of the process since its start or the last `/clear`.
-    pub(crate) total_cost_usd: Option<f64>,
     pub(crate) session_id: Option<String>,
     pub(crate) denials: Vec<Denial>,
     /// Messages of the host that wait for their turn.
@@ -92,7 +90,6 @@ pub(super) fn read(mut body: Map<String, Value>) -> ResultFrame {
             .or_else(|| body.take_text("api_error")),
         usage: body.take_map("usage").as_ref().map(usage),
         all_usage: body.take_map("model_usage_since_last_result").map(all_usage),
-        total_cost_usd: body.float("total_cost_usd"),
         session_id: body.take_text("session_id"),
         denials: maps(body.take_list("permission_denials"))
             .into_iter()

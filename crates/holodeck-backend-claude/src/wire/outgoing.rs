@@ -1,12 +1,5 @@
 use serde_json::{Value, json};
 
-/// What a person says: text, or content blocks of the Messages API.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum UserContent {
-    Text(String),
-    Blocks(Vec<Value>),
-}
-
 /// Whether the CLI reads `@file` and `/command` in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
@@ -17,14 +10,10 @@ pub(crate) enum Delivery {
 }
 
 /// A message of the person, which starts a turn.
-pub(crate) fn user_message(content: UserContent, uuid: Option<&str>, delivery: Delivery) -> String {
-    let content = match content {
-        UserContent::Text(text) => Value::String(text),
-        UserContent::Blocks(blocks) => Value::Array(blocks),
-    };
+pub(crate) fn user_message(text: &str, uuid: Option<&str>, delivery: Delivery) -> String {
     let mut message = json!({
         "type": "user",
-        "message": {"role": "user", "content": content},
+        "message": {"role": "user", "content": text},
         "parent_tool_use_id": null,
         "session_id": "",
     });
@@ -58,11 +47,6 @@ pub(crate) fn control_error(request_id: &str, text: &str) -> String {
         "type": "control_response",
         "response": {"subtype": "error", "request_id": request_id, "error": text},
     }))
-}
-
-/// Takes a request of the host back.
-pub(crate) fn control_cancel(request_id: &str) -> String {
-    line(&json!({"type": "control_cancel_request", "request_id": request_id}))
 }
 
 /// JSON text holds no line end of its own.

@@ -1,0 +1,181 @@
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+
+use crate::wire;
+
+/// What is written to the CLI, one line at a time, by one task.
+#[derive(Clone, Debug)]
+pub(crate) struct Outgoing(mpsc::UnboundedSender<Write>);
+
+#[derive(Debug)]
+pub(crate) enum Write {
+    Line(String),
+    /// No more will follow; the CLI ends what it does and exits.
+    Close,
+}
+
+impl Outgoing {
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Write>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Self(sender), receiver)
+    }
+
+    /// A CLI that is gone is noticed where its output ends.
+    pub(crate) fn line(&self, line: String) {
+        let _ = self.0.send(Write::Line(line));
+    }
+
+    pub(crate) fn close(&self) {
+        let _ = self.0.send(Write::Close);
+    }
+}
+
+/// Whoever waits for an answer, by the id of the request.
+type Waiting = HashMap<String, oneshot::Sender<Result<Value, String>>>;
+
+/// Requests of ours that wait for their answer.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    waiting: Mutex<Option<Waiting>>,
+    last: AtomicU64,
+}
+
+/// Why a request of ours got no answer that can be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ControlError {
+    /// The CLI refused it, in its words.
+    Refused(String),
+    /// The CLI went away.
+    Gone,
+    /// No answer came.
+    TimedOut(Duration),
+}
+
+impl Pending {
+    pub(crate) fn new() -> Self {
+        Self {
+            waiting: Mutex::new(Some(HashMap::new())),
+            last: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) async fn request(
+        &self,
+        outgoing: &Outgoing,
+        request: &Value,
+        patience: Duration,
+    ) -> Result<Value, ControlError> {
+        let id = format!("hd_{}", self.last.fetch_add(1, Ordering::Relaxed));
+        let (answer, answered) = oneshot::channel();
+        match &mut *self.lock() {
+            Some(waiting) => waiting.insert(id.clone(), answer),
+            None => return Err(ControlError::Gone),
+        };
+        outgoing.line(wire::control_request(&id, request));
+        match timeout(patience, answered).await {
+            Ok(Ok(Ok(value))) => Ok(value),
+            Ok(Ok(Err(refusal))) => Err(ControlError::Refused(refusal)),
+            Ok(Err(_)) => Err(ControlError::Gone),
+            Err(_) => {
+                if let Some(waiting) = &mut *self.lock() {
+                    waiting.remove(&id);
+                }
+                Err(ControlError::TimedOut(patience))
+            }
+        }
+    }
+
+    /// An answer nobody waits for is dropped.
+    pub(crate) fn answer(&self, id: &str, outcome: Result<Value, String>) {
+        let waiting = self.lock().as_mut().and_then(|waiting| waiting.remove(id));
+        if let Some(waiting) = waiting {
+            let _ = waiting.send(outcome);
+        }
+    }
+
+    /// The CLI is gone: whatever waits is told at once.
+    pub(crate) fn fail_all(&self) {
+        self.lock().take();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_mins(1);
+
+    fn id_of(write: Option<Write>) -> String {
+        let Some(Write::Line(line)) = write else {
+            panic!("{write:?}");
+        };
+        let line: Value = serde_json::from_str(&line).unwrap();
+        line["request_id"].as_str().unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn answers_reach_whoever_asked() {
+        let (outgoing, mut written) = Outgoing::new();
+        let pending = Pending::new();
+        let ask = json!({"subtype": "mcp_status"});
+        let (one, two, ()) = tokio::join!(
+            pending.request(&outgoing, &ask, LONG),
+            pending.request(&outgoing, &ask, LONG),
+            async {
+                let (first, second) = (id_of(written.recv().await), id_of(written.recv().await));
+                pending.answer("never asked", Ok(json!(0)));
+                pending.answer(&second, Err("no".to_owned()));
+                pending.answer(&first, Ok(json!(1)));
+            }
+        );
+        assert_eq!(
+            (one, two),
+            (Ok(json!(1)), Err(ControlError::Refused("no".to_owned())))
+        );
+    }
+
+    #[tokio::test]
+    async fn all_requests_fail_at_once_when_the_program_is_gone() {
+        let (outgoing, mut written) = Outgoing::new();
+        let pending = Pending::new();
+        let ask = json!({"subtype": "initialize"});
+        let (one, ()) = tokio::join!(pending.request(&outgoing, &ask, LONG), async {
+            written.recv().await;
+            pending.fail_all();
+        });
+        assert_eq!(one, Err(ControlError::Gone));
+        assert_eq!(
+            pending.request(&outgoing, &ask, LONG).await,
+            Err(ControlError::Gone)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_answer_ends_in_time() {
+        let (outgoing, _written) = Outgoing::new();
+        let asked = Pending::new()
+            .request(&outgoing, &json!({}), LONG)
+            .await
+            .unwrap_err();
+        assert_eq!(asked, ControlError::TimedOut(LONG));
+    }
+}

@@ -1,0 +1,325 @@
+//! Answers to what the CLI asks of us while a turn runs: may this tool run, run one of ours, what do the hooks say.
+
+use std::{
+    collections::HashMap,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::FutureExt as _;
+use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, BackendError};
+use holodeck_mcp_bridge::{HOLODECK_SERVER, InProcessServer, model_name};
+use serde_json::{Map, Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    ClaudeOptions, McpServer,
+    connection::Incoming,
+    control::Outgoing,
+    wire::{self, CanUseTool, HostRequest},
+};
+
+/// Hook that lets sub-agents wait for their place.
+const AGENTS: &str = "agents";
+/// Hook that makes the CLI ask about a tool.
+const GOVERNED: &str = "governed";
+/// A sub-agent may wait this long for its place: until the turn's own limit.
+const HOOK_SECONDS: u32 = 24 * 60 * 60;
+
+/// What all processes of a backend share in answering.
+pub(crate) struct Host {
+    approver: Option<Arc<dyn Approver>>,
+    server: Option<Arc<InProcessServer>>,
+    governed: Vec<String>,
+    servers: Vec<McpServer>,
+    agents: Option<usize>,
+}
+
+/// The answering side of one process.
+pub(crate) struct Answering {
+    host: Arc<Host>,
+    outgoing: Outgoing,
+    incoming: mpsc::Sender<Incoming>,
+    stop: CancellationToken,
+    running: Arc<Mutex<HashMap<String, CancellationToken>>>,
+    places: Option<Arc<Semaphore>>,
+    taken: Arc<Mutex<HashMap<String, OwnedSemaphorePermit>>>,
+}
+
+impl Host {
+    pub(crate) fn new(options: &ClaudeOptions) -> Result<Self, BackendError> {
+        let tools = options.tools.clone().filter(|tools| !tools.specs().is_empty());
+        let server = tools
+            .map(|tools| InProcessServer::new(HOLODECK_SERVER, tools))
+            .transpose();
+        let server = server.map_err(|error| BackendError::Init {
+            message: error.to_string(),
+        })?;
+        Ok(Self {
+            approver: options.approver.clone(),
+            server: server.map(Arc::new),
+            governed: options.governed_tools.clone(),
+            servers: options.mcp_servers.servers.clone(),
+            agents: options.parallel_agents.map(std::num::NonZeroUsize::get),
+        })
+    }
+
+    /// The request with which a conversation with the CLI begins.
+    pub(crate) fn initialize(&self, agents: &Map<String, Value>) -> Value {
+        let mut request = json!({"subtype": "initialize", "hooks": self.hooks()});
+        if let Some(request) = request.as_object_mut() {
+            if !agents.is_empty() {
+                request.insert("agents".to_owned(), Value::Object(agents.clone()));
+                request.insert("forwardSubagentText".to_owned(), json!(true));
+            }
+            if let Some(server) = &self.server {
+                // With the manifest the CLI need not ask for our tools; older ones ask.
+                request.insert("sdkMcpServers".to_owned(), json!([HOLODECK_SERVER]));
+                request.insert(
+                    "sdkMcpServerManifests".to_owned(),
+                    json!({HOLODECK_SERVER: server.manifest()}),
+                );
+            }
+        }
+        request
+    }
+
+    /// Whether the YAML leaves a tool of an external server out.
+    fn withholds(&self, tool: &str) -> bool {
+        self.servers.iter().any(|server| {
+            let own = tool.strip_prefix(&model_name(&server.name, ""));
+            match (own, &server.allowed_tools) {
+                (Some(own), Some(allowed)) => !allowed.iter().any(|name| name == own),
+                _ => false,
+            }
+        })
+    }
+
+    fn hooks(&self) -> Value {
+        let mut before = Vec::new();
+        if self.agents.is_some() {
+            before.push(json!({
+                "matcher": "Agent|Task",
+                "hookCallbackIds": [AGENTS],
+                "timeout": HOOK_SECONDS,
+            }));
+        }
+        if !self.governed.is_empty() {
+            before.push(json!({"matcher": self.governed.join("|"), "hookCallbackIds": [GOVERNED]}));
+        }
+        if before.is_empty() {
+            return Value::Null;
+        }
+        json!({ "PreToolUse": before })
+    }
+
+    pub(crate) fn answering(
+        self: &Arc<Self>,
+        outgoing: Outgoing,
+        incoming: mpsc::Sender<Incoming>,
+        stop: CancellationToken,
+    ) -> Answering {
+        Answering {
+            host: Arc::clone(self),
+            outgoing,
+            incoming,
+            stop,
+            running: Arc::default(),
+            places: self.agents.map(|places| Arc::new(Semaphore::new(places))),
+            taken: Arc::default(),
+        }
+    }
+}
+
+impl Answering {
+    /// Answers in the background, so that nothing else of the CLI's output waits.
+    pub(crate) fn answer(&self, request_id: String, request: HostRequest) {
+        let cancel = self.stop.child_token();
+        lock(&self.running).insert(request_id.clone(), cancel.clone());
+        let one = One {
+            host: Arc::clone(&self.host),
+            incoming: self.incoming.clone(),
+            cancel: cancel.clone(),
+            places: self.places.clone(),
+            taken: Arc::clone(&self.taken),
+        };
+        let (outgoing, running) = (self.outgoing.clone(), Arc::clone(&self.running));
+        tokio::spawn(async move {
+            let reply = tokio::select! {
+                biased;
+                // Withdrawn: nothing is to be sent.
+                () = cancel.cancelled() => None,
+                reply = AssertUnwindSafe(one.reply(request)).catch_unwind() => Some(reply),
+            };
+            lock(&running).remove(&request_id);
+            match reply {
+                Some(Ok(Ok(reply))) => outgoing.line(wire::control_success(&request_id, &reply)),
+                Some(Ok(Err(refusal))) => outgoing.line(wire::control_error(&request_id, &refusal)),
+                Some(Err(_)) => {
+                    outgoing.line(wire::control_error(&request_id, "the handler failed"));
+                }
+                None => {}
+            }
+        });
+    }
+
+    /// The CLI takes a request back.
+    pub(crate) fn withdraw(&self, request_id: &str) {
+        if let Some(cancel) = lock(&self.running).remove(request_id) {
+            cancel.cancel();
+        }
+    }
+
+    /// A call has its result; if it was a sub-agent, its place is free.
+    pub(crate) fn finished(&self, call_id: &str) {
+        lock(&self.taken).remove(call_id);
+    }
+
+    /// A turn is over; nothing of it runs any more.
+    pub(crate) fn turn_over(&self) {
+        lock(&self.taken).clear();
+    }
+}
+
+/// The answering of one request.
+struct One {
+    host: Arc<Host>,
+    incoming: mpsc::Sender<Incoming>,
+    cancel: CancellationToken,
+    places: Option<Arc<Semaphore>>,
+    taken: Arc<Mutex<HashMap<String, OwnedSemaphorePermit>>>,
+}
+
+impl One {
+    async fn reply(self, request: HostRequest) -> Result<Value, String> {
+        match request {
+            HostRequest::CanUseTool(ask) => Ok(self.permission(ask).await),
+            HostRequest::McpMessage { server_name, message } => self.own_server(&server_name, &message).await,
+            HostRequest::HookCallback {
+                callback_id,
+                tool_use_id,
+                ..
+            } => Ok(self.hook(&callback_id, tool_use_id).await),
+            HostRequest::Other { subtype, .. } => Err(format!("this host does not answer `{subtype}`")),
+        }
+    }
+
+    async fn permission(&self, request: CanUseTool) -> Value {
+        let ask = ask(&request);
+        self.tell(Incoming::Asked(ask.clone())).await;
+        let mut told = Told {
+            incoming: self.incoming.clone(),
+            call_id: Some(ask.call_id.clone()),
+        };
+        let decision = match &self.host.approver {
+            _ if self.host.withholds(&ask.tool_name) => ApprovalDecision::Reject {
+                reason: "this agent may not call this tool of the server".to_owned(),
+            },
+            Some(approver) => AssertUnwindSafe(approver.decide(&ask, &self.cancel))
+                .catch_unwind()
+                .await
+                .unwrap_or_else(|_| ApprovalDecision::Reject {
+                    reason: "the approval failed".to_owned(),
+                }),
+            None => ApprovalDecision::Reject {
+                reason: "nobody is there to approve it".to_owned(),
+            },
+        };
+        told.call_id = None;
+        self.tell(Incoming::Answered {
+            call_id: ask.call_id.clone(),
+            decision: decision.clone(),
+        })
+        .await;
+        match decision {
+            ApprovalDecision::Approve { arguments } => json!({
+                "behavior": "allow",
+                "updatedInput": arguments.unwrap_or(ask.arguments),
+            }),
+            ApprovalDecision::Reject { reason } => json!({"behavior": "deny", "message": reason}),
+            ApprovalDecision::Terminate { reason } => {
+                json!({"behavior": "deny", "message": reason, "interrupt": true})
+            }
+            ApprovalDecision::Withdrawn => json!({"behavior": "deny", "message": "withdrawn"}),
+        }
+    }
+
+    async fn own_server(&self, server_name: &str, message: &Value) -> Result<Value, String> {
+        let server = self
+            .host
+            .server
+            .as_ref()
+            .filter(|_| server_name == HOLODECK_SERVER);
+        let Some(server) = server else {
+            return Err(format!("there is no MCP server `{server_name}` here"));
+        };
+        let reply = server.handle(message, self.cancel.clone()).await;
+        if let Some(failed) = reply.failed {
+            self.tell(Incoming::Unavailable {
+                call_id: failed.call_id,
+                name: failed.name,
+                reason: failed.reason,
+            })
+            .await;
+        }
+        Ok(json!({ "mcp_response": reply.message }))
+    }
+
+    async fn hook(&self, callback: &str, call_id: Option<String>) -> Value {
+        match (callback, &self.places) {
+            (AGENTS, Some(places)) => {
+                if let Ok(place) = Arc::clone(places).acquire_owned().await {
+                    lock(&self.taken).insert(call_id.unwrap_or_default(), place);
+                }
+                json!({})
+            }
+            (GOVERNED, _) => json!({
+                "hookSpecificOutput": {
+                    "hookEventName": "PreToolUse",
+                    "permissionDecision": "ask",
+                    "permissionDecisionReason": "an approval rule names this tool",
+                }
+            }),
+            _ => json!({}),
+        }
+    }
+
+    /// A turn that is over hears nothing any more.
+    async fn tell(&self, incoming: Incoming) {
+        let _ = self.incoming.send(incoming).await;
+    }
+}
+
+/// Tells that an ask was withdrawn, if it is dropped before it was answered.
+struct Told {
+    incoming: mpsc::Sender<Incoming>,
+    call_id: Option<String>,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(call_id) = self.call_id.take() {
+            let _ = self.incoming.try_send(Incoming::Answered {
+                call_id,
+                decision: ApprovalDecision::Withdrawn,
+            });
+        }
+    }
+}
+
+fn ask(request: &CanUseTool) -> ApprovalAsk {
+    let own = model_name(HOLODECK_SERVER, "");
+    let name = request.tool_name.strip_prefix(&own).unwrap_or(&request.tool_name);
+    ApprovalAsk {
+        tool_name: name.to_owned(),
+        arguments: request.input.clone(),
+        call_id: request.tool_use_id.clone().unwrap_or_default(),
+        description: request.description.clone(),
+        agent_id: request.agent_id.clone(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,193 @@
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use holodeck_backend_api::BackendError;
+use tokio::{sync::Notify, task::JoinSet};
+
+use crate::{ClaudeOptions, Reuse, connection::Connection, core::Core};
+
+/// Built-in tools that leave something behind.
+const SIDE_EFFECTS: [&str; 4] = ["Bash", "Write", "Edit", "NotebookEdit"];
+/// Names of the tool that starts sub-agents.
+const AGENTS: [&str; 2] = ["Agent", "Task"];
+
+/// Processes that are ready for a conversation of one turn.
+pub(crate) struct Pool {
+    core: Arc<Core>,
+    reusable: bool,
+    ready: Mutex<Ready>,
+    changed: Notify,
+    closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Ready {
+    idle: VecDeque<Connection>,
+    /// On their way to being idle: cleared or started in the background.
+    coming: usize,
+    taken: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        let refusal = reuse_refusal(&core.options);
+        match refusal {
+            None => tracing::debug!("test cases share Claude Code processes, cleared in between"),
+            Some(reason) => {
+                tracing::debug!("every test case gets a Claude Code process of its own: {reason}");
+            }
+        }
+        Self {
+            core,
+            reusable: refusal.is_none(),
+            ready: Mutex::default(),
+            changed: Notify::new(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Starts a first process, so that nobody waits for it later and what is wrong is known now.
+    pub(crate) async fn warm(&self) -> Result<(), BackendError> {
+        let connection = self.core.open_new().await?;
+        self.ready().idle.push_back(connection);
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// A process for one turn without history. Where processes are shared, each was cleared before, also a new one:
+    /// then every case shows the model the same.
+    pub(crate) async fn take_for_turn(self: &Arc<Self>) -> Result<Connection, BackendError> {
+        let mut connection = self.take().await?;
+        if self.reusable && !connection.is_cleared() && !connection.clear().await {
+            return Err(BackendError::Session {
+                message: "the Claude Code CLI could not be cleared".to_owned(),
+            });
+        }
+        Ok(connection)
+    }
+
+    /// A process for a conversation, as it was started.
+    pub(crate) async fn take_for_conversation(&self) -> Result<Connection, BackendError> {
+        let idle = {
+            let mut ready = self.ready();
+            let new = ready.idle.iter().position(|connection| !connection.is_cleared());
+            new.and_then(|new| ready.idle.remove(new))
+        };
+        match idle {
+            Some(connection) => Ok(connection),
+            None => self.core.open_new().await,
+        }
+    }
+
+    async fn take(self: &Arc<Self>) -> Result<Connection, BackendError> {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let mut ready = self.ready();
+                let idle = ready.idle.pop_front();
+                if idle.is_some() || ready.coming == 0 {
+                    ready.taken += 1;
+                    let spare =
+                        !self.reusable && ready.taken > 1 && ready.idle.is_empty() && ready.coming == 0;
+                    ready.coming += usize::from(spare);
+                    drop(ready);
+                    if spare {
+                        self.start_spare();
+                    }
+                    match idle {
+                        Some(connection) => return Ok(connection),
+                        None => break,
+                    }
+                }
+            }
+            changed.await;
+        }
+        self.core.open_new().await
+    }
+
+    /// Takes back a process whose turn ended well.
+    pub(crate) fn give_back(self: &Arc<Self>, mut connection: Connection) {
+        if self.closed.load(Ordering::Relaxed) || !self.reusable {
+            tokio::spawn(connection.close());
+            return;
+        }
+        self.ready().coming += 1;
+        let pool = Arc::clone(self);
+        tokio::spawn(async move {
+            if connection.clear().await {
+                pool.arrived(Some(connection));
+            } else {
+                tracing::debug!("a Claude Code process could not be cleared");
+                pool.arrived(None);
+                connection.close().await;
+            }
+        });
+    }
+
+    /// The next case finds a process that has started while this one ran.
+    fn start_spare(self: &Arc<Self>) {
+        let pool = Arc::clone(self);
+        tokio::spawn(async move {
+            // If it can't be started, whoever needs it tries again and tells why.
+            let spare = pool.core.open_new().await.ok();
+            pool.arrived(spare);
+        });
+    }
+
+    fn arrived(&self, connection: Option<Connection>) {
+        {
+            let mut ready = self.ready();
+            ready.coming -= 1;
+            match connection {
+                Some(connection) if !self.closed.load(Ordering::Relaxed) => {
+                    ready.idle.push_back(connection);
+                }
+                Some(connection) => {
+                    tokio::spawn(connection.close());
+                }
+                None => {}
+            }
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Ends all that is idle. What still runs ends by itself.
+    pub(crate) async fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        let idle: Vec<_> = self.ready().idle.drain(..).collect();
+        let mut closing: JoinSet<_> = idle.into_iter().map(Connection::close).collect();
+        while closing.join_next().await.is_some() {}
+    }
+
+    fn ready(&self) -> MutexGuard<'_, Ready> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What of one conversation could reach the next through a shared process.
+fn reuse_refusal(options: &ClaudeOptions) -> Option<&'static str> {
+    let has = |names: &[&str]| {
+        options
+            .builtin_tools
+            .iter()
+            .any(|tool| names.contains(&tool.as_str()))
+    };
+    if options.reuse == Reuse::Never {
+        Some("the options say so")
+    } else if options.mcp_servers.document.is_some() {
+        Some("its MCP servers may keep something")
+    } else if has(&SIDE_EFFECTS) {
+        Some("its tools may change something")
+    } else if has(&AGENTS) || !options.agents.is_empty() {
+        Some("it starts sub-agents")
+    } else if !options.setting_sources.is_empty() {
+        Some("settings of the machine apply")
+    } else {
+        None
+    }
+}

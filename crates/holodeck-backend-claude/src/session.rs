@@ -1,0 +1,209 @@
+use std::{pin::pin, sync::Arc};
+
+use async_stream::stream;
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use holodeck_backend_api::{
+    AgentSession, BackendError, BackendEvent, EventStream, RunningTurn, SessionControl, SessionState,
+    TurnRequest,
+};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::{
+    argv::Begin,
+    connection::Connection,
+    core::Core,
+    home::Home,
+    pool::Pool,
+    turn::{self, Stands, Step},
+    wire,
+};
+
+/// A conversation with one live process. When the process is gone, or what it heard is to be forgotten, the next turn
+/// goes on from the last good one in a new process.
+pub(crate) struct ClaudeSession {
+    core: Arc<Core>,
+    pool: Arc<Pool>,
+    link: Link,
+    running: RunningTurn,
+    open: bool,
+}
+
+/// The process of a session, and what is needed to go on without it.
+#[derive(Default)]
+struct Link {
+    connection: Option<Connection>,
+    kept: Option<Kept>,
+    leaving: Option<JoinHandle<()>>,
+}
+
+/// Where a conversation stands, and the folder it is kept in.
+struct Kept {
+    stands: Stands,
+    home: Arc<Home>,
+}
+
+impl ClaudeSession {
+    pub(crate) fn new(core: Arc<Core>, pool: Arc<Pool>, connection: Connection) -> Self {
+        Self {
+            link: Link {
+                connection: Some(connection),
+                ..Link::default()
+            },
+            running: RunningTurn::default(),
+            open: true,
+            core,
+            pool,
+        }
+    }
+}
+
+#[async_trait]
+impl AgentSession for ClaudeSession {
+    fn turn(&mut self, mut request: TurnRequest) -> EventStream<'_> {
+        if !self.open {
+            let closed = BackendError::Session {
+                message: "the session is closed".to_owned(),
+            };
+            return Box::pin(futures::stream::iter([Err(closed)]));
+        }
+        // Its own token: interrupting this turn must not stop whatever else the caller's token stops.
+        request.cancel = request.cancel.child_token();
+        let running = self.running.begin(request.cancel.clone());
+        let (core, pool, link) = (&self.core, &self.pool, &mut self.link);
+        Box::pin(stream! {
+            let _running = running;
+            if let Err(error) = core.check_message(&request.message) {
+                yield Err(error);
+                return;
+            }
+            if request.cancel.is_cancelled() {
+                yield Err(BackendError::Cancelled);
+                return;
+            }
+            let mut busy = match link.busy(core, pool).await {
+                Ok(busy) => busy,
+                Err(error) => {
+                    yield Err(error);
+                    return;
+                }
+            };
+            let Some(connection) = busy.connection.as_mut() else { return };
+            let mut end = None;
+            {
+                let mut steps = pin!(turn::run(core, connection, request));
+                while let Some(step) = steps.next().await {
+                    match step {
+                        Ok(Step::Event(event)) => yield Ok(event),
+                        Ok(Step::Done(done)) => end = Some(Ok(*done)),
+                        Err(error) => end = Some(Err(error)),
+                    }
+                }
+            }
+            // What the turn did to the conversation is settled before its end is told.
+            match end {
+                Some(Ok(done)) => {
+                    busy.over(done.stands);
+                    yield Ok(BackendEvent::End(Box::new(done.result)));
+                }
+                Some(Err(error)) => {
+                    drop(busy);
+                    yield Err(error);
+                }
+                None => {}
+            }
+        })
+    }
+
+    fn state(&self) -> SessionState {
+        match (self.open, self.running.is_running()) {
+            (false, _) => SessionState::Closed,
+            (true, true) => SessionState::Processing,
+            (true, false) => SessionState::Ready,
+        }
+    }
+
+    fn control(&self) -> SessionControl {
+        self.running.control()
+    }
+
+    async fn close(&mut self) -> Result<(), BackendError> {
+        self.open = false;
+        let link = std::mem::take(&mut self.link);
+        if let Some(connection) = link.connection {
+            connection.close().await;
+        }
+        if let Some(leaving) = link.leaving {
+            let _ = leaving.await;
+        }
+        Ok(())
+    }
+}
+
+impl Link {
+    /// The live process, or a new one that knows what was said up to the last good turn.
+    async fn busy(&mut self, core: &Core, pool: &Arc<Pool>) -> Result<Busy<'_>, BackendError> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.reopen(core, pool).await?,
+        };
+        Ok(Busy {
+            link: self,
+            connection: Some(connection),
+        })
+    }
+
+    async fn reopen(&mut self, core: &Core, pool: &Arc<Pool>) -> Result<Connection, BackendError> {
+        // Only a process that has ended has written everything down.
+        if let Some(leaving) = self.leaving.take() {
+            let _ = leaving.await;
+        }
+        let Some(Kept { stands, home }) = &self.kept else {
+            return pool.take_for_conversation().await;
+        };
+        tracing::debug!(session = %stands.session, "going on with a conversation in a new process");
+        let begin = Begin::Resumed {
+            id: stands.session.clone(),
+            at: stands.message.clone(),
+        };
+        core.open(Arc::clone(home), &begin).await
+    }
+
+    /// Lets a process end in the background.
+    fn leave(&mut self, connection: Connection) {
+        connection.send(wire::control_request(
+            "hd_leave",
+            &json!({"subtype": "interrupt"}),
+        ));
+        if tokio::runtime::Handle::try_current().is_ok() {
+            self.leaving = Some(tokio::spawn(connection.close()));
+        }
+    }
+}
+
+/// A process during a turn. Dropped in the middle of it, the process is left.
+struct Busy<'a> {
+    link: &'a mut Link,
+    connection: Option<Connection>,
+}
+
+impl Busy<'_> {
+    fn over(mut self, stands: Option<Stands>) {
+        if let (Some(stands), Some(connection)) = (stands, self.connection.take()) {
+            self.link.kept = Some(Kept {
+                stands,
+                home: connection.home(),
+            });
+            self.link.connection = Some(connection);
+        }
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.link.leave(connection);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+use async_stream::stream;
+use futures::Stream;
+use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, Outcome, ResultFold, TurnRequest};
+use holodeck_mcp_bridge::HOLODECK_SERVER;
+use serde_json::json;
+
+use crate::{
+    connection::{Connection, Incoming},
+    core::Core,
+    translate::{TranslateOptions, Translator, TurnDone},
+    wire::{self, Delivery, Frame},
+};
+
+/// What a turn yields.
+pub(crate) enum Step {
+    Event(BackendEvent),
+    Done(Box<Done>),
+}
+
+/// The end of a turn.
+pub(crate) struct Done {
+    pub(crate) result: ExecutionResult,
+    /// Where the conversation stands after it, unless what was said is to be forgotten.
+    pub(crate) stands: Option<Stands>,
+}
+
+/// A conversation and its last message, by the CLI's own ids.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stands {
+    pub(crate) session: String,
+    pub(crate) message: Option<String>,
+}
+
+/// Says `request` on `connection` and tells what becomes of it. After an error, or when it is dropped before its end,
+/// the connection is of no further use.
+pub(crate) fn run<'a>(
+    core: &'a Core,
+    connection: &'a mut Connection,
+    request: TurnRequest,
+) -> impl Stream<Item = Result<Step, BackendError>> + Send + 'a {
+    stream! {
+        let mut turn = Turn::new(core);
+        connection.send(wire::user_message(&request.message, None, Delivery::Verbatim));
+        loop {
+            let incoming = tokio::select! {
+                biased;
+                () = request.cancel.cancelled() => {
+                    connection.send(wire::control_request("hd_stop", &json!({"subtype": "interrupt"})));
+                    yield Err(BackendError::Cancelled);
+                    return;
+                }
+                incoming = connection.next() => incoming,
+            };
+            let Some(incoming) = incoming else {
+                yield Err(BackendError::Terminated {
+                    detail: connection.obituary().await,
+                });
+                return;
+            };
+            let end = turn.hear(incoming);
+            for event in turn.heard.drain(..) {
+                yield Ok(Step::Event(event));
+            }
+            match end {
+                None => {}
+                Some(Ok(outcome)) => {
+                    yield Ok(Step::Done(Box::new(turn.end(outcome))));
+                    return;
+                }
+                Some(Err(error)) => {
+                    yield Err(error);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// How the agent's part of a turn ended.
+enum End {
+    Answered(holodeck_backend_api::StopReason),
+    With(Outcome),
+}
+
+struct Turn<'a> {
+    core: &'a Core,
+    translator: Translator,
+    fold: ResultFold,
+    heard: Vec<BackendEvent>,
+    stands: Stands,
+    /// A tool of ours that could not be run, once its result was heard.
+    unavailable: Option<(String, String)>,
+}
+
+impl<'a> Turn<'a> {
+    fn new(core: &'a Core) -> Self {
+        let heard: Vec<_> = core
+            .opening_notices()
+            .into_iter()
+            .map(|message| BackendEvent::Notice { message })
+            .collect();
+        Self {
+            translator: Translator::new(TranslateOptions {
+                structured: core.structured(),
+                own_server: Some(HOLODECK_SERVER.to_owned()),
+            }),
+            fold: ResultFold::new(),
+            stands: Stands::default(),
+            unavailable: None,
+            core,
+            heard,
+        }
+    }
+
+    fn hear(&mut self, incoming: Incoming) -> Option<Result<End, BackendError>> {
+        match incoming {
+            Incoming::Frame(frame) => self.frame(&frame),
+            Incoming::Asked(ask) => {
+                self.tell(BackendEvent::ApprovalAsked(ask));
+                None
+            }
+            Incoming::Answered { call_id, decision } => {
+                self.tell(BackendEvent::ApprovalAnswered { call_id, decision });
+                None
+            }
+            Incoming::Unavailable {
+                call_id,
+                name,
+                reason,
+            } => {
+                tracing::warn!(tool = %name, %reason, "a tool could not be run");
+                self.unavailable = Some((call_id, name));
+                None
+            }
+            Incoming::Broken(error) => Some(Err(BackendError::Protocol {
+                message: error.to_string(),
+            })),
+        }
+    }
+
+    fn frame(&mut self, frame: &Frame) -> Option<Result<End, BackendError>> {
+        if let Some(message) = frame.place() {
+            self.stands.message = Some(message.to_owned());
+        }
+        let mut events = Vec::new();
+        let done = self.translator.observe(frame, &mut |event| events.push(event));
+        let mut failed_tool = None;
+        for event in events {
+            match &event {
+                BackendEvent::SessionStarted { session_id, .. } => {
+                    self.stands.session.clone_from(session_id);
+                }
+                BackendEvent::ToolResult(result) => {
+                    let told = |(call_id, _): &mut (String, String)| *call_id == result.call_id;
+                    failed_tool = self.unavailable.take_if(told).map(|(_, name)| name);
+                }
+                _ => {}
+            }
+            self.tell(event);
+        }
+        if let Some(name) = failed_tool {
+            // The model need not be asked what to do about it.
+            return Some(Ok(End::With(Outcome::ToolFailed { name })));
+        }
+        done.map(|done| self.done(done))
+    }
+
+    fn done(&mut self, done: TurnDone) -> Result<End, BackendError> {
+        match done {
+            TurnDone::Answered {
+                stop_reason,
+                structured,
+            } => match self.core.check_form(structured.as_ref()) {
+                Ok(()) => Ok(End::Answered(stop_reason)),
+                Err(reason) => Ok(End::With(Outcome::Failed { reason })),
+            },
+            TurnDone::Ended(outcome) => Ok(End::With(outcome)),
+            TurnDone::Failed(error) => Err(error),
+            TurnDone::Interrupted => Err(BackendError::Cancelled),
+        }
+    }
+
+    fn tell(&mut self, event: BackendEvent) {
+        self.fold.observe(&event);
+        self.heard.push(event);
+    }
+
+    fn end(self, end: End) -> Done {
+        let result = match end {
+            End::Answered(stop_reason) => self.fold.finish_answered(&stop_reason),
+            End::With(outcome) => self.fold.finish(outcome),
+        };
+        let goes_on = matches!(result.outcome, Outcome::Completed | Outcome::Refused)
+            && !self.stands.session.is_empty();
+        Done {
+            stands: goes_on.then_some(self.stands),
+            result,
+        }
+    }
+}
