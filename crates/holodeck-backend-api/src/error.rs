@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 /// Why a backend could not end a turn. An agent that ended it badly is an `Ok` with an
 /// [`Outcome`](crate::Outcome) instead.
@@ -70,7 +70,36 @@ pub enum BackendError {
     Cancelled,
 }
 
+const ENDED_EARLY: &str = "the stream ended early";
+const NO_RESULT: &str = "the turn ended without a result";
+
 impl BackendError {
+    /// An answer broke off.
+    pub fn ended_early() -> Self {
+        Self::Protocol {
+            message: ENDED_EARLY.to_owned(),
+        }
+    }
+
+    /// An answer broke off for this reason.
+    pub fn ended_early_by(reason: impl Display) -> Self {
+        Self::Protocol {
+            message: format!("{ENDED_EARLY}: {reason}"),
+        }
+    }
+
+    /// A turn's stream was over before its last event.
+    pub fn no_result() -> Self {
+        Self::Protocol {
+            message: NO_RESULT.to_owned(),
+        }
+    }
+
+    /// Whether it is one of the three above.
+    pub fn is_truncated(&self) -> bool {
+        matches!(self, Self::Protocol { message } if message.starts_with(ENDED_EARLY) || message == NO_RESULT)
+    }
+
     /// A 401 or 403: no further request with these credentials can succeed, so a run stops at once.
     pub fn is_credentials(&self) -> bool {
         matches!(

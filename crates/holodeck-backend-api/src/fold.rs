@@ -144,9 +144,7 @@ pub async fn collect(mut stream: EventStream<'_>) -> Result<ExecutionResult, Fai
                 continue;
             }
             Some(Err(error)) => error,
-            None => BackendError::Protocol {
-                message: "the turn ended without a result".to_owned(),
-            },
+            None => BackendError::no_result(),
         };
         let partial = Box::new(fold.finish_failed(&failure));
         return Err(FailedTurn {
@@ -258,9 +256,7 @@ mod tests {
     async fn a_broken_stream_keeps_its_text() {
         let stream: EventStream<'_> = Box::pin(futures::stream::iter([
             Ok(text("half an ans")),
-            Err(BackendError::Protocol {
-                message: "the stream ended early".to_owned(),
-            }),
+            Err(BackendError::ended_early()),
         ]));
         let failed = collect(stream).await.unwrap_err();
         assert_eq!(failed.partial.response, "half an ans");

@@ -50,8 +50,13 @@ pub struct ToolCall {
     pub name: String,
     /// Arguments, as a rule an object.
     pub arguments: Value,
-    /// The provider's id of the call.
+    /// The provider's id of the call, or one of our own that begins with [`ToolCall::MINTED`].
     pub call_id: String,
+}
+
+impl ToolCall {
+    /// How an id begins that a backend made because the provider sent none, or one it had sent before.
+    pub const MINTED: &str = "hd_";
 }
 
 /// What a tool answered.

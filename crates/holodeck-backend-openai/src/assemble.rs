@@ -57,9 +57,7 @@ impl Assembler {
     /// The rest, once the stream is over.
     pub(crate) fn finish(self) -> Result<Vec<ModelDelta>, BackendError> {
         let Some(reason) = self.finish_reason else {
-            return Err(BackendError::Protocol {
-                message: "the stream ended early".to_owned(),
-            });
+            return Err(BackendError::ended_early());
         };
         let stop_reason = match stop_reason(reason) {
             _ if self.refused => StopReason::Refusal,

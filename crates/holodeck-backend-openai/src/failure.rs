@@ -93,9 +93,7 @@ pub(crate) fn incompatible(what: &str, endpoint: &Endpoint) -> BackendError {
 /// An answer that broke off.
 pub(crate) fn of_stream(error: &HttpError, endpoint: &Endpoint, body: &Value) -> BackendError {
     match error {
-        HttpError::Body { reason, .. } => BackendError::Protocol {
-            message: format!("the stream ended early: {reason}"),
-        },
+        HttpError::Body { reason, .. } => BackendError::ended_early_by(reason),
         other => of_http(other, endpoint, body),
     }
 }

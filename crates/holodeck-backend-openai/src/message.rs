@@ -82,7 +82,7 @@ pub(crate) fn write<'a>(
                     return;
                 }
             }
-            Err(BackendError::Protocol { message: "the stream ended early".to_owned() })?;
+            Err(BackendError::ended_early())?;
         }
     }
 }
@@ -178,7 +178,7 @@ impl Message {
             return id;
         }
         let stem = if id.is_empty() { "call" } else { id.as_str() };
-        let mut candidates = (1_u32..).map(|number| format!("{stem}_{number}"));
+        let mut candidates = (1_u32..).map(|number| format!("{}{stem}_{number}", ToolCall::MINTED));
         candidates.find(|id| !used(id)).unwrap_or_default()
     }
 }

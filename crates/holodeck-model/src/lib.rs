@@ -9,6 +9,7 @@ mod code;
 mod config;
 mod diagnostic;
 pub mod env;
+pub mod events;
 mod files;
 mod load;
 mod loaded;

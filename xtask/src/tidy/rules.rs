@@ -11,6 +11,7 @@ pub(super) struct Crate {
 pub(super) const CRATES: &[Crate] = &[
     member("holodeck-model", 0, &[]),
     member("holodeck-backend-api", 0, &["holodeck-model"]),
+    member("holodeck-events", 1, &["holodeck-model", "holodeck-backend-api"]),
     member("holodeck-http", 1, &[]),
     member("holodeck-process", 1, &[]),
     member("holodeck-validators", 1, &["holodeck-model", "holodeck-process"]),

@@ -66,7 +66,7 @@ async fn ids_that_are_missing_or_used_twice_are_replaced() {
         .iter()
         .map(|call| call.call_id.as_str())
         .collect();
-    assert_eq!(ids, ["call_1", "x", "x_1", "call_2"]);
+    assert_eq!(ids, ["hd_call_1", "x", "hd_x_1", "hd_call_2"]);
     let answered: Vec<_> = result
         .tool_results
         .iter()

@@ -1,0 +1,181 @@
+use std::time::Duration;
+
+use holodeck_backend_api::{
+    BackendEvent, ContextMessage, ExecutionResult, Outcome, ResultFold, Role, StopReason, ToolCall,
+    ToolResult,
+};
+use holodeck_model::events::{
+    AgentEvent, AgentExecutionResult, Complete, CompleteReason, EventBody, RunTotals,
+    ToolResult as ResultBody,
+};
+use serde_json::Value;
+
+/// What a run came to, from its events; `None` while it is not over. The same as the direct fold of what the backend
+/// told. Chunks are not needed.
+pub fn execution_result<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Option<ExecutionResult> {
+    let mut fold = ResultFold::new();
+    let mut turn = None;
+    for event in events {
+        if let Some((outcome, totals)) = end_of(&event.body) {
+            if turn.is_some() && totals.num_turns.is_none() {
+                fold.observe(&message_end());
+            }
+            return Some(finish(fold, outcome, totals));
+        }
+        if event.meta.parent_tool_use_id.is_some() {
+            continue;
+        }
+        let Some(told) = told(&event.body) else {
+            continue;
+        };
+        let begins = !matches!(told, BackendEvent::ToolResult(_));
+        if begins && turn != Some(event.meta.turn) {
+            if turn.is_some() {
+                fold.observe(&message_end());
+            }
+            turn = Some(event.meta.turn);
+        }
+        fold.observe(&told);
+    }
+    None
+}
+
+/// What a run came to, in the words of the service that ran it; `None` while it is not over.
+pub fn agent_execution_result<'a>(
+    events: impl IntoIterator<Item = &'a AgentEvent> + Clone,
+) -> Option<AgentExecutionResult> {
+    let result = execution_result(events.clone())?;
+    let mut told = AgentExecutionResult {
+        response: result.response,
+        success: result.outcome == Outcome::Completed,
+        error: result.outcome.reason().map(Into::into),
+        usage: result.token_usage.map(Into::into),
+        num_turns: Some(result.num_turns),
+        ..AgentExecutionResult::default()
+    };
+    for event in events {
+        told.session_id = event.meta.session_id.clone().unwrap_or(told.session_id);
+        told.run_id = event.meta.run_id.clone().or(told.run_id);
+        match &event.body {
+            EventBody::Complete(Complete { totals, .. }) => told.duration_ms = totals.duration_ms,
+            EventBody::Error(error) => told.duration_ms = error.totals.duration_ms,
+            _ if event.meta.parent_tool_use_id.is_some() => {}
+            EventBody::Message(message) => told.message_id = Some(message.message_id.clone()),
+            EventBody::ToolUse(call) if !told.tools_used.contains(&call.tool_name) => {
+                told.tools_used.push(call.tool_name.clone());
+            }
+            _ => {}
+        }
+        if event.body.is_terminal() {
+            break;
+        }
+    }
+    Some(told)
+}
+
+/// What a session's next turn has before it: each message of the person that was answered, and its answer. A turn
+/// that broke or was stopped is not part of it, as it is none of a live conversation's.
+pub fn history<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Vec<ContextMessage> {
+    let mut history = Vec::new();
+    let mut asked = None;
+    let mut run = Vec::new();
+    for event in events {
+        if let EventBody::UserMessageConfirmed(message) = &event.body {
+            asked = Some(message.content.clone());
+            run.clear();
+        }
+        run.push(event);
+        if !event.body.is_terminal() {
+            continue;
+        }
+        let result = execution_result(run.drain(..));
+        if let (Some(content), Some(result)) = (asked.take(), result) {
+            let answered = matches!(result.outcome, Outcome::Completed | Outcome::Refused);
+            if answered && !result.response.trim().is_empty() {
+                history.push(ContextMessage {
+                    role: Role::User,
+                    content,
+                });
+                history.push(ContextMessage {
+                    role: Role::Assistant,
+                    content: result.response,
+                });
+            }
+        }
+    }
+    history
+}
+
+/// What a backend told when this was recorded.
+fn told(body: &EventBody) -> Option<BackendEvent> {
+    Some(match body {
+        EventBody::Thinking(thinking) if !thinking.content.is_empty() => BackendEvent::Thinking {
+            text: thinking.content.clone(),
+        },
+        EventBody::Message(message) => BackendEvent::Text {
+            text: message.content.clone(),
+        },
+        EventBody::ToolUse(call) => BackendEvent::ToolCall(ToolCall {
+            name: call.tool_name.clone(),
+            arguments: call.args.clone(),
+            call_id: call.tool_use_id.clone(),
+        }),
+        EventBody::ToolResult(result) if !result.synthetic => BackendEvent::ToolResult(ToolResult {
+            call_id: result.tool_use_id.clone(),
+            name: result.tool_name.clone(),
+            result: text_of(result),
+            is_error: !result.success,
+            duration_ms: result.duration_ms,
+        }),
+        _ => return None,
+    })
+}
+
+fn text_of(result: &ResultBody) -> String {
+    match &result.result {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn end_of(body: &EventBody) -> Option<(Outcome, &RunTotals)> {
+    Some(match body {
+        EventBody::Complete(end) => {
+            let outcome = match &end.reason {
+                CompleteReason::Success => Outcome::Completed,
+                CompleteReason::MaxTurns => Outcome::MaxTurns,
+                CompleteReason::UserCancelled => Outcome::from_reason(Some("cancelled")),
+                other => Outcome::from_reason(Some(end.error.as_deref().unwrap_or(other.as_str()))),
+            };
+            (outcome, &end.totals)
+        }
+        EventBody::Error(end) => (Outcome::from_reason(Some(&end.error)), &end.totals),
+        _ => return None,
+    })
+}
+
+fn finish(mut fold: ResultFold, outcome: Outcome, totals: &RunTotals) -> ExecutionResult {
+    if let Some(usage) = totals.usage {
+        fold.observe(&BackendEvent::Usage(usage.into()));
+    }
+    if let Some(value) = &totals.structured_output {
+        fold.observe(&BackendEvent::StructuredOutput(value.clone()));
+    }
+    if let Some(latency) = totals.recorded_latency_ms {
+        fold.observe(&BackendEvent::Replayed {
+            latency: Duration::from_millis(latency),
+        });
+    }
+    let mut result = fold.finish(outcome);
+    result.num_turns = totals.num_turns.unwrap_or(result.num_turns);
+    result.model.clone_from(&totals.model);
+    result
+}
+
+fn message_end() -> BackendEvent {
+    BackendEvent::TurnEnd {
+        stop_reason: StopReason::EndTurn,
+        message_id: None,
+        model: None,
+    }
+}

@@ -1,0 +1,92 @@
+use std::borrow::Cow;
+
+use holodeck_backend_api::{BackendError, ExecutionResult, Outcome};
+use holodeck_model::events::{
+    Complete, CompleteReason, EventBody, Interruption, RunError, RunTotals, StopReason,
+};
+use serde_json::{Value, json};
+
+/// Codes of `error` events.
+pub(crate) mod code {
+    pub(crate) const BACKEND: &str = "BACKEND_ERROR";
+    pub(crate) const TERMINATED: &str = "SUBPROCESS_TERMINATED";
+    pub(crate) const TRUNCATED: &str = "STREAM_TRUNCATED";
+    pub(crate) const PERSISTENCE: &str = "PERSISTENCE_FAILED";
+}
+
+/// The last event of a run.
+pub(crate) fn terminal(
+    result: &ExecutionResult,
+    error: Option<&BackendError>,
+    stop_reason: Option<StopReason>,
+    duration_ms: u64,
+) -> EventBody {
+    let totals = totals(result, duration_ms);
+    let reason = result.error_reason();
+    let completed = match (error, &result.outcome) {
+        (Some(BackendError::Cancelled), _) => Some(CompleteReason::UserCancelled),
+        (None, Outcome::Completed) => Some(CompleteReason::Success),
+        (None, Outcome::MaxTurns) => Some(CompleteReason::MaxTurns),
+        (None, Outcome::Refused) => Some(CompleteReason::Error),
+        _ => None,
+    };
+    let Some(completed) = completed else {
+        return EventBody::Error(RunError {
+            error: reason.map(Cow::into_owned).unwrap_or_default(),
+            code: code_of(&result.outcome, error).to_owned(),
+            details: error.and_then(details),
+            retryable: error.is_some_and(BackendError::is_retryable),
+            totals,
+        });
+    };
+    let error = (completed == CompleteReason::Error).then_some(reason).flatten();
+    EventBody::Complete(Complete {
+        reason: completed,
+        stop_reason,
+        error: error.map(Cow::into_owned),
+        totals,
+    })
+}
+
+/// How the run's messages are cut off; `None` when it ended well.
+pub(crate) fn interruption(result: &ExecutionResult, error: Option<&BackendError>) -> Option<Interruption> {
+    match (error, &result.outcome) {
+        (Some(BackendError::Cancelled), _) => Some(Interruption::UserCancelled),
+        (None, Outcome::Completed | Outcome::MaxTurns | Outcome::Refused | Outcome::EmptyResponse) => None,
+        _ => Some(Interruption::Error),
+    }
+}
+
+fn totals(result: &ExecutionResult, duration_ms: u64) -> RunTotals {
+    RunTotals {
+        usage: result.token_usage.map(Into::into),
+        num_turns: Some(result.num_turns),
+        duration_ms: Some(duration_ms),
+        model: result.model.clone(),
+        structured_output: result.structured_output.clone(),
+        recorded_latency_ms: result
+            .recorded_latency
+            .map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
+    }
+}
+
+fn code_of(outcome: &Outcome, error: Option<&BackendError>) -> &'static str {
+    match (outcome, error) {
+        (Outcome::SubprocessTerminated, _) => code::TERMINATED,
+        (_, Some(error)) if error.is_truncated() => code::TRUNCATED,
+        _ => code::BACKEND,
+    }
+}
+
+/// What a person who looks into the failure wants to know beside its text.
+fn details(error: &BackendError) -> Option<Value> {
+    match error {
+        BackendError::Terminated { detail } => Some(json!({ "detail": detail })),
+        BackendError::Provider { status, code, .. } if status.is_some() || code.is_some() => {
+            Some(json!({ "status": status, "code": code }))
+        }
+        BackendError::Timeout { after } => Some(json!({ "afterSeconds": after.as_secs_f64() })),
+        BackendError::Tool { name, reason } => Some(json!({ "toolName": name, "reason": reason })),
+        _ => None,
+    }
+}

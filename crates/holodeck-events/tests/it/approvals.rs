@@ -1,0 +1,161 @@
+use holodeck_backend_api::{ApprovalDecision, BackendError, StopReason};
+use holodeck_model::events::EventBody;
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::{
+    recorded::recorded,
+    said::{answer, answered, ask, broken, call, failed_result, result, stop, text},
+};
+
+#[test]
+fn a_question_stands_between_a_call_and_its_result() {
+    let said = [
+        call("a", "delete_all"),
+        stop(StopReason::ToolUse, "msg_1"),
+        ask("a", "delete_all"),
+        answer("a", ApprovalDecision::approve()),
+        result("a", "delete_all", "gone"),
+        text("done"),
+        stop(StopReason::EndTurn, "msg_2"),
+    ];
+    assert_eq!(
+        recorded(answered(said)).shape(),
+        [
+            "0 user_message_confirmed go",
+            "1 tool_use a delete_all",
+            "- approval_requested a delete_all high",
+            "- approval_resolved true approved",
+            "2 tool_result a ok \"gone\"",
+            "- message_chunk 0 \"done\"",
+            "3 message end_turn \"done\"",
+            "- complete success end_turn",
+        ]
+    );
+}
+
+#[test]
+fn a_refused_call_has_the_reason_in_its_result_and_the_run_goes_on() {
+    let reject = ApprovalDecision::Reject {
+        reason: "not today".to_owned(),
+    };
+    let said = [
+        call("a", "update_row"),
+        stop(StopReason::ToolUse, "msg_1"),
+        ask("a", "update_row"),
+        answer("a", reject),
+        failed_result("a", "update_row", "not today"),
+        text("ok"),
+        stop(StopReason::EndTurn, "msg_2"),
+    ];
+    let recorded = recorded(answered(said));
+    assert_eq!(
+        recorded.shape()[2..5],
+        [
+            "- approval_requested a update_row medium",
+            "- approval_resolved false rejected",
+            "2 tool_result a failed \"not today\"",
+        ]
+    );
+    let reason = recorded.events().into_iter().find_map(|event| match event.body {
+        EventBody::ApprovalResolved(resolved) => resolved.reason,
+        _ => None,
+    });
+    assert_eq!(reason.as_deref(), Some("not today"));
+}
+
+#[test]
+fn other_arguments_are_kept_beside_the_models() {
+    let modify = ApprovalDecision::Approve {
+        arguments: Some(json!({"q": "safe"})),
+    };
+    let said = [
+        call("a", "f"),
+        stop(StopReason::ToolUse, "msg_1"),
+        ask("a", "f"),
+        answer("a", modify),
+        result("a", "f", "1"),
+    ];
+    let events = recorded(answered(said)).events();
+    let args = events.iter().find_map(|event| match &event.body {
+        EventBody::ToolUse(call) => Some(call.args.clone()),
+        _ => None,
+    });
+    let modified = events.iter().find_map(|event| match &event.body {
+        EventBody::ApprovalResolved(resolved) => resolved.modified_args.clone(),
+        _ => None,
+    });
+    assert_eq!(
+        (args, modified),
+        (Some(json!({"q": "a"})), Some(json!({"q": "safe"})))
+    );
+}
+
+#[test]
+fn a_question_in_the_middle_of_a_message_tells_what_there_is_of_it() {
+    let said = [
+        text("two things"),
+        call("a", "f"),
+        ask("a", "f"),
+        call("b", "g"),
+        answer("a", ApprovalDecision::approve()),
+        stop(StopReason::ToolUse, "msg_1"),
+        result("b", "g", "2"),
+        text("early"),
+        result("a", "f", "1"),
+        stop(StopReason::EndTurn, "msg_2"),
+    ];
+    assert_eq!(
+        recorded(answered(said)).shape(),
+        [
+            "0 user_message_confirmed go",
+            "- message_chunk 0 \"two things\"",
+            "1 message tool_use \"two things\"",
+            "2 tool_use a f",
+            "- approval_requested a f low",
+            "3 tool_use b g",
+            "- approval_resolved true approved",
+            "4 tool_result b ok \"2\"",
+            "5 tool_result a ok \"1\"",
+            "- message_chunk 0 \"early\"",
+            "6 message end_turn \"early\"",
+            "- complete success end_turn",
+        ]
+    );
+}
+
+#[test]
+fn a_question_before_the_call_is_its_call() {
+    let said = [
+        ask("a", "f"),
+        answer("a", ApprovalDecision::approve()),
+        call("a", "f"),
+        stop(StopReason::ToolUse, "msg_1"),
+        result("a", "f", "1"),
+    ];
+    assert_eq!(
+        recorded(answered(said)).shape()[1..5],
+        [
+            "1 tool_use a f",
+            "- approval_requested a f low",
+            "- approval_resolved true approved",
+            "2 tool_result a ok \"1\"",
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_answered_when_the_run_ends_is_taken_back() {
+    let said = [call("a", "f"), stop(StopReason::ToolUse, "msg_1"), ask("a", "f")];
+    let died = BackendError::Terminated {
+        detail: String::new(),
+    };
+    assert_eq!(
+        recorded(broken(said, died)).shape()[1..4],
+        [
+            "1 tool_use a f",
+            "- approval_requested a f low",
+            "- approval_resolved false cancelled",
+        ]
+    );
+}

@@ -1,0 +1,382 @@
+use std::collections::BTreeMap;
+
+use holodeck_backend_api::{ApprovalDecision, StopReason};
+use holodeck_events::{Invariant, StoredEvent, StreamChecker, View, replay_violations};
+use holodeck_model::events::{AgentEvent, EventBody, EventMeta, IdSource, PersistenceState};
+use pretty_assertions::assert_eq;
+
+use crate::{
+    recorded::{Recorded, check, checked},
+    said::{answer, answered, ask, call, result, stop, text, thinking},
+};
+
+/// Two runs with everything in the first.
+fn session() -> Recorded {
+    let mut recorded = Recorded::nothing();
+    recorded.run(
+        "one",
+        answered([
+            thinking("hm"),
+            text("let me look"),
+            call("toolu_1", "f"),
+            stop(StopReason::ToolUse, "msg_1"),
+            ask("toolu_1", "f"),
+            answer("toolu_1", ApprovalDecision::approve()),
+            result("toolu_1", "f", "30"),
+            text("30 "),
+            text("days"),
+            stop(StopReason::EndTurn, "msg_2"),
+        ]),
+    );
+    recorded.run("two", answered([text("bye"), stop(StopReason::EndTurn, "msg_3")]));
+    recorded
+}
+
+fn place(events: &[AgentEvent], kind: &str) -> usize {
+    events.iter().position(|event| event.body.kind() == kind).unwrap()
+}
+
+fn last_place(events: &[AgentEvent], kind: &str) -> usize {
+    events
+        .iter()
+        .rposition(|event| event.body.kind() == kind)
+        .unwrap()
+}
+
+/// Puts an event elsewhere; every place keeps its numbers.
+fn move_event(events: &mut Vec<AgentEvent>, from: usize, to: usize) {
+    let numbers: Vec<_> = events.iter().map(|event| event.meta.event_index).collect();
+    let event = events.remove(from);
+    events.insert(to, event);
+    let mut sequence = 0;
+    for (event, index) in events.iter_mut().zip(numbers) {
+        event.meta.event_index = index;
+        if let Some(number) = &mut event.meta.sequence_number {
+            *number = sequence;
+            sequence += 1;
+        }
+    }
+}
+
+/// Numbers everything anew, as if what is here were all there ever was.
+fn renumber(events: &mut [AgentEvent]) {
+    let mut sequence = 0;
+    for (index, event) in (0_u64..).zip(events) {
+        event.meta.event_index = Some(index);
+        if let Some(number) = &mut event.meta.sequence_number {
+            *number = sequence;
+            sequence += 1;
+        }
+    }
+}
+
+type Break = fn(&mut Vec<AgentEvent>);
+
+/// Ways to break a recording in exactly one way.
+const BREAKS: &[(Invariant, &str, Break)] = &[
+    (Invariant::Inv1, "the person's message comes second", |events| {
+        let chunk = place(events, "thinking_chunk");
+        move_event(events, chunk, 0);
+    }),
+    (Invariant::Inv1, "the person's message is missing", |events| {
+        events.remove(0);
+        renumber(events);
+    }),
+    (Invariant::Inv2, "reasoning after text", |events| {
+        let (chunk, text) = (place(events, "thinking_chunk"), place(events, "message_chunk"));
+        move_event(events, chunk, text);
+    }),
+    (Invariant::Inv3, "no result", |events| {
+        let at = place(events, "tool_result");
+        events.remove(at);
+        renumber(events);
+    }),
+    (Invariant::Inv3, "no call", |events| {
+        let at = place(events, "tool_use");
+        events.remove(at);
+        renumber(events);
+    }),
+    (Invariant::Inv3, "a second result", |events| {
+        let at = place(events, "tool_result");
+        let mut again = events[at].clone();
+        again.meta.event_id = uuid::Uuid::new_v4();
+        events.insert(at, again);
+        renumber(events);
+    }),
+    (Invariant::Inv4, "a message without a number", |events| {
+        let at = place(events, "message");
+        events[at].meta.sequence_number = None;
+    }),
+    (Invariant::Inv4, "a message that was never numbered", |events| {
+        let at = place(events, "message");
+        events[at].meta.sequence_number = None;
+        renumber(events);
+    }),
+    (Invariant::Inv5, "a message after the end", |events| {
+        let (message, end) = (last_place(events, "thinking_complete"), place(events, "complete"));
+        move_event(events, message, end);
+    }),
+    (Invariant::Inv5, "two ends", |events| {
+        let at = last_place(events, "complete");
+        let mut again = events[at].clone();
+        again.meta.event_id = uuid::Uuid::new_v4();
+        events.push(again);
+        renumber(events);
+    }),
+    (Invariant::Inv5, "no end", |events| {
+        events.pop();
+    }),
+    (Invariant::Inv6, "a gap", |events| {
+        let at = last_place(events, "message");
+        *events[at].meta.sequence_number.as_mut().unwrap() += 1;
+    }),
+    (Invariant::Inv6, "a number twice", |events| {
+        let at = last_place(events, "message");
+        *events[at].meta.sequence_number.as_mut().unwrap() -= 1;
+    }),
+    (Invariant::Inv7, "a chunk with a number", |events| {
+        let at = place(events, "message_chunk");
+        events[at].meta.sequence_number = Some(1);
+    }),
+    (Invariant::Inv7, "an end that used up a number", |events| {
+        let at = place(events, "complete");
+        events[at].meta.sequence_number = Some(0);
+        renumber(events);
+    }),
+    (Invariant::Inv8, "a framework's id", |events| {
+        rename(events, "run-0b0e5a52-7d3c-4a53-9b3b-6a3c6d9f0a11");
+    }),
+    (
+        Invariant::Inv8,
+        "an id made here that does not say so",
+        |events| {
+            rename(events, "hd_1");
+        },
+    ),
+    (
+        Invariant::Inv8,
+        "an id of the provider's that says it was made here",
+        |events| {
+            let at = place(events, "tool_use");
+            if let EventBody::ToolUse(call) = &mut events[at].body {
+                call.id_source = Some(IdSource::Minted);
+            }
+        },
+    ),
+    (Invariant::Hd1, "an index twice", |events| {
+        events[4].meta.event_index = events[3].meta.event_index;
+    }),
+    (Invariant::Hd1, "an id twice", |events| {
+        events[4].meta.event_id = events[3].meta.event_id;
+    }),
+    (Invariant::Hd3, "a piece of another text", |events| {
+        let at = place(events, "message_chunk");
+        if let EventBody::MessageChunk(chunk) = &mut events[at].body {
+            chunk.content.push('!');
+        }
+    }),
+    (Invariant::Hd3, "text that no message holds", |events| {
+        let at = last_place(events, "message");
+        events.remove(at);
+        renumber(events);
+    }),
+    (Invariant::Hd4, "an approval that is not resolved", |events| {
+        let at = place(events, "approval_resolved");
+        events.remove(at);
+        renumber(events);
+    }),
+    (Invariant::Hd4, "an approval that nobody asked for", |events| {
+        let at = place(events, "approval_requested");
+        events.remove(at);
+        renumber(events);
+    }),
+    (
+        Invariant::Hd4,
+        "an approval resolved after the result",
+        |events| {
+            let (answer, result) = (place(events, "approval_resolved"), place(events, "tool_result"));
+            move_event(events, answer, result);
+        },
+    ),
+    (Invariant::Hd5, "runs that overlap", |events| {
+        let (end, second) = (
+            place(events, "complete"),
+            last_place(events, "user_message_confirmed"),
+        );
+        move_event(events, end, second);
+    }),
+];
+
+fn rename(events: &mut [AgentEvent], id: &str) {
+    for event in events {
+        match &mut event.body {
+            EventBody::ToolUse(call) => id.clone_into(&mut call.tool_use_id),
+            EventBody::ToolResult(result) => id.clone_into(&mut result.tool_use_id),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn e_11_a_recording_broken_in_one_way_breaks_one_invariant() {
+    let whole = session().events();
+    assert_eq!(check(View::Live, &whole), []);
+    let mut broken = BTreeMap::new();
+    for (invariant, how, break_it) in BREAKS {
+        let mut events = whole.clone();
+        break_it(&mut events);
+        let mut found: Vec<_> = check(View::Live, &events)
+            .iter()
+            .map(|violation| violation.invariant)
+            .collect();
+        found.dedup();
+        assert_eq!(found, [*invariant], "{how}");
+        *broken.entry(*invariant).or_insert(0) += 1;
+    }
+    // A replay is checked against the first delivery; see below.
+    let unbroken: Vec<_> = Invariant::ALL
+        .into_iter()
+        .filter(|own| !broken.contains_key(own))
+        .collect();
+    assert_eq!(unbroken, [Invariant::Hd2]);
+}
+
+#[test]
+fn e_11_a_replay_that_differs_in_a_byte_or_leaves_something_out() {
+    let stored = session().stored();
+    let first: Vec<_> = stored.iter().map(StoredEvent::json).collect();
+    assert_eq!(replay_violations(&first, &first).unwrap(), []);
+    let found = |replay: &[&str]| -> Vec<String> {
+        let found = replay_violations(&first, replay).unwrap();
+        found.iter().map(ToString::to_string).collect()
+    };
+    let message = stored
+        .iter()
+        .position(|event| event.event().body.kind() == "message")
+        .unwrap();
+    let other = first[message].replace("let me look", "let me see");
+    let mut replay = first.clone();
+    replay[message] = &other;
+    assert_eq!(
+        found(&replay),
+        [format!("HD-2 at event {message}: a `message` differs")]
+    );
+    replay.remove(message);
+    assert_eq!(found(&replay), ["HD-2 at the end: a `message` is missing"]);
+    // Chunks may be gone, and a replay begins after its cursor and breaks off anywhere.
+    let kept: Vec<_> = first
+        .iter()
+        .copied()
+        .filter(|json| !json.contains("_chunk\""))
+        .collect();
+    assert_eq!(found(&kept), Vec::<String>::new());
+    assert_eq!(found(&first[3..7]), Vec::<String>::new());
+}
+
+#[test]
+fn e_10_a_hostile_recording_with_numbered_chunks() {
+    let mut events = session().events();
+    let mut next = 0;
+    for event in &mut events {
+        if event.body.kind() == "message_chunk" || event.meta.sequence_number.is_some() {
+            event.meta.sequence_number = Some(next);
+            next += 1;
+        }
+    }
+    let found = check(View::Live, &events);
+    assert_eq!(found.len(), 4);
+    assert!(
+        found
+            .iter()
+            .all(|violation| violation.invariant == Invariant::Inv7)
+    );
+}
+
+#[test]
+fn a_prefix_is_clean_wherever_it_breaks_off_and_a_replay_without_chunks_is_too() {
+    let recorded = session();
+    for events in [recorded.events(), recorded.kept()] {
+        let view = if events.len() == recorded.events().len() {
+            View::Live
+        } else {
+            View::Replay
+        };
+        for end in 0..=events.len() {
+            assert_eq!(checked(view, &events[..end]).finish_prefix(), [], "{end}");
+        }
+        assert_eq!(check(view, &events), []);
+    }
+    // Without its chunks a recording is no live one.
+    let missing = check(View::Live, &recorded.kept());
+    assert!(
+        missing
+            .iter()
+            .all(|violation| violation.invariant == Invariant::Hd3)
+    );
+    assert_eq!(missing.len(), 3);
+}
+
+#[test]
+fn a_prefix_still_shows_what_no_rest_can_mend() {
+    let mut events = session().events();
+    let result = place(&events, "tool_result");
+    let call = place(&events, "tool_use");
+    events.remove(call);
+    renumber(&mut events);
+    let found = checked(View::Live, &events[..result]).finish_prefix();
+    assert_eq!(found[0].invariant, Invariant::Inv3);
+}
+
+#[test]
+fn known_ids_make_the_check_of_ids_exact() {
+    let events = session().events();
+    let with = |id: &str| {
+        let mut checker = StreamChecker::new(View::Live).with_tool_ids([id.to_owned()]);
+        for event in &events {
+            checker.observe(event);
+        }
+        checker.finish()
+    };
+    assert_eq!(with("toolu_1"), []);
+    assert_eq!(with("toolu_2")[0].invariant, Invariant::Inv8);
+}
+
+#[test]
+fn a_recording_of_the_original_has_no_runs_and_no_indices() {
+    let mut events = session().events();
+    for event in &mut events {
+        event.meta = EventMeta {
+            event_index: None,
+            run_id: None,
+            turn: None,
+            ..event.meta.clone()
+        };
+    }
+    assert_eq!(check(View::Live, &events), []);
+    // It stored the reasoning of all turns behind the tools; both places are right.
+    let (thinking, last) = (place(&events, "thinking"), place(&events, "complete"));
+    let moved = events.remove(thinking);
+    events.insert(last - 2, moved);
+    let mut sequence = 0;
+    for event in &mut events {
+        if let Some(number) = &mut event.meta.sequence_number {
+            *number = sequence;
+            sequence += 1;
+        }
+    }
+    assert_eq!(check(View::Live, &events), []);
+}
+
+#[test]
+fn a_run_that_could_not_be_stored_ends_without_its_rest() {
+    let mut events = session().events();
+    let call = place(&events, "tool_use");
+    events.truncate(call + 1);
+    let mut end = session().events().pop().unwrap();
+    end.meta.run_id.clone_from(&events[0].meta.run_id);
+    end.meta.persistence_state = PersistenceState::Transient;
+    end.meta.event_index = None;
+    end.body = EventBody::Error(holodeck_model::events::RunError::default());
+    events.push(end);
+    assert_eq!(check(View::Live, &events), []);
+}

@@ -1,0 +1,142 @@
+use holodeck_backend_api::{ApprovalDecision, BackendError, StopReason};
+use holodeck_events::{StoredEvent, history};
+use holodeck_model::events::{AgentEvent, EventBody, SessionStart};
+use insta::assert_snapshot;
+use pretty_assertions::assert_eq;
+use serde_json::{Map, Value};
+
+use crate::{
+    recorded::{Recorded, block_on, check},
+    said::{answer, answered, ask, broken, call, result, stop, text, thinking, thought, usage},
+};
+
+/// A session in which every type occurs.
+fn everything() -> Recorded {
+    let mut recorded = Recorded::nothing();
+    let start = SessionStart {
+        agent_name: Some("helper".to_owned()),
+        model: Some("m-1".to_owned()),
+        backend: Some("scripted".to_owned()),
+    };
+    block_on(recorded.recording().session("s", start.clone())).unwrap();
+    block_on(recorded.recording().session("s", start)).unwrap();
+    recorded.run(
+        "how long?",
+        answered([
+            thinking("hm"),
+            thought("sig"),
+            text("let me look"),
+            call("toolu_1", "create_report"),
+            usage(10, 5),
+            stop(StopReason::ToolUse, "msg_1"),
+            ask("toolu_1", "create_report"),
+            answer("toolu_1", ApprovalDecision::approve()),
+            result("toolu_1", "create_report", "30"),
+            text("30 days"),
+            usage(20, 5),
+            stop(StopReason::EndTurn, "msg_2"),
+        ]),
+    );
+    recorded.run("and now?", broken([text("well")], BackendError::ended_early()));
+    recorded
+}
+
+#[test]
+fn every_type_as_it_is_sent() {
+    let stored = everything().stored();
+    let lines: Vec<_> = stored.iter().map(StoredEvent::json).collect();
+    assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn e_08_every_event_has_the_fields_of_its_row() {
+    let recorded = everything();
+    let mut kinds = Vec::new();
+    for stored in recorded.stored() {
+        let event: Map<String, Value> = serde_json::from_str(stored.json()).unwrap();
+        let kind = event["type"].as_str().unwrap().to_owned();
+        assert!(event.keys().all(|key| is_camel_case(key)), "{kind}");
+        assert!(is_time(event["timestamp"].as_str().unwrap()), "{kind}");
+        let id: uuid::Uuid = event["eventId"].as_str().unwrap().parse().unwrap();
+        assert_eq!(id.get_version_num(), 4);
+        let (state, required) = row(&kind);
+        assert_eq!(event["persistenceState"], state, "{kind}");
+        for field in required.iter().chain(&["sessionId", "eventIndex"]) {
+            assert!(event.contains_key(*field), "`{kind}` has no `{field}`");
+        }
+        assert_eq!(
+            event.contains_key("sequenceNumber"),
+            state == "persisted",
+            "{kind}"
+        );
+        assert_eq!(event.contains_key("runId"), kind != "session_start");
+        kinds.push(kind);
+    }
+    for kind in EventBody::KINDS {
+        assert!(kinds.iter().any(|own| own == kind), "`{kind}` does not occur");
+    }
+}
+
+/// The contract's table: the state on the wire, and the required fields.
+fn row(kind: &str) -> (&'static str, &'static [&'static str]) {
+    match kind {
+        "session_start" => ("transient", &[]),
+        "user_message_confirmed" => ("persisted", &["messageId", "content"]),
+        "thinking_chunk" | "thinking_complete" | "message_chunk" => ("transient", &["content", "blockIndex"]),
+        "thinking" => ("persisted", &["content", "messageId"]),
+        "message" => ("persisted", &["content", "messageId", "role", "stopReason"]),
+        "tool_use" => ("persisted", &["toolUseId", "toolName", "args"]),
+        "tool_result" => ("persisted", &["toolUseId", "toolName", "result", "success"]),
+        "approval_requested" => ("pending", &["approvalId", "toolName", "description"]),
+        "approval_resolved" => ("transient", &["approvalId", "approved"]),
+        "complete" => ("transient", &["reason"]),
+        "error" => ("persisted", &["error", "code"]),
+        other => panic!("no row for `{other}`"),
+    }
+}
+
+fn is_camel_case(key: &str) -> bool {
+    key.starts_with(|first: char| first.is_ascii_lowercase())
+        && key.chars().all(|c| c.is_ascii_alphanumeric())
+}
+
+/// `2026-11-21T20:00:00.120Z`.
+fn is_time(text: &str) -> bool {
+    let shape: String = text
+        .chars()
+        .map(|c| if c.is_ascii_digit() { '0' } else { c })
+        .collect();
+    shape == "0000-00-00T00:00:00.000Z"
+}
+
+#[test]
+fn what_is_read_back_is_what_was_stored() {
+    for stored in everything().stored() {
+        let read: AgentEvent = serde_json::from_str(stored.json()).unwrap();
+        assert_eq!(&read, stored.event());
+        assert_eq!(serde_json::to_string(&read).unwrap(), stored.json());
+    }
+}
+
+#[test]
+fn e_09_a_recording_of_a_later_version_is_checked_and_written_again() {
+    let mut events = Vec::new();
+    for stored in everything().stored() {
+        let mut event: Map<String, Value> = serde_json::from_str(stored.json()).unwrap();
+        event.insert("later".to_owned(), Value::Bool(true));
+        if event["type"] == "thinking" {
+            event.insert("type".to_owned(), "pondering".into());
+        }
+        let read: AgentEvent = serde_json::from_value(Value::Object(event.clone())).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), Value::Object(event));
+        events.push(read);
+    }
+    assert_eq!(check(holodeck_events::View::Live, &events), []);
+}
+
+#[test]
+fn the_history_is_what_was_answered() {
+    let history = history(&everything().events());
+    let said: Vec<_> = history.iter().map(|message| message.content.as_str()).collect();
+    assert_eq!(said, ["how long?", "30 days"]);
+}

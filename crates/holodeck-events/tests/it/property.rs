@@ -1,0 +1,245 @@
+use holodeck_backend_api::{
+    ApprovalDecision, BackendError, BackendEvent, ExecutionResult, Outcome, StopReason, collect,
+};
+use holodeck_events::{View, execution_result};
+use pretty_assertions::assert_eq as same;
+use proptest::{collection::vec, prelude::*, sample::select};
+
+use crate::{
+    grammar,
+    recorded::{Recorded, block_on, check, checked},
+    said::{
+        Said, answer, answered, ask, broken, call, ended, failed_result, nested, result, stop, text,
+        thinking, thought, usage,
+    },
+};
+
+fn id() -> impl Strategy<Value = &'static str> {
+    select(vec!["", "a", "b", "c", "d"])
+}
+
+fn reason() -> impl Strategy<Value = StopReason> {
+    select(vec![
+        StopReason::EndTurn,
+        StopReason::ToolUse,
+        StopReason::MaxTokens,
+        StopReason::Refusal,
+        StopReason::Other("eos".to_owned()),
+    ])
+}
+
+fn decision() -> impl Strategy<Value = ApprovalDecision> {
+    select(vec![
+        ApprovalDecision::approve(),
+        ApprovalDecision::Reject {
+            reason: "no".to_owned(),
+        },
+        ApprovalDecision::Withdrawn,
+    ])
+}
+
+/// Anything a backend can say, in any order.
+fn anything() -> impl Strategy<Value = BackendEvent> {
+    let one = prop_oneof![
+        select(vec!["", "hm ", "so "]).prop_map(thinking),
+        Just(thought("sig")),
+        select(vec!["", "x", "yy "]).prop_map(text),
+        id().prop_map(|id| call(id, "f")),
+        id().prop_map(|id| result(id, "f", "1")),
+        id().prop_map(|id| failed_result(id, "f", "no")),
+        id().prop_map(|id| ask(id, "f")),
+        (id(), decision()).prop_map(|(id, decision)| answer(id, decision)),
+        Just(usage(2, 1)),
+        reason().prop_map(|reason| stop(reason, "msg")),
+        Just(BackendEvent::Paused),
+    ];
+    one.prop_recursive(2, 8, 1, |inner| {
+        (id(), inner).prop_map(|(id, event)| nested(id, event))
+    })
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    select(vec![
+        Outcome::Completed,
+        Outcome::MaxTurns,
+        Outcome::Refused,
+        Outcome::EmptyResponse,
+        Outcome::SubprocessTerminated,
+        Outcome::Failed {
+            reason: "odd".to_owned(),
+        },
+    ])
+}
+
+fn error() -> impl Strategy<Value = BackendError> {
+    select(vec![
+        BackendError::Cancelled,
+        BackendError::ended_early(),
+        BackendError::Terminated {
+            detail: "9".to_owned(),
+        },
+        BackendError::Protocol {
+            message: "not JSON".to_owned(),
+        },
+    ])
+}
+
+/// A run of a backend that keeps no order.
+fn wild() -> impl Strategy<Value = Vec<Said>> {
+    let events = || vec(anything(), 0..24);
+    prop_oneof![
+        (events(), outcome()).prop_map(|(events, outcome)| ended(events, outcome)),
+        (events(), error()).prop_map(|(events, error)| broken(events, error)),
+        events().prop_map(|events| events.into_iter().map(Ok).collect()),
+    ]
+}
+
+/// A model message as the contract orders it.
+#[derive(Clone, Debug)]
+struct Message {
+    reasoning: Vec<(String, bool)>,
+    text: Vec<String>,
+    late: Option<String>,
+    calls: usize,
+    /// Results in reverse order, and in the middle of the message.
+    reverse: bool,
+    early: bool,
+    asks: bool,
+    usage: Option<(u64, u64)>,
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let words = || vec("[a-zäß🦀 ]{1,4}", 0..3);
+    let shape = (any::<bool>(), any::<bool>(), any::<bool>());
+    (
+        vec(("[a-z ]{1,4}", any::<bool>()), 0..3),
+        words(),
+        proptest::option::of("[a-z ]{1,4}"),
+        0..4_usize,
+        shape,
+        proptest::option::of((0..9_u64, 0..9_u64)),
+    )
+        .prop_map(
+            |(reasoning, text, late, calls, (reverse, early, asks), usage)| Message {
+                reasoning,
+                text,
+                late,
+                calls,
+                reverse,
+                early,
+                asks,
+                usage,
+            },
+        )
+}
+
+fn told(messages: &[Message]) -> Vec<BackendEvent> {
+    let mut events = Vec::new();
+    let mut next_id = 0;
+    let last = messages.len().saturating_sub(1);
+    for (at, message) in messages.iter().enumerate() {
+        for (piece, signed) in &message.reasoning {
+            events.push(thinking(piece));
+            if *signed {
+                events.push(thought("sig"));
+            }
+        }
+        events.extend(message.text.iter().map(|piece| text(piece)));
+        events.extend(message.late.iter().map(|piece| thinking(piece)));
+        let calls = if at == last { 0 } else { message.calls };
+        let mut ids: Vec<_> = (next_id..next_id + calls)
+            .map(|number| format!("call_{number}"))
+            .collect();
+        next_id += calls;
+        events.extend(ids.iter().map(|id| call(id, "f")));
+        let end = stop(
+            if calls > 0 {
+                StopReason::ToolUse
+            } else {
+                StopReason::EndTurn
+            },
+            &format!("msg_{at}"),
+        );
+        let usage = message
+            .usage
+            .map(|(prompt, completion)| usage(prompt, completion));
+        if message.reverse {
+            ids.reverse();
+        }
+        let mut results = Vec::new();
+        for id in &ids {
+            if message.asks {
+                results.push(ask(id, "f"));
+                results.push(answer(id, ApprovalDecision::approve()));
+            }
+            results.push(result(id, "f", "1"));
+        }
+        if message.early {
+            events.append(&mut results);
+        }
+        events.extend(usage);
+        events.push(end);
+        events.extend(results);
+    }
+    events
+}
+
+/// A run that goes by the contract, cut anywhere.
+fn tame() -> impl Strategy<Value = Vec<Said>> {
+    let cut = proptest::option::of((any::<prop::sample::Index>(), error()));
+    (vec(message(), 1..5), cut, proptest::option::of(outcome())).prop_map(|(messages, cut, outcome)| {
+        let mut events = told(&messages);
+        match (cut, outcome) {
+            (Some((at, error)), _) => {
+                events.truncate(at.index(events.len() + 1));
+                broken(events, error)
+            }
+            (None, Some(outcome)) => ended(events, outcome),
+            (None, None) => answered(events),
+        }
+    })
+}
+
+/// Every invariant, on the whole and on every prefix, live and replayed; and the grammar.
+fn holds(recorded: &Recorded) {
+    let (events, kept) = (recorded.events(), recorded.kept());
+    same!(check(View::Live, &events), []);
+    same!(check(View::Replay, &kept), []);
+    for end in 0..events.len() {
+        same!(checked(View::Live, &events[..end]).finish_prefix(), []);
+    }
+    for end in 0..kept.len() {
+        same!(checked(View::Replay, &kept[..end]).finish_prefix(), []);
+    }
+    same!(grammar::refuse(&events), Ok(()));
+}
+
+fn direct(said: Vec<Said>) -> ExecutionResult {
+    match block_on(collect(Box::pin(futures::stream::iter(said)))) {
+        Ok(result) => result,
+        Err(failed) => *failed.partial,
+    }
+}
+
+proptest! {
+    #[test]
+    fn e_12_whatever_a_backend_says_the_record_is_in_order(runs in vec(wild(), 1..4)) {
+        let mut recorded = Recorded::nothing();
+        for said in runs {
+            recorded.run("go", said);
+        }
+        holds(&recorded);
+    }
+
+    #[test]
+    fn e_12_and_e_79_an_orderly_backend_loses_nothing(said in tame()) {
+        let mut recorded = Recorded::nothing();
+        let direct = direct(said.clone());
+        let run = recorded.run("go", said);
+        prop_assert_eq!(&run.result, &direct);
+        prop_assert_eq!(&run.ignored, &[]);
+        prop_assert_eq!(execution_result(&recorded.kept()), Some(direct.clone()));
+        prop_assert_eq!(execution_result(&recorded.events()), Some(direct));
+        holds(&recorded);
+    }
+}

@@ -1,0 +1,179 @@
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use holodeck_backend_api::{BackendEvent, StopReason};
+use holodeck_events::{
+    Delivery, Draft, EventStore, MemoryStore, NewRun, RecordError, Recording, RunRecorder, StoreError,
+    StoredEvent, replay_violations,
+};
+use holodeck_model::events::{EventBody, PersistenceState};
+use pretty_assertions::assert_eq;
+
+use crate::{
+    recorded::{Recorded, block_on, sources},
+    said::{Said, answered, call, result, stop, text, thinking},
+};
+
+fn said() -> Vec<Said> {
+    answered([
+        thinking("hm"),
+        call("a", "f"),
+        stop(StopReason::ToolUse, "msg_1"),
+        result("a", "f", "1"),
+        text("done"),
+        stop(StopReason::EndTurn, "msg_2"),
+    ])
+}
+
+#[test]
+fn e_13_what_is_stored_does_not_depend_on_who_listens() {
+    let mut heard = Recorded::nothing();
+    heard.run("go", said());
+    let unheard = Recorded::nothing();
+    let stream = Box::pin(futures::stream::iter(said()));
+    block_on(unheard.recording().record(NewRun::new("s", "go"), stream)).unwrap();
+    let json = |events: Vec<StoredEvent>| -> Vec<String> {
+        events.iter().map(|event| event.json().to_owned()).collect()
+    };
+    assert_eq!(json(unheard.stored()), json(heard.stored()));
+    let delivered = std::mem::take(&mut *heard.delivered.lock().unwrap());
+    assert_eq!(json(delivered), json(heard.stored()));
+}
+
+#[test]
+fn a_replay_is_the_same_bytes_from_any_cursor() {
+    let mut recorded = Recorded::nothing();
+    recorded.run("go", said());
+    let all = recorded.stored();
+    let first: Vec<_> = all.iter().map(StoredEvent::json).collect();
+    for after in 0..all.len() {
+        let rest = block_on(recorded.store.read_after("s", u64::try_from(after).ok())).unwrap();
+        let rest: Vec<_> = rest.iter().map(StoredEvent::json).collect();
+        assert_eq!(rest, first[after + 1..]);
+        assert_eq!(replay_violations(&first, &rest).unwrap(), []);
+    }
+}
+
+#[test]
+fn a_session_has_one_run_at_a_time_and_a_run_ends_once() {
+    let store = MemoryStore::new();
+    let (clock, ids) = sources();
+    let open = || RunRecorder::open(NewRun::new("s", "go"), clock.clone(), ids.clone());
+    let (mut one, first) = open();
+    block_on(store.open_run(first)).unwrap();
+    let (_, second) = open();
+    assert!(matches!(
+        block_on(store.open_run(second)),
+        Err(StoreError::RunInProgress { .. })
+    ));
+    let late = one.observe(&text("late"));
+    let end = answered([]).pop().unwrap().unwrap();
+    block_on(store.append(one.observe(&end))).unwrap();
+    assert!(matches!(
+        block_on(store.append(late)),
+        Err(StoreError::RunNotOpen { .. })
+    ));
+    assert!(one.observe(&text("after the end")).is_empty());
+    assert_eq!(one.ignored(), [holodeck_events::Ignored::AfterEnd]);
+    let (_, next) = open();
+    block_on(store.open_run(next)).unwrap();
+}
+
+#[test]
+fn sessions_are_numbered_by_themselves() {
+    let store = MemoryStore::new();
+    let (clock, ids) = sources();
+    for session in ["one", "two"] {
+        let stream = Box::pin(futures::stream::iter(said()));
+        let recording = Recording::new(&store, &clock, &ids);
+        block_on(recording.record(NewRun::new(session, "go"), stream)).unwrap();
+        let events = block_on(store.read_after(session, None)).unwrap();
+        let numbers: Vec<_> = events
+            .iter()
+            .filter_map(|event| event.event().meta.sequence_number)
+            .collect();
+        assert_eq!(numbers, (0..5).collect::<Vec<_>>());
+        assert_eq!(events[0].index(), 0);
+    }
+}
+
+/// Fails from a certain append on.
+struct Failing {
+    store: MemoryStore,
+    left: AtomicUsize,
+}
+
+#[async_trait]
+impl EventStore for Failing {
+    async fn open_session(&self, first: Draft) -> Result<Option<StoredEvent>, StoreError> {
+        self.store.open_session(first).await
+    }
+
+    async fn open_run(&self, first: Draft) -> Result<StoredEvent, StoreError> {
+        self.store.open_run(first).await
+    }
+
+    async fn append(&self, drafts: Vec<Draft>) -> Result<Vec<StoredEvent>, StoreError> {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
+            return Err(StoreError::Failed {
+                reason: "disk full".to_owned(),
+            });
+        }
+        self.store.append(drafts).await
+    }
+
+    async fn read_after(&self, session_id: &str, index: Option<u64>) -> Result<Vec<StoredEvent>, StoreError> {
+        self.store.read_after(session_id, index).await
+    }
+}
+
+#[test]
+fn a_run_whose_events_cannot_be_kept_stops_there() {
+    let store = Failing {
+        store: MemoryStore::new(),
+        left: AtomicUsize::new(1),
+    };
+    let (clock, ids) = sources();
+    let shown = Mutex::new(Vec::new());
+    let sink = |event: Delivery| shown.lock().unwrap().push(event);
+    let told = AtomicUsize::new(0);
+    let stream = futures::stream::iter(["one", "two", "three"]).map(|word| {
+        told.fetch_add(1, Ordering::SeqCst);
+        Ok(BackendEvent::Text {
+            text: word.to_owned(),
+        })
+    });
+    let recording = Recording::new(&store, &clock, &ids).with_sink(&sink);
+    let error = block_on(recording.record(NewRun::new("s", "go"), Box::pin(stream))).unwrap_err();
+    assert!(matches!(error, RecordError::Lost { .. }), "{error:?}");
+    assert_eq!(told.load(Ordering::SeqCst), 2);
+    let shown = shown.into_inner().unwrap();
+    let kept = block_on(store.read_after("s", None)).unwrap();
+    let Some((Delivery::Transient(last), before)) = shown.split_last() else {
+        panic!("{shown:?}");
+    };
+    assert_eq!(before.len(), kept.len());
+    assert!(before.iter().all(|event| matches!(event, Delivery::Stored(_))));
+    let meta = &last.event().meta;
+    assert_eq!(meta.persistence_state, PersistenceState::Transient);
+    assert_eq!((meta.event_index, meta.sequence_number), (None, None));
+    assert!(matches!(&last.event().body, EventBody::Error(error) if error.code == "PERSISTENCE_FAILED"));
+}
+
+#[test]
+fn the_stream_is_not_touched_before_the_persons_message_is_kept() {
+    let recorded = Recorded::nothing();
+    let (_, first) = RunRecorder::open(NewRun::new("s", "other"), sources().0, sources().1);
+    block_on(recorded.store.open_run(first)).unwrap();
+    let stream = futures::stream::poll_fn(|_| -> std::task::Poll<Option<Said>> { panic!("touched") });
+    let refused = block_on(
+        recorded
+            .recording()
+            .record(NewRun::new("s", "go"), Box::pin(stream)),
+    );
+    assert!(matches!(refused, Err(RecordError::NotOpened(_))));
+}

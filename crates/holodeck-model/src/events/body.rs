@@ -1,0 +1,407 @@
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{CompleteReason, Decision, IdSource, Interruption, Priority, StopReason, meta::milliseconds};
+use crate::TokenUsage;
+
+/// How an event is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventClass {
+    /// Content: stored, with a sequence number.
+    Stored,
+    /// Stored so that a client that comes back sees it, without a sequence number.
+    Durable,
+    /// Kept while its run lives.
+    Journaled,
+}
+
+macro_rules! bodies {
+    ($($(#[$doc:meta])* $variant:ident($type:ident) = $kind:literal $(| $stored:literal)?, $class:ident;)*) => {
+        /// What happened.
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        pub enum EventBody {
+            $($(#[$doc])* $variant($type),)*
+            /// A type this version does not know; its fields are in [`AgentEvent::extra`](super::AgentEvent::extra).
+            Unknown {
+                /// The type.
+                kind: String,
+            },
+        }
+
+        impl EventBody {
+            /// The thirteen types, in the order a run tells them.
+            pub const KINDS: &[&str] = &[$($kind,)*];
+
+            /// The `type` in JSON.
+            pub fn kind(&self) -> &str {
+                match self {
+                    $(Self::$variant(_) => $kind,)*
+                    Self::Unknown { kind } => kind,
+                }
+            }
+
+            /// How it is kept; `None` for an unknown type.
+            pub fn class(&self) -> Option<EventClass> {
+                match self {
+                    $(Self::$variant(_) => Some(EventClass::$class),)*
+                    Self::Unknown { .. } => None,
+                }
+            }
+
+            /// Reads the fields of a type. The names under which the original stored events are read too.
+            pub(super) fn read(kind: String, fields: Map<String, Value>) -> serde_json::Result<Self> {
+                Ok(match kind.as_str() {
+                    $($kind $(| $stored)? => Self::$variant($type::deserialize(Value::Object(fields))?),)*
+                    _ => Self::Unknown { kind },
+                })
+            }
+
+            /// The fields beside those of [`EventMeta`](super::EventMeta).
+            pub(super) fn fields(&self) -> serde_json::Result<Map<String, Value>> {
+                let value = match self {
+                    $(Self::$variant(body) => serde_json::to_value(body)?,)*
+                    Self::Unknown { .. } => Value::Null,
+                };
+                Ok(match value {
+                    Value::Object(fields) => fields,
+                    _ => Map::new(),
+                })
+            }
+        }
+    };
+}
+
+bodies! {
+    /// The session begins.
+    SessionStart(SessionStart) = "session_start" | "session_started", Durable;
+    /// What the person said is stored.
+    UserMessageConfirmed(UserMessage) = "user_message_confirmed" | "user_message_sent", Stored;
+    /// A piece of reasoning.
+    ThinkingChunk(WrittenChunk) = "thinking_chunk", Journaled;
+    /// The reasoning of a turn is over; all of it.
+    ThinkingComplete(WrittenChunk) = "thinking_complete", Journaled;
+    /// The reasoning of a turn.
+    Thinking(Thinking) = "thinking" | "agent_thinking_block", Stored;
+    /// A piece of the answer.
+    MessageChunk(WrittenChunk) = "message_chunk", Journaled;
+    /// A model message.
+    Message(AgentMessage) = "message" | "agent_message_sent", Stored;
+    /// The model called a tool.
+    ToolUse(ToolUse) = "tool_use" | "tool_use_requested", Stored;
+    /// The tool answered.
+    ToolResult(ToolResult) = "tool_result" | "tool_use_completed", Stored;
+    /// A person is asked whether a call may run.
+    ApprovalRequested(ApprovalRequested) = "approval_requested", Durable;
+    /// The question is over.
+    ApprovalResolved(ApprovalResolved) = "approval_resolved" | "approval_completed", Durable;
+    /// The run is over.
+    Complete(Complete) = "complete" | "session_ended", Durable;
+    /// The run broke.
+    Error(RunError) = "error" | "error_occurred", Stored;
+}
+
+impl EventBody {
+    /// Whether nothing of its run may follow.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Self::Complete(_) | Self::Error(_))
+    }
+}
+
+/// `session_start`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionStart {
+    /// The agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_name: Option<String>,
+    /// The model it asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+}
+
+/// `user_message_confirmed`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UserMessage {
+    /// Its id.
+    pub message_id: String,
+    /// What was said.
+    pub content: String,
+    /// Who said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    /// The client's own id of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_message_id: Option<String>,
+}
+
+/// `thinking_chunk`, `thinking_complete`, `message_chunk`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WrittenChunk {
+    /// The text.
+    pub content: String,
+    /// The block of the model message it belongs to.
+    pub block_index: u32,
+    /// The message, where its id is known that early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+}
+
+/// `thinking`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Thinking {
+    /// All reasoning of the turn.
+    pub content: String,
+    /// The message it belongs to.
+    pub message_id: String,
+    /// The provider's signature, when the turn reasoned in one block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    /// The blocks by themselves, when there are several: a signature belongs to exactly one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<ReasoningBlock>,
+}
+
+/// A block of reasoning.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReasoningBlock {
+    /// Its text.
+    pub content: String,
+    /// The provider's signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+}
+
+/// `message`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentMessage {
+    /// Its id.
+    pub message_id: String,
+    /// Always `assistant`.
+    pub role: String,
+    /// The text.
+    pub content: String,
+    /// Why the model stopped.
+    pub stop_reason: StopReason,
+    /// What the provider called that, when it is none of the six.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_stop_reason: Option<String>,
+    /// The model that wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Tokens of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// Whether the end is missing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
+    /// Why it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interruption: Option<Interruption>,
+}
+
+/// `tool_use`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolUse {
+    /// The provider's id of the call.
+    pub tool_use_id: String,
+    /// The tool.
+    pub tool_name: String,
+    /// The arguments.
+    pub args: Value,
+    /// Set when the id is not the provider's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id_source: Option<IdSource>,
+}
+
+/// `tool_result`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolResult {
+    /// The id of the call.
+    pub tool_use_id: String,
+    /// The tool.
+    pub tool_name: String,
+    /// What it answered: text, or an object.
+    pub result: Value,
+    /// Whether it did what it was asked.
+    pub success: bool,
+    /// Why it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// How long it ran, where that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// Set when no tool answered: the run ended, and this only closes the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub synthetic: bool,
+}
+
+/// `approval_requested`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalRequested {
+    /// Its id.
+    pub approval_id: String,
+    /// The tool.
+    pub tool_name: String,
+    /// What the call is about.
+    pub description: String,
+    /// The call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_use_id: Option<String>,
+    /// The arguments it would run with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Value>,
+    /// How much it matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// When it is answered by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "deadline")]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// `approval_resolved`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalResolved {
+    /// The id of the question.
+    pub approval_id: String,
+    /// Whether the call may run.
+    pub approved: bool,
+    /// What was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Who decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<String>,
+    /// The arguments it runs with instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified_args: Option<Value>,
+}
+
+/// `complete`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Complete {
+    /// How it ended.
+    pub reason: CompleteReason,
+    /// Why the last message ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
+    /// What went wrong, with [`CompleteReason::Error`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What the run used.
+    #[serde(flatten)]
+    pub totals: RunTotals,
+}
+
+/// `error`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunError {
+    /// What went wrong.
+    pub error: String,
+    /// What kind of thing went wrong.
+    #[serde(default)]
+    pub code: String,
+    /// More about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+    /// Whether trying again may help.
+    #[serde(default)]
+    pub retryable: bool,
+    /// What the run used.
+    #[serde(flatten)]
+    pub totals: RunTotals,
+}
+
+/// What a run used, told at its end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunTotals {
+    /// Tokens of all model calls; absent when none were told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// Model calls made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_turns: Option<u32>,
+    /// How long it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// The model that answered last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The answer as an object, when the agent has a `response_format`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured_output: Option<Value>,
+    /// What replayed model calls took when they were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_latency_ms: Option<u64>,
+}
+
+/// Tokens, in the events' spelling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Usage {
+    /// Tokens of the prompt, cached ones included.
+    pub prompt_tokens: u64,
+    /// Tokens of the answer, reasoning included.
+    pub completion_tokens: u64,
+    /// What the provider counts in total.
+    pub total_tokens: u64,
+    /// Prompt tokens that came from a cache.
+    pub cache_read_tokens: u64,
+    /// Prompt tokens that were written to a cache.
+    pub cache_creation_tokens: u64,
+    /// Answer tokens spent on reasoning.
+    pub reasoning_tokens: u64,
+}
+
+impl From<TokenUsage> for Usage {
+    fn from(usage: TokenUsage) -> Self {
+        Self {
+            prompt_tokens: usage.prompt_tokens,
+            completion_tokens: usage.completion_tokens,
+            total_tokens: usage.total_tokens,
+            cache_read_tokens: usage.cache_read_tokens,
+            cache_creation_tokens: usage.cache_creation_tokens,
+            reasoning_tokens: usage.reasoning_tokens,
+        }
+    }
+}
+
+impl From<Usage> for TokenUsage {
+    fn from(usage: Usage) -> Self {
+        Self {
+            prompt_tokens: usage.prompt_tokens,
+            completion_tokens: usage.completion_tokens,
+            total_tokens: usage.total_tokens,
+            cache_read_tokens: usage.cache_read_tokens,
+            cache_creation_tokens: usage.cache_creation_tokens,
+            reasoning_tokens: usage.reasoning_tokens,
+        }
+    }
+}
+
+#[expect(clippy::ref_option, reason = "serde's signature")]
+fn deadline<S: serde::Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => milliseconds(time, serializer),
+        None => serializer.serialize_none(),
+    }
+}
