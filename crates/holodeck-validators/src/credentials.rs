@@ -1,19 +1,24 @@
 use holodeck_model::{
     Code, Diagnostic, Env, LoadedAgent, Provider,
-    env::{ANTHROPIC_API_KEY, AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
+    env::{AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
 };
 
-use crate::Check;
+use crate::{Check, ClaudeEnv, claude::unless_replayed};
 
 const SUBJECT: &str = "credentials";
 
-/// The key of the model's endpoint: in the YAML, else in the provider's variable.
+/// The key of the model's endpoint: in the YAML, else in the provider's variable. Claude signs in in more ways.
 pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Check {
     let model = &agent.config.model;
     let variable = match model.provider {
         Provider::Openai => OPENAI_API_KEY,
         Provider::AzureOpenai => AZURE_OPENAI_API_KEY,
-        Provider::Anthropic => ANTHROPIC_API_KEY,
+        Provider::Anthropic => {
+            return match ClaudeEnv::for_agent(agent, env) {
+                Ok(found) => Check::ok(SUBJECT, found.found),
+                Err(error) => Check::problem(SUBJECT, unless_replayed(agent, *error)),
+            };
+        }
         Provider::Ollama => return Check::not_needed(SUBJECT, "ollama takes no key"),
     };
     if model.api_key.is_some() {
@@ -25,17 +30,10 @@ pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Check {
     if model.provider == Provider::Openai && model.endpoint.is_some() {
         return Check::ok(SUBJECT, "no key; the endpoint is your own and may need none");
     }
-    if agent.execution.replay.value.is_some() {
-        let warning = Diagnostic::warning(
-            Code::MissingCredential,
-            format!("`{variable}` is not set; only the recording can answer"),
-        );
-        return Check::problem(SUBJECT, warning.at(agent.locate("model.provider")));
-    }
     let error = Diagnostic::error(Code::MissingCredential, format!("`{variable}` is not set"))
         .at(agent.locate("model.provider"))
         .with_help(format!(
             "put `{variable}=…` into `.env` beside the agent file, or export it"
         ));
-    Check::problem(SUBJECT, error)
+    Check::problem(SUBJECT, unless_replayed(agent, error))
 }

@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use holodeck_model::{Code, Diagnostic, Env, LoadedAgent, Provider, Severity, env::OPENAI_BASE_URL};
+use holodeck_model::{
+    AuthProvider, Code, Diagnostic, Env, LoadedAgent, Provider, Severity,
+    env::{ANTHROPIC_BASE_URL, OPENAI_BASE_URL},
+};
 use tokio::{net::TcpStream, time::timeout};
 use url::Url;
 
@@ -16,9 +19,10 @@ pub(crate) async fn check(agent: &LoadedAgent, env: &Env) -> Check {
         (Some(endpoint), _) => endpoint.as_str(),
         (None, Provider::Ollama) => "http://localhost:11434",
         (None, Provider::Openai) => env.non_blank(OPENAI_BASE_URL).unwrap_or("https://api.openai.com"),
-        (None, Provider::Anthropic) => {
-            return Check::not_needed(SUBJECT, "the Claude Code CLI finds its own");
-        }
+        (None, Provider::Anthropic) => match inherited(agent, env) {
+            Some(url) => url,
+            None => return Check::not_needed(SUBJECT, "the Claude Code CLI finds its own"),
+        },
         (None, Provider::AzureOpenai) => return Check::not_needed(SUBJECT, "none is configured"),
     };
     let severity = if agent.execution.replay.value.is_some() {
@@ -68,6 +72,15 @@ pub(crate) async fn check(agent: &LoadedAgent, env: &Env) -> Check {
             None,
         ),
     }
+}
+
+/// The URL that the CLI inherits, which clouds do not use.
+fn inherited<'e>(agent: &LoadedAgent, env: &'e Env) -> Option<&'e str> {
+    let direct = matches!(
+        agent.config.model.auth_provider,
+        None | Some(AuthProvider::ApiKey | AuthProvider::OauthToken | AuthProvider::Custom)
+    );
+    env.non_blank(ANTHROPIC_BASE_URL).filter(|_| direct)
 }
 
 fn host_and_port(endpoint: &str) -> Option<(String, u16)> {

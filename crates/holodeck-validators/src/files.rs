@@ -1,10 +1,10 @@
 use std::path::Path;
 
-use holodeck_model::{Code, Diagnostic, LoadedAgent};
+use holodeck_model::{Code, Diagnostic, LoadedAgent, Provider};
 
 use crate::Check;
 
-/// The recording that answers by default, and the folder that runs are kept in.
+/// The recording that answers by default, the folder a Claude agent works in, and the one that runs are kept in.
 pub(crate) fn check(agent: &LoadedAgent) -> Vec<Check> {
     let mut checks = Vec::new();
     if let Some(recording) = &agent.execution.replay.value {
@@ -21,8 +21,24 @@ pub(crate) fn check(agent: &LoadedAgent) -> Vec<Check> {
             Check::problem(subject, error)
         });
     }
+    checks.extend(working_directory(agent));
     checks.push(writable(agent));
     checks
+}
+
+fn working_directory(agent: &LoadedAgent) -> Option<Check> {
+    let subject = "working directory";
+    let is_claude = agent.config.model.provider == Provider::Anthropic;
+    let claude = agent.config.claude.as_ref().filter(|_| is_claude)?;
+    let dir = claude.working_directory.as_ref()?.path();
+    Some(if dir.is_dir() {
+        Check::ok(subject, format!("`{}`", dir.display()))
+    } else {
+        let message = format!("`{}` is not a directory", dir.display());
+        let error =
+            Diagnostic::error(Code::UnusableDirectory, message).at(agent.locate("claude.working_directory"));
+        Check::problem(subject, error)
+    })
 }
 
 fn writable(agent: &LoadedAgent) -> Check {

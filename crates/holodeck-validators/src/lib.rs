@@ -5,12 +5,16 @@
 
 mod agent;
 mod check;
+mod claude;
 mod claude_cli;
 mod claude_env;
 mod credentials;
+mod embeddings;
 mod endpoint;
 mod files;
+mod node;
 mod programs;
+mod schemas;
 
 pub use agent::check_agent;
 pub use check::{Check, CheckState};

@@ -1,11 +1,17 @@
-use std::{ffi::OsStr, path::Path};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
 
-use holodeck_model::{Code, Diagnostic, Env, FunctionTool, LoadedAgent, ToolConfig};
+use holodeck_model::{
+    Code, Diagnostic, Env, FunctionTool, LoadedAgent, McpTool, McpTransport, PathRef, Provider, Severity,
+    ToolConfig,
+};
 use holodeck_process::which;
 
 use crate::Check;
 
-/// The programs that the function tools run.
+/// The programs that function tools run, and those that start the MCP servers of a Claude agent.
 pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     agent
         .config
@@ -14,6 +20,9 @@ pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
         .enumerate()
         .filter_map(|(index, tool)| match tool {
             ToolConfig::Function(tool) => Some(check_tool(agent, env, index, tool)),
+            ToolConfig::Mcp(tool) if agent.config.model.provider == Provider::Anthropic => {
+                check_server(agent, env, index, tool)
+            }
             _ => None,
         })
         .collect()
@@ -21,21 +30,65 @@ pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
 
 fn check_tool(agent: &LoadedAgent, env: &Env, index: usize, tool: &FunctionTool) -> Check {
     let subject = format!("tool `{}`", tool.name);
-    let path = env.get("PATH").map(OsStr::new);
     let (program, field) = match &tool.command {
-        // A name without a folder is looked for on the path, anything else lies beside the YAML.
-        Some(command) if command.as_str().contains('/') => (command.path(), "command"),
-        Some(command) => (Path::new(command.as_str()).to_owned(), "command"),
-        None => (Path::new("python3").to_owned(), "file"),
+        Some(command) => (program(command), "command"),
+        None => (PathBuf::from("python3"), "file"),
     };
-    if let Some(found) = which(&program, path) {
+    check_program(
+        agent,
+        env,
+        subject,
+        &program,
+        Severity::Error,
+        &format!("tools.{index}.{field}"),
+    )
+}
+
+fn check_server(agent: &LoadedAgent, env: &Env, index: usize, tool: &McpTool) -> Option<Check> {
+    let command = tool
+        .command
+        .as_ref()
+        .filter(|_| tool.transport == McpTransport::Stdio)?;
+    let severity = if tool.required {
+        Severity::Error
+    } else {
+        Severity::Warning
+    };
+    let subject = format!("MCP server `{}`", tool.name);
+    let pointer = format!("tools.{index}.command");
+    Some(check_program(
+        agent,
+        env,
+        subject,
+        &program(command),
+        severity,
+        &pointer,
+    ))
+}
+
+/// A name without a folder is looked for on the path, anything else lies beside the YAML.
+fn program(command: &PathRef) -> PathBuf {
+    if command.as_str().contains('/') {
+        command.path()
+    } else {
+        PathBuf::from(command.as_str())
+    }
+}
+
+fn check_program(
+    agent: &LoadedAgent,
+    env: &Env,
+    subject: String,
+    program: &Path,
+    severity: Severity,
+    pointer: &str,
+) -> Check {
+    if let Some(found) = which(program, env.get("PATH").map(OsStr::new)) {
         return Check::ok(subject, format!("runs `{}`", found.display()));
     }
-    let error = Diagnostic::error(
-        Code::MissingProgram,
-        format!("`{}` was not found or is not executable", program.display()),
-    )
-    .at(agent.locate(&format!("tools.{index}.{field}")))
-    .with_help("install it, or make it executable with `chmod +x`");
-    Check::problem(subject, error)
+    let message = format!("`{}` was not found or is not executable", program.display());
+    let problem = Diagnostic::new(Code::MissingProgram, severity, message)
+        .at(agent.locate(pointer))
+        .with_help("install it, or make it executable with `chmod +x`");
+    Check::problem(subject, problem)
 }

@@ -13,7 +13,7 @@ use holodeck_model::{Env, LoadedAgent, Provider, ToolConfig};
 use holodeck_tools::Toolbox;
 use tokio_util::sync::CancellationToken;
 
-use crate::Answers;
+use crate::{Answers, approvals::under_approvals};
 
 /// Makes the backend that an agent's provider asks for.
 pub struct BackendSelector {
@@ -102,7 +102,7 @@ pub(crate) async fn tools(agent: &LoadedAgent, env: &Env) -> Result<Arc<dyn Tool
                     .join("\n"),
             )
         })?;
-    Ok(Arc::new(toolbox))
+    Ok(under_approvals(&agent.config, Arc::new(toolbox)))
 }
 
 /// Tools that can't be offered to the model, one a line.

@@ -16,6 +16,7 @@
 //! The only crate besides the CLI that knows the concrete backends and reads the process environment.
 
 mod answers;
+mod approvals;
 mod ask;
 mod backends;
 mod dry_run;
@@ -26,6 +27,7 @@ mod test;
 mod unsupported;
 
 pub use answers::{AnswerError, AnswerSource, Answers};
+pub use approvals::{PolicyApprover, approval_policy};
 pub use ask::{AskError, ask};
 pub use backends::{BackendSelector, ToolSetupError};
 pub use dry_run::{DryRun, Estimate};

@@ -68,9 +68,6 @@ impl Loader<'_> {
             "`evaluations.optimizer`",
             Need::Warning,
         );
-        if provider != "anthropic" {
-            self.unsupported(found, root, "approvals", "`approvals`", Need::Blocks);
-        }
     }
 
     fn unsupported_in_cases(&mut self, found: &mut Found, root: NodeId) {
