@@ -1,5 +1,5 @@
 //! What the tests of HoloDeck share: scripted servers (OpenAI-compatible, and Anthropic's Messages API), a scripted
-//! model, backend and set of tools, and the [`conformance`] suite of backends.
+//! model, backend and set of tools, a misbehaving Claude Code CLI, and the [`conformance`] suite of backends.
 //!
 //! A development dependency only. It checks what it receives as strictly as it scripts what it answers, so that a
 //! test about one thing fails when another breaks.
@@ -12,6 +12,7 @@
 mod anthropic;
 pub mod conformance;
 mod delivery;
+mod fake_claude;
 mod gate;
 mod invariants;
 mod loopback;
@@ -25,6 +26,7 @@ mod scripted_turn;
 mod server;
 
 pub use anthropic::{AnthropicReply, AnthropicRequest, AnthropicServer, ToolResult, messages_violations};
+pub use fake_claude::{ClaudeFault, ClaudeStage, FakeClaude};
 pub use gate::Gate;
 pub use invariants::{body_violations, request_violations};
 pub use received::{Received, ReceivedRequest};

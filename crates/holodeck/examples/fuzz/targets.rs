@@ -9,6 +9,7 @@ use std::{
 
 use futures::FutureExt as _;
 use holodeck_backend_api::{ModelCalls as _, ModelDelta, ModelRequest};
+use holodeck_backend_claude::replay;
 use holodeck_backend_openai::HttpModelCalls;
 use holodeck_cassette::{Cassette, Replayer};
 use holodeck_http::{HttpClient, HttpOptions, SseDecoder, decode_sse};
@@ -72,6 +73,12 @@ pub(crate) const TARGETS: &[Target] = &[
         extension: "jsonl",
         words: JSON,
         run: journal,
+    },
+    Target {
+        name: "stream-json",
+        extension: "jsonl",
+        words: STREAM_JSON,
+        run: stream_json,
     },
 ];
 
@@ -213,6 +220,42 @@ const JSON: &[&str] = &[
     "\"holodeck_cassette\":1",
     "\"selected\":{\"first\":3}",
     "é",
+];
+
+const STREAM_JSON: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    "\"",
+    "\n",
+    "null",
+    "true",
+    "1e999",
+    "\\ud83d",
+    "\\ude00",
+    "{\"type\":\"stream_event\",\"event\":",
+    "{\"type\":\"assistant\",\"message\":{\"id\":\"m\",\"content\":[",
+    "{\"type\":\"user\",\"message\":{\"content\":[",
+    "{\"type\":\"result\",\"subtype\":\"success\"",
+    "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"s\"}\n",
+    "{\"type\":\"message_start\",\"message\":{\"id\":\"m\"}}}\n",
+    "{\"type\":\"content_block_start\",\"content_block\":{\"type\":\"text\"}}}\n",
+    "{\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"a\"}}}\n",
+    "{\"type\":\"content_block_stop\"}}\n",
+    "{\"type\":\"message_stop\"}}\n",
+    "{\"type\":\"text\",\"text\":\"a\"}",
+    "{\"type\":\"thinking\",\"thinking\":\"a\",\"signature\":\"s\"}",
+    "{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"StructuredOutput\",\"input\":{}}",
+    "{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"content\":\"a\"}",
+    "]}}\n",
+    "\"parent_tool_use_id\":\"t\"",
+    "\"usage\":{\"input_tokens\":18446744073709551615}",
+    "\"structured_output\":{}",
+    "\"is_error\":true",
+    "\"subtype\":\"error_during_execution\"",
+    "\"api_error_status\":529",
 ];
 
 /// An agent's file: every problem has a place in it, and there is an agent exactly when none is an error.
@@ -362,6 +405,37 @@ fn journal(bytes: &[u8]) -> Outcome {
         .map(|result| result.as_ref().map(|result| result.state))
         .collect();
     outcome(&found)
+}
+
+/// What a Claude Code CLI writes: however it is cut, it tells the same.
+fn stream_json(bytes: &[u8]) -> Outcome {
+    let output = written_by_the_cli(bytes);
+    let whole = replay(&output, usize::MAX);
+    let size = bytes.first().map_or(1, |byte| usize::from(*byte % 7) + 1);
+    let pieces = replay(&output, size);
+    assert_eq!(pieces.events, whole.events);
+    assert_eq!(pieces.endings, whole.endings);
+    assert_eq!(pieces.errors, whole.errors);
+    let kinds: Vec<_> = whole.events.iter().take(8).map(std::mem::discriminant).collect();
+    let ending = whole.endings.first().map(|ending| words(ending).len());
+    outcome(&(kinds, whole.endings.len().min(3), ending, whole.unread.min(3)))
+}
+
+/// Recordings hold each line of the CLI in an object that says when it was written.
+fn written_by_the_cli(bytes: &[u8]) -> Vec<u8> {
+    let mut output = Vec::new();
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let message = br#""dir":"out","msg":"#;
+        let at = line.windows(message.len()).position(|window| window == message);
+        match at.map(|at| &line[at + message.len()..]) {
+            Some([message @ .., b'}', b'\n']) => {
+                output.extend_from_slice(message);
+                output.push(b'\n');
+            }
+            _ => output.extend_from_slice(line),
+        }
+    }
+    output
 }
 
 /// The bytes as a file, in memory where that is at hand.

@@ -1,0 +1,177 @@
+//! What frames give that no recording shows.
+
+use pretty_assertions::assert_eq;
+
+use super::*;
+
+#[test]
+fn results_wait_for_the_end_of_their_message() {
+    let mut frames = vec![message_start("a")];
+    for id in ["t1", "t2"] {
+        let call = json!({"type": "tool_use", "id": id, "name": "mcp__holodeck__f", "input": {}});
+        frames.extend([
+            block_start(&call),
+            delta(&json!({"type": "input_json_delta", "partial_json": "{}"})),
+            block("a", &call),
+            block_stop(),
+            tool_result(id),
+        ]);
+    }
+    frames.extend(message_end("tool_use"));
+    frames.push(tool_result("unknown"));
+    let options = TranslateOptions {
+        own_server: Some("holodeck".to_owned()),
+        ..TranslateOptions::default()
+    };
+    assert_eq!(
+        lines(&translated(options, &frames)),
+        [
+            "call t1 f {}",
+            "call t2 f {}",
+            "usage 9+4 cached 0/0 reasoning 0",
+            "turn end ToolUse a m",
+            "result t1 f \"ok\"",
+            "result t2 f \"ok\"",
+            "result unknown  \"ok\"",
+        ]
+    );
+}
+
+#[test]
+fn a_block_that_never_comes_whole_is_told_all_the_same() {
+    let mut frames = vec![
+        message_start("a"),
+        block_start(&json!({"type": "tool_use", "id": "t", "name": "f", "input": {}})),
+        delta(&json!({"type": "input_json_delta", "partial_json": "{\"a\""})),
+        delta(&json!({"type": "input_json_delta", "partial_json": ":1}"})),
+        block_stop(),
+        // Twice is once, also when it comes late.
+        block(
+            "a",
+            &json!({"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}),
+        ),
+    ];
+    frames.extend(message_end("tool_use"));
+    frames.push(block("a", &json!({"type": "text", "text": "late"})));
+    assert_eq!(
+        lines(&translated(TranslateOptions::default(), &frames)),
+        [
+            "call t f {\"a\":1}",
+            "usage 9+4 cached 0/0 reasoning 0",
+            "turn end ToolUse a m"
+        ]
+    );
+}
+
+#[test]
+fn only_what_was_not_streamed_comes_from_the_whole_block() {
+    let mut frames = vec![
+        message_start("a"),
+        block_start(&json!({"type": "thinking", "thinking": ""})),
+        delta(&json!({"type": "thinking_delta", "thinking": "h"})),
+        delta(&json!({"type": "signature_delta", "signature": "s"})),
+        block(
+            "a",
+            &json!({"type": "thinking", "thinking": "hm", "signature": "s"}),
+        ),
+        block_stop(),
+        block_start(&json!({"type": "text", "text": ""})),
+        delta(&json!({"type": "text_delta", "text": "one "})),
+        block_stop(),
+        block("a", &json!({"type": "text", "text": "one two"})),
+        // Not streamed at all.
+        block("a", &json!({"type": "text", "text": " three"})),
+    ];
+    frames.extend(message_end("max_tokens"));
+    assert_eq!(
+        lines(&translated(TranslateOptions::default(), &frames)),
+        [
+            "thinking \"h\"",
+            "thinking \"m\"",
+            "thinking end Some(\"s\")",
+            "text \"one \"",
+            "text \"two\"",
+            "text \" three\"",
+            "usage 9+4 cached 0/0 reasoning 0",
+            "turn end MaxTokens a m",
+        ]
+    );
+}
+
+#[test]
+fn a_message_that_breaks_off_is_closed_before_the_next_and_not_counted() {
+    let turn = translated(
+        TranslateOptions::default(),
+        &[
+            message_start("a"),
+            block_start(&json!({"type": "text", "text": ""})),
+            delta(&json!({"type": "text_delta", "text": "half"})),
+            json!({"type": "system", "subtype": "api_retry", "attempt": 1, "error_status": null}),
+            block("b", &json!({"type": "text", "text": "whole"})),
+            json!({
+                "type": "result", "subtype": "success", "is_error": false, "result": "whole",
+                "stop_reason": "end_turn", "usage": {"input_tokens": 9, "output_tokens": 5},
+            }),
+        ],
+    );
+    assert_eq!(
+        lines(&turn),
+        [
+            "text \"half\"",
+            "turn end Other(\"aborted\") a m",
+            "text \"whole\"",
+            "turn end EndTurn b m",
+            "usage 9+5 cached 0/0 reasoning 0",
+        ]
+    );
+    assert_eq!(fold(&turn).finish(Outcome::Completed).response, "whole");
+}
+
+#[test]
+fn tokens_of_the_cache_belong_to_the_prompt() {
+    let result = json!({
+        "type": "result", "subtype": "success", "is_error": false, "result": "",
+        "usage": {
+            "input_tokens": 1, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 300,
+            "output_tokens": 50, "output_tokens_details": {"thinking_tokens": 7},
+        },
+    });
+    assert_eq!(
+        lines(&translated(TranslateOptions::default(), &[result])),
+        ["usage 321+50 cached 20/300 reasoning 7"]
+    );
+}
+
+#[test]
+fn an_answer_that_was_too_long_is_no_unreachable_endpoint() {
+    let turn = translated(
+        TranslateOptions::default(),
+        &[
+            json!({
+                "type": "assistant", "error": "max_output_tokens",
+                "message": {"model": "<synthetic>", "content": [{"type": "text", "text": "too long"}]},
+            }),
+            json!({"type": "result", "subtype": "success", "is_error": true, "result": "too long"}),
+        ],
+    );
+    assert!(matches!(&turn.done, Some(TurnDone::Ended(Outcome::Failed { reason })) if reason == "too long"));
+}
+
+#[test]
+fn a_refusal_is_not_a_missing_object() {
+    let mut frames = vec![message_start("a")];
+    frames.extend(message_end("refusal"));
+    frames.push(json!({"type": "result", "subtype": "success", "is_error": false, "result": ""}));
+    let options = TranslateOptions {
+        structured: true,
+        own_server: None,
+    };
+    let turn = translated(options, &frames);
+    assert!(matches!(
+        turn.done,
+        Some(TurnDone::Answered {
+            stop_reason: StopReason::Refusal,
+            structured: None
+        })
+    ));
+}

@@ -1,0 +1,241 @@
+#![allow(clippy::panic, reason = "a test without its fake cannot go on")]
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The version it says it is.
+const VERSION: &str = "2.1.330";
+const SCRIPT: &str = include_str!("fake_claude.sh");
+
+/// A stand-in for the Claude Code CLI that misbehaves in one way and is otherwise as recorded. It answers each
+/// message with `Answer N.`, in two pieces where partial messages are asked for. Needs nothing but `/bin/sh`.
+#[derive(Debug)]
+pub struct FakeClaude {
+    folder: TempDir,
+}
+
+/// What is wrong with a [`FakeClaude`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClaudeFault {
+    /// Nothing.
+    None,
+    /// It is of this version.
+    Version(String),
+    /// Its file may not be executed.
+    NotExecutable,
+    /// It ends with code 70 and a line on stderr.
+    Crash(ClaudeStage),
+    /// It kills itself with SIGKILL.
+    Kill(ClaudeStage),
+    /// It says nothing more and reads nothing more.
+    Hang(ClaudeStage),
+    /// Within an answer it writes a line of about so many bytes.
+    LongLine {
+        /// Length of the line.
+        bytes: usize,
+    },
+    /// Within an answer it writes half a line and ends with code 0.
+    HalfLine,
+    /// Before each message it writes lines that are none.
+    Noise,
+    /// Before each message it writes messages of kinds that nobody knows.
+    UnknownKinds,
+    /// Before anything else it writes about so many bytes to stderr.
+    StderrFlood {
+        /// How much.
+        bytes: usize,
+    },
+    /// Within an answer it stops reading, ignores SIGTERM, and has a child that holds its pipes.
+    IgnoresTerm,
+    /// It has a child that holds its pipes and lives on.
+    LeavesGrandchild,
+    /// It goes on when its input ends.
+    IgnoresEof,
+    /// Within an answer it ends.
+    Exits {
+        /// With this code.
+        code: u8,
+        /// With this on stderr.
+        stderr: String,
+    },
+    /// It reports each turn's result twice.
+    TwoResults,
+    /// Within an answer it asks the host something nobody knows, and goes on only when that is answered with an
+    /// error.
+    UnknownRequest,
+    /// Within an answer it waits to be interrupted, which it then is as the real one. No fault.
+    WaitsForInterrupt,
+}
+
+/// How far a [`FakeClaude`] comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaudeStage {
+    /// It is asked its version.
+    Version,
+    /// It is started.
+    Start,
+    /// It was sent `initialize` and has not answered it.
+    Initialize,
+    /// It has answered `initialize`.
+    Initialized,
+    /// It was sent a message and has said nothing.
+    Message,
+    /// The turn has begun.
+    Init,
+    /// Half of the answer is written, where partial messages are asked for.
+    Answer,
+    /// The answer is written, the result is not.
+    Result,
+}
+
+impl ClaudeStage {
+    /// All stages, in order.
+    pub const ALL: [Self; 8] = [
+        Self::Version,
+        Self::Start,
+        Self::Initialize,
+        Self::Initialized,
+        Self::Message,
+        Self::Init,
+        Self::Answer,
+        Self::Result,
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Version => "version",
+            Self::Start => "start",
+            Self::Initialize => "initialize",
+            Self::Initialized => "initialized",
+            Self::Message => "message",
+            Self::Init => "init",
+            Self::Answer => "answer",
+            Self::Result => "result",
+        }
+    }
+}
+
+impl FakeClaude {
+    /// Writes the program.
+    pub fn new(fault: &ClaudeFault) -> Self {
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
+        let fake = Self { folder };
+        let mode = if *fault == ClaudeFault::NotExecutable {
+            0o644
+        } else {
+            0o755
+        };
+        let path = fake.path();
+        let written = fs::write(&path, fake.script(fault))
+            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)));
+        written.unwrap_or_else(|error| panic!("the fake cannot be written: {error}"));
+        fake
+    }
+
+    /// The program.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("claude")
+    }
+
+    /// How often it was started, not counting questions for its version.
+    pub fn starts(&self) -> usize {
+        self.lines("starts").len()
+    }
+
+    /// The arguments of all starts, one after the other.
+    pub fn arguments(&self) -> Vec<String> {
+        self.lines("arguments")
+    }
+
+    /// Every process there was, with those they started to outlive them.
+    pub fn pids(&self) -> Vec<u32> {
+        let pids = self.lines("pids");
+        pids.iter().filter_map(|pid| pid.parse().ok()).collect()
+    }
+
+    /// Waits until none of [`pids`](Self::pids) runs any more. Linux only.
+    pub async fn gone(&self) {
+        let runs = |pid: &u32| {
+            let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            !state.is_empty() && !state.contains(") Z ")
+        };
+        while self.pids().iter().any(runs) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// What it was sent and has read, over all starts.
+    pub fn received(&self) -> Vec<Value> {
+        let read = |line: &String| {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("it was sent no JSON: {error}: {line}"))
+        };
+        self.lines("received").iter().map(read).collect()
+    }
+
+    fn lines(&self, file: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.folder.path().join(file)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn script(&self, fault: &ClaudeFault) -> String {
+        let mut version = VERSION;
+        let mut stage = "";
+        let mut amount = 0;
+        let mut complaint = "";
+        let word = match fault {
+            ClaudeFault::None | ClaudeFault::NotExecutable => "none",
+            ClaudeFault::Version(other) => {
+                version = other;
+                "none"
+            }
+            ClaudeFault::Crash(at) => {
+                stage = at.word();
+                "crash"
+            }
+            ClaudeFault::Kill(at) => {
+                stage = at.word();
+                "kill"
+            }
+            ClaudeFault::Hang(at) => {
+                stage = at.word();
+                "hang"
+            }
+            ClaudeFault::LongLine { bytes } => {
+                amount = *bytes;
+                "long-line"
+            }
+            ClaudeFault::HalfLine => "half-line",
+            ClaudeFault::Noise => "noise",
+            ClaudeFault::UnknownKinds => "unknown",
+            ClaudeFault::StderrFlood { bytes } => {
+                amount = *bytes;
+                "stderr-flood"
+            }
+            ClaudeFault::IgnoresTerm => "ignore-term",
+            ClaudeFault::LeavesGrandchild => "grandchild",
+            ClaudeFault::IgnoresEof => "ignore-eof",
+            ClaudeFault::Exits { code, stderr } => {
+                amount = usize::from(*code);
+                complaint = stderr;
+                "exit"
+            }
+            ClaudeFault::TwoResults => "two-results",
+            ClaudeFault::UnknownRequest => "unknown-request",
+            ClaudeFault::WaitsForInterrupt => "wait-for-interrupt",
+        };
+        let folder = quoted(&self.folder.path().to_string_lossy());
+        format!(
+            "#!/bin/sh\nfolder={folder}\nversion={}\nfault={word}\nstage={stage}\namount={amount}\ncomplaint={}\n{SCRIPT}",
+            quoted(version),
+            quoted(complaint),
+        )
+    }
+}
+
+/// As one word of the shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
