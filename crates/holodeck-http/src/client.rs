@@ -54,6 +54,18 @@ impl HttpClient {
             .await
     }
 
+    /// Posts `body` as it is, whose type `headers` should tell, with the same rules as
+    /// [`post_json`](Self::post_json).
+    pub async fn post_bytes(
+        &self,
+        url: &HttpUrl,
+        headers: &Headers,
+        body: bytes::Bytes,
+        options: &CallOptions,
+    ) -> Result<Response, HttpError> {
+        self.send(Method::POST, url, headers, Some(body), options).await
+    }
+
     /// Asks for a resource, with the same rules as [`post_json`](Self::post_json).
     pub async fn get(
         &self,

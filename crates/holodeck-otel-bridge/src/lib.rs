@@ -1,7 +1,24 @@
 //! OpenTelemetry: what an agent's `observability` block asks for.
+//!
+//! [`claude_env`] translates it for the Claude CLI, which exports its own telemetry. [`Telemetry`] exports ours:
+//! [`Telemetry::wrap`] makes spans and metrics of the events of any backend. [`check`] tells what of the block has no
+//! effect, before anything runs.
 
+mod check;
 mod claude_env;
 mod collector;
+mod console;
+mod content;
+mod conventions;
+mod export;
+mod level;
+mod meters;
+mod providers;
+mod telemetry;
+mod traced;
+mod turn;
 mod unmapped;
 
+pub use check::check;
 pub use claude_env::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env};
+pub use telemetry::{ConsoleWriter, Telemetry, TelemetryOptions};

@@ -2,6 +2,8 @@
 
 use holodeck_model::{LogLevel, LogsConfig, ObservabilityConfig};
 
+use crate::collector::{compression, otlp};
+
 /// Settings for which the Claude CLI has no variable, in the order of the contract, then what the contract forgot.
 pub(crate) fn by_claude(config: &ObservabilityConfig) -> Vec<&'static str> {
     let exporters = config.exporters.as_ref();
@@ -43,4 +45,31 @@ pub(crate) fn by_claude(config: &ObservabilityConfig) -> Vec<&'static str> {
         traces.map(|traces| traces.capture_evaluation_content),
     );
     fields
+}
+
+/// Settings that our own export does not know.
+pub(crate) fn by_us(config: &ObservabilityConfig) -> Vec<&'static str> {
+    let exporters = config.exporters.as_ref();
+    let logs = config.logs.as_ref().is_some_and(|logs| logs.enabled);
+    let evaluations = config
+        .traces
+        .as_ref()
+        .is_some_and(|traces| traces.capture_evaluation_content);
+    let compression = otlp(exporters).is_some_and(|otlp| compression(otlp).is_none());
+    [
+        (
+            "exporters.azure_monitor",
+            exporters.and_then(|exporters| Some(exporters.azure_monitor.as_ref()?.enabled)) == Some(true),
+        ),
+        (
+            "exporters.prometheus",
+            exporters.and_then(|exporters| Some(exporters.prometheus.as_ref()?.enabled)) == Some(true),
+        ),
+        ("exporters.otlp.compression", compression),
+        ("traces.capture_evaluation_content", evaluations),
+        ("logs", logs),
+    ]
+    .into_iter()
+    .filter_map(|(field, is_set)| is_set.then_some(field))
+    .collect()
 }

@@ -1,0 +1,96 @@
+//! Prompts, answers, arguments: exported only when asked for, without secrets, and not without end.
+
+use holodeck_model::{Redactor, TracesConfig};
+use regex::Regex;
+use serde_json::Value;
+
+/// A longer text is cut.
+const LONGEST: usize = 64 * 1024;
+
+const MASK: &str = "***";
+
+/// Whether content is exported, and what is taken out of it.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Off,
+    On {
+        redactor: Redactor,
+        patterns: Vec<Regex>,
+    },
+}
+
+impl Content {
+    /// Expressions that do not compile were errors of the YAML.
+    pub(crate) fn new(traces: &TracesConfig, redactor: Redactor) -> Self {
+        if !traces.capture_content {
+            return Self::Off;
+        }
+        let patterns = traces.redaction_patterns.iter();
+        Self::On {
+            redactor,
+            patterns: patterns.filter_map(|pattern| Regex::new(pattern).ok()).collect(),
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        matches!(self, Self::On { .. })
+    }
+
+    /// The text as it may be exported; `None` if content is off.
+    pub(crate) fn text(&self, text: &str) -> Option<String> {
+        let Self::On { redactor, patterns } = self else {
+            return None;
+        };
+        let mut clean = redactor.text(text).into_owned();
+        for pattern in patterns {
+            clean = pattern.replace_all(&clean, MASK).into_owned();
+        }
+        if clean.len() > LONGEST {
+            clean.truncate(clean.floor_char_boundary(LONGEST));
+            clean.push('…');
+        }
+        Some(clean)
+    }
+
+    /// As [`text`](Self::text) for every text in a value.
+    pub(crate) fn value(&self, value: &Value) -> Option<Value> {
+        Some(match value {
+            Value::String(text) => Value::String(self.text(text)?),
+            Value::Array(items) => items.iter().map(|item| self.value(item)).collect::<Option<_>>()?,
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(name, field)| Some((name.clone(), self.value(field)?)))
+                .collect::<Option<_>>()?,
+            other => self.is_on().then(|| other.clone())?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_matches_is_taken_out() {
+        let traces = TracesConfig {
+            capture_content: true,
+            redaction_patterns: vec![r"\d{3}-\d{4}".to_owned()],
+            ..TracesConfig::default()
+        };
+        let content = Content::new(&traces, Redactor::new(["s3cret-value".to_owned()]));
+        assert_eq!(
+            content.text("call 555-1234 with s3cret-value").unwrap(),
+            "call *** with ***"
+        );
+        assert_eq!(
+            content.value(&json!({"a": ["555-1234", 1], "b": null})).unwrap(),
+            json!({"a": ["***", 1], "b": null})
+        );
+        let long = content.text(&"ä".repeat(LONGEST)).unwrap();
+        assert!(long.len() <= LONGEST + 4 && long.ends_with('…'));
+        let off = Content::new(&TracesConfig::default(), Redactor::default());
+        assert_eq!((off.text("x"), off.value(&json!(1))), (None, None));
+    }
+}

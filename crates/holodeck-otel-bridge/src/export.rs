@@ -1,0 +1,157 @@
+//! OTLP over HTTP with protobuf.
+
+use std::{
+    io::Write as _,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use holodeck_http::{CallOptions, Headers, HttpClient, HttpUrl, RetryPolicy};
+use opentelemetry_proto::{
+    tonic::collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
+    transform::{
+        common::tonic::ResourceAttributesWithSchema, trace::tonic::group_spans_by_resource_and_scope,
+    },
+};
+use opentelemetry_sdk::{
+    Resource,
+    error::{OTelSdkError, OTelSdkResult},
+    metrics::{Temporality, data::ResourceMetrics, exporter::PushMetricExporter},
+    trace::{SpanData, SpanExporter},
+};
+use prost::Message;
+use tokio::runtime::Handle;
+
+/// What became of the exports; for the one warning at the end.
+#[derive(Debug, Default)]
+pub(crate) struct Fate {
+    problem: OnceLock<String>,
+    exported: AtomicU64,
+}
+
+impl Fate {
+    /// Why exports failed, in the words of the first failure.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.get().map(String::as_str)
+    }
+
+    /// Spans that arrived.
+    pub(crate) fn exported(&self) -> u64 {
+        self.exported.load(Ordering::Relaxed)
+    }
+}
+
+/// A collector that is reached over HTTP. The exporters run on threads of the SDK; requests run on ours.
+#[derive(Clone, Debug)]
+pub(crate) struct Collector {
+    pub(crate) client: HttpClient,
+    pub(crate) runtime: Handle,
+    pub(crate) endpoint: HttpUrl,
+    pub(crate) headers: Headers,
+    pub(crate) timeout: Duration,
+    pub(crate) encoding: Encoding,
+    pub(crate) fate: Arc<Fate>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Plain,
+    Gzip,
+}
+
+impl Collector {
+    async fn send(&self, path: &str, message: Vec<u8>) -> OTelSdkResult {
+        let url = self.endpoint.join(path);
+        let body = match self.encoding {
+            Encoding::Plain => Bytes::from(message),
+            Encoding::Gzip => gzip(&message)?,
+        };
+        let (client, headers) = (self.client.clone(), self.headers.clone());
+        let options = CallOptions {
+            timeout: Some(self.timeout),
+            retry: RetryPolicy::none(),
+            pacer: None,
+        };
+        let sent = self
+            .runtime
+            .spawn(async move { client.post_bytes(&url, &headers, body, &options).await.map(drop) });
+        match sent.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.failed(error.to_string())),
+            Err(_ended) => Err(self.failed("the program ended before it was sent".to_owned())),
+        }
+    }
+
+    fn failed(&self, problem: String) -> OTelSdkError {
+        let first = self.fate.problem.get_or_init(|| problem);
+        OTelSdkError::InternalFailure(first.clone())
+    }
+}
+
+fn gzip(message: &[u8]) -> Result<Bytes, OTelSdkError> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let encoded = encoder.write_all(message).and_then(|()| encoder.finish());
+    encoded
+        .map(Bytes::from)
+        .map_err(|error| OTelSdkError::InternalFailure(error.to_string()))
+}
+
+/// Sends spans.
+#[derive(Debug)]
+pub(crate) struct OtlpSpans {
+    collector: Collector,
+    resource: ResourceAttributesWithSchema,
+}
+
+impl OtlpSpans {
+    pub(crate) fn new(collector: Collector) -> Self {
+        Self {
+            collector,
+            resource: ResourceAttributesWithSchema::default(),
+        }
+    }
+}
+
+impl SpanExporter for OtlpSpans {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+        let request = ExportTraceServiceRequest {
+            resource_spans: group_spans_by_resource_and_scope(batch, &self.resource),
+        };
+        self.collector.send("v1/traces", request.encode_to_vec()).await?;
+        self.collector.fate.exported.fetch_add(count, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.resource = resource.into();
+    }
+}
+
+/// Sends metrics.
+#[derive(Debug)]
+pub(crate) struct OtlpMetrics(pub(crate) Collector);
+
+impl PushMetricExporter for OtlpMetrics {
+    async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
+        let message = ExportMetricsServiceRequest::from(metrics).encode_to_vec();
+        self.0.send("v1/metrics", message).await
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn temporality(&self) -> Temporality {
+        Temporality::Cumulative
+    }
+}

@@ -1,0 +1,280 @@
+use std::{
+    fmt,
+    io::Write,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use holodeck_backend_api::AgentBackend;
+use holodeck_http::HttpOptions;
+use holodeck_model::{Diagnostic, LoadedAgent, Redactor};
+use opentelemetry::{
+    Context, KeyValue, SpanId, TraceFlags, TraceId,
+    metrics::MeterProvider as _,
+    trace::{
+        Link, Span as _, SpanContext, SpanKind, TraceContextExt as _, TraceState, Tracer as _,
+        TracerProvider as _,
+    },
+};
+use opentelemetry_sdk::trace::{SdkTracer, Span};
+use secrecy::ExposeSecret as _;
+
+use crate::{
+    content::Content,
+    conventions::{AGENT_NAME, PROVIDER_NAME, REQUEST_MODEL, provider_name},
+    meters::Meters,
+    providers::Providers,
+    traced::TracedBackend,
+};
+
+/// The name of what measures.
+const SCOPE: &str = "holodeck";
+
+/// Where the console exporter writes.
+pub type ConsoleWriter = fn() -> Box<dyn Write + Send>;
+
+/// What [`Telemetry::start`] needs beside the YAML.
+#[derive(Clone, Debug)]
+pub struct TelemetryOptions {
+    /// How a collector is reached.
+    pub http: HttpOptions,
+    /// Where `exporters.console` writes.
+    pub console: ConsoleWriter,
+    /// The name of the span that stands for the whole run, as in `holodeck test`.
+    pub run: String,
+    /// The W3C `traceparent` under which that span hangs.
+    pub parent: Option<String>,
+}
+
+/// The export of our own spans and metrics. Clones share it; switched off, it costs nothing.
+#[derive(Clone, Default)]
+pub struct Telemetry(Option<Arc<Running>>);
+
+impl Telemetry {
+    /// Starts what the agent's `observability` asks for; must be called inside a tokio runtime. Nothing is sent before
+    /// the first turn.
+    pub fn start(agent: &LoadedAgent, options: &TelemetryOptions) -> Result<Self, Box<Diagnostic>> {
+        let Some(config) = agent
+            .config
+            .observability
+            .as_ref()
+            .filter(|config| config.enabled)
+        else {
+            return Ok(Self::off());
+        };
+        let name = &agent.config.name;
+        let service = config
+            .service_name
+            .clone()
+            .unwrap_or_else(|| format!("holodeck-{name}"));
+        let providers = Providers::new(config, &service, options)?;
+        if providers.tracer.is_none() && providers.meter.is_none() {
+            return Ok(Self::off());
+        }
+        let tracer = providers.tracer.as_ref().map(|provider| provider.tracer(SCOPE));
+        let meters = providers
+            .meter
+            .as_ref()
+            .map(|provider| Meters::new(&provider.meter(SCOPE)));
+        let secrets = agent.secrets();
+        let redactor = Redactor::new(secrets.iter().map(|secret| secret.expose_secret().to_owned()));
+        let parent = options.parent.as_deref().and_then(parse_traceparent);
+        let run = tracer.as_ref().map(|tracer| {
+            let above = parent.map_or_else(Context::new, |parent| {
+                Context::new().with_remote_span_context(parent)
+            });
+            tracer
+                .span_builder(options.run.clone())
+                .with_kind(SpanKind::Internal)
+                .with_attributes([KeyValue::new(AGENT_NAME, name.clone())])
+                .start_with_context(tracer, &above)
+        });
+        Ok(Self(Some(Arc::new(Running {
+            run_context: run.as_ref().map(|span| span.span_context().clone()),
+            providers,
+            tracer,
+            meters,
+            content: Content::new(&config.traces.clone().unwrap_or_default(), redactor),
+            agent: name.clone(),
+            model: agent.config.model.name.clone(),
+            provider: provider_name(&agent.config.model),
+            ended: AtomicU64::new(0),
+            run: Mutex::new(run),
+        }))))
+    }
+
+    /// Nothing is exported.
+    pub fn off() -> Self {
+        Self(None)
+    }
+
+    /// Whether anything is exported.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The W3C `traceparent` of the run, for a program whose own spans should hang under it.
+    pub fn traceparent(&self) -> Option<String> {
+        let context = self.0.as_ref()?.run_context.as_ref()?;
+        Some(format!(
+            "00-{}-{}-{:02x}",
+            context.trace_id(),
+            context.span_id(),
+            context.trace_flags().to_u8()
+        ))
+    }
+
+    /// A backend that does the same and is traced; the same one if nothing is exported. Its `teardown` flushes and
+    /// ends the export.
+    pub fn wrap(&self, backend: Arc<dyn AgentBackend>) -> Arc<dyn AgentBackend> {
+        match &self.0 {
+            Some(running) => Arc::new(TracedBackend::new(backend, Arc::clone(running), self.clone())),
+            None => backend,
+        }
+    }
+
+    /// Sends what is left, but waits no longer than `limit`. What went wrong during the whole run is one warning.
+    pub async fn shutdown(&self, limit: Duration) -> Option<String> {
+        let running = self.0.as_ref()?;
+        if let Some(mut run) = running.run.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            running.count(run.span_context());
+            run.end();
+        }
+        let in_time = running.providers.flush(limit).await;
+        let fate = running.providers.fate.as_ref()?;
+        if let Some(problem) = fate.problem() {
+            return Some(format!("telemetry was not exported: {problem}"));
+        }
+        if !in_time {
+            return Some(format!(
+                "telemetry was not exported: the collector did not answer within {} s",
+                limit.as_secs_f64()
+            ));
+        }
+        let (ended, exported) = (running.ended.load(Ordering::Relaxed), fate.exported());
+        (running.tracer.is_some() && exported < ended).then(|| {
+            format!(
+                "{} of {ended} spans were not exported: the queue was full (`traces.max_queue_size`)",
+                ended - exported
+            )
+        })
+    }
+}
+
+impl fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Telemetry").field(&self.is_on()).finish()
+    }
+}
+
+/// What spans are made with.
+pub(crate) struct Running {
+    providers: Providers,
+    tracer: Option<SdkTracer>,
+    pub(crate) meters: Option<Meters>,
+    pub(crate) content: Content,
+    pub(crate) agent: String,
+    pub(crate) model: String,
+    provider: &'static str,
+    ended: AtomicU64,
+    run_context: Option<SpanContext>,
+    run: Mutex<Option<Span>>,
+}
+
+impl Running {
+    /// A span under `parent`.
+    pub(crate) fn span(
+        &self,
+        name: String,
+        kind: SpanKind,
+        parent: &Context,
+        started: SystemTime,
+        attributes: Vec<KeyValue>,
+    ) -> Context {
+        let Some(tracer) = &self.tracer else {
+            return parent.clone();
+        };
+        let mut builder = tracer
+            .span_builder(name)
+            .with_kind(kind)
+            .with_start_time(started)
+            .with_attributes(attributes);
+        // Each turn is a trace, so that a share of them can be kept; the link leads to the run.
+        if !parent.has_active_span()
+            && let Some(run) = &self.run_context
+        {
+            builder = builder.with_links(vec![Link::with_context(run.clone())]);
+        }
+        let span = builder.start_with_context(tracer, parent);
+        parent.with_span(span)
+    }
+
+    /// Ends a span of [`span`](Self::span).
+    pub(crate) fn end(&self, span: &Context, at: SystemTime) {
+        if self.tracer.is_some() {
+            self.count(span.span().span_context());
+            span.span().end_with_timestamp(at);
+        }
+    }
+
+    fn count(&self, span: &SpanContext) {
+        if span.is_sampled() {
+            self.ended.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What every span and measure says.
+    pub(crate) fn identity(&self) -> Vec<KeyValue> {
+        vec![
+            KeyValue::new(PROVIDER_NAME, self.provider),
+            KeyValue::new(REQUEST_MODEL, self.model.clone()),
+        ]
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // After a shutdown this does nothing. Without one nobody waits for a collector, and the run has no span.
+        self.providers.abandon();
+    }
+}
+
+/// Reads a W3C `traceparent`.
+fn parse_traceparent(text: &str) -> Option<SpanContext> {
+    let mut parts = text.trim().split('-');
+    let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let sizes = version.len() == 2 && trace.len() == 32 && span.len() == 16 && flags.len() == 2;
+    let context = SpanContext::new(
+        TraceId::from_hex(trace).ok()?,
+        SpanId::from_hex(span).ok()?,
+        TraceFlags::new(u8::from_str_radix(flags, 16).ok()?),
+        true,
+        TraceState::default(),
+    );
+    (sizes && version != "ff" && context.is_valid()).then_some(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_is_taken_only_if_it_is_one() {
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let context = parse_traceparent(good).unwrap();
+        assert!(context.is_sampled() && context.is_remote());
+        for bad in [
+            "",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf9-00f067aa0ba902b7-01",
+            "00-zzf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        ] {
+            assert!(parse_traceparent(bad).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_core::Stream;
+use holodeck_backend_api::{
+    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, SessionControl,
+    SessionState, TurnRequest,
+};
+use uuid::Uuid;
+
+use crate::{Telemetry, telemetry::Running, turn::TurnTrace};
+
+/// How long the end of a run waits for a collector.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// A backend whose turns become spans and metrics.
+pub(crate) struct TracedBackend {
+    inner: Arc<dyn AgentBackend>,
+    running: Arc<Running>,
+    telemetry: Telemetry,
+}
+
+impl TracedBackend {
+    pub(crate) fn new(inner: Arc<dyn AgentBackend>, running: Arc<Running>, telemetry: Telemetry) -> Self {
+        Self {
+            inner,
+            running,
+            telemetry,
+        }
+    }
+}
+
+#[async_trait]
+impl AgentBackend for TracedBackend {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn initialize(&self) -> Result<(), BackendError> {
+        self.inner.initialize().await
+    }
+
+    fn start(&self, request: TurnRequest) -> EventStream<'_> {
+        let turn = TurnTrace::new(Arc::clone(&self.running), &request, None);
+        traced(self.inner.start(request), turn)
+    }
+
+    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
+        Ok(Box::new(TracedSession {
+            inner: self.inner.create_session().await?,
+            running: Arc::clone(&self.running),
+            id: Uuid::new_v4().to_string(),
+        }))
+    }
+
+    async fn teardown(&self) -> Result<(), BackendError> {
+        let result = self.inner.teardown().await;
+        if let Some(warning) = self.telemetry.shutdown(FLUSH).await {
+            tracing::warn!("{warning}");
+        }
+        result
+    }
+}
+
+struct TracedSession {
+    inner: Box<dyn AgentSession>,
+    running: Arc<Running>,
+    /// Ties the turns together until the other side names the conversation.
+    id: String,
+}
+
+#[async_trait]
+impl AgentSession for TracedSession {
+    fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
+        let turn = TurnTrace::new(Arc::clone(&self.running), &request, Some(self.id.clone()));
+        traced(self.inner.turn(request), turn)
+    }
+
+    fn state(&self) -> SessionState {
+        self.inner.state()
+    }
+
+    fn control(&self) -> SessionControl {
+        self.inner.control()
+    }
+
+    async fn close(&mut self) -> Result<(), BackendError> {
+        self.inner.close().await
+    }
+}
+
+fn traced(inner: EventStream<'_>, turn: TurnTrace) -> EventStream<'_> {
+    Box::pin(Traced { inner, turn })
+}
+
+struct Traced<'a> {
+    inner: EventStream<'a>,
+    turn: TurnTrace,
+}
+
+impl Stream for Traced<'_> {
+    type Item = Result<BackendEvent, BackendError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let item = ready!(self.inner.as_mut().poll_next(cx));
+        match &item {
+            Some(Ok(event)) => self.turn.on(event),
+            Some(Err(error)) => self.turn.failed(error),
+            None => {}
+        }
+        Poll::Ready(item)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.inner.size_hint()
+    }
+}
