@@ -59,8 +59,8 @@ pub enum ServerNeed {
 }
 
 impl ClaudeServers {
-    /// Translates `tools`. Relative commands, and arguments that begin with `./` or `../`, are relative to `base_dir`,
-    /// the directory of the YAML file. `blank` are variables of the CLI's own environment, such as model credentials,
+    /// Translates `tools`. Relative commands, and arguments that begin with `./` or `../`, are relative to the YAML file
+    /// that has them, or to `base_dir` if that is not known. `blank` are variables of the CLI's own environment, such as model credentials,
     /// that no server may inherit; one that the YAML sets itself is kept. Every problem is reported.
     pub fn translate(
         tools: &[&McpTool],
@@ -150,20 +150,29 @@ impl Translation<'_> {
     }
 
     fn stdio(&mut self, tool: &McpTool) -> Option<Value> {
-        let Some(command) = command(tool) else {
+        let Some(command) = &tool.command else {
             let message = format!("MCP server `{}` has no `command`", tool.name);
             self.errors.push(Diagnostic::error(Code::MissingField, message));
             return None;
         };
         let variables = self.variables(tool)?;
+        // A server of `config.yaml` is relative to that file.
+        let base = if command.base().as_os_str().is_empty() {
+            self.base_dir
+        } else {
+            command.base()
+        };
         let args: Vec<String> = tool
             .args
             .iter()
-            .map(|argument| literal(&self.placed_argument(argument)))
+            .map(|argument| literal(&placed_argument(argument, base)))
             .collect();
         let mut config = Map::new();
         config.insert("type".to_owned(), "stdio".into());
-        config.insert("command".to_owned(), literal(&self.placed(&command)).into());
+        config.insert(
+            "command".to_owned(),
+            literal(&placed(command.as_str(), base)).into(),
+        );
         config.insert("args".to_owned(), args.into());
         config.insert("env".to_owned(), variables.into());
         add_timeout(&mut config, tool);
@@ -225,29 +234,6 @@ impl Translation<'_> {
             set(name, value.expose_secret());
         }
         Some(variables)
-    }
-
-    /// A program that is a path is one relative to the YAML; a bare name is looked up by the CLI.
-    fn placed(&self, command: &str) -> String {
-        if command.contains('/') {
-            self.absolute(command)
-        } else {
-            command.to_owned()
-        }
-    }
-
-    fn placed_argument(&self, argument: &str) -> String {
-        if argument.starts_with("./") || argument.starts_with("../") {
-            self.absolute(argument)
-        } else {
-            argument.to_owned()
-        }
-    }
-
-    fn absolute(&self, path: &str) -> String {
-        let joined = self.base_dir.join(path);
-        let absolute = std::path::absolute(&joined).unwrap_or(joined);
-        tidy(&absolute).to_string_lossy().into_owned()
     }
 
     fn warn_of_unused(&mut self, tool: &McpTool) {
@@ -334,10 +320,6 @@ fn literal(text: &str) -> String {
     text.replace("${", "${HOLODECK_:-$}{")
 }
 
-fn command(tool: &McpTool) -> Option<String> {
-    tool.command.as_ref().map(|command| command.as_str().to_owned())
-}
-
 fn need(tool: &McpTool) -> ServerNeed {
     if tool.required {
         ServerNeed::Required
@@ -368,6 +350,29 @@ fn add_timeout(config: &mut Map<String, Value>, tool: &McpTool) {
         let milliseconds = (seconds * 1000.0).max(SHORTEST_MS).round() as u64;
         config.insert("timeout".to_owned(), milliseconds.into());
     }
+}
+
+/// A program that is a path is one relative to the YAML; a bare name is looked up by the CLI.
+fn placed(command: &str, base: &Path) -> String {
+    if command.contains('/') {
+        absolute(command, base)
+    } else {
+        command.to_owned()
+    }
+}
+
+fn placed_argument(argument: &str, base: &Path) -> String {
+    if argument.starts_with("./") || argument.starts_with("../") {
+        absolute(argument, base)
+    } else {
+        argument.to_owned()
+    }
+}
+
+fn absolute(path: &str, base: &Path) -> String {
+    let joined = base.join(path);
+    let absolute = std::path::absolute(&joined).unwrap_or(joined);
+    tidy(&absolute).to_string_lossy().into_owned()
 }
 
 /// Without `.` and with `..` followed as text, so that people recognise what they wrote.

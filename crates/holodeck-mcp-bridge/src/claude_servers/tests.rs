@@ -66,6 +66,21 @@ fn every_transport_in_one_document() {
 }
 
 #[test]
+fn programs_are_names_or_paths_beside_the_yaml() {
+    for (command, expected) in [
+        ("npx", "npx"),
+        ("./server.sh", "/agents/a/server.sh"),
+        ("bin/server", "/agents/a/bin/server"),
+        ("../x", "/agents/x"),
+        ("/usr/bin/env", "/usr/bin/env"),
+    ] {
+        let servers = translate(&[tool(json!({ "command": command, "required": false }))]).unwrap();
+        assert_eq!(document(&servers)["mcpServers"]["srv"]["command"], expected);
+        assert_eq!(servers.servers.first().unwrap().need, ServerNeed::Optional);
+    }
+}
+
+#[test]
 fn credentials_are_blank_unless_the_yaml_gives_them() {
     let environment =
         |fields| document(&translate(&[tool(fields)]).unwrap())["mcpServers"]["srv"]["env"].clone();

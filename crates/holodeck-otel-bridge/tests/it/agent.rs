@@ -56,7 +56,7 @@ pub(crate) type Script = Vec<Result<BackendEvent, BackendError>>;
 pub(crate) struct Scripted(Mutex<VecDeque<Script>>);
 
 impl Scripted {
-    pub(crate) fn new(scripts: impl IntoIterator<Item = Script>) -> Arc<dyn AgentBackend> {
+    pub(crate) fn backend(scripts: impl IntoIterator<Item = Script>) -> Arc<dyn AgentBackend> {
         Arc::new(Self(Mutex::new(scripts.into_iter().collect())))
     }
 }

@@ -16,7 +16,7 @@ fn found(provider: &str, observability: &Value) -> Vec<(Severity, String)> {
         .collect()
 }
 
-fn otlp(fields: Value) -> Value {
+fn otlp(fields: &Value) -> Value {
     json!({"enabled": true, "exporters": {"otlp": fields}})
 }
 
@@ -26,9 +26,9 @@ fn what_works_is_silent() {
         json!(null),
         json!({"enabled": false, "exporters": {"prometheus": {"enabled": true}}}),
         json!({"enabled": true}),
-        otlp(json!({})),
-        otlp(json!({"endpoint": "http://c:4318", "compression": "gzip"})),
-        otlp(json!({"endpoint": "http://c:4317/x", "protocol": "http"})),
+        otlp(&json!({})),
+        otlp(&json!({"endpoint": "http://c:4318", "compression": "gzip"})),
+        otlp(&json!({"endpoint": "http://c:4317/x", "protocol": "http"})),
         json!({"enabled": true, "traces": {"sample_rate": 0.1, "redaction_patterns": ["x"]}}),
     ] {
         assert_eq!(found("openai", &observability), [], "{observability}");
@@ -38,7 +38,7 @@ fn what_works_is_silent() {
 #[test]
 fn a_grpc_port_without_a_protocol_is_doubtful() {
     for endpoint in ["http://localhost:4317", "https://me:hush@c:4317/v1?x=1"] {
-        let found = found("openai", &otlp(json!({"endpoint": endpoint})));
+        let found = found("openai", &otlp(&json!({"endpoint": endpoint})));
         assert_eq!(
             found,
             [(
@@ -66,7 +66,7 @@ async fn what_cannot_work_is_an_error_before_and_at_the_start() {
             "the value for header `a b` has characters that a header can't carry",
         ),
     ] {
-        let observability = otlp(fields);
+        let observability = otlp(&fields);
         assert_eq!(
             found("openai", &observability),
             [(Severity::Error, message.to_owned())]

@@ -20,7 +20,7 @@ async fn a_collector_that_is_down_is_one_warning() {
     let url = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);
     let telemetry = start(&otlp(&url, &json!({"schedule_delay_millis": 100})));
-    let backend = telemetry.wrap(Scripted::new([plain("one"), plain("two")]));
+    let backend = telemetry.wrap(Scripted::backend([plain("one"), plain("two")]));
     for _ in 0..2 {
         let events = run(&backend).await;
         assert!(matches!(events.last(), Some(Ok(BackendEvent::End(_)))));
@@ -40,7 +40,7 @@ async fn a_collector_that_never_answers_is_given_up() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let telemetry = start(&otlp(&url, &json!({})));
-    let backend = telemetry.wrap(Scripted::new([plain("one")]));
+    let backend = telemetry.wrap(Scripted::backend([plain("one")]));
     assert!(run(&backend).await.last().unwrap().is_ok());
     assert_eq!(
         telemetry.shutdown(Duration::from_millis(20)).await.unwrap(),
@@ -52,7 +52,7 @@ async fn a_collector_that_never_answers_is_given_up() {
 async fn what_is_never_run_sends_nothing() {
     let collector = Collector::start().await;
     let telemetry = start(&otlp(&collector.url, &json!({})));
-    let backend = telemetry.wrap(Scripted::new([]));
+    let backend = telemetry.wrap(Scripted::backend([]));
     drop((backend, telemetry));
     // Another one, which is flushed, so that there is something to wait for.
     let telemetry = start(&otlp(&collector.url, &json!({})));
@@ -71,7 +71,7 @@ async fn without_the_block_the_backend_is_the_same_one() {
     ] {
         let telemetry = start(&observability);
         assert!(!telemetry.is_on(), "{observability}");
-        let backend = Scripted::new([]);
+        let backend = Scripted::backend([]);
         assert!(Arc::ptr_eq(&backend, &telemetry.wrap(Arc::clone(&backend))));
         assert_eq!(
             (telemetry.traceparent(), telemetry.shutdown(LONG).await),
@@ -87,7 +87,7 @@ async fn a_full_queue_loses_spans_and_says_so() {
     let traces = json!({"max_queue_size": 1, "max_export_batch_size": 1, "schedule_delay_millis": 100_000});
     let telemetry = start(&otlp(&collector.url, &traces));
     let scripts = (0..400).map(|_| plain("x"));
-    let backend = telemetry.wrap(Scripted::new(scripts));
+    let backend = telemetry.wrap(Scripted::backend(scripts));
     for _ in 0..400 {
         run(&backend).await;
     }

@@ -41,7 +41,7 @@ fn shown(spans: &[Span]) -> Value {
 async fn a_turn_becomes_spans_and_measures() {
     let collector = Collector::start().await;
     let telemetry = start(&otlp(&collector.url, &json!({})));
-    let backend = telemetry.wrap(Scripted::new([with_a_tool()]));
+    let backend = telemetry.wrap(Scripted::backend([with_a_tool()]));
     let events = run(&backend).await;
     assert_eq!(format!("{events:?}"), format!("{:?}", with_a_tool()));
     backend.teardown().await.unwrap();
@@ -65,7 +65,7 @@ async fn no_content_leaves_unless_it_is_asked_for() {
         retryable: false,
         retry_after: None,
     };
-    let backend = telemetry.wrap(Scripted::new([with_a_tool(), vec![Err(error)]]));
+    let backend = telemetry.wrap(Scripted::backend([with_a_tool(), vec![Err(error)]]));
     run(&backend).await;
     run(&backend).await;
     backend.teardown().await.unwrap();
@@ -80,7 +80,7 @@ async fn captured_content_is_redacted() {
     let telemetry = start(&otlp(&collector.url, &traces));
     let mut script = with_a_tool();
     script.insert(0, Ok(text("key sk-very-secret-key ")));
-    let backend = telemetry.wrap(Scripted::new([script]));
+    let backend = telemetry.wrap(Scripted::backend([script]));
     run(&backend).await;
     backend.teardown().await.unwrap();
     for words in [
@@ -126,7 +126,7 @@ async fn bad_ends_are_errors_without_their_words() {
         }),
     ];
     let scripts = [vec![Err(unreachable)], failing_tool, with_a_tool()];
-    let backend = telemetry.wrap(Scripted::new(scripts));
+    let backend = telemetry.wrap(Scripted::backend(scripts));
     run(&backend).await;
     run(&backend).await;
     // Dropped in the middle: whoever reads gave up.
@@ -191,7 +191,7 @@ async fn agents_of_an_agent_hang_under_the_call_that_started_them() {
         Ok(turn_end(StopReason::EndTurn, "m3")),
         Ok(end("fine", TokenUsage::new(1, 1))),
     ];
-    let backend = telemetry.wrap(Scripted::new([script]));
+    let backend = telemetry.wrap(Scripted::backend([script]));
     run(&backend).await;
     backend.teardown().await.unwrap();
     let (agent, read) = (
@@ -219,7 +219,7 @@ async fn agents_of_an_agent_hang_under_the_call_that_started_them() {
 async fn the_turns_of_a_session_share_a_conversation_and_each_is_a_trace() {
     let collector = Collector::start().await;
     let telemetry = start(&otlp(&collector.url, &json!({})));
-    let backend = telemetry.wrap(Scripted::new([plain("one"), plain("two")]));
+    let backend = telemetry.wrap(Scripted::backend([plain("one"), plain("two")]));
     let mut session = backend.create_session().await.unwrap();
     session.send("a").await.unwrap();
     session.send("b").await.unwrap();
@@ -252,12 +252,15 @@ async fn the_run_has_a_place_in_the_callers_trace() {
     let traceparent = telemetry.traceparent().unwrap();
     assert!(traceparent.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && traceparent.ends_with("-01"));
     assert!(!traceparent.contains("00f067aa0ba902b7"));
-    let backend = telemetry.wrap(Scripted::new([plain("x")]));
+    let backend = telemetry.wrap(Scripted::backend([plain("x")]));
     run(&backend).await;
     backend.teardown().await.unwrap();
     let run = collector.span("holodeck test");
-    let hex: String = run.span_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert!(traceparent.contains(&hex), "{traceparent} {hex}");
+    let id = u64::from_be_bytes(run.span_id.as_slice().try_into().unwrap());
+    assert!(
+        traceparent.contains(&format!("-{id:016x}-")),
+        "{traceparent} {id:x}"
+    );
     assert_eq!(
         collector.span("invoke_agent helper").links[0].span_id,
         run.span_id
@@ -268,7 +271,7 @@ async fn the_run_has_a_place_in_the_callers_trace() {
 async fn a_share_of_nothing_keeps_no_trace_but_measures() {
     let collector = Collector::start().await;
     let telemetry = start(&otlp(&collector.url, &json!({"sample_rate": 0.0})));
-    let backend = telemetry.wrap(Scripted::new([plain("x")]));
+    let backend = telemetry.wrap(Scripted::backend([plain("x")]));
     run(&backend).await;
     assert_eq!(telemetry.shutdown(std::time::Duration::from_secs(30)).await, None);
     assert!(collector.spans().is_empty());
@@ -282,7 +285,7 @@ async fn headers_compression_and_attributes_are_those_of_the_yaml() {
         "exporters": {"otlp": {"endpoint": format!("{}/base/", collector.url), "compression": "gzip",
             "headers": {"authorization": "Bearer hush"}}}});
     let telemetry = start(&observability);
-    let backend = telemetry.wrap(Scripted::new([plain("x")]));
+    let backend = telemetry.wrap(Scripted::backend([plain("x")]));
     run(&backend).await;
     backend.teardown().await.unwrap();
     let received = collector.received();
