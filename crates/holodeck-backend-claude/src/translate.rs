@@ -14,6 +14,9 @@ use crate::wire::{
     ApiRetry, AssistantFrame, Block, Frame, Init, ResultFrame, StreamFrame, TaskNews, UserFrame,
 };
 
+/// What the CLI writes in the place of nothing.
+const NO_CONTENT: &str = "(no content)";
+
 /// What the translation goes by.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TranslateOptions {
@@ -167,6 +170,9 @@ impl Translator {
             if frame.parent.is_none() {
                 self.reported = Some(frame.clone());
             }
+            return;
+        }
+        if frame.is_synthetic() && frame.blocks == [Block::Text(NO_CONTENT.to_owned())] {
             return;
         }
         self.within(frame.parent.as_deref(), emit, |scope, names, emit| {

@@ -65,7 +65,8 @@ impl Message {
     pub(super) fn stop_reason(&self) -> StopReason {
         match self.stop_reason.as_deref() {
             Some(reason) => stop_reason(reason),
-            None if self.is_aborted || self.is_cut() => StopReason::Other("aborted".to_owned()),
+            // The CLI itself closes a message it gives up, without a reason.
+            None if self.is_aborted || self.is_streamed => StopReason::Other("aborted".to_owned()),
             None if self.calls_tools => StopReason::ToolUse,
             None => StopReason::EndTurn,
         }
@@ -134,30 +135,35 @@ impl Message {
         }
     }
 
-    /// The last block is complete. Gives its tool call, should it be one: the whole block comes before this as a
-    /// rule, and then the call is known.
-    pub(super) fn stop_block(
-        &mut self,
-        emit: &mut dyn FnMut(BackendEvent),
-    ) -> Option<(String, String, Value)> {
-        let block = self.blocks.last_mut().filter(|block| !block.is_stopped)?;
+    /// The last block is complete, or given up: a tool call is told only when it has come whole.
+    pub(super) fn stop_block(&mut self, emit: &mut dyn FnMut(BackendEvent)) {
+        let Some(block) = self.blocks.last_mut().filter(|block| !block.is_stopped) else {
+            return;
+        };
         block.is_stopped = true;
-        match &block.kind {
-            Kind::Thinking => {
-                emit(BackendEvent::ThinkingEnd {
-                    signature: block.signature.take(),
-                });
-                None
-            }
-            Kind::Tool { id, name } => {
-                let input = match block.text.as_str() {
-                    "" => Ok(Value::Object(Map::new())),
-                    json => serde_json::from_str(json),
-                };
-                input.ok().map(|input| (id.clone(), name.clone(), input))
-            }
-            Kind::Text | Kind::Other => None,
+        if block.kind == Kind::Thinking {
+            emit(BackendEvent::ThinkingEnd {
+                signature: block.signature.take(),
+            });
         }
+    }
+
+    /// The calls of a finished message that came in pieces alone.
+    pub(super) fn unseen_calls(&mut self) -> Vec<(String, String, Value)> {
+        if self.stop_reason.is_none() {
+            return Vec::new();
+        }
+        let calls = self.blocks.drain(..).filter_map(|block| {
+            let Kind::Tool { id, name } = block.kind else {
+                return None;
+            };
+            let input = match block.text.as_str() {
+                "" => Value::Object(Map::new()),
+                json => serde_json::from_str(json).ok()?,
+            };
+            Some((id, name, input))
+        });
+        calls.collect()
     }
 
     /// A whole text: tells what of it has not been streamed.
@@ -188,19 +194,21 @@ impl Message {
         }
     }
 
-    pub(super) fn tool_use(&mut self) {
+    /// A whole tool call.
+    pub(super) fn tool_use(&mut self, id: &str) {
         self.calls_tools = true;
         self.blocks
-            .retain(|block| !(block.is_stopped && matches!(block.kind, Kind::Tool { .. })));
+            .retain(|block| !matches!(&block.kind, Kind::Tool { id: streamed, .. } if streamed == id));
     }
 
     /// Reasoning that was cut short ends with its message.
     pub(super) fn end_thinking(&mut self, emit: &mut dyn FnMut(BackendEvent)) {
-        let unfinished = |block: &&StreamedBlock| block.kind == Kind::Thinking && !block.is_stopped;
-        for _ in self.blocks.iter().filter(unfinished) {
-            emit(BackendEvent::ThinkingEnd { signature: None });
+        for block in &mut self.blocks {
+            if block.kind == Kind::Thinking && !block.is_stopped {
+                block.is_stopped = true;
+                emit(BackendEvent::ThinkingEnd { signature: None });
+            }
         }
-        self.blocks.clear();
     }
 
     /// The streamed form of a block that has come whole.

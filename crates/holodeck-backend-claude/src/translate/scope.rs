@@ -81,9 +81,8 @@ impl Scope {
                 }
             }
             StreamEvent::BlockStop { .. } => {
-                let call = self.message.as_mut().and_then(|message| message.stop_block(emit));
-                if let Some((id, name, input)) = call {
-                    self.call(&id, &name, input, names, emit);
+                if let Some(message) = &mut self.message {
+                    message.stop_block(emit);
                 }
             }
             StreamEvent::MessageDelta { stop_reason, usage } => {
@@ -93,8 +92,14 @@ impl Scope {
                 }
             }
             StreamEvent::MessageStop => {
+                let mut calls = Vec::new();
                 if let Some(message) = &mut self.message {
                     message.stop();
+                    message.end_thinking(emit);
+                    calls = message.unseen_calls();
+                }
+                for (id, name, input) in calls {
+                    self.call(&id, &name, input, names, emit);
                 }
                 self.close(emit);
             }
@@ -129,7 +134,7 @@ impl Scope {
             match block {
                 Block::Text(text) => message.text(text, emit),
                 Block::Thinking { text, signature } => message.thinking(text, signature.as_deref(), emit),
-                Block::ToolUse { .. } => message.tool_use(),
+                Block::ToolUse { id, .. } => message.tool_use(id),
                 _ => {}
             }
         }

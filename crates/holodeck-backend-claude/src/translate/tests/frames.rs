@@ -64,6 +64,43 @@ fn a_block_that_never_comes_whole_is_told_all_the_same() {
 }
 
 #[test]
+fn reasoning_that_was_given_up_ends_once() {
+    let frames = [
+        message_start("a"),
+        block_start(&json!({"type": "thinking", "thinking": ""})),
+        delta(&json!({"type": "thinking_delta", "thinking": "hm"})),
+        event(&json!({"type": "message_stop"})),
+    ];
+    assert_eq!(
+        lines(&translated(TranslateOptions::default(), &frames)),
+        [
+            "thinking \"hm\"",
+            "thinking end None",
+            "usage 9+0 cached 0/0 reasoning 0",
+            "turn end Other(\"aborted\") a m"
+        ]
+    );
+}
+
+#[test]
+fn a_call_that_was_given_up_is_none() {
+    // As the CLI closes a message whose stream broke off.
+    let frames = [
+        message_start("a"),
+        block_start(&json!({"type": "tool_use", "id": "t", "name": "f", "input": {}})),
+        block_stop(),
+        event(&json!({"type": "message_stop"})),
+    ];
+    assert_eq!(
+        lines(&translated(TranslateOptions::default(), &frames)),
+        [
+            "usage 9+0 cached 0/0 reasoning 0",
+            "turn end Other(\"aborted\") a m"
+        ]
+    );
+}
+
+#[test]
 fn only_what_was_not_streamed_comes_from_the_whole_block() {
     let mut frames = vec![
         message_start("a"),
