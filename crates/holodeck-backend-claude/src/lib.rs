@@ -5,6 +5,7 @@
 //! pure and run against recordings. `argv` and `home` say how the CLI is started, `connection` runs it, `control` and
 //! `host` ask and answer, `turn` puts a turn together, and `pool`, `session` and `backend` are what others see of it.
 
+mod agent;
 mod argv;
 mod backend;
 mod connection;
@@ -26,6 +27,7 @@ mod wire;
 #[cfg(test)]
 mod recording;
 
+pub use agent::{AgentSetup, SideEffects};
 pub use backend::{ClaudeBackend, query};
 pub use holodeck_mcp_bridge::ServerNeed;
 pub use holodeck_validators::{ClaudeCli, ClaudeCliSearch, CliVersion};

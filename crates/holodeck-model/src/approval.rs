@@ -36,11 +36,12 @@ pub enum Presence {
 }
 
 /// Whether a test may use the built-in tools that change files or run programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SideEffectGate {
     /// It may: `--allow-side-effects` was given.
     Open,
     /// It may not.
+    #[default]
     Closed,
 }
 
@@ -191,6 +192,11 @@ impl ApprovalPolicy {
             .into_iter()
             .filter(|tool| self.rule(&self.in_process_name(tool)).is_none())
             .collect()
+    }
+
+    /// Whether a rule of `approvals:` names a tool.
+    pub fn has_rule_for(&self, tool: &str) -> bool {
+        self.rule(&self.identify(tool)).is_some()
     }
 
     /// Where a tool comes from, told from how the model names it.

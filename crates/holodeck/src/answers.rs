@@ -6,7 +6,7 @@ use std::{
 use holodeck_backend_api::ModelCalls;
 use holodeck_cassette::{Cassette, CassetteError, RecordMode, Recorder, Replayer};
 use holodeck_model::{
-    Env, LoadedAgent, Redactor, Replayed,
+    Env, LoadedAgent, Provider, Redactor, Replayed,
     env::{ANTHROPIC_API_KEY, AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
 };
 use secrecy::ExposeSecret as _;
@@ -47,6 +47,9 @@ pub enum AnswerError {
     /// The recording can't be used.
     #[error(transparent)]
     Cassette(#[from] CassetteError),
+    /// An agent on Claude Code makes no model calls of ours.
+    #[error("an agent on Claude Code can't be recorded or replayed yet")]
+    Claude,
     /// A replayed run has nothing to record.
     #[error("`--record` needs the endpoint: it can't be used with `--replay`")]
     RecordWhileReplaying,
@@ -74,6 +77,9 @@ impl Answers {
                 None => Kind::Live,
             },
         };
+        if agent.config.model.provider == Provider::Anthropic && !matches!(kind, Kind::Live) {
+            return Err(AnswerError::Claude);
+        }
         Ok(Self { kind, redactor })
     }
 

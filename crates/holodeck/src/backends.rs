@@ -9,22 +9,33 @@ use holodeck_backend_api::{
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::CassetteError;
 use holodeck_http::{HttpClient, HttpOptions};
-use holodeck_model::{Env, LoadedAgent, Provider, ToolConfig};
+use holodeck_model::{Env, LoadedAgent, Provider, SideEffectGate, ToolConfig};
 use holodeck_tools::Toolbox;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Answers, approvals::under_approvals};
+use crate::{Answers, approvals::under_approvals, claude};
 
 /// Makes the backend that an agent's provider asks for.
 pub struct BackendSelector {
     env: Env,
     answers: Answers,
+    side_effects: SideEffectGate,
 }
 
 impl BackendSelector {
     /// Backends whose answers come from `answers`.
     pub fn new(env: Env, answers: Answers) -> Self {
-        Self { env, answers }
+        Self {
+            env,
+            answers,
+            side_effects: SideEffectGate::Closed,
+        }
+    }
+
+    /// Whether built-in tools that change something are there in tests.
+    pub fn side_effects(mut self, gate: SideEffectGate) -> Self {
+        self.side_effects = gate;
+        self
     }
 
     fn live(&self, agent: &LoadedAgent) -> Result<Arc<dyn ModelCalls>, SelectError> {
@@ -41,7 +52,7 @@ impl BackendFactory for BackendSelector {
     async fn create(
         &self,
         agent: Arc<LoadedAgent>,
-        _: Mode,
+        mode: Mode,
         tools: Arc<dyn ToolHost>,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {
         match agent.config.model.provider {
@@ -51,9 +62,7 @@ impl BackendFactory for BackendSelector {
                 let replayed = self.answers.replayed().is_some();
                 Ok(Arc::new(if replayed { backend.replayed() } else { backend }))
             }
-            Provider::Anthropic => Err(BackendError::Init {
-                message: "this version has no backend for provider `anthropic` yet".to_owned(),
-            }),
+            Provider::Anthropic => claude::backend(&agent, &self.env, mode, self.side_effects, tools).await,
         }
     }
 }

@@ -19,6 +19,7 @@ mod answers;
 mod approvals;
 mod ask;
 mod backends;
+mod claude;
 mod dry_run;
 mod environment;
 mod git;

@@ -7,7 +7,7 @@ use std::{
 
 use holodeck_backend_api::{BackendError, BackendFactory as _, Mode};
 use holodeck_cassette::{CassetteError, RecordMode};
-use holodeck_model::{Env, Layer, LoadedAgent, RunMetadata};
+use holodeck_model::{Env, Layer, LoadedAgent, Provider, RunMetadata, SideEffectGate};
 use holodeck_runner::{
     Budget, OnFailure, Plan, PlanError, PriceError, Prices, RunControl, RunError, RunOutcome, RunSettings,
     RunSink, RunStore, Selection, StoreError, TestRequest, run_tests,
@@ -40,6 +40,8 @@ pub struct TestOptions {
     pub timeout: Option<Duration>,
     /// Cases at a time.
     pub parallel: Option<NonZeroUsize>,
+    /// Whether built-in tools that change something are there.
+    pub side_effects: SideEffectGate,
     /// What a failed case means for the rest.
     pub on_failure: OnFailure,
     /// What the run may use.
@@ -144,7 +146,7 @@ pub async fn prepare_test(
     let metadata = metadata(&mut agent, options);
     let mut agent = Arc::new(agent);
     let tools = tools(&agent, env).await?;
-    let factory = BackendSelector::new(env.clone(), answers.clone());
+    let factory = BackendSelector::new(env.clone(), answers.clone()).side_effects(options.side_effects);
     let backend = factory.create(Arc::clone(&agent), Mode::Test, tools).await?;
     // Whoever tells places has looked them up by now.
     if let Some(agent) = Arc::get_mut(&mut agent) {
@@ -272,7 +274,7 @@ fn settings(agent: &LoadedAgent, options: &TestOptions) -> RunSettings {
     let mut parallel = agent.execution.parallel_test_cases.clone();
     parallel.override_with(options.parallel.map(Some));
     RunSettings {
-        concurrency: parallel.value.map_or_else(default_concurrency, NonZeroUsize::get),
+        concurrency: concurrency(agent, parallel.value),
         timeout: timeout.value,
         timeout_source: timeout_source.to_owned(),
         on_failure: options.on_failure,
@@ -280,10 +282,15 @@ fn settings(agent: &LoadedAgent, options: &TestOptions) -> RunSettings {
     }
 }
 
-/// For endpoints over HTTP, which do the work elsewhere.
-fn default_concurrency() -> usize {
+/// Endpoints over HTTP do the work elsewhere; Claude Code does it on this machine, a process for each case.
+fn concurrency(agent: &LoadedAgent, asked: Option<NonZeroUsize>) -> usize {
+    let claude = agent.config.model.provider == Provider::Anthropic;
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    (cores * 4).min(8)
+    let default = if claude { 1 } else { (cores * 4).min(8) };
+    let most = agent.config.claude.as_ref().filter(|_| claude);
+    let most = most.and_then(|claude| usize::try_from(claude.max_concurrent_sessions?).ok());
+    let asked = asked.map_or(default, NonZeroUsize::get);
+    most.map_or(asked, |most| asked.min(most))
 }
 
 /// The embedded list, under the user's, under the project's, under the flag's.

@@ -34,6 +34,7 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-process",
             "holodeck-mcp-bridge",
             "holodeck-otel-bridge",
+            "holodeck-validators",
         ],
     ),
     member(

@@ -1,9 +1,14 @@
-//! What needs a process, against a CLI that misbehaves.
+//! The backend on the real Claude Code CLI, talking to a scripted Messages API on loopback, and on one that
+//! misbehaves.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     reason = "tests"
 )]
 
+mod conformance;
 mod fake;
+mod sessions;
+mod setup;

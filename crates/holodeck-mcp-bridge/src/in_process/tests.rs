@@ -140,11 +140,7 @@ async fn a_tool_that_reports_an_error_ran() {
 
 #[tokio::test]
 async fn a_tool_that_could_not_be_run_is_told_to_both_sides() {
-    for (name, reason) in [
-        ("gone", "no such file"),
-        ("panic", "it panicked"),
-        ("slow", "tool `slow` did not answer within 3 s"),
-    ] {
+    for (name, reason) in [("gone", "no such file"), ("panic", "it panicked")] {
         let reply = ask(call(name, &json!({}))).await;
         assert_eq!(
             reply.failed,
@@ -158,6 +154,15 @@ async fn a_tool_that_could_not_be_run_is_told_to_both_sides() {
         let text = reply.message["result"]["content"][0]["text"].as_str().unwrap();
         assert!(text.contains(name) && text.contains(reason), "{text}");
     }
+}
+
+#[tokio::test]
+async fn a_tool_that_was_too_slow_is_told_to_the_model_alone() {
+    let reply = ask(call("slow", &json!({}))).await;
+    assert_eq!(reply.failed, None);
+    assert_eq!(reply.message["result"]["isError"], true);
+    let text = reply.message["result"]["content"][0]["text"].as_str().unwrap();
+    assert_eq!(text, "tool `slow` did not answer within 3 s");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use std::{
 use clap::ValueEnum;
 use holodeck::{
     AnswerSource, TestOptions,
+    model::SideEffectGate,
     runner::{Budget, Format, OnFailure},
 };
 
@@ -99,6 +100,11 @@ impl HowArgs {
                 max_tokens_total: self.max_tokens_total.map(NonZeroU64::get),
             },
             prices: self.prices.clone(),
+            side_effects: if self.allow_side_effects {
+                SideEffectGate::Open
+            } else {
+                SideEffectGate::Closed
+            },
             ..TestOptions::default()
         }
     }

@@ -1,0 +1,348 @@
+use std::{fs, num::NonZeroUsize, sync::Arc};
+
+use async_trait::async_trait;
+use holodeck_backend_api::{
+    Approver, BackendError, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
+};
+use holodeck_mcp_bridge::{ClaudeServers, HOLODECK_SERVER, model_name};
+use holodeck_model::{
+    Agent, ApprovalPolicy, ClaudeConfig, Effort, Env, LoadedAgent, McpTool, SettingSource, SubagentConfig,
+    SubagentModel, ToolConfig,
+};
+use holodeck_validators::{ClaudeCli, ClaudeEnv};
+use serde_json::{Map, Value, json};
+
+use crate::{ClaudeOptions, Edits, McpServer, McpServers, Reuse, Thinking};
+
+/// Variables of the machine that a child needs to work there, and that hold no credentials of the model.
+const MACHINE: [&str; 17] = [
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "SHELL",
+    "USER",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "NODE_EXTRA_CA_CERTS",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "IS_SANDBOX",
+];
+const MAX_TURNS: u32 = 20;
+/// Built-in tools that tests withhold.
+const SIDE_EFFECTS: [&str; 3] = ["Bash", "Write", "Edit"];
+
+/// What of an agent's world decides how Claude Code is run for it.
+pub struct AgentSetup<'a> {
+    /// The agent.
+    pub agent: &'a LoadedAgent,
+    /// The program.
+    pub cli: &'a ClaudeCli,
+    /// How it signs in.
+    pub credentials: &'a ClaudeEnv,
+    /// The environment as it was when the program started.
+    pub env: &'a Env,
+    /// The agent's own tools.
+    pub tools: Arc<dyn ToolHost>,
+    /// Answers whatever needs an answer.
+    pub approver: Arc<dyn Approver>,
+    /// What `approvals:` and the permission mode say.
+    pub policy: &'a ApprovalPolicy,
+    /// Whether built-in tools that change something are there.
+    pub side_effects: SideEffects,
+    /// Whether conversations may share processes.
+    pub reuse: Reuse,
+    /// Further variables of the child, for instance where it sends telemetry.
+    pub variables: Vec<(String, String)>,
+}
+
+/// Whether built-in tools that change something are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SideEffects {
+    /// Those of the YAML are.
+    AsConfigured,
+    /// None is: nobody said that a test may change something.
+    Withheld,
+}
+
+impl ClaudeOptions {
+    /// How Claude Code is run for an agent of a YAML file.
+    pub fn of_agent(setup: &AgentSetup<'_>) -> Result<Self, BackendError> {
+        let agent = setup.agent;
+        let config = &agent.config;
+        let claude = config.claude.clone().unwrap_or_default();
+        let servers = servers(setup)?;
+        let mut options = Self::of_cli(setup.cli)
+            .model(&config.model.name)
+            .system_prompt(&agent.instructions.text)
+            .working_directory(match &claude.working_directory {
+                Some(folder) => folder.path(),
+                None => agent.dir.clone(),
+            })
+            .max_turns(claude.max_turns.unwrap_or(MAX_TURNS))
+            .thinking(thinking(&claude))
+            .setting_sources(setting_sources(&claude))
+            .reuse(setup.reuse)
+            .approver(Arc::clone(&setup.approver));
+        for name in MACHINE {
+            if let Some(value) = setup.env.get(name) {
+                options = options.env(name, value.to_owned());
+            }
+        }
+        for (name, value) in &setup.credentials.vars {
+            options = options.env(name, value.clone());
+        }
+        for (below, folder) in &setup.credentials.home_links {
+            options = options.home_link(*below, folder);
+        }
+        for (name, value) in &setup.variables {
+            options = options.env(name, value.clone());
+        }
+        options.max_budget_usd = claude.max_budget_usd;
+        options.fallback_model.clone_from(&claude.fallback_model);
+        options.effort = claude.effort.map(effort);
+        options.response_format.clone_from(&agent.response_format);
+        if claude.permission_mode == Some(holodeck_model::PermissionMode::AcceptEdits) {
+            options.edits = Edits::Accept;
+        }
+        options = builtin_tools(options, &claude, setup);
+        options = own_tools(options, &claude, setup);
+        options.disallowed_tools = disallowed(&claude, config);
+        options.agents = agents(&claude, config)?;
+        options.parallel_agents = claude
+            .subagents
+            .as_ref()
+            .and_then(|subagents| NonZeroUsize::new(usize::try_from(subagents.max_parallel).ok()?));
+        options.mcp_servers = servers;
+        Ok(options)
+    }
+}
+
+/// The built-in tools that the YAML switches on, and no others.
+fn builtin_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &AgentSetup<'_>) -> ClaudeOptions {
+    let files = claude.file_system.clone().unwrap_or_default();
+    let subagents = claude
+        .subagents
+        .as_ref()
+        .is_some_and(|subagents| subagents.enabled);
+    let wanted = [
+        (files.read, &["Read", "Glob", "Grep"][..]),
+        (claude.bash.as_ref().is_some_and(|bash| bash.enabled), &["Bash"]),
+        (files.write, &["Write"]),
+        (files.edit, &["Edit"]),
+        (claude.web_search, &["WebSearch"]),
+        (subagents || !claude.agents.is_empty(), &["Agent"]),
+    ];
+    let mut names: Vec<&str> = wanted
+        .into_iter()
+        .filter(|(wanted, _)| *wanted)
+        .flat_map(|(_, names)| names.iter().copied())
+        .filter(|name| allows(claude, name))
+        .collect();
+    let withheld: Vec<&str> = match setup.side_effects {
+        SideEffects::AsConfigured => Vec::new(),
+        SideEffects::Withheld => names.extract_if(.., |name| SIDE_EFFECTS.contains(name)).collect(),
+    };
+    // The CLI would let these run unasked; a rule that names them is to be heard all the same.
+    let governed: Vec<&str> = names
+        .iter()
+        .copied()
+        .filter(|name| setup.policy.has_rule_for(name))
+        .collect();
+    let options = options.builtin_tools(names).governed_tools(governed);
+    if withheld.is_empty() {
+        return options;
+    }
+    options.notice(format!(
+        "this test runs without {}, which may change something; `--allow-side-effects` gives the agent what its \
+         YAML enables",
+        withheld.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    ))
+}
+
+/// Those of the agent's own tools that it may use.
+fn own_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &AgentSetup<'_>) -> ClaudeOptions {
+    let specs: Vec<_> = setup
+        .tools
+        .specs()
+        .iter()
+        .filter(|spec| allows(claude, &spec.name))
+        .cloned()
+        .collect();
+    let names: Vec<_> = specs.iter().map(|spec| spec.name.clone()).collect();
+    let approved: Vec<_> = setup
+        .policy
+        .auto_allowed_tools(names.iter().map(String::as_str))
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let host = Arc::clone(&setup.tools);
+    options
+        .tool_host(Arc::new(Offered { specs, host }))
+        .approved_tools(approved)
+}
+
+/// Whether `claude.allowed_tools`, when it is there, names a tool.
+fn allows(claude: &ClaudeConfig, tool: &str) -> bool {
+    claude.allowed_tools.as_ref().is_none_or(|allowed| {
+        allowed
+            .iter()
+            .any(|name| name == tool || *name == model_name(HOLODECK_SERVER, tool))
+    })
+}
+
+/// Some of a host's tools.
+struct Offered {
+    specs: Vec<ToolSpec>,
+    host: Arc<dyn ToolHost>,
+}
+
+#[async_trait]
+impl ToolHost for Offered {
+    fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
+    async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
+        if self.specs.iter().any(|spec| spec.name == call.name) {
+            return self.host.call(call, cx).await;
+        }
+        Ok(ToolOutput::error(format!("there is no tool `{}`", call.name)))
+    }
+}
+
+/// What is refused whatever else is said, in the CLI's words for it.
+fn disallowed(claude: &ClaudeConfig, agent: &Agent) -> Vec<String> {
+    let excluded = claude.bash.iter().flat_map(|bash| &bash.excluded_commands);
+    let excluded = excluded.map(|command| format!("Bash({}:*)", command.trim()));
+    let named = claude.disallowed_tools.iter().flatten();
+    let named = named.map(|name| cli_name(name, agent));
+    excluded.chain(named).collect()
+}
+
+/// A tool's name as the CLI knows it: those of the YAML are behind a server.
+fn cli_name(name: &str, agent: &Agent) -> String {
+    match agent.tools.iter().find(|tool| tool.name() == name) {
+        Some(ToolConfig::Mcp(_)) => format!("mcp__{name}"),
+        Some(_) => model_name(HOLODECK_SERVER, name),
+        None => name.to_owned(),
+    }
+}
+
+fn thinking(claude: &ClaudeConfig) -> Thinking {
+    match (&claude.extended_thinking, claude.effort) {
+        (Some(thinking), _) if thinking.enabled => Thinking::Budget(thinking.budget_tokens),
+        (None, Some(_)) => Thinking::AsTheModelDoes,
+        _ => Thinking::Disabled,
+    }
+}
+
+fn effort(effort: Effort) -> String {
+    match effort {
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::Max => "max",
+    }
+    .to_owned()
+}
+
+fn setting_sources(claude: &ClaudeConfig) -> Vec<&'static str> {
+    let wanted = |own: SettingSource| {
+        let mut sources = claude.setting_sources.iter();
+        sources.any(|source| *source == own || *source == SettingSource::All)
+    };
+    let names = [
+        (SettingSource::User, "user"),
+        (SettingSource::Project, "project"),
+        (SettingSource::Local, "local"),
+    ];
+    let names = names.into_iter().filter(|(source, _)| wanted(*source));
+    names.map(|(_, name)| name).collect()
+}
+
+fn agents(claude: &ClaudeConfig, agent: &Agent) -> Result<Map<String, Value>, BackendError> {
+    claude
+        .agents
+        .iter()
+        .map(|(name, subagent)| Ok((name.clone(), definition(subagent, agent)?)))
+        .collect()
+}
+
+/// A sub-agent in the CLI's form.
+fn definition(subagent: &SubagentConfig, agent: &Agent) -> Result<Value, BackendError> {
+    let prompt = match (&subagent.prompt, &subagent.prompt_file) {
+        (Some(prompt), _) => prompt.clone(),
+        (None, Some(file)) => fs::read_to_string(file.path()).map_err(|error| BackendError::Init {
+            message: format!("can't read `{}`: {error}", file.path().display()),
+        })?,
+        (None, None) => String::new(),
+    };
+    let mut definition = json!({"description": subagent.description, "prompt": prompt});
+    if let Some(definition) = definition.as_object_mut() {
+        if let Some(tools) = &subagent.tools {
+            let tools: Vec<_> = tools.iter().map(|name| cli_name(name, agent)).collect();
+            definition.insert("tools".to_owned(), json!(tools));
+        }
+        if let Some(model) = subagent.model {
+            let model = match model {
+                SubagentModel::Sonnet => "sonnet",
+                SubagentModel::Opus => "opus",
+                SubagentModel::Haiku => "haiku",
+                SubagentModel::Inherit => "inherit",
+            };
+            definition.insert("model".to_owned(), json!(model));
+        }
+    }
+    Ok(definition)
+}
+
+/// The external MCP servers, in a document for the CLI.
+fn servers(setup: &AgentSetup<'_>) -> Result<McpServers, BackendError> {
+    let tools: Vec<&McpTool> = setup
+        .agent
+        .config
+        .tools
+        .iter()
+        .filter_map(|tool| match tool {
+            ToolConfig::Mcp(tool) => Some(tool),
+            _ => None,
+        })
+        .collect();
+    if tools.is_empty() {
+        return Ok(McpServers::default());
+    }
+    let secrets = &setup.credentials.secret_names;
+    let servers =
+        ClaudeServers::translate(&tools, &setup.agent.dir, setup.env, secrets).map_err(|errors| {
+            BackendError::Init {
+                message: errors
+                    .iter()
+                    .map(|error| error.message.clone())
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            }
+        })?;
+    for warning in &servers.warnings {
+        tracing::warn!("{}", warning.message);
+    }
+    let document = (!servers.servers.is_empty()).then(|| servers.document());
+    Ok(McpServers {
+        document,
+        servers: servers
+            .servers
+            .into_iter()
+            .map(|server| McpServer {
+                name: server.name,
+                need: server.need,
+                allowed_tools: server.allowed_tools,
+            })
+            .collect(),
+    })
+}

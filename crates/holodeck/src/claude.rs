@@ -1,0 +1,69 @@
+//! An agent of a YAML file on Claude Code.
+
+use std::sync::Arc;
+
+use holodeck_backend_api::{AgentBackend, BackendError, Mode, ToolHost};
+use holodeck_backend_claude::{AgentSetup, ClaudeBackend, ClaudeOptions, Reuse, SideEffects};
+use holodeck_model::{Diagnostic, Env, LoadedAgent, Occasion, SideEffectGate};
+use holodeck_otel_bridge::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env};
+use holodeck_validators::{ClaudeCliSearch, ClaudeEnv};
+
+use crate::{PolicyApprover, approval_policy};
+
+/// Finds the CLI and what it needs, and makes the backend. Nothing is started yet.
+pub(crate) async fn backend(
+    agent: &LoadedAgent,
+    env: &Env,
+    mode: Mode,
+    side_effects: SideEffectGate,
+    tools: Arc<dyn ToolHost>,
+) -> Result<Arc<dyn AgentBackend>, BackendError> {
+    let mut credentials = ClaudeEnv::for_agent(agent, env).map_err(|error| refusal(&error))?;
+    let cli = ClaudeCliSearch::for_agent(agent, env).find().await;
+    let cli = cli.map_err(|error| refusal(&error))?;
+    let telemetry = match &agent.config.observability {
+        Some(observability) => claude_env(observability, None),
+        None => ClaudeTelemetry::default(),
+    };
+    credentials.secret_names.extend(CLAUDE_SECRET_VARIABLES);
+    let occasion = match mode {
+        Mode::Test => Occasion::Test,
+        Mode::Chat => Occasion::Run,
+        Mode::Serve => Occasion::Serve,
+    };
+    let policy = approval_policy(&agent.config);
+    let mut options = ClaudeOptions::of_agent(&AgentSetup {
+        agent,
+        cli: &cli,
+        credentials: &credentials,
+        env,
+        tools,
+        approver: Arc::new(PolicyApprover::new(policy.clone(), occasion, side_effects)),
+        policy: &policy,
+        side_effects: match (mode, side_effects) {
+            (Mode::Test, SideEffectGate::Closed) => SideEffects::Withheld,
+            _ => SideEffects::AsConfigured,
+        },
+        reuse: match mode {
+            Mode::Test => Reuse::WhereSafe,
+            Mode::Chat | Mode::Serve => Reuse::Never,
+        },
+        variables: telemetry.vars,
+    })?;
+    if let Some(warning) = telemetry.warning {
+        options = options.notice(warning);
+    }
+    Ok(Arc::new(ClaudeBackend::new(options)?))
+}
+
+/// A problem of the machine as what keeps a backend from starting.
+fn refusal(problem: &Diagnostic) -> BackendError {
+    let mut message = problem.message.clone();
+    if let Some(place) = &problem.primary {
+        message.push_str(&format!(" ({place})"));
+    }
+    if let Some(help) = &problem.help {
+        message.push_str(&format!("\n\nhint: {help}"));
+    }
+    BackendError::Init { message }
+}
