@@ -40,7 +40,8 @@ impl Home {
             symlink(real, link)?;
         }
         let working_directory = match &options.working_directory {
-            Some(folder) => std::path::absolute(folder)?,
+            // The folder of `agent.yaml` has an empty name.
+            Some(folder) => std::path::absolute(Path::new(".").join(folder))?,
             None => at("work"),
         };
         Ok(Self {

@@ -1,6 +1,6 @@
 //! An agent of a YAML file on Claude Code.
 
-use std::sync::Arc;
+use std::{fmt::Write as _, sync::Arc};
 
 use holodeck_backend_api::{AgentBackend, BackendError, Mode, ToolHost};
 use holodeck_backend_claude::{AgentSetup, ClaudeBackend, ClaudeOptions, Reuse, SideEffects};
@@ -60,10 +60,10 @@ pub(crate) async fn backend(
 fn refusal(problem: &Diagnostic) -> BackendError {
     let mut message = problem.message.clone();
     if let Some(place) = &problem.primary {
-        message.push_str(&format!(" ({place})"));
+        let _ = write!(message, " ({place})");
     }
     if let Some(help) = &problem.help {
-        message.push_str(&format!("\n\nhint: {help}"));
+        let _ = write!(message, "\n\nhint: {help}");
     }
     BackendError::Init { message }
 }

@@ -71,6 +71,8 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-http",
             "holodeck-process",
             "holodeck-validators",
+            "holodeck-otel-bridge",
+            "holodeck-mcp-bridge",
             "holodeck-backend-claude",
             "holodeck-backend-openai",
             "holodeck-tools",

@@ -8,7 +8,7 @@ use holodeck_backend_claude::{ClaudeBackend, Reuse};
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use pretty_assertions::assert_eq;
 
-use crate::setup::{hear, options, said};
+use crate::setup::{hear, kill_children_named, options, said};
 
 #[tokio::test]
 async fn a_failed_turn_leaves_the_session_as_it_was() {
@@ -39,7 +39,7 @@ async fn a_session_outlives_its_process() {
     let backend = ClaudeBackend::new(options(&server).reuse(Reuse::Never)).unwrap();
     let mut session = backend.create_session().await.unwrap();
     assert_eq!(session.send("one").await.unwrap().response, "one");
-    crate::setup::kill_children_named("claude");
+    kill_children_named("claude").await;
     let (_, error) = hear(session.turn(TurnRequest::new("two"))).await;
     let error = error.unwrap().to_string();
     assert!(

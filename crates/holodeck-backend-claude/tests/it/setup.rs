@@ -3,9 +3,14 @@ use std::{
     time::Duration,
 };
 
-use holodeck_backend_api::{BackendError, BackendEvent, EventStream, ExecutionResult};
+use holodeck_backend_api::{BackendError, BackendEvent, EventStream};
 use holodeck_backend_claude::{ClaudeOptions, Limits};
+use holodeck_process::{ChildEnv, ProcessSpec};
 use holodeck_testkit::{AnthropicRequest, AnthropicServer};
+use tokio_util::sync::CancellationToken;
+
+/// Where programs are, for children of tests.
+pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The CLI this version is built for, as `cargo xtask smoke` installs it.
 pub(crate) fn cli() -> PathBuf {
@@ -31,7 +36,7 @@ pub(crate) fn options(server: &AnthropicServer) -> ClaudeOptions {
 
 pub(crate) fn options_of(cli: &Path, server: &AnthropicServer) -> ClaudeOptions {
     ClaudeOptions::new(cli)
-        .env("PATH", std::env::var("PATH").unwrap())
+        .env("PATH", PATH)
         .env("ANTHROPIC_API_KEY", "sk-ant-test-key")
         .env("ANTHROPIC_BASE_URL", server.url())
         .model("claude-sonnet-4-5")
@@ -55,14 +60,6 @@ pub(crate) async fn hear(mut stream: EventStream<'_>) -> (Vec<BackendEvent>, Opt
         }
     }
     (events, None)
-}
-
-/// The result of a turn that ended.
-pub(crate) fn result(heard: &(Vec<BackendEvent>, Option<BackendError>)) -> &ExecutionResult {
-    match heard.0.last() {
-        Some(BackendEvent::End(result)) => result,
-        other => panic!("the turn ends with {other:?} and {:?}", heard.1),
-    }
 }
 
 /// What people and the model said, without what the CLI adds.
@@ -105,11 +102,13 @@ pub(crate) fn children_named(name: &str) -> Vec<i32> {
         .collect()
 }
 
-pub(crate) fn kill_children_named(name: &str) {
+pub(crate) async fn kill_children_named(name: &str) {
     let children = children_named(name);
     assert!(!children.is_empty(), "no child is called `{name}`");
-    for child in children {
-        let pid = rustix::process::Pid::from_raw(child).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    }
+    let env: ChildEnv = [("PATH".into(), PATH.into())].into_iter().collect();
+    let ids = children.iter().map(ToString::to_string);
+    let kill = ProcessSpec::new("kill", env).args(std::iter::once("-9".to_owned()).chain(ids));
+    holodeck_process::run(&kill, &CancellationToken::new())
+        .await
+        .unwrap();
 }
