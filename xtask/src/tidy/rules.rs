@@ -73,6 +73,7 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-validators",
             "holodeck-otel-bridge",
             "holodeck-mcp-bridge",
+            "holodeck-mcp-bridge",
             "holodeck-backend-claude",
             "holodeck-backend-openai",
             "holodeck-tools",
