@@ -98,3 +98,18 @@ pub enum StopReason {
     /// A value this version does not know, kept as it came.
     Other(String),
 }
+
+impl StopReason {
+    /// The word, under [`StopReason::Other`], for a message that was cut off before it was complete.
+    pub const ABORTED: &str = "aborted";
+
+    /// A message that was cut off before it was complete.
+    pub fn aborted() -> Self {
+        Self::Other(Self::ABORTED.to_owned())
+    }
+
+    /// Whether the message was cut off.
+    pub fn is_aborted(&self) -> bool {
+        matches!(self, Self::Other(word) if word == Self::ABORTED)
+    }
+}

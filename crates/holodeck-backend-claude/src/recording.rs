@@ -1,5 +1,7 @@
 //! The recordings in `fixtures/claude`, for tests.
 
+mod events;
+
 use std::{fs, path::PathBuf};
 
 use holodeck_backend_api::BackendEvent;

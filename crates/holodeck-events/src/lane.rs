@@ -1,14 +1,18 @@
 use std::collections::VecDeque;
 
-use holodeck_backend_api::{ApprovalAsk, BackendEvent, StopReason, TokenUsage, ToolCall, ToolResult};
-use holodeck_model::events::{
-    AgentMessage, EventBody, Interruption, ReasoningBlock, StopReason as StopWord, Thinking, WrittenChunk,
-};
+use holodeck_backend_api::{ApprovalAsk, BackendEvent, StopReason, ToolCall, ToolResult};
+use holodeck_model::events::{AgentMessage, EventBody, Interruption, ReasoningBlock, StopReason as StopWord};
+use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use crate::{
     Ignored,
     book::{Answerer, Book, CallState, Place},
 };
+
+mod writing;
+
+use writing::{Block, Seal, Writing, chunk};
 
 /// One agent of a run: the run's own, or one that a call started. Turns what it says into events, in an order that
 /// holds whatever the order it comes in.
@@ -25,46 +29,16 @@ pub(crate) struct Lane {
     waiting: VecDeque<BackendEvent>,
     /// How the last message ended.
     last_stop: Option<StopWord>,
+    /// What was told last is JSON, as an answer with a form is.
+    told_json: bool,
 }
 
-/// A model message being written, since it was sealed last: that happens in the middle of it when one of its calls
-/// is asked about or answered before it is complete.
-#[derive(Default)]
-struct Writing {
-    text: String,
-    reasoning: Vec<ReasoningBlock>,
-    /// Reasoning went out as chunks, and its end did not yet.
-    reasoning_open: bool,
-    /// Something else than reasoning was written: what reasoning still comes is not streamed.
-    reasoning_over: bool,
-    calls: Vec<ToolCall>,
-    usage: Option<TokenUsage>,
-    block: Option<Block>,
-    /// The place of the latest block in the message.
-    block_index: Option<u32>,
-    /// Calls of this message were told already.
-    told_calls: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Block {
-    Reasoning,
-    Text,
-    Call,
-}
-
-/// Why a message is sealed.
-enum Seal<'a> {
-    /// It is complete.
-    Whole {
-        stop_reason: &'a StopReason,
-        message_id: Option<&'a str>,
-        model: Option<&'a str>,
-    },
-    /// Something happens to one of its calls.
-    Early,
-    /// The run ends.
-    Cut(Interruption),
+/// How a run ends, for those of its agents that are not done.
+pub(crate) struct End<'a> {
+    /// Why calls stay without an answer.
+    pub(crate) reason: &'a str,
+    /// Why a message is cut; `None` when the run ended well.
+    pub(crate) interruption: Option<Interruption>,
 }
 
 impl Lane {
@@ -90,12 +64,29 @@ impl Lane {
             BackendEvent::ToolResult(result) => self.answered(result, book),
             BackendEvent::ApprovalAsked(ask) => self.asked(ask, book),
             BackendEvent::ApprovalAnswered { call_id, decision } => {
-                if !book.resolve(call_id, decision) {
+                let known = book.resolve(call_id, decision);
+                if !known {
                     book.ignore(Ignored::AnswerWithoutAsk { id: call_id.clone() });
                 }
             }
-            _ if self.must_wait(event) => self.waiting.push_back(event.clone()),
-            _ => self.say(event, book),
+            BackendEvent::Thinking { .. }
+            | BackendEvent::ThinkingEnd { .. }
+            | BackendEvent::Text { .. }
+            | BackendEvent::ToolCall(_)
+            | BackendEvent::Usage(_)
+            | BackendEvent::TurnEnd { .. }
+            | BackendEvent::StructuredOutput(_) => {
+                if self.was_aborted() && !matches!(event, BackendEvent::Usage(_)) {
+                    // Another message follows: the provider broke off, and was asked again.
+                    self.seal(&Seal::Cut(Interruption::Error), book);
+                }
+                if self.must_wait(event) {
+                    self.waiting.push_back(event.clone());
+                } else {
+                    self.say(event, book);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -113,7 +104,7 @@ impl Lane {
                 book.close_call(&id, end.reason);
                 self.closed(&id, book);
             }
-            if self.writing.as_ref().is_some_and(Writing::has_content) {
+            if self.was_aborted() || self.writing.as_ref().is_some_and(Writing::has_content) {
                 let whole = Seal::Whole {
                     stop_reason: &StopReason::EndTurn,
                     message_id: None,
@@ -172,7 +163,11 @@ impl Lane {
                 message_id,
                 model,
             } => {
-                self.begin();
+                let writing = self.begin();
+                if stop_reason.is_aborted() {
+                    writing.aborted = Some((message_id.clone(), model.clone()));
+                    return;
+                }
                 let seal = Seal::Whole {
                     stop_reason,
                     message_id: message_id.as_deref(),
@@ -180,13 +175,40 @@ impl Lane {
                 };
                 self.seal(&seal, book);
             }
+            BackendEvent::StructuredOutput(value) => self.answer(value, book),
             _ => {}
         }
+    }
+
+    /// The answer as an object. Where it is not what the model wrote, by the rule of the result, it is told as a
+    /// message of its own: a reader of the record sees the answer like that of any other agent.
+    fn answer(&mut self, value: &Value, book: &mut Book) {
+        if self.told_json || self.writing.is_some() {
+            return;
+        }
+        self.begin().text = value.to_string();
+        book.write(
+            self.place(),
+            EventBody::MessageChunk(chunk(&value.to_string(), None)),
+        );
+        let seal = Seal::Whole {
+            stop_reason: &StopReason::EndTurn,
+            message_id: None,
+            model: None,
+        };
+        self.seal(&seal, book);
+    }
+
+    fn was_aborted(&self) -> bool {
+        self.writing
+            .as_ref()
+            .is_some_and(|writing| writing.aborted.is_some())
     }
 
     fn begin(&mut self) -> &mut Writing {
         if self.writing.is_none() {
             self.turn += 1;
+            self.told_json = false;
         }
         self.writing.get_or_insert_default()
     }
@@ -281,15 +303,17 @@ impl Lane {
     /// Tells the message, or what there is of it, and then its calls.
     fn seal(&mut self, seal: &Seal<'_>, book: &mut Book) {
         self.end_reasoning(book);
+        let was_aborted = self.was_aborted();
         let Some(mut writing) = self.writing.take() else {
             return;
         };
-        let message_id = match seal {
+        let (own_id, model) = match seal {
             Seal::Whole {
-                message_id: Some(id), ..
-            } => (*id).to_owned(),
-            _ => book.new_id(),
+                message_id, model, ..
+            } => (message_id.map(str::to_owned), model.map(str::to_owned)),
+            Seal::Early | Seal::Cut(_) => writing.aborted.take().unwrap_or_default(),
         };
+        let message_id = own_id.unwrap_or_else(|| book.new_id());
         let reasoned = writing
             .reasoning
             .iter()
@@ -298,12 +322,15 @@ impl Lane {
             let thinking = writing.thinking(&message_id);
             book.write(self.place(), EventBody::Thinking(thinking));
         }
-        // What says nothing but its calls needs no message.
-        let only_calls = !writing.calls.is_empty() || (writing.told_calls && !reasoned);
-        let silent = writing.text.is_empty() && (only_calls || !matches!(seal, Seal::Whole { .. }));
         let (stop_reason, provider_stop_reason) = writing.stop_reason(seal);
+        // What says nothing but its calls, shown or not, needs no message.
+        let waits = stop_reason == StopWord::ToolUse || writing.told_calls;
+        let only_calls = !writing.calls.is_empty() || (waits && !reasoned);
+        let ended = was_aborted || matches!(seal, Seal::Whole { .. });
+        let silent = writing.text.is_empty() && (only_calls || !ended);
         self.last_stop = Some(stop_reason.clone());
         if !silent {
+            self.told_json = serde_json::from_str::<IgnoredAny>(&writing.text).is_ok();
             let interruption = match seal {
                 Seal::Cut(interruption) => Some(interruption.clone()),
                 _ => None,
@@ -314,10 +341,7 @@ impl Lane {
                 content: std::mem::take(&mut writing.text),
                 stop_reason,
                 provider_stop_reason,
-                model: match seal {
-                    Seal::Whole { model, .. } => model.map(ToOwned::to_owned),
-                    _ => None,
-                },
+                model,
                 usage: writing.usage.map(Into::into),
                 partial: interruption.is_some(),
                 interruption,
@@ -327,7 +351,7 @@ impl Lane {
         for call in std::mem::take(&mut writing.calls) {
             self.tell_call(call, book);
         }
-        if matches!(seal, Seal::Early) {
+        if matches!(seal, Seal::Early) && !was_aborted {
             self.writing = Some(Writing {
                 block_index: writing.block_index,
                 block: writing.block,
@@ -393,98 +417,5 @@ impl Lane {
         while let Some(event) = waited.pop_front() {
             self.hear(&event, book);
         }
-    }
-}
-
-impl Writing {
-    /// Goes on in a block of this kind; whether it is a new one.
-    fn enter(&mut self, block: Block) -> bool {
-        let new = self.block != Some(block);
-        if new {
-            self.block_index = Some(self.block_index.map_or(0, |index| index + 1));
-        }
-        self.block = Some(block);
-        new
-    }
-
-    /// The block is complete; what follows is another one, of whatever kind.
-    fn leave(&mut self) {
-        self.block = None;
-    }
-
-    fn has_content(&self) -> bool {
-        !self.text.is_empty() || !self.reasoning.is_empty() || !self.calls.is_empty()
-    }
-
-    fn reasoning_text(&self) -> String {
-        self.reasoning
-            .iter()
-            .map(|block| block.content.as_str())
-            .collect()
-    }
-
-    fn thinking(&mut self, message_id: &str) -> Thinking {
-        let content = self.reasoning_text();
-        let mut blocks = std::mem::take(&mut self.reasoning);
-        let signature = match blocks.as_mut_slice() {
-            [only] => only.signature.take(),
-            _ => None,
-        };
-        if blocks.len() < 2 {
-            blocks.clear();
-        }
-        Thinking {
-            content,
-            message_id: message_id.to_owned(),
-            signature,
-            blocks,
-        }
-    }
-
-    /// Why the message ended, and what the provider said when that is another word. A message with calls always
-    /// waits for them.
-    fn stop_reason(&self, seal: &Seal<'_>) -> (StopWord, Option<String>) {
-        let said = match seal {
-            Seal::Whole { stop_reason, .. } => stop_word(stop_reason),
-            Seal::Early => (StopWord::ToolUse, None),
-            Seal::Cut(_) => (StopWord::PauseTurn, None),
-        };
-        match said {
-            (StopWord::ToolUse, own) => (StopWord::ToolUse, own),
-            (word, own) if !self.calls.is_empty() => {
-                let own = own.or_else(|| matches!(seal, Seal::Whole { .. }).then(|| word.to_string()));
-                (StopWord::ToolUse, own)
-            }
-            said => said,
-        }
-    }
-}
-
-/// How a run ends, for those of its agents that are not done.
-pub(crate) struct End<'a> {
-    /// Why calls stay without an answer.
-    pub(crate) reason: &'a str,
-    /// Why a message is cut; `None` when the run ended well.
-    pub(crate) interruption: Option<Interruption>,
-}
-
-fn stop_word(reason: &StopReason) -> (StopWord, Option<String>) {
-    match reason {
-        StopReason::ToolUse => (StopWord::ToolUse, None),
-        StopReason::MaxTokens => (StopWord::MaxTokens, None),
-        StopReason::StopSequence => (StopWord::StopSequence, None),
-        StopReason::Refusal => (StopWord::Refusal, None),
-        StopReason::Other(word) if word == StopWord::PauseTurn.as_str() => (StopWord::PauseTurn, None),
-        // The contract has six words; the seventh is told beside.
-        StopReason::Other(word) => (StopWord::EndTurn, Some(word.clone())),
-        _ => (StopWord::EndTurn, None),
-    }
-}
-
-fn chunk(text: &str, block_index: Option<u32>) -> WrittenChunk {
-    WrittenChunk {
-        content: text.to_owned(),
-        block_index: block_index.unwrap_or(0),
-        message_id: None,
     }
 }

@@ -9,6 +9,7 @@ use holodeck_backend_api::{AgentBackend, ToolHost};
 mod answers;
 mod failures;
 mod heard;
+mod recording;
 mod scenario;
 mod sessions;
 mod tools;
@@ -52,9 +53,17 @@ type Outcome = Result<(), String>;
 /// Far longer than any check takes; one that waits for ever must not.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Runs every check that is not declared skipped.
+/// Runs every check that is not declared skipped. Each turn of each check also goes through the event recorder, and
+/// its record is held against the invariants.
 pub async fn run(subject: &dyn Subject) -> Report {
-    let checks = [answers::CHECKS, tools::CHECKS, failures::CHECKS, sessions::CHECKS].concat();
+    let checks = [
+        answers::CHECKS,
+        tools::CHECKS,
+        failures::CHECKS,
+        sessions::CHECKS,
+        recording::CHECKS,
+    ]
+    .concat();
     let skips = subject.skips();
     let mut report = Vec::new();
     for (name, _) in &skips {
@@ -69,15 +78,20 @@ pub async fn run(subject: &dyn Subject) -> Report {
         let skip = skips.iter().find(|(skipped, _)| *skipped == name);
         let verdict = match skip {
             Some((_, reason)) => Verdict::Skipped(reason),
-            None => match tokio::time::timeout(LONG, check(subject)).await {
-                Ok(Ok(())) => Verdict::Passed,
-                Ok(Err(problem)) => Verdict::Failed(problem),
-                Err(_) => Verdict::Failed("it does not end".to_owned()),
-            },
+            None => verdict(subject, check).await,
         };
         report.push((name, verdict));
     }
     Report(report)
+}
+
+async fn verdict(subject: &dyn Subject, check: Check) -> Verdict {
+    let recorded = recording::Recorded::new(subject);
+    match tokio::time::timeout(LONG, check(&recorded)).await {
+        Ok(Ok(())) => recorded.problems().map_or(Verdict::Passed, Verdict::Failed),
+        Ok(Err(problem)) => Verdict::Failed(problem),
+        Err(_) => Verdict::Failed("it does not end".to_owned()),
+    }
 }
 
 impl Report {

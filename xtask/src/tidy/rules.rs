@@ -86,7 +86,12 @@ pub(super) const CRATES: &[Crate] = &[
     member(
         TESTKIT,
         4,
-        &["holodeck-model", "holodeck-backend-api", "holodeck-http"],
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-events",
+            "holodeck-http",
+        ],
     ),
     member("xtask", 4, &[]),
 ];

@@ -66,7 +66,7 @@ impl Message {
         match self.stop_reason.as_deref() {
             Some(reason) => stop_reason(reason),
             // The CLI itself closes a message it gives up, without a reason.
-            None if self.is_aborted || self.is_streamed => StopReason::Other("aborted".to_owned()),
+            None if self.is_aborted || self.is_streamed => StopReason::aborted(),
             None if self.calls_tools => StopReason::ToolUse,
             None => StopReason::EndTurn,
         }

@@ -242,3 +242,27 @@ fn a_word_the_contract_does_not_have_is_told_beside() {
         "1 message tool_use \"x\" said max_tokens"
     );
 }
+
+#[test]
+fn a_message_the_backend_says_was_cut_is_one() {
+    let cut = |said| -> Vec<String> { kept(said).drain(1..).collect() };
+    let aborted = || [text("half"), stop(StopReason::aborted(), "msg_1")];
+    assert_eq!(
+        cut(broken(aborted(), BackendError::Cancelled)),
+        [
+            "1 message pause_turn \"half\" cut by user_cancelled",
+            "- complete user_cancelled pause_turn",
+        ]
+    );
+    let again = aborted()
+        .into_iter()
+        .chain([text("whole"), stop(StopReason::EndTurn, "msg_2")]);
+    assert_eq!(
+        cut(answered(again)),
+        [
+            "1 message pause_turn \"half\" cut by error",
+            "2 message end_turn \"whole\"",
+            "- complete success end_turn",
+        ]
+    );
+}

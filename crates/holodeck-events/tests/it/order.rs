@@ -268,3 +268,31 @@ fn the_message_names_its_model_its_tokens_and_the_providers_id() {
     assert_eq!(message.model.as_deref(), Some("m-1"));
     assert_eq!(message.usage.unwrap().total_tokens, 15);
 }
+
+#[test]
+fn an_answer_as_an_object_is_a_message_unless_the_model_wrote_it() {
+    let answer = || holodeck_backend_api::BackendEvent::StructuredOutput(serde_json::json!({"n": 1}));
+    let shape = |said: Vec<_>| recorded(answered(said)).shape();
+    assert_eq!(
+        shape(vec![stop(StopReason::ToolUse, "msg_1"), answer()]),
+        [
+            "0 user_message_confirmed go",
+            "- message_chunk 0 \"{\\\"n\\\":1}\"",
+            "1 message end_turn \"{\\\"n\\\":1}\"",
+            "- complete success end_turn",
+        ]
+    );
+    assert_eq!(
+        shape(vec![
+            text("{\"n\": 1}"),
+            stop(StopReason::EndTurn, "msg_1"),
+            answer()
+        ]),
+        [
+            "0 user_message_confirmed go",
+            "- message_chunk 0 \"{\\\"n\\\": 1}\"",
+            "1 message end_turn \"{\\\"n\\\": 1}\"",
+            "- complete success end_turn",
+        ]
+    );
+}

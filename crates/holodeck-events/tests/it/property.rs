@@ -4,6 +4,7 @@ use holodeck_backend_api::{
 use holodeck_events::{View, execution_result};
 use pretty_assertions::assert_eq as same;
 use proptest::{collection::vec, prelude::*, sample::select};
+use serde_json::json;
 
 use crate::{
     grammar,
@@ -25,6 +26,7 @@ fn reason() -> impl Strategy<Value = StopReason> {
         StopReason::MaxTokens,
         StopReason::Refusal,
         StopReason::Other("eos".to_owned()),
+        StopReason::aborted(),
     ])
 }
 
@@ -51,6 +53,7 @@ fn anything() -> impl Strategy<Value = BackendEvent> {
         (id(), decision()).prop_map(|(id, decision)| answer(id, decision)),
         Just(usage(2, 1)),
         reason().prop_map(|reason| stop(reason, "msg")),
+        Just(BackendEvent::StructuredOutput(json!({"n": 1}))),
         Just(BackendEvent::Paused),
     ];
     one.prop_recursive(2, 8, 1, |inner| {
@@ -187,8 +190,17 @@ fn told(messages: &[Message]) -> Vec<BackendEvent> {
 /// A run that goes by the contract, cut anywhere.
 fn tame() -> impl Strategy<Value = Vec<Said>> {
     let cut = proptest::option::of((any::<prop::sample::Index>(), error()));
-    (vec(message(), 1..5), cut, proptest::option::of(outcome())).prop_map(|(messages, cut, outcome)| {
+    let shape = (
+        vec(message(), 1..5),
+        any::<bool>(),
+        cut,
+        proptest::option::of(outcome()),
+    );
+    shape.prop_map(|(messages, structured, cut, outcome)| {
         let mut events = told(&messages);
+        if structured {
+            events.push(BackendEvent::StructuredOutput(json!({"n": 1})));
+        }
         match (cut, outcome) {
             (Some((at, error)), _) => {
                 events.truncate(at.index(events.len() + 1));

@@ -1,0 +1,166 @@
+//! What the endpoint sends, as it is recorded.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use holodeck_backend_api::{AgentBackend as _, TurnRequest};
+use holodeck_model::events::{AgentEvent, EventBody};
+use holodeck_testkit::{ModelServer, RecordedTurn, Reply, ScriptedTools};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::setup::{agent_of, equipped};
+
+async fn recorded(replies: impl IntoIterator<Item = Reply>, rest: &str) -> RecordedTurn {
+    let server = ModelServer::replies(replies);
+    let backend = equipped(&agent_of(&server, rest), Arc::new(ScriptedTools::default()));
+    let told: Vec<_> = backend.start(TurnRequest::new("go")).collect().await;
+    let turn = RecordedTurn::of(told).await;
+    turn.assert();
+    turn
+}
+
+fn totals(turn: &RecordedTurn) -> Option<u64> {
+    let usage = |event: &AgentEvent| match &event.body {
+        EventBody::Complete(end) => end.totals.usage,
+        _ => None,
+    };
+    turn.events()
+        .last()
+        .and_then(usage)
+        .map(|usage| usage.total_tokens)
+}
+
+fn echo(id: &str) -> Reply {
+    Reply::nothing().and_tool_call(id, "echo", "{\"text\": \"äöü 🦀\"}")
+}
+
+#[tokio::test]
+async fn e_76_arguments_in_pieces() {
+    let turn = recorded([echo("call_a").in_pieces(7), Reply::text("done")], "").await;
+    assert_eq!(
+        turn.lines(),
+        [
+            "user_message_confirmed",
+            "tool_use call_a echo {\"text\":\"äöü 🦀\"}",
+            "tool_result call_a ok \"äöü 🦀\"",
+            "message end_turn \"done\"",
+            "complete success",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn e_76_two_calls_at_the_same_time() {
+    let both = echo("call_a").and_tool_call("call_b", "fails", "{}");
+    let turn = recorded([both, Reply::text("done")], "").await;
+    assert_eq!(
+        turn.kinds(),
+        [
+            "user_message_confirmed",
+            "tool_use",
+            "tool_result",
+            "message_chunk",
+            "message",
+            "complete",
+        ]
+    );
+    assert!(
+        turn.lines()[3].starts_with("tool_result call_a ok"),
+        "{:?}",
+        turn.lines()
+    );
+    assert!(
+        turn.lines()[4].starts_with("tool_result call_b failed"),
+        "{:?}",
+        turn.lines()
+    );
+}
+
+#[tokio::test]
+async fn e_76_missing_usage_stays_missing() {
+    let turn = recorded([Reply::text("hi").without_usage()], "").await;
+    assert_eq!(totals(&turn), None);
+    let turn = recorded(
+        [Reply::text("hi").usage(json!({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}))],
+        "",
+    );
+    assert_eq!(totals(&turn.await), Some(10));
+}
+
+#[tokio::test]
+async fn e_76_missing_done_is_no_error_and_a_missing_end_is_one() {
+    let turn = recorded([Reply::text("hi").without_done()], "").await;
+    assert_eq!(turn.lines().pop().unwrap(), "complete success");
+    let turn = recorded([Reply::text("hi").without_finish_reason()], "").await;
+    assert_eq!(
+        turn.lines(),
+        [
+            "user_message_confirmed",
+            "message pause_turn \"hi\" partial",
+            "error STREAM_TRUNCATED: the stream ended early",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn e_76_an_id_that_is_missing_is_minted_and_says_so() {
+    let turn = recorded(
+        [
+            echo("").and_tool_call("call_b", "fails", "{}"),
+            Reply::text("done"),
+        ],
+        "",
+    )
+    .await;
+    let calls: Vec<_> = turn
+        .lines()
+        .into_iter()
+        .filter(|line| line.starts_with("tool_use"))
+        .collect();
+    assert_eq!(
+        calls,
+        [
+            "tool_use hd_call_1 echo {\"text\":\"äöü 🦀\"} minted",
+            "tool_use call_b fails {}",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_json_are_a_failed_result() {
+    let broken = Reply::nothing().and_tool_call("call_a", "echo", "{\"text\": ");
+    let turn = recorded([broken, Reply::text("sorry")], "").await;
+    assert!(
+        turn.lines()[2].starts_with("tool_result call_a failed"),
+        "{:?}",
+        turn.lines()
+    );
+}
+
+#[tokio::test]
+async fn e_14_bytes_split_anywhere_are_the_same_events() {
+    let replies = || {
+        [
+            echo("call_a"),
+            Reply::text("für 30 Tage – 日本語 🦀").and_reasoning("größer?"),
+        ]
+    };
+    let whole = recorded(replies(), "").await.lines();
+    for bytes in [1, 2, 3, 5, 64] {
+        let split = replies().map(|reply| reply.split_every(bytes));
+        assert_eq!(recorded(split, "").await.lines(), whole, "{bytes}");
+    }
+}
+
+#[tokio::test]
+async fn e_16_the_turn_limit_closes_the_calls_that_were_not_run() {
+    let turn = recorded([echo("call_a")], "openai:\n  max_turns: 1\n").await;
+    assert_eq!(
+        turn.lines()[2..],
+        [
+            "tool_result call_a closed \"not answered: max_turns limit reached\"",
+            "complete max_turns",
+        ]
+    );
+}

@@ -1,0 +1,129 @@
+use holodeck_backend_api::{StopReason, TokenUsage, ToolCall};
+use holodeck_model::events::{Interruption, ReasoningBlock, StopReason as StopWord, Thinking, WrittenChunk};
+
+/// A model message being written, since it was sealed last: that happens in the middle of it when one of its calls
+/// is asked about or answered before it is complete.
+#[derive(Default)]
+pub(super) struct Writing {
+    pub(super) text: String,
+    pub(super) reasoning: Vec<ReasoningBlock>,
+    /// Reasoning went out as chunks, and its end did not yet.
+    pub(super) reasoning_open: bool,
+    /// Something else than reasoning was written: what reasoning still comes is not streamed.
+    pub(super) reasoning_over: bool,
+    pub(super) calls: Vec<ToolCall>,
+    pub(super) usage: Option<TokenUsage>,
+    pub(super) block: Option<Block>,
+    /// The place of the latest block in the message.
+    pub(super) block_index: Option<u32>,
+    /// Calls of this message were told already.
+    pub(super) told_calls: bool,
+    /// It was cut off: its provider's id and model. Who did that shows in what follows.
+    pub(super) aborted: Option<(Option<String>, Option<String>)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Block {
+    Reasoning,
+    Text,
+    Call,
+}
+
+/// Why a message is sealed.
+pub(super) enum Seal<'a> {
+    /// It is complete.
+    Whole {
+        stop_reason: &'a StopReason,
+        message_id: Option<&'a str>,
+        model: Option<&'a str>,
+    },
+    /// Something happens to one of its calls.
+    Early,
+    /// It was cut off.
+    Cut(Interruption),
+}
+
+impl Writing {
+    /// Goes on in a block of this kind; whether it is a new one.
+    pub(super) fn enter(&mut self, block: Block) -> bool {
+        let new = self.block != Some(block);
+        if new {
+            self.block_index = Some(self.block_index.map_or(0, |index| index + 1));
+        }
+        self.block = Some(block);
+        new
+    }
+
+    /// The block is complete; what follows is another one, of whatever kind.
+    pub(super) fn leave(&mut self) {
+        self.block = None;
+    }
+
+    pub(super) fn has_content(&self) -> bool {
+        !self.text.is_empty() || !self.reasoning.is_empty() || !self.calls.is_empty()
+    }
+
+    pub(super) fn reasoning_text(&self) -> String {
+        self.reasoning
+            .iter()
+            .map(|block| block.content.as_str())
+            .collect()
+    }
+
+    pub(super) fn thinking(&mut self, message_id: &str) -> Thinking {
+        let content = self.reasoning_text();
+        let mut blocks = std::mem::take(&mut self.reasoning);
+        let signature = match blocks.as_mut_slice() {
+            [only] => only.signature.take(),
+            _ => None,
+        };
+        if blocks.len() < 2 {
+            blocks.clear();
+        }
+        Thinking {
+            content,
+            message_id: message_id.to_owned(),
+            signature,
+            blocks,
+        }
+    }
+
+    /// Why the message ended, and what the provider said when that is another word. A message with calls always
+    /// waits for them.
+    pub(super) fn stop_reason(&self, seal: &Seal<'_>) -> (StopWord, Option<String>) {
+        let said = match seal {
+            Seal::Whole { stop_reason, .. } => stop_word(stop_reason),
+            Seal::Early => (StopWord::ToolUse, None),
+            Seal::Cut(_) => (StopWord::PauseTurn, None),
+        };
+        match said {
+            (StopWord::ToolUse, own) => (StopWord::ToolUse, own),
+            (word, own) if !self.calls.is_empty() => {
+                let own = own.or_else(|| matches!(seal, Seal::Whole { .. }).then(|| word.to_string()));
+                (StopWord::ToolUse, own)
+            }
+            said => said,
+        }
+    }
+}
+
+fn stop_word(reason: &StopReason) -> (StopWord, Option<String>) {
+    match reason {
+        StopReason::ToolUse => (StopWord::ToolUse, None),
+        StopReason::MaxTokens => (StopWord::MaxTokens, None),
+        StopReason::StopSequence => (StopWord::StopSequence, None),
+        StopReason::Refusal => (StopWord::Refusal, None),
+        StopReason::Other(word) if word == StopWord::PauseTurn.as_str() => (StopWord::PauseTurn, None),
+        // The contract has six words; the seventh is told beside.
+        StopReason::Other(word) => (StopWord::EndTurn, Some(word.clone())),
+        _ => (StopWord::EndTurn, None),
+    }
+}
+
+pub(super) fn chunk(text: &str, block_index: Option<u32>) -> WrittenChunk {
+    WrittenChunk {
+        content: text.to_owned(),
+        block_index: block_index.unwrap_or(0),
+        message_id: None,
+    }
+}

@@ -1,0 +1,182 @@
+use std::{collections::BTreeSet, sync::Arc};
+
+use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult};
+use holodeck_events::{
+    Clock, Draft, EventStore as _, Ids, MemoryStore, NewRun, RandomIds, RunRecorder, StreamChecker,
+    SystemClock, View, execution_result,
+};
+use holodeck_model::events::{AgentEvent, EventBody, EventClass};
+
+/// A turn of a backend as it is recorded.
+pub struct RecordedTurn {
+    recorder: RunRecorder,
+    store: MemoryStore,
+    events: Vec<AgentEvent>,
+    problems: Vec<String>,
+}
+
+impl RecordedTurn {
+    /// The record of what a backend told.
+    pub async fn of(told: impl IntoIterator<Item = Result<BackendEvent, BackendError>>) -> Self {
+        let mut turn = Self::begin("go").await;
+        for told in told {
+            turn.hear(&told).await;
+        }
+        turn.over().await;
+        turn
+    }
+
+    /// The record of a turn that answers `message`.
+    pub(crate) async fn begin(message: &str) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let ids: Arc<dyn Ids> = Arc::new(RandomIds);
+        let (recorder, first) = RunRecorder::open(NewRun::new("session", message), clock, ids);
+        let mut turn = Self {
+            recorder,
+            store: MemoryStore::new(),
+            events: Vec::new(),
+            problems: Vec::new(),
+        };
+        match turn.store.open_run(first).await {
+            Ok(first) => turn.events.push(first.event().clone()),
+            Err(error) => turn.problems.push(error.to_string()),
+        }
+        turn
+    }
+
+    pub(crate) async fn hear(&mut self, told: &Result<BackendEvent, BackendError>) {
+        let drafts = match told {
+            Ok(event) => self.recorder.observe(event),
+            Err(error) => self.recorder.fail(error),
+        };
+        self.keep(drafts).await;
+    }
+
+    /// The backend tells no more.
+    pub(crate) async fn over(&mut self) {
+        if self.recorder.result().is_none() {
+            let drafts = self.recorder.fail(&BackendError::no_result());
+            self.keep(drafts).await;
+        }
+    }
+
+    async fn keep(&mut self, drafts: Vec<Draft>) {
+        match self.store.append(drafts).await {
+            Ok(stored) => self
+                .events
+                .extend(stored.iter().map(|event| event.event().clone())),
+            Err(error) => self.problems.push(error.to_string()),
+        }
+    }
+
+    /// All events.
+    pub fn events(&self) -> &[AgentEvent] {
+        &self.events
+    }
+
+    /// The events that stay when chunks are pruned.
+    pub fn kept(&self) -> impl Iterator<Item = &AgentEvent> + Clone {
+        let kept = |event: &&AgentEvent| event.body.class() != Some(EventClass::Journaled);
+        self.events.iter().filter(kept)
+    }
+
+    /// What the turn came to, once it is over.
+    pub fn result(&self) -> Option<&ExecutionResult> {
+        self.recorder.result()
+    }
+
+    /// The types of the events, repetitions as one.
+    pub fn kinds(&self) -> Vec<&str> {
+        let mut kinds: Vec<_> = self.events.iter().map(|event| event.body.kind()).collect();
+        kinds.dedup();
+        kinds
+    }
+
+    /// What is wrong with the record: broken invariants, things the recorder had to leave out, another result than
+    /// the backend's own. With `tool_ids`, tool calls have no other ids than these, or ones made by the backend.
+    pub fn problems(&self, tool_ids: Option<&BTreeSet<String>>) -> Vec<String> {
+        let over = self.result().is_some();
+        let check = |view, events: &mut dyn Iterator<Item = &AgentEvent>| {
+            let mut checker = StreamChecker::new(view);
+            if let Some(ids) = tool_ids {
+                checker = checker.with_tool_ids(ids.iter().cloned());
+            }
+            events.for_each(|event| checker.observe(event));
+            if over {
+                checker.finish()
+            } else {
+                checker.finish_prefix()
+            }
+        };
+        let mut problems = self.problems.clone();
+        let live = check(View::Live, &mut self.events.iter());
+        let replayed = check(View::Replay, &mut self.kept());
+        problems.extend(live.iter().chain(&replayed).map(ToString::to_string));
+        let ignored = self.recorder.ignored().iter();
+        problems.extend(ignored.map(|ignored| format!("the recorder left out: {ignored:?}")));
+        let folded = execution_result(self.kept());
+        if over && folded.as_ref() != self.result() {
+            problems.push(format!(
+                "the record folds to {folded:?} instead of {:?}",
+                self.result()
+            ));
+        }
+        problems
+    }
+
+    /// Panics when there are [`problems`](Self::problems).
+    pub fn assert(&self) {
+        let problems = self.problems(None);
+        assert!(
+            problems.is_empty(),
+            "{}\n{:#?}",
+            problems.join("\n"),
+            self.lines()
+        );
+    }
+
+    /// Each kept event in a line: its type and what matters of it.
+    pub fn lines(&self) -> Vec<String> {
+        self.kept().map(line).collect()
+    }
+}
+
+fn line(event: &AgentEvent) -> String {
+    let what = match &event.body {
+        EventBody::Thinking(thinking) => {
+            let signed = if thinking.signature.is_some() {
+                " signed"
+            } else {
+                ""
+            };
+            format!("{:?}{signed}", thinking.content)
+        }
+        EventBody::Message(message) => {
+            let cut = if message.partial { " partial" } else { "" };
+            format!("{} {:?}{cut}", message.stop_reason, message.content)
+        }
+        EventBody::ToolUse(call) => {
+            let minted = if call.id_source.is_some() { " minted" } else { "" };
+            format!("{} {} {}{minted}", call.tool_use_id, call.tool_name, call.args)
+        }
+        EventBody::ToolResult(result) => {
+            let how = match (result.synthetic, result.success) {
+                (true, _) => "closed",
+                (false, true) => "ok",
+                (false, false) => "failed",
+            };
+            format!("{} {how} {}", result.tool_use_id, result.result)
+        }
+        EventBody::ApprovalResolved(answer) => answer.approved.to_string(),
+        EventBody::Complete(end) => end.reason.to_string(),
+        EventBody::Error(error) => format!("{}: {}", error.code, error.error),
+        _ => String::new(),
+    };
+    let nested = match &event.meta.parent_tool_use_id {
+        Some(id) => format!(" under {id}"),
+        None => String::new(),
+    };
+    format!("{} {what}{nested}", event.body.kind())
+        .trim_end()
+        .to_owned()
+}
