@@ -86,10 +86,16 @@ fn recordings_are_these_events() {
 
 #[test]
 fn e_72_a_message_in_several_frames_is_told_and_counted_once() {
-    let turn = turn_of("thinking");
+    told_once("thinking");
+    told_once("stream_tools");
+}
+
+fn told_once(name: &str) {
+    let turn = turn_of(name);
+    let messages = if name == "thinking" { 1 } else { 2 };
     assert_eq!(
         (count(&turn, "thinking"), count(&turn, "message")),
-        (1, 1),
+        (1, messages),
         "{:?}",
         turn.lines()
     );
@@ -107,7 +113,13 @@ fn e_72_a_message_in_several_frames_is_told_and_counted_once() {
 
 #[test]
 fn e_73_an_agent_under_a_call_leaves_the_turn_alone() {
-    for name in ["subagent", "subagent_foreground", "subagents_parallel"] {
+    for name in [
+        "subagent",
+        "subagent_foreground",
+        "subagents_parallel",
+        "stream_subagent",
+        "stream_subagent_2_1_197",
+    ] {
         for turn in Recording::read(name).turns() {
             let parents: Vec<_> = turn
                 .events
