@@ -1,6 +1,8 @@
 use async_stream::stream;
 use futures::Stream;
-use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, Outcome, ResultFold, TurnRequest};
+use holodeck_backend_api::{
+    BackendError, BackendEvent, ExecutionResult, Outcome, ResultFold, StopReason, TurnRequest,
+};
 use holodeck_mcp_bridge::HOLODECK_SERVER;
 use serde_json::json;
 
@@ -52,6 +54,9 @@ pub(crate) fn run<'a>(
                 incoming = connection.next() => incoming,
             };
             let Some(incoming) = incoming else {
+                for event in turn.broke_off() {
+                    yield Ok(Step::Event(event));
+                }
                 yield Err(BackendError::Terminated {
                     detail: connection.obituary().await,
                 });
@@ -78,7 +83,7 @@ pub(crate) fn run<'a>(
 
 /// How the agent's part of a turn ended.
 enum End {
-    Answered(holodeck_backend_api::StopReason),
+    Answered(StopReason),
     With(Outcome),
 }
 
@@ -132,9 +137,13 @@ impl<'a> Turn<'a> {
                 self.unavailable = Some((call_id, name));
                 None
             }
-            Incoming::Broken(error) => Some(Err(BackendError::Protocol {
-                message: error.to_string(),
-            })),
+            Incoming::Broken(error) => {
+                let rest = self.broke_off();
+                self.heard.extend(rest);
+                Some(Err(BackendError::Protocol {
+                    message: error.to_string(),
+                }))
+            }
         }
     }
 
@@ -171,6 +180,8 @@ impl<'a> Turn<'a> {
                 stop_reason,
                 structured,
             } => match self.core.check_form(structured.as_ref()) {
+                // Who refuses owes no form.
+                _ if stop_reason == StopReason::Refusal => Ok(End::Answered(stop_reason)),
                 Ok(()) => Ok(End::Answered(stop_reason)),
                 Err(reason) => Ok(End::With(Outcome::Failed { reason })),
             },
@@ -178,6 +189,13 @@ impl<'a> Turn<'a> {
             TurnDone::Failed(error) => Err(error),
             TurnDone::Interrupted => Err(BackendError::Cancelled),
         }
+    }
+
+    /// Nothing more will come: what had arrived is told whole.
+    fn broke_off(&mut self) -> Vec<BackendEvent> {
+        let mut events = Vec::new();
+        self.translator.end_of_stream(&mut |event| events.push(event));
+        events
     }
 
     fn tell(&mut self, event: BackendEvent) {
