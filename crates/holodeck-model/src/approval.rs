@@ -10,9 +10,6 @@ use crate::{
 /// Built-in tools that change files.
 const EDITS: [&str; 4] = ["Edit", "MultiEdit", "NotebookEdit", "Write"];
 
-/// Built-in tools that change files or run programs: tests withhold them unless told otherwise.
-const SIDE_EFFECTS: [&str; 5] = ["Bash", "Edit", "MultiEdit", "NotebookEdit", "Write"];
-
 /// What an agent runs for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
@@ -151,7 +148,7 @@ impl ApprovalPolicy {
     pub fn decide(&self, tool: &str, context: ApprovalContext) -> PolicyDecision {
         let name = self.identify(tool);
         let withheld = context.occasion == Occasion::Test && context.side_effects == SideEffectGate::Closed;
-        if withheld && name.origin == ToolOrigin::BuiltIn && SIDE_EFFECTS.contains(&tool) {
+        if withheld && name.origin == ToolOrigin::BuiltIn && ClaudeConfig::SIDE_EFFECT_TOOLS.contains(&tool) {
             return reject(format!(
                 "tests withhold `{tool}`; `--allow-side-effects` gives it"
             ));
@@ -194,7 +191,7 @@ impl ApprovalPolicy {
             .collect()
     }
 
-    /// Whether a rule of `approvals:` names a tool.
+    /// Whether a rule names a tool: what the CLI allows by itself must then be asked about all the same.
     pub fn has_rule_for(&self, tool: &str) -> bool {
         self.rule(&self.identify(tool)).is_some()
     }
@@ -346,37 +343,31 @@ struct Name<'n> {
     written: Option<&'n str>,
 }
 
-/// The built-in tools that a `claude:` block switches on, for the agent or for one it starts.
+/// The built-in tools that a `claude:` block switches on, for the agent or for one it starts, with what comes with
+/// them or was another name of theirs.
 fn enabled_tools(claude: &ClaudeConfig) -> HashSet<String> {
-    let files = claude.file_system.as_ref();
-    let bash = claude.bash.as_ref().is_some_and(|bash| bash.enabled);
-    let subagents = claude
-        .subagents
-        .as_ref()
-        .map_or(!claude.agents.is_empty(), |on| on.enabled);
-    let groups: [(bool, &[&str]); 6] = [
-        (bash, &["Bash", "BashOutput", "KillShell"]),
-        (
-            files.is_some_and(|files| files.read),
-            &["Read", "Glob", "Grep", "LS"],
-        ),
-        (files.is_some_and(|files| files.write), &["Write"]),
-        (
-            files.is_some_and(|files| files.edit),
-            &["Edit", "MultiEdit", "NotebookEdit"],
-        ),
-        (claude.web_search, &["WebSearch"]),
-        (subagents, &["Agent", "Task"]),
-    ];
-    let own = groups
+    let with = |tool: &str| -> &[&str] {
+        match tool {
+            "Bash" => &["Bash", "BashOutput", "KillShell"],
+            "Read" => &["Read", "LS"],
+            "Glob" => &["Glob"],
+            "Grep" => &["Grep"],
+            "Write" => &["Write"],
+            "Edit" => &["Edit", "MultiEdit", "NotebookEdit"],
+            "WebSearch" => &["WebSearch"],
+            "Agent" => &["Agent", "Task"],
+            _ => &[],
+        }
+    };
+    let own = claude
+        .built_in_tools()
         .into_iter()
-        .filter_map(|(on, tools)| on.then_some(tools))
-        .flatten()
+        .flat_map(with)
         .map(|tool| (*tool).to_owned());
     let of_subagents = claude
         .agents
         .values()
-        .filter(|_| subagents)
+        .filter(|_| claude.has_subagents())
         .flat_map(|agent| agent.tools.iter().flatten().cloned());
     own.chain(of_subagents).collect()
 }

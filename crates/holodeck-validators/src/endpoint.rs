@@ -64,6 +64,9 @@ pub(crate) async fn check(agent: &LoadedAgent, env: &Env) -> Check {
             format!("{place}: {}", error.kind()),
             Some(match model.provider {
                 Provider::Ollama => "is Ollama running? `ollama serve`, or set `model.endpoint`",
+                Provider::Anthropic if model.endpoint.is_none() => {
+                    "is the server running, and is `ANTHROPIC_BASE_URL` right?"
+                }
                 _ => "is the server running, and is `model.endpoint` right?",
             }),
         ),

@@ -76,6 +76,7 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-mcp-bridge",
             "holodeck-backend-claude",
             "holodeck-backend-openai",
+            "holodeck-mcp-bridge",
             "holodeck-tools",
             "holodeck-eval",
             "holodeck-cassette",

@@ -156,6 +156,14 @@ fn rules_name_tools_by_any_of_their_names() {
 }
 
 #[test]
+fn what_a_rule_names_is_told() {
+    let policy = policy("approvals: {rules: [{tools: [Re*, files], decision: reject}]}");
+    for (tool, named) in [("Read", true), ("mcp__files__x", true), ("Grep", false)] {
+        assert_eq!(policy.has_rule_for(tool), named, "{tool}");
+    }
+}
+
+#[test]
 fn origins_are_told_from_names() {
     let policy = policy("");
     for (tool, origin) in [
@@ -230,6 +238,17 @@ fn what_the_blocks_switch_on_is_enabled() {
         ("web_search: true", "WebSearch", true),
         ("web_search: true", "WebFetch", false),
         ("subagents: {enabled: true}", "Agent", true),
+        ("subagents: {max_parallel: 2}", "Agent", false),
+        (
+            "subagents: {max_parallel: 2}, agents: {a: {description: A., prompt: P.}}",
+            "Task",
+            true,
+        ),
+        (
+            "bash: {enabled: true}, web_search: true, allowed_tools: [WebSearch]",
+            "Bash",
+            false,
+        ),
         (
             "agents: {a: {description: A., prompt: P., tools: [WebFetch]}}",
             "Agent",

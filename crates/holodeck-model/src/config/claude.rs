@@ -111,6 +111,48 @@ impl Default for ClaudeConfig {
     }
 }
 
+impl ClaudeConfig {
+    /// Built-in tools that change files or run programs: tests withhold them unless told otherwise.
+    pub const SIDE_EFFECT_TOOLS: &[&str] = &["Bash", "Edit", "MultiEdit", "NotebookEdit", "Write"];
+
+    /// Whether the agent may start others.
+    pub fn has_subagents(&self) -> bool {
+        let said = self.subagents.as_ref().and_then(|subagents| subagents.enabled);
+        said.unwrap_or(!self.agents.is_empty())
+    }
+
+    /// The built-in tools that are switched on and that `allowed_tools` does not leave out, as the CLI names them.
+    pub fn built_in_tools(&self) -> Vec<&'static str> {
+        let files = self.file_system.as_ref();
+        let groups: [(bool, &[&str]); 6] = [
+            (self.bash.as_ref().is_some_and(|bash| bash.enabled), &["Bash"]),
+            (files.is_some_and(|files| files.read), &["Read", "Glob", "Grep"]),
+            (files.is_some_and(|files| files.write), &["Write"]),
+            (files.is_some_and(|files| files.edit), &["Edit"]),
+            (self.web_search, &["WebSearch"]),
+            (self.has_subagents(), &["Agent"]),
+        ];
+        groups
+            .into_iter()
+            .filter_map(|(on, tools)| on.then_some(tools))
+            .flatten()
+            .copied()
+            .filter(|tool| self.is_allowed(tool))
+            .collect()
+    }
+
+    /// Entries may be patterns as in `Bash(git *)`, and `Task` is what `Agent` was called.
+    fn is_allowed(&self, tool: &str) -> bool {
+        let Some(allowed) = &self.allowed_tools else {
+            return true;
+        };
+        allowed.iter().any(|entry| {
+            let name = entry.split('(').next().unwrap_or_default().trim();
+            name == tool || (name == "Task" && tool == "Agent")
+        })
+    }
+}
+
 /// What needs approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -172,8 +214,8 @@ pub struct FileSystemConfig {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SubagentsConfig {
-    /// Whether there are sub-agents.
-    pub enabled: bool,
+    /// Whether there are sub-agents; absent: if `agents` names any.
+    pub enabled: Option<bool>,
     /// How many run at the same time.
     #[schemars(range(min = 1, max = 16))]
     pub max_parallel: u32,
@@ -182,7 +224,7 @@ pub struct SubagentsConfig {
 impl Default for SubagentsConfig {
     fn default() -> Self {
         Self {
-            enabled: false,
+            enabled: None,
             max_parallel: 4,
         }
     }

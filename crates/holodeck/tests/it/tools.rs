@@ -55,3 +55,34 @@ async fn function_tools_run_and_are_checked() {
     });
     assert_eq!(server.finish().len(), 2);
 }
+
+/// A rule of the YAML keeps a tool from running on every backend, not only on the one that asks by itself.
+#[tokio::test]
+async fn a_tool_that_a_rule_rejects_does_not_run() {
+    let server = ModelServer::answering(|request| {
+        if request.index > 0 {
+            return Reply::text(request.texts("tool").join(" and "));
+        }
+        Reply::tool_call("c1", "drop", &json!({}))
+    });
+    let mut project = Project::new(&format!(
+        "name: a\nmodel: {{provider: openai, name: m, endpoint: \"{}\"}}\n\
+         instructions: {{inline: Be kind.}}\n\
+         tools: [{{type: function, name: drop, description: d, command: ./drop.sh, parameters: {{}}}}]\n\
+         approvals: {{rules: [{{tools: drop, approver: human}}]}}\n\
+         evaluations: {{metrics: [{{type: standard, metric: contains, value: nobody is there}}]}}\n\
+         test_cases: [{{input: q}}]\n",
+        server.url()
+    ));
+    let own = holodeck::environment(&project.path("agent.yaml")).unwrap();
+    project.env.set("PATH", own.get("PATH").unwrap());
+    project.write("drop.sh", "#!/bin/sh\ntouch \"$(dirname \"$0\")/dropped\"\n");
+    project.make_executable("drop.sh");
+    let outcome = project.test(TestOptions::default()).await.unwrap();
+    outcome.with_view(|view| {
+        let result = view.results().next().unwrap().unwrap();
+        assert!(result.passed, "{result:#?}");
+    });
+    assert!(!project.path("dropped").exists());
+    assert_eq!(server.finish().len(), 2);
+}

@@ -1,7 +1,30 @@
 //! The `claude`, `openai` and `tool_filtering` blocks.
 
 use super::{Rules, View};
-use crate::{Code, Diagnostic, FileKind};
+use crate::{Code, Diagnostic, FileKind, check::closest};
+
+/// Tools of the CLI that an agent may be given or denied.
+const CLI_TOOLS: [&str; 19] = [
+    "Agent",
+    "Bash",
+    "BashOutput",
+    "Edit",
+    "Glob",
+    "Grep",
+    "KillShell",
+    "LS",
+    "MultiEdit",
+    "NotebookEdit",
+    "Read",
+    "Skill",
+    "Task",
+    "TaskOutput",
+    "TodoWrite",
+    "ToolSearch",
+    "WebFetch",
+    "WebSearch",
+    "Write",
+];
 
 pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
     if let Some(provider) = provider {
@@ -16,7 +39,7 @@ pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Opti
         }
     }
     if let Some(claude) = rules.child(agent, "claude") {
-        check_claude(rules, &claude);
+        check_claude(rules, &claude, agent);
         if provider == Some("anthropic") {
             check_risk(rules, &claude);
             check_working_directory(rules, &claude);
@@ -40,7 +63,7 @@ fn ignored(rules: &mut Rules<'_>, agent: &View, block: &str, provider: &str) {
     rules.add(place, diagnostic);
 }
 
-fn check_claude(rules: &mut Rules<'_>, claude: &View) {
+fn check_claude(rules: &mut Rules<'_>, claude: &View, agent: &View) {
     if let Some(thinking) = rules.child(claude, "extended_thinking") {
         if rules.has(claude, "effort") {
             let message = "`effort` and `extended_thinking` in `claude` both say how much the model thinks";
@@ -76,10 +99,47 @@ fn check_claude(rules: &mut Rules<'_>, claude: &View) {
             if rules.tree.entries(subagent.node).is_some() {
                 rules.exactly_one(&subagent, "prompt", "prompt_file");
                 rules.file(&subagent, "prompt_file", Diagnostic::warning);
+                check_tool_names(rules, &subagent, "tools", agent);
             }
         }
     }
+    check_tool_names(rules, claude, "allowed_tools", agent);
+    check_tool_names(rules, claude, "disallowed_tools", agent);
     both_allowed_and_not(rules, claude, claude, "allowed_tools", "disallowed_tools");
+}
+
+/// Names that are neither a tool of the CLI nor one of this file. Some may be newer than this list.
+fn check_tool_names(rules: &mut Rules<'_>, view: &View, key: &str, agent: &View) {
+    let own: Vec<&str> = rules
+        .list(agent, "tools")
+        .iter()
+        .filter_map(|tool| rules.text(tool, "name"))
+        .collect();
+    for (node, text) in rules.texts(view, key) {
+        let name = text.split('(').next().unwrap_or_default().trim();
+        if CLI_TOOLS.contains(&name) || own.contains(&name) || name.starts_with("mcp__") {
+            continue;
+        }
+        let substituted = rules.tree.scalar(node).is_some_and(|scalar| scalar.substituted);
+        let shown = if substituted {
+            "a name".to_owned()
+        } else {
+            format!("`{name}`")
+        };
+        let message = format!(
+            "{shown} in `{key}`{} is neither a tool of the Claude Code CLI nor one of this agent",
+            rules.of(view)
+        );
+        let mut diagnostic =
+            Diagnostic::warning(Code::UnknownValue, message).about(view.path.pointer(Some(key)));
+        if !substituted
+            && let Some(close) = closest(name, CLI_TOOLS.iter().copied().chain(own.iter().copied()))
+        {
+            diagnostic = diagnostic.with_inline(format!("did you mean `{close}`?"));
+        }
+        let place = rules.tree.place(node);
+        rules.add(place, diagnostic);
+    }
 }
 
 /// 0.7 refused it; here it works, but not unnoticed.
