@@ -126,25 +126,7 @@ impl ClaudeOptions {
 
 /// The built-in tools that the YAML switches on, and no others.
 fn builtin_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &AgentSetup<'_>) -> ClaudeOptions {
-    let files = claude.file_system.clone().unwrap_or_default();
-    let subagents = claude
-        .subagents
-        .as_ref()
-        .is_some_and(|subagents| subagents.enabled);
-    let wanted = [
-        (files.read, &["Read", "Glob", "Grep"][..]),
-        (claude.bash.as_ref().is_some_and(|bash| bash.enabled), &["Bash"]),
-        (files.write, &["Write"]),
-        (files.edit, &["Edit"]),
-        (claude.web_search, &["WebSearch"]),
-        (subagents || !claude.agents.is_empty(), &["Agent"]),
-    ];
-    let mut names: Vec<&str> = wanted
-        .into_iter()
-        .filter(|(wanted, _)| *wanted)
-        .flat_map(|(_, names)| names.iter().copied())
-        .filter(|name| allows(claude, name))
-        .collect();
+    let mut names = claude.built_in_tools();
     let withheld: Vec<&str> = match setup.side_effects {
         SideEffects::AsConfigured => Vec::new(),
         SideEffects::Withheld => names.extract_if(.., |name| SIDE_EFFECTS.contains(name)).collect(),

@@ -125,8 +125,8 @@ impl ClaudeConfig {
     pub fn built_in_tools(&self) -> Vec<&'static str> {
         let files = self.file_system.as_ref();
         let groups: [(bool, &[&str]); 6] = [
-            (self.bash.as_ref().is_some_and(|bash| bash.enabled), &["Bash"]),
             (files.is_some_and(|files| files.read), &["Read", "Glob", "Grep"]),
+            (self.bash.as_ref().is_some_and(|bash| bash.enabled), &["Bash"]),
             (files.is_some_and(|files| files.write), &["Write"]),
             (files.is_some_and(|files| files.edit), &["Edit"]),
             (self.web_search, &["WebSearch"]),
@@ -141,15 +141,14 @@ impl ClaudeConfig {
             .collect()
     }
 
-    /// Entries may be patterns as in `Bash(git *)`, and `Task` is what `Agent` was called.
+    /// `Task` is what `Agent` was called. A pattern as in `Bash(git *)` allows nothing: it would give the whole tool.
     fn is_allowed(&self, tool: &str) -> bool {
         let Some(allowed) = &self.allowed_tools else {
             return true;
         };
-        allowed.iter().any(|entry| {
-            let name = entry.split('(').next().unwrap_or_default().trim();
-            name == tool || (name == "Task" && tool == "Agent")
-        })
+        allowed
+            .iter()
+            .any(|name| name == tool || (name == "Task" && tool == "Agent"))
     }
 }
 

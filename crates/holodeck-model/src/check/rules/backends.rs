@@ -116,7 +116,11 @@ fn check_tool_names(rules: &mut Rules<'_>, view: &View, key: &str, agent: &View)
         .filter_map(|tool| rules.text(tool, "name"))
         .collect();
     for (node, text) in rules.texts(view, key) {
-        let name = text.split('(').next().unwrap_or_default().trim();
+        // Patterns deny calls; they don't allow any.
+        let name = match text.split_once('(') {
+            Some((name, _)) if key != "allowed_tools" => name.trim(),
+            _ => text.trim(),
+        };
         if CLI_TOOLS.contains(&name) || own.contains(&name) || name.starts_with("mcp__") {
             continue;
         }
