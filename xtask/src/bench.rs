@@ -10,6 +10,7 @@ use crate::measure::{Call, Usage};
 use crate::workspace::Metadata;
 use crate::{host, workspace};
 
+mod claude;
 mod figures;
 mod machine;
 mod project;
@@ -41,6 +42,8 @@ pub(crate) struct Args {
 enum Subject {
     /// `holodeck test` against a loopback endpoint.
     Test,
+    /// The Claude backend over the CLI alone.
+    Claude,
 }
 
 /// Work that is done once by `holodeck test` and once by the floor client.
@@ -84,17 +87,21 @@ struct Measured {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let Subject::Test = args.subject;
     let machine = Machine::look()?;
-    let tools = Tools::build()?;
-    let measured = measure_test(&tools, machine, args.runs)?;
-    let text = report::render(&measured);
+    let (command, text) = match args.subject {
+        Subject::Test => {
+            let tools = Tools::build()?;
+            let measured = measure_test(&tools, machine, args.runs)?;
+            ("cargo xtask bench", report::render(&measured))
+        }
+        Subject::Claude => ("cargo xtask bench claude", claude::measure(&machine, args.runs)?),
+    };
     println!("\n{text}");
     if args.write {
         let path = workspace::root().join(DOCUMENT);
         let document =
             std::fs::read_to_string(&path).with_context(|| format!("failed to read {DOCUMENT}"))?;
-        let document = report::insert(&document, &text)?;
+        let document = report::insert(&document, command, &text)?;
         std::fs::write(&path, document).with_context(|| format!("failed to write {DOCUMENT}"))?;
         println!("wrote {DOCUMENT}");
     }

@@ -7,9 +7,6 @@ use anyhow::{Context as _, Result};
 use super::figures::{Figures, grouped, megabytes, time, times};
 use super::{Compared, Measured, ONE, TEN_THOUSAND, THOUSAND, WAITING};
 
-const BEGIN: &str = "<!-- cargo xtask bench -->\n";
-const END: &str = "<!-- end of cargo xtask bench -->\n";
-
 const MEGABYTE: u64 = 1_000_000;
 
 /// The text between the markers.
@@ -19,11 +16,7 @@ pub(super) fn render(measured: &Measured) -> String {
         measured.machine.describe(),
         measured.runs
     );
-    let rows = budgets(measured).into_iter().map(|budget| {
-        let met = if budget.met { "yes" } else { "**no**" };
-        [budget.work, budget.limit, budget.found, met.to_owned()]
-    });
-    text += &table(["budget", "limit", "measured", "met"], rows);
+    text += &budget_table(budgets(measured));
     text.push('\n');
     text += &table(
         ["work", "program", "CPU", "wall", "peak memory"],
@@ -34,18 +27,30 @@ pub(super) fn render(measured: &Measured) -> String {
     text
 }
 
-/// `document` with `text` between its markers.
-pub(super) fn insert(document: &str, text: &str) -> Result<String> {
-    let (before, rest) = document.split_once(BEGIN).context("no marker to write after")?;
-    let (_, after) = rest.split_once(END).context("no marker to write before")?;
-    Ok(format!("{before}{BEGIN}\n{text}\n{END}{after}"))
+/// `document` with `text` between the markers of `command`.
+pub(super) fn insert(document: &str, command: &str, text: &str) -> Result<String> {
+    let begin = format!("<!-- {command} -->\n");
+    let end = format!("<!-- end of {command} -->\n");
+    let (before, rest) = document.split_once(&begin).context("no marker to write after")?;
+    let (_, after) = rest.split_once(&end).context("no marker to write before")?;
+    Ok(format!("{before}{begin}\n{text}\n{end}{after}"))
 }
 
-struct Budget {
-    work: String,
-    limit: String,
-    found: String,
-    met: bool,
+/// A figure beside what it may be at most, or must be at least.
+pub(super) struct Budget {
+    pub(super) work: String,
+    pub(super) limit: String,
+    pub(super) found: String,
+    pub(super) met: bool,
+}
+
+/// The budgets as a table.
+pub(super) fn budget_table(budgets: Vec<Budget>) -> String {
+    let rows = budgets.into_iter().map(|budget| {
+        let met = if budget.met { "yes" } else { "**no**" };
+        [budget.work, budget.limit, budget.found, met.to_owned()]
+    });
+    table(["budget", "limit", "measured", "met"], rows)
 }
 
 /// The table of the design's budgets, as far as this bench measures them.
@@ -167,14 +172,14 @@ fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [Stri
 
 #[cfg(test)]
 mod tests {
-    use super::{BEGIN, END, insert};
+    use super::insert;
 
     #[test]
     fn the_text_replaces_what_is_between_the_markers() {
-        let document = format!("# Speed\n{BEGIN}old\n{END}after\n");
-        let once = insert(&document, "new\n").unwrap();
-        assert_eq!(once, format!("# Speed\n{BEGIN}\nnew\n\n{END}after\n"));
-        assert_eq!(insert(&once, "new\n").unwrap(), once);
-        assert!(insert("no markers", "new").is_err());
+        let document = "# Speed\n<!-- x -->\nold\n<!-- end of x -->\nafter\n";
+        let once = insert(document, "x", "new\n").unwrap();
+        assert_eq!(once, "# Speed\n<!-- x -->\n\nnew\n\n<!-- end of x -->\nafter\n");
+        assert_eq!(insert(&once, "x", "new\n").unwrap(), once);
+        assert!(insert("no markers", "x", "new").is_err());
     }
 }
