@@ -13,7 +13,7 @@ use holodeck_model::{Env, LoadedAgent, Provider, SideEffectGate, ToolConfig};
 use holodeck_tools::Toolbox;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Answers, approvals::under_approvals, claude};
+use crate::{Answers, approvals::under_approvals, claude, telemetry};
 
 /// Makes the backend that an agent's provider asks for.
 pub struct BackendSelector {
@@ -55,15 +55,21 @@ impl BackendFactory for BackendSelector {
         mode: Mode,
         tools: Arc<dyn ToolHost>,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {
-        match agent.config.model.provider {
+        let replayed = self.answers.replayed().is_some();
+        let telemetry = telemetry::start(&agent, mode, &self.env, replayed)?;
+        let backend: Arc<dyn AgentBackend> = match agent.config.model.provider {
             Provider::Openai | Provider::AzureOpenai | Provider::Ollama => {
                 let calls = self.answers.model_calls(|| self.live(&agent))?;
                 let backend = OpenAiBackend::new(&agent, tools, calls)?;
-                let replayed = self.answers.replayed().is_some();
-                Ok(Arc::new(if replayed { backend.replayed() } else { backend }))
+                Arc::new(if replayed { backend.replayed() } else { backend })
             }
-            Provider::Anthropic => claude::backend(&agent, &self.env, mode, self.side_effects, tools).await,
-        }
+            Provider::Anthropic => {
+                let traceparent = telemetry.traceparent();
+                let gate = self.side_effects;
+                claude::backend(&agent, &self.env, mode, gate, tools, traceparent.as_deref()).await?
+            }
+        };
+        Ok(telemetry.wrap(backend))
     }
 }
 

@@ -17,12 +17,14 @@ pub(crate) async fn backend(
     mode: Mode,
     side_effects: SideEffectGate,
     tools: Arc<dyn ToolHost>,
+    traceparent: Option<&str>,
 ) -> Result<Arc<dyn AgentBackend>, BackendError> {
     let mut credentials = ClaudeEnv::for_agent(agent, env).map_err(|error| refusal(&error))?;
     let cli = ClaudeCliSearch::for_agent(agent, env).find().await;
     let cli = cli.map_err(|error| refusal(&error))?;
+    // What it warns of was said when the agent was loaded.
     let telemetry = match &agent.config.observability {
-        Some(observability) => claude_env(observability, None),
+        Some(observability) => claude_env(observability, traceparent),
         None => ClaudeTelemetry::default(),
     };
     credentials.secret_names.extend(CLAUDE_SECRET_VARIABLES);
@@ -32,7 +34,7 @@ pub(crate) async fn backend(
         Mode::Serve => Occasion::Serve,
     };
     let policy = approval_policy(&agent.config);
-    let mut options = ClaudeOptions::of_agent(&AgentSetup {
+    let options = ClaudeOptions::of_agent(&AgentSetup {
         agent,
         cli: &cli,
         credentials: &credentials,
@@ -50,9 +52,6 @@ pub(crate) async fn backend(
         },
         variables: telemetry.vars,
     })?;
-    if let Some(warning) = telemetry.warning {
-        options = options.notice(warning);
-    }
     Ok(Arc::new(ClaudeBackend::new(options)?))
 }
 

@@ -24,6 +24,7 @@ mod dry_run;
 mod environment;
 mod git;
 mod load;
+mod telemetry;
 mod test;
 mod unsupported;
 

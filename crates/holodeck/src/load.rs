@@ -3,17 +3,21 @@ use std::path::Path;
 use holodeck_model::{DiskFiles, Env, Load, LoadedAgent};
 use holodeck_validators::Check;
 
+use crate::telemetry;
+
 /// Loads an agent with its layers; every problem is in the result.
 ///
 /// In a thread of its own: allocators keep memory by thread, and what loading many cases needed for a while is then used
 /// again by the threads that run them.
 pub fn load(path: &Path, env: &Env) -> Load {
-    std::thread::scope(|threads| {
+    let mut load = std::thread::scope(|threads| {
         let loading = threads.spawn(|| holodeck_model::load_agent(path, env, &DiskFiles));
         loading
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    });
+    telemetry::check(&mut load);
+    load
 }
 
 /// Checks what the agent needs of the world.

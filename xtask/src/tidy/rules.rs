@@ -119,6 +119,7 @@ pub(super) enum Tests {
     Same,
 }
 
+const OTEL_WHY: &str = "only holodeck-otel-bridge exports telemetry";
 const HTTP_WHY: &str = "only holodeck-http builds HTTP clients: one TLS decision, one retry policy";
 
 pub(super) const SOLE_IMPORTERS: &[Importer] = &[
@@ -152,6 +153,10 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
         &["holodeck-cli"],
         "only the command line draws",
     ),
+    importer("opentelemetry", &["holodeck-otel-bridge"], OTEL_WHY),
+    importer("opentelemetry_sdk", &["holodeck-otel-bridge"], OTEL_WHY),
+    importer("opentelemetry-proto", &["holodeck-otel-bridge"], OTEL_WHY),
+    importer("prost", &["holodeck-otel-bridge"], OTEL_WHY),
     importer(
         "schemars",
         &["holodeck-model"],

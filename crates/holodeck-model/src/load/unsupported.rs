@@ -52,9 +52,6 @@ impl Loader<'_> {
         let enabled = |loader: &Self, pointer: &str| {
             loader.text(root, pointer).and_then(|text| lenient_bool(&text)) == Some(true)
         };
-        if enabled(self, "observability.enabled") {
-            self.unsupported(found, root, "observability", "`observability`", Need::Warning);
-        }
         if enabled(self, "tool_filtering.enabled") && provider != "anthropic" {
             self.unsupported(found, root, "tool_filtering", "`tool_filtering`", Need::Warning);
         }

@@ -10,4 +10,5 @@
 mod answers;
 mod refusals;
 mod support;
+mod telemetry;
 mod tools;
