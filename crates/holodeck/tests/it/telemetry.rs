@@ -60,7 +60,7 @@ impl Collector {
 
 fn serve(mut stream: TcpStream, kept: &Mutex<Vec<Vec<u8>>>) {
     let mut request = Vec::new();
-    let mut buffer = [0; 65536];
+    let mut buffer = [0; 8192];
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
         request.extend_from_slice(&buffer[..count]);
         let text = String::from_utf8_lossy(&request).to_ascii_lowercase();
