@@ -35,7 +35,6 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-validators",
             "holodeck-mcp-bridge",
             "holodeck-otel-bridge",
-            "holodeck-validators",
         ],
     ),
     member(
