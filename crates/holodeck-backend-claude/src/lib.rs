@@ -1,9 +1,11 @@
-//! Agents on the Claude Code CLI as a child process.
+#![doc = include_str!("../README.md")]
 //!
-//! The CLI is spoken to in lines of JSON over its standard streams: `framing` cuts the lines, `wire` gives them types,
-//! and `translate` turns one turn of them into [`BackendEvent`](holodeck_backend_api::BackendEvent)s. These three are
-//! pure and run against recordings. `argv` and `home` say how the CLI is started, `connection` runs it, `control` and
-//! `host` ask and answer, `turn` puts a turn together, and `pool`, `session` and `backend` are what others see of it.
+//! # Inside
+//!
+//! `framing` cuts the lines, `wire` gives them types, and `translate` turns one turn of them into
+//! [`BackendEvent`](holodeck_backend_api::BackendEvent)s: these three are pure. `argv` and `home` say how the CLI is
+//! started, `connection` runs it, `control` and `host` ask and answer, `turn` puts a turn together, and `pool`, `session`
+//! and `backend` are what others see of it. `agent` reads an agent's YAML.
 
 mod agent;
 mod argv;
