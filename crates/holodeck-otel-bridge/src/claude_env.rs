@@ -1,7 +1,7 @@
 use std::fmt::{self, Write as _};
 
 use holodeck_model::{ObservabilityConfig, OtlpExporter, OtlpProtocol};
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::{
     collector::{collector_endpoint, otlp},
@@ -94,12 +94,20 @@ impl Variables {
         if let Some(compression) = &otlp.compression {
             self.set("OTEL_EXPORTER_OTLP_COMPRESSION", compression);
         }
-        if !otlp.headers.is_empty() {
-            let headers = otlp.headers.iter();
-            let headers = headers.map(|(name, value)| (name.as_str(), value.expose_secret()));
-            self.set("OTEL_EXPORTER_OTLP_HEADERS", &baggage(headers));
+        // The CLI takes values as they are, whatever the specification says of percent-encoding.
+        let headers: Vec<String> = (otlp.headers.iter())
+            .filter(|(_, value)| can_be_listed(value))
+            .map(|(name, value)| format!("{}={}", name.trim(), value.expose_secret().trim()))
+            .collect();
+        if !headers.is_empty() {
+            self.set("OTEL_EXPORTER_OTLP_HEADERS", &headers.join(","));
         }
     }
+}
+
+/// Whether the CLI can be given the value of a header: it splits the list at each comma.
+pub(crate) fn can_be_listed(value: &SecretString) -> bool {
+    !value.expose_secret().contains([',', '\n', '\r'])
 }
 
 /// The words are the contract's, the full stop too.
@@ -114,7 +122,7 @@ fn warning(config: &ObservabilityConfig) -> Option<String> {
     })
 }
 
-/// `name=value,name=value` with the values percent-encoded, as the OTLP variables take it.
+/// `name=value,name=value` with the values percent-encoded, as `OTEL_RESOURCE_ATTRIBUTES` takes it.
 fn baggage<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut text = String::new();
     for (name, value) in pairs {
@@ -159,7 +167,7 @@ mod tests {
             "metrics": {"export_interval_ms": 1500}, "logs": {},
             "resource_attributes": {"team": "blue sky", "deployment.environment": "ci"},
             "exporters": {"otlp": {"endpoint": "http://collector:4318", "compression": "gzip", "timeout_ms": 2000,
-                "headers": {"authorization": "Bearer a,b=c", "x-team": "blue"}}}}));
+                "headers": {"authorization": "Bearer a=b==", "x-team": "blue"}}}}));
         assert_eq!(
             lines(&telemetry),
             [
@@ -171,7 +179,7 @@ mod tests {
                 "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318",
                 "OTEL_EXPORTER_OTLP_TIMEOUT=2000",
                 "OTEL_EXPORTER_OTLP_COMPRESSION=gzip",
-                "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20a%2Cb%3Dc,x-team=blue",
+                "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer a=b==,x-team=blue",
                 "OTEL_METRIC_EXPORT_INTERVAL=1500",
                 "OTEL_LOGS_EXPORT_INTERVAL=1500",
                 "CLAUDE_CODE_ENHANCED_TELEMETRY_BETA=1",
@@ -274,6 +282,15 @@ mod tests {
         assert!(lines(&telemetry).contains(&"OTEL_METRICS_EXPORTER=otlp".to_owned()));
         let one = translate(json!({"enabled": true, "traces": {"sample_rate": 0}}));
         assert!(one.warning.unwrap().contains("ignored: traces.sample_rate. Use"));
+        let listed = translate(json!({"enabled": true,
+            "exporters": {"otlp": {"headers": {"x-list": "a,b", "x-team": "blue"}}}}));
+        assert!(lines(&listed).contains(&"OTEL_EXPORTER_OTLP_HEADERS=x-team=blue".to_owned()));
+        assert!(
+            listed
+                .warning
+                .unwrap()
+                .contains("ignored: exporters.otlp.headers. Use")
+        );
         let defaults = json!({"enabled": true, "traces": {}, "logs": {"filter_namespaces": ["semantic_kernel"]},
             "exporters": {"prometheus": {}, "azure_monitor": {}}});
         assert_eq!(translate(defaults).warning, None);

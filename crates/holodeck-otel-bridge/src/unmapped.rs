@@ -2,7 +2,10 @@
 
 use holodeck_model::{LogLevel, LogsConfig, ObservabilityConfig};
 
-use crate::collector::{compression, otlp};
+use crate::{
+    claude_env::can_be_listed,
+    collector::{compression, otlp},
+};
 
 /// Settings for which the Claude CLI has no variable, in the order of the contract, then what the contract forgot.
 pub(crate) fn by_claude(config: &ObservabilityConfig) -> Vec<&'static str> {
@@ -43,6 +46,10 @@ pub(crate) fn by_claude(config: &ObservabilityConfig) -> Vec<&'static str> {
     add(
         "traces.capture_evaluation_content",
         traces.map(|traces| traces.capture_evaluation_content),
+    );
+    add(
+        "exporters.otlp.headers",
+        otlp(exporters).map(|otlp| !otlp.headers.values().all(can_be_listed)),
     );
     fields
 }
