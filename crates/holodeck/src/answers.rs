@@ -9,6 +9,7 @@ use holodeck_model::{
     Env, LoadedAgent, Provider, Redactor, Replayed,
     env::{ANTHROPIC_API_KEY, AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
 };
+use holodeck_validators::ClaudeEnv;
 use secrecy::ExposeSecret as _;
 
 /// Where answers come from, as asked for.
@@ -131,6 +132,12 @@ impl Answers {
 
 /// Knows the keys this agent may use, and the secrets its files name.
 fn redactor(agent: &LoadedAgent, env: &Env) -> Redactor {
+    let claude = match agent.config.model.provider {
+        Provider::Anthropic => ClaudeEnv::for_agent(agent, env).unwrap_or_default(),
+        _ => ClaudeEnv::default(),
+    };
+    let signing_in = claude.secret_names.iter().filter_map(|name| claude.get(name));
+    let signing_in = signing_in.map(|secret| secret.expose_secret().to_owned());
     let named = [OPENAI_API_KEY, AZURE_OPENAI_API_KEY, ANTHROPIC_API_KEY]
         .into_iter()
         .filter_map(|name| env.non_blank(name).map(str::to_owned));
@@ -138,5 +145,5 @@ fn redactor(agent: &LoadedAgent, env: &Env) -> Redactor {
         .secrets()
         .into_iter()
         .map(|secret| secret.expose_secret().to_owned());
-    Redactor::new(named.chain(own))
+    Redactor::new(named.chain(own).chain(signing_in))
 }

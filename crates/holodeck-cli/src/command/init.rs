@@ -47,6 +47,8 @@ enum Provider {
     AzureOpenai,
     /// Ollama on this machine, or with `--endpoint` elsewhere.
     Ollama,
+    /// Claude, through the Claude Code CLI.
+    Anthropic,
 }
 
 impl Provider {
@@ -55,6 +57,7 @@ impl Provider {
             Self::Openai => "openai",
             Self::AzureOpenai => "azure_openai",
             Self::Ollama => "ollama",
+            Self::Anthropic => "anthropic",
         }
     }
 
@@ -62,6 +65,7 @@ impl Provider {
         match self {
             Self::Openai | Self::AzureOpenai => "gpt-4o-mini",
             Self::Ollama => "llama3.2",
+            Self::Anthropic => "sonnet",
         }
     }
 
@@ -69,7 +73,7 @@ impl Provider {
     fn usual_endpoint(self) -> &'static str {
         match self {
             Self::Openai => "  # endpoint: http://localhost:8000   # any server compatible with OpenAI\n",
-            Self::AzureOpenai => "",
+            Self::AzureOpenai | Self::Anthropic => "",
             Self::Ollama => {
                 "  # endpoint: http://localhost:11434  # where Ollama listens unless told otherwise\n"
             }
@@ -81,6 +85,7 @@ impl Provider {
             Self::Openai => "OPENAI_API_KEY=",
             Self::AzureOpenai => "AZURE_OPENAI_API_KEY=",
             Self::Ollama => "# Ollama takes no key.",
+            Self::Anthropic => "ANTHROPIC_API_KEY=",
         }
     }
 }
@@ -134,6 +139,11 @@ fn next_steps(args: &InitArgs) -> String {
         Provider::Ollama => return text,
         Provider::Openai | Provider::AzureOpenai => {
             "the key is read from the environment or `.env`; see `.env.example`".to_owned()
+        }
+        Provider::Anthropic => {
+            "it needs `ANTHROPIC_API_KEY`, in the environment or in `.env`, and the Claude Code CLI: \
+                                `npm install -g @anthropic-ai/claude-code`"
+                .to_owned()
         }
     };
     text.push_str(&crate::render::hint(&needs));

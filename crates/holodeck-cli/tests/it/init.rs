@@ -43,6 +43,7 @@ fn every_provider_gives_a_project_that_validates() {
     let project = Project::empty();
     for (name, more) in [
         ("ollama", &[][..]),
+        ("anthropic", &[]),
         ("openai", &[]),
         ("azure_openai", &["--endpoint", "https://x.openai.azure.com"]),
         ("ollama", &["--model", "a: \"strange\" # name"]),
