@@ -39,8 +39,8 @@ struct Cli {
 enum Verb {
     /// Run everything a change must pass, in order, and print the time of each part.
     Ci(ci::Args),
-    /// Show the programs around the product: what is expected, what is here.
-    Smoke,
+    /// Check the programs around the product, and every name we rely on of the real Claude Code CLI.
+    Smoke(smoke::Args),
     /// Check the rules of the house: crate edges, sole importers, file sizes, licences, secrets.
     Tidy,
     /// Check every library crate by itself.
@@ -69,7 +69,7 @@ enum Verb {
 fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Ci(args) => ci::run(&args),
-        Verb::Smoke => smoke::run(),
+        Verb::Smoke(args) => smoke::run(&args),
         Verb::Tidy => tidy::run(),
         Verb::Standalone => standalone::run(),
         Verb::Codegen(args) => codegen::run(&args),

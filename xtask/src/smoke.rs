@@ -1,130 +1,166 @@
-//! The programs around the product: what is expected, what is here.
+//! The gate before everything else: the programs around the product, and every name we rely on of the real CLI of
+//! Claude Code and of its SDK's types.
+//!
+//! The rows in `smoke/rows.rs` say what the product assumes; the scenarios find out what is. What differs is drift, and
+//! fails. The table lies in `docs/claude-cli.md`.
+#![allow(
+    clippy::indexing_slicing,
+    reason = "indexing JSON by a key that is not there gives null"
+)]
 
-use anyhow::{Result, bail};
+use std::path::PathBuf;
 
-use crate::{host, table};
+use anyhow::{Context as _, Result, bail, ensure};
 
-struct Program {
-    name: &'static str,
-    args: &'static [&'static str],
-    /// The lowest major version that will do, if any will not.
-    at_least: Option<u32>,
-    need: Need,
-    purpose: &'static str,
+use crate::{host, workspace};
+
+mod conversation;
+mod facts;
+mod install;
+mod programs;
+mod report;
+mod rows;
+mod scenarios;
+mod types;
+
+use self::facts::Facts;
+use self::install::{CLIS, Installed, SDK_VERSION};
+use self::report::{Column, Report};
+use self::scenarios::Subject;
+use self::types::Types;
+
+/// Where the table is kept.
+const DOCUMENT: &str = "docs/claude-cli.md";
+
+/// Options of `cargo xtask smoke`.
+#[derive(clap::Args, Default)]
+pub(crate) struct Args {
+    /// Store the table as docs/claude-cli.md instead of comparing with it.
+    #[arg(long, conflicts_with = "cli")]
+    write: bool,
+    /// Check this binary instead of the pinned ones.
+    #[arg(long, value_name = "PATH")]
+    cli: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Need {
-    /// Its absence fails a CI run.
-    Ci,
-    /// Its absence is only shown.
-    Optional,
+/// How the gate ended, if it is not shut.
+pub(crate) enum Outcome {
+    Passed,
+    /// The CLI can't be had, for this reason.
+    Skipped(String),
 }
 
-const PROGRAMS: &[Program] = &[
-    Program {
-        name: "node",
-        args: &["--version"],
-        at_least: Some(20),
-        need: Need::Ci,
-        purpose: "scripts as agents' servers, the local model",
-    },
-    Program {
-        name: "npm",
-        args: &["--version"],
-        at_least: Some(10),
-        need: Need::Ci,
-        purpose: "installs what runs on Node",
-    },
-    Program {
-        name: "python3",
-        args: &["--version"],
-        at_least: Some(3),
-        need: Need::Ci,
-        purpose: "function tools",
-    },
-    Program {
-        name: "claude",
-        args: &["--version"],
-        at_least: None,
-        need: Need::Optional,
-        purpose: "the Claude backend, not in this version",
-    },
-];
-
-/// What was found of one program.
-#[derive(Debug, PartialEq, Eq)]
-enum Found {
-    Good,
-    TooOld,
-    Absent,
-}
-
-pub(crate) fn run() -> Result<()> {
-    let mut rows = Vec::new();
-    let mut missing = Vec::new();
-    for program in PROGRAMS {
-        let line = host::first_line(program.name, program.args);
-        let found = judge(program.at_least, line.as_deref());
-        if found != Found::Good && program.need == Need::Ci {
-            missing.push(program.name);
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match gate(args)? {
+        Outcome::Passed => Ok(()),
+        Outcome::Skipped(why) if host::in_ci() => bail!("{why}; CI skips nothing"),
+        Outcome::Skipped(why) => {
+            println!("skipped: {why}");
+            Ok(())
         }
-        let expected = match (program.at_least, program.need) {
-            (Some(major), _) => format!(">= {major}"),
-            (None, Need::Ci) => "any".to_owned(),
-            (None, Need::Optional) => "optional".to_owned(),
-        };
-        let shown = match found {
-            Found::Good => line.unwrap_or_default(),
-            Found::TooOld => format!("{} (too old)", line.unwrap_or_default()),
-            Found::Absent => "absent".to_owned(),
-        };
-        rows.push([
-            program.name.to_owned(),
-            expected,
-            shown,
-            program.purpose.to_owned(),
-        ]);
     }
-    table::print(["name", "expected", "found", "for"], &rows);
-    if !missing.is_empty() {
-        let names = missing.join(", ");
-        if host::in_ci() {
-            bail!("{names}: absent or too old, and CI needs it; install it on the machine");
-        }
-        println!("note: {names} absent or too old; some tests and commands will fail");
-    }
-    Ok(())
 }
 
-/// Judges a version line such as `v20.20.2` or `Python 3.11.7`.
-fn judge(at_least: Option<u32>, line: Option<&str>) -> Found {
-    let Some(line) = line else { return Found::Absent };
-    let Some(at_least) = at_least else {
-        return Found::Good;
+pub(crate) fn gate(args: &Args) -> Result<Outcome> {
+    programs::check()?;
+    println!();
+    let installed = match install::install() {
+        Ok(installed) => installed,
+        Err(error) => return Ok(Outcome::Skipped(format!("the CLI can't be had: {error:#}"))),
     };
-    let digits: String = line
-        .chars()
-        .skip_while(|c| !c.is_ascii_digit())
-        .take_while(char::is_ascii_digit)
+    let subjects = subjects(&installed, args)?;
+    let columns = look(&subjects);
+    let types = std::fs::read_to_string(installed.sdk.join("sdk.d.ts"))
+        .context("failed to read the types of the SDK")?;
+    let report = Report::new(&columns, &Types::new(types));
+    report.print();
+    let errors: Vec<&str> = columns
+        .iter()
+        .flat_map(|column| column.errors.iter().map(String::as_str))
         .collect();
-    match digits.parse::<u32>() {
-        Ok(major) if major >= at_least => Found::Good,
-        _ => Found::TooOld,
+    ensure!(errors.is_empty(), "{}", errors.join("\n"));
+    let drifted = report.drifted();
+    ensure!(
+        drifted == 0,
+        "{drifted} rows drifted: what the product assumes is not what the CLI or its SDK does (see `rows.rs`)"
+    );
+    if args.cli.is_none() {
+        keep(&report.markdown(), args)?;
     }
+    Ok(Outcome::Passed)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{Found, judge};
+struct Seen {
+    title: String,
+    pinned: bool,
+    subject: Subject,
+    facts: Facts,
+}
 
-    #[test]
-    fn judges_version_lines() {
-        assert_eq!(judge(Some(20), Some("v20.20.2")), Found::Good);
-        assert_eq!(judge(Some(20), Some("v18.1.0")), Found::TooOld);
-        assert_eq!(judge(Some(3), Some("Python 3.11.7")), Found::Good);
-        assert_eq!(judge(Some(3), Some("no version here")), Found::TooOld);
-        assert_eq!(judge(None, Some("2.1.0 (Claude Code)")), Found::Good);
-        assert_eq!(judge(None, None), Found::Absent);
+fn subjects(installed: &Installed, args: &Args) -> Result<Vec<Seen>> {
+    let of = |title: &str, cli: PathBuf, pinned: bool| {
+        let mut facts = Facts::default();
+        let size = install::size(&cli).map_or_else(|| "absent".to_owned(), |size| size.to_string());
+        facts.set("bytes of the binary", size);
+        let path = cli.to_string_lossy().into_owned();
+        let version = host::first_line(&path, &["--version"]);
+        facts.set("--version", version.as_deref().unwrap_or("absent"));
+        Seen {
+            title: title.to_owned(),
+            pinned,
+            subject: Subject {
+                cli,
+                mcp: installed.mcp.clone(),
+            },
+            facts,
+        }
+    };
+    if let Some(path) = &args.cli {
+        let path = std::path::absolute(path)?;
+        ensure!(path.exists(), "{} does not exist", path.display());
+        return Ok(vec![of("this CLI", path, false)]);
     }
+    let pinned = CLIS.iter().zip(&installed.clis);
+    Ok(pinned
+        .map(|(pin, path)| of(pin.version, path.clone(), true))
+        .collect())
+}
+
+fn look(seen: &[Seen]) -> Vec<Column> {
+    let subjects: Vec<Subject> = seen.iter().map(|seen| seen.subject.clone()).collect();
+    let found = scenarios::run_all(&subjects);
+    let columns = seen.iter().zip(found).map(|(seen, (mut facts, errors))| {
+        facts.extend(seen.facts.clone());
+        let errors = errors
+            .into_iter()
+            .map(|error| format!("{}: {error}", seen.title))
+            .collect();
+        Column {
+            title: seen.title.clone(),
+            pinned: seen.pinned,
+            facts,
+            errors,
+        }
+    });
+    columns.collect()
+}
+
+/// Stores the table, or compares it with what is stored.
+fn keep(table: &str, args: &Args) -> Result<()> {
+    let path = workspace::root().join(DOCUMENT);
+    if args.write {
+        std::fs::write(&path, table)?;
+        println!("wrote {DOCUMENT}");
+        return Ok(());
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    ensure!(
+        stored == table,
+        "{DOCUMENT} is not what was found; `cargo xtask smoke --write` writes it, and the difference is for review"
+    );
+    println!(
+        "{DOCUMENT} holds for {} and the SDK {SDK_VERSION}",
+        CLIS.map(|pin| pin.version).join(", ")
+    );
+    Ok(())
 }

@@ -87,12 +87,16 @@ fn roles_and_contents() {
         ]
     );
     assert_eq!(
-        of_messages(
-            &json!([{"role": "user", "content": "a"}, {"role": "user", "content": [{"type": "text", "text": ""}]}])
-        ),
+        of_messages(&json!([
+            {"role": "user", "content": "a"},
+            {"role": "user", "content": [{"type": "text", "text": ""}]},
+            {"role": "assistant", "content": "b"},
+            {"role": "assistant", "content": "c"},
+            {"role": "user", "content": "d"},
+        ])),
         [
-            "message 2: `user` twice in a row",
-            "message 2: a malformed block `text`"
+            "message 2: a malformed block `text`",
+            "message 4: `assistant` twice in a row",
         ]
     );
     let instructed = json!([

@@ -1,0 +1,150 @@
+//! What the CLI is put through, one process or a few at a time.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use holodeck_testkit::AnthropicServer;
+
+use super::facts::Facts;
+
+mod conversation;
+mod extras;
+mod limits;
+mod providers;
+mod servers;
+mod sessions;
+mod startup;
+mod structured;
+mod subagents;
+mod tools;
+
+/// What a scenario is about.
+#[derive(Clone)]
+pub(super) struct Subject {
+    pub(super) cli: PathBuf,
+    /// The package of the MCP server that is not ours.
+    pub(super) mcp: PathBuf,
+}
+
+struct Scenario {
+    name: &'static str,
+    run: fn(&Subject, &mut Facts) -> Result<()>,
+}
+
+/// The long ones first: they run side by side.
+const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "conversation",
+        run: conversation::run,
+    },
+    Scenario {
+        name: "providers",
+        run: providers::run,
+    },
+    Scenario {
+        name: "servers",
+        run: servers::run,
+    },
+    Scenario {
+        name: "tools",
+        run: tools::run,
+    },
+    Scenario {
+        name: "sessions",
+        run: sessions::run,
+    },
+    Scenario {
+        name: "limits",
+        run: limits::run,
+    },
+    Scenario {
+        name: "extras",
+        run: extras::run,
+    },
+    Scenario {
+        name: "structured",
+        run: structured::run,
+    },
+    Scenario {
+        name: "subagents",
+        run: subagents::run,
+    },
+    Scenario {
+        name: "startup",
+        run: startup::run,
+    },
+];
+
+/// What all scenarios saw of each subject, and what went wrong on the way.
+pub(super) fn run_all(subjects: &[Subject]) -> Vec<(Facts, Vec<String>)> {
+    let tasks: Vec<(usize, &Scenario)> = SCENARIOS
+        .iter()
+        .flat_map(|scenario| (0..subjects.len()).map(move |at| (at, scenario)))
+        .collect();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    // A process waits as much as it computes.
+    let workers = std::thread::available_parallelism().map_or(2, usize::from) + 1;
+    let mut found: Vec<(Facts, Vec<String>)> = subjects.iter().map(|_| Default::default()).collect();
+    let done = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..workers)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut done = Vec::new();
+                    while let Some((at, scenario)) =
+                        tasks.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+                    {
+                        let Some(subject) = subjects.get(*at) else {
+                            continue;
+                        };
+                        let mut facts = Facts::default();
+                        let error = (scenario.run)(subject, &mut facts)
+                            .with_context(|| format!("scenario {}", scenario.name))
+                            .err();
+                        done.push((*at, facts, error.map(|error| format!("{error:#}"))));
+                    }
+                    done
+                })
+            })
+            .collect();
+        let joined = handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap_or_default());
+        joined.flatten().collect::<Vec<_>>()
+    });
+    for (at, facts, error) in done {
+        if let Some((all, errors)) = found.get_mut(at) {
+            all.extend(facts);
+            errors.extend(error);
+        }
+    }
+    found
+}
+
+/// Runs `body` with a server, and ends it. Requests that the real API would refuse are an error, unless `body` has
+/// one that tells more.
+fn scripted(server: AnthropicServer, body: impl FnOnce(&AnthropicServer) -> Result<()>) -> Result<()> {
+    let done = body(&server);
+    let received = server.finish_unchecked();
+    done?;
+    anyhow::ensure!(received.violations.is_empty(), "{received}");
+    Ok(())
+}
+
+/// `exit CODE: first line on standard error`.
+fn exit_of(ended: &super::conversation::Ended) -> String {
+    let line = ended.errors.lines().map(str::trim).find(|line| !line.is_empty());
+    let code = ended
+        .code
+        .map_or_else(|| "by a signal".to_owned(), |code| code.to_string());
+    match line {
+        Some(line) => format!("exit {code}: {line}"),
+        None => format!("exit {code}"),
+    }
+}
+
+/// Whether the entry script of the MCP server is there.
+fn mcp_script(package: &Path) -> Result<String> {
+    let script = package.join("dist/index.js");
+    anyhow::ensure!(script.exists(), "{} does not exist", script.display());
+    Ok(script.to_string_lossy().into_owned())
+}
