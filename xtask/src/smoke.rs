@@ -69,15 +69,16 @@ pub(crate) fn gate(args: &Args) -> Result<Outcome> {
         Err(error) => return Ok(Outcome::Skipped(format!("the CLI can't be had: {error:#}"))),
     };
     let subjects = subjects(&installed, args)?;
-    let columns = look(&subjects);
     let types = std::fs::read_to_string(installed.sdk.join("sdk.d.ts"))
         .context("failed to read the types of the SDK")?;
-    let report = Report::new(&columns, &Types::new(types));
+    let types = Types::new(types);
+    let (mut report, mut errors) = table(&subjects, &types);
+    if report.drifted() > 0 || !errors.is_empty() {
+        // A busy machine can lose what a process sends at its end. What has really drifted does so again.
+        println!("{} rows drifted; looking a second time", report.drifted());
+        (report, errors) = table(&subjects, &types);
+    }
     report.print();
-    let errors: Vec<&str> = columns
-        .iter()
-        .flat_map(|column| column.errors.iter().map(String::as_str))
-        .collect();
     ensure!(errors.is_empty(), "{}", errors.join("\n"));
     let drifted = report.drifted();
     ensure!(
@@ -88,6 +89,13 @@ pub(crate) fn gate(args: &Args) -> Result<Outcome> {
         keep(&report.markdown(), args)?;
     }
     Ok(Outcome::Passed)
+}
+
+/// What is assumed beside what is found, and what kept a scenario from finding it.
+fn table(subjects: &[Seen], types: &Types) -> (Report, Vec<String>) {
+    let columns = look(subjects);
+    let errors = columns.iter().flat_map(|column| column.errors.clone()).collect();
+    (Report::new(&columns, types), errors)
 }
 
 struct Seen {
