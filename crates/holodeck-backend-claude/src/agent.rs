@@ -67,6 +67,8 @@ pub struct AgentSetup<'a> {
 pub enum SideEffects {
     /// Those of the YAML are.
     AsConfigured,
+    /// Those of the YAML are, and a warning names them: a test was allowed to change something.
+    Allowed,
     /// None is: nobody said that a test may change something.
     Withheld,
 }
@@ -98,6 +100,9 @@ impl ClaudeOptions {
         for (name, value) in &setup.credentials.vars {
             options = options.env(name, value.clone());
         }
+        if let Some(folder) = setup.env.get("TMPDIR").filter(|folder| !folder.is_empty()) {
+            options = options.temporary_folder(folder);
+        }
         for (below, folder) in &setup.credentials.home_links {
             options = options.home_link(*below, folder);
         }
@@ -128,7 +133,7 @@ impl ClaudeOptions {
 fn builtin_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &AgentSetup<'_>) -> ClaudeOptions {
     let mut names = claude.built_in_tools();
     let withheld: Vec<&str> = match setup.side_effects {
-        SideEffects::AsConfigured => Vec::new(),
+        SideEffects::AsConfigured | SideEffects::Allowed => Vec::new(),
         SideEffects::Withheld => names.extract_if(.., |name| SIDE_EFFECTS.contains(name)).collect(),
     };
     // The CLI would let these run unasked; a rule that names them is to be heard all the same.
@@ -137,15 +142,34 @@ fn builtin_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &AgentSet
         .copied()
         .filter(|name| setup.policy.has_rule_for(name))
         .collect();
-    let options = options.builtin_tools(names).governed_tools(governed);
-    if withheld.is_empty() {
-        return options;
+    let allowed: Vec<&str> = match setup.side_effects {
+        SideEffects::AsConfigured | SideEffects::Withheld => Vec::new(),
+        SideEffects::Allowed => names
+            .iter()
+            .copied()
+            .filter(|name| SIDE_EFFECTS.contains(name))
+            .collect(),
+    };
+    let mut options = options.builtin_tools(names).governed_tools(governed);
+    if !withheld.is_empty() {
+        options = options.notice(format!(
+            "this test runs without {}, which may change something; `--allow-side-effects` gives the agent what its \
+             YAML enables",
+            list(&withheld)
+        ));
     }
-    options.notice(format!(
-        "this test runs without {}, which may change something; `--allow-side-effects` gives the agent what its \
-         YAML enables",
-        withheld.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-    ))
+    if !allowed.is_empty() {
+        options = options.notice(format!(
+            "this test runs with {}, which may change something on this machine, as `--allow-side-effects` says",
+            list(&allowed)
+        ));
+    }
+    options
+}
+
+fn list(names: &[&str]) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    quoted.join(", ")
 }
 
 /// Those of the agent's own tools that it may use.

@@ -19,6 +19,15 @@ pub(crate) enum Begin {
     Resumed { id: String, at: Option<String> },
 }
 
+impl Begin {
+    /// The conversation, by the CLI's own id.
+    pub(crate) fn session(&self) -> &str {
+        match self {
+            Self::Fresh { id } | Self::Resumed { id, .. } => id,
+        }
+    }
+}
+
 pub(crate) fn argv(options: &ClaudeOptions, home: &Home, begin: &Begin) -> Vec<OsString> {
     let mut args = Args::default();
     if let Some(script) = &options.script {

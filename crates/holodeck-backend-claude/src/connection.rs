@@ -26,8 +26,6 @@ use crate::{
 const WAITING: usize = 1024;
 /// Output of a program that has ended, unless somebody else still holds the pipe.
 const REST: Duration = Duration::from_secs(1);
-/// Clearing takes milliseconds; a process that takes longer is not worth waiting for.
-const CLEARING: Duration = Duration::from_secs(5);
 /// Lines of stderr that are shown of a program that died.
 const LAST_LINES: usize = 5;
 
@@ -38,8 +36,11 @@ pub(crate) struct Connection {
     incoming: mpsc::Receiver<Incoming>,
     pending: Arc<Pending>,
     home: Arc<Home>,
+    /// The conversation, by the CLI's own id.
+    session: Option<String>,
     ended: bool,
     cleared: bool,
+    clear: Duration,
     close: Duration,
     _stop: DropGuard,
 }
@@ -118,8 +119,10 @@ impl Connection {
             incoming,
             pending,
             home,
+            session: Some(begin.session().to_owned()),
             ended: false,
             cleared: false,
+            clear: options.limits.clear,
             close: options.limits.close,
             _stop: stop.drop_guard(),
         };
@@ -129,21 +132,17 @@ impl Connection {
 
     async fn shake_hands(&mut self, options: &ClaudeOptions, host: &Host) -> Result<(), OpenError> {
         let request = host.initialize(&options.agents);
-        let patience = options.limits.handshake;
-        let answer = tokio::select! {
-            answer = self.pending.request(&self.outgoing, &request, patience) => answer,
-            _ = self.process.wait() => {
-                self.ended = true;
-                Err(ControlError::Gone)
-            }
-        };
-        match answer {
+        match self.request(&request, options.limits.handshake).await {
             Ok(_) => Ok(()),
             Err(ControlError::TimedOut(after)) => Err(OpenError::Silent(after)),
             Err(ControlError::Refused(refusal)) => Err(OpenError::Refused(refusal)),
-            Err(ControlError::Gone) => Err(OpenError::Died {
-                detail: self.obituary().await,
-            }),
+            Err(ControlError::Gone) => Err(self.died().await),
+        }
+    }
+
+    async fn died(&mut self) -> OpenError {
+        OpenError::Died {
+            detail: self.obituary().await,
         }
     }
 
@@ -151,13 +150,30 @@ impl Connection {
         self.outgoing.line(line);
     }
 
-    /// A request of ours to the CLI.
-    pub(crate) async fn request(&self, request: &Value, patience: Duration) -> Result<Value, ControlError> {
-        self.pending.request(&self.outgoing, request, patience).await
+    /// A request of ours to the CLI. It fails at once when the program ends, whoever else holds its pipes.
+    async fn request(&mut self, request: &Value, patience: Duration) -> Result<Value, ControlError> {
+        tokio::select! {
+            biased;
+            answer = self.pending.request(&self.outgoing, request, patience) => answer,
+            _ = self.process.wait() => {
+                self.ended = true;
+                Err(ControlError::Gone)
+            }
+        }
     }
 
     /// What the CLI says next; `None` when it is gone.
     pub(crate) async fn next(&mut self) -> Option<Incoming> {
+        let incoming = self.heard().await;
+        if let Some(Incoming::Frame(frame)) = &incoming
+            && let Frame::Init(init) = &**frame
+        {
+            self.session.clone_from(&init.session_id);
+        }
+        incoming
+    }
+
+    async fn heard(&mut self) -> Option<Incoming> {
         if !self.ended {
             tokio::select! {
                 biased;
@@ -169,12 +185,30 @@ impl Connection {
         timeout(REST, self.incoming.recv()).await.ok().flatten()
     }
 
+    /// What was said since the turn before ended, and by now is meant for nobody.
+    pub(crate) fn left_over(&mut self) -> Option<Incoming> {
+        self.incoming.try_recv().ok()
+    }
+
+    /// Whether its output has ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.incoming.is_closed() && self.incoming.is_empty()
+    }
+
     /// Waits until the servers that `required` names are connected; what they say that can't be started.
-    pub(crate) async fn failed_servers(&self, names: &[&str], patience: Duration) -> Vec<FailedServer> {
+    pub(crate) async fn failed_servers(
+        &mut self,
+        names: &[&str],
+        patience: Duration,
+    ) -> Result<Vec<FailedServer>, OpenError> {
         let deadline = Instant::now() + patience;
         loop {
             let status = self.request(&json!({"subtype": "mcp_status"}), patience).await;
-            let status = status.unwrap_or_default();
+            let status = match status {
+                Ok(status) => status,
+                Err(ControlError::Gone) => return Err(self.died().await),
+                Err(ControlError::Refused(_) | ControlError::TimedOut(_)) => Value::Null,
+            };
             let servers = status
                 .get("mcpServers")
                 .and_then(Value::as_array)
@@ -201,7 +235,7 @@ impl Connection {
                 sleep(Duration::from_millis(20)).await;
                 continue;
             }
-            return states
+            let failed = states
                 .into_iter()
                 .filter(|(_, state, _)| state.as_deref() != Some("connected"))
                 .map(|(name, state, error)| FailedServer {
@@ -214,8 +248,8 @@ impl Connection {
                         (None, Some("needs-auth")) => "it wants a sign-in".to_owned(),
                         (None, Some(state)) => state.to_owned(),
                     },
-                })
-                .collect();
+                });
+            return Ok(failed.collect());
         }
     }
 
@@ -243,23 +277,52 @@ impl Connection {
     }
 
     /// Makes the CLI forget what was said. What stays is that it was cleared: the model is told of the command.
-    pub(crate) async fn clear(&mut self) -> bool {
-        self.send(wire::user_message("/clear", None, Delivery::Interpreted));
-        let cleared = timeout(CLEARING, async {
-            loop {
-                match self.next().await {
-                    Some(Incoming::Frame(frame)) => {
-                        if let Frame::Result(result) = *frame {
-                            return !result.is_error;
-                        }
-                    }
-                    Some(_) => {}
-                    None => return false,
-                }
+    /// A process that does anything else in between is not to be trusted with another conversation.
+    pub(crate) async fn clear(&mut self) -> Result<(), NotCleared> {
+        self.cleared = false;
+        while let Some(left) = self.left_over() {
+            if left.is_of_a_turn() {
+                return Err(NotCleared::Talks);
             }
-        });
-        self.cleared = cleared.await.unwrap_or(false);
-        self.cleared
+        }
+        let before = self.session.clone();
+        self.send(wire::user_message("/clear", None, Delivery::Interpreted));
+        let patience = self.clear;
+        match timeout(patience, self.hear_clearing(before)).await {
+            Ok(cleared) => cleared?,
+            Err(_) => return Err(NotCleared::Silent(patience)),
+        }
+        self.cleared = true;
+        Ok(())
+    }
+
+    /// The turn of `/clear`: another conversation begins, and nothing is said in it.
+    async fn hear_clearing(&mut self, before: Option<String>) -> Result<(), NotCleared> {
+        let mut begun = None;
+        loop {
+            let Some(incoming) = self.next().await else {
+                return Err(NotCleared::Ended {
+                    detail: self.obituary().await,
+                });
+            };
+            let Incoming::Frame(frame) = incoming else {
+                return Err(NotCleared::Talks);
+            };
+            match (*frame, &begun) {
+                (Frame::Init(init), None) if init.session_id.is_some() && init.session_id != before => {
+                    begun = init.session_id;
+                }
+                (Frame::Result(result), Some(_)) if !result.is_error && result.session_id == begun => {
+                    return Ok(());
+                }
+                // Older ones say that there is nothing to say.
+                (Frame::Assistant(frame), Some(_)) if frame.is_synthetic() => {}
+                (Frame::Init(_) | Frame::Result(_) | Frame::Assistant(_), _) => {
+                    return Err(NotCleared::Talks);
+                }
+                _ => {}
+            }
+        }
     }
 
     pub(crate) fn is_cleared(&self) -> bool {
@@ -290,6 +353,27 @@ impl Connection {
 pub(crate) struct FailedServer {
     pub(crate) name: String,
     pub(crate) reason: String,
+}
+
+impl Incoming {
+    /// Whether it belongs to a turn, and not to the time between two.
+    fn is_of_a_turn(&self) -> bool {
+        match self {
+            Self::Frame(frame) => matches!(**frame, Frame::Init(_) | Frame::Result(_) | Frame::Assistant(_)),
+            _ => true,
+        }
+    }
+}
+
+/// Why a process can't be used for another conversation.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotCleared {
+    #[error("the Claude Code CLI goes on with a turn that is over")]
+    Talks,
+    #[error("the Claude Code CLI did not answer `/clear` within {} s", .0.as_secs_f64())]
+    Silent(Duration),
+    #[error("the Claude Code CLI ended during its start: {detail}")]
+    Ended { detail: String },
 }
 
 fn child_env(options: &ClaudeOptions, home: &Home) -> ChildEnv {
@@ -344,6 +428,11 @@ async fn read(
         let frame = match lines.next().await {
             Ok(Some(line)) => wire::parse(line),
             Ok(None) => break,
+            Err(error @ FramingError::HalfLine { .. }) => {
+                // The program ended in the middle of it: that is what there is to tell.
+                tracing::debug!(%error, "half a line of the Claude Code CLI is left out");
+                break;
+            }
             Err(error) => {
                 let _ = heard.send(Incoming::Broken(error)).await;
                 break;

@@ -1,6 +1,6 @@
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
     time::Duration,
 };
 
@@ -36,6 +36,7 @@ pub(crate) struct Core {
     format: Option<Validator>,
     starts: Semaphore,
     notices: Mutex<Notices>,
+    swept: Once,
 }
 
 impl Core {
@@ -45,6 +46,7 @@ impl Core {
             host: Arc::new(Host::new(&options)?),
             starts: Semaphore::new(options.limits.starts.get()),
             notices: Mutex::new(Notices(options.notices.clone(), HashSet::new())),
+            swept: Once::new(),
             format,
             options,
         })
@@ -60,7 +62,10 @@ impl Core {
 
     pub(crate) fn home(&self) -> Result<Arc<Home>, BackendError> {
         match Home::create(&self.options) {
-            Ok(home) => Ok(Arc::new(home)),
+            Ok(home) => {
+                self.swept.call_once(|| home.sweep());
+                Ok(Arc::new(home))
+            }
             Err(error) => Err(init(&OpenError::Home(error))),
         }
     }
@@ -72,7 +77,7 @@ impl Core {
         };
         let mut wait = FIRST_WAIT;
         let mut attempt = 1;
-        let connection = loop {
+        let mut connection = loop {
             match Connection::open(&self.options, &self.host, Arc::clone(&home), begin).await {
                 Ok(connection) => break connection,
                 Err(error) if error.is_passing() && attempt < self.options.limits.attempts => {
@@ -85,11 +90,11 @@ impl Core {
             wait *= 2;
         };
         tracing::debug!(pid = connection.id(), "a Claude Code process is ready");
-        self.check_servers(&connection).await?;
+        self.check_servers(&mut connection).await?;
         Ok(connection)
     }
 
-    async fn check_servers(&self, connection: &Connection) -> Result<(), BackendError> {
+    async fn check_servers(&self, connection: &mut Connection) -> Result<(), BackendError> {
         let servers = &self.options.mcp_servers.servers;
         if servers.is_empty() {
             return Ok(());
@@ -97,7 +102,8 @@ impl Core {
         let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
         let failed = connection
             .failed_servers(&names, self.options.limits.mcp_start)
-            .await;
+            .await
+            .map_err(|error| init(&error))?;
         let mut fatal = Vec::new();
         for FailedServer { name, reason } in &failed {
             let told = format!("MCP server `{name}` did not start: {reason}");

@@ -1,8 +1,9 @@
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, symlink},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use secrecy::ExposeSecret as _;
@@ -10,11 +11,18 @@ use tempfile::TempDir;
 
 use crate::ClaudeOptions;
 
+/// What the names of private folders begin with.
+const PREFIX: &str = "holodeck-claude-";
+/// A folder younger than this may not have its lock yet.
+const YOUNG: Duration = Duration::from_mins(1);
+
 /// The private folder of one process: its home, its settings, and the files that are too secret or too long to be
 /// arguments. Deleted when dropped.
 #[derive(Debug)]
 pub(crate) struct Home {
     folder: TempDir,
+    /// Locked for as long as this process lives, whatever becomes of it. Given up after the folder is gone.
+    _lock: File,
     system_prompt: PathBuf,
     mcp_config: PathBuf,
     working_directory: PathBuf,
@@ -22,7 +30,12 @@ pub(crate) struct Home {
 
 impl Home {
     pub(crate) fn create(options: &ClaudeOptions) -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("holodeck-claude-").tempdir()?;
+        let folder = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .tempdir_in(&options.temporary_folder)?;
+        let lock = File::open(folder.path())?;
+        // Where there are no locks, nobody takes this for a folder that is left.
+        let _ = lock.try_lock();
         let at = |name: &str| folder.path().join(name);
         for part in ["home", "config", "tmp", "work"] {
             fs::DirBuilder::new().mode(0o700).create(at(part))?;
@@ -46,10 +59,25 @@ impl Home {
         };
         Ok(Self {
             folder,
+            _lock: lock,
             system_prompt,
             mcp_config,
             working_directory,
         })
+    }
+
+    /// Deletes the folders beside this one whose owner was killed before it could.
+    pub(crate) fn sweep(&self) {
+        let (Some(beside), Ok(own)) = (self.folder.path().parent(), self.folder.path().metadata()) else {
+            return;
+        };
+        for entry in fs::read_dir(beside).into_iter().flatten().flatten() {
+            let is_one = entry.file_name().to_string_lossy().starts_with(PREFIX);
+            if is_one && is_left(&entry.path(), own.uid()).unwrap_or(false) {
+                let removed = fs::remove_dir_all(entry.path());
+                tracing::debug!(folder = %entry.path().display(), ?removed, "a private folder was left");
+            }
+        }
     }
 
     pub(crate) fn home(&self) -> PathBuf {
@@ -95,6 +123,16 @@ impl Home {
     }
 }
 
+/// Whether nobody uses a private folder of this user any more.
+fn is_left(folder: &Path, user: u32) -> io::Result<bool> {
+    let found = fs::symlink_metadata(folder)?;
+    let is_old = found.modified()?.elapsed().is_ok_and(|age| age > YOUNG);
+    if !found.is_dir() || found.uid() != user || !is_old {
+        return Ok(false);
+    }
+    Ok(File::open(folder)?.try_lock().is_ok())
+}
+
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
@@ -102,4 +140,55 @@ fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .mode(0o600)
         .open(path)?;
     file.write_all(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    /// A folder that looks two minutes old.
+    fn old(folder: &Path) {
+        let before = SystemTime::now() - 2 * YOUNG;
+        File::open(folder).unwrap().set_modified(before).unwrap();
+    }
+
+    #[test]
+    fn what_killed_processes_left_is_deleted_and_nothing_else() {
+        let temporary = tempfile::tempdir().unwrap();
+        let options = ClaudeOptions::new("claude").temporary_folder(temporary.path());
+        let at = |name: &str| temporary.path().join(name);
+        for name in ["holodeck-claude-left", "holodeck-claude-young", "other"] {
+            fs::create_dir_all(at(name).join("config")).unwrap();
+            fs::write(at(name).join("config/secret"), "x").unwrap();
+        }
+        fs::write(at("holodeck-claude-file"), "x").unwrap();
+        symlink(at("other"), at("holodeck-claude-link")).unwrap();
+        old(&at("holodeck-claude-left"));
+        old(&at("other"));
+        let running = Home::create(&options).unwrap();
+        old(running.folder.path());
+        let home = Home::create(&options).unwrap();
+        home.sweep();
+        let mut stays: Vec<_> = fs::read_dir(temporary.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        stays.sort();
+        let mut expected = vec![
+            at("holodeck-claude-young"),
+            at("holodeck-claude-file"),
+            at("holodeck-claude-link"),
+            at("other"),
+            running.folder.path().to_owned(),
+            home.folder.path().to_owned(),
+        ];
+        expected.sort();
+        assert_eq!(stays, expected);
+        assert!(at("other/config/secret").exists());
+        let ended = running.folder.path().to_owned();
+        drop(running);
+        assert!(!ended.exists());
+    }
 }

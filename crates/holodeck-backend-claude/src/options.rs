@@ -34,6 +34,7 @@ pub struct ClaudeOptions {
     pub(crate) response_format: Option<Value>,
     pub(crate) mcp_servers: McpServers,
     pub(crate) working_directory: Option<PathBuf>,
+    pub(crate) temporary_folder: PathBuf,
     pub(crate) setting_sources: Vec<String>,
     pub(crate) agents: Map<String, Value>,
     pub(crate) parallel_agents: Option<NonZeroUsize>,
@@ -101,6 +102,8 @@ pub struct Limits {
     pub handshake: Duration,
     /// How long a required MCP server may take to start.
     pub mcp_start: Duration,
+    /// How long it may take to forget a conversation, which takes it milliseconds.
+    pub clear: Duration,
     /// How long the CLI is given to end after it was asked to.
     pub close: Duration,
     /// Processes that are started at the same time.
@@ -116,6 +119,7 @@ impl Default for Limits {
         Self {
             handshake: Duration::from_mins(1),
             mcp_start: Duration::from_secs(30),
+            clear: Duration::from_secs(5),
             close: Duration::from_secs(5),
             starts: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             attempts: 3,
@@ -150,6 +154,7 @@ impl ClaudeOptions {
             response_format: None,
             mcp_servers: McpServers::default(),
             working_directory: None,
+            temporary_folder: std::env::temp_dir(),
             setting_sources: Vec::new(),
             agents: Map::new(),
             parallel_agents: None,
@@ -293,6 +298,12 @@ impl ClaudeOptions {
     /// Where the CLI runs; by default a private, empty folder.
     pub fn working_directory(mut self, folder: impl Into<PathBuf>) -> Self {
         self.working_directory = Some(folder.into());
+        self
+    }
+
+    /// Where the private folders of processes are made; by default where the system has temporary files.
+    pub fn temporary_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.temporary_folder = folder.into();
         self
     }
 

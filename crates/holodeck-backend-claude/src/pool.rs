@@ -37,9 +37,10 @@ impl Pool {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         let refusal = reuse_refusal(&core.options);
         match refusal {
-            None => tracing::debug!("test cases share Claude Code processes, cleared in between"),
+            _ if core.options.reuse == Reuse::Never => {}
+            None => tracing::info!("test cases share Claude Code processes, cleared in between"),
             Some(reason) => {
-                tracing::debug!("every test case gets a Claude Code process of its own: {reason}");
+                tracing::info!("every test case gets a Claude Code process of its own: {reason}");
             }
         }
         Self {
@@ -62,19 +63,34 @@ impl Pool {
     /// A process for one turn without history. Where processes are shared, each was cleared before, also a new one:
     /// then every case shows the model the same.
     pub(crate) async fn take_for_turn(self: &Arc<Self>) -> Result<Connection, BackendError> {
-        let mut connection = self.take().await?;
-        if self.reusable && !connection.is_cleared() && !connection.clear().await {
-            return Err(BackendError::Session {
-                message: "the Claude Code CLI could not be cleared".to_owned(),
-            });
+        let mut attempt = 1;
+        loop {
+            let mut connection = self.take().await?;
+            if connection.is_gone() {
+                tracing::debug!("a Claude Code process ended while nobody used it");
+                continue;
+            }
+            if !self.reusable || connection.is_cleared() {
+                return Ok(connection);
+            }
+            match connection.clear().await {
+                Ok(()) => return Ok(connection),
+                Err(error) if attempt >= self.core.options.limits.attempts => {
+                    return Err(BackendError::Init {
+                        message: error.to_string(),
+                    });
+                }
+                Err(error) => tracing::warn!(%error, attempt, "a Claude Code process is of no use"),
+            }
+            attempt += 1;
         }
-        Ok(connection)
     }
 
     /// A process for a conversation, as it was started.
     pub(crate) async fn take_for_conversation(&self) -> Result<Connection, BackendError> {
         let idle = {
             let mut ready = self.ready();
+            ready.idle.retain(|connection| !connection.is_gone());
             let new = ready.idle.iter().position(|connection| !connection.is_cleared());
             new.and_then(|new| ready.idle.remove(new))
         };
@@ -119,12 +135,13 @@ impl Pool {
         self.ready().coming += 1;
         let pool = Arc::clone(self);
         tokio::spawn(async move {
-            if connection.clear().await {
-                pool.arrived(Some(connection));
-            } else {
-                tracing::debug!("a Claude Code process could not be cleared");
-                pool.arrived(None);
-                connection.close().await;
+            match connection.clear().await {
+                Ok(()) => pool.arrived(Some(connection)),
+                Err(error) => {
+                    tracing::debug!(%error, "a Claude Code process is not used again");
+                    pool.arrived(None);
+                    connection.close().await;
+                }
             }
         });
     }

@@ -42,6 +42,12 @@ pub(crate) fn run<'a>(
 ) -> impl Stream<Item = Result<Step, BackendError>> + Send + 'a {
     stream! {
         let mut turn = Turn::new(core);
+        while let Some(left) = connection.left_over() {
+            if let Incoming::Broken(error) = left {
+                yield Err(BackendError::Protocol { message: error.to_string() });
+                return;
+            }
+        }
         connection.send(wire::user_message(&request.message, None, Delivery::Verbatim));
         loop {
             let incoming = tokio::select! {
@@ -93,6 +99,8 @@ struct Turn<'a> {
     fold: ResultFold,
     heard: Vec<BackendEvent>,
     stands: Stands,
+    /// Whether the CLI has taken up the message. What it says before that is of an earlier one.
+    begun: bool,
     /// A tool of ours that could not be run, once its result was heard.
     unavailable: Option<(String, String)>,
 }
@@ -111,6 +119,7 @@ impl<'a> Turn<'a> {
             }),
             fold: ResultFold::new(),
             stands: Stands::default(),
+            begun: false,
             unavailable: None,
             core,
             heard,
@@ -147,7 +156,30 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// Whether a frame is of this turn.
+    fn is_own(&mut self, frame: &Frame) -> bool {
+        match frame {
+            Frame::Init(_) => {
+                self.begun = true;
+                true
+            }
+            Frame::Result(result) => {
+                let session = result.session_id.as_ref();
+                // The CLI makes turns of its own when something in the background ends.
+                let stands = &self.stands.session;
+                let own =
+                    result.origin.is_none() && session.is_none_or(|own| own == stands || stands.is_empty());
+                self.begun && own
+            }
+            _ => self.begun,
+        }
+    }
+
     fn frame(&mut self, frame: &Frame) -> Option<Result<End, BackendError>> {
+        if !self.is_own(frame) {
+            tracing::debug!("a message of the Claude Code CLI is not of this turn and left out");
+            return None;
+        }
         if let Some(message) = frame.place() {
             self.stands.message = Some(message.to_owned());
         }

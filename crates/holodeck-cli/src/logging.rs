@@ -10,10 +10,13 @@ use crate::terminal::{Verbosity, write_to_stderr};
 pub(crate) fn start(verbosity: Verbosity) {
     let filter = match verbosity {
         Verbosity::Quiet => "error",
-        Verbosity::Normal | Verbosity::Verbose => "warn",
+        Verbosity::Normal => "warn",
+        // Why processes are shared between cases or not.
+        Verbosity::Verbose => "warn,holodeck_backend_claude::pool=info",
         Verbosity::Debug => {
             "info,holodeck=debug,holodeck_runner=debug,holodeck_http=debug,\
-                             holodeck_backend_openai=debug,holodeck_tools=debug,holodeck_cassette=debug"
+                             holodeck_backend_openai=debug,holodeck_tools=debug,holodeck_cassette=debug,\
+                             holodeck_backend_claude=debug"
         }
     };
     // A second call, as in a test, changes nothing.

@@ -48,7 +48,6 @@ say() {
 
 session=6f9619ff-8b86-4d01-b42d-00cf4fc964ff
 model=claude-sonnet-4-5
-common="\"parent_tool_use_id\":null,\"session_id\":\"$session\""
 usage='"input_tokens":10,"cache_creation_input_tokens":0,"cache_read_input_tokens":0'
 
 answer() { # The response to a request of the host.
@@ -56,6 +55,7 @@ answer() { # The response to a request of the host.
 }
 
 init() {
+  common="\"parent_tool_use_id\":null,\"session_id\":\"$session\""
   say "{\"type\":\"system\",\"subtype\":\"init\",\"cwd\":\"/workspace\",\"session_id\":\"$session\",\"tools\":[],\
 \"mcp_servers\":[],\"model\":\"$model\",\"permissionMode\":\"default\",\"apiKeySource\":\"ANTHROPIC_API_KEY\",\
 \"claude_code_version\":\"$version\",\"capabilities\":[\"interrupt_receipt_v1\",\"interrupt_cancel_queued_v1\"]}"
@@ -186,6 +186,7 @@ printf '%s\n' "$$" >>"$folder/pids"
 printf '%s\n' "$$" >>"$folder/starts"
 for argument; do printf '%s\n' "$argument" >>"$folder/arguments"; done
 turns=0
+clears=0
 
 [ "$fault" != grandchild ] || grandchild
 if [ "$fault" = stderr-flood ]; then
@@ -207,8 +208,9 @@ while listen; do
   '{"type":"control_request"'*'"subtype":"interrupt"'*) answer "$id" ',"response":{"still_queued":[]}' ;;
   '{"type":"control_request"'*) answer "$id" ',"response":{}' ;;
   '{"type":"user"'*'"content":"/clear"'*)
-    say '{"type":"conversation_reset","new_conversation_id":"4f0e3a52-5e7c-4b1b-9b43-9e1c1d9f7e01","trigger":"clear"}'
-    session=4f0e3a52-5e7c-4b1b-9b43-9e1c1d9f7e01
+    clears=$((clears + 1))
+    session=4f0e3a52-5e7c-4b1b-9b43-9e1c1d9f7e0$clears
+    say "{\"type\":\"conversation_reset\",\"new_conversation_id\":\"$session\",\"trigger\":\"clear\"}"
     init
     cleared
     ;;

@@ -44,6 +44,7 @@ pub(crate) async fn backend(
         policy: &policy,
         side_effects: match (mode, side_effects) {
             (Mode::Test, SideEffectGate::Closed) => SideEffects::Withheld,
+            (Mode::Test, SideEffectGate::Open) => SideEffects::Allowed,
             _ => SideEffects::AsConfigured,
         },
         reuse: match mode {

@@ -10,5 +10,8 @@
 
 mod conformance;
 mod fake;
+mod faults;
+mod isolation;
+mod real_faults;
 mod sessions;
 mod setup;

@@ -6,7 +6,7 @@ use std::{
 use holodeck_backend_api::{BackendError, BackendEvent, EventStream};
 use holodeck_backend_claude::{ClaudeOptions, Limits};
 use holodeck_process::{ChildEnv, ProcessSpec};
-use holodeck_testkit::{AnthropicRequest, AnthropicServer};
+use holodeck_testkit::{AnthropicRequest, AnthropicServer, FakeClaude};
 use tokio_util::sync::CancellationToken;
 
 /// Where programs are, for children of tests.
@@ -111,4 +111,43 @@ pub(crate) async fn kill_children_named(name: &str) {
     holodeck_process::run(&kill, &CancellationToken::new())
         .await
         .unwrap();
+}
+
+/// Ends every process of a group.
+pub(crate) async fn kill_group(group: u32) {
+    let env: ChildEnv = [("PATH".into(), PATH.into())].into_iter().collect();
+    let kill = ProcessSpec::new("kill", env).args(["-9".to_owned(), "--".to_owned(), format!("-{group}")]);
+    let _ = holodeck_process::run(&kill, &CancellationToken::new()).await;
+}
+
+/// Waits until nothing runs of what a fake was or had started, by id and by process group.
+pub(crate) async fn no_orphans(fake: &FakeClaude) {
+    let pids = fake.pids();
+    let gone = async {
+        while !members(&pids).is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let gone = tokio::time::timeout(Duration::from_secs(10), gone).await;
+    assert!(gone.is_ok(), "still running: {:?}", members(&pids));
+}
+
+/// Processes that are one of `groups` or belong to one, and have not ended.
+pub(crate) fn members(groups: &[u32]) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap();
+    processes
+        .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok())
+        .filter(|stat| {
+            let Some((head, rest)) = stat.rsplit_once(')') else {
+                return false;
+            };
+            let mut fields = rest.split_whitespace();
+            let (state, group) = (fields.next(), fields.nth(1));
+            let is = |text: Option<&str>| {
+                text.and_then(|text| text.parse().ok())
+                    .is_some_and(|id| groups.contains(&id))
+            };
+            state != Some("Z") && (is(head.split_whitespace().next()) || is(group))
+        })
+        .collect()
 }

@@ -1,0 +1,407 @@
+//! A CLI that misbehaves: a named error in time, and nothing left running.
+
+use std::time::Duration;
+
+use holodeck_backend_api::{AgentBackend as _, BackendError, BackendEvent, ExecutionResult, TurnRequest};
+use holodeck_backend_claude::{
+    ClaudeBackend, ClaudeOptions, Limits, McpServer, McpServers, Reuse, ServerNeed,
+};
+use holodeck_testkit::{ClaudeFault, ClaudeStage, FakeClaude};
+use pretty_assertions::assert_eq;
+use tokio::time::timeout;
+
+use crate::setup::{hear, no_orphans};
+
+/// What nothing here may take.
+const LONG: Duration = Duration::from_secs(20);
+
+fn options(fake: &FakeClaude) -> ClaudeOptions {
+    ClaudeOptions::new(fake.path()).limits(Limits {
+        handshake: Duration::from_millis(300),
+        mcp_start: Duration::from_millis(300),
+        clear: Duration::from_millis(300),
+        close: Duration::from_millis(100),
+        attempts: 3,
+        ..Limits::default()
+    })
+}
+
+/// What becomes of a turn that ends by itself, and that nothing of the CLI is left afterwards.
+async fn turn(fake: &FakeClaude, options: ClaudeOptions) -> (Vec<BackendEvent>, Option<BackendError>) {
+    let ended = async {
+        let backend = ClaudeBackend::new(options).unwrap();
+        let heard = hear(backend.start(TurnRequest::new("Hi."))).await;
+        backend.teardown().await.unwrap();
+        drop(backend);
+        heard
+    };
+    let heard = timeout(LONG, ended).await.expect("it does not end");
+    no_orphans(fake).await;
+    heard
+}
+
+async fn error(fake: &FakeClaude, options: ClaudeOptions) -> BackendError {
+    let (events, error) = turn(fake, options).await;
+    error.unwrap_or_else(|| panic!("no error: {events:?}"))
+}
+
+fn result(events: &[BackendEvent]) -> &ExecutionResult {
+    match events.last() {
+        Some(BackendEvent::End(result)) => result,
+        other => panic!("the turn did not end: {other:?}"),
+    }
+}
+
+fn text(events: &[BackendEvent]) -> String {
+    let texts = events.iter().filter_map(|event| match event {
+        BackendEvent::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+#[tokio::test]
+async fn a_program_that_can_not_be_run_is_named() {
+    let missing = ClaudeBackend::new(ClaudeOptions::new("/nowhere/claude")).unwrap();
+    let error = missing.initialize().await.unwrap_err();
+    assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
+    assert_eq!(error.to_string(), "program `/nowhere/claude` not found");
+
+    let locked = FakeClaude::new(&ClaudeFault::NotExecutable);
+    let error = self::error(&locked, options(&locked)).await;
+    assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
+    let expected = format!(
+        "`{}` is not executable: permission denied",
+        locked.path().display()
+    );
+    assert_eq!(error.to_string(), expected);
+
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("claude");
+    std::fs::write(&script, "#!/nowhere/node\n").unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let backend = ClaudeBackend::new(ClaudeOptions::new(&script)).unwrap();
+    let error = backend.initialize().await.unwrap_err();
+    assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
+    let expected = format!(
+        "`{}` is not executable: its interpreter is missing",
+        script.display()
+    );
+    assert_eq!(error.to_string(), expected);
+}
+
+#[tokio::test]
+async fn a_private_folder_that_can_not_be_made_is_named() {
+    let fake = FakeClaude::new(&ClaudeFault::None);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = error(&fake, options(&fake).temporary_folder(file.path())).await;
+    assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
+    let error = error.to_string();
+    assert!(
+        error.starts_with("can't prepare a private folder for the Claude Code CLI: "),
+        "{error}"
+    );
+    assert!(error.contains(file.path().to_str().unwrap()), "{error}");
+    assert_eq!(fake.starts(), 0);
+}
+
+#[tokio::test]
+async fn a_crash_before_the_handshake_is_tried_again_and_told() {
+    for stage in [ClaudeStage::Start, ClaudeStage::Initialize] {
+        let fake = FakeClaude::new(&ClaudeFault::Crash(stage));
+        let error = error(&fake, options(&fake)).await;
+        assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
+        let word = format!("{stage:?}").to_lowercase();
+        assert_eq!(
+            error.to_string(),
+            format!("the Claude Code CLI ended during its start: exit code 70: fatal: crashed at {word}")
+        );
+        assert_eq!(fake.starts(), 3, "{stage:?}");
+    }
+    let fake = FakeClaude::new(&ClaudeFault::Kill(ClaudeStage::Start));
+    let error = error(&fake, options(&fake)).await.to_string();
+    assert_eq!(
+        error,
+        "the Claude Code CLI ended during its start: killed by SIGKILL"
+    );
+    assert_eq!(fake.starts(), 3);
+}
+
+#[tokio::test]
+async fn a_crash_after_the_handshake_is_tried_again_while_nothing_was_said() {
+    let fake = FakeClaude::new(&ClaudeFault::Crash(ClaudeStage::Initialized));
+    let error = error(&fake, options(&fake)).await;
+    assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
+    assert!(
+        error
+            .to_string()
+            .contains("exit code 70: fatal: crashed at initialized"),
+        "{error}"
+    );
+    assert!(fake.starts() >= 3, "{}", fake.starts());
+    let asked = fake
+        .received()
+        .iter()
+        .any(|line| line["message"]["content"] == "Hi.");
+    assert!(!asked, "it was asked nevertheless");
+}
+
+#[tokio::test]
+async fn a_crash_within_a_turn_is_not_tried_again() {
+    for (stage, said) in [
+        (ClaudeStage::Message, ""),
+        (ClaudeStage::Init, ""),
+        (ClaudeStage::Answer, "Answer "),
+        (ClaudeStage::Result, "Answer 1."),
+    ] {
+        for reuse in [Reuse::WhereSafe, Reuse::Never] {
+            let fake = FakeClaude::new(&ClaudeFault::Crash(stage));
+            let (events, error) = turn(&fake, options(&fake).reuse(reuse)).await;
+            let error = error.unwrap();
+            assert!(matches!(error, BackendError::Terminated { .. }), "{error:?}");
+            let word = format!("{stage:?}").to_lowercase();
+            assert_eq!(
+                error.to_string(),
+                format!("subprocess terminated unexpectedly: exit code 70: fatal: crashed at {word}")
+            );
+            assert_eq!(text(&events), said, "{stage:?}");
+            assert_eq!(fake.starts(), 1, "{stage:?}");
+        }
+    }
+    let fake = FakeClaude::new(&ClaudeFault::Kill(ClaudeStage::Answer));
+    let (events, error) = turn(&fake, options(&fake)).await;
+    assert_eq!(
+        error.unwrap().to_string(),
+        "subprocess terminated unexpectedly: killed by SIGKILL"
+    );
+    assert_eq!(text(&events), "Answer ");
+}
+
+#[tokio::test]
+async fn silence_before_the_first_message_ends_in_time() {
+    for (stage, reuse, told) in [
+        (
+            ClaudeStage::Start,
+            Reuse::Never,
+            "the Claude Code CLI did not answer the handshake within 0.3 s",
+        ),
+        (
+            ClaudeStage::Initialize,
+            Reuse::Never,
+            "the Claude Code CLI did not answer the handshake within 0.3 s",
+        ),
+        (
+            ClaudeStage::Initialized,
+            Reuse::WhereSafe,
+            "the Claude Code CLI did not answer `/clear` within 0.3 s",
+        ),
+    ] {
+        let fake = FakeClaude::new(&ClaudeFault::Hang(stage));
+        let error = error(&fake, options(&fake).reuse(reuse)).await;
+        assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
+        assert_eq!(error.to_string(), told);
+    }
+}
+
+#[tokio::test]
+async fn silence_within_a_turn_ends_when_the_turn_is_given_up() {
+    for stage in [
+        ClaudeStage::Message,
+        ClaudeStage::Init,
+        ClaudeStage::Answer,
+        ClaudeStage::Result,
+    ] {
+        let fake = FakeClaude::new(&ClaudeFault::Hang(stage));
+        let backend = ClaudeBackend::new(options(&fake)).unwrap();
+        let given_up = timeout(
+            Duration::from_millis(500),
+            hear(backend.start(TurnRequest::new("Hi."))),
+        )
+        .await;
+        given_up.unwrap_err();
+        // The backend lives on, the process does not.
+        no_orphans(&fake).await;
+    }
+}
+
+#[tokio::test]
+async fn who_ignores_sigterm_is_ended_with_all_it_started() {
+    let fake = FakeClaude::new(&ClaudeFault::IgnoresTerm);
+    let backend = ClaudeBackend::new(options(&fake)).unwrap();
+    let request = TurnRequest::new("Hi.");
+    let cancel = request.cancel.clone();
+    let mut stream = backend.start(request);
+    let mut heard = String::new();
+    while heard.is_empty() {
+        use futures::StreamExt as _;
+        match timeout(LONG, stream.next()).await.unwrap() {
+            Some(Ok(event)) => heard = text(&[event]),
+            other => panic!("{other:?}"),
+        }
+    }
+    cancel.cancel();
+    let (_, error) = timeout(LONG, hear(stream)).await.unwrap();
+    assert!(matches!(error, Some(BackendError::Cancelled)), "{error:?}");
+    no_orphans(&fake).await;
+}
+
+#[tokio::test]
+async fn the_end_is_noticed_though_a_grandchild_holds_the_pipe() {
+    // It goes on for ten minutes, with its parent's standard output.
+    let fake = FakeClaude::new(&ClaudeFault::LeavesGrandchild);
+    let (events, error) = turn(&fake, options(&fake)).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(result(&events).response, "Answer 1.");
+}
+
+#[tokio::test]
+async fn a_program_that_dies_while_its_servers_start_is_noticed_at_once() {
+    let fake = FakeClaude::new(&ClaudeFault::Crash(ClaudeStage::Initialized));
+    let servers = McpServers {
+        document: Some(r#"{"mcpServers":{"kb":{"type":"stdio","command":"kb"}}}"#.to_owned().into()),
+        servers: vec![McpServer {
+            name: "kb".to_owned(),
+            need: ServerNeed::Required,
+            allowed_tools: None,
+        }],
+    };
+    let mut options = options(&fake).mcp_servers(servers);
+    options = options.limits(Limits {
+        // Waiting for it would not end.
+        mcp_start: Duration::from_hours(1),
+        ..Limits::default()
+    });
+    let error = error(&fake, options).await;
+    assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
+    assert!(
+        error
+            .to_string()
+            .contains("exit code 70: fatal: crashed at initialized"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_message_changes_nothing() {
+    for fault in [
+        ClaudeFault::Noise,
+        ClaudeFault::UnknownKinds,
+        ClaudeFault::UnknownRequest,
+        ClaudeFault::StderrFlood { bytes: 4_000_000 },
+        ClaudeFault::IgnoresEof,
+    ] {
+        let fake = FakeClaude::new(&fault);
+        let (events, error) = turn(&fake, options(&fake)).await;
+        assert!(error.is_none(), "{fault:?}: {error:?}");
+        assert_eq!(result(&events).response, "Answer 1.", "{fault:?}");
+        assert_eq!(text(&events), "Answer 1.", "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn lines_without_end_are_errors() {
+    let long = FakeClaude::new(&ClaudeFault::LongLine { bytes: 50_000_000 });
+    let error = self::error(&long, options(&long)).await;
+    assert!(matches!(error, BackendError::Protocol { .. }), "{error:?}");
+    assert_eq!(
+        error.to_string(),
+        "a line of output is longer than 33554432 bytes"
+    );
+
+    let half = FakeClaude::new(&ClaudeFault::HalfLine);
+    let error = self::error(&half, options(&half)).await;
+    assert!(matches!(error, BackendError::Terminated { .. }), "{error:?}");
+    assert_eq!(
+        error.to_string(),
+        "subprocess terminated unexpectedly: exit code 0"
+    );
+}
+
+#[tokio::test]
+async fn the_last_lines_of_a_dying_program_are_told_and_no_more() {
+    let lines: Vec<_> = (1..=9).map(|n| format!("line {n}")).collect();
+    let fake = FakeClaude::new(&ClaudeFault::Exits {
+        code: 3,
+        stderr: lines.join("\n"),
+    });
+    let error = error(&fake, options(&fake)).await.to_string();
+    assert_eq!(
+        error,
+        "subprocess terminated unexpectedly: exit code 3: line 5; line 6; line 7; line 8; line 9"
+    );
+}
+
+#[tokio::test]
+async fn a_second_result_is_not_the_next_turn_s() {
+    // In one conversation …
+    let fake = FakeClaude::new(&ClaudeFault::TwoResults);
+    let backend = ClaudeBackend::new(options(&fake)).unwrap();
+    let mut session = backend.create_session().await.unwrap();
+    for turn in 1..=3 {
+        let answer = session.send("Hi.").await.unwrap();
+        assert_eq!(
+            (answer.response, answer.num_turns),
+            (format!("Answer {turn}."), 1)
+        );
+    }
+    session.close().await.unwrap();
+    drop(session);
+    drop(backend);
+    no_orphans(&fake).await;
+
+    // … and in separate ones, for which such a process is not used again.
+    let fake = FakeClaude::new(&ClaudeFault::TwoResults);
+    let backend = ClaudeBackend::new(options(&fake)).unwrap();
+    for _ in 1..=3 {
+        let answer = backend.invoke_once("Hi.", &[]).await.unwrap();
+        assert_eq!((answer.response.as_str(), answer.num_turns), ("Answer 1.", 1));
+    }
+    backend.teardown().await.unwrap();
+    drop(backend);
+    assert_eq!(fake.starts(), 3);
+    no_orphans(&fake).await;
+}
+
+#[tokio::test]
+async fn what_was_given_up_is_not_heard_in_the_next_turn() {
+    let fake = FakeClaude::new(&ClaudeFault::WaitsForInterrupt);
+    let backend = ClaudeBackend::new(options(&fake)).unwrap();
+    let mut session = backend.create_session().await.unwrap();
+    for _ in 0..2 {
+        let request = TurnRequest::new("Hi.");
+        let cancel = request.cancel.clone();
+        let mut stream = session.turn(request);
+        let mut texts = Vec::new();
+        let error = loop {
+            use futures::StreamExt as _;
+            match timeout(LONG, stream.next()).await.unwrap() {
+                Some(Ok(BackendEvent::Text { text })) => {
+                    texts.push(text);
+                    cancel.cancel();
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => break error,
+                None => panic!("it ended well"),
+            }
+        };
+        assert!(matches!(error, BackendError::Cancelled), "{error:?}");
+        assert_eq!(texts, ["Answer "]);
+    }
+    session.close().await.unwrap();
+    drop(session);
+    drop(backend);
+    no_orphans(&fake).await;
+}
+
+#[tokio::test]
+async fn a_process_that_died_while_idle_is_replaced() {
+    let fake = FakeClaude::new(&ClaudeFault::None);
+    let backend = ClaudeBackend::new(options(&fake)).unwrap();
+    for starts in 1..=3 {
+        let answer = backend.invoke_once("Hi.", &[]).await.unwrap();
+        assert_eq!(answer.response, "Answer 1.");
+        assert_eq!(fake.starts(), starts);
+        crate::setup::kill_group(*fake.pids().last().unwrap()).await;
+        no_orphans(&fake).await;
+    }
+}

@@ -1,0 +1,279 @@
+//! Conversations that share a process know nothing of each other, and those that could do not share one.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use holodeck_backend_api::{
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendEvent, ToolOutput, TurnRequest,
+};
+use holodeck_backend_claude::{
+    ClaudeBackend, ClaudeOptions, McpServer, McpServers, Reuse, ServerNeed, Tools,
+};
+use holodeck_testkit::{AnthropicReply, AnthropicServer};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::setup::{cli, hear, installed, options_of, said};
+
+/// The CLI behind a script that writes down each start.
+struct Counted {
+    folder: TempDir,
+}
+
+impl Counted {
+    fn new(cli: &std::path::Path) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let counted = Self { folder };
+        let script = format!(
+            "#!/bin/sh\nprintf '%s\\n' \"$*\" >>'{}'\nexec '{}' \"$@\"\n",
+            counted.file().display(),
+            cli.display()
+        );
+        fs::write(counted.path(), script).unwrap();
+        fs::set_permissions(counted.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        counted
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("claude")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("starts")
+    }
+
+    /// The conversations that processes were started with.
+    fn sessions(&self) -> Vec<String> {
+        let starts = fs::read_to_string(self.file()).unwrap_or_default();
+        let ids = starts
+            .split_whitespace()
+            .filter_map(|word| word.strip_prefix("--session-id="));
+        ids.map(str::to_owned).collect()
+    }
+}
+
+fn session(events: &[BackendEvent]) -> String {
+    let id = events.iter().find_map(|event| match event {
+        BackendEvent::SessionStarted { session_id, .. } => Some(session_id.clone()),
+        _ => None,
+    });
+    id.unwrap()
+}
+
+struct Approves;
+
+#[async_trait]
+impl Approver for Approves {
+    async fn decide(&self, _: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
+        ApprovalDecision::approve()
+    }
+}
+
+#[tokio::test]
+async fn cases_that_share_a_process_know_nothing_of_each_other() {
+    for version in ["2.1.330", "2.1.197"] {
+        let counted = Counted::new(&installed(version));
+        let server = AnthropicServer::answering(|request| {
+            let prompt = said(request).join(" | ");
+            match request.tool_results().first() {
+                Some(_) => AnthropicReply::text(prompt),
+                None => AnthropicReply::tool_use(
+                    "mcp__holodeck_tools__note",
+                    &json!({"text": format!("noted-{prompt}")}),
+                ),
+            }
+        });
+        let calls = Arc::new(AtomicUsize::new(0));
+        let called = Arc::clone(&calls);
+        let parameters = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+        let tools = Tools::new().with("note", "Notes a text.", parameters, move |arguments, _| {
+            called.fetch_add(1, Ordering::SeqCst);
+            async move { ToolOutput::ok(format!("kept-{}", arguments["text"])) }
+        });
+        let options = options_of(&counted.path(), &server).tools(tools);
+        let backend = ClaudeBackend::new(options).unwrap();
+        let secrets = ["alpha-7714", "beta-2093", "gamma-5508"];
+        let mut sessions = Vec::new();
+        let mut usages = Vec::new();
+        for secret in secrets {
+            let (events, error) = hear(backend.start(TurnRequest::new(secret))).await;
+            assert!(error.is_none(), "{version}: {error:?}");
+            let Some(BackendEvent::End(result)) = events.last() else {
+                panic!("{events:?}");
+            };
+            assert_eq!(
+                (result.response.as_str(), result.tool_calls.len()),
+                (secret, 1),
+                "{version}"
+            );
+            usages.push((result.token_usage, result.num_turns));
+            sessions.push(session(&events));
+        }
+        backend.teardown().await.unwrap();
+        assert_eq!(counted.sessions().len(), 1, "{version}: not shared");
+        assert_eq!(calls.load(Ordering::SeqCst), 3);
+        usages.dedup();
+        assert_eq!(usages.len(), 1, "{version}: counted on: {usages:?}");
+        let requests = server.finish();
+        assert_eq!(requests.len(), 6, "{version}");
+        for (index, request) in requests.iter().enumerate() {
+            let body = request.body().to_string();
+            for (other, secret) in secrets.iter().enumerate() {
+                assert_eq!(
+                    body.contains(secret),
+                    other == index / 2,
+                    "{version}: {secret} in request {index}: {body}"
+                );
+            }
+            let id = &sessions[index / 2];
+            assert!(
+                body.contains(id.as_str()),
+                "{version}: it is not of conversation {id}: {body}"
+            );
+        }
+        sessions.dedup();
+        assert_eq!(sessions.len(), 3, "{version}");
+        // What every case shows the model is the same, the first included.
+        let shown: Vec<_> = requests
+            .iter()
+            .step_by(2)
+            .map(|request| request.messages().len())
+            .collect();
+        assert_eq!(shown, [shown[0]; 3], "{version}");
+    }
+}
+
+/// A stdio MCP server that counts the calls of its tool.
+const COUNTER: &str = r#"#!/bin/sh
+calls=0
+while IFS= read -r line; do
+  id=${line#*'"id":'}
+  id=${id%%[,\}]*}
+  case $line in
+  *'"method":"initialize"'*)
+    result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"counter","version":"1"}}'
+    ;;
+  *'"method":"tools/list"'*)
+    result='{"tools":[{"name":"count","description":"Counts.","inputSchema":{"type":"object"}}]}'
+    ;;
+  *'"method":"tools/call"'*)
+    calls=$((calls + 1))
+    result="{\"content\":[{\"type\":\"text\",\"text\":\"call $calls\"}]}"
+    ;;
+  *'"method":"notifications/'*) continue ;;
+  *) result='{}' ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+"#;
+
+fn counter(folder: &TempDir) -> McpServers {
+    let script = folder.path().join("counter");
+    fs::write(&script, COUNTER).unwrap();
+    let server = json!({"type": "stdio", "command": "/bin/sh", "args": [script]});
+    McpServers {
+        document: Some(json!({"mcpServers": {"counter": server}}).to_string().into()),
+        servers: vec![McpServer {
+            name: "counter".to_owned(),
+            need: ServerNeed::Required,
+            allowed_tools: None,
+        }],
+    }
+}
+
+/// A model that counts once and says what it was told.
+fn counting() -> AnthropicServer {
+    AnthropicServer::answering(|request| {
+        let newest = request.messages().last().unwrap().to_string();
+        match request.tool_results().last() {
+            // The CLI adds how many tokens are left.
+            Some(result) if newest.contains("tool_result") => {
+                AnthropicReply::text(result.text.lines().next().unwrap())
+            }
+            _ => AnthropicReply::tool_use("mcp__counter__count", &json!({})),
+        }
+    })
+}
+
+#[tokio::test]
+async fn what_a_server_keeps_does_not_reach_the_next_case() {
+    let folder = tempfile::tempdir().unwrap();
+    let counted = Counted::new(&cli());
+    let server = counting();
+    let options = options_of(&counted.path(), &server)
+        .mcp_servers(counter(&folder))
+        .approver(Arc::new(Approves));
+    let backend = ClaudeBackend::new(options).unwrap();
+    for _ in 0..3 {
+        assert_eq!(
+            backend.invoke_once("Count.", &[]).await.unwrap().response,
+            "call 1"
+        );
+    }
+    // It does keep something: within one conversation it counts on.
+    let mut conversation = backend.create_session().await.unwrap();
+    assert_eq!(conversation.send("Count.").await.unwrap().response, "call 1");
+    assert_eq!(conversation.send("Count.").await.unwrap().response, "call 2");
+    conversation.close().await.unwrap();
+    backend.teardown().await.unwrap();
+    server.finish();
+}
+
+#[tokio::test]
+async fn what_could_reach_the_next_case_makes_a_process_for_each() {
+    type Change = fn(ClaudeOptions) -> ClaudeOptions;
+    let changes: [(&str, Change); 7] = [
+        ("Bash", |options| options.builtin_tools(["Bash"])),
+        ("Write", |options| options.builtin_tools(["Read", "Write"])),
+        ("Edit", |options| options.builtin_tools(["Edit"])),
+        ("Agent", |options| options.builtin_tools(["Agent"])),
+        ("agents", |options| {
+            options.agent("helper", json!({"description": "Helps.", "prompt": "Help."}))
+        }),
+        ("settings", |options| options.setting_sources(["project"])),
+        ("never", |options| options.reuse(Reuse::Never)),
+    ];
+    for (what, change) in changes {
+        let counted = Counted::new(&cli());
+        let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
+        let backend = ClaudeBackend::new(change(options_of(&counted.path(), &server))).unwrap();
+        let mut sessions = Vec::new();
+        for _ in 0..2 {
+            let (events, error) = hear(backend.start(TurnRequest::new("Hi."))).await;
+            assert!(error.is_none(), "{what}: {error:?}");
+            sessions.push(session(&events));
+        }
+        backend.teardown().await.unwrap();
+        // Each has the conversation that its process was started with: nothing was cleared.
+        let started = counted.sessions();
+        assert_ne!(sessions[0], sessions[1], "{what}");
+        for session in &sessions {
+            assert!(started.contains(session), "{what}: {session} of {started:?}");
+        }
+        server.finish();
+    }
+}
+
+#[tokio::test]
+async fn reading_files_and_own_tools_share_a_process() {
+    let counted = Counted::new(&cli());
+    let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
+    let options = options_of(&counted.path(), &server).builtin_tools(["Read", "Glob", "Grep", "WebSearch"]);
+    let backend = ClaudeBackend::new(options).unwrap();
+    for _ in 0..3 {
+        backend.invoke_once("Hi.", &[]).await.unwrap();
+    }
+    backend.teardown().await.unwrap();
+    assert_eq!(counted.sessions().len(), 1);
+    server.finish();
+}

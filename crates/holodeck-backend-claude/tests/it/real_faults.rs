@@ -1,0 +1,148 @@
+//! What goes wrong around the real CLI.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
+
+use async_trait::async_trait;
+use holodeck_backend_api::{
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, Outcome, ToolOutput,
+    TurnRequest,
+};
+use holodeck_backend_claude::{ClaudeBackend, Tools};
+use holodeck_process::{ChildEnv, ProcessSpec};
+use holodeck_testkit::{AnthropicReply, AnthropicServer};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::setup::{PATH, cli, hear, options, options_of};
+
+/// The CLI behind a script of these lines.
+fn behind(folder: &Path, lines: &str) -> std::path::PathBuf {
+    let path = folder.join("claude");
+    fs::write(
+        &path,
+        format!("#!/bin/sh\n{lines}\nexec '{}' \"$@\"\n", cli().display()),
+    )
+    .unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[tokio::test]
+async fn a_tool_that_panics_ends_the_turn_by_name() {
+    let server = AnthropicServer::answering(|request| match request.tool_results().first() {
+        Some(_) => AnthropicReply::text("so be it"),
+        None => AnthropicReply::tool_use("mcp__holodeck_tools__brittle", &json!({})),
+    });
+    let parameters = json!({"type": "object"});
+    let tools = Tools::new().with("brittle", "Breaks.", parameters, |_, _| async {
+        assert!(!std::hint::black_box(true), "as it is told");
+        ToolOutput::ok("")
+    });
+    let backend = ClaudeBackend::new(options(&server).tools(tools)).unwrap();
+    for _ in 0..2 {
+        let result = backend.invoke_once("Break.", &[]).await.unwrap();
+        let name = "brittle".to_owned();
+        assert_eq!(result.outcome, Outcome::ToolFailed { name });
+        assert_eq!(result.error_reason().unwrap(), "tool execution failed: brittle");
+    }
+    backend.teardown().await.unwrap();
+    let _ = server.finish_unchecked();
+}
+
+struct Panics;
+
+#[async_trait]
+impl Approver for Panics {
+    async fn decide(&self, ask: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
+        panic!("as it is told, at {}", ask.tool_name);
+    }
+}
+
+#[tokio::test]
+async fn an_approver_that_panics_approves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("written.txt");
+    let target = file.clone();
+    let server = AnthropicServer::answering(move |request| match request.tool_results().first() {
+        Some(result) => AnthropicReply::text(result.text.clone()),
+        None => AnthropicReply::tool_use("Write", &json!({"file_path": target, "content": "x"})),
+    });
+    let options = options(&server)
+        .working_directory(folder.path())
+        .builtin_tools(["Write"])
+        .approver(Arc::new(Panics));
+    let backend = ClaudeBackend::new(options).unwrap();
+    let result = backend.invoke_once("Write.", &[]).await.unwrap();
+    assert!(
+        result.response.contains("the approval failed"),
+        "{}",
+        result.response
+    );
+    assert!(!file.exists());
+    backend.teardown().await.unwrap();
+    server.finish();
+}
+
+#[tokio::test]
+async fn a_disk_that_takes_nothing_is_told_in_the_systems_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let cli = behind(folder.path(), "ulimit -f 0");
+    let server = AnthropicServer::replies([]);
+    let backend = ClaudeBackend::new(options_of(&cli, &server)).unwrap();
+    let error = backend.initialize().await.unwrap_err();
+    assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
+    assert_eq!(
+        error.to_string(),
+        "the Claude Code CLI ended during its start: killed by SIGXFSZ"
+    );
+    server.finish();
+}
+
+/// A config directory of 4 KiB, where one may mount such a thing.
+const FULL: &str = r#"
+[ -n "$FULL" ] || FULL=1 exec unshare -rm "$0" "$@"
+mount -t tmpfs -o size=4k tmpfs "$CLAUDE_CONFIG_DIR" || exit 1"#;
+
+#[tokio::test]
+async fn a_full_disk_costs_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let env: ChildEnv = [("PATH".into(), PATH.into())].into_iter().collect();
+    let try_it = ProcessSpec::new("unshare", env).args(["-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
+    let may_mount = holodeck_process::run(&try_it, &CancellationToken::new()).await;
+    let cli = match may_mount.and_then(holodeck_process::ProcessOutput::check) {
+        Ok(_) => behind(folder.path(), FULL),
+        // Nobody may mount anything here; then at least the wrapped CLI has to work.
+        Err(_) => behind(folder.path(), ""),
+    };
+    let server = AnthropicServer::answering(|_| AnthropicReply::text("x".repeat(50_000)));
+    let backend = ClaudeBackend::new(options_of(&cli, &server)).unwrap();
+    for _ in 0..2 {
+        let answer = backend.invoke_once("Hi.", &[]).await.unwrap();
+        assert_eq!(answer.response.len(), 50_000);
+    }
+    backend.teardown().await.unwrap();
+    server.finish();
+}
+
+#[tokio::test]
+async fn an_error_of_the_endpoint_leaves_no_process() {
+    let server = AnthropicServer::answering(|_| AnthropicReply::error(401, "no"));
+    let backend = ClaudeBackend::new(options(&server)).unwrap();
+    let (_, error) = hear(backend.start(TurnRequest::new("Hi."))).await;
+    let error = error.unwrap();
+    assert!(
+        matches!(
+            error,
+            BackendError::Provider {
+                status: Some(401),
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert!(error.is_credentials());
+    backend.teardown().await.unwrap();
+    drop(backend);
+    let _ = server.finish_unchecked();
+}
