@@ -67,8 +67,8 @@ pub enum BackendEvent {
         /// The recorded duration.
         latency: std::time::Duration,
     },
-    /// The turn waits for its place under `model.rpm`. Whoever times the turn stops the clock until
-    /// [`Resumed`](BackendEvent::Resumed).
+    /// The turn waits for its place under `model.rpm`, or for a process to start. Whoever times the turn stops the
+    /// clock until [`Resumed`](BackendEvent::Resumed).
     Paused,
     /// The wait is over.
     Resumed,

@@ -81,11 +81,14 @@ impl AgentBackend for ClaudeBackend {
                 yield Err(error);
                 return;
             }
+            // Starting a process is no part of the turn's time; it has a limit of its own.
+            yield Ok(BackendEvent::Paused);
             let process = tokio::select! {
                 biased;
                 () = request.cancel.cancelled() => Err(BackendError::Cancelled),
                 process = self.process(&request.context) => process,
             };
+            yield Ok(BackendEvent::Resumed);
             let mut connection = match process {
                 Ok(connection) => connection,
                 Err(error) => {

@@ -82,8 +82,17 @@ impl AgentSession for ClaudeSession {
                 yield Err(BackendError::Cancelled);
                 return;
             }
+            let starts = link.connection.is_none();
+            if starts {
+                yield Ok(BackendEvent::Paused);
+            }
             let mut busy = match link.busy(core, pool).await {
-                Ok(busy) => busy,
+                Ok(busy) => {
+                    if starts {
+                        yield Ok(BackendEvent::Resumed);
+                    }
+                    busy
+                }
                 Err(error) => {
                     yield Err(error);
                     return;

@@ -148,17 +148,18 @@ pub(super) fn header(
 /// What a run that ends early says.
 pub(super) fn draining(reason: &str, running: usize) -> String {
     let running_cases = words::count(running, "running case");
+    let finish = if running == 1 { "finishes" } else { "finish" };
     if reason == "interrupted" {
         return match running {
             0 => "interrupted\n".to_owned(),
-            _ => format!("interrupted: {running_cases} finish; press Ctrl-C again to stop now\n"),
+            _ => format!("interrupted: {running_cases} {finish}; press Ctrl-C again to stop now\n"),
         };
     }
     // Details and hints are told with the case.
     let reason = reason.lines().next().unwrap_or_default();
     let mut text = format!("stopping: {}", one_line(reason));
     if running > 0 {
-        text.push_str(&format!("; {running_cases} finish"));
+        text.push_str(&format!("; {running_cases} {finish}"));
     }
     text.push('\n');
     text
