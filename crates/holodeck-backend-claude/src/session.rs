@@ -160,6 +160,8 @@ impl Link {
         Ok(Busy {
             link: self,
             connection: Some(connection),
+            // The CLI counts what its process has cost; the limit is one message's.
+            one_turn_each: core.options.max_budget_usd.is_some(),
         })
     }
 
@@ -195,6 +197,7 @@ impl Link {
 struct Busy<'a> {
     link: &'a mut Link,
     connection: Option<Connection>,
+    one_turn_each: bool,
 }
 
 impl Busy<'_> {
@@ -204,7 +207,11 @@ impl Busy<'_> {
                 stands,
                 home: connection.home(),
             });
-            self.link.connection = Some(connection);
+            if self.one_turn_each {
+                self.link.leave(connection);
+            } else {
+                self.link.connection = Some(connection);
+            }
         }
     }
 }
