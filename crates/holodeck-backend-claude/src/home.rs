@@ -1,7 +1,7 @@
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, symlink},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -32,6 +32,7 @@ impl Home {
     pub(crate) fn create(options: &ClaudeOptions) -> io::Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)
+            .permissions(Permissions::from_mode(0o700))
             .tempdir_in(&options.temporary_folder)?;
         let lock = File::open(folder.path())?;
         // Where there are no locks, nobody takes this for a folder that is left.
