@@ -191,6 +191,10 @@ impl<'a> Turn<'a> {
                 BackendEvent::SessionStarted { session_id, .. } => {
                     self.stands.session.clone_from(session_id);
                 }
+                // An object that has not the form is none.
+                BackendEvent::StructuredOutput(value) if self.core.check_form(Some(value)).is_err() => {
+                    continue;
+                }
                 BackendEvent::ToolResult(result) => {
                     let told = |(call_id, _): &mut (String, String)| *call_id == result.call_id;
                     failed_tool = self.unavailable.take_if(told).map(|(_, name)| name);
