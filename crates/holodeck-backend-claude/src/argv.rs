@@ -4,6 +4,7 @@
 use std::{ffi::OsString, path::Path};
 
 use holodeck_mcp_bridge::{HOLODECK_SERVER, model_name};
+use serde_json::Value;
 
 use crate::{ClaudeOptions, Edits, Thinking, home::Home};
 
@@ -82,7 +83,7 @@ pub(crate) fn argv(options: &ClaudeOptions, home: &Home, begin: &Begin) -> Vec<O
         args.pair("--effort", effort);
     }
     if let Some(schema) = &options.response_format {
-        args.pair("--json-schema", &schema.to_string());
+        args.pair("--json-schema", &without_dialect(schema).to_string());
     }
     match begin {
         Begin::Fresh { id } => args.joined("--session-id", id),
@@ -94,6 +95,15 @@ pub(crate) fn argv(options: &ClaudeOptions, home: &Home, begin: &Begin) -> Vec<O
         }
     }
     args.0
+}
+
+/// The CLI refuses every dialect but its own. What it overlooks of another one is found when we check the answer.
+fn without_dialect(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Some(schema) = schema.as_object_mut() {
+        schema.remove("$schema");
+    }
+    schema
 }
 
 /// The rules that let own tools run unasked.
@@ -125,3 +135,6 @@ impl Args {
         self.0.push(format!("{name}={value}").into());
     }
 }
+
+#[cfg(test)]
+mod tests;
