@@ -8,10 +8,24 @@
     reason = "tests"
 )]
 
+mod agents;
 mod conformance;
+mod ends;
 mod fake;
 mod faults;
+mod from_yaml;
 mod isolation;
+mod mcp;
+mod messages;
+mod older;
+mod permissions;
+mod private;
 mod real_faults;
 mod sessions;
 mod setup;
+mod signing_in;
+mod structured;
+mod telemetry;
+mod thinking;
+mod tools;
+mod yaml;

@@ -1,10 +1,15 @@
 use std::{
     path::{Path, PathBuf},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use holodeck_backend_api::{BackendError, BackendEvent, EventStream};
-use holodeck_backend_claude::{ClaudeOptions, Limits};
+use async_trait::async_trait;
+use holodeck_backend_api::{
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, EventStream,
+    ExecutionResult, TurnRequest,
+};
+use holodeck_backend_claude::{ClaudeBackend, ClaudeOptions, Limits, Reuse};
 use holodeck_process::{ChildEnv, ProcessSpec};
 use holodeck_testkit::{AnthropicRequest, AnthropicServer, FakeClaude};
 use tokio_util::sync::CancellationToken;
@@ -41,11 +46,98 @@ pub(crate) fn options_of(cli: &Path, server: &AnthropicServer) -> ClaudeOptions 
         .env("ANTHROPIC_BASE_URL", server.url())
         .model("claude-sonnet-4-5")
         .system_prompt("be brief")
-        .limits(Limits {
-            api_retries: 0,
-            close: Duration::from_secs(2),
-            ..Limits::default()
+        .limits(limits())
+}
+
+/// No second attempts: what a test says once is asked for once.
+pub(crate) fn limits() -> Limits {
+    Limits {
+        api_retries: 0,
+        close: Duration::from_secs(2),
+        ..Limits::default()
+    }
+}
+
+/// A turn as it was told.
+pub(crate) struct Heard {
+    pub(crate) events: Vec<BackendEvent>,
+    pub(crate) end: Result<ExecutionResult, BackendError>,
+}
+
+impl Heard {
+    /// What the turn came to; a turn that could not be ended fails the test.
+    #[track_caller]
+    pub(crate) fn result(&self) -> &ExecutionResult {
+        self.end.as_ref().unwrap()
+    }
+
+    pub(crate) fn notices(&self) -> Vec<&str> {
+        let notices = self.events.iter().filter_map(|event| match event {
+            BackendEvent::Notice { message } => Some(message.as_str()),
+            _ => None,
+        });
+        notices.collect()
+    }
+}
+
+pub(crate) async fn turn(stream: EventStream<'_>) -> Heard {
+    let (mut events, error) = hear(stream).await;
+    let end = match error {
+        Some(error) => Err(error),
+        None => match events.pop() {
+            Some(BackendEvent::End(result)) => Ok(*result),
+            other => panic!("the last event is {other:?}"),
+        },
+    };
+    Heard { events, end }
+}
+
+/// One turn in a process of its own.
+pub(crate) async fn ask(options: ClaudeOptions, message: &str) -> Heard {
+    let backend = ClaudeBackend::new(options.reuse(Reuse::Never)).unwrap();
+    let heard = turn(backend.start(TurnRequest::new(message))).await;
+    backend.teardown().await.unwrap();
+    heard
+}
+
+/// An approver that answers as a closure says, and keeps what it was asked.
+pub(crate) struct Answers<F> {
+    answer: F,
+    asked: Mutex<Vec<ApprovalAsk>>,
+}
+
+impl<F: Fn(&ApprovalAsk) -> ApprovalDecision + Send + Sync> Answers<F> {
+    pub(crate) fn new(answer: F) -> Arc<Self> {
+        Arc::new(Self {
+            answer,
+            asked: Mutex::default(),
         })
+    }
+
+    /// The tools that were asked about, in order.
+    pub(crate) fn tools(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().map(|ask| ask.tool_name.clone()).collect()
+    }
+}
+
+#[async_trait]
+impl<F: Fn(&ApprovalAsk) -> ApprovalDecision + Send + Sync> Approver for Answers<F> {
+    async fn decide(&self, ask: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
+        self.asked.lock().unwrap().push(ask.clone());
+        (self.answer)(ask)
+    }
+}
+
+/// Somebody who approves everything.
+pub(crate) fn yes() -> Arc<dyn Approver> {
+    Answers::new(|_: &ApprovalAsk| ApprovalDecision::approve())
+}
+
+pub(crate) fn no(reason: &str) -> ApprovalDecision {
+    ApprovalDecision::Reject {
+        reason: reason.to_owned(),
+    }
 }
 
 /// Everything a turn tells, and what it ends with.
@@ -80,6 +172,24 @@ pub(crate) fn said(request: &AnthropicRequest) -> Vec<String> {
         .filter(|text| {
             let added = ["<system-reminder>", "<local-command-", "<command-name>"];
             !added.iter().any(|tag| text.starts_with(tag))
+        })
+        .collect()
+}
+
+/// What the model was told of its last calls, in their order: the text without what the CLI adds, and whether it is
+/// an error.
+pub(crate) fn told(request: &AnthropicRequest) -> Vec<(String, bool)> {
+    let mut messages = request.messages().iter();
+    let calls = messages.rfind(|message| message["role"] == "assistant").unwrap();
+    let calls = calls["content"].as_array().unwrap();
+    let place = |id: &str| calls.iter().position(|block| block["id"] == id);
+    let mut results = request.tool_results();
+    results.sort_by_key(|result| place(&result.tool_use_id));
+    results
+        .into_iter()
+        .map(|result| {
+            let own = result.text.split("<system-reminder>").next().unwrap_or_default();
+            (own.trim_end().to_owned(), result.is_error)
         })
         .collect()
 }

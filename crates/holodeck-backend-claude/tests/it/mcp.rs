@@ -1,0 +1,89 @@
+//! External MCP servers of the YAML.
+
+use std::path::Path;
+
+use holodeck_backend_api::{BackendError, Outcome};
+use holodeck_testkit::{AnthropicReply, AnthropicServer};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+use tempfile::tempdir;
+
+use crate::{
+    setup::{ask, told},
+    yaml::agent_at,
+};
+
+/// The server with one tool of each kind, as `cargo xtask smoke` installs it.
+fn everything() -> String {
+    let place = ".smoke/mcp/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(place);
+    assert!(
+        script.exists(),
+        "the MCP server is not installed; `cargo xtask smoke` installs it"
+    );
+    format!(
+        "tools:\n- type: mcp\n  name: everything\n  description: One of each.\n  command: node\n  \
+         args: ['{}']\n  env: {{OWN: given}}\n  config: {{allowed_tools: [echo, get-env]}}\n",
+        script.display()
+    )
+}
+
+#[tokio::test]
+async fn a_server_is_called_and_sees_no_credentials() {
+    let folder = tempdir().unwrap();
+    let server = AnthropicServer::replies([
+        AnthropicReply::tool_use("mcp__everything__echo", &json!({"message": "gingerbread"}))
+            .and_tool_use("mcp__everything__get-env", &json!({}))
+            .and_tool_use("mcp__everything__get-sum", &json!({"a": 1, "b": 2})),
+        AnthropicReply::text("done"),
+    ]);
+    let options = agent_at(&server.url(), folder.path(), &everything())
+        .options()
+        .unwrap();
+    let heard = ask(options, "go").await;
+    assert_eq!(heard.result().outcome, Outcome::Completed);
+    let requests = server.finish();
+    assert!(requests[0].tool_names().contains(&"mcp__everything__echo"));
+    let told = told(&requests[1]);
+    assert_eq!(told[0], ("Echo: gingerbread".to_owned(), false));
+    let env = &told[1].0;
+    assert!(env.contains(r#""OWN": "given""#), "{env}");
+    assert!(env.contains(r#""ANTHROPIC_API_KEY": """#), "{env}");
+    assert!(!env.contains("sk-ant"), "{env}");
+    let withheld = "this agent may not call this tool of the server";
+    assert_eq!(told[2], (withheld.to_owned(), true));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_start_is_named_before_the_model_is_asked() {
+    let folder = tempdir().unwrap();
+    for command in ["no-such-program", "'false'"] {
+        let server = AnthropicServer::replies([]);
+        let rest = format!("tools: [{{type: mcp, name: orders, description: d, command: {command}}}]\n");
+        let options = agent_at(&server.url(), folder.path(), &rest).options().unwrap();
+        let error = ask(options, "go").await.end.unwrap_err();
+        assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.starts_with("MCP server `orders` did not start: "), "{text}");
+        assert!(text.contains("required: false"), "{text}");
+        assert_eq!(server.finish().len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn without_a_server_that_may_be_missing_it_goes_on() {
+    let folder = tempdir().unwrap();
+    let server = AnthropicServer::replies([AnthropicReply::text("without")]);
+    let rest = "tools: [{type: mcp, name: orders, description: d, command: 'false', required: false}]\n";
+    let options = agent_at(&server.url(), folder.path(), rest).options().unwrap();
+    let heard = ask(options, "go").await;
+    assert_eq!(heard.result().response, "without");
+    let [notice] = heard.notices()[..] else {
+        panic!("{:?}", heard.notices());
+    };
+    assert!(
+        notice.starts_with("MCP server `orders` did not start: "),
+        "{notice}"
+    );
+    server.finish();
+}

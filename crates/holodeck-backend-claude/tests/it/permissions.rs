@@ -1,0 +1,275 @@
+//! What needs an answer before it runs, and what becomes of the answer.
+
+use std::{future::pending, path::Path, sync::Arc};
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use holodeck_backend_api::{
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, Outcome,
+    ToolOutput, TurnRequest,
+};
+use holodeck_backend_claude::{ClaudeBackend, Edits, Reuse, Tools};
+use holodeck_testkit::{AnthropicReply, AnthropicServer, Gate};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use tempfile::tempdir;
+use tokio_util::sync::CancellationToken;
+
+use crate::setup::{Answers, ask, no, options, told, turn, yes};
+
+fn write(folder: &Path, name: &str) -> Value {
+    json!({"file_path": folder.join(name), "content": "the model's"})
+}
+
+fn asks_and_answers(events: &[BackendEvent]) -> Vec<String> {
+    let told = events.iter().filter_map(|event| match event {
+        BackendEvent::ApprovalAsked(ask) => Some(format!("{}?", ask.tool_name)),
+        BackendEvent::ApprovalAnswered { decision, .. } => Some(match decision {
+            ApprovalDecision::Approve { arguments: None } => "yes".to_owned(),
+            ApprovalDecision::Approve { arguments: Some(_) } => "yes, but".to_owned(),
+            ApprovalDecision::Reject { reason } => format!("no: {reason}"),
+            ApprovalDecision::Terminate { reason } => format!("stop: {reason}"),
+            ApprovalDecision::Withdrawn => "withdrawn".to_owned(),
+        }),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[tokio::test]
+async fn in_manual_mode_every_edit_is_asked_about() {
+    let folder = tempdir().unwrap();
+    let at = folder.path().to_owned();
+    let call = |name: &str| AnthropicReply::tool_use("Write", &write(&at, name));
+    let server = AnthropicServer::replies([
+        call("allowed"),
+        AnthropicReply::text("one"),
+        call("rejected"),
+        AnthropicReply::text("two"),
+        call("changed"),
+        AnthropicReply::text("three"),
+        call("terminated"),
+    ]);
+    let changed = json!({"file_path": at.join("changed"), "content": "the approver's"});
+    let answers = Answers::new(move |ask: &ApprovalAsk| {
+        let file = ask.arguments["file_path"].as_str().unwrap_or_default();
+        match file.rsplit('/').next().unwrap_or_default() {
+            "rejected" => no("not today"),
+            "changed" => ApprovalDecision::Approve {
+                arguments: Some(changed.clone()),
+            },
+            "terminated" => ApprovalDecision::Terminate {
+                reason: "enough".to_owned(),
+            },
+            _ => ApprovalDecision::approve(),
+        }
+    });
+    let options = options(&server)
+        .builtin_tools(["Write"])
+        .approver(answers)
+        .working_directory(folder.path());
+    let backend = ClaudeBackend::new(options).unwrap();
+    let mut session = backend.create_session().await.unwrap();
+    let mut answered = Vec::new();
+    for (message, answer) in [("a", "one"), ("b", "two"), ("c", "three")] {
+        let heard = turn(session.turn(TurnRequest::new(message))).await;
+        assert_eq!(heard.result().response, answer);
+        assert_eq!(heard.result().tool_calls[0].arguments["content"], "the model's");
+        answered.extend(asks_and_answers(&heard.events));
+    }
+    let heard = turn(session.turn(TurnRequest::new("d"))).await;
+    assert!(
+        matches!(heard.end, Err(BackendError::Cancelled)),
+        "{:?}",
+        heard.end
+    );
+    answered.extend(asks_and_answers(&heard.events));
+    session.close().await.unwrap();
+    assert_eq!(
+        answered,
+        [
+            "Write?",
+            "yes",
+            "Write?",
+            "no: not today",
+            "Write?",
+            "yes, but",
+            "Write?",
+            "stop: enough"
+        ]
+    );
+    let read = |name: &str| std::fs::read_to_string(at.join(name)).ok();
+    assert_eq!(read("allowed").as_deref(), Some("the model's"));
+    assert_eq!(read("rejected"), None);
+    assert_eq!(read("changed").as_deref(), Some("the approver's"));
+    assert_eq!(read("terminated"), None);
+    let requests = server.finish();
+    assert_eq!(requests.len(), 7);
+    assert_eq!(told(&requests[3]), [("not today".to_owned(), true)]);
+    assert!(!told(&requests[5])[0].1);
+}
+
+#[tokio::test]
+async fn accepted_edits_are_those_in_the_working_directory() {
+    let (folder, elsewhere) = (tempdir().unwrap(), tempdir().unwrap());
+    let server = AnthropicServer::replies([
+        AnthropicReply::tool_use("Write", &write(folder.path(), "here"))
+            .and_tool_use("Write", &write(elsewhere.path(), "there"))
+            .and_tool_use("Bash", &json!({"command": "sh -c 'echo made > by_bash'"})),
+        AnthropicReply::text("done"),
+    ]);
+    let answers = Answers::new(|_: &ApprovalAsk| no("no"));
+    let options = options(&server)
+        .builtin_tools(["Write", "Bash"])
+        .edits(Edits::Accept)
+        .approver(Arc::clone(&answers) as Arc<dyn Approver>)
+        .working_directory(folder.path());
+    let heard = ask(options, "go").await;
+    assert_eq!(heard.result().outcome, Outcome::Completed);
+    assert_eq!(answers.tools(), ["Write", "Bash"]);
+    assert!(folder.path().join("here").exists());
+    assert!(!elsewhere.path().join("there").exists());
+    assert!(!folder.path().join("by_bash").exists());
+    let refused: Vec<_> = told(&server.finish()[1])
+        .into_iter()
+        .map(|(_, error)| error)
+        .collect();
+    assert_eq!(refused, [false, true, true]);
+}
+
+/// Also as root, where the CLI refuses to skip its questions.
+#[tokio::test]
+async fn who_approves_everything_needs_no_other_mode() {
+    let (folder, elsewhere) = (tempdir().unwrap(), tempdir().unwrap());
+    let server = AnthropicServer::replies([
+        AnthropicReply::tool_use("Write", &write(elsewhere.path(), "there"))
+            .and_tool_use("Bash", &json!({"command": "echo made > by_bash; pwd"})),
+        AnthropicReply::text("done"),
+    ]);
+    let options = options(&server)
+        .builtin_tools(["Write", "Bash"])
+        .approver(yes())
+        .working_directory(folder.path());
+    let heard = ask(options, "go").await;
+    assert_eq!(heard.result().outcome, Outcome::Completed);
+    assert!(elsewhere.path().join("there").exists());
+    assert!(folder.path().join("by_bash").exists());
+    let real = folder.path().canonicalize().unwrap();
+    assert_eq!(heard.result().tool_results[1].result, real.display().to_string());
+    server.finish();
+}
+
+#[tokio::test]
+async fn where_nobody_is_to_be_asked_the_answer_is_no() {
+    let folder = tempdir().unwrap();
+    let server = AnthropicServer::replies([
+        AnthropicReply::tool_use("Write", &write(folder.path(), "made")),
+        AnthropicReply::text("I may not."),
+    ]);
+    let options = options(&server)
+        .builtin_tools(["Write"])
+        .working_directory(folder.path());
+    let heard = ask(options, "go").await;
+    assert_eq!(heard.result().response, "I may not.");
+    assert_eq!(
+        asks_and_answers(&heard.events),
+        ["Write?", "no: nobody is there to approve it"]
+    );
+    assert!(!folder.path().join("made").exists());
+    assert_eq!(
+        told(&server.finish()[1]),
+        [("nobody is there to approve it".to_owned(), true)]
+    );
+}
+
+#[tokio::test]
+async fn own_and_reading_tools_run_unasked_unless_a_rule_names_them() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("note.txt");
+    std::fs::write(&file, "remember").unwrap();
+    let answer = |text: &'static str| move |_: Value, _| async move { ToolOutput::ok(text) };
+    let object = json!({"type": "object"});
+    let tools = Tools::new()
+        .with("look", "Looks.", object.clone(), answer("looked"))
+        .with("order", "Orders.", object, answer("ordered"));
+    let calls = || {
+        AnthropicReply::nothing()
+            .and_tool_use("mcp__holodeck_tools__look", &json!({}))
+            .and_tool_use("mcp__holodeck_tools__order", &json!({}))
+            .and_tool_use("Read", &json!({"file_path": file}))
+    };
+    for (governed, asked) in [(true, vec!["order", "Read"]), (false, vec!["order"])] {
+        let server = AnthropicServer::replies([calls(), AnthropicReply::text("done")]);
+        let answers = Answers::new(|ask: &ApprovalAsk| match ask.tool_name.as_str() {
+            "Read" => no("no reading"),
+            _ => ApprovalDecision::approve(),
+        });
+        let options = options(&server)
+            .builtin_tools(["Read"])
+            .governed_tools(governed.then_some("Read"))
+            .tools(tools.clone())
+            .approved_tools(["look"])
+            .approver(Arc::clone(&answers) as Arc<dyn Approver>)
+            .working_directory(folder.path());
+        let heard = ask(options, "go").await;
+        assert_eq!(heard.result().outcome, Outcome::Completed);
+        assert_eq!(answers.tools(), asked);
+        let told = told(&server.finish()[1]);
+        assert_eq!((told[0].0.as_str(), told[1].0.as_str()), ("looked", "ordered"));
+        let read = if governed { "no reading" } else { "remember" };
+        assert!(told[2].1 == governed && told[2].0.contains(read), "{told:?}");
+    }
+}
+
+/// Never answers, and tells when nobody waits for the answer any more.
+struct Undecided(Gate);
+
+#[async_trait]
+impl Approver for Undecided {
+    async fn decide(&self, _: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
+        let _dropped = OpensWhenDropped(self.0.clone());
+        pending().await
+    }
+}
+
+struct OpensWhenDropped(Gate);
+
+impl Drop for OpensWhenDropped {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+#[tokio::test]
+async fn an_ask_ends_with_its_turn() {
+    let folder = tempdir().unwrap();
+    let server = AnthropicServer::replies([
+        AnthropicReply::tool_use("Write", &write(folder.path(), "made")),
+        AnthropicReply::text("fresh"),
+    ]);
+    let withdrawn = Gate::new();
+    let options = options(&server)
+        .builtin_tools(["Write"])
+        .approver(Arc::new(Undecided(withdrawn.clone())))
+        .reuse(Reuse::Never)
+        .working_directory(folder.path());
+    let backend = ClaudeBackend::new(options).unwrap();
+    let mut session = backend.create_session().await.unwrap();
+    let control = session.control();
+    {
+        let mut events = session.turn(TurnRequest::new("go"));
+        loop {
+            if let Some(Ok(BackendEvent::ApprovalAsked(_))) = events.next().await {
+                break;
+            }
+        }
+        control.interrupt();
+        let end = events.next().await;
+        assert!(matches!(end, Some(Err(BackendError::Cancelled))), "{end:?}");
+    }
+    withdrawn.opened().await;
+    assert_eq!(session.send("again").await.unwrap().response, "fresh");
+    session.close().await.unwrap();
+    assert!(!folder.path().join("made").exists());
+    server.finish();
+}

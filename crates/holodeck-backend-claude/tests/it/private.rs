@@ -1,0 +1,94 @@
+//! What other users of the machine can see of an agent.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use holodeck_backend_claude::{McpServers, Tools};
+use holodeck_testkit::{AnthropicReply, AnthropicServer, Gate};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::setup::{ask, children_named, options};
+
+const SECRETS: [&str; 5] = [
+    "sk-ant-test-key",
+    "the instructions are private",
+    "the token of a server",
+    "the message is private",
+    "the description of a tool",
+];
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn nothing_private_is_an_argument_or_in_a_file_that_others_read() {
+    let gate = Gate::new();
+    let server = AnthropicServer::replies([AnthropicReply::text("done").behind(&gate)]);
+    let document = json!({"mcpServers": {"gone": {"command": "false", "env": {"TOKEN": SECRETS[2]}}}});
+    let tools = Tools::new().with("look", SECRETS[4], json!({"type": "object"}), |_, _| async {
+        holodeck_backend_api::ToolOutput::ok("")
+    });
+    let options = options(&server)
+        .system_prompt(SECRETS[1])
+        .tools(tools)
+        .mcp_servers(McpServers {
+            document: Some(document.to_string().into()),
+            servers: Vec::new(),
+        });
+    let asked = tokio::spawn(ask(options, SECRETS[3]));
+    server.until_open(1).await;
+    let children = children_named("claude");
+    assert_eq!(children.len(), 1);
+    let process = PathBuf::from(format!("/proc/{}", children[0]));
+    let arguments = String::from_utf8(fs::read(process.join("cmdline")).unwrap()).unwrap();
+    assert!(arguments.contains("--system-prompt-file"));
+    for secret in SECRETS {
+        assert!(!arguments.contains(secret), "{arguments}");
+    }
+    let environment = String::from_utf8(fs::read(process.join("environ")).unwrap()).unwrap();
+    let variable = |name: &str| {
+        let mut pairs = environment.split('\0').filter_map(|pair| pair.split_once('='));
+        pairs.find_map(|(own, value)| (own == name).then(|| PathBuf::from(value)))
+    };
+    let folder = variable("HOME").unwrap().parent().unwrap().to_owned();
+    assert_eq!(mode(&folder), 0o700);
+    for name in ["HOME", "CLAUDE_CONFIG_DIR", "TMPDIR", "PWD"] {
+        let place = variable(name).unwrap();
+        assert!(place.starts_with(&folder), "{name}");
+        assert_eq!(mode(&place), 0o700, "{name}");
+    }
+    for (file, secret) in [("system-prompt.md", SECRETS[1]), ("mcp.json", SECRETS[2])] {
+        let file = folder.join(file);
+        assert_eq!(mode(&file), 0o600);
+        assert!(fs::read_to_string(&file).unwrap().contains(secret));
+    }
+    gate.open();
+    asked.await.unwrap().result();
+    server.finish();
+}
+
+/// The variables of the machine are not the agent's.
+#[tokio::test]
+async fn the_child_sees_only_what_it_is_given() {
+    let gate = Gate::new();
+    let server = AnthropicServer::replies([AnthropicReply::text("done").behind(&gate)]);
+    let asked = tokio::spawn(ask(options(&server).env("GIVEN", "yes"), "hi"));
+    server.until_open(1).await;
+    let environment = fs::read(format!("/proc/{}/environ", children_named("claude")[0])).unwrap();
+    let environment = String::from_utf8(environment).unwrap();
+    let names: Vec<_> = environment
+        .split('\0')
+        .filter_map(|pair| pair.split('=').next())
+        .collect();
+    assert!(names.contains(&"GIVEN"));
+    assert!(!names.contains(&"CARGO_MANIFEST_DIR"), "{names:?}");
+    assert!(!names.contains(&"CLAUDECODE"), "{names:?}");
+    gate.open();
+    asked.await.unwrap().result();
+    server.finish();
+}
