@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::{ApprovalAsk, ApprovalDecision};
-use holodeck_process::{ChildEnv, ChildProcess, ProcessError, ProcessSpec};
+use holodeck_process::{ChildEnv, ChildProcess, ProcessError, ProcessSpec, Watchdog, Watched};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tokio::{
@@ -42,6 +42,7 @@ pub(crate) struct Connection {
     cleared: bool,
     clear: Duration,
     close: Duration,
+    _watched: Option<Watched>,
     _stop: DropGuard,
 }
 
@@ -97,11 +98,15 @@ impl Connection {
         host: &Arc<Host>,
         home: Arc<Home>,
         begin: &Begin,
+        watchdog: Option<&Arc<Watchdog>>,
     ) -> Result<Self, OpenError> {
         let spec = ProcessSpec::new(&options.cli, child_env(options, &home))
             .args(argv(options, &home, begin))
-            .current_dir(home.working_directory());
+            .current_dir(home.working_directory())
+            // The CLI gives what its tools run a session of its own.
+            .mark(home.name());
         let mut process = ChildProcess::spawn(&spec)?;
+        let watched = watchdog.map(|watchdog| watchdog.watch(&process));
         let (outgoing, lines) = Outgoing::new();
         let (heard, incoming) = mpsc::channel(WAITING);
         let stop = CancellationToken::new();
@@ -124,6 +129,7 @@ impl Connection {
             cleared: false,
             clear: options.limits.clear,
             close: options.limits.close,
+            _watched: watched,
             _stop: stop.drop_guard(),
         };
         connection.shake_hands(options, host).await?;

@@ -1,11 +1,12 @@
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError},
     time::Duration,
 };
 
 use holodeck_backend_api::BackendError;
 use holodeck_mcp_bridge::ServerNeed;
+use holodeck_process::Watchdog;
 use holodeck_validators::CliVersion;
 use jsonschema::Validator;
 use serde_json::Value;
@@ -37,6 +38,7 @@ pub(crate) struct Core {
     starts: Semaphore,
     notices: Mutex<Notices>,
     swept: Once,
+    watchdog: OnceLock<Option<Arc<Watchdog>>>,
 }
 
 impl Core {
@@ -47,6 +49,7 @@ impl Core {
             starts: Semaphore::new(options.limits.starts.get()),
             notices: Mutex::new(Notices(options.notices.clone(), HashSet::new())),
             swept: Once::new(),
+            watchdog: OnceLock::new(),
             format,
             options,
         })
@@ -78,7 +81,8 @@ impl Core {
         let mut wait = FIRST_WAIT;
         let mut attempt = 1;
         let mut connection = loop {
-            match Connection::open(&self.options, &self.host, Arc::clone(&home), begin).await {
+            let watchdog = self.watchdog();
+            match Connection::open(&self.options, &self.host, Arc::clone(&home), begin, watchdog).await {
                 Ok(connection) => break connection,
                 Err(error) if error.is_passing() && attempt < self.options.limits.attempts => {
                     tracing::warn!(%error, attempt, "the Claude Code CLI did not start; trying again");
@@ -92,6 +96,16 @@ impl Core {
         tracing::debug!(pid = connection.id(), "a Claude Code process is ready");
         self.check_servers(&mut connection).await?;
         Ok(connection)
+    }
+
+    /// What ends the processes if this one is killed. A CLI that waits for an answer would go on for minutes.
+    fn watchdog(&self) -> Option<&Arc<Watchdog>> {
+        let start = || {
+            Watchdog::start()
+                .inspect_err(|error| tracing::debug!(%error, "nobody watches the Claude Code processes"))
+                .ok()
+        };
+        self.watchdog.get_or_init(start).as_ref()
     }
 
     async fn check_servers(&self, connection: &mut Connection) -> Result<(), BackendError> {

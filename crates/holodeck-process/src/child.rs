@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use crate::group::Group;
 use crate::lookup::{has_folder, is_executable};
+use crate::marked::kill_marked;
 use crate::stderr::StderrTail;
 use crate::{Exit, ProcessError, ProcessSpec, which};
 
@@ -21,6 +22,7 @@ pub struct ChildProcess {
     stderr: Option<StderrTail>,
     pid: u32,
     exit: Option<Exit>,
+    mark: Option<String>,
 }
 
 impl ChildProcess {
@@ -55,6 +57,7 @@ impl ChildProcess {
             child,
             pid,
             exit: None,
+            mark: spec.mark.clone(),
         })
     }
 
@@ -84,7 +87,7 @@ impl ChildProcess {
             return Ok(exit);
         }
         let exit = Exit::from(self.child.wait().await.map_err(ProcessError::Io)?);
-        self.group.finish();
+        self.finish();
         self.exit = Some(exit);
         tracing::debug!(pid = self.pid, %exit, "a program ended");
         Ok(exit)
@@ -110,6 +113,19 @@ impl ChildProcess {
         self.wait().await
     }
 
+    /// Ends whatever is left.
+    fn finish(&mut self) {
+        self.group.finish();
+        // Once: what bears the mark later is not of this child.
+        if let Some(mark) = self.mark.take() {
+            kill_marked(&mark);
+        }
+    }
+
+    pub(crate) fn mark(&self) -> Option<&str> {
+        self.mark.as_deref()
+    }
+
     /// Waits until all of stderr was read, at most `patience`.
     pub async fn settle_stderr(&mut self, patience: Duration) {
         if let Some(stderr) = &mut self.stderr {
@@ -121,7 +137,7 @@ impl ChildProcess {
 impl Drop for ChildProcess {
     fn drop(&mut self) {
         // The runtime kills and reaps the leader; the rest of the group is ours.
-        self.group.finish();
+        self.finish();
     }
 }
 

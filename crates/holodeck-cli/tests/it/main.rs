@@ -12,6 +12,7 @@
 
 mod answers;
 mod bad_input;
+mod claude;
 mod doctor;
 mod exit_codes;
 mod init;

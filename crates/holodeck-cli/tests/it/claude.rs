@@ -1,0 +1,169 @@
+//! Agents of provider anthropic, on the real Claude Code CLI.
+
+mod ends;
+mod fixtures;
+mod safety;
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    thread::yield_now,
+    time::{Duration, Instant},
+};
+
+use holodeck_testkit::{AnthropicRequest, AnthropicServer};
+
+use crate::project::{Project, Ran, SECRET};
+
+/// The CLI as `cargo xtask smoke` installs it. Its absence is a failure: a test that can't run has not passed.
+fn cli() -> PathBuf {
+    let place = ".smoke/claude-2.1.330/node_modules/@anthropic-ai/claude-code-linux-x64/claude";
+    let cli = workspace().join(place);
+    assert!(
+        cli.exists(),
+        "the Claude Code CLI is not installed; `cargo xtask smoke` installs it"
+    );
+    cli
+}
+
+fn workspace() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::canonicalize(root).unwrap()
+}
+
+/// A project, a scripted endpoint for it, and the CLI behind a script that writes down what it is started with.
+struct Bench {
+    project: Project,
+    server: AnthropicServer,
+}
+
+impl Bench {
+    fn new(agent: &str, server: AnthropicServer) -> Self {
+        let project = Project::with(agent);
+        let bench = Self { project, server };
+        fs::create_dir(bench.temporary()).unwrap();
+        let script = format!(
+            "#!/bin/sh\ncase $1 in --version) ;; *)\necho $$ >>'{0}/pids'\nprintf '%s\\n' \"$*\" >>'{0}/argv'\nesac\n\
+             exec '{1}' \"$@\"\n",
+            bench.records().display(),
+            cli().display()
+        );
+        fs::create_dir(bench.records()).unwrap();
+        fs::write(bench.wrapper(), script).unwrap();
+        fs::set_permissions(bench.wrapper(), fs::Permissions::from_mode(0o755)).unwrap();
+        bench
+    }
+
+    /// Where temporary files are.
+    fn temporary(&self) -> PathBuf {
+        self.project.dir().with_file_name("tmp")
+    }
+
+    fn records(&self) -> PathBuf {
+        self.project.dir().with_file_name("records")
+    }
+
+    fn wrapper(&self) -> PathBuf {
+        self.records().join("claude")
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.project.command(args);
+        command
+            .env("HOLODECK_CLAUDE_CLI", self.wrapper())
+            .env("ANTHROPIC_BASE_URL", self.server.url())
+            .env("ANTHROPIC_API_KEY", SECRET)
+            .env("TMPDIR", self.temporary());
+        command
+    }
+
+    /// Runs it to its end; nothing of it is left then.
+    fn run(&self, args: &[&str]) -> Ran {
+        self.ended(&self.command(args).output().unwrap())
+    }
+
+    fn ended(&self, output: &Output) -> Ran {
+        self.nothing_runs();
+        let left = self.private_folders();
+        let ran = Ran::of(output);
+        assert!(left.is_empty(), "{left:?} stayed after {}", ran.all());
+        ran
+    }
+
+    /// Processes that were started, by the ids of their groups.
+    fn pids(&self) -> Vec<u32> {
+        let pids = fs::read_to_string(self.records().join("pids")).unwrap_or_default();
+        pids.lines().map(|pid| pid.parse().unwrap()).collect()
+    }
+
+    fn argv(&self) -> String {
+        fs::read_to_string(self.records().join("argv")).unwrap_or_default()
+    }
+
+    /// Waits until no process of the CLI, nor of its group, runs any more.
+    #[track_caller]
+    fn nothing_runs(&self) {
+        let groups = self.pids();
+        let patience = Instant::now() + Duration::from_secs(20);
+        loop {
+            let running = members(&groups);
+            if running.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < patience, "still running: {running:?}");
+            yield_now();
+        }
+    }
+
+    fn private_folders(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.temporary()).unwrap();
+        let mut folders: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        folders.retain(|folder| folder.to_string_lossy().contains("holodeck-claude-"));
+        folders
+    }
+}
+
+/// Processes that belong to one of these groups, and have not ended.
+fn members(groups: &[u32]) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap();
+    processes
+        .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("stat")).ok())
+        .filter(|stat| {
+            let Some((_, rest)) = stat.rsplit_once(')') else {
+                return false;
+            };
+            let mut fields = rest.split_whitespace();
+            let (state, group) = (fields.next(), fields.nth(1));
+            let group = group.and_then(|group| group.parse().ok());
+            state != Some("Z") && group.is_some_and(|group| groups.contains(&group))
+        })
+        .collect()
+}
+
+/// An agent with these further top-level keys and cases; each answer is to hold the ground truth.
+fn agent(more: &str, cases: &[(&str, &str)]) -> String {
+    use std::fmt::Write as _;
+    let mut yaml = format!(
+        "name: claude\nmodel: {{provider: anthropic, name: sonnet}}\ninstructions: {{inline: {INSTRUCTIONS}}}\n{more}\n\
+         evaluations:\n  metrics:\n    - {{type: standard, metric: contains}}\ntest_cases:\n"
+    );
+    for (name, truth) in cases {
+        writeln!(
+            yaml,
+            "  - {{name: {name}, input: \"Case {name}\", ground_truth: {truth}}}"
+        )
+        .unwrap();
+    }
+    yaml
+}
+
+const INSTRUCTIONS: &str = "Answer as briefly as a telegram.";
+
+/// Which of the cases of [`agent`] a request is about.
+fn case(request: &AnthropicRequest) -> String {
+    let texts = request.texts("user");
+    let asked = texts.iter().rev().find_map(|text| text.strip_prefix("Case "));
+    asked.unwrap_or_default().to_owned()
+}

@@ -1,0 +1,154 @@
+//! What an agent in a test may not do, and what nobody may see.
+
+use std::{fs, path::Path};
+
+use holodeck_testkit::{AnthropicReply, AnthropicServer};
+use serde_json::json;
+
+use super::{Bench, INSTRUCTIONS, agent};
+
+/// A model that writes a file if it can.
+fn writing() -> AnthropicServer {
+    AnthropicServer::answering(|request| {
+        if !request.tool_results().is_empty() {
+            return AnthropicReply::text("written");
+        }
+        if request.tool_names().contains(&"Write") {
+            AnthropicReply::tool_use(
+                "Write",
+                &json!({"file_path": "made.txt", "content": "by the agent"}),
+            )
+        } else {
+            AnthropicReply::text("can't")
+        }
+    })
+}
+
+const WRITES: &str = "claude: {file_system: {read: true, write: true}, bash: {enabled: true}}";
+
+#[test]
+fn what_changes_something_needs_to_be_allowed() {
+    let bench = Bench::new(&agent(WRITES, &[("one", "can't")]), writing());
+    let ran = bench.run(&["test"]).exits(0);
+    assert!(
+        ran.stderr
+            .contains("this test runs without `Bash`, `Write`, which may change something"),
+        "{}",
+        ran.all()
+    );
+    assert!(!bench.project.path("made.txt").exists());
+    for request in bench.server.finish() {
+        let names = request.tool_names();
+        assert!(!names.contains(&"Write") && !names.contains(&"Bash"), "{names:?}");
+        assert!(names.contains(&"Read"), "{names:?}");
+    }
+}
+
+#[test]
+fn what_is_allowed_is_done_and_warned_of() {
+    let bench = Bench::new(&agent(WRITES, &[("one", "written")]), writing());
+    let ran = bench.run(&["test", "-v", "--allow-side-effects"]).exits(0);
+    assert!(
+        ran.stderr
+            .contains("this test runs with `Bash`, `Write`, which may change something"),
+        "{}",
+        ran.all()
+    );
+    assert!(
+        ran.stderr.contains("its tools may change something"),
+        "{}",
+        ran.all()
+    );
+    assert_eq!(bench.project.read("made.txt"), "by the agent");
+    bench.server.finish();
+}
+
+#[test]
+fn an_agent_that_changes_nothing_is_not_warned_of() {
+    let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
+    let more = "claude: {file_system: {read: true}}";
+    let bench = Bench::new(&agent(more, &[("one", "yes")]), server);
+    for args in [&["test"][..], &["test", "--allow-side-effects"]] {
+        let ran = bench.run(args).exits(0);
+        assert!(!ran.stderr.contains("this test runs with"), "{}", ran.all());
+    }
+    bench.server.finish();
+}
+
+/// A secret of a server.
+const TOKEN: &str = "token-81c2-for-the-shelves-only";
+
+/// A stdio server that has no tools.
+const SHELVES: &str = r#"while IFS= read -r line; do
+  id=${line#*'"id":'}
+  id=${id%%[,\}]*}
+  case $line in
+  *'"method":"initialize"'*)
+    result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"shelves","version":"1"}}'
+    ;;
+  *'"method":"tools/list"'*) result='{"tools":[]}' ;;
+  *'"method":"notifications/'*) continue ;;
+  *) result='{}' ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+  printf '%s\n' "$SHELVES_TOKEN $ANTHROPIC_API_KEY" >seen
+done
+"#;
+
+#[test]
+fn secrets_are_seen_by_nobody_else() {
+    let server = AnthropicServer::answering(|request| {
+        let key = request.header("x-api-key").unwrap_or_default();
+        AnthropicReply::text(if key.is_empty() { "no" } else { "yes" })
+    });
+    let more = "tools:\n  - {type: mcp, name: shelves, description: none, command: /bin/sh, args: [shelves.sh], \
+                env: {SHELVES_TOKEN: \"${SHELVES_TOKEN}\"}}";
+    let bench = Bench::new(&agent(more, &[("one", "yes")]), server);
+    bench.project.write("shelves.sh", SHELVES);
+    let reports = [
+        "--report",
+        "html=r.html",
+        "--report",
+        "junit=r.xml",
+        "--report",
+        "markdown=r.md",
+    ];
+    let args = [&["test", "-vv"][..], &reports].concat();
+    let output = bench.command(&args).env("SHELVES_TOKEN", TOKEN).output().unwrap();
+    let ran = bench.ended(&output).exits(0);
+    assert!(!ran.all().contains(TOKEN), "{}", ran.all());
+    // The server has its own secret and not the model's.
+    let seen = bench.project.read("seen");
+    assert!(
+        seen.contains(TOKEN) && !seen.contains(crate::project::SECRET),
+        "{seen}"
+    );
+    fs::remove_file(bench.project.path("seen")).unwrap();
+    for secret in [TOKEN, crate::project::SECRET] {
+        let argv = bench.argv();
+        assert!(argv.contains("--system-prompt-file"), "{argv}");
+        assert!(!argv.contains(secret), "{argv}");
+        assert!(!argv.contains(INSTRUCTIONS), "{argv}");
+        let mut files = 0;
+        search(&bench.project.dir(), secret, &mut files);
+        assert!(
+            files >= 5,
+            "{files} files: journal, run file and reports are missing"
+        );
+    }
+    bench.server.finish();
+}
+
+/// No file below `folder` holds `secret`.
+fn search(folder: &Path, secret: &str, files: &mut usize) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            search(&path, secret, files);
+        } else {
+            *files += 1;
+            let content = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+            assert!(!content.contains(secret), "{} holds {secret}", path.display());
+        }
+    }
+}
