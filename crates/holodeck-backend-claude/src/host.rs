@@ -27,6 +27,9 @@ const GOVERNED: &str = "governed";
 /// A sub-agent may wait this long for its place: until the turn's own limit.
 const HOOK_SECONDS: u32 = 24 * 60 * 60;
 
+/// What the model of a sub-agent is told that wants to start another one.
+const NO_PLACE: &str = "as many agents run as may run at the same time; do this yourself";
+
 /// What all processes of a backend share in answering.
 pub(crate) struct Host {
     approver: Option<Arc<dyn Approver>>,
@@ -87,12 +90,16 @@ impl Host {
 
     /// Whether the YAML leaves a tool of an external server out.
     fn withholds(&self, tool: &str) -> bool {
-        self.servers.iter().any(|server| {
-            let own = tool.strip_prefix(&model_name(&server.name, ""));
-            match (own, &server.allowed_tools) {
-                (Some(own), Some(allowed)) => !allowed.iter().any(|name| name == own),
-                _ => false,
-            }
+        let of_tool = |server: &&McpServer| tool.starts_with(&model_name(&server.name, ""));
+        // The longest name: `a` must not speak for the tools of `a__b`.
+        let server = self
+            .servers
+            .iter()
+            .filter(of_tool)
+            .max_by_key(|server| server.name.len());
+        server.is_some_and(|server| match &server.allowed_tools {
+            Some(allowed) => !allowed.iter().any(|name| model_name(&server.name, name) == tool),
+            None => false,
         })
     }
 
@@ -199,8 +206,12 @@ impl One {
             HostRequest::HookCallback {
                 callback_id,
                 tool_use_id,
-                ..
-            } => Ok(self.hook(&callback_id, tool_use_id).await),
+                input,
+            } => match callback_id.as_str() {
+                AGENTS => Ok(self.place(tool_use_id, &input).await),
+                GOVERNED => Ok(before_tool("ask", "an approval rule names this tool")),
+                _ => Ok(json!({})),
+            },
             HostRequest::Other { subtype, .. } => Err(format!("this host does not answer `{subtype}`")),
         }
     }
@@ -266,22 +277,24 @@ impl One {
         Ok(json!({ "mcp_response": reply.message }))
     }
 
-    async fn hook(&self, callback: &str, call_id: Option<String>) -> Value {
-        match (callback, &self.places) {
-            (AGENTS, Some(places)) => {
-                if let Ok(place) = Arc::clone(places).acquire_owned().await {
-                    lock(&self.taken).insert(call_id.unwrap_or_default(), place);
-                }
+    /// Takes a place for a sub-agent. One that another sub-agent starts can't wait for it: that one keeps its own
+    /// until this one is done.
+    async fn place(&self, call_id: Option<String>, input: &Value) -> Value {
+        let Some(places) = self.places.clone() else {
+            return json!({});
+        };
+        let is_nested = input.get("agent_id").is_some_and(Value::is_string);
+        let place = if is_nested {
+            places.try_acquire_owned().ok()
+        } else {
+            places.acquire_owned().await.ok()
+        };
+        match place {
+            Some(place) => {
+                lock(&self.taken).insert(call_id.unwrap_or_default(), place);
                 json!({})
             }
-            (GOVERNED, _) => json!({
-                "hookSpecificOutput": {
-                    "hookEventName": "PreToolUse",
-                    "permissionDecision": "ask",
-                    "permissionDecisionReason": "an approval rule names this tool",
-                }
-            }),
-            _ => json!({}),
+            None => before_tool("deny", NO_PLACE),
         }
     }
 
@@ -306,6 +319,17 @@ impl Drop for Told {
             });
         }
     }
+}
+
+/// A hook's answer about a call that is to begin.
+fn before_tool(decision: &str, reason: &str) -> Value {
+    json!({
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": decision,
+            "permissionDecisionReason": reason,
+        }
+    })
 }
 
 fn ask(request: &CanUseTool) -> ApprovalAsk {
