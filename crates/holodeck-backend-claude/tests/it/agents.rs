@@ -12,7 +12,7 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 use tempfile::tempdir;
 
-use crate::setup::{ask, options, yes};
+use crate::setup::{ask, installed, options, options_of, told, yes};
 
 const LOOKERS: [&str; 3] = ["look at one", "look at two", "look at three"];
 
@@ -134,4 +134,44 @@ async fn no_more_agents_run_at_once_than_may() {
 #[tokio::test]
 async fn agents_may_run_one_after_the_other() {
     assert_eq!(most_at_once(Some(1), 1).await, 1);
+}
+
+/// What an agent says that starts another one, which starts none, where `places` agents may run.
+async fn within(version: &str, places: usize) -> String {
+    let server = AnthropicServer::answering(|request| {
+        let texts = request.texts("user").join(" ");
+        if !request.tool_results().is_empty() {
+            let (told, _) = told(request).swap_remove(0);
+            return AnthropicReply::text(format!("I heard: {told}"));
+        }
+        let next = match (texts.contains("INNER"), texts.contains("OUTER")) {
+            (true, _) => return AnthropicReply::text("all is well"),
+            (_, true) => "INNER",
+            _ => "OUTER",
+        };
+        let input = json!({"description": "look", "prompt": next, "subagent_type": "looker"});
+        AnthropicReply::tool_use("Agent", &input)
+    });
+    let options = options_of(&installed(version), &server)
+        .builtin_tools(["Agent"])
+        .agent(
+            "looker",
+            json!({"description": "Looks.", "prompt": "You look things up."}),
+        )
+        .parallel_agents(NonZeroUsize::new(places).unwrap())
+        .approver(yes());
+    let heard = ask(options, "look").await;
+    server.finish();
+    heard.result().response.clone()
+}
+
+#[tokio::test]
+async fn an_agent_that_starts_another_does_not_wait_for_its_own_place() {
+    for version in ["2.1.330", "2.1.197"] {
+        let two = within(version, 2).await;
+        assert!(two.contains("all is well"), "{version}: {two}");
+        let one = within(version, 1).await;
+        let refused = "as many agents run as may run at the same time";
+        assert!(one.contains(refused) && !one.contains("all is well"), "{version}: {one}");
+    }
 }

@@ -100,12 +100,17 @@ async fn tools_are_those_that_are_switched_on_and_allowed() {
     .await;
     assert_eq!(some, ["Agent", "Read", "mcp__holodeck_tools__look"]);
     let (withheld, notices) = offered(|url, folder| {
-        let mut yaml = agent_at(url, folder, EVERYTHING);
+        let rest = format!("{EVERYTHING}  disallowed_tools: [Grep, mcp__holodeck_tools__order]\n");
+        let mut yaml = agent_at(url, folder, &rest);
         yaml.side_effects = SideEffects::Withheld;
+        yaml.tools = Arc::new(own_tools());
         yaml
     })
     .await;
-    assert_eq!(withheld, ["Agent", "Glob", "Grep", "Read", "WebSearch"]);
+    assert_eq!(
+        withheld,
+        ["Agent", "Glob", "Read", "WebSearch", "mcp__holodeck_tools__look"]
+    );
     assert_eq!(notices.len(), 1);
     assert!(notices[0].contains("--allow-side-effects"), "{notices:?}");
 }

@@ -14,6 +14,7 @@ mod ends;
 mod fake;
 mod faults;
 mod from_yaml;
+mod http;
 mod isolation;
 mod mcp;
 mod messages;

@@ -1,15 +1,17 @@
 //! External MCP servers of the YAML.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use holodeck_backend_api::{BackendError, Outcome};
+use holodeck_backend_claude::Limits;
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use pretty_assertions::assert_eq;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::tempdir;
 
 use crate::{
-    setup::{ask, told},
+    http::Http,
+    setup::{ask, limits, told},
     yaml::agent_at,
 };
 
@@ -57,10 +59,14 @@ async fn a_server_is_called_and_sees_no_credentials() {
 #[tokio::test]
 async fn a_server_that_does_not_start_is_named_before_the_model_is_asked() {
     let folder = tempdir().unwrap();
-    for command in ["no-such-program", "'false'"] {
+    for command in ["no-such-program", "'false'", "sleep, args: ['60']"] {
         let server = AnthropicServer::replies([]);
         let rest = format!("tools: [{{type: mcp, name: orders, description: d, command: {command}}}]\n");
         let options = agent_at(&server.url(), folder.path(), &rest).options().unwrap();
+        let options = options.limits(Limits {
+            mcp_start: Duration::from_millis(500),
+            ..limits()
+        });
         let error = ask(options, "go").await.end.unwrap_err();
         assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
         let text = error.to_string();
@@ -86,4 +92,58 @@ async fn without_a_server_that_may_be_missing_it_goes_on() {
         "{notice}"
     );
     server.finish();
+}
+
+/// As much of a server as one tool needs.
+fn answer_to(message: &Value) -> Value {
+    match message["method"].as_str().unwrap_or_default() {
+        "initialize" => json!({
+            "protocolVersion": message["params"]["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "remote", "version": "1"},
+        }),
+        "tools/list" => json!({"tools": [{"name": "a.look", "inputSchema": {"type": "object"}}]}),
+        "tools/call" => json!({"content": [{"type": "text", "text": "seen from afar"}]}),
+        _ => json!({}),
+    }
+}
+
+#[tokio::test]
+async fn a_server_may_be_elsewhere() {
+    let folder = tempdir().unwrap();
+    let remote = Http::start(|request| {
+        let message: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        match &message["id"] {
+            _ if !request.line.starts_with("POST ") => ("405 Method Not Allowed", String::new()),
+            Value::Null => ("202 Accepted", String::new()),
+            id => {
+                let reply = json!({"jsonrpc": "2.0", "id": id, "result": answer_to(&message)});
+                ("200 OK", reply.to_string())
+            }
+        }
+    })
+    .await;
+    let server = AnthropicServer::replies([
+        AnthropicReply::tool_use("mcp__my_remote__a_look", &json!({})),
+        AnthropicReply::text("done"),
+    ]);
+    let rest = format!(
+        "tools:\n- type: mcp\n  name: my_remote\n  description: d\n  transport: http\n  url: {}/mcp\n  headers: \
+         {{X-Key: remote-key}}\n  config: {{allowed_tools: [a.look]}}\n",
+        remote.url
+    );
+    let options = agent_at(&server.url(), folder.path(), &rest).options().unwrap();
+    ask(options, "go").await.result();
+    assert_eq!(told(&server.finish()[1]), [("seen from afar".to_owned(), false)]);
+    let requests = remote.requests();
+    assert!(requests.len() >= 3);
+    for request in requests {
+        assert!(request.line.contains(" /mcp "), "{}", request.line);
+        assert!(
+            request.headers.contains("x-key: remote-key"),
+            "{}",
+            request.headers
+        );
+        assert!(!request.headers.contains("sk-ant"), "{}", request.headers);
+    }
 }

@@ -21,6 +21,7 @@ pub(crate) struct Yaml {
     pub(crate) env: Env,
     pub(crate) tools: Arc<dyn ToolHost>,
     pub(crate) side_effects: SideEffects,
+    pub(crate) variables: Vec<(String, String)>,
 }
 
 /// An agent in `folder` with further lines of `model:` (indented by two) and further blocks.
@@ -36,6 +37,7 @@ pub(crate) fn agent(folder: &Path, model: &str, rest: &str, env: &[(&str, &str)]
         env,
         tools: Arc::new(NoTools),
         side_effects: SideEffects::AsConfigured,
+        variables: Vec::new(),
     }
 }
 
@@ -63,7 +65,7 @@ impl Yaml {
             policy: &policy,
             side_effects: self.side_effects,
             reuse: Reuse::Never,
-            variables: Vec::new(),
+            variables: self.variables.clone(),
         })?;
         Ok(options.limits(limits()))
     }
