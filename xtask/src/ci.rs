@@ -50,6 +50,7 @@ const PARTS: &[Part] = &[
     part("tidy", 10, || tidy::run().map(done)),
     part("codegen", 60, || codegen::check().map(done)),
     part("nextest", 420, nextest),
+    part("otlp-grpc", 50, otlp_grpc),
     part("fuzz", 40, || fuzz::briefly().map(done)),
     part("doctests", 60, || {
         cargo(&["test", "--doc", "--workspace", "--locked", "--quiet"])
@@ -154,6 +155,29 @@ fn smoke() -> Result<Outcome> {
 }
 
 fn nextest() -> Result<Outcome> {
+    install_nextest()?;
+    cargo(&["nextest", "run", "--workspace", "--locked", "--profile", "ci"])
+}
+
+/// The tests of a feature that is off by default, in the two crates that it changes.
+fn otlp_grpc() -> Result<Outcome> {
+    install_nextest()?;
+    cargo(&[
+        "nextest",
+        "run",
+        "-p",
+        "holodeck-http",
+        "-p",
+        "holodeck-otel-bridge",
+        "--features",
+        "otlp-grpc",
+        "--locked",
+        "--profile",
+        "ci",
+    ])
+}
+
+fn install_nextest() -> Result<()> {
     let found = host::first_line("cargo", &["nextest", "--version"]);
     if let Some(found) = found {
         println!("{found}");
@@ -168,7 +192,7 @@ fn nextest() -> Result<Outcome> {
         ];
         host::run(&mut host::cargo(install)).context("failed to install cargo-nextest")?;
     }
-    cargo(&["nextest", "run", "--workspace", "--locked", "--profile", "ci"])
+    Ok(())
 }
 
 fn quickstart() -> Result<Outcome> {

@@ -17,6 +17,7 @@ pub(crate) fn run() -> Result<()> {
         host::run(&mut host::cargo(check))?;
         if package.has_features() {
             host::run(host::cargo(check).arg("--no-default-features"))?;
+            host::run(host::cargo(check).arg("--all-features"))?;
         }
     }
     let Ok(projects) = std::fs::read_dir(workspace::root().join(EMBED)) else {

@@ -18,12 +18,12 @@ use crate::{
 
 /// Sends requests; clones share connections.
 #[derive(Clone, Debug)]
-pub struct HttpClient(Arc<Inner>);
+pub struct HttpClient(pub(crate) Arc<Inner>);
 
 #[derive(Debug)]
-struct Inner {
-    connections: Connections,
-    max_response_bytes: u64,
+pub(crate) struct Inner {
+    pub(crate) connections: Connections,
+    pub(crate) max_response_bytes: u64,
     max_event_bytes: usize,
 }
 
@@ -96,18 +96,7 @@ impl HttpClient {
             }
             // Boxed: it is large, and everything that waits for it would hold it more than once.
             let attempt = Box::pin(self.attempt(request, url, &secrets));
-            async move {
-                let Some(deadline) = deadline else {
-                    return attempt.await;
-                };
-                let timeout = |_elapsed| HttpError::Timeout {
-                    url: url.clone(),
-                    after: options.timeout.unwrap_or_default(),
-                };
-                tokio::time::timeout_at(deadline, attempt)
-                    .await
-                    .map_err(timeout)?
-            }
+            within(deadline, options, url, attempt)
         })
         .await?;
         let body = match (attempts.deadline, options.timeout) {
@@ -130,15 +119,28 @@ impl HttpClient {
         url: &HttpUrl,
         secrets: &Secrets,
     ) -> Result<(u16, HeaderMap, Body), HttpError> {
+        let mut response = self.head(request, url, secrets).await?;
+        let status = response.status().as_u16();
+        let headers = std::mem::take(response.headers_mut());
+        let body = Body::begin(response, url.clone(), self.0.max_response_bytes).await?;
+        Ok((status, headers, body))
+    }
+
+    /// Sends once and waits for the head of a 2xx answer.
+    pub(crate) async fn head(
+        &self,
+        request: reqwest::RequestBuilder,
+        url: &HttpUrl,
+        secrets: &Secrets,
+    ) -> Result<reqwest::Response, HttpError> {
         let started = Instant::now();
-        let mut response = request.send().await.map_err(|error| classify(error, url))?;
+        let response = request.send().await.map_err(|error| classify(error, url))?;
         let status = response.status();
         tracing::debug!(%url, status = status.as_u16(), ms = started.elapsed().as_millis(), "answer");
-        let headers = std::mem::take(response.headers_mut());
         if status.is_success() {
-            let body = Body::begin(response, url.clone(), self.0.max_response_bytes).await?;
-            return Ok((status.as_u16(), headers, body));
+            return Ok(response);
         }
+        let retry_after = retry_after(response.headers());
         // Whatever its announced length, only its start is read.
         let body = match Body::begin(response, url.clone(), u64::MAX).await {
             Ok(body) => body.start(KEPT).await,
@@ -148,9 +150,28 @@ impl HttpClient {
             url: url.clone(),
             status: status.as_u16(),
             body: secrets.excerpt(&body),
-            retry_after: retry_after(&headers),
+            retry_after,
         })
     }
+}
+
+/// One attempt, which ends at the call's deadline.
+pub(crate) async fn within<T>(
+    deadline: Option<Instant>,
+    options: &CallOptions,
+    url: &HttpUrl,
+    attempt: impl Future<Output = Result<T, HttpError>>,
+) -> Result<T, HttpError> {
+    let Some(deadline) = deadline else {
+        return attempt.await;
+    };
+    let timeout = |_elapsed| HttpError::Timeout {
+        url: url.clone(),
+        after: options.timeout.unwrap_or_default(),
+    };
+    tokio::time::timeout_at(deadline, attempt)
+        .await
+        .map_err(timeout)?
 }
 
 fn request_headers(headers: &Headers, has_body: bool) -> HeaderMap {
@@ -164,7 +185,7 @@ fn request_headers(headers: &Headers, has_body: bool) -> HeaderMap {
     map
 }
 
-fn secrets(url: &HttpUrl, headers: &Headers) -> Secrets {
+pub(crate) fn secrets(url: &HttpUrl, headers: &Headers) -> Secrets {
     let of_headers = headers.secrets().map(SecretString::from);
     Secrets(of_headers.chain(url.secrets().map(SecretString::from)).collect())
 }

@@ -1,18 +1,30 @@
 use std::sync::OnceLock;
 
-use reqwest::{Client, NoProxy, Proxy, redirect};
+use reqwest::{Client, ClientBuilder, NoProxy, Proxy, redirect};
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::{HttpError, HttpOptions, HttpUrl, LoopbackProxy, ProxyOptions, SetupError, tls};
 
-/// Two pools of connections, with and without TLS. The platform's certificates cost milliseconds to read, and a run
+type Pool = OnceLock<Result<Client, String>>;
+
+/// Pools for HTTP/2 alone, opened on first use.
+#[cfg(feature = "http2")]
+#[derive(Debug, Default)]
+struct Http2 {
+    plain: Pool,
+    secure: Pool,
+}
+
+/// Pools of connections, with and without TLS. The platform's certificates cost milliseconds to read, and a run
 /// against a local endpoint never needs them.
 #[derive(Debug)]
 pub(crate) struct Connections {
     plain: Client,
-    secure: OnceLock<Result<Client, String>>,
+    secure: Pool,
+    #[cfg(feature = "http2")]
+    http2: Http2,
     options: HttpOptions,
     bundle: Vec<CertificateDer<'static>>,
 }
@@ -27,10 +39,12 @@ impl Connections {
             .transpose()?
             .unwrap_or_default();
         let proxies = proxies(&options.proxy)?;
-        let plain = tls::unused().and_then(|tls| client(options, proxies, tls));
+        let plain = tls::unused().and_then(|tls| build(client(options, proxies, tls)));
         Ok(Self {
             plain: plain.map_err(|reason| SetupError::Client { reason })?,
             secure: OnceLock::new(),
+            #[cfg(feature = "http2")]
+            http2: Http2::default(),
             options: options.clone(),
             bundle,
         })
@@ -43,12 +57,32 @@ impl Connections {
         }
         let secure = self.secure.get_or_init(|| {
             let proxies = proxies(&self.options.proxy).map_err(|error| error.to_string())?;
-            client(&self.options, proxies, tls::trusting(&self.bundle)?)
+            build(client(&self.options, proxies, tls::trusting(&self.bundle)?))
         });
-        secure.as_ref().map_err(|reason| HttpError::Request {
-            url: url.clone(),
-            reason: reason.clone(),
-        })
+        opened(secure, url)
+    }
+
+    /// The pool for a target that is spoken to in HTTP/2 only.
+    #[cfg(feature = "http2")]
+    pub(crate) fn over_http2(&self, url: &HttpUrl) -> Result<&Client, HttpError> {
+        let plain = url.as_url().scheme() == "http" && !self.proxy_speaks_tls();
+        let pool = if plain {
+            &self.http2.plain
+        } else {
+            &self.http2.secure
+        };
+        let pool = pool.get_or_init(|| {
+            let proxies = proxies(&self.options.proxy).map_err(|error| error.to_string())?;
+            let mut tls = if plain {
+                tls::unused()?
+            } else {
+                tls::trusting(&self.bundle)?
+            };
+            // A server that knows only HTTP/1 then says so in the handshake.
+            tls.alpn_protocols = vec![b"h2".to_vec()];
+            build(client(&self.options, proxies, tls).http2_prior_knowledge())
+        });
+        opened(pool, url)
     }
 
     fn proxy_speaks_tls(&self) -> bool {
@@ -57,7 +91,18 @@ impl Connections {
     }
 }
 
-fn client(options: &HttpOptions, proxies: Vec<Proxy>, tls: ClientConfig) -> Result<Client, String> {
+fn opened<'a>(pool: &'a Result<Client, String>, url: &HttpUrl) -> Result<&'a Client, HttpError> {
+    pool.as_ref().map_err(|reason| HttpError::Request {
+        url: url.clone(),
+        reason: reason.clone(),
+    })
+}
+
+fn build(client: ClientBuilder) -> Result<Client, String> {
+    client.build().map_err(|error| error.without_url().to_string())
+}
+
+fn client(options: &HttpOptions, proxies: Vec<Proxy>, tls: ClientConfig) -> ClientBuilder {
     #[expect(clippy::disallowed_methods, reason = "the one place that builds a client")]
     let mut builder = Client::builder()
         .tls_backend_preconfigured(tls)
@@ -73,7 +118,7 @@ fn client(options: &HttpOptions, proxies: Vec<Proxy>, tls: ClientConfig) -> Resu
     for proxy in proxies {
         builder = builder.proxy(proxy);
     }
-    builder.build().map_err(|error| error.without_url().to_string())
+    builder
 }
 
 fn proxies(options: &ProxyOptions) -> Result<Vec<Proxy>, SetupError> {

@@ -4,6 +4,8 @@
 //! policy, one place that bounds what a server may send, one decoder for server-sent events. Header values, URL
 //! user names and query strings never appear in what this crate displays or logs.
 //!
+//! With the feature `http2`, requests can be sent over HTTP/2 alone, and their answers' trailers be read.
+//!
 //! It knows nothing of models, agents or YAML.
 
 mod body;
@@ -12,6 +14,8 @@ mod connections;
 mod error;
 mod excerpt;
 mod headers;
+#[cfg(feature = "http2")]
+mod http2;
 mod options;
 mod pacer;
 mod response;
@@ -25,6 +29,8 @@ pub use body::Body;
 pub use client::HttpClient;
 pub use error::{ConnectReason, Found, HttpError, SetupError};
 pub use headers::Headers;
+#[cfg(feature = "http2")]
+pub use http2::Http2Answer;
 pub use options::{CallOptions, HttpOptions, LoopbackProxy, ProxyOptions};
 pub use pacer::Pacer;
 pub use response::Response;

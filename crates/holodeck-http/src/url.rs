@@ -46,6 +46,15 @@ impl HttpUrl {
         Self(Arc::new(url))
     }
 
+    /// The same URL without path, query and fragment.
+    pub fn origin(&self) -> Self {
+        let mut url = Url::clone(&self.0);
+        url.set_path("");
+        url.set_query(None);
+        url.set_fragment(None);
+        Self(Arc::new(url))
+    }
+
     /// The same URL with one more query pair.
     pub fn with_query(&self, name: &str, value: &str) -> Self {
         let mut url = Url::clone(&self.0);

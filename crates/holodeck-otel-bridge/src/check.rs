@@ -1,16 +1,21 @@
 use holodeck_http::{Headers, HttpError, HttpUrl};
-use holodeck_model::{
-    Code, Diagnostic, LoadedAgent, ObservabilityConfig, OtlpExporter, OtlpProtocol, Provider,
-};
+use holodeck_model::{Code, Diagnostic, LoadedAgent, ObservabilityConfig, OtlpExporter, Provider};
 
 use crate::{
     claude_env,
     collector::{collector_endpoint, otlp},
     unmapped,
+    wire::Wire,
 };
 
 /// gRPC's port of a collector.
 const GRPC_PORT: u16 = 4317;
+
+const GRPC_PORT_HELP: &str = if cfg!(feature = "otlp-grpc") {
+    "use port 4318, or say what this port speaks: `protocol: grpc` or `protocol: http`"
+} else {
+    "use port 4318, or say `protocol: http` if this port speaks it"
+};
 
 /// What of an agent's `observability` can't work, or works otherwise than one may think. Nothing if it is switched
 /// off.
@@ -39,8 +44,8 @@ pub fn check(agent: &LoadedAgent) -> Vec<Diagnostic> {
 
 fn check_otlp(otlp: &OtlpExporter) -> Vec<Diagnostic> {
     let mut found = Vec::new();
-    if otlp.protocol == Some(OtlpProtocol::Grpc) {
-        found.push(no_grpc());
+    if let Err(diagnostic) = Wire::of(otlp) {
+        found.push(*diagnostic);
     }
     match HttpUrl::parse(collector_endpoint(otlp)) {
         Err(error) => found.push(bad_endpoint(&error)),
@@ -50,7 +55,7 @@ fn check_otlp(otlp: &OtlpExporter) -> Vec<Diagnostic> {
             found.push(
                 Diagnostic::warning(Code::NoEffect, message)
                     .about("observability.exporters.otlp.endpoint")
-                    .with_help("use port 4318, or say `protocol: http` if this port speaks it"),
+                    .with_help(GRPC_PORT_HELP),
             );
         }
         Ok(_) => {}
@@ -74,10 +79,10 @@ pub(crate) fn headers(otlp: &OtlpExporter) -> Result<Headers, Box<Diagnostic>> {
 }
 
 pub(crate) fn no_grpc() -> Diagnostic {
-    let message = "protocol `grpc` is not part of this build";
+    let message = "protocol `grpc` needs the feature `otlp-grpc`, which this build does not have";
     Diagnostic::error(Code::NotYetSupported, message)
         .about("observability.exporters.otlp.protocol")
-        .with_help("leave `protocol` out and use the collector's HTTP port, 4318")
+        .with_help("leave `protocol` out and use the collector's HTTP port, 4318, or build with `--features otlp-grpc`")
 }
 
 pub(crate) fn bad_endpoint(error: &HttpError) -> Diagnostic {

@@ -1,4 +1,4 @@
-//! OTLP over HTTP with protobuf.
+//! OTLP: spans and metrics as protobuf, sent to a collector.
 
 use std::{
     io::Write as _,
@@ -27,6 +27,10 @@ use opentelemetry_sdk::{
 use prost::Message;
 use tokio::runtime::Handle;
 
+#[cfg(feature = "otlp-grpc")]
+use crate::grpc;
+use crate::wire::{Signal, Wire};
+
 /// What became of the exports; for the one warning at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Fate {
@@ -46,9 +50,10 @@ impl Fate {
     }
 }
 
-/// A collector that is reached over HTTP. The exporters run on threads of the SDK; requests run on ours.
+/// A collector. The exporters run on threads of the SDK; requests run on ours.
 #[derive(Clone, Debug)]
 pub(crate) struct Collector {
+    pub(crate) wire: Wire,
     pub(crate) client: HttpClient,
     pub(crate) runtime: Handle,
     pub(crate) endpoint: HttpUrl,
@@ -65,24 +70,33 @@ pub(crate) enum Encoding {
 }
 
 impl Collector {
-    async fn send(&self, path: &str, message: Vec<u8>) -> OTelSdkResult {
-        let url = self.endpoint.join(path);
-        let body = match self.encoding {
+    async fn send(&self, signal: Signal, message: Vec<u8>) -> OTelSdkResult {
+        let url = self.wire.url(&self.endpoint, signal);
+        let message = match self.encoding {
             Encoding::Plain => Bytes::from(message),
             Encoding::Gzip => gzip(&message)?,
         };
-        let (client, headers) = (self.client.clone(), self.headers.clone());
+        let (wire, client, headers) = (self.wire, self.client.clone(), self.headers.clone());
         let options = CallOptions {
             timeout: Some(self.timeout),
             retry: RetryPolicy::none(),
             pacer: None,
         };
-        let sent = self
-            .runtime
-            .spawn(async move { client.post_bytes(&url, &headers, body, &options).await.map(drop) });
+        #[cfg(feature = "otlp-grpc")]
+        let encoding = self.encoding;
+        let sent = self.runtime.spawn(async move {
+            match wire {
+                Wire::Http => {
+                    let answer = client.post_bytes(&url, &headers, message, &options).await;
+                    answer.map(drop).map_err(|error| error.to_string())
+                }
+                #[cfg(feature = "otlp-grpc")]
+                Wire::Grpc => grpc::call(&client, &url, &headers, &message, encoding, &options).await,
+            }
+        });
         match sent.await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(self.failed(error.to_string())),
+            Ok(Err(problem)) => Err(self.failed(problem)),
             Err(_ended) => Err(self.failed("the program ended before it was sent".to_owned())),
         }
     }
@@ -123,7 +137,9 @@ impl SpanExporter for OtlpSpans {
         let request = ExportTraceServiceRequest {
             resource_spans: group_spans_by_resource_and_scope(batch, &self.resource),
         };
-        self.collector.send("v1/traces", request.encode_to_vec()).await?;
+        self.collector
+            .send(Signal::Traces, request.encode_to_vec())
+            .await?;
         self.collector.fate.exported.fetch_add(count, Ordering::Relaxed);
         Ok(())
     }
@@ -140,7 +156,7 @@ pub(crate) struct OtlpMetrics(pub(crate) Collector);
 impl PushMetricExporter for OtlpMetrics {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
         let message = ExportMetricsServiceRequest::from(metrics).encode_to_vec();
-        self.0.send("v1/metrics", message).await
+        self.0.send(Signal::Metrics, message).await
     }
 
     fn force_flush(&self) -> OTelSdkResult {

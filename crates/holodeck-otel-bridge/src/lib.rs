@@ -3,6 +3,8 @@
 //! [`claude_env`] translates it for the Claude CLI, which exports its own telemetry. [`Telemetry`] exports ours:
 //! [`Telemetry::wrap`] makes spans and metrics of the events of any backend. [`check`] tells what of the block has no
 //! effect, before anything runs.
+//!
+//! With the feature `otlp-grpc`, a collector can be spoken to in gRPC.
 
 mod check;
 mod claude_env;
@@ -11,6 +13,8 @@ mod console;
 mod content;
 mod conventions;
 mod export;
+#[cfg(feature = "otlp-grpc")]
+mod grpc;
 mod level;
 mod meters;
 mod providers;
@@ -18,6 +22,7 @@ mod telemetry;
 mod traced;
 mod turn;
 mod unmapped;
+mod wire;
 
 pub use check::check;
 pub use claude_env::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env};

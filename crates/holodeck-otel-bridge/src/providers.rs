@@ -3,9 +3,7 @@
 use std::{sync::Arc, thread, time::Duration};
 
 use holodeck_http::{HttpClient, HttpUrl};
-use holodeck_model::{
-    Code, Diagnostic, MetricsConfig, ObservabilityConfig, OtlpExporter, OtlpProtocol, TracesConfig,
-};
+use holodeck_model::{Code, Diagnostic, MetricsConfig, ObservabilityConfig, OtlpExporter, TracesConfig};
 use opentelemetry_sdk::{
     Resource,
     metrics::{PeriodicReader, SdkMeterProvider},
@@ -15,10 +13,11 @@ use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
 use crate::{
     TelemetryOptions,
-    check::{bad_endpoint, headers, no_grpc},
+    check::{bad_endpoint, headers},
     collector::{collector_endpoint, compression, otlp},
     console::Console,
     export::{Collector, Encoding, Fate, OtlpMetrics, OtlpSpans},
+    wire::Wire,
 };
 
 /// Measures are shown on the console once, at the end: they count from the beginning anyway.
@@ -104,18 +103,12 @@ fn on_thread(work: impl FnOnce() + Send + 'static) -> oneshot::Receiver<()> {
 }
 
 fn collector(otlp: &OtlpExporter, options: &TelemetryOptions) -> Result<Collector, Box<Diagnostic>> {
-    if otlp.protocol == Some(OtlpProtocol::Grpc) {
-        return Err(Box::new(no_grpc()));
-    }
+    let wire = Wire::of(otlp)?;
     let endpoint =
         HttpUrl::parse(collector_endpoint(otlp)).map_err(|error| Box::new(bad_endpoint(&error)))?;
     let mut headers = headers(otlp)?;
     let encoding = compression(otlp).unwrap_or(Encoding::Plain);
-    let mut fixed = vec![("content-type", "application/x-protobuf")];
-    if encoding == Encoding::Gzip {
-        fixed.push(("content-encoding", "gzip"));
-    }
-    for (name, value) in fixed {
+    for (name, value) in wire.headers(encoding) {
         headers
             .insert(name, value)
             .map_err(|error| Diagnostic::error(Code::BadFormat, error.to_string()))?;
@@ -123,6 +116,7 @@ fn collector(otlp: &OtlpExporter, options: &TelemetryOptions) -> Result<Collecto
     let client = HttpClient::new(&options.http)
         .map_err(|error| Diagnostic::error(Code::EndpointUnreachable, error.to_string()))?;
     Ok(Collector {
+        wire,
         client,
         runtime: Handle::current(),
         endpoint,

@@ -9,6 +9,8 @@
 
 mod answers;
 mod failures;
+#[cfg(feature = "http2")]
+mod http2;
 mod proxy;
 mod retries;
 mod server;

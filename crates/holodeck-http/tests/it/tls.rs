@@ -55,8 +55,9 @@ fn a_ca_bundle_must_exist_and_hold_a_certificate() {
     assert!(matches!(&error, SetupError::CaBundleEmpty { .. }), "{error:?}");
 }
 
-/// A server for `localhost` whose certificate an authority of its own signed; returns the URL and the authority's PEM.
-async fn tls_server() -> (String, String) {
+/// What a server for `localhost` accepts connections with, speaking `protocols`, and the PEM of the authority that
+/// signed its certificate.
+pub(crate) fn acceptor(protocols: &[&str]) -> (TlsAcceptor, String) {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
@@ -66,7 +67,7 @@ async fn tls_server() -> (String, String) {
         .signed_by(&key, &authority)
         .unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
@@ -75,9 +76,26 @@ async fn tls_server() -> (String, String) {
             PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
         )
         .unwrap();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    (TlsAcceptor::from(Arc::new(config)), authority.pem())
+}
+
+/// A client that trusts an authority besides.
+pub(crate) fn trusting(authority: &str) -> HttpClient {
+    let bundle = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(bundle.path(), authority).unwrap();
+    HttpClient::new(&HttpOptions {
+        ca_bundle: Some(bundle.path().to_owned()),
+        ..HttpOptions::default()
+    })
+    .unwrap()
+}
+
+/// A server for `localhost`; returns the URL and the authority's PEM.
+async fn tls_server() -> (String, String) {
+    let (acceptor, authority) = acceptor(&[]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
@@ -92,20 +110,13 @@ async fn tls_server() -> (String, String) {
             stream.shutdown().await.unwrap();
         }
     });
-    (format!("https://localhost:{port}/"), authority.pem())
+    (format!("https://localhost:{port}/"), authority)
 }
 
 #[tokio::test]
 async fn the_users_ca_bundle_is_trusted_and_nothing_else_is() {
     let (url, authority) = tls_server().await;
-    let bundle = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(bundle.path(), authority).unwrap();
-    let trusting = HttpClient::new(&HttpOptions {
-        ca_bundle: Some(bundle.path().to_owned()),
-        ..HttpOptions::default()
-    })
-    .unwrap();
-
+    let trusting = trusting(&authority);
     let address = HttpUrl::parse(&url).unwrap();
     let answer = trusting.get(&address, &Headers::new(), &quick()).await.unwrap();
     assert_eq!(answer.bytes().await.unwrap(), "{}");

@@ -51,12 +51,25 @@ fn a_grpc_port_without_a_protocol_is_doubtful() {
 }
 
 #[tokio::test]
+async fn grpc_is_an_error_that_names_the_feature_unless_it_is_there() {
+    let observability = otlp(&json!({"protocol": "grpc"}));
+    for provider in ["openai", "anthropic"] {
+        let found = found(provider, &observability);
+        let started = Telemetry::start(&agent(provider, &observability), &options());
+        if cfg!(feature = "otlp-grpc") {
+            assert_eq!(found, []);
+            assert!(started.unwrap().is_on());
+        } else {
+            let message = "protocol `grpc` needs the feature `otlp-grpc`, which this build does not have";
+            assert_eq!(found, [(Severity::Error, message.to_owned())]);
+            assert_eq!(started.unwrap_err().message, message);
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_work_is_an_error_before_and_at_the_start() {
     for (fields, message) in [
-        (
-            json!({"protocol": "grpc"}),
-            "protocol `grpc` is not part of this build",
-        ),
         (
             json!({"endpoint": "collector:4318"}),
             "invalid URL `collector:4318`: scheme `collector` is neither http nor https",

@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 
 pub(crate) struct Collector {
     pub(crate) url: String,
-    received: Arc<Mutex<Vec<Received>>>,
+    pub(crate) received: Arc<Mutex<Vec<Received>>>,
 }
 
 #[derive(Clone)]

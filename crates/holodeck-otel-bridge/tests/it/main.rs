@@ -13,4 +13,6 @@ mod checks;
 mod collector;
 mod console;
 mod faults;
+#[cfg(feature = "otlp-grpc")]
+mod grpc;
 mod spans;

@@ -1,0 +1,136 @@
+//! One unary gRPC call: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+
+use std::fmt::Write as _;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use holodeck_http::{CallOptions, Headers, Http2Answer, HttpClient, HttpError, HttpUrl};
+
+use crate::export::Encoding;
+
+/// Compressed or not, then the length in four bytes.
+const PREFIX: usize = 5;
+
+/// Characters of a server's message that are shown.
+const SHOWN: usize = 300;
+
+/// The names of the codes, from 0.
+const CODES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// Sends `message`, which is in `encoding`; what the answer says beside its status is not for us. An error is what went
+/// wrong, in words.
+pub(crate) async fn call(
+    client: &HttpClient,
+    url: &HttpUrl,
+    headers: &Headers,
+    message: &[u8],
+    encoding: Encoding,
+    options: &CallOptions,
+) -> Result<(), String> {
+    let body = framed(message, encoding)?;
+    let answer = client.post_http2(url, headers, body, options).await;
+    let answer = answer.map_err(|error| match error {
+        // What servers do to whom they don't understand.
+        HttpError::Body { .. } => format!("{error} (does this port speak gRPC?)"),
+        _ => error.to_string(),
+    })?;
+    // An answer that is nothing but a status has it in its headers.
+    let field = |name| answer.trailer(name).or_else(|| answer.header(name));
+    let Some(status) = field("grpc-status") else {
+        return Err(format!("{url} answered without a gRPC status"));
+    };
+    if status.trim() == "0" {
+        return Ok(());
+    }
+    Err(problem(url, status, field("grpc-message"), &answer))
+}
+
+fn framed(message: &[u8], encoding: Encoding) -> Result<Bytes, String> {
+    let length =
+        u32::try_from(message.len()).map_err(|_error| "the message is larger than 4 GiB".to_owned())?;
+    let mut body = BytesMut::with_capacity(PREFIX + message.len());
+    body.put_u8(u8::from(encoding == Encoding::Gzip));
+    body.put_u32(length);
+    body.put_slice(message);
+    Ok(body.freeze())
+}
+
+fn problem(url: &HttpUrl, status: &str, message: Option<&str>, answer: &Http2Answer) -> String {
+    let mut problem = format!("{url} answered gRPC status {status}");
+    let code = status.trim().parse().ok().and_then(|code: usize| CODES.get(code));
+    if let Some(code) = code {
+        let _ = write!(problem, " {code}");
+    }
+    let message = answer.without_secrets(&percent_decoded(message.unwrap_or_default()));
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    if !line.is_empty() {
+        let shown: String = line.chars().take(SHOWN).collect();
+        let cut = if shown.len() < line.len() { "…" } else { "" };
+        let _ = write!(problem, ": {shown}{cut}");
+    }
+    problem
+}
+
+/// What is no escape stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped = (byte == b'%').then(|| after.split_at_checked(2)).flatten();
+        let escaped = escaped.and_then(|(digits, after)| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            let all_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            Some((u8::from_str_radix(digits, 16).ok().filter(|_| all_hex)?, after))
+        });
+        let (byte, after) = escaped.unwrap_or((byte, after));
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_message_has_five_bytes_before_it() {
+        let plain = framed(b"abc", Encoding::Plain).unwrap();
+        assert_eq!(plain.as_ref(), b"\0\0\0\0\x03abc");
+        let packed = framed(&[7; 258], Encoding::Gzip).unwrap();
+        assert_eq!(packed.get(..PREFIX).unwrap(), [1, 0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn escapes_are_undone_and_nothing_else() {
+        for (text, decoded) in [
+            ("", ""),
+            ("no%20key%C3%A9", "no keyé"),
+            ("100%", "100%"),
+            ("%+1%g0%2", "%+1%g0%2"),
+            ("%%41", "%A"),
+            ("%FF", "\u{fffd}"),
+        ] {
+            assert_eq!(percent_decoded(text), decoded);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! A collector that speaks gRPC.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::stream;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::{
+    HeaderMap, Request, Response,
+    body::{Frame, Incoming},
+    header::{HeaderName, HeaderValue},
+    server::conn::http2,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::{
+    agent::{Scripted, plain, start, with_a_tool},
+    collector::{Collector, Received},
+    spans::run,
+};
+
+/// So long that no test meets it by accident.
+const LONG: Duration = Duration::from_secs(30);
+
+const PREFIX: usize = 5;
+
+type Fields = &'static [(&'static str, &'static str)];
+
+/// Headers and trailers of an answer.
+#[derive(Clone, Copy)]
+struct Answer(Fields, Fields);
+
+const OK: Answer = Answer(
+    &[("content-type", "application/grpc")],
+    &[("grpc-status", "0"), ("grpc-message", "")],
+);
+
+async fn collector(answer: Answer) -> Collector {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&received);
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let kept = Arc::clone(&kept);
+            let service = service_fn(move |request| serve(request, Arc::clone(&kept), answer));
+            let server = http2::Builder::new(TokioExecutor::new());
+            tokio::spawn(server.serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    Collector { url, received }
+}
+
+type Body = StreamBody<stream::Iter<std::vec::IntoIter<Result<Frame<Bytes>, Infallible>>>>;
+
+async fn serve(
+    request: Request<Incoming>,
+    kept: Arc<Mutex<Vec<Received>>>,
+    Answer(headers, trailers): Answer,
+) -> Result<Response<Body>, Infallible> {
+    // Told as a collector over HTTP would have received it.
+    let path = match request.uri().path() {
+        "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => "/v1/traces",
+        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => "/v1/metrics",
+        other => other,
+    };
+    let path = path.to_owned();
+    let mut seen: Vec<(String, String)> = request
+        .headers()
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+        .collect();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let (prefix, message) = body.split_at(PREFIX);
+    assert_eq!(
+        prefix[1..],
+        u32::try_from(message.len()).unwrap().to_be_bytes(),
+        "one message"
+    );
+    if prefix[0] == 1 {
+        let (_, coding) = seen.iter().find(|(name, _)| name == "grpc-encoding").unwrap();
+        let coding = coding.clone();
+        seen.push(("content-encoding".to_owned(), coding));
+    }
+    kept.lock().unwrap().push(Received {
+        path,
+        headers: seen,
+        body: message.to_vec(),
+    });
+    let mut frames = Vec::new();
+    if !trailers.is_empty() {
+        frames.push(Ok(Frame::data(Bytes::from_static(&[0; PREFIX]))));
+        frames.push(Ok(Frame::trailers(fields(trailers))));
+    }
+    let mut response = Response::new(StreamBody::new(stream::iter(frames)));
+    *response.headers_mut() = fields(headers);
+    Ok(response)
+}
+
+fn fields(fields: Fields) -> HeaderMap {
+    let pairs = fields.iter();
+    pairs
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+        .collect()
+}
+
+/// `observability` for a collector, with more fields of the exporter.
+fn grpc(url: &str, more: &Value) -> Value {
+    let mut exporter = json!({"endpoint": url, "protocol": "grpc"});
+    let more = more.as_object().unwrap().clone();
+    exporter.as_object_mut().unwrap().extend(more);
+    json!({"enabled": true, "exporters": {"otlp": exporter}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_and_metrics_arrive_with_the_yamls_headers() {
+    for more in [json!({}), json!({"compression": "gzip"})] {
+        let collector = collector(OK).await;
+        let mut more = more;
+        more["headers"] = json!({"X-Team": "blue", "authorization": "Bearer hush", "te": "mine"});
+        // As other senders do, the path of an endpoint is left out.
+        let telemetry = start(&grpc(&format!("{}/v1/traces?x=1", collector.url), &more));
+        let backend = telemetry.wrap(Scripted::backend([with_a_tool()]));
+        run(&backend).await;
+        assert_eq!(telemetry.shutdown(LONG).await, None, "{more}");
+        let spans: Vec<String> = collector.spans().into_iter().map(|span| span.name).collect();
+        assert_eq!(spans.len(), 5, "{spans:?}");
+        collector.span("execute_tool search");
+        assert!(!collector.series().is_empty());
+        assert_eq!(collector.resource()["service.name"], "holodeck-helper");
+        for received in collector.received() {
+            assert!(received.path.starts_with("/v1/"), "{}", received.path);
+            let header = |name| received.header(name);
+            assert_eq!(header("content-type"), Some("application/grpc"));
+            assert_eq!(header("te"), Some("trailers"));
+            assert_eq!(header("x-team"), Some("blue"));
+            assert_eq!(header("authorization"), Some("Bearer hush"));
+            let coding = more.get("compression").and_then(Value::as_str);
+            assert_eq!(header("grpc-encoding"), coding);
+        }
+    }
+}
+
+/// What a run's one warning says.
+async fn warning(observability: &Value, limit: Duration) -> String {
+    let telemetry = start(observability);
+    let backend = telemetry.wrap(Scripted::backend([plain("one")]));
+    assert!(run(&backend).await.last().unwrap().is_ok());
+    telemetry.shutdown(limit).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_other_than_ok_is_the_one_warning() {
+    const GRPC: (&str, &str) = ("content-type", "application/grpc");
+    for (answer, end) in [
+        (
+            Answer(
+                &[GRPC],
+                &[
+                    ("grpc-status", "8"),
+                    ("grpc-message", "quota of %22a%22%0Aused up"),
+                ],
+            ),
+            "/Export answered gRPC status 8 RESOURCE_EXHAUSTED: quota of \"a\" used up",
+        ),
+        (
+            Answer(
+                &[
+                    GRPC,
+                    ("grpc-status", "16"),
+                    ("grpc-message", "who is hush%2dhush?"),
+                ],
+                &[],
+            ),
+            "/Export answered gRPC status 16 UNAUTHENTICATED: who is [redacted]?",
+        ),
+        (
+            Answer(&[GRPC, ("grpc-status", "0")], &[("grpc-status", "99")]),
+            "/Export answered gRPC status 99",
+        ),
+        (
+            Answer(&[("content-type", "text/html")], &[]),
+            "/Export answered without a gRPC status",
+        ),
+    ] {
+        let collector = collector(answer).await;
+        let more = json!({"headers": {"x-key": "hush-hush"}});
+        let warning = warning(&grpc(&collector.url, &more), LONG).await;
+        let start = format!("telemetry was not exported: {}/opentelemetry.", collector.url);
+        assert!(warning.starts_with(&start) && warning.ends_with(end), "{warning}");
+        assert!(!warning.contains("hush"), "{warning}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_collector_is_one_warning_and_holds_nothing_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let limit = Duration::from_millis(20);
+    assert_eq!(
+        warning(&grpc(&url, &json!({})), limit).await,
+        "telemetry was not exported: the collector did not answer within 0.02 s"
+    );
+    let short = json!({"timeout_ms": 1000});
+    let said = warning(&grpc(&url, &short), LONG).await;
+    assert!(said.ends_with("/Export within 1 s"), "{said}");
+    drop(listener);
+    let said = warning(&grpc(&url, &json!({})), LONG).await;
+    assert!(
+        said.starts_with("telemetry was not exported: can't connect to "),
+        "{said}"
+    );
+    assert!(said.ends_with("/Export: connection refused"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_speaks_only_http_1_is_one_warning() {
+    let collector = Collector::start().await;
+    let said = warning(&grpc(&collector.url, &json!({})), LONG).await;
+    assert!(
+        said.starts_with("telemetry was not exported: the answer from "),
+        "{said}"
+    );
+    assert!(said.ends_with(" (does this port speak gRPC?)"), "{said}");
+}
