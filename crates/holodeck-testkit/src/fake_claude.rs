@@ -63,6 +63,8 @@ pub enum ClaudeFault {
     },
     /// It reports each turn's result twice.
     TwoResults,
+    /// It reports each turn's result a second time when it has taken the next message.
+    LateResult,
     /// Within an answer it asks the host something nobody knows, and goes on only when that is answered with an
     /// error.
     UnknownRequest,
@@ -223,6 +225,7 @@ impl FakeClaude {
                 "exit"
             }
             ClaudeFault::TwoResults => "two-results",
+            ClaudeFault::LateResult => "late-result",
             ClaudeFault::UnknownRequest => "unknown-request",
             ClaudeFault::WaitsForInterrupt => "wait-for-interrupt",
         };

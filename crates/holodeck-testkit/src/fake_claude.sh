@@ -72,10 +72,12 @@ assistant() { # $1 the text, $2 more of the frame
 }
 
 result() { # $1 the text
-  say "{\"duration_api_ms\":1,\"stop_reason\":\"end_turn\",\"session_id\":\"$session\",\"total_cost_usd\":0.000105,\
+  told="{\"duration_api_ms\":1,\"stop_reason\":\"end_turn\",\"session_id\":\"$session\",\"total_cost_usd\":0.000105,\
 \"usage\":{$usage,\"output_tokens\":5},\"permission_denials\":[],\"terminal_reason\":\"completed\",\
 \"is_error\":false,\"num_turns\":1,\"subtype\":\"success\",\"api_error_status\":null,\"result\":\"$1\",\
 \"type\":\"result\",\"duration_ms\":1,\"queued_turn_count\":0}"
+  say "$told"
+  [ "$fault" != late-result ] || stale=$told
 }
 
 cleared() { # The result of /clear: nothing was asked of a model.
@@ -107,7 +109,13 @@ listen() { # The next line of the host.
   printf '%s\n' "$line" >>"$folder/received"
 }
 
+late() { # The result of the turn before comes once more.
+  [ -z "$stale" ] || say "$stale"
+  stale=
+}
+
 turn() {
+  late
   turns=$((turns + 1))
   at message
   init
@@ -187,6 +195,7 @@ printf '%s\n' "$$" >>"$folder/starts"
 for argument; do printf '%s\n' "$argument" >>"$folder/arguments"; done
 turns=0
 clears=0
+stale=
 
 [ "$fault" != grandchild ] || grandchild
 if [ "$fault" = stderr-flood ]; then
@@ -213,6 +222,7 @@ while listen; do
     say "{\"type\":\"conversation_reset\",\"new_conversation_id\":\"$session\",\"trigger\":\"clear\"}"
     init
     cleared
+    late
     ;;
   '{"type":"user"'*) turn ;;
   esac

@@ -363,6 +363,34 @@ async fn a_second_result_is_not_the_next_turn_s() {
 }
 
 #[tokio::test]
+async fn a_result_that_comes_late_is_not_the_next_turn_s() {
+    let fake = FakeClaude::new(&ClaudeFault::LateResult);
+    let backend = ClaudeBackend::new(options(&fake)).unwrap();
+    let mut session = backend.create_session().await.unwrap();
+    for turn in 1..=3 {
+        let answer = session.send("Hi.").await.unwrap();
+        assert_eq!(
+            (answer.response, answer.num_turns),
+            (format!("Answer {turn}."), 1)
+        );
+    }
+    session.close().await.unwrap();
+    // After `/clear` it is of a conversation that is over.
+    for turn in 1..=3 {
+        let answer = backend.invoke_once("Hi.", &[]).await.unwrap();
+        assert_eq!(
+            (answer.response, answer.num_turns),
+            (format!("Answer {turn}."), 1)
+        );
+    }
+    assert_eq!(fake.starts(), 2);
+    backend.teardown().await.unwrap();
+    drop(session);
+    drop(backend);
+    no_orphans(&fake).await;
+}
+
+#[tokio::test]
 async fn what_was_given_up_is_not_heard_in_the_next_turn() {
     let fake = FakeClaude::new(&ClaudeFault::WaitsForInterrupt);
     let backend = ClaudeBackend::new(options(&fake)).unwrap();
