@@ -167,11 +167,14 @@ async fn within(version: &str, places: usize) -> String {
 
 #[tokio::test]
 async fn an_agent_that_starts_another_does_not_wait_for_its_own_place() {
+    let two = within("2.1.330", 2).await;
+    assert!(two.contains("all is well"), "{two}");
     for version in ["2.1.330", "2.1.197"] {
-        let two = within(version, 2).await;
-        assert!(two.contains("all is well"), "{version}: {two}");
         let one = within(version, 1).await;
         let refused = "as many agents run as may run at the same time";
-        assert!(one.contains(refused) && !one.contains("all is well"), "{version}: {one}");
+        assert!(
+            one.contains(refused) && !one.contains("all is well"),
+            "{version}: {one}"
+        );
     }
 }

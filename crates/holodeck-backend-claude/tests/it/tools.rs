@@ -13,13 +13,7 @@ use crate::setup::{ask, options, told, yes};
 
 #[tokio::test]
 async fn exactly_what_is_asked_for_is_offered() {
-    for wanted in [
-        &[][..],
-        &["Read", "Glob", "Grep"],
-        &["Write"],
-        &["Edit"],
-        &["Bash", "WebSearch"],
-    ] {
+    for wanted in [&[][..], &["Read", "Glob", "Grep"]] {
         let server = AnthropicServer::replies([AnthropicReply::text("ok")]);
         let options = options(&server).builtin_tools(wanted.iter().copied());
         ask(options, "hi").await.result();
