@@ -273,3 +273,29 @@ async fn an_ask_ends_with_its_turn() {
     assert!(!folder.path().join("made").exists());
     server.finish();
 }
+
+/// To the CLI a command that changes files of the working directory is an edit, too.
+#[tokio::test]
+async fn the_shell_is_asked_about_unless_it_only_reads_or_edits() {
+    let commands = ["echo hi", "rm kept", "env | sort"];
+    for (edits, asked) in [(Edits::Ask, &commands[1..]), (Edits::Accept, &commands[2..])] {
+        let folder = tempdir().unwrap();
+        std::fs::write(folder.path().join("kept"), "").unwrap();
+        let calls = commands.iter().fold(AnthropicReply::nothing(), |reply, command| {
+            reply.and_tool_use("Bash", &json!({ "command": command }))
+        });
+        let server = AnthropicServer::replies([calls, AnthropicReply::text("done")]);
+        let answers = Answers::new(|_: &ApprovalAsk| no("no"));
+        let options = options(&server)
+            .builtin_tools(["Bash"])
+            .edits(edits)
+            .approver(Arc::clone(&answers) as Arc<dyn Approver>)
+            .working_directory(folder.path());
+        ask(options, "go").await.result();
+        let arguments = answers.arguments();
+        let heard: Vec<_> = arguments.iter().map(|arguments| &arguments["command"]).collect();
+        assert_eq!(heard, asked, "{edits:?}");
+        assert_eq!(folder.path().join("kept").exists(), edits == Edits::Ask);
+        server.finish();
+    }
+}

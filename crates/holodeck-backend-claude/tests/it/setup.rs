@@ -119,6 +119,12 @@ impl<F: Fn(&ApprovalAsk) -> ApprovalDecision + Send + Sync> Answers<F> {
         let asked = self.asked.lock().unwrap();
         asked.iter().map(|ask| ask.tool_name.clone()).collect()
     }
+
+    /// What they were to be called with.
+    pub(crate) fn arguments(&self) -> Vec<serde_json::Value> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().map(|ask| ask.arguments.clone()).collect()
+    }
 }
 
 #[async_trait]
