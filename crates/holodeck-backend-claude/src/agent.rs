@@ -35,8 +35,6 @@ const MACHINE: [&str; 17] = [
     "IS_SANDBOX",
 ];
 const MAX_TURNS: u32 = 20;
-/// Built-in tools that tests withhold.
-const SIDE_EFFECTS: [&str; 3] = ["Bash", "Write", "Edit"];
 
 /// What of an agent's world decides how Claude Code is run for it.
 pub struct AgentSetup<'a> {
@@ -134,7 +132,9 @@ fn builtin_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &AgentSet
     let mut names = claude.built_in_tools();
     let withheld: Vec<&str> = match setup.side_effects {
         SideEffects::AsConfigured | SideEffects::Allowed => Vec::new(),
-        SideEffects::Withheld => names.extract_if(.., |name| SIDE_EFFECTS.contains(name)).collect(),
+        SideEffects::Withheld => names
+            .extract_if(.., |name| ClaudeConfig::SIDE_EFFECT_TOOLS.contains(name))
+            .collect(),
     };
     // The CLI would let these run unasked; a rule that names them is to be heard all the same.
     let governed: Vec<&str> = names
@@ -147,7 +147,7 @@ fn builtin_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &AgentSet
         SideEffects::Allowed => names
             .iter()
             .copied()
-            .filter(|name| SIDE_EFFECTS.contains(name))
+            .filter(|name| ClaudeConfig::SIDE_EFFECT_TOOLS.contains(name))
             .collect(),
     };
     let mut options = options.builtin_tools(names).governed_tools(governed);

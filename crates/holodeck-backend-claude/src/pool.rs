@@ -7,12 +7,11 @@ use std::{
 };
 
 use holodeck_backend_api::BackendError;
+use holodeck_model::ClaudeConfig;
 use tokio::{sync::Notify, task::JoinSet};
 
 use crate::{ClaudeOptions, Reuse, connection::Connection, core::Core};
 
-/// Built-in tools that leave something behind.
-const SIDE_EFFECTS: [&str; 4] = ["Bash", "Write", "Edit", "NotebookEdit"];
 /// Names of the tool that starts sub-agents.
 const AGENTS: [&str; 2] = ["Agent", "Task"];
 
@@ -198,7 +197,7 @@ fn reuse_refusal(options: &ClaudeOptions) -> Option<&'static str> {
         Some("the options say so")
     } else if options.mcp_servers.document.is_some() {
         Some("its MCP servers may keep something")
-    } else if has(&SIDE_EFFECTS) {
+    } else if has(ClaudeConfig::SIDE_EFFECT_TOOLS) {
         Some("its tools may change something")
     } else if has(&AGENTS) || !options.agents.is_empty() {
         Some("it starts sub-agents")
