@@ -6,7 +6,7 @@ use holodeck_model::LoadedAgent;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::{AgentSession, BackendError, BackendEvent, ExecutionResult, ToolHost, fold::collect};
+use crate::{AgentSession, BackendError, BackendEvent, ExecutionResult, Image, ToolHost, fold::collect};
 
 /// The events of one turn; the last one is [`BackendEvent::End`] or an error.
 pub type EventStream<'a> = Pin<Box<dyn Stream<Item = Result<BackendEvent, BackendError>> + Send + 'a>>;
@@ -94,6 +94,8 @@ impl Capabilities {
 pub struct TurnRequest {
     /// What the person says.
     pub message: String,
+    /// Pictures that go with the message.
+    pub images: Vec<Image>,
     /// Earlier messages, oldest first. Ignored by sessions, which hold their own.
     pub context: Vec<ContextMessage>,
     /// What asks, for instance a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
@@ -107,6 +109,7 @@ impl TurnRequest {
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
+            images: Vec::new(),
             context: Vec::new(),
             unit: None,
             cancel: CancellationToken::new(),

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::ToolCall;
+use crate::{Image, ToolCall};
 
 /// Something an agent can call.
 #[async_trait]
@@ -61,6 +61,8 @@ pub struct ToolCx {
 pub struct ToolOutput {
     /// Text for the model.
     pub text: String,
+    /// Pictures for the model, after the text.
+    pub images: Vec<Image>,
     /// Whether the tool reports a failure.
     pub is_error: bool,
 }
@@ -70,6 +72,7 @@ impl ToolOutput {
     pub fn ok(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
+            images: Vec::new(),
             is_error: false,
         }
     }
@@ -78,6 +81,7 @@ impl ToolOutput {
     pub fn error(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
+            images: Vec::new(),
             is_error: true,
         }
     }

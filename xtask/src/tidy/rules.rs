@@ -14,6 +14,11 @@ pub(super) const CRATES: &[Crate] = &[
     member("holodeck-events", 1, &["holodeck-model", "holodeck-backend-api"]),
     member("holodeck-http", 1, &[]),
     member("holodeck-process", 1, &[]),
+    member(
+        "holodeck-documents",
+        1,
+        &["holodeck-model", "holodeck-http", "holodeck-process"],
+    ),
     member("holodeck-validators", 1, &["holodeck-model", "holodeck-process"]),
     member(
         "holodeck-otel-bridge",
@@ -23,7 +28,12 @@ pub(super) const CRATES: &[Crate] = &[
     member(
         "holodeck-mcp-bridge",
         2,
-        &["holodeck-model", "holodeck-backend-api"],
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-http",
+            "holodeck-process",
+        ],
     ),
     member(
         "holodeck-backend-claude",
@@ -43,9 +53,24 @@ pub(super) const CRATES: &[Crate] = &[
         &["holodeck-model", "holodeck-backend-api", "holodeck-http"],
     ),
     member(
+        "holodeck-retrieval",
+        2,
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-http",
+            "holodeck-documents",
+        ],
+    ),
+    member(
         "holodeck-tools",
         2,
-        &["holodeck-model", "holodeck-backend-api", "holodeck-process"],
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-retrieval",
+            "holodeck-process",
+        ],
     ),
     member(
         "holodeck-eval",
@@ -60,7 +85,12 @@ pub(super) const CRATES: &[Crate] = &[
     member(
         "holodeck-runner",
         3,
-        &["holodeck-model", "holodeck-backend-api", "holodeck-eval"],
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-eval",
+            "holodeck-documents",
+        ],
     ),
     member(
         "holodeck",
@@ -70,12 +100,13 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-backend-api",
             "holodeck-http",
             "holodeck-process",
+            "holodeck-documents",
             "holodeck-validators",
             "holodeck-otel-bridge",
             "holodeck-mcp-bridge",
             "holodeck-backend-claude",
             "holodeck-backend-openai",
-            "holodeck-mcp-bridge",
+            "holodeck-retrieval",
             "holodeck-tools",
             "holodeck-eval",
             "holodeck-cassette",
@@ -123,6 +154,9 @@ pub(super) enum Tests {
 const OTEL_WHY: &str = "only holodeck-otel-bridge exports telemetry";
 const HTTP_WHY: &str = "only holodeck-http builds HTTP clients: one TLS decision, one retry policy";
 
+const STORE_WHY: &str = "only holodeck-retrieval keeps an index";
+const DOCUMENT_WHY: &str = "only holodeck-documents reads file formats";
+
 pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     importer(
         "granit-parser",
@@ -133,6 +167,26 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     importer("rustls", &["holodeck-http"], HTTP_WHY),
     importer("rustls-native-certs", &["holodeck-http"], HTTP_WHY),
     importer("webpki-roots", &["holodeck-http"], HTTP_WHY),
+    importer(
+        "rmcp",
+        &["holodeck-mcp-bridge"],
+        "only holodeck-mcp-bridge speaks MCP",
+    ),
+    importer("rusqlite", &["holodeck-retrieval"], STORE_WHY),
+    importer("tokio-postgres", &["holodeck-retrieval"], STORE_WHY),
+    importer("pgvector", &["holodeck-retrieval"], STORE_WHY),
+    importer("pulp", &["holodeck-retrieval"], "only the vector scan needs it"),
+    importer("pdf-extract", &["holodeck-documents"], DOCUMENT_WHY),
+    importer("calamine", &["holodeck-documents"], DOCUMENT_WHY),
+    importer("htmd", &["holodeck-documents"], DOCUMENT_WHY),
+    importer("quick-xml", &["holodeck-documents"], DOCUMENT_WHY),
+    importer("zip", &["holodeck-documents"], DOCUMENT_WHY),
+    importer("csv", &["holodeck-documents"], DOCUMENT_WHY),
+    importer(
+        "minijinja",
+        &["holodeck-tools"],
+        "only prompt tools fill in templates",
+    ),
     importer("rustix", &["holodeck-process"], "only holodeck-process spawns"),
     importer(
         "nix",

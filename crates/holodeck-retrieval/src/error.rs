@@ -1,0 +1,41 @@
+use std::time::Duration;
+
+/// Why an index can't be built, opened or searched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RetrievalError {
+    /// The embedder could not be asked, or answered something else than vectors.
+    #[error("embedding with {embedder}: {reason}")]
+    Embedding {
+        /// Which embedder.
+        embedder: String,
+        /// Why.
+        reason: String,
+        /// Whether asking again may help.
+        retryable: bool,
+        /// How long to wait before that.
+        retry_after: Option<Duration>,
+    },
+    /// The index was made in another way than it is used now.
+    #[error("the index was built with {found}, not with {wanted}")]
+    Mixed {
+        /// As the index says.
+        found: String,
+        /// As the configuration says.
+        wanted: String,
+    },
+    /// The store.
+    #[error("{store}: {reason}")]
+    Store {
+        /// Which store, without anything secret.
+        store: String,
+        /// Why.
+        reason: String,
+    },
+    /// A query that can't be answered as asked.
+    #[error("{0}")]
+    Query(String),
+    /// It was stopped.
+    #[error("cancelled")]
+    Cancelled,
+}

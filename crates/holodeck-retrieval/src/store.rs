@@ -1,0 +1,85 @@
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+
+use crate::{EmbedderId, Entry, Filter, RetrievalError, Scored, SourceState};
+
+/// Keeps entries and finds them.
+#[async_trait]
+pub trait VectorStore: Send + Sync {
+    /// What it is called in messages: provider and place, nothing secret.
+    fn describe(&self) -> String;
+
+    /// How its index was made; `None` before the first entry.
+    async fn info(&self) -> Result<Option<IndexInfo>, RetrievalError>;
+
+    /// Says how the index will be made. An error if it holds entries made otherwise, unless `clear` was called before.
+    async fn prepare(&self, info: &IndexInfo) -> Result<(), RetrievalError>;
+
+    /// Every source it holds.
+    async fn sources(&self) -> Result<Vec<SourceState>, RetrievalError>;
+
+    /// Puts a source's entries in place of those it had, all or none of them, and remembers its state with them.
+    async fn replace(&self, source: &SourceState, entries: &[Entry]) -> Result<(), RetrievalError>;
+
+    /// Forgets sources.
+    async fn remove(&self, sources: &[String]) -> Result<(), RetrievalError>;
+
+    /// Forgets everything, also how the index was made.
+    async fn clear(&self) -> Result<(), RetrievalError>;
+
+    /// The nearest passages by cosine similarity, best first; the score is the similarity. Equal ones by id.
+    async fn nearest(
+        &self,
+        query: &[f32],
+        limit: usize,
+        filter: &Filter,
+    ) -> Result<Vec<Scored>, RetrievalError>;
+
+    /// Search for words, where the store has one of its own.
+    fn keywords(&self) -> Option<&dyn KeywordSearch>;
+
+    /// Everything it holds, for a move to another store, source by source.
+    fn entries(&self) -> BoxStream<'_, Result<(SourceState, Vec<Entry>), RetrievalError>>;
+
+    /// How much it holds.
+    async fn stats(&self) -> Result<IndexStats, RetrievalError>;
+}
+
+/// Finds words.
+#[async_trait]
+pub trait KeywordSearch: Send + Sync {
+    /// Passages ranked by BM25, best first; only their order is meant, not the score's size.
+    async fn ranked(&self, query: &str, limit: usize, filter: &Filter)
+    -> Result<Vec<Scored>, RetrievalError>;
+
+    /// Passages that hold every one of `phrases` word for word, letter case aside.
+    async fn containing(
+        &self,
+        phrases: &[String],
+        limit: usize,
+        filter: &Filter,
+    ) -> Result<Vec<Scored>, RetrievalError>;
+}
+
+/// How an index was made. Two that differ are never mixed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexInfo {
+    /// Who made its vectors.
+    pub embedder: EmbedderId,
+    /// The length of its vectors.
+    pub dimensions: usize,
+    /// How documents were cut up, in one line.
+    pub chunker: String,
+}
+
+/// How much an index holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexStats {
+    /// Sources.
+    pub sources: usize,
+    /// Passages.
+    pub passages: usize,
+    /// Bytes on disk, where the store tells.
+    pub bytes: Option<u64>,
+}
