@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::RetrievalError;
 
+mod hash;
+
+pub use hash::HashEmbedder;
+
 /// Makes vectors of texts.
 #[async_trait]
 pub trait Embedder: Send + Sync {

@@ -8,7 +8,7 @@ mod entry;
 mod error;
 mod store;
 
-pub use embedder::{Embedder, EmbedderId, Purpose};
+pub use embedder::{Embedder, EmbedderId, HashEmbedder, Purpose};
 pub use entry::{Entry, Filter, Passage, Scored, SourceState};
 pub use error::RetrievalError;
 pub use store::{IndexInfo, IndexStats, KeywordSearch, VectorStore};
