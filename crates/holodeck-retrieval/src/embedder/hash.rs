@@ -130,38 +130,37 @@ impl Features {
     /// Adds a word; `before` is the hash of the one before it.
     fn word(&mut self, word: &str, before: Option<u64>) -> u64 {
         let own = hash(*b"word", word.as_bytes());
-        let short = word.chars().nth(3).is_none() && word.bytes().all(|byte| byte.is_ascii_alphabetic());
-        self.add(own, if short { SHORT_WORD } else { WORD });
+        let (weight, piece) = if word.chars().any(is_dense) {
+            // What looks like a word is a phrase; its pieces are the words.
+            (PIECE, Some((DENSE_PIECE_LENGTH, WORD)))
+        } else if word.chars().nth(3).is_none() && word.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+            (SHORT_WORD, None)
+        } else {
+            (WORD, Some((PIECE_LENGTH, PIECE)))
+        };
+        self.add(own, weight);
         if let Some(before) = before {
-            self.add(
-                mixed(before.rotate_left(17) ^ own),
-                if short { SHORT_WORD * PAIR } else { PAIR },
-            );
+            self.add(mixed(before.rotate_left(17) ^ own), weight * PAIR);
         }
-        if !short {
-            self.pieces(word);
+        if let Some((length, weight)) = piece {
+            self.pieces(word, length, weight);
         }
         own
     }
 
     /// Runs of letters of the word, which begins and ends with a mark of its own.
-    fn pieces(&mut self, word: &str) {
+    fn pieces(&mut self, word: &str, length: usize, weight: f32) {
         let marked = format!("\u{2}{word}\u{3}");
         let starts: Vec<usize> = marked
             .char_indices()
             .map(|(at, _)| at)
             .chain([marked.len()])
             .collect();
-        let length = if word.chars().any(is_dense) {
-            DENSE_PIECE_LENGTH
-        } else {
-            PIECE_LENGTH
-        };
         for ends in starts.windows(length + 1) {
             if let (Some(&start), Some(&end)) = (ends.first(), ends.last())
                 && let Some(piece) = marked.as_bytes().get(start..end)
             {
-                self.add(hash(*b"part", piece), PIECE);
+                self.add(hash(*b"part", piece), weight);
             }
         }
     }
