@@ -1,3 +1,5 @@
+use std::cmp::Ordering;
+
 use holodeck_model::JsonMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -52,4 +54,80 @@ pub struct SourceState {
 pub struct Filter {
     /// Each field must equal its value; `source` is [`Passage::source`].
     pub equal: Vec<(String, Value)>,
+}
+
+impl Filter {
+    /// The field that is [`Passage::source`] instead of one of the metadata.
+    pub(crate) const SOURCE: &'static str = "source";
+
+    /// Whether a passage passes.
+    pub fn matches(&self, passage: &Passage) -> bool {
+        self.passes(&passage.source, |field| passage.metadata.get(field))
+    }
+
+    /// The same for a passage of which only these parts are at hand.
+    pub(crate) fn passes<'a>(&self, source: &str, metadata: impl Fn(&str) -> Option<&'a Value>) -> bool {
+        self.equal.iter().all(|(field, wanted)| {
+            if field == Self::SOURCE {
+                return wanted.as_str() == Some(source);
+            }
+            metadata(field).is_some_and(|found| same(found, wanted))
+        })
+    }
+}
+
+/// Equal as JSON; `1` and `1.0` are the same number.
+fn same(found: &Value, wanted: &Value) -> bool {
+    match (found, wanted) {
+        (Value::Number(found), Value::Number(wanted)) => {
+            found == wanted
+                || found
+                    .as_f64()
+                    .zip(wanted.as_f64())
+                    .is_some_and(|(a, b)| a.partial_cmp(&b).is_some_and(Ordering::is_eq))
+        }
+        _ => found == wanted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Filter, Passage};
+
+    fn passes(field: &str, wanted: Value) -> bool {
+        let Value::Object(metadata) =
+            json!({"page": 3, "sheet": "Sales", "source": "elsewhere", "none": null})
+        else {
+            unreachable!()
+        };
+        let passage = Passage {
+            id: "1".to_owned(),
+            source: "docs/a.md".to_owned(),
+            text: String::new(),
+            context: None,
+            metadata,
+        };
+        let equal = vec![(field.to_owned(), wanted)];
+        Filter { equal }.matches(&passage)
+    }
+
+    #[test]
+    fn a_field_must_be_there_and_equal() {
+        assert!(passes("page", json!(3)));
+        assert!(passes("page", json!(3.0)));
+        assert!(!passes("page", json!("3")));
+        assert!(passes("sheet", json!("Sales")));
+        assert!(!passes("sheet", json!("sales")));
+        assert!(passes("none", json!(null)));
+        assert!(!passes("missing", json!(null)));
+    }
+
+    #[test]
+    fn the_source_is_the_passages_own() {
+        assert!(passes("source", json!("docs/a.md")));
+        assert!(!passes("source", json!("elsewhere")));
+        assert!(Filter::default().equal.is_empty());
+    }
 }

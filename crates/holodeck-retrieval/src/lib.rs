@@ -6,9 +6,11 @@
 mod embedder;
 mod entry;
 mod error;
+mod rerank;
 mod store;
 
 pub use embedder::{Embedder, EmbedderId, HashEmbedder, Purpose};
 pub use entry::{Entry, Filter, Passage, Scored, SourceState};
 pub use error::RetrievalError;
+pub use rerank::Reranker;
 pub use store::{IndexInfo, IndexStats, KeywordSearch, VectorStore};

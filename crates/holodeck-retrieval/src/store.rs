@@ -22,6 +22,15 @@ pub trait VectorStore: Send + Sync {
     /// Puts a source's entries in place of those it had, all or none of them, and remembers its state with them.
     async fn replace(&self, source: &SourceState, entries: &[Entry]) -> Result<(), RetrievalError>;
 
+    /// The same for several sources, each of them whole or not at all. Stores that pay for every transaction put
+    /// them into one.
+    async fn replace_many(&self, batch: &[(SourceState, Vec<Entry>)]) -> Result<(), RetrievalError> {
+        for (source, entries) in batch {
+            self.replace(source, entries).await?;
+        }
+        Ok(())
+    }
+
     /// Forgets sources.
     async fn remove(&self, sources: &[String]) -> Result<(), RetrievalError>;
 
