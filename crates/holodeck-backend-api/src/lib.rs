@@ -6,6 +6,7 @@
 
 mod approval;
 mod backend;
+mod conversation;
 mod error;
 mod event;
 mod fold;
@@ -19,6 +20,7 @@ pub use approval::{ApprovalAsk, ApprovalDecision, Approver};
 pub use backend::{
     AgentBackend, BackendFactory, Capabilities, ContextMessage, EventStream, Mode, Role, TurnRequest,
 };
+pub use conversation::Conversation;
 pub use error::BackendError;
 pub use event::{BackendEvent, StopReason};
 pub use fold::{FailedTurn, ResultFold, collect};

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Image, ToolCall};
+use crate::{Conversation, Image, ToolCall};
 
 /// Something an agent can call.
 #[async_trait]
@@ -54,6 +54,20 @@ pub enum SideEffects {
 pub struct ToolCx {
     /// Stops the call.
     pub cancel: CancellationToken,
+    /// What asks, for instance a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
+    pub unit: Option<String>,
+    /// The conversation in which the model calls.
+    pub conversation: Conversation,
+}
+
+impl From<CancellationToken> for ToolCx {
+    /// A call that `cancel` stops, in a conversation of its own.
+    fn from(cancel: CancellationToken) -> Self {
+        Self {
+            cancel,
+            ..Self::default()
+        }
+    }
 }
 
 /// What a tool answered.

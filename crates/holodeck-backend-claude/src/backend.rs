@@ -4,8 +4,8 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, ContextMessage, EventStream,
-    ExecutionResult, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, ContextMessage, Conversation,
+    EventStream, ExecutionResult, TurnRequest,
 };
 use tokio::sync::OnceCell;
 use uuid::Uuid;
@@ -97,6 +97,7 @@ impl AgentBackend for ClaudeBackend {
                 }
             };
             let earlier = !request.context.is_empty();
+            connection.serve(request.unit.clone(), Conversation::new());
             let mut end = None;
             {
                 let mut steps = pin!(turn::run(&self.core, &mut connection, request));

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision};
+use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Conversation};
 use holodeck_process::{ChildEnv, ChildProcess, ProcessError, ProcessSpec, Watchdog, Watched};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::{
     control::{ControlError, Outgoing, Pending, Write},
     framing::{FramingError, LINE_LIMIT, LineReader},
     home::Home,
-    host::{Answering, Host},
+    host::{Answering, Caller, Host},
     wire::{self, Delivery, Frame},
 };
 
@@ -36,6 +36,7 @@ pub(crate) struct Connection {
     incoming: mpsc::Receiver<Incoming>,
     pending: Arc<Pending>,
     home: Arc<Home>,
+    caller: Caller,
     /// The conversation, by the CLI's own id.
     session: Option<String>,
     ended: bool,
@@ -111,11 +112,13 @@ impl Connection {
         let (heard, incoming) = mpsc::channel(WAITING);
         let stop = CancellationToken::new();
         let pending = Arc::new(Pending::new());
+        let caller = Caller::default();
         if let Some(stdin) = process.take_stdin() {
             tokio::spawn(write(stdin, lines));
         }
         if let Some(stdout) = process.take_stdout() {
-            let answering = host.answering(outgoing.clone(), heard.clone(), stop.clone());
+            let (outgoing, heard) = (outgoing.clone(), heard.clone());
+            let answering = host.answering(outgoing, heard.clone(), stop.clone(), caller.clone());
             tokio::spawn(read(stdout, Arc::clone(&pending), answering, heard));
         }
         let mut connection = Self {
@@ -124,6 +127,7 @@ impl Connection {
             incoming,
             pending,
             home,
+            caller,
             session: Some(begin.session().to_owned()),
             ended: false,
             cleared: false,
@@ -342,6 +346,11 @@ impl Connection {
         if let Err(error) = closed {
             tracing::debug!(%error, "the Claude Code CLI did not end well");
         }
+    }
+
+    /// Whose turn it runs from now on.
+    pub(crate) fn serve(&self, unit: Option<String>, conversation: Conversation) {
+        self.caller.set(unit, conversation);
     }
 
     /// The folder in which its conversations are kept.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::FutureExt as _;
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, BackendError};
+use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, BackendError, Conversation, ToolCx};
 use holodeck_mcp_bridge::{HOLODECK_SERVER, InProcessServer, model_name};
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -45,9 +45,29 @@ pub(crate) struct Answering {
     outgoing: Outgoing,
     incoming: mpsc::Sender<Incoming>,
     stop: CancellationToken,
+    caller: Caller,
     running: Arc<Mutex<HashMap<String, CancellationToken>>>,
     places: Option<Arc<Semaphore>>,
     taken: Arc<Mutex<HashMap<String, OwnedSemaphorePermit>>>,
+}
+
+/// Whose turn runs in a process, for the tools it calls.
+#[derive(Clone, Default)]
+pub(crate) struct Caller(Arc<Mutex<(Option<String>, Conversation)>>);
+
+impl Caller {
+    pub(crate) fn set(&self, unit: Option<String>, conversation: Conversation) {
+        *lock(&self.0) = (unit, conversation);
+    }
+
+    fn cx(&self, cancel: CancellationToken) -> ToolCx {
+        let (unit, conversation) = lock(&self.0).clone();
+        ToolCx {
+            cancel,
+            unit,
+            conversation,
+        }
+    }
 }
 
 impl Host {
@@ -126,12 +146,14 @@ impl Host {
         outgoing: Outgoing,
         incoming: mpsc::Sender<Incoming>,
         stop: CancellationToken,
+        caller: Caller,
     ) -> Answering {
         Answering {
             host: Arc::clone(self),
             outgoing,
             incoming,
             stop,
+            caller,
             running: Arc::default(),
             places: self.agents.map(|places| Arc::new(Semaphore::new(places))),
             taken: Arc::default(),
@@ -147,6 +169,7 @@ impl Answering {
         let one = One {
             host: Arc::clone(&self.host),
             incoming: self.incoming.clone(),
+            caller: self.caller.clone(),
             cancel: cancel.clone(),
             places: self.places.clone(),
             taken: Arc::clone(&self.taken),
@@ -193,6 +216,7 @@ impl Answering {
 struct One {
     host: Arc<Host>,
     incoming: mpsc::Sender<Incoming>,
+    caller: Caller,
     cancel: CancellationToken,
     places: Option<Arc<Semaphore>>,
     taken: Arc<Mutex<HashMap<String, OwnedSemaphorePermit>>>,
@@ -265,7 +289,8 @@ impl One {
         let Some(server) = server else {
             return Err(format!("there is no MCP server `{server_name}` here"));
         };
-        let reply = server.handle(message, self.cancel.clone()).await;
+        let cx = self.caller.cx(self.cancel.clone());
+        let reply = server.handle(message, cx).await;
         if let Some(failed) = reply.failed {
             self.tell(Incoming::Unavailable {
                 call_id: failed.call_id,

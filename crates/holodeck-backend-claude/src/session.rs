@@ -4,8 +4,8 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentSession, BackendError, BackendEvent, EventStream, RunningTurn, SessionControl, SessionState,
-    TurnRequest,
+    AgentSession, BackendError, BackendEvent, Conversation, EventStream, RunningTurn, SessionControl,
+    SessionState, TurnRequest,
 };
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -26,6 +26,7 @@ pub(crate) struct ClaudeSession {
     core: Arc<Core>,
     pool: Arc<Pool>,
     link: Link,
+    conversation: Conversation,
     running: RunningTurn,
     open: bool,
 }
@@ -51,6 +52,7 @@ impl ClaudeSession {
                 connection: Some(connection),
                 ..Link::default()
             },
+            conversation: Conversation::new(),
             running: RunningTurn::default(),
             open: true,
             core,
@@ -72,6 +74,7 @@ impl AgentSession for ClaudeSession {
         request.cancel = request.cancel.child_token();
         let running = self.running.begin(request.cancel.clone());
         let (core, pool, link) = (&self.core, &self.pool, &mut self.link);
+        let conversation = self.conversation.clone();
         Box::pin(stream! {
             let _running = running;
             if let Err(error) = core.check_message(&request.message) {
@@ -99,6 +102,7 @@ impl AgentSession for ClaudeSession {
                 }
             };
             let Some(connection) = busy.connection.as_mut() else { return };
+            connection.serve(request.unit.clone(), conversation);
             let mut end = None;
             {
                 let mut steps = pin!(turn::run(core, connection, request));

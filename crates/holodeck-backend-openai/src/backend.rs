@@ -3,8 +3,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, ModelCalls, ToolHost,
-    TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, Conversation, EventStream,
+    ModelCalls, ToolHost, TurnRequest,
 };
 use holodeck_model::LoadedAgent;
 
@@ -53,7 +53,7 @@ impl AgentBackend for OpenAiBackend {
 
     fn start(&self, request: TurnRequest) -> EventStream<'_> {
         let history = request.context.iter().map(wire_message::context).collect();
-        let steps = turn::run(&self.core, history, request);
+        let steps = turn::run(&self.core, history, request, Conversation::new());
         Box::pin(steps.map(|step| {
             step.map(|step| match step {
                 Step::Event(event) => event,

@@ -4,8 +4,8 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentSession, BackendError, BackendEvent, EventStream, RunningTurn, SessionControl, SessionState,
-    TurnRequest,
+    AgentSession, BackendError, BackendEvent, Conversation, EventStream, RunningTurn, SessionControl,
+    SessionState, TurnRequest,
 };
 use serde_json::Value;
 
@@ -18,6 +18,7 @@ use crate::{
 pub(crate) struct OpenAiSession {
     core: Arc<Core>,
     history: Vec<Value>,
+    conversation: Conversation,
     running: RunningTurn,
     open: bool,
 }
@@ -27,6 +28,7 @@ impl OpenAiSession {
         Self {
             core,
             history: Vec::new(),
+            conversation: Conversation::new(),
             running: RunningTurn::default(),
             open: true,
         }
@@ -47,9 +49,10 @@ impl AgentSession for OpenAiSession {
         let running = self.running.begin(request.cancel.clone());
         let core = &self.core;
         let history = &mut self.history;
+        let conversation = self.conversation.clone();
         Box::pin(stream! {
             let _running = running;
-            let mut steps = pin!(turn::run(core, history.clone(), request));
+            let mut steps = pin!(turn::run(core, history.clone(), request, conversation));
             while let Some(step) = steps.next().await {
                 match step {
                     Ok(Step::Event(event)) => yield Ok(event),

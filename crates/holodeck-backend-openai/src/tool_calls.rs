@@ -2,7 +2,6 @@ use futures::{Stream, StreamExt as _, stream::FuturesOrdered};
 use holodeck_backend_api::{BackendError, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult};
 use serde_json::Value;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::core::Core;
@@ -20,10 +19,14 @@ pub(crate) enum Ran {
 pub(crate) fn run<'a>(
     core: &'a Core,
     calls: &'a [ToolCall],
-    cancel: &CancellationToken,
+    cx: &ToolCx,
 ) -> impl Stream<Item = Result<Ran, BackendError>> + Send + use<'a> {
-    let stop = cancel.child_token();
-    let running: FuturesOrdered<_> = calls.iter().map(|call| one(core, call, stop.clone())).collect();
+    let stop = cx.cancel.child_token();
+    let cx = ToolCx {
+        cancel: stop.clone(),
+        ..cx.clone()
+    };
+    let running: FuturesOrdered<_> = calls.iter().map(|call| one(core, call, cx.clone())).collect();
     let guard = stop.drop_guard();
     running.map(move |ran| {
         let _held = &guard;
@@ -31,10 +34,10 @@ pub(crate) fn run<'a>(
     })
 }
 
-async fn one(core: &Core, call: &ToolCall, cancel: CancellationToken) -> Result<Ran, BackendError> {
+async fn one(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<Ran, BackendError> {
     let started = Instant::now();
     let span = tracing::debug_span!("execute_tool", gen_ai.tool.name = call.name);
-    let output = output(core, call, cancel).instrument(span).await;
+    let output = output(core, call, cx).instrument(span).await;
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let result = |output: ToolOutput| ToolResult {
         call_id: call.call_id.clone(),
@@ -54,7 +57,7 @@ async fn one(core: &Core, call: &ToolCall, cancel: CancellationToken) -> Result<
     }
 }
 
-async fn output(core: &Core, call: &ToolCall, cancel: CancellationToken) -> Result<ToolOutput, ToolError> {
+async fn output(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
     if !core.allows(&call.name) {
         return Ok(ToolOutput::error(format!("tool `{}` is not allowed", call.name)));
     }
@@ -64,7 +67,7 @@ async fn output(core: &Core, call: &ToolCall, cancel: CancellationToken) -> Resu
             call.name
         )));
     }
-    core.tools.call(call, ToolCx { cancel }).await
+    core.tools.call(call, cx).await
 }
 
 /// What is wrong with arguments that are no object.

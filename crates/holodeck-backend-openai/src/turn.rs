@@ -3,7 +3,8 @@ use std::pin::pin;
 use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
-    BackendError, BackendEvent, ExecutionResult, Outcome, ResultFold, StopReason, TurnRequest,
+    BackendError, BackendEvent, Conversation, ExecutionResult, Outcome, ResultFold, StopReason, ToolCx,
+    TurnRequest,
 };
 use serde_json::Value;
 
@@ -33,9 +34,15 @@ pub(crate) fn run(
     core: &Core,
     history: Vec<Value>,
     request: TurnRequest,
+    conversation: Conversation,
 ) -> impl Stream<Item = Result<Step, BackendError>> + Send + '_ {
     try_stream! {
         let mut turn = Turn::new(history, &request.message);
+        let cx = ToolCx {
+            cancel: request.cancel.clone(),
+            unit: request.unit.clone(),
+            conversation,
+        };
         if let Some(message) = core.opening_notice() {
             yield turn.tell(BackendEvent::Notice { message });
         }
@@ -75,7 +82,7 @@ pub(crate) fn run(
                 break Some(Outcome::MaxTurns);
             }
             let mut unavailable = None;
-            let mut running = pin!(tool_calls::run(core, &message.calls, &request.cancel));
+            let mut running = pin!(tool_calls::run(core, &message.calls, &cx));
             while let Some(ran) = until(&request.cancel, running.next()).await? {
                 let (result, failed) = match ran? {
                     Ran::Answered(result) => (result, false),

@@ -2,7 +2,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use holodeck_backend_api::{SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
 use serde_json::{Map, Value, json};
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     model_name,
@@ -117,8 +117,8 @@ impl InProcessServer {
         })
     }
 
-    /// Answers one JSON-RPC message. `cancel` stops the tool it may run.
-    pub async fn handle(&self, message: &Value, cancel: CancellationToken) -> Reply {
+    /// Answers one JSON-RPC message. `cx` is what the tool is given that it may run.
+    pub async fn handle(&self, message: &Value, cx: impl Into<ToolCx> + Send) -> Reply {
         let Some(method) = message.get("method").and_then(Value::as_str) else {
             let id = message.get("id").unwrap_or(&Value::Null);
             return Reply::of(reply::error(
@@ -140,7 +140,7 @@ impl InProcessServer {
             "ping" => Reply::of(reply::result(id, &json!({}))),
             "tools/list" => Reply::of(reply::result(id, &self.listing)),
             "tools/call" => match call_of(id, params) {
-                Ok(call) => self.call(id, call, cancel).await,
+                Ok(call) => self.call(id, call, cx.into()).await,
                 Err(problem) => Reply::of(reply::error(id, Fault::InvalidParams, problem)),
             },
             other => {
@@ -158,9 +158,9 @@ impl InProcessServer {
         })
     }
 
-    async fn call(&self, id: &Value, call: ToolCall, cancel: CancellationToken) -> Reply {
+    async fn call(&self, id: &Value, call: ToolCall, cx: ToolCx) -> Reply {
         let (name, call_id) = (call.name.clone(), call.call_id.clone());
-        let result = self.run(call, cancel).await;
+        let result = self.run(call, cx).await;
         match result {
             Ok(output) => Reply::of(reply::tool_result(id, &output.text, output.is_error)),
             Err(error) => {
@@ -183,10 +183,10 @@ impl InProcessServer {
     }
 
     /// In a task of its own, so that a tool that panics ends its call and nothing else.
-    async fn run(&self, call: ToolCall, cancel: CancellationToken) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, call: ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
         let host = Arc::clone(&self.host);
         let name = call.name.clone();
-        let running = tokio::spawn(async move { host.call(&call, ToolCx { cancel }).await });
+        let running = tokio::spawn(async move { host.call(&call, cx).await });
         match AbortOnDropHandle::new(running).await {
             Ok(result) => result,
             Err(error) if error.is_cancelled() => Err(ToolError::Cancelled),

@@ -109,7 +109,10 @@ impl ToolHost for Toolbox {
             return Err(ToolError::Cancelled);
         }
         let stop = cx.cancel.child_token();
-        let inner = ToolCx { cancel: stop.clone() };
+        let inner = ToolCx {
+            cancel: stop.clone(),
+            ..cx.clone()
+        };
         let running = AssertUnwindSafe(entry.tool.call(arguments, inner)).catch_unwind();
         tokio::pin!(running);
         // A tool is told to stop and awaited, so that what it started is gone when the call returns.

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pretty_assertions::assert_eq;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 

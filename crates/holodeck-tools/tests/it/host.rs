@@ -114,9 +114,7 @@ async fn a_time_out_holds_whether_the_tool_listens_or_not() {
 async fn cancelling_ends_a_call() {
     let toolbox = toolbox(&["deaf", "obedient", "echo"]);
     for name in ["deaf", "obedient", "echo"] {
-        let cx = ToolCx {
-            cancel: CancellationToken::new(),
-        };
+        let cx = ToolCx::from(CancellationToken::new());
         cx.cancel.cancel();
         assert!(matches!(
             toolbox.call(&call(name, json!({})), cx).await,
