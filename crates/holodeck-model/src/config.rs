@@ -6,6 +6,7 @@ mod arg_matcher;
 mod claude;
 mod database;
 mod deployment;
+mod embedding;
 mod evaluation;
 mod execution;
 mod expected_tool;
@@ -40,6 +41,7 @@ pub use deployment::{
     AwsTarget, AzureTarget, CloudProvider, DeploymentConfig, DeploymentTarget, GcpTarget, RegistryConfig,
     Runtime, ServeProtocol, TagStrategy,
 };
+pub use embedding::{EmbeddingConfig, EmbeddingProvider, EmbeddingSettings};
 pub use evaluation::{
     CodeMetric, EvalParam, EvaluationConfig, GevalMetric, MetricConfig, RagMetric, RagMetricType,
 };

@@ -1,5 +1,5 @@
 use holodeck_model::{
-    Code, Diagnostic, Env, LoadedAgent, Provider, ToolConfig,
+    Code, Diagnostic, EmbeddingProvider, Env, LoadedAgent,
     env::{AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
 };
 
@@ -8,26 +8,26 @@ use crate::Check;
 /// The key of the provider that makes embeddings, if a tool searches by meaning.
 pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Option<Check> {
     let subject = "embeddings";
-    let searches = agent.config.tools.iter().any(|tool| {
-        matches!(
-            tool,
-            ToolConfig::Vectorstore(_) | ToolConfig::HierarchicalDocument(_)
-        )
-    });
-    let model = agent.config.embedding_provider.as_ref().filter(|_| searches)?;
-    let variable = match model.provider {
-        Provider::Openai => OPENAI_API_KEY,
-        Provider::AzureOpenai => AZURE_OPENAI_API_KEY,
-        Provider::Ollama | Provider::Anthropic => {
-            return Some(Check::ok(subject, format!("{} takes no key", model.provider)));
+    let tool = agent.config.tools.iter().find(|tool| tool.is_indexed())?;
+    let settings = agent.config.embedding_settings(tool)?;
+    let variable = match settings.provider {
+        EmbeddingProvider::Openai => OPENAI_API_KEY,
+        EmbeddingProvider::AzureOpenai => AZURE_OPENAI_API_KEY,
+        EmbeddingProvider::Ollama => return Some(Check::ok(subject, "ollama takes no key")),
+        EmbeddingProvider::Hash => {
+            return Some(Check::ok(
+                subject,
+                "made on this machine; `hash` knows words, not meanings",
+            ));
         }
     };
-    let place = agent.locate("embedding_provider.provider");
-    Some(if model.api_key.is_some() {
-        Check::ok(subject, "`embedding_provider.api_key` is set")
+    let block = settings.block;
+    let place = agent.locate(&format!("{block}.provider"));
+    Some(if settings.api_key.is_some() {
+        Check::ok(subject, format!("`{block}.api_key` is set"))
     } else if env.non_blank(variable).is_some() {
         Check::ok(subject, format!("`{variable}` is set"))
-    } else if model.provider == Provider::Openai && model.endpoint.is_some() {
+    } else if settings.provider == EmbeddingProvider::Openai && settings.endpoint.is_some() {
         Check::ok(subject, "no key; the endpoint is your own and may need none")
     } else {
         let message = format!("`{variable}` is not set");

@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApprovalsConfig, ClaudeConfig, DeploymentConfig, EvaluationConfig, ExecutionConfig, InstructionsConfig,
-    MetricConfig, ModelConfig, ObservabilityConfig, OpenAiConfig, ResponseFormat, TestCase, ToolConfig, Turn,
+    ApprovalsConfig, ClaudeConfig, DeploymentConfig, EmbeddingConfig, EvaluationConfig, ExecutionConfig,
+    InstructionsConfig, MetricConfig, ModelConfig, ObservabilityConfig, OpenAiConfig, ResponseFormat,
+    TestCase, ToolConfig, Turn,
 };
 use crate::value::{PathRef, nullable};
 
@@ -50,8 +51,8 @@ pub struct Agent {
     pub observability: Option<ObservabilityConfig>,
     /// How the agent is deployed.
     pub deployment: Option<DeploymentConfig>,
-    /// The model that makes embeddings, when `model` cannot.
-    pub embedding_provider: Option<ModelConfig>,
+    /// The model that makes embeddings; `model` and its server, if absent.
+    pub embedding_provider: Option<EmbeddingConfig>,
     /// Settings of the Claude backend.
     pub claude: Option<ClaudeConfig>,
     /// Settings of the OpenAI-compatible backend.

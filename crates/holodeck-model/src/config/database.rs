@@ -14,7 +14,7 @@ use crate::value::{JsonMap, write_secret};
 /// A vector database: settings, or the name of an entry of `vectorstores` in `config.yaml`.
 #[derive(Clone, Debug)]
 pub enum DatabaseRef {
-    /// A name that no configuration defines: the in-memory store is used.
+    /// A name that no configuration defines: the embedded index is used.
     Name(String),
     /// Its settings.
     Config(DatabaseConfig),
@@ -59,8 +59,35 @@ pub enum DatabaseProvider {
     SqlServer,
     /// Pinecone.
     Pinecone,
-    /// Memory.
+    /// The embedded index in `.holodeck/index`.
     InMemory,
+}
+
+impl DatabaseProvider {
+    /// The name as written in YAML.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::AzureAiSearch => "azure-ai-search",
+            Self::Qdrant => "qdrant",
+            Self::Weaviate => "weaviate",
+            Self::Chromadb => "chromadb",
+            Self::Faiss => "faiss",
+            Self::AzureCosmosMongo => "azure-cosmos-mongo",
+            Self::AzureCosmosNosql => "azure-cosmos-nosql",
+            Self::SqlServer => "sql-server",
+            Self::Pinecone => "pinecone",
+            Self::InMemory => "in-memory",
+        }
+    }
+
+    /// Whether this version can use it.
+    pub fn is_built(self) -> bool {
+        matches!(
+            self,
+            Self::Postgres | Self::Qdrant | Self::Chromadb | Self::InMemory
+        )
+    }
 }
 
 impl<'de> Deserialize<'de> for DatabaseRef {
@@ -186,7 +213,7 @@ pub struct KeywordIndexConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeywordIndexProvider {
-    /// Memory.
+    /// Beside the vectors.
     #[default]
     InMemory,
     /// OpenSearch.

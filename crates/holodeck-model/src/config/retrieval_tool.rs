@@ -31,12 +31,12 @@ pub struct VectorstoreTool {
     /// Tokens that two chunks share; 50 if absent.
     #[schemars(range(min = 0))]
     pub chunk_overlap: Option<u32>,
-    /// Model that makes the embeddings; one per agent.
+    /// Model that makes the embeddings; one per agent, `name` of `embedding_provider` if absent.
     pub embedding_model: Option<String>,
     /// Dimensions of the embeddings.
     #[schemars(range(min = 1, max = 10_000))]
     pub embedding_dimensions: Option<u32>,
-    /// Where the vectors are kept; in memory if absent.
+    /// Where the vectors are kept; in `.holodeck/index` beside the agent if absent.
     pub database: Option<DatabaseRef>,
     /// How many results are returned.
     #[serde(default = "five")]
@@ -145,11 +145,11 @@ pub struct HierarchicalDocumentTool {
     pub reranker_model: Option<ModelConfig>,
     /// Model that describes chunks.
     pub context_model: Option<ModelConfig>,
-    /// Model that makes the embeddings; one per agent.
+    /// Model that makes the embeddings; one per agent, `name` of `embedding_provider` if absent.
     pub embedding_model: Option<String>,
-    /// Where the vectors are kept; in memory if absent.
+    /// Where the vectors are kept; in `.holodeck/index` beside the agent if absent.
     pub database: Option<DatabaseRef>,
-    /// Where the words are indexed; in memory if absent.
+    /// Where the words are indexed; beside the vectors if absent.
     pub keyword_index: Option<KeywordIndexConfig>,
 }
 
@@ -191,9 +191,11 @@ pub enum SearchMode {
     Semantic,
     /// By words.
     Keyword,
-    /// By both.
+    /// By both, and by exact text.
     #[default]
     Hybrid,
+    /// By exact text: quoted phrases and section numbers.
+    Exact,
 }
 
 fn yes() -> bool {

@@ -311,7 +311,7 @@ impl Loader<'_> {
         self.tree.map_node(place, &settings)
     }
 
-    /// Names of stores that nothing defines: the in-memory store is used, as ever, but not silently.
+    /// Names of stores that nothing defines: the embedded index is used, as ever, but not silently.
     pub(super) fn warn_unknown_stores(&mut self, root: NodeId, config: Option<NodeId>) {
         let stores: Vec<String> = config
             .and_then(|config| self.tree.get(config, "vectorstores"))
@@ -350,7 +350,7 @@ impl Loader<'_> {
             if name == "in-memory" {
                 continue;
             }
-            let message = format!("no vector store is called `{name}`, so memory is used");
+            let message = format!("no vector store is called `{name}`, so the embedded index is used");
             let mut diagnostic = Diagnostic::warning(Code::UnknownReference, message)
                 .about(format!("tools.{index}.database"))
                 .with_help("define it under `vectorstores` in `config.yaml`, or give its settings here");

@@ -11,6 +11,20 @@ use crate::{
 /// Types of tools that cannot be run yet.
 const TOOLS: [&str; 4] = ["vectorstore", "hierarchical_document", "mcp", "prompt"];
 
+/// Types of tools that search an index.
+const RETRIEVAL: [&str; 2] = ["vectorstore", "hierarchical_document"];
+
+/// Vector stores that are not built.
+const STORES: [&str; 7] = [
+    "azure-ai-search",
+    "weaviate",
+    "faiss",
+    "azure-cosmos-mongo",
+    "azure-cosmos-nosql",
+    "sql-server",
+    "pinecone",
+];
+
 /// Standard metrics that a model judges.
 const JUDGES: [&str; 4] = ["groundedness", "relevance", "coherence", "fluency"];
 
@@ -45,7 +59,39 @@ impl Loader<'_> {
                 let what = format!("tool {name} of type `{kind}`");
                 self.unsupported(found, root, &pointer, &what, Need::Blocks);
             }
+            if RETRIEVAL.contains(&kind.as_str()) {
+                self.unsupported_retrieval(found, root, &pointer);
+            }
         }
+    }
+
+    /// Stores, places and formats that a retrieval tool can't use.
+    fn unsupported_retrieval(&mut self, found: &mut Found, root: NodeId, tool: &str) {
+        let name = self.text(root, &format!("{tool}.name")).unwrap_or_default();
+        let field = |field: &str| format!("{tool}.{field}");
+        let store = self.text(root, &field("database.provider"));
+        if let Some(store) = store.filter(|store| STORES.contains(&store.as_str())) {
+            let what = format!("vector store `{store}` of tool `{name}`");
+            self.unsupported(found, root, &field("database"), &what, Need::Blocks);
+        }
+        if self.text(root, &field("keyword_index.provider")).as_deref() == Some("opensearch") {
+            let what = format!("keyword index `opensearch` of tool `{name}`");
+            self.unsupported(found, root, &field("keyword_index"), &what, Need::Blocks);
+        }
+        let source = self
+            .text(root, &field("source"))
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        let scheme = source.split_once("://").map(|(scheme, _)| scheme);
+        let ending = source.rsplit_once('.').map(|(_, ending)| ending);
+        let what = match (scheme, ending) {
+            (Some(scheme @ ("s3" | "az")), _) => format!("a source at `{scheme}://`, of tool `{name}`,"),
+            (_, Some(ending @ ("eml" | "ipynb"))) => {
+                format!("a source of type `{ending}`, of tool `{name}`,")
+            }
+            _ => return,
+        };
+        self.unsupported(found, root, &field("source"), &what, Need::Blocks);
     }
 
     fn unsupported_blocks(&mut self, found: &mut Found, root: NodeId, provider: &str) {

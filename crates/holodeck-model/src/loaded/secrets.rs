@@ -12,7 +12,6 @@ pub(super) fn collect(agent: &Agent) -> Vec<SecretString> {
     let mut model =
         |model: Option<&ModelConfig>| secrets.extend(model.and_then(|model| model.api_key.clone()));
     model(Some(&agent.model));
-    model(agent.embedding_provider.as_ref());
     let evaluations = agent.evaluations.as_ref();
     model(evaluations.and_then(|evaluations| evaluations.model.as_ref()));
     let shared = evaluations
@@ -26,6 +25,8 @@ pub(super) fn collect(agent: &Agent) -> Vec<SecretString> {
     for metric in shared.chain(own) {
         model(MetricConfig::model(metric));
     }
+    let embeddings = agent.embedding_provider.as_ref();
+    secrets.extend(embeddings.and_then(|embeddings| embeddings.api_key.clone()));
     for tool in &agent.tools {
         match tool {
             ToolConfig::Vectorstore(tool) => secrets.extend(database(tool.database.as_ref())),

@@ -43,15 +43,23 @@ fn check_names(rules: &mut Rules<'_>, tools: &[View]) {
 
 /// Searching by meaning needs a provider that makes embeddings; nothing stands in for it unasked.
 pub(super) fn check_embeddings(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
-    const WAYS_OUT: &str = "add `embedding_provider:` with `openai` or `azure_openai`, which need a key, or with `ollama`, which runs on this machine";
-    let searching = rules.list(agent, "tools").into_iter().find(|tool| {
-        matches!(
-            rules.text(tool, "type"),
-            Some("vectorstore" | "hierarchical_document")
-        )
-    });
+    const WAYS_OUT: &str = "add `embedding_provider:` with `openai` or `azure_openai`, which need a key, or with `ollama`, which runs on this machine; or `embedding_provider: {provider: hash}`, which works offline but knows words only, not meanings";
+    let searching: Vec<View> = rules
+        .list(agent, "tools")
+        .into_iter()
+        .filter(|tool| is_indexed(rules, tool))
+        .collect();
+    let named: Vec<&View> = searching
+        .iter()
+        .filter(|tool| rules.text(tool, "embedding_model").is_some())
+        .collect();
+    if let Some((first, others)) = named.split_first() {
+        for other in others {
+            check_same_model(rules, first, other);
+        }
+    }
     let Some(embeddings) = rules.child(agent, "embedding_provider") else {
-        if let (Some("anthropic"), Some(tool)) = (provider, searching)
+        if let (Some("anthropic"), Some(tool)) = (provider, searching.first())
             && !rules.has(agent, "embedding_provider")
         {
             let message = format!(
@@ -65,16 +73,82 @@ pub(super) fn check_embeddings(rules: &mut Rules<'_>, agent: &View, provider: Op
         }
         return;
     };
-    if rules.text(&embeddings, "provider") == Some("anthropic") {
-        let message = "provider `anthropic` in `embedding_provider` does not make embeddings";
-        let diagnostic = Diagnostic::error(Code::InconsistentValues, message)
-            .about("embedding_provider.provider")
-            .with_help(
-                "use `openai` or `azure_openai`, which need a key, or `ollama`, which runs on this machine",
+    match rules.text(&embeddings, "provider") {
+        Some("hash") => {
+            for tool in &named {
+                rules.no_effect(tool, "embedding_model", "provider `hash` has no models");
+            }
+        }
+        Some(_) if !rules.has(&embeddings, "name") => {
+            rules.missing(
+                &embeddings,
+                "name",
+                "",
+                "the model's name; for Azure the name of the deployment",
             );
-        let place = rules.value_place(&embeddings, "provider");
-        rules.add(place, diagnostic);
+        }
+        Some(_) => {
+            if let Some(tool) = named.first() {
+                warn_of_another_model(rules, &embeddings, tool);
+            }
+        }
+        None => {}
     }
+}
+
+fn is_indexed(rules: &Rules<'_>, tool: &View) -> bool {
+    matches!(
+        rules.text(tool, "type"),
+        Some("vectorstore" | "hierarchical_document")
+    )
+}
+
+/// Vectors of two models can't be told apart by a question that is embedded once.
+fn check_same_model(rules: &mut Rules<'_>, first: &View, other: &View) {
+    let key = "embedding_model";
+    let (Some(one), Some(two)) = (rules.text(first, key), rules.text(other, key)) else {
+        return;
+    };
+    if one == two {
+        return;
+    }
+    let place = rules.value_place(first, key);
+    let label = rules.tree.location(place);
+    let diagnostic = Diagnostic::error(
+        Code::InconsistentValues,
+        format!(
+            "`{key}`{} is another one than that{}",
+            rules.of(other),
+            rules.of(first)
+        ),
+    )
+    .about(other.path.pointer(Some(key)))
+    .with_label(label, "the other one")
+    .with_help("an agent has one embedding model; name the same in both, or in one of them");
+    rules.add(rules.value_place(other, key), diagnostic);
+}
+
+/// The tool's word counts, as ever; the provider's name then says nothing.
+fn warn_of_another_model(rules: &mut Rules<'_>, embeddings: &View, tool: &View) {
+    let (Some(name), Some(model)) = (
+        rules.text(embeddings, "name"),
+        rules.text(tool, "embedding_model"),
+    ) else {
+        return;
+    };
+    if name == model {
+        return;
+    }
+    let label = rules.tree.location(rules.value_place(tool, "embedding_model"));
+    let diagnostic = Diagnostic::warning(
+        Code::InconsistentValues,
+        "`name` in `embedding_provider` has no effect, because a tool names another `embedding_model`",
+    )
+    .about(embeddings.path.pointer(Some("name")))
+    .with_label(label, "this one is used")
+    .with_help("keep one of them");
+    let place = rules.value_place(embeddings, "name");
+    rules.add(place, diagnostic);
 }
 
 fn check_vectorstore(rules: &mut Rules<'_>, tool: &View) {
