@@ -3,8 +3,23 @@
 //! A [`Document`] is Markdown and the [`Mark`]s that tell which page, slide or sheet a place in it came from. A chunker
 //! turns it into [`Chunk`]s, which keep that provenance.
 
+mod cache;
+mod child;
 mod chunk;
+mod convert;
+mod converted;
+mod converter;
 mod document;
+mod error;
+mod format;
+mod options;
 
+pub use child::answer_conversion;
 pub use chunk::{Chunk, Definition};
+pub use convert::convert;
+pub use converted::{Converted, Picture};
+pub use converter::{ConvertLimits, Converter, Isolation};
 pub use document::{Document, Mark, Place};
+pub use error::{DocumentError, Limit, Problem};
+pub use format::{Format, ImageFormat};
+pub use options::ConvertOptions;

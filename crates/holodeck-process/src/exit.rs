@@ -53,6 +53,7 @@ fn name(signal: i32) -> Option<&'static str> {
         11 => "SIGSEGV",
         13 => "SIGPIPE",
         15 => "SIGTERM",
+        24 => "SIGXCPU",
         25 => "SIGXFSZ",
         _ => return None,
     })

@@ -1,0 +1,73 @@
+use std::{fmt::Write as _, path::PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{ConvertOptions, Document, Format};
+
+/// Part of every key: raised when the same file becomes another text.
+const CONVERTERS: u32 = 1;
+
+/// A folder with what was converted before.
+#[derive(Clone, Debug)]
+pub(crate) struct Cache {
+    folder: PathBuf,
+}
+
+/// What tells a conversion from all others: content, options, and the version of the converters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key(String);
+
+impl Key {
+    pub(crate) fn of(format: Format, bytes: &[u8], options: &ConvertOptions) -> Self {
+        let asked = (&options.pages, &options.sheet, &options.range);
+        Self::hash(&format!("{format:?} {asked:?}"), bytes)
+    }
+
+    /// Of the text in a picture.
+    pub(crate) fn of_text_in(bytes: &[u8]) -> Self {
+        Self::hash("text in a picture", bytes)
+    }
+
+    fn hash(what: &str, bytes: &[u8]) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(format!("{CONVERTERS} {what}\0"));
+        hash.update(bytes);
+        let mut name = String::new();
+        for byte in hash.finalize() {
+            let _ = write!(name, "{byte:02x}");
+        }
+        Self(name)
+    }
+}
+
+impl Cache {
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// What is there and whole. Anything else is converted again.
+    pub(crate) async fn get(&self, key: &Key) -> Option<Document> {
+        let json = tokio::fs::read(self.path(key)).await.ok()?;
+        serde_json::from_slice(&json).ok()
+    }
+
+    /// A cache that can't be written is only slower.
+    pub(crate) async fn keep(&self, key: &Key, document: &Document) {
+        if let Err(error) = self.write(key, document).await {
+            tracing::warn!(folder = %self.folder.display(), %error, "can't keep a converted document");
+        }
+    }
+
+    async fn write(&self, key: &Key, document: &Document) -> std::io::Result<()> {
+        tokio::fs::create_dir_all(&self.folder).await?;
+        let json = serde_json::to_vec(document)?;
+        // Whole or not at all, whoever else writes the same.
+        let unfinished = self.folder.join(format!("{}.{}.part", key.0, std::process::id()));
+        tokio::fs::write(&unfinished, json).await?;
+        tokio::fs::rename(&unfinished, self.path(key)).await
+    }
+
+    fn path(&self, key: &Key) -> PathBuf {
+        self.folder.join(format!("{}.json", key.0))
+    }
+}

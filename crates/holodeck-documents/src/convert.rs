@@ -1,0 +1,89 @@
+//! Bytes to text or a picture, in this process.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use crate::{ConvertOptions, Converted, Document, DocumentError, Format, Picture, Problem, format};
+
+mod delimited;
+mod html;
+mod json;
+mod markdown;
+mod table;
+pub(crate) mod text;
+
+/// Converts a file's content in this process: for files that are trusted, or where a process of its own is not to be
+/// had. Hostile content may take any amount of time and memory, or crash. [`Converter`](crate::Converter) protects
+/// from that.
+pub fn convert(name: &str, bytes: &[u8], options: &ConvertOptions) -> Result<Converted, DocumentError> {
+    let failed = |problem| DocumentError::new(name, problem);
+    let (format, note) = checked(name, bytes, options).map_err(failed)?;
+    let mut converted = convert_as(format, bytes, options).map_err(failed)?;
+    if let (Some(note), Converted::Text(document)) = (note, &mut converted) {
+        document.notes.insert(0, note);
+    }
+    Ok(converted)
+}
+
+/// What the file is, if it may be read at all.
+pub(crate) fn checked(
+    name: &str,
+    bytes: &[u8],
+    options: &ConvertOptions,
+) -> Result<(Format, Option<String>), Problem> {
+    let (size, limit) = (bytes.len() as u64, options.max_bytes);
+    if size > limit {
+        return Err(Problem::TooLarge { size, limit });
+    }
+    let (format, note) = format::detect(name, options.format, bytes)?;
+    options.check(format)?;
+    Ok((format, note))
+}
+
+/// Converts content that is known to be of this format.
+pub(crate) fn convert_as(
+    format: Format,
+    bytes: &[u8],
+    options: &ConvertOptions,
+) -> Result<Converted, Problem> {
+    let document = match format {
+        Format::Markdown => markdown::convert(bytes),
+        Format::Text => text::convert(bytes),
+        Format::Html => html::convert(bytes)?,
+        Format::Csv => delimited::convert(bytes, None, options)?,
+        Format::Tsv => delimited::convert(bytes, Some(b'\t'), options)?,
+        Format::Json => json::convert(bytes)?,
+        Format::JsonLines => json::convert_lines(bytes)?,
+        Format::Image(_) => return Ok(Converted::Image(picture(format, bytes)?)),
+        Format::Pdf | Format::Docx | Format::Pptx | Format::Xlsx | Format::Xls | Format::Ods => {
+            return Err(Problem::Unsupported(format!("{format} is")));
+        }
+    };
+    Ok(Converted::Text(document))
+}
+
+/// Whether converting this is better done in another process.
+pub(crate) fn is_hostile(format: Format, bytes: &[u8]) -> bool {
+    format.is_hostile() || (format == Format::Html && html::is_hostile(bytes))
+}
+
+/// A picture for a model.
+pub(crate) fn picture(format: Format, bytes: &[u8]) -> Result<Picture, Problem> {
+    let Format::Image(format) = format else {
+        return Err(Problem::Mismatch { named: format });
+    };
+    Ok(Picture {
+        format,
+        base64: STANDARD.encode(bytes),
+        text: None,
+        notes: Vec::new(),
+    })
+}
+
+/// Text and nothing else known of it.
+pub(crate) fn plain(text: String, notes: Vec<String>) -> Document {
+    Document {
+        text,
+        notes,
+        ..Document::default()
+    }
+}

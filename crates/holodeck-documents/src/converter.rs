@@ -1,0 +1,254 @@
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use holodeck_process::{ChildEnv, ProcessSpec};
+use tokio::{io::AsyncReadExt as _, sync::Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    ConvertOptions, Converted, Document, DocumentError, Format, Picture, Problem,
+    cache::{Cache, Key},
+    child, convert,
+};
+
+/// Where hostile formats are converted.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Isolation {
+    /// In a child process per file, with limits: this program, with these arguments, calls
+    /// [`answer_conversion`](crate::answer_conversion).
+    Child {
+        /// The program.
+        program: PathBuf,
+        /// Its arguments.
+        args: Vec<OsString>,
+    },
+    /// In this process: for files that are trusted. No limit on time or memory holds.
+    None,
+}
+
+impl Isolation {
+    /// The `holodeck` command converts.
+    pub fn by_command(program: impl Into<PathBuf>) -> Self {
+        Self::Child {
+            program: program.into(),
+            args: vec!["internal".into(), "convert".into()],
+        }
+    }
+}
+
+/// What converting one file in a child process may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvertLimits {
+    /// Time from start to end.
+    pub time: Duration,
+    /// Bytes of memory, as address space.
+    pub memory: u64,
+    /// Bytes of what comes of it.
+    pub output: usize,
+}
+
+impl Default for ConvertLimits {
+    /// A minute, 1 GiB, and 64 MiB of text.
+    fn default() -> Self {
+        Self {
+            time: Duration::from_mins(1),
+            memory: 1024 * 1024 * 1024,
+            output: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// Converts files, each format where it is safe to. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Converter {
+    isolation: Isolation,
+    limits: ConvertLimits,
+    cache: Option<Cache>,
+    tesseract: Option<ProcessSpec>,
+    /// As many children at a time as there are processors.
+    room: Arc<Semaphore>,
+}
+
+impl Converter {
+    /// A converter without a cache.
+    pub fn new(isolation: Isolation) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            isolation,
+            limits: ConvertLimits::default(),
+            cache: None,
+            tesseract: None,
+            room: Arc::new(Semaphore::new(processors)),
+        }
+    }
+
+    /// Keeps what took a child process in this folder, by content.
+    pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cache = Some(Cache::new(folder.into()));
+        self
+    }
+
+    /// Reads the text in pictures too, with this program.
+    pub fn tesseract(mut self, program: impl Into<PathBuf>, env: ChildEnv) -> Self {
+        self.tesseract = Some(ProcessSpec::new(program, env).args(["stdin", "stdout"]));
+        self
+    }
+
+    /// Sets what one file may take.
+    pub fn limits(mut self, limits: ConvertLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Converts a file.
+    pub async fn convert_file(
+        &self,
+        path: &Path,
+        options: &ConvertOptions,
+        cancel: &CancellationToken,
+    ) -> Result<Converted, DocumentError> {
+        let name = path.display().to_string();
+        let bytes = read(path, options.max_bytes).await;
+        let bytes = bytes.map_err(|problem| DocumentError::new(&name, problem))?;
+        self.convert_bytes(&name, bytes, options, cancel).await
+    }
+
+    /// Converts content that was got otherwise. Errors tell `name`, whose extension counts as that of a file.
+    pub async fn convert_bytes(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        options: &ConvertOptions,
+        cancel: &CancellationToken,
+    ) -> Result<Converted, DocumentError> {
+        let converted = self.converted(name, bytes, options, cancel).await;
+        converted.map_err(|problem| DocumentError::new(name, problem))
+    }
+
+    async fn converted(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        options: &ConvertOptions,
+        cancel: &CancellationToken,
+    ) -> Result<Converted, Problem> {
+        if cancel.is_cancelled() {
+            return Err(Problem::Cancelled);
+        }
+        let (format, note) = convert::checked(name, &bytes, options)?;
+        let mut converted = match (format, &self.isolation) {
+            (Format::Image(_), _) => {
+                let mut picture = convert::picture(format, &bytes)?;
+                if let Some(tesseract) = &self.tesseract {
+                    self.recognise(tesseract, &mut picture, bytes, cancel).await?;
+                }
+                Converted::Image(picture)
+            }
+            (_, Isolation::Child { program, args }) if convert::is_hostile(format, &bytes) => {
+                let spec = ProcessSpec::new(program, ChildEnv::new()).args(args);
+                let key = Key::of(format, &bytes, options);
+                Converted::Text(self.apart(spec, &key, format, bytes, options, cancel).await?)
+            }
+            _ => {
+                let options = options.clone();
+                let convert = move || convert::convert_as(format, &bytes, &options);
+                let ended = tokio::task::spawn_blocking(convert).await;
+                ended.map_err(|error| Problem::Crashed(error.to_string()))??
+            }
+        };
+        if let (Some(note), Converted::Text(document)) = (note, &mut converted) {
+            document.notes.insert(0, note);
+        }
+        Ok(converted)
+    }
+
+    /// Converts in a child process, or finds that this was done before.
+    async fn apart(
+        &self,
+        spec: ProcessSpec,
+        key: &Key,
+        format: Format,
+        bytes: Vec<u8>,
+        options: &ConvertOptions,
+        cancel: &CancellationToken,
+    ) -> Result<Document, Problem> {
+        if let Some(document) = self.known(key).await {
+            return Ok(document);
+        }
+        let _room = self.room.acquire().await.map_err(|_closed| Problem::Cancelled)?;
+        let document = child::convert_apart(spec, self.limits, format, bytes, options, cancel).await?;
+        if let Some(cache) = &self.cache {
+            cache.keep(key, &document).await;
+        }
+        Ok(document)
+    }
+
+    async fn recognise(
+        &self,
+        tesseract: &ProcessSpec,
+        picture: &mut Picture,
+        bytes: Vec<u8>,
+        cancel: &CancellationToken,
+    ) -> Result<(), Problem> {
+        let key = Key::of_text_in(&bytes);
+        if let Some(document) = self.known(&key).await {
+            picture.text = Some(document.text);
+            return Ok(());
+        }
+        let _room = self.room.acquire().await.map_err(|_closed| Problem::Cancelled)?;
+        match child::recognise(tesseract.clone(), self.limits, bytes, cancel).await {
+            Ok(text) => {
+                let document = convert::plain(text, Vec::new());
+                if let Some(cache) = &self.cache {
+                    cache.keep(&key, &document).await;
+                }
+                picture.text = Some(document.text);
+            }
+            Err(Problem::Cancelled) => return Err(Problem::Cancelled),
+            // It is still a picture that a model can look at.
+            Err(problem) => picture
+                .notes
+                .push(format!("the text in it can't be read: {problem}")),
+        }
+        Ok(())
+    }
+
+    async fn known(&self, key: &Key) -> Option<Document> {
+        self.cache.as_ref()?.get(key).await
+    }
+}
+
+/// Reads a whole file, unless it is too large; that is known before anything is read.
+async fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Problem> {
+    let unreadable = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => Problem::NotFound,
+        _ => Problem::Unreadable(error.to_string()),
+    };
+    // A pipe without a writer would be waited for.
+    let about = tokio::fs::metadata(path).await.map_err(unreadable)?;
+    if !about.is_file() {
+        let what = if about.is_dir() {
+            "it is a folder"
+        } else {
+            "it is not a regular file"
+        };
+        return Err(Problem::Unreadable(what.to_owned()));
+    }
+    let size = about.len();
+    if size > limit {
+        return Err(Problem::TooLarge { size, limit });
+    }
+    let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    // It may grow meanwhile; the length is checked again.
+    file.take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .await
+        .map_err(unreadable)?;
+    Ok(bytes)
+}

@@ -1,0 +1,167 @@
+//! What a zip archive or an old Office file holds, told from its directory alone: nothing is expanded.
+
+use crate::{Format, Limit, Problem};
+
+/// Which kind of document an archive is, or what to say of it.
+pub(super) fn kind(bytes: &[u8]) -> Result<Format, &'static str> {
+    const MIMETYPE: &[u8] = b"mimetype";
+    if bytes.get(30..38) == Some(MIMETYPE) {
+        let media_type = bytes.get(38..bytes.len().min(138)).unwrap_or_default();
+        let is = |name: &str| media_type.starts_with(name.as_bytes());
+        return if is("application/vnd.oasis.opendocument.spreadsheet") {
+            Ok(Format::Ods)
+        } else if is("application/vnd.oasis.opendocument.text") {
+            Err("OpenDocument texts are")
+        } else if is("application/vnd.oasis.opendocument.presentation") {
+            Err("OpenDocument presentations are")
+        } else if is("application/epub+zip") {
+            Err("EPUB books are")
+        } else {
+            Err("archives are")
+        };
+    }
+    // A directory that can't be read to its end is told by the converter, once it is known which one.
+    for entry in directory(bytes).unwrap_or_default() {
+        let found = match entry.name.split(|byte| *byte == b'/').next() {
+            Some(b"word") => Format::Docx,
+            Some(b"ppt") => Format::Pptx,
+            Some(b"xl") => Format::Xlsx,
+            _ => continue,
+        };
+        return Ok(found);
+    }
+    truncated(bytes).ok_or("archives are")
+}
+
+/// A file that lost its end has no directory; what its first entries are called still tells what it was.
+fn truncated(bytes: &[u8]) -> Option<Format> {
+    let start = bytes.get(..bytes.len().min(16 * 1024))?;
+    if end_of_directory(bytes).is_some() {
+        return None;
+    }
+    let names: [(&[u8], Format); 3] = [
+        (b"word/", Format::Docx),
+        (b"ppt/", Format::Pptx),
+        (b"xl/", Format::Xlsx),
+    ];
+    let mut names = names.into_iter();
+    names.find_map(|(name, format)| super::contains(start, name).then_some(format))
+}
+
+/// What a file inside an archive is called, and the size it claims to expand to.
+pub(crate) struct Entry<'a> {
+    pub(crate) name: &'a [u8],
+    #[expect(dead_code, reason = "the readers of archives are about to come")]
+    pub(crate) expanded: u64,
+}
+
+/// The most files inside an archive: a workbook of a thousand sheets has some thousands.
+pub(crate) const MOST_ENTRIES: u64 = 10_000;
+
+/// The directory of an archive.
+pub(crate) fn directory(bytes: &[u8]) -> Result<Vec<Entry<'_>>, Problem> {
+    let broken = |reason: &str| Problem::Broken {
+        format: Format::Docx,
+        reason: reason.to_owned(),
+    };
+    let end = end_of_directory(bytes).ok_or_else(|| broken("the end of the archive is missing"))?;
+    let count = u64::from(u16_at(bytes, end + 10).unwrap_or_default());
+    if count > MOST_ENTRIES {
+        return Err(Limit::Entries(MOST_ENTRIES).into());
+    }
+    let size = u32_at(bytes, end + 12).unwrap_or_default() as usize;
+    let mut at = end
+        .checked_sub(size)
+        .ok_or_else(|| broken("its directory is damaged"))?;
+    let mut entries = Vec::new();
+    while let Some(b"PK\x01\x02") = bytes.get(at..at + 4) {
+        let entry = entry(bytes, at).ok_or_else(|| broken("its directory is damaged"))?;
+        at = entry.1;
+        entries.push(entry.0);
+        if entries.len() as u64 > MOST_ENTRIES {
+            return Err(Limit::Entries(MOST_ENTRIES).into());
+        }
+    }
+    Ok(entries)
+}
+
+/// An entry of the directory, and where the next one begins.
+fn entry(bytes: &[u8], at: usize) -> Option<(Entry<'_>, usize)> {
+    let expanded = u32_at(bytes, at + 24)?;
+    let name_length = usize::from(u16_at(bytes, at + 28)?);
+    let extra_length = usize::from(u16_at(bytes, at + 30)?);
+    let comment_length = usize::from(u16_at(bytes, at + 32)?);
+    let name = bytes.get(at + 46..at + 46 + name_length)?;
+    let extra = at + 46 + name_length;
+    // The size of what is larger than 4 GiB stands elsewhere; that it does is enough to know.
+    let expanded = match expanded {
+        u32::MAX => wide_size(bytes.get(extra..extra + extra_length)?),
+        size => u64::from(size),
+    };
+    Some((Entry { name, expanded }, extra + extra_length + comment_length))
+}
+
+fn wide_size(mut extra: &[u8]) -> u64 {
+    const WIDE: u16 = 1;
+    while let (Some(kind), Some(length)) = (u16_at(extra, 0), u16_at(extra, 2)) {
+        if kind == WIDE {
+            let size = extra.get(4..12).and_then(|size| size.try_into().ok());
+            return size.map_or(u64::MAX, u64::from_le_bytes);
+        }
+        extra = extra.get(4 + usize::from(length)..).unwrap_or_default();
+    }
+    u64::MAX
+}
+
+/// Where the record begins that ends an archive. Only a comment may follow it.
+fn end_of_directory(bytes: &[u8]) -> Option<usize> {
+    const LONGEST_COMMENT: usize = u16::MAX as usize;
+    let last = bytes.len().checked_sub(22)?;
+    let first = last.saturating_sub(LONGEST_COMMENT);
+    (first..=last)
+        .rev()
+        .find(|at| bytes.get(*at..at + 4) == Some(b"PK\x05\x06"))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    let bytes = bytes.get(at..at.checked_add(2)?)?;
+    Some(u16::from_le_bytes(bytes.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// Which kind of document an Office file of the old kind is, or what to say of it. Its directory entries begin at
+/// multiples of 128 bytes with a name in UTF-16.
+pub(super) fn old_office(bytes: &[u8]) -> Result<Format, &'static str> {
+    let kinds: [(&str, Result<Format, &'static str>); 6] = [
+        ("Workbook", Ok(Format::Xls)),
+        ("Book", Ok(Format::Xls)),
+        ("WordDocument", Err("Word documents of the old kind are")),
+        (
+            "PowerPoint Document",
+            Err("PowerPoint presentations of the old kind are"),
+        ),
+        ("EncryptedPackage", Err(PROTECTED)),
+        ("__properties_version1.0", Err("Outlook messages are")),
+    ];
+    let kinds = kinds.map(|(name, kind)| {
+        let name: Vec<u8> = name
+            .encode_utf16()
+            .chain([0])
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        (name, kind)
+    });
+    for entry in bytes.chunks(128) {
+        if let Some((_, kind)) = kinds.iter().find(|(name, _)| entry.starts_with(name)) {
+            return *kind;
+        }
+    }
+    Err("files of this old kind are")
+}
+
+/// Said of a file inside of which an encrypted one lies.
+pub(super) const PROTECTED: &str = "documents protected by a password are";
