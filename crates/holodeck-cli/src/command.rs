@@ -90,13 +90,10 @@ fn dollars(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A runtime for commands that wait for something.
+/// A runtime for commands that wait for something. One thread: they wait for models, and what computes for long gets
+/// a thread of its own; handing every answer to another thread costs more than reading it.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores.min(4))
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(|error| Problem::execution(format!("starting: {error}")))?)
 }
 

@@ -35,8 +35,11 @@ pub(crate) enum CaseEnd {
     Stopped,
 }
 
+/// Bytes of answers up to which grading is too short to be felt by other cases, which share the thread.
+const GRADED_IN_PLACE: usize = 4 * 1024;
+
 impl Executor {
-    pub(crate) async fn run(&self, planned: &PlannedCase, cancel: CancellationToken) -> CaseEnd {
+    pub(crate) async fn run(self: Arc<Self>, planned: &PlannedCase, cancel: CancellationToken) -> CaseEnd {
         let Some(case) = self.agent.config.test_cases.get(planned.index) else {
             return CaseEnd::Stopped;
         };
@@ -46,14 +49,41 @@ impl Executor {
             self.conversation(planned, case, cancel).await
         };
         match end {
-            CaseEnd::Finished { mut result, fatal } => {
-                self.graders.grade(&mut result, case);
-                redact(&self.redactor, &mut result);
-                result.timestamp = Timestamp::now().to_string();
-                CaseEnd::Finished { result, fatal }
-            }
+            CaseEnd::Finished { result, fatal } => CaseEnd::Finished {
+                result: Arc::clone(&self).finish(result).await,
+                fatal,
+            },
             CaseEnd::Stopped => CaseEnd::Stopped,
         }
+    }
+
+    /// Grades; long texts on a thread of their own, so that no other case's clock runs on meanwhile.
+    async fn finish(self: Arc<Self>, mut result: Box<TestResult>) -> Box<TestResult> {
+        if size(&result) <= GRADED_IN_PLACE {
+            self.grade(&mut result);
+            return result;
+        }
+        let grading = tokio::task::spawn_blocking(move || {
+            self.grade(&mut result);
+            result
+        });
+        match grading.await {
+            Ok(result) => result,
+            // A panic is the case's, as it would be here.
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // Only a runtime that ends cancels it, and then nobody waits.
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
+
+    fn grade(&self, result: &mut TestResult) {
+        if let Some(case) = self.agent.config.test_cases.get(result.index) {
+            self.graders.grade(result, case);
+        }
+        redact(&self.redactor, result);
+        result.timestamp = Timestamp::now().to_string();
     }
 
     async fn single(&self, planned: &PlannedCase, case: &TestCase, cancel: CancellationToken) -> CaseEnd {
@@ -223,6 +253,14 @@ impl Executor {
             other => other.to_string(),
         }
     }
+}
+
+/// Bytes that metrics will read, about.
+fn size(result: &TestResult) -> usize {
+    let turns = result.turns.iter().flatten();
+    let answers = turns.filter_map(|turn| turn.response.as_ref());
+    let answers: usize = answers.map(String::len).sum();
+    answers + result.agent_response.as_ref().map_or(0, String::len)
 }
 
 /// Why the run can't go on, if it can't: with these credentials nothing will be answered.

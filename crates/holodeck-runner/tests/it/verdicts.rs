@@ -20,6 +20,8 @@ fn backend() -> ScriptedBackend {
             "tool" => ScriptedTurn::nothing()
                 .and_called("lookup", json!({"id": 7}), "found")
                 .and_text("found it"),
+            // Long enough to be graded on a thread of its own.
+            "long" => ScriptedTurn::text("Paris and then some. ".repeat(1_000)),
             _ => ScriptedTurn::text("Paris"),
         },
     )
@@ -40,6 +42,8 @@ async fn each_way_a_case_can_go() {
     for (case, state, code) in [
         ("{input: q, ground_truth: Paris}", CaseState::Passed, 0),
         ("{input: q, ground_truth: Rome}", CaseState::Failed, 1),
+        ("{input: long, ground_truth: Paris}", CaseState::Passed, 0),
+        ("{input: long, ground_truth: Rome}", CaseState::Failed, 1),
         ("{input: loop, ground_truth: Paris}", CaseState::Failed, 1),
         ("{input: silent, ground_truth: Paris}", CaseState::Failed, 1),
         ("{input: crash, ground_truth: Paris}", CaseState::Error, 3),
