@@ -99,6 +99,9 @@ pub struct TestResult {
     /// The answer as an object, when the agent has a `response_format`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output: Option<Value>,
+    /// What retrieval found, as the metrics were given it: the YAML's own, else the outputs of retrieval tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retrieval_context: Option<Vec<String>>,
     /// The turns of a multi-turn case.
     pub turns: Option<Vec<TurnResult>>,
 }
@@ -158,6 +161,10 @@ pub struct TurnResult {
     /// The answer as an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output: Option<Value>,
+    /// What retrieval found, as the metrics were given it: the YAML's own, else the outputs of the turn's retrieval
+    /// tools, else those of the turns before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retrieval_context: Option<Vec<String>>,
     /// Everything that went wrong.
     pub errors: Vec<String>,
     /// The part of `errors` that was there before grading.

@@ -233,6 +233,7 @@ impl Executor {
             num_turns: result.num_turns,
             response: (error.is_none() || !result.response.is_empty()).then_some(result.response),
             structured_output: result.structured_output,
+            retrieval_context: None,
             errors: Vec::new(),
             execution_errors: errors,
             skipped: false,
@@ -297,6 +298,7 @@ fn blank(planned: &PlannedCase, case: &TestCase) -> TestResult {
         num_turns: 0,
         model: None,
         structured_output: None,
+        retrieval_context: None,
         turns: None,
     }
 }
@@ -334,6 +336,7 @@ fn skipped(index: usize, turn: &Turn) -> TurnResult {
         cost_usd: None,
         num_turns: 0,
         structured_output: None,
+        retrieval_context: None,
         errors: Vec::new(),
         execution_errors: vec!["not run: the turns before it could not be ended".to_owned()],
         skipped: true,

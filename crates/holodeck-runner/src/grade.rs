@@ -2,14 +2,16 @@ use std::time::Duration;
 
 use holodeck_eval::{CalledTool, EvalInput, Grader, MetricOutcome, ToolExpectations, Verdict, check_tools};
 use holodeck_model::{
-    ArgMatchDetail, CaseState, ExecutionState, LoadedAgent, MetricConfig, MetricResult, TestCase, TestResult,
-    ToolInvocation, Turn, TurnResult,
+    ArgMatchDetail, CaseState, ExecutionState, LoadedAgent, MetricConfig, MetricResult, RetrievalTools,
+    TestCase, TestResult, ToolInvocation, Turn, TurnResult,
 };
+use serde_json::Value;
 
 /// The checks of an agent. Those that all cases share are made ready once; a case with checks of its own has them made
 /// ready when it is graded, so that memory does not grow with the number of cases.
 pub(crate) struct Graders {
     shared: Grader,
+    retrieval: RetrievalTools,
 }
 
 impl Graders {
@@ -21,6 +23,7 @@ impl Graders {
             .map_or(&[][..], |evaluations| &evaluations.metrics);
         Ok(Self {
             shared: Grader::new(metrics).map_err(|error| error.to_string())?,
+            retrieval: RetrievalTools::of(&agent.config),
         })
     }
 
@@ -35,6 +38,8 @@ impl Graders {
                     order: case.expected_tools_order,
                     forbidden: &case.forbidden_tools,
                 };
+                let found = || self.found(&result.tool_invocations);
+                result.retrieval_context = case.retrieval_context.clone().or_else(found);
                 let subject = Subject::case(result, case);
                 let grades = self.judge(&subject, own_metrics(case, None), &expectations);
                 result.tools_matched = grades.tools_matched;
@@ -43,7 +48,13 @@ impl Graders {
                 result.state = grades.state;
             }
             Some(mut turns) => {
+                result.retrieval_context = None;
+                let mut so_far = Vec::new();
                 for (graded, turn) in turns.iter_mut().zip(&case.turns) {
+                    let found = self.found(&graded.tool_invocations);
+                    so_far.extend(found.iter().flatten().cloned());
+                    let known = || (!so_far.is_empty()).then(|| so_far.clone());
+                    graded.retrieval_context = turn.retrieval_context.clone().or(found).or_else(known);
                     self.grade_turn(graded, case, turn);
                 }
                 roll_up(result, &turns);
@@ -51,6 +62,19 @@ impl Graders {
             }
         }
         result.passed = result.state == CaseState::Passed;
+    }
+
+    /// The outputs of retrieval tools, one for each call.
+    fn found(&self, calls: &[ToolInvocation]) -> Option<Vec<String>> {
+        let found: Vec<String> = calls
+            .iter()
+            .filter(|call| call.error.is_none() && self.retrieval.include(&call.name))
+            .map(|call| match &call.result {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            })
+            .collect();
+        (!found.is_empty()).then_some(found)
     }
 
     fn grade_turn(&self, graded: &mut TurnResult, case: &TestCase, turn: &Turn) {
@@ -173,7 +197,7 @@ impl<'a> Subject<'a> {
             response: result.agent_response.as_deref().unwrap_or_default(),
             structured_output: result.structured_output.as_ref(),
             ground_truth: case.ground_truth.as_deref(),
-            retrieval_context: case.retrieval_context.as_deref(),
+            retrieval_context: result.retrieval_context.as_deref(),
             invocations: &result.tool_invocations,
             latency_ms: result.latency_ms,
             cost_usd: result.cost_usd,
@@ -187,7 +211,7 @@ impl<'a> Subject<'a> {
             response: result.response.as_deref().unwrap_or_default(),
             structured_output: result.structured_output.as_ref(),
             ground_truth: turn.ground_truth.as_deref(),
-            retrieval_context: turn.retrieval_context.as_deref(),
+            retrieval_context: result.retrieval_context.as_deref(),
             invocations: &result.tool_invocations,
             latency_ms: result.latency_ms,
             cost_usd: result.cost_usd,

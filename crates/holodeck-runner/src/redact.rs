@@ -13,6 +13,10 @@ pub(crate) fn redact(redactor: &Redactor, result: &mut TestResult) {
     if let Some(output) = &mut result.structured_output {
         redactor.value(output);
     }
+    texts(
+        redactor,
+        result.retrieval_context.as_deref_mut().unwrap_or_default(),
+    );
     for metric in &mut result.metric_results {
         optional(redactor, &mut metric.reasoning);
         optional(redactor, &mut metric.error);
@@ -31,6 +35,10 @@ fn redact_turn(redactor: &Redactor, turn: &mut TurnResult) {
     if let Some(output) = &mut turn.structured_output {
         redactor.value(output);
     }
+    texts(
+        redactor,
+        turn.retrieval_context.as_deref_mut().unwrap_or_default(),
+    );
     for metric in &mut turn.metric_results {
         optional(redactor, &mut metric.reasoning);
         optional(redactor, &mut metric.error);

@@ -36,6 +36,7 @@ pub(crate) fn result(index: usize, state: CaseState, metrics: &[(&str, Option<f6
         num_turns: 1,
         model: Some("m".to_owned()),
         structured_output: None,
+        retrieval_context: None,
         turns: None,
     }
 }
@@ -139,6 +140,7 @@ pub(crate) fn conversation() -> TestResult {
         cost_usd: None,
         num_turns: 1,
         structured_output: None,
+        retrieval_context: None,
         execution_errors: Vec::new(),
         errors: vec![],
         skipped: false,

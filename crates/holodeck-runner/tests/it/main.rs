@@ -9,5 +9,6 @@
 
 mod control;
 mod resume;
+mod retrieval;
 mod support;
 mod verdicts;
