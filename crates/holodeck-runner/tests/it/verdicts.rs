@@ -21,7 +21,7 @@ fn backend() -> ScriptedBackend {
                 .and_called("lookup", json!({"id": 7}), "found")
                 .and_text("found it"),
             // Long enough to be graded on a thread of its own.
-            "long" => ScriptedTurn::text("Paris and then some. ".repeat(1_000)),
+            "long" => ScriptedTurn::text(&"Paris and then some. ".repeat(1_000)),
             _ => ScriptedTurn::text("Paris"),
         },
     )
