@@ -3,12 +3,17 @@
 //! An [`Embedder`] makes vectors, a [`VectorStore`] keeps [`Entry`]s and finds them. Everything above works on these two
 //! traits, so that a store or an embedder is one file.
 
+mod embedded;
 mod embedder;
 mod entry;
 mod error;
+mod phrases;
 mod rerank;
+mod scan;
+mod searched;
 mod store;
 
+pub use embedded::EmbeddedStore;
 pub use embedder::{Embedder, EmbedderId, HashEmbedder, Purpose};
 pub use entry::{Entry, Filter, Passage, Scored, SourceState};
 pub use error::RetrievalError;

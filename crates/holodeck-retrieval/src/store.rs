@@ -1,3 +1,5 @@
+use std::fmt;
+
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
@@ -91,4 +93,35 @@ pub struct IndexStats {
     pub passages: usize,
     /// Bytes on disk, where the store tells.
     pub bytes: Option<u64>,
+}
+
+impl IndexInfo {
+    /// Refuses to mix with an index that is made in another way.
+    pub(crate) fn must_equal(&self, wanted: &Self) -> Result<(), RetrievalError> {
+        let of = |info: &Self| {
+            (
+                info.embedder.provider.clone(),
+                info.embedder.model.clone(),
+                info.dimensions,
+            )
+        };
+        if of(self) == of(wanted) && self.chunker == wanted.chunker {
+            return Ok(());
+        }
+        Err(RetrievalError::Mixed {
+            found: self.to_string(),
+            wanted: wanted.to_string(),
+        })
+    }
+}
+
+impl fmt::Display for IndexInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let EmbedderId { provider, model, .. } = &self.embedder;
+        write!(
+            f,
+            "{provider} {model} ({} dimensions), {}",
+            self.dimensions, self.chunker
+        )
+    }
 }

@@ -1,0 +1,244 @@
+//! The store that needs no server: one SQLite file, scanned exactly.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt as _, TryStreamExt as _};
+use rusqlite::Transaction;
+
+use crate::{
+    Entry, Filter, IndexInfo, IndexStats, KeywordSearch, RetrievalError, Scored, SourceState, VectorStore,
+};
+
+mod codes;
+mod database;
+mod nearest;
+mod read;
+mod words;
+mod write;
+
+use codes::CodesInMemory;
+use database::{Database, Trouble};
+use read::Allowed;
+use write::Prepared;
+
+/// An index in one file, or in memory.
+///
+/// Search is exact: codes of eight bits rule out what can't be among the nearest, the vectors decide. One process
+/// writes at a time, any number read meanwhile.
+#[derive(Clone)]
+pub struct EmbeddedStore(Arc<Inner>);
+
+struct Inner {
+    database: Database,
+    /// As of the last search; the next one brings it up to date.
+    codes: Mutex<Option<Arc<CodesInMemory>>>,
+    /// What this owner said of how the index is made.
+    prepared: Mutex<Option<IndexInfo>>,
+}
+
+impl EmbeddedStore {
+    /// Opens the file, or makes it and the folder it is in.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, RetrievalError> {
+        let path = path.as_ref().to_owned();
+        blocking(move || {
+            if let Some(folder) = path.parent() {
+                // What is wrong with the folder shows when the file is opened.
+                let _ = std::fs::create_dir_all(folder);
+            }
+            Database::open(&path).map(Self::new)
+        })
+        .await
+    }
+
+    /// An index that is gone with its last clone.
+    pub async fn in_memory() -> Result<Self, RetrievalError> {
+        blocking(|| Database::in_memory().map(Self::new)).await
+    }
+
+    fn new(database: Database) -> Self {
+        Self(Arc::new(Inner {
+            database,
+            codes: Mutex::default(),
+            prepared: Mutex::default(),
+        }))
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner, &Transaction<'_>) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, RetrievalError> {
+        let inner = Arc::clone(&self.0);
+        blocking(move || inner.database.read(|transaction| work(&inner, transaction))).await
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner, &Transaction<'_>) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, RetrievalError> {
+        let inner = Arc::clone(&self.0);
+        blocking(move || inner.database.write(|transaction| work(&inner, transaction))).await
+    }
+
+    fn refused(&self, reason: String) -> RetrievalError {
+        RetrievalError::Store {
+            store: self.describe(),
+            reason,
+        }
+    }
+
+    async fn put(&self, sources: Result<Vec<Prepared>, String>) -> Result<(), RetrievalError> {
+        let sources = sources.map_err(|reason| self.refused(reason))?;
+        if sources.is_empty() {
+            return Ok(());
+        }
+        self.write(move |inner, transaction| {
+            let prepared = inner
+                .prepared
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            write::replace(transaction, prepared.as_ref(), &sources)
+        })
+        .await
+    }
+}
+
+/// SQLite waits for disks and locks: never on a thread that others wait for.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RetrievalError> + Send + 'static,
+) -> Result<T, RetrievalError> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.unwrap_or_else(|error| {
+        Err(RetrievalError::Store {
+            store: "embedded index".to_owned(),
+            reason: error.to_string(),
+        })
+    })
+}
+
+#[async_trait]
+impl VectorStore for EmbeddedStore {
+    fn describe(&self) -> String {
+        self.0.database.describe()
+    }
+
+    async fn info(&self) -> Result<Option<IndexInfo>, RetrievalError> {
+        self.read(|_, transaction| write::info(transaction)).await
+    }
+
+    async fn prepare(&self, info: &IndexInfo) -> Result<(), RetrievalError> {
+        let info = info.clone();
+        self.write(move |inner, transaction| {
+            write::prepare(transaction, &info)?;
+            *inner.prepared.lock().unwrap_or_else(PoisonError::into_inner) = Some(info);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn sources(&self) -> Result<Vec<SourceState>, RetrievalError> {
+        self.read(|_, transaction| read::sources(transaction)).await
+    }
+
+    async fn replace(&self, source: &SourceState, entries: &[Entry]) -> Result<(), RetrievalError> {
+        self.put(Prepared::new(source, entries).map(|prepared| vec![prepared]))
+            .await
+    }
+
+    async fn replace_many(&self, batch: &[(SourceState, Vec<Entry>)]) -> Result<(), RetrievalError> {
+        self.put(
+            batch
+                .iter()
+                .map(|(source, entries)| Prepared::new(source, entries))
+                .collect(),
+        )
+        .await
+    }
+
+    async fn remove(&self, sources: &[String]) -> Result<(), RetrievalError> {
+        let sources = sources.to_vec();
+        self.write(move |_, transaction| {
+            sources
+                .iter()
+                .try_for_each(|name| write::remove(transaction, name))
+        })
+        .await
+    }
+
+    async fn clear(&self) -> Result<(), RetrievalError> {
+        self.write(|inner, transaction| {
+            write::clear(transaction)?;
+            *inner.prepared.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn nearest(
+        &self,
+        query: &[f32],
+        limit: usize,
+        filter: &Filter,
+    ) -> Result<Vec<Scored>, RetrievalError> {
+        let query = write::query_of_length_one(query)?.into_owned();
+        let filter = filter.clone();
+        self.read(move |inner, transaction| nearest::nearest(inner, transaction, &query, limit, &filter))
+            .await
+    }
+
+    fn keywords(&self) -> Option<&dyn KeywordSearch> {
+        Some(self)
+    }
+
+    fn entries(&self) -> BoxStream<'_, Result<(SourceState, Vec<Entry>), RetrievalError>> {
+        let sources = stream::once(self.sources())
+            .map_ok(|sources| stream::iter(sources).map(Ok))
+            .try_flatten();
+        let entries = sources.try_filter_map(|source| {
+            self.read(move |_, transaction| {
+                // One that went away meanwhile is not missed.
+                read::entries(transaction, &source.source)
+            })
+        });
+        entries.boxed()
+    }
+
+    async fn stats(&self) -> Result<IndexStats, RetrievalError> {
+        self.read(|_, transaction| read::stats(transaction)).await
+    }
+}
+
+#[async_trait]
+impl KeywordSearch for EmbeddedStore {
+    async fn ranked(
+        &self,
+        query: &str,
+        limit: usize,
+        filter: &Filter,
+    ) -> Result<Vec<Scored>, RetrievalError> {
+        let (query, filter) = (query.to_owned(), filter.clone());
+        self.read(move |_, transaction| {
+            words::ranked(transaction, &query, limit, &Allowed::new(transaction, &filter)?)
+        })
+        .await
+    }
+
+    async fn containing(
+        &self,
+        phrases: &[String],
+        limit: usize,
+        filter: &Filter,
+    ) -> Result<Vec<Scored>, RetrievalError> {
+        let (phrases, filter) = (phrases.to_vec(), filter.clone());
+        self.read(move |_, transaction| {
+            words::containing(transaction, &phrases, limit, &Allowed::new(transaction, &filter)?)
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests;

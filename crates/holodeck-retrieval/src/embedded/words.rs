@@ -1,0 +1,97 @@
+//! Search for words in the full-text index.
+
+use std::collections::HashSet;
+
+use rusqlite::Transaction;
+
+use super::database::Trouble;
+use super::read::{self, Allowed};
+use crate::Scored;
+use crate::phrases::{Phrase, fold};
+use crate::searched::searched;
+
+/// Words of a query that count; what follows is a document, not a query.
+const WORDS: usize = 64;
+
+pub(super) fn ranked(
+    transaction: &Transaction<'_>,
+    query: &str,
+    limit: usize,
+    allowed: &Allowed,
+) -> Result<Vec<Scored>, Trouble> {
+    let terms = terms(query);
+    if terms.is_empty() || limit == 0 {
+        return Ok(Vec::new());
+    }
+    let mut statement =
+        transaction.prepare_cached("SELECT rowid, -bm25(words) FROM words WHERE words MATCH ?")?;
+    let mut rows = statement.query([terms.join(" OR ")])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (row, score) = (row.get(0)?, row.get(1)?);
+        if allowed.passes(row) {
+            found.push((row, score));
+        }
+    }
+    read::best(transaction, found, limit)
+}
+
+/// Each word of a query in quotation marks, within which nothing has a meaning to the full-text index. A word that it
+/// takes for several (`4.2`, `state-of-the-art`) counts as a phrase and by its parts.
+fn terms(query: &str) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let words = query.split(|c: char| c.is_whitespace() || c.is_control() || c == '"');
+    let words = words.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
+    let words = words.flat_map(|word| {
+        let parts = word.split(|c: char| !c.is_alphanumeric());
+        std::iter::once(word).chain(parts.filter(|part| part.chars().nth(1).is_some()))
+    });
+    let words = words
+        .filter(|word| !word.is_empty())
+        .map(|word| format!("\"{word}\""));
+    words
+        .filter(|word| seen.insert(word.to_lowercase()))
+        .take(WORDS)
+        .collect()
+}
+
+pub(super) fn containing(
+    transaction: &Transaction<'_>,
+    phrases: &[String],
+    limit: usize,
+    allowed: &Allowed,
+) -> Result<Vec<Scored>, Trouble> {
+    let phrases: Vec<Phrase> = phrases.iter().filter_map(|phrase| Phrase::new(phrase)).collect();
+    if phrases.is_empty() {
+        return Ok(Vec::new());
+    }
+    // The full-text index leaves more than is wanted (it knows word stems only), never less.
+    let words: Vec<String> = phrases
+        .iter()
+        .flat_map(Phrase::plain_words)
+        .map(|word| format!("\"{word}\""))
+        .collect();
+    let of_words = "SELECT row, text, context, metadata FROM passages \
+        WHERE row IN (SELECT rowid FROM words WHERE words MATCH ?)";
+    let of_all = "SELECT row, text, context, metadata FROM passages WHERE ? = ''";
+    let mut statement = transaction.prepare_cached(if words.is_empty() { of_all } else { of_words })?;
+    let mut rows = statement.query([words.join(" AND ")])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let number: i64 = row.get(0)?;
+        if !allowed.passes(number) {
+            continue;
+        }
+        let text = |at| -> rusqlite::Result<Option<&str>> { Ok(row.get_ref(at)?.as_str_or_null()?) };
+        let metadata = read::metadata(text(3)?.unwrap_or_default())?;
+        let folded = fold(&searched(text(1)?.unwrap_or_default(), text(2)?, &metadata));
+        let counts = phrases.iter().map(|phrase| phrase.count(&folded));
+        let total = counts
+            .map(|count| (count > 0).then_some(count))
+            .sum::<Option<usize>>();
+        if let Some(total) = total {
+            found.push((number, total as f64));
+        }
+    }
+    read::best(transaction, found, limit)
+}

@@ -1,0 +1,256 @@
+//! Putting sources in and taking them out, all of it in the transaction that is given.
+
+use std::borrow::Cow;
+
+use rusqlite::{CachedStatement, OptionalExtension as _, Transaction, params};
+
+use super::database::Trouble;
+use crate::scan::{Bounds, UNIT, encode, product};
+use crate::searched::searched;
+use crate::{Entry, IndexInfo, RetrievalError, SourceState};
+
+/// Vectors whose codes share a row of the table.
+pub(super) const SEGMENT: usize = 1024;
+
+/// A source as it is written, made ready before a transaction is open.
+pub(super) struct Prepared {
+    name: String,
+    hash: String,
+    rows: Vec<Row>,
+    dimensions: Option<usize>,
+    /// Of all rows, one after the other.
+    vectors: Vec<u8>,
+    codes: Vec<i8>,
+    bounds: Vec<Bounds>,
+}
+
+struct Row {
+    id: String,
+    text: String,
+    context: Option<String>,
+    metadata: String,
+    /// Where it is more than the text.
+    searched: Option<String>,
+}
+
+impl Prepared {
+    pub(super) fn new(source: &SourceState, entries: &[Entry]) -> Result<Self, String> {
+        let dimensions = entries.first().map(|entry| entry.vector.len());
+        let numbers = entries.len() * dimensions.unwrap_or_default();
+        let mut prepared = Self {
+            name: source.source.clone(),
+            hash: source.hash.clone(),
+            rows: Vec::with_capacity(entries.len()),
+            dimensions,
+            vectors: Vec::with_capacity(numbers * size_of::<f32>()),
+            codes: Vec::with_capacity(numbers),
+            bounds: Vec::with_capacity(entries.len()),
+        };
+        for entry in entries {
+            prepared.add(entry).map_err(|reason| {
+                format!("passage `{}` of `{}` {reason}", entry.passage.id, source.source)
+            })?;
+        }
+        Ok(prepared)
+    }
+
+    fn add(&mut self, Entry { passage, vector }: &Entry) -> Result<(), String> {
+        if passage.source != self.name {
+            return Err(format!("says that it is of `{}`", passage.source));
+        }
+        if Some(vector.len()) != self.dimensions {
+            return Err("has a vector of another length than the ones before".to_owned());
+        }
+        let vector = of_length_one(vector)?;
+        self.vectors.extend(vector.iter().flat_map(|x| x.to_le_bytes()));
+        self.bounds.push(encode(&vector, &mut self.codes));
+        self.rows.push(Row {
+            id: passage.id.clone(),
+            text: passage.text.clone(),
+            context: passage.context.clone(),
+            metadata: serde_json::to_string(&passage.metadata).map_err(|error| error.to_string())?,
+            searched: match searched(&passage.text, passage.context.as_deref(), &passage.metadata) {
+                Cow::Owned(searched) => Some(searched),
+                Cow::Borrowed(_) => None,
+            },
+        });
+        Ok(())
+    }
+}
+
+/// The vector itself where its length is 1, made so where it isn't. Without a direction it is near to nothing.
+pub(super) fn of_length_one(vector: &[f32]) -> Result<Cow<'_, [f32]>, String> {
+    let length = product(vector, vector).sqrt();
+    if !length.is_finite() || length <= f64::from(f32::MIN_POSITIVE) {
+        return Err("has a vector of zeros, or of no numbers".to_owned());
+    }
+    if (length - 1.0).abs() < UNIT / 2.0 {
+        return Ok(vector.into());
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "at most 1")]
+    Ok(vector.iter().map(|x| (f64::from(*x) / length) as f32).collect())
+}
+
+/// How the index was made.
+pub(super) fn info(transaction: &Transaction<'_>) -> Result<Option<IndexInfo>, Trouble> {
+    let read = |row: &rusqlite::Row<'_>| row.get::<_, Option<String>>(0);
+    let info = transaction
+        .prepare_cached("SELECT info FROM state")?
+        .query_row([], read)?;
+    let parsed = info.as_deref().map(serde_json::from_str).transpose();
+    parsed.map_err(|_| Trouble::Damaged("how it was made is not readable"))
+}
+
+/// Says how the index is made.
+pub(super) fn prepare(transaction: &Transaction<'_>, wanted: &IndexInfo) -> Result<(), Trouble> {
+    if let Some(found) = info(transaction)? {
+        let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        let entries =
+            transaction.query_row("SELECT count(*) FROM (SELECT 1 FROM vectors LIMIT 1)", [], count)?;
+        if entries > 0 {
+            found.must_equal(wanted)?;
+        }
+    }
+    let text = serde_json::to_string(wanted).map_err(|error| Trouble::Refused(error.to_string()))?;
+    transaction.execute("UPDATE state SET info = ?", [text])?;
+    Ok(())
+}
+
+/// Puts sources in the place of those of the same name.
+pub(super) fn replace(
+    transaction: &Transaction<'_>,
+    expected: Option<&IndexInfo>,
+    sources: &[Prepared],
+) -> Result<(), Trouble> {
+    let Some(info) = info(transaction)? else {
+        return Err(Trouble::Refused(
+            "how it is made was not said before its first entry".to_owned(),
+        ));
+    };
+    if let Some(expected) = expected {
+        // Another process may have begun the index anew, in another way.
+        info.must_equal(expected)?;
+    }
+    let mut writer = Writer::new(transaction)?;
+    for source in sources {
+        if source.dimensions.is_some_and(|found| found != info.dimensions) {
+            return Err(Trouble::Refused(format!(
+                "the vectors of `{}` are not of length {} as all others",
+                source.name, info.dimensions
+            )));
+        }
+        remove(transaction, &source.name)?;
+        writer.put(source)?;
+    }
+    writer.end()
+}
+
+/// Forgets a source.
+pub(super) fn remove(transaction: &Transaction<'_>, name: &str) -> Result<(), Trouble> {
+    let found = transaction
+        .prepare_cached("DELETE FROM sources WHERE name = ? RETURNING first, passages")?
+        .query_row([name], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
+        .optional()?;
+    let Some((first, passages)) = found.filter(|(_, passages)| *passages > 0) else {
+        return Ok(());
+    };
+    for sql in [
+        "DELETE FROM words WHERE rowid >= ?1 AND rowid < ?2",
+        "DELETE FROM passages WHERE row >= ?1 AND row < ?2",
+        "DELETE FROM vectors WHERE row >= ?1 AND row < ?2",
+        "DELETE FROM codes WHERE first >= ?1 AND first < ?2",
+    ] {
+        transaction
+            .prepare_cached(sql)?
+            .execute([first, first + passages])?;
+    }
+    Ok(())
+}
+
+/// Forgets everything.
+pub(super) fn clear(transaction: &Transaction<'_>) -> Result<(), Trouble> {
+    transaction.execute_batch(
+        "INSERT INTO words(words) VALUES ('delete-all');
+         DELETE FROM sources; DELETE FROM passages; DELETE FROM vectors; DELETE FROM codes;
+         UPDATE state SET info = NULL;",
+    )?;
+    Ok(())
+}
+
+/// The statements of a batch.
+struct Writer<'a> {
+    transaction: &'a Transaction<'a>,
+    next: i64,
+    sources: CachedStatement<'a>,
+    passages: CachedStatement<'a>,
+    vectors: CachedStatement<'a>,
+    codes: CachedStatement<'a>,
+    words: CachedStatement<'a>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(transaction: &'a Transaction<'a>) -> Result<Self, Trouble> {
+        Ok(Self {
+            transaction,
+            next: transaction.query_row("SELECT next_row FROM state", [], |row| row.get(0))?,
+            sources: transaction
+                .prepare_cached("INSERT INTO sources (name, hash, first, passages) VALUES (?, ?, ?, ?)")?,
+            passages: transaction.prepare_cached("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?)")?,
+            vectors: transaction.prepare_cached("INSERT INTO vectors VALUES (?, ?)")?,
+            codes: transaction.prepare_cached("INSERT INTO codes VALUES (?, ?, ?, ?)")?,
+            words: transaction.prepare_cached("INSERT INTO words (rowid, text) VALUES (?, ?)")?,
+        })
+    }
+
+    fn put(&mut self, source: &Prepared) -> Result<(), Trouble> {
+        let first = self.next;
+        self.sources
+            .execute(params![source.name, source.hash, first, source.rows.len()])?;
+        let number = self.transaction.last_insert_rowid();
+        let dimensions = source.dimensions.unwrap_or_default().max(1);
+        let vectors = source.vectors.chunks_exact(dimensions * size_of::<f32>());
+        for (row, vector) in source.rows.iter().zip(vectors) {
+            let inserted = self.passages.execute(params![
+                self.next,
+                row.id,
+                number,
+                row.text,
+                row.context,
+                row.metadata
+            ]);
+            inserted.map_err(|error| match error.sqlite_error_code() {
+                Some(rusqlite::ErrorCode::ConstraintViolation) => Trouble::Refused(format!(
+                    "there is a passage `{}` already, besides the one of `{}`",
+                    row.id, source.name
+                )),
+                _ => error.into(),
+            })?;
+            self.vectors.execute(params![self.next, vector])?;
+            self.words
+                .execute(params![self.next, row.searched.as_ref().unwrap_or(&row.text)])?;
+            self.next += 1;
+        }
+        let codes = source.codes.chunks(SEGMENT * dimensions);
+        let mut at = first;
+        for (codes, bounds) in codes.zip(source.bounds.chunks(SEGMENT)) {
+            let codes: Vec<u8> = codes.iter().map(|code| code.cast_unsigned()).collect();
+            let both = bounds.iter().flat_map(|bounds| [bounds.scale, bounds.error]);
+            let both: Vec<u8> = both.flat_map(f32::to_le_bytes).collect();
+            self.codes.execute(params![at, bounds.len(), codes, both])?;
+            at += i64::try_from(bounds.len()).unwrap_or(i64::MAX);
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<(), Trouble> {
+        self.transaction
+            .prepare_cached("UPDATE state SET next_row = ?")?
+            .execute([self.next])?;
+        Ok(())
+    }
+}
+
+/// One message for a vector or a query without a direction.
+pub(super) fn query_of_length_one(query: &[f32]) -> Result<Cow<'_, [f32]>, RetrievalError> {
+    of_length_one(query).map_err(|reason| RetrievalError::Query(format!("the query {reason}")))
+}

@@ -1,0 +1,270 @@
+//! Exact nearest neighbours by a scan: codes of eight bits rule most vectors out, the vectors themselves decide.
+//!
+//! A vector `v` is kept as codes `c` and a scale `s` with `v ≈ s·c`, and with `e = ‖v − s·c‖`, so that the true product
+//! with a query lies within a known distance of the product with the codes. A vector is ruled out only if its
+//! greatest possible product is less than the least possible one of `limit` others. So nothing that belongs to the
+//! nearest is ever lost, whatever the vectors are.
+
+#![allow(
+    clippy::inline_always,
+    reason = "only what is inlined into a dispatch is compiled for the processor it was dispatched for"
+)]
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use pulp::{Arch, Simd, WithSimd};
+
+/// Greatest code of a stored vector.
+const CODE: f32 = 127.0;
+/// For what rounding adds in the arithmetic on single-precision numbers of about 1.
+const ROUNDING: f64 = 4e-6;
+/// How far a vector's length may be from 1.
+pub(crate) const UNIT: f64 = 1e-3;
+/// Rows that are multiplied at a time, between two looks at what they came to.
+const BATCH: usize = 256;
+
+/// How a vector's codes stand for it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Bounds {
+    /// What a code of 1 is.
+    pub(crate) scale: f32,
+    /// Distance of the codes' vector from the vector, rounded up.
+    pub(crate) error: f32,
+}
+
+/// Appends the codes of `vector`.
+#[expect(clippy::cast_possible_truncation, reason = "rounded and within ±127")]
+pub(crate) fn encode(vector: &[f32], codes: &mut Vec<i8>) -> Bounds {
+    let greatest = vector.iter().fold(0.0_f32, |greatest, x| greatest.max(x.abs()));
+    let scale = if greatest > 0.0 { greatest / CODE } else { 1.0 };
+    let mut error = 0.0_f64;
+    codes.extend(vector.iter().map(|x| {
+        let code = (x / scale).round().clamp(-CODE, CODE);
+        let missed = f64::from(*x) - f64::from(code) * f64::from(scale);
+        error += missed * missed;
+        code as i8
+    }));
+    Bounds {
+        scale,
+        error: (error.sqrt() * (1.0 + 1e-6) + f64::from(f32::EPSILON)) as f32,
+    }
+}
+
+/// Product of two vectors of the same length, the same on every machine.
+pub(crate) fn product(a: &[f32], b: &[f32]) -> f64 {
+    Arch::new().dispatch(Product { a, b })
+}
+
+struct Product<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+}
+
+impl WithSimd for Product<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        // Eight sums whatever the processor has, so that the order of additions never depends on it.
+        const LANES: usize = 8;
+        let mut sums = [0.0_f64; LANES];
+        let (a, a_rest) = self.a.as_chunks::<LANES>();
+        let (b, b_rest) = self.b.as_chunks::<LANES>();
+        for (a, b) in a.iter().zip(b) {
+            for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+                *sum += f64::from(*a) * f64::from(*b);
+            }
+        }
+        let rest = a_rest
+            .iter()
+            .zip(b_rest)
+            .map(|(a, b)| f64::from(*a) * f64::from(*b));
+        sums.iter().sum::<f64>() + rest.sum::<f64>()
+    }
+}
+
+/// A query as it is multiplied with codes.
+pub(crate) struct Probe {
+    codes: Vec<i16>,
+    scale: f32,
+    /// A product may be off by `own + of_row · row.error`.
+    own: f32,
+    of_row: f32,
+}
+
+impl Probe {
+    /// Codes of 16 bits, as fine as fits: no sum of products leaves 32 bits.
+    #[expect(clippy::cast_possible_truncation, reason = "rounded and within ±32,767")]
+    pub(crate) fn new(query: &[f32]) -> Self {
+        let greatest = query
+            .iter()
+            .fold(0.0_f64, |greatest, x| greatest.max(f64::from(x.abs())));
+        let sum: f64 = query.iter().map(|x| f64::from(x.abs())).sum();
+        let most = f64::from(i32::MAX) / f64::from(CODE) - query.len() as f64;
+        let scale = (greatest / f64::from(i16::MAX)).max(sum / most);
+        let scale = if scale > 0.0 {
+            scale as f32 * (1.0 + f32::EPSILON)
+        } else {
+            1.0
+        };
+        let mut missed = 0.0_f64;
+        let mut length = 0.0_f64;
+        let codes = query.iter().map(|x| {
+            let (x, scale) = (f64::from(*x), f64::from(scale));
+            let code = (x / scale).round();
+            missed += (x - code * scale).powi(2);
+            length += x * x;
+            code as i16
+        });
+        let codes = codes.collect();
+        let missed = missed.sqrt();
+        Self {
+            codes,
+            scale,
+            own: (missed * (1.0 + UNIT) + ROUNDING) as f32,
+            of_row: ((length.sqrt() + missed) * (1.0 + ROUNDING)) as f32,
+        }
+    }
+}
+
+/// Vectors as they are scanned.
+#[derive(Clone, Copy)]
+pub(crate) struct Codes<'a> {
+    /// One after the other.
+    pub(crate) codes: &'a [i8],
+    /// One for each.
+    pub(crate) bounds: &'a [Bounds],
+}
+
+/// What is left of the vectors that were looked at.
+pub(crate) struct Sieve {
+    limit: usize,
+    /// The `limit` greatest of the least possible products.
+    least: BinaryHeap<Reverse<Ordered>>,
+    /// What a vector must possibly reach.
+    floor: f32,
+    kept: Vec<(i64, f32)>,
+    /// Length of `kept` at which it is gone through again.
+    full: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Ordered(f32);
+
+impl Eq for Ordered {}
+
+impl Ord for Ordered {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Ordered {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Sieve {
+    /// For the `limit` nearest.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            least: BinaryHeap::new(),
+            floor: if limit == 0 {
+                f32::INFINITY
+            } else {
+                f32::NEG_INFINITY
+            },
+            kept: Vec::new(),
+            full: 4096,
+        }
+    }
+
+    /// Looks at vectors. `row` gives the number of one at a place, `None` if it is not to be found.
+    pub(crate) fn scan(&mut self, probe: &Probe, codes: Codes<'_>, row: impl Fn(usize) -> Option<i64>) {
+        let dimensions = probe.codes.len();
+        if dimensions == 0 {
+            return;
+        }
+        let arch = Arch::new();
+        let mut products = [0_i32; BATCH];
+        let batches = codes.codes.chunks(BATCH * dimensions);
+        for (batch, (codes, bounds)) in batches.zip(codes.bounds.chunks(BATCH)).enumerate() {
+            arch.dispatch(Multiply {
+                query: &probe.codes,
+                codes,
+                products: &mut products,
+            });
+            for (place, (product, bounds)) in products.iter().zip(bounds).enumerate() {
+                let about = *product as f32 * (probe.scale * bounds.scale);
+                let error = probe.own + probe.of_row * bounds.error;
+                if about + error >= self.floor
+                    && let Some(row) = row(batch * BATCH + place)
+                {
+                    self.keep(row, about, error);
+                }
+            }
+        }
+    }
+
+    fn keep(&mut self, row: i64, about: f32, error: f32) {
+        self.kept.push((row, about + error));
+        self.least.push(Reverse(Ordered(about - error)));
+        if self.least.len() > self.limit {
+            self.least.pop();
+        }
+        if self.least.len() == self.limit
+            && let Some(Reverse(Ordered(floor))) = self.least.peek()
+        {
+            self.floor = *floor;
+        }
+        if self.kept.len() >= self.full {
+            self.sift();
+            self.full = (self.kept.len() * 2).max(4096);
+        }
+    }
+
+    fn sift(&mut self) {
+        let floor = self.floor;
+        self.kept.retain(|(_, most)| *most >= floor);
+    }
+
+    /// The rows of all that may be among the nearest, in their order.
+    pub(crate) fn candidates(mut self) -> Vec<i64> {
+        self.sift();
+        let mut rows: Vec<i64> = self.kept.into_iter().map(|(row, _)| row).collect();
+        rows.sort_unstable();
+        rows
+    }
+}
+
+/// The products of a query with the codes of several vectors.
+struct Multiply<'a> {
+    query: &'a [i16],
+    codes: &'a [i8],
+    products: &'a mut [i32; BATCH],
+}
+
+impl WithSimd for Multiply<'_> {
+    type Output = ();
+
+    /// Plain Rust that the compiler turns into the vector instructions it was dispatched for. Sums of integers are the
+    /// same in any order.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let rows = self.codes.chunks_exact(self.query.len());
+        for (codes, product) in rows.zip(self.products.iter_mut()) {
+            let products = self
+                .query
+                .iter()
+                .zip(codes)
+                .map(|(q, c)| i32::from(*q).wrapping_mul(i32::from(*c)));
+            *product = products.fold(0, i32::wrapping_add);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
