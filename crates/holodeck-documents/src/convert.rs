@@ -4,12 +4,20 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::{ConvertOptions, Converted, Document, DocumentError, Format, Picture, Problem, format};
 
+mod blocks;
 mod delimited;
+mod docx;
 mod html;
 mod json;
 mod markdown;
+mod package;
+mod pages;
+mod pdf;
+mod pptx;
 mod table;
 pub(crate) mod text;
+mod workbook;
+mod xml;
 
 /// Converts a file's content in this process: for files that are trusted, or where a process of its own is not to be
 /// had. Hostile content may take any amount of time and memory, or crash. [`Converter`](crate::Converter) protects
@@ -54,9 +62,10 @@ pub(crate) fn convert_as(
         Format::Json => json::convert(bytes)?,
         Format::JsonLines => json::convert_lines(bytes)?,
         Format::Image(_) => return Ok(Converted::Image(picture(format, bytes)?)),
-        Format::Pdf | Format::Docx | Format::Pptx | Format::Xlsx | Format::Xls | Format::Ods => {
-            return Err(Problem::Unsupported(format!("{format} is")));
-        }
+        Format::Docx => docx::convert(bytes)?,
+        Format::Pptx => pptx::convert(bytes, options)?,
+        Format::Xlsx | Format::Xls | Format::Ods => workbook::convert(bytes, format, options)?,
+        Format::Pdf => pdf::convert(bytes, options)?,
     };
     Ok(Converted::Text(document))
 }

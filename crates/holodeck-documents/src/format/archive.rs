@@ -1,6 +1,6 @@
 //! What a zip archive or an old Office file holds, told from its directory alone: nothing is expanded.
 
-use crate::{Format, Limit, Problem};
+use crate::Format;
 
 /// Which kind of document an archive is, or what to say of it.
 pub(super) fn kind(bytes: &[u8]) -> Result<Format, &'static str> {
@@ -20,8 +20,7 @@ pub(super) fn kind(bytes: &[u8]) -> Result<Format, &'static str> {
             Err("archives are")
         };
     }
-    // A directory that can't be read to its end is told by the converter, once it is known which one.
-    for entry in directory(bytes).unwrap_or_default() {
+    for entry in directory(bytes).map(|all| all.entries).unwrap_or_default() {
         let found = match entry.name.split(|byte| *byte == b'/').next() {
             Some(b"word") => Format::Docx,
             Some(b"ppt") => Format::Pptx,
@@ -48,41 +47,39 @@ fn truncated(bytes: &[u8]) -> Option<Format> {
     names.find_map(|(name, format)| super::contains(start, name).then_some(format))
 }
 
+/// The directory of an archive, as far as it can be followed.
+pub(crate) struct Directory<'a> {
+    pub(crate) entries: Vec<Entry<'a>>,
+    /// Whether there are more entries than are looked at.
+    pub(crate) more: bool,
+}
+
 /// What a file inside an archive is called, and the size it claims to expand to.
 pub(crate) struct Entry<'a> {
     pub(crate) name: &'a [u8],
-    #[expect(dead_code, reason = "the readers of archives are about to come")]
     pub(crate) expanded: u64,
 }
 
 /// The most files inside an archive: a workbook of a thousand sheets has some thousands.
-pub(crate) const MOST_ENTRIES: u64 = 10_000;
+pub(crate) const MOST_ENTRIES: usize = 10_000;
 
-/// The directory of an archive.
-pub(crate) fn directory(bytes: &[u8]) -> Result<Vec<Entry<'_>>, Problem> {
-    let broken = |reason: &str| Problem::Broken {
-        format: Format::Docx,
-        reason: reason.to_owned(),
-    };
-    let end = end_of_directory(bytes).ok_or_else(|| broken("the end of the archive is missing"))?;
-    let count = u64::from(u16_at(bytes, end + 10).unwrap_or_default());
-    if count > MOST_ENTRIES {
-        return Err(Limit::Entries(MOST_ENTRIES).into());
-    }
-    let size = u32_at(bytes, end + 12).unwrap_or_default() as usize;
-    let mut at = end
-        .checked_sub(size)
-        .ok_or_else(|| broken("its directory is damaged"))?;
+/// The directory of an archive that has one.
+pub(crate) fn directory(bytes: &[u8]) -> Option<Directory<'_>> {
+    let end = end_of_directory(bytes)?;
+    let size = u32_at(bytes, end + 12)? as usize;
+    let mut at = end.checked_sub(size)?;
     let mut entries = Vec::new();
     while let Some(b"PK\x01\x02") = bytes.get(at..at + 4) {
-        let entry = entry(bytes, at).ok_or_else(|| broken("its directory is damaged"))?;
-        at = entry.1;
-        entries.push(entry.0);
-        if entries.len() as u64 > MOST_ENTRIES {
-            return Err(Limit::Entries(MOST_ENTRIES).into());
+        if entries.len() == MOST_ENTRIES {
+            return Some(Directory { entries, more: true });
         }
+        let Some((entry, next)) = entry(bytes, at) else {
+            break;
+        };
+        entries.push(entry);
+        at = next;
     }
-    Ok(entries)
+    Some(Directory { entries, more: false })
 }
 
 /// An entry of the directory, and where the next one begins.

@@ -1,0 +1,232 @@
+//! Workbooks: each sheet as a table of its values as they were last calculated.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    io::Cursor,
+};
+
+use calamine::{
+    Data, DataRef, ExcelDateTime, Ods, Reader, SheetType, SheetVisible, Xls, Xlsx, open_workbook_from_rs,
+};
+
+use crate::{ConvertOptions, Document, Format, Limit, Mark, Place, Problem, options::CellRange};
+
+use super::{package, table};
+
+/// More cells than this are no text to read.
+const MOST_CELLS: usize = 2_000_000;
+
+type Bytes<'a> = Cursor<&'a [u8]>;
+
+/// The values of a sheet by row and column. Most of a sheet is empty.
+#[derive(Default)]
+struct Cells {
+    rows: BTreeMap<u32, BTreeMap<u32, String>>,
+    count: usize,
+}
+
+pub(super) fn convert(bytes: &[u8], format: Format, options: &ConvertOptions) -> Result<Document, Problem> {
+    if format != Format::Xls {
+        package::check(bytes, format)?;
+    }
+    let range = options.range.as_deref().map(CellRange::parse).transpose()?;
+    let bytes = Cursor::new(bytes);
+    match format {
+        Format::Xls => {
+            let book: Xls<Bytes<'_>> =
+                open_workbook_from_rs(bytes).map_err(|error| broken(format, &error))?;
+            all(book, format, options, range, whole)
+        }
+        Format::Ods => {
+            let book: Ods<Bytes<'_>> =
+                open_workbook_from_rs(bytes).map_err(|error| broken(format, &error))?;
+            all(book, format, options, range, whole)
+        }
+        _ => {
+            let book: Xlsx<Bytes<'_>> =
+                open_workbook_from_rs(bytes).map_err(|error| broken(format, &error))?;
+            all(book, format, options, range, by_cell)
+        }
+    }
+}
+
+type ReadSheet<B> = fn(&mut B, &str, &mut Cells, Option<CellRange>, Format) -> Result<(), Problem>;
+
+fn all<'a, B: Reader<Bytes<'a>>>(
+    mut book: B,
+    format: Format,
+    options: &ConvertOptions,
+    range: Option<CellRange>,
+    read: ReadSheet<B>,
+) -> Result<Document, Problem> {
+    let sheets = book.sheets_metadata().to_vec();
+    let sheets: Vec<_> = sheets
+        .into_iter()
+        .filter(|sheet| sheet.typ == SheetType::WorkSheet)
+        .collect();
+    let mut document = Document::default();
+    let mut hidden = Vec::new();
+    let mut found = false;
+    for sheet in &sheets {
+        if options.sheet.as_ref().is_some_and(|wanted| *wanted != sheet.name) {
+            continue;
+        }
+        found = true;
+        if sheet.visible != SheetVisible::Visible {
+            hidden.push(format!("`{}`", sheet.name));
+        }
+        let mut cells = Cells::default();
+        read(&mut book, &sheet.name, &mut cells, range, format)?;
+        write(&mut document, &sheet.name, &cells);
+    }
+    if let Some(sheet) = options.sheet.clone().filter(|_| !found) {
+        let sheets = sheets.into_iter().map(|sheet| sheet.name).collect();
+        return Err(Problem::NoSheet { sheet, sheets });
+    }
+    if !hidden.is_empty() {
+        document
+            .notes
+            .push(format!("hidden sheets are among them: {}", hidden.join(", ")));
+    }
+    Ok(document)
+}
+
+/// Reads cell by cell: a sheet with one cell in each corner takes no more than two.
+fn by_cell(
+    book: &mut Xlsx<Bytes<'_>>,
+    sheet: &str,
+    cells: &mut Cells,
+    range: Option<CellRange>,
+    format: Format,
+) -> Result<(), Problem> {
+    let mut reader = book
+        .worksheet_cells_reader(sheet)
+        .map_err(|error| broken(format, &error))?;
+    while let Some(cell) = reader.next_cell().map_err(|error| broken(format, &error))? {
+        let value = match cell.get_value() {
+            DataRef::SharedString(text) => (*text).to_owned(),
+            other => shown(&Data::from(other.clone())),
+        };
+        let (row, column) = cell.get_position();
+        cells.add(row, column, value, range)?;
+    }
+    Ok(())
+}
+
+fn whole<'a, B: Reader<Bytes<'a>>>(
+    book: &mut B,
+    sheet: &str,
+    cells: &mut Cells,
+    range: Option<CellRange>,
+    format: Format,
+) -> Result<(), Problem> {
+    let values = book.worksheet_range(sheet).map_err(|error| Problem::Broken {
+        format,
+        reason: format!("{error:?}"),
+    })?;
+    let Some((first_row, first_column)) = values.start() else {
+        return Ok(());
+    };
+    for (row, column, value) in values.used_cells() {
+        let at = |first: u32, offset: usize| first.saturating_add(u32::try_from(offset).unwrap_or(u32::MAX));
+        cells.add(at(first_row, row), at(first_column, column), shown(value), range)?;
+    }
+    Ok(())
+}
+
+impl Cells {
+    fn add(&mut self, row: u32, column: u32, value: String, range: Option<CellRange>) -> Result<(), Problem> {
+        if value.is_empty() || !range.is_none_or(|range| range.has_row(row) && range.has_column(column)) {
+            return Ok(());
+        }
+        self.count += 1;
+        if self.count > MOST_CELLS {
+            return Err(Limit::Cells(MOST_CELLS as u64).into());
+        }
+        self.rows.entry(row).or_default().insert(column, value);
+        Ok(())
+    }
+}
+
+/// Writes a sheet under its name. Empty rows end a table, and empty columns are left out.
+fn write(document: &mut Document, name: &str, cells: &Cells) {
+    if !document.text.is_empty() {
+        document.text.push('\n');
+    }
+    document.marks.push(Mark {
+        at: document.text.len(),
+        place: Place::Sheet(name.to_owned()),
+    });
+    let _ = writeln!(document.text, "## {}", super::blocks::one_line(name));
+    let mut rows: Vec<&BTreeMap<u32, String>> = Vec::new();
+    let mut previous = None;
+    for (row, values) in &cells.rows {
+        if previous.is_some_and(|previous: u32| previous.saturating_add(1) != *row) {
+            write_table(&mut document.text, &std::mem::take(&mut rows));
+        }
+        rows.push(values);
+        previous = Some(*row);
+    }
+    write_table(&mut document.text, &rows);
+}
+
+fn write_table(out: &mut String, rows: &[&BTreeMap<u32, String>]) {
+    let columns: BTreeSet<u32> = rows.iter().flat_map(|row| row.keys()).copied().collect();
+    out.push('\n');
+    // A line of text that stands alone is no table.
+    if let ([row], 1) = (rows, columns.len()) {
+        for value in row.values() {
+            out.push_str(&super::blocks::one_line(value));
+            out.push('\n');
+        }
+        return;
+    }
+    let value = |row: &BTreeMap<u32, String>, column: &u32| row.get(column).cloned().unwrap_or_default();
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| columns.iter().map(|column| value(row, column)).collect())
+        .collect();
+    table::write(out, &rows);
+}
+
+fn shown(value: &Data) -> String {
+    match value {
+        // Sums of decimal fractions carry noise in the last digits.
+        Data::Float(number) => format!("{}", round(*number)),
+        Data::DateTime(time) => date(time),
+        Data::DateTimeIso(text) | Data::DurationIso(text) | Data::String(text) => text.clone(),
+        Data::Empty => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// To the fifteen digits that spreadsheets show.
+fn round(number: f64) -> f64 {
+    format!("{number:.14e}").parse().unwrap_or(number)
+}
+
+fn date(time: &ExcelDateTime) -> String {
+    if time.is_duration() {
+        let seconds = (time.as_f64() * 86_400.0).round();
+        let (hours, rest) = ((seconds / 3600.0).trunc(), seconds.abs() % 3600.0);
+        return format!("{hours}:{:02}:{:02}", (rest / 60.0).trunc(), rest % 60.0);
+    }
+    let (year, month, day, hour, minute, second, _) = time.to_ymd_hms_milli();
+    let clock = format!("{hour:02}:{minute:02}:{second:02}");
+    if time.as_f64() < 1.0 {
+        clock
+    } else if (hour, minute, second) == (0, 0, 0) {
+        format!("{year:04}-{month:02}-{day:02}")
+    } else {
+        format!("{year:04}-{month:02}-{day:02} {clock}")
+    }
+}
+
+fn broken(format: Format, error: &impl std::fmt::Display) -> Problem {
+    let reason = error.to_string();
+    if reason.to_ascii_lowercase().contains("password") {
+        return Problem::Encrypted;
+    }
+    Problem::Broken { format, reason }
+}
