@@ -153,7 +153,7 @@ fn follows(before: &Line, line: &Line, spacing: f64) -> bool {
     let down = before.y - line.y;
     let same_size = half_points(before.size).abs_diff(half_points(line.size)) <= 1;
     let same_row = down.abs() < line.size * 0.5;
-    let near = down > 0.0 && down <= spacing * 1.25 && down < line.size * 2.2;
+    let near = down > 0.0 && down <= (spacing * 1.25).max(line.size * 1.3) && down < line.size * 2.2;
     // What stands further right begins something, as the first line of a paragraph does.
     same_size && (same_row || near && line.left < before.left + line.size)
 }
