@@ -6,6 +6,7 @@
 mod cache;
 mod child;
 mod chunk;
+mod chunker;
 mod convert;
 mod converted;
 mod converter;
@@ -16,6 +17,7 @@ mod options;
 
 pub use child::answer_conversion;
 pub use chunk::{Chunk, Definition};
+pub use chunker::{ChunkOptions, chunk, estimated_tokens};
 pub use convert::convert;
 pub use converted::{Converted, Picture};
 pub use converter::{ConvertLimits, Converter, Isolation};
