@@ -15,14 +15,22 @@ impl Phrase {
 
     /// Words that a text with this phrase has too, whichever way it is cut into words. Maybe none.
     pub(crate) fn plain_words(&self) -> impl Iterator<Item = &str> {
-        let words = self.0.split(|c: char| !is_word(c));
-        words.filter(|word| !word.is_empty() && word.is_ascii())
+        words(&self.0).filter(|word| word.is_ascii())
     }
 
     /// How often it is in a folded text.
     pub(crate) fn count(&self, folded: &str) -> usize {
         let found = folded.match_indices(self.0.as_str());
         found.filter(|(at, _)| self.stands_alone(folded, *at)).count()
+    }
+
+    /// How often all of them are in a folded text; `None` unless each of them is.
+    pub(crate) fn count_all(phrases: &[Self], folded: &str) -> Option<usize> {
+        let counts = phrases.iter().map(|phrase| phrase.count(folded));
+        let total = counts
+            .map(|count| (count > 0).then_some(count))
+            .sum::<Option<usize>>();
+        total.filter(|total| *total > 0)
     }
 
     /// `4.2` is not in `14.2`, `4.25` or `4.2.1`; `refund` is not in `refunds`.
@@ -66,6 +74,11 @@ pub(crate) fn fold(text: &str) -> String {
         }
     }
     folded
+}
+
+/// The words of a text.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !is_word(c)).filter(|word| !word.is_empty())
 }
 
 /// Letters and digits, and characters that are someone's own.

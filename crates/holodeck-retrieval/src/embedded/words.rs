@@ -85,11 +85,7 @@ pub(super) fn containing(
         let text = |at| -> rusqlite::Result<Option<&str>> { Ok(row.get_ref(at)?.as_str_or_null()?) };
         let metadata = read::metadata(text(3)?.unwrap_or_default())?;
         let folded = fold(&searched(text(1)?.unwrap_or_default(), text(2)?, &metadata));
-        let counts = phrases.iter().map(|phrase| phrase.count(&folded));
-        let total = counts
-            .map(|count| (count > 0).then_some(count))
-            .sum::<Option<usize>>();
-        if let Some(total) = total {
+        if let Some(total) = Phrase::count_all(&phrases, &folded) {
             found.push((number, total as f64));
         }
     }

@@ -1,0 +1,354 @@
+//! What the embedded store costs: `cargo xtask bench retrieval` runs this beside other programs and writes the figures
+//! down. `make` writes the vectors that all of them get, `build` makes an index of them, `search` asks it; each in a
+//! process of its own, so that its memory is its own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::disallowed_methods,
+    reason = "a bench"
+)]
+
+use std::collections::HashSet;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use holodeck_model::JsonMap;
+use holodeck_retrieval::{
+    EmbeddedStore, EmbedderId, Entry, Filter, IndexInfo, KeywordSearch as _, Passage, SourceState,
+    VectorStore as _,
+};
+use serde_json::{Value, json};
+
+const DIMENSIONS: usize = 384;
+const LIMIT: usize = 10;
+const QUERIES: usize = 300;
+/// Passages of a source, and sources that are written at a time.
+const PASSAGES: usize = 20;
+const BATCH: usize = 50;
+const WORDS: usize = 30;
+const VOCABULARY: f64 = 20_000.0;
+const TOPICS: usize = 300;
+
+fn main() {
+    let arguments: Vec<String> = env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
+    let Some([what, folder]) = arguments.first_chunk() else {
+        return;
+    };
+    let folder = PathBuf::from(folder);
+    let count = arguments.get(2).map_or(0, |count| count.parse().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let figures = match what.as_str() {
+        "make" => make(&folder, count),
+        "build" => runtime.block_on(build(&folder)),
+        "search" => runtime.block_on(search(&folder)),
+        other => panic!("{other}"),
+    };
+    println!("{figures}");
+}
+
+/// A fixed sequence of numbers that look random.
+struct Numbers(u64);
+
+impl Numbers {
+    /// From 0 to 1.
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Around 0, about as often as a bell says.
+    fn bell(&mut self) -> f64 {
+        (0..4).map(|_| self.next()).sum::<f64>() - 2.0
+    }
+
+    fn vector(&mut self, near: Option<&[f32]>, noise: f64) -> Vec<f32> {
+        let vector: Vec<f64> = (0..DIMENSIONS)
+            .map(|at| {
+                near.map_or(0.0, |near| f64::from(near[at]))
+                    + noise * self.bell() / (DIMENSIONS as f64).sqrt()
+            })
+            .collect();
+        let length = vector.iter().map(|x| x * x).sum::<f64>().sqrt();
+        vector.iter().map(|x| (x / length) as f32).collect()
+    }
+
+    /// Words as often as words are: the n-th most frequent one about 1/n of the time.
+    fn text(&mut self, words: usize) -> String {
+        let words = (0..words).map(|_| word(VOCABULARY.powf(self.next()) as usize));
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn word(number: usize) -> String {
+    const SYLLABLES: [&str; 16] = [
+        "ka", "lo", "mi", "ren", "sta", "tur", "ve", "sol", "pen", "dri", "ba", "ni", "cho", "gel", "fo",
+        "us",
+    ];
+    let mut left = number;
+    let mut word = String::new();
+    loop {
+        word.push_str(SYLLABLES[left % 16]);
+        left /= 16;
+        if left == 0 {
+            return word;
+        }
+    }
+}
+
+fn write_vectors(path: &Path, vectors: impl Iterator<Item = Vec<f32>>) {
+    let bytes: Vec<u8> = vectors.flatten().flat_map(f32::to_le_bytes).collect();
+    fs::write(path, bytes).unwrap();
+}
+
+fn read_vectors(path: &Path) -> Vec<Vec<f32>> {
+    let bytes = fs::read(path).unwrap();
+    let numbers: Vec<f32> = bytes
+        .as_chunks()
+        .0
+        .iter()
+        .map(|number| f32::from_le_bytes(*number))
+        .collect();
+    numbers.chunks(DIMENSIONS).map(<[f32]>::to_vec).collect()
+}
+
+/// Vectors around the topics of a collection, questions near some of them, and who is truly nearest.
+fn make(folder: &Path, count: usize) -> Value {
+    let mut numbers = Numbers(7);
+    let topics: Vec<Vec<f32>> = (0..TOPICS).map(|_| numbers.vector(None, 1.0)).collect();
+    let vectors: Vec<Vec<f32>> = (0..count)
+        .map(|at| numbers.vector(Some(&topics[at % TOPICS]), 2.0))
+        .collect();
+    let queries: Vec<Vec<f32>> = (0..QUERIES)
+        .map(|_| {
+            let near = (numbers.next() * count as f64) as usize;
+            numbers.vector(Some(&vectors[near]), 1.5)
+        })
+        .collect();
+    let mut floats = Vec::new();
+    let nearest: Vec<Vec<usize>> = queries
+        .iter()
+        .map(|query| {
+            let started = Instant::now();
+            let mut scores: Vec<(f64, usize)> = vectors
+                .iter()
+                .map(|vector| plain(query, vector))
+                .zip(0..)
+                .collect();
+            floats.push(started.elapsed());
+            scores.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            scores.iter().take(LIMIT).map(|(_, at)| *at).collect()
+        })
+        .collect();
+    write_vectors(&folder.join("vectors"), vectors.into_iter());
+    write_vectors(&folder.join("queries"), queries.into_iter());
+    fs::write(folder.join("nearest.json"), json!(nearest).to_string()).unwrap();
+    json!({"count": count})
+}
+
+/// The product without any art.
+fn plain(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+}
+
+fn name(at: usize) -> String {
+    format!("p{at:07}")
+}
+
+async fn build(folder: &Path) -> Value {
+    let vectors = read_vectors(&folder.join("vectors"));
+    let count = vectors.len();
+    let mut numbers = Numbers(11);
+    let mut at = 0;
+    let mut sources: Vec<(SourceState, Vec<Entry>)> = Vec::new();
+    let mut text_bytes = 0;
+    for of_source in vectors.chunks(PASSAGES) {
+        let source = format!("docs/{at}.md");
+        let entries = of_source.iter().map(|vector| {
+            at += 1;
+            let metadata = json!({"start": at * 200, "end": at * 200 + 200, "page": at % 50});
+            let Value::Object(metadata): Value = metadata else {
+                unreachable!()
+            };
+            let text = numbers.text(WORDS);
+            text_bytes += text.len();
+            Entry {
+                passage: Passage {
+                    id: name(at - 1),
+                    source: source.clone(),
+                    text,
+                    context: None,
+                    metadata: JsonMap::from(metadata),
+                },
+                vector: vector.clone(),
+            }
+        });
+        let entries: Vec<Entry> = entries.collect();
+        sources.push((
+            SourceState {
+                source,
+                hash: "1".to_owned(),
+                passages: entries.len(),
+            },
+            entries,
+        ));
+    }
+    drop(vectors);
+    let resident = memory("VmRSS");
+    let path = folder.join("index.db");
+    let _ = fs::remove_file(&path);
+    let started = Instant::now();
+    let store = EmbeddedStore::open(&path).await.unwrap();
+    store.prepare(&info()).await.unwrap();
+    for batch in sources.chunks(BATCH) {
+        store.replace_many(batch).await.unwrap();
+    }
+    let took = started.elapsed();
+    let grown = memory("VmHWM").saturating_sub(resident);
+    // One file again of which nothing but one source's part is new.
+    let again = Instant::now();
+    let (state, entries) = &sources[sources.len() / 2];
+    store.replace(state, entries).await.unwrap();
+    let again = again.elapsed();
+    drop(store);
+    let bytes = fs::metadata(&path).unwrap().len();
+    json!({
+        "chunks_per_second": count as f64 / took.as_secs_f64(),
+        "seconds": took.as_secs_f64(),
+        "replace_one_ms": ms(again),
+        "bytes_per_chunk": bytes as f64 / count as f64,
+        "text_bytes_per_chunk": text_bytes as f64 / count as f64,
+        "build_memory_kib": grown,
+    })
+}
+
+fn info() -> IndexInfo {
+    IndexInfo {
+        embedder: EmbedderId {
+            provider: "bench".to_owned(),
+            model: "none".to_owned(),
+            dimensions: None,
+        },
+        dimensions: DIMENSIONS,
+        chunker: "none".to_owned(),
+    }
+}
+
+async fn search(folder: &Path) -> Value {
+    let queries = read_vectors(&folder.join("queries"));
+    let nearest: Vec<Vec<usize>> =
+        serde_json::from_slice(&fs::read(folder.join("nearest.json")).unwrap()).unwrap();
+    let path = folder.join("index.db");
+    let resident = memory("VmRSS");
+    let started = Instant::now();
+    let store = EmbeddedStore::open(&path).await.unwrap();
+    let count = store.stats().await.unwrap().passages;
+    let opened = started.elapsed();
+    store
+        .nearest(&queries[0], LIMIT, &Filter::default())
+        .await
+        .unwrap();
+    let first = started.elapsed();
+    let mut hits = 0;
+    let mut times = Vec::new();
+    for (query, nearest) in queries.iter().zip(&nearest) {
+        let started = Instant::now();
+        let found = store.nearest(query, LIMIT, &Filter::default()).await.unwrap();
+        times.push(started.elapsed());
+        let nearest: HashSet<String> = nearest.iter().map(|at| name(*at)).collect();
+        hits += found
+            .iter()
+            .filter(|scored| nearest.contains(&scored.passage.id))
+            .count();
+    }
+    let loaded = memory("VmRSS").saturating_sub(resident);
+    let filter = Filter {
+        equal: vec![("page".to_owned(), json!(7))],
+    };
+    let mut filtered = Vec::new();
+    for query in queries.iter().take(20) {
+        let started = Instant::now();
+        store.nearest(query, LIMIT, &filter).await.unwrap();
+        filtered.push(started.elapsed());
+    }
+    let mut numbers = Numbers(13);
+    let mut keywords = Vec::new();
+    let mut exact = Vec::new();
+    for _ in &queries {
+        let text = numbers.text(6);
+        let started = Instant::now();
+        store.ranked(&text, LIMIT, &Filter::default()).await.unwrap();
+        keywords.push(started.elapsed());
+        let phrase = numbers.text(2);
+        let started = Instant::now();
+        store
+            .containing(&[phrase], LIMIT, &Filter::default())
+            .await
+            .unwrap();
+        exact.push(started.elapsed());
+    }
+    json!({
+        "count": count,
+        "open_ms": ms(opened),
+        "first_search_ms": ms(first),
+        "search": spread(times),
+        "recall": hits as f64 / (LIMIT * queries.len()) as f64,
+        "filtered": spread(filtered),
+        "keywords": spread(keywords),
+        "exact": spread(exact),
+        "floor_ms": ms(floor(count)),
+        "memory_kib": loaded,
+    })
+}
+
+/// How long it takes to read as many bytes as there are codes, and do nothing but add them up.
+fn floor(count: usize) -> Duration {
+    let words: Vec<u64> = (0..(count * DIMENSIONS / 8) as u64).collect();
+    let read = || {
+        let started = Instant::now();
+        let mut sums = [0_u64; 32];
+        for words in words.as_chunks::<32>().0 {
+            for (sum, word) in sums.iter_mut().zip(words) {
+                *sum = sum.wrapping_add(*word);
+            }
+        }
+        black_box(sums);
+        started.elapsed()
+    };
+    let mut times: Vec<Duration> = (0..50).map(|_| read()).collect();
+    times.sort();
+    times[times.len() / 2]
+}
+
+fn spread(mut times: Vec<Duration>) -> Value {
+    times.sort();
+    let at = |part: f64| ms(times[((times.len() - 1) as f64 * part).round() as usize]);
+    json!({"p50_ms": at(0.5), "p99_ms": at(0.99)})
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// A line of the process's own account, in KiB.
+fn memory(of: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(of)?.strip_prefix(':'));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok())
+        .unwrap_or_default()
+}

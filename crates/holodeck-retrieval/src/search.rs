@@ -1,0 +1,344 @@
+//! Searching an index as a tool, or a person, asks it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use holodeck_model::{JsonMap, SearchMode};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Embedder, Filter, InMemoryKeywords, KeywordSearch, Purpose, Reranker, RetrievalError, Scored,
+    SourceState, VectorStore,
+};
+
+mod exact;
+mod fusion;
+mod render;
+
+use exact::exact_phrases;
+use fusion::{Fusion, by_rank};
+pub use render::render_hits;
+
+/// How deep each of several rankings is read, in multiples of what is wanted, and at least.
+const DEPTH: usize = 4;
+const LEAST_DEPTH: usize = 50;
+
+/// What is asked of an index.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchRequest {
+    /// The question.
+    pub query: String,
+    /// How passages are found, and with that what a score is.
+    ///
+    /// - semantic: the cosine similarity of question and passage, at most 1.
+    /// - hybrid: weighted reciprocal ranks, `Σ weight / (rrf_k + rank)`, divided by the greatest such sum there can
+    ///   be: 1 is a passage that comes first in every ranking asked.
+    /// - keyword: the same with BM25 alone: `(rrf_k + 1) / (rrf_k + rank)`.
+    /// - exact: 1. A passage holds each quoted phrase and each section number of the question (the whole question if
+    ///   there are none); those that hold them more often come first.
+    ///
+    /// With a reranker the score is the reranker's.
+    pub mode: SearchMode,
+    /// How many passages at most.
+    pub limit: usize,
+    /// Which passages may be found at all.
+    pub filter: Filter,
+    /// Leaves out passages with a lesser score.
+    pub min_score: Option<f64>,
+    /// What each ranking counts in hybrid search.
+    pub weights: Weights,
+    /// How little the first ranks count over the next ones.
+    pub rrf_k: u32,
+}
+
+impl SearchRequest {
+    /// The built-in settings.
+    pub fn new(query: impl Into<String>, mode: SearchMode, limit: usize) -> Self {
+        Self {
+            query: query.into(),
+            mode,
+            limit,
+            filter: Filter::default(),
+            min_score: None,
+            weights: Weights::default(),
+            rrf_k: 60,
+        }
+    }
+}
+
+/// What each ranking counts in hybrid search. A ranking of weight 0 is not asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weights {
+    /// Nearness in meaning.
+    pub semantic: f64,
+    /// Words.
+    pub keyword: f64,
+    /// Quoted phrases and section numbers, where the question has some.
+    pub exact: f64,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self {
+            semantic: 0.5,
+            keyword: 0.3,
+            exact: 0.2,
+        }
+    }
+}
+
+/// What was found, as `holodeck index search --json` prints it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SearchResults {
+    /// The question.
+    pub query: String,
+    /// How passages were found.
+    pub mode: SearchMode,
+    /// How long it took, embedding the question included.
+    pub search_ms: f64,
+    /// Best first.
+    pub hits: Vec<Hit>,
+}
+
+/// A passage that was found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hit {
+    /// Greater is better; see [`SearchRequest::mode`].
+    pub score: f64,
+    /// Its text.
+    pub text: String,
+    /// What it came from.
+    pub source: String,
+    /// Its name in the index.
+    pub id: String,
+    /// Where it stands, and what the records say.
+    pub metadata: JsonMap,
+}
+
+impl From<Scored> for Hit {
+    fn from(Scored { score, passage }: Scored) -> Self {
+        Self {
+            score,
+            text: passage.text,
+            source: passage.source,
+            id: passage.id,
+            metadata: passage.metadata,
+        }
+    }
+}
+
+/// Searches one index.
+pub struct Searcher {
+    store: Arc<dyn VectorStore>,
+    embedder: Arc<dyn Embedder>,
+    reranker: Option<Arc<dyn Reranker>>,
+    /// For a store without search for words: what stands in for it, and the sources it was made of.
+    words: Mutex<Option<(Vec<SourceState>, Arc<InMemoryKeywords>)>>,
+}
+
+impl Searcher {
+    /// With the embedder that made the index.
+    pub fn new(store: Arc<dyn VectorStore>, embedder: Arc<dyn Embedder>) -> Self {
+        Self {
+            store,
+            embedder,
+            reranker: None,
+            words: Mutex::default(),
+        }
+    }
+
+    /// Lets `reranker` judge what was found.
+    #[must_use]
+    pub fn reranked_by(mut self, reranker: Arc<dyn Reranker>) -> Self {
+        self.reranker = Some(reranker);
+        self
+    }
+
+    /// The best passages for a question. Two that are equally good come by id.
+    pub async fn search(&self, request: &SearchRequest) -> Result<SearchResults, RetrievalError> {
+        let started = Instant::now();
+        let depth = match (&self.reranker, request.mode) {
+            (None, SearchMode::Semantic | SearchMode::Keyword | SearchMode::Exact) => request.limit,
+            _ => request.limit.saturating_mul(DEPTH).max(LEAST_DEPTH),
+        };
+        let mut found = self.found(request, depth).await?;
+        if let Some(reranker) = &self.reranker {
+            found = rerank(reranker.as_ref(), &request.query, found).await?;
+        }
+        found.retain(|scored| request.min_score.is_none_or(|least| scored.score >= least));
+        found.truncate(request.limit);
+        Ok(SearchResults {
+            query: request.query.clone(),
+            mode: request.mode,
+            search_ms: (started.elapsed().as_secs_f64() * 1e6).round() / 1e3,
+            hits: found.into_iter().map(Hit::from).collect(),
+        })
+    }
+
+    async fn found(&self, request: &SearchRequest, depth: usize) -> Result<Vec<Scored>, RetrievalError> {
+        if request.query.trim().is_empty() {
+            return Err(RetrievalError::Query(
+                "there is nothing to search for: the query is empty".to_owned(),
+            ));
+        }
+        if request.limit == 0 {
+            return Ok(Vec::new());
+        }
+        match request.mode {
+            SearchMode::Semantic => self.semantic(request, depth).await,
+            SearchMode::Keyword => Ok(by_rank(self.keyword(request, depth).await?, request.rrf_k)),
+            SearchMode::Exact => {
+                let mut phrases = exact_phrases(&request.query);
+                if phrases.is_empty() {
+                    phrases.push(request.query.clone());
+                }
+                let mut found = self.exact(&phrases, request, depth).await?;
+                for scored in &mut found {
+                    scored.score = 1.0;
+                }
+                Ok(found)
+            }
+            SearchMode::Hybrid => self.hybrid(request, depth).await,
+        }
+    }
+
+    async fn hybrid(&self, request: &SearchRequest, depth: usize) -> Result<Vec<Scored>, RetrievalError> {
+        let Weights {
+            semantic,
+            keyword,
+            exact,
+        } = request.weights;
+        let phrases = exact_phrases(&request.query);
+        let of = |weight: f64| weight > 0.0;
+        let semantic_search = async {
+            if of(semantic) {
+                self.semantic(request, depth).await.map(Some)
+            } else {
+                Ok(None)
+            }
+        };
+        let word_search = async {
+            let keyword = if of(keyword) {
+                Some(self.keyword(request, depth).await?)
+            } else {
+                None
+            };
+            let asked = of(exact) && !phrases.is_empty();
+            let exact = if asked {
+                Some(self.exact(&phrases, request, depth).await?)
+            } else {
+                None
+            };
+            Ok((keyword, exact))
+        };
+        let (by_meaning, (by_words, to_the_letter)) = futures::try_join!(semantic_search, word_search)?;
+        let mut fusion = Fusion::new(request.rrf_k);
+        for (weight, ranking) in [
+            (semantic, by_meaning),
+            (keyword, by_words),
+            (exact, to_the_letter),
+        ] {
+            if let Some(ranking) = ranking {
+                fusion.add(weight, ranking);
+            }
+        }
+        Ok(fusion.ranked())
+    }
+
+    async fn semantic(&self, request: &SearchRequest, depth: usize) -> Result<Vec<Scored>, RetrievalError> {
+        let text = [request.query.as_str()];
+        let (info, vectors) =
+            futures::try_join!(self.store.info(), self.embedder.embed(&text, Purpose::Query))?;
+        let Some(info) = info else {
+            return Ok(Vec::new());
+        };
+        let wanted = self.embedder.id();
+        if (&info.embedder.provider, &info.embedder.model) != (&wanted.provider, &wanted.model) {
+            return Err(RetrievalError::Mixed {
+                found: info.embedder.to_string(),
+                wanted: wanted.to_string(),
+            });
+        }
+        let [vector] = vectors.as_slice() else {
+            return Err(RetrievalError::Embedding {
+                embedder: wanted.to_string(),
+                reason: format!("{} vectors for one text", vectors.len()),
+                retryable: false,
+                retry_after: None,
+            });
+        };
+        self.store.nearest(vector, depth, &request.filter).await
+    }
+
+    async fn keyword(&self, request: &SearchRequest, depth: usize) -> Result<Vec<Scored>, RetrievalError> {
+        match self.store.keywords() {
+            Some(keywords) => keywords.ranked(&request.query, depth, &request.filter).await,
+            None => {
+                self.words()
+                    .await?
+                    .ranked(&request.query, depth, &request.filter)
+                    .await
+            }
+        }
+    }
+
+    async fn exact(
+        &self,
+        phrases: &[String],
+        request: &SearchRequest,
+        depth: usize,
+    ) -> Result<Vec<Scored>, RetrievalError> {
+        match self.store.keywords() {
+            Some(keywords) => keywords.containing(phrases, depth, &request.filter).await,
+            None => {
+                self.words()
+                    .await?
+                    .containing(phrases, depth, &request.filter)
+                    .await
+            }
+        }
+    }
+
+    /// Made of all the store holds, and anew once that is something else.
+    async fn words(&self) -> Result<Arc<InMemoryKeywords>, RetrievalError> {
+        let sources = self.store.sources().await?;
+        let kept = || self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, words)) = kept().as_ref()
+            && *of == sources
+        {
+            return Ok(Arc::clone(words));
+        }
+        let words = Arc::new(InMemoryKeywords::of(self.store.as_ref()).await?);
+        *kept() = Some((sources, Arc::clone(&words)));
+        Ok(words)
+    }
+}
+
+async fn rerank(
+    reranker: &dyn Reranker,
+    query: &str,
+    mut found: Vec<Scored>,
+) -> Result<Vec<Scored>, RetrievalError> {
+    if found.is_empty() {
+        return Ok(found);
+    }
+    let texts: Vec<&str> = found.iter().map(|scored| scored.passage.text.as_str()).collect();
+    let scores = reranker.rerank(query, &texts).await?;
+    if scores.len() != found.len() || scores.iter().any(|score| !score.is_finite()) {
+        let reason = format!(
+            "{}: not one score for each of {} passages",
+            reranker.describe(),
+            found.len()
+        );
+        return Err(RetrievalError::Query(reason));
+    }
+    for (scored, score) in found.iter_mut().zip(scores) {
+        scored.score = score;
+    }
+    // Stable: those it holds for equally good stay in the order they were found in.
+    found.sort_by(|a, b| b.score.total_cmp(&a.score));
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;
