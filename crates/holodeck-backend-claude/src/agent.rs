@@ -174,11 +174,21 @@ fn list(names: &[&str]) -> String {
 
 /// Those of the agent's own tools that it may use.
 fn own_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &AgentSetup<'_>) -> ClaudeOptions {
+    let mut options = options;
+    let mut of_servers = Vec::new();
+    for server in mocked_servers(setup) {
+        let prefix = model_name(server, "");
+        let specs = setup.tools.specs().iter();
+        let specs: Vec<_> = specs.filter_map(|spec| without_prefix(spec, &prefix)).collect();
+        of_servers.extend(specs.iter().map(|spec| format!("{prefix}{}", spec.name)));
+        let host = Arc::clone(&setup.tools);
+        options = options.tool_server(server, Arc::new(OfServer { prefix, specs, host }));
+    }
     let specs: Vec<_> = setup
         .tools
         .specs()
         .iter()
-        .filter(|spec| allows(claude, &spec.name))
+        .filter(|spec| !of_servers.contains(&spec.name) && allows(claude, &spec.name))
         .cloned()
         .collect();
     let names: Vec<_> = specs.iter().map(|spec| spec.name.clone()).collect();
@@ -201,6 +211,42 @@ fn allows(claude: &ClaudeConfig, tool: &str) -> bool {
             .iter()
             .any(|name| name == tool || *name == model_name(HOLODECK_SERVER, tool))
     })
+}
+
+/// External servers that answer from the YAML. Their tools run here and look as if they did not.
+fn mocked_servers<'a>(setup: &AgentSetup<'a>) -> impl Iterator<Item = &'a str> {
+    let tools = setup.agent.config.tools.iter();
+    tools.filter_map(|tool| match tool {
+        ToolConfig::Mcp(server) if server.mock.is_some() => Some(server.name.as_str()),
+        _ => None,
+    })
+}
+
+fn without_prefix(spec: &ToolSpec, prefix: &str) -> Option<ToolSpec> {
+    let name = spec.name.strip_prefix(prefix)?.to_owned();
+    Some(ToolSpec { name, ..spec.clone() })
+}
+
+/// Those of a host's tools whose names begin with `prefix`, called without it.
+struct OfServer {
+    prefix: String,
+    specs: Vec<ToolSpec>,
+    host: Arc<dyn ToolHost>,
+}
+
+#[async_trait]
+impl ToolHost for OfServer {
+    fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
+    async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
+        let call = ToolCall {
+            name: format!("{}{}", self.prefix, call.name),
+            ..call.clone()
+        };
+        self.host.call(&call, cx).await
+    }
 }
 
 /// Some of a host's tools.
@@ -317,7 +363,7 @@ fn servers(setup: &AgentSetup<'_>) -> Result<McpServers, BackendError> {
         .tools
         .iter()
         .filter_map(|tool| match tool {
-            ToolConfig::Mcp(tool) => Some(tool),
+            ToolConfig::Mcp(tool) if tool.mock.is_none() => Some(tool),
             _ => None,
         })
         .collect();

@@ -33,7 +33,7 @@ const NO_PLACE: &str = "as many agents run as may run at the same time; do this 
 /// What all processes of a backend share in answering.
 pub(crate) struct Host {
     approver: Option<Arc<dyn Approver>>,
-    server: Option<Arc<InProcessServer>>,
+    own_servers: Vec<InProcessServer>,
     governed: Vec<String>,
     servers: Vec<McpServer>,
     agents: Option<usize>,
@@ -72,16 +72,19 @@ impl Caller {
 
 impl Host {
     pub(crate) fn new(options: &ClaudeOptions) -> Result<Self, BackendError> {
-        let tools = options.tools.clone().filter(|tools| !tools.specs().is_empty());
-        let server = tools
-            .map(|tools| InProcessServer::new(HOLODECK_SERVER, tools))
-            .transpose();
-        let server = server.map_err(|error| BackendError::Init {
+        let own = options.tools.iter().map(|tools| (HOLODECK_SERVER, tools));
+        let others = options.tool_servers.iter();
+        let own_servers = own
+            .chain(others.map(|(name, tools)| (name.as_str(), tools)))
+            .filter(|(_, tools)| !tools.specs().is_empty())
+            .map(|(name, tools)| InProcessServer::new(name, Arc::clone(tools)))
+            .collect::<Result<_, _>>();
+        let own_servers = own_servers.map_err(|error| BackendError::Init {
             message: error.to_string(),
         })?;
         Ok(Self {
             approver: options.approver.clone(),
-            server: server.map(Arc::new),
+            own_servers,
             governed: options.governed_tools.clone(),
             servers: options.mcp_servers.servers.clone(),
             agents: options.parallel_agents.map(std::num::NonZeroUsize::get),
@@ -96,12 +99,15 @@ impl Host {
                 request.insert("agents".to_owned(), Value::Object(agents.clone()));
                 request.insert("forwardSubagentText".to_owned(), json!(true));
             }
-            if let Some(server) = &self.server {
+            if !self.own_servers.is_empty() {
+                let names: Vec<_> = self.own_servers.iter().map(InProcessServer::name).collect();
+                let manifests = self.own_servers.iter();
+                let manifests = manifests.map(|server| (server.name().to_owned(), server.manifest()));
                 // With the manifest the CLI need not ask for our tools; older ones ask.
-                request.insert("sdkMcpServers".to_owned(), json!([HOLODECK_SERVER]));
+                request.insert("sdkMcpServers".to_owned(), json!(names));
                 request.insert(
                     "sdkMcpServerManifests".to_owned(),
-                    json!({HOLODECK_SERVER: server.manifest()}),
+                    Value::Object(manifests.collect()),
                 );
             }
         }
@@ -281,20 +287,21 @@ impl One {
     }
 
     async fn own_server(&self, server_name: &str, message: &Value) -> Result<Value, String> {
-        let server = self
-            .host
-            .server
-            .as_ref()
-            .filter(|_| server_name == HOLODECK_SERVER);
-        let Some(server) = server else {
+        let mut own = self.host.own_servers.iter();
+        let Some(server) = own.find(|server| server.name() == server_name) else {
             return Err(format!("there is no MCP server `{server_name}` here"));
         };
         let cx = self.caller.cx(self.cancel.clone());
         let reply = server.handle(message, cx).await;
         if let Some(failed) = reply.failed {
+            let name = if server_name == HOLODECK_SERVER {
+                failed.name
+            } else {
+                server.model_name(&failed.name)
+            };
             self.tell(Incoming::Unavailable {
                 call_id: failed.call_id,
-                name: failed.name,
+                name,
                 reason: failed.reason,
             })
             .await;

@@ -25,6 +25,7 @@ pub struct ClaudeOptions {
     pub(crate) approved_tools: Vec<String>,
     pub(crate) governed_tools: Vec<String>,
     pub(crate) tools: Option<Arc<dyn ToolHost>>,
+    pub(crate) tool_servers: Vec<(String, Arc<dyn ToolHost>)>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) edits: Edits,
     pub(crate) max_turns: Option<u32>,
@@ -145,6 +146,7 @@ impl ClaudeOptions {
             approved_tools: Vec::new(),
             governed_tools: Vec::new(),
             tools: None,
+            tool_servers: Vec::new(),
             approver: None,
             edits: Edits::default(),
             max_turns: None,
@@ -244,6 +246,13 @@ impl ClaudeOptions {
     pub fn tool_host(mut self, host: Arc<dyn ToolHost>) -> Self {
         self.approved_tools = host.specs().iter().map(|spec| spec.name.clone()).collect();
         self.tools = Some(host);
+        self
+    }
+
+    /// Tools of ours that look like those of an external server `name`: the model calls them `mcp__<name>__<tool>`, and
+    /// the approver is asked.
+    pub fn tool_server(mut self, name: impl Into<String>, host: Arc<dyn ToolHost>) -> Self {
+        self.tool_servers.push((name.into(), host));
         self
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::json_text::{python_str, shown_text};
+use crate::json_text::shown_text;
 use crate::{EvalInput, MetricError};
 
 /// A path such as `order.lines[0].price`.
@@ -60,7 +60,7 @@ impl ResponsePath {
             container @ (Value::Object(_) | Value::Array(_)) => {
                 Err(self.error(format!("leads to {}, not to a single value", kind(container))))
             }
-            leaf => Ok(Cow::Owned(python_str(leaf))),
+            leaf => Ok(Cow::Owned(holodeck_model::python_str(leaf))),
         }
     }
 

@@ -131,6 +131,8 @@ codes! {
     ChangedDefault = "HD0702", "changed-default";
     /// A test case checks nothing.
     Unchecked = "HD0703", "unchecked";
+    /// A tool answers from its `mock`; the real one does not run.
+    Mocked = "HD0704", "mocked";
     /// A credential that the agent needs is absent.
     MissingCredential = "HD0801", "missing-credential";
     /// A program that the agent needs is absent or unusable.

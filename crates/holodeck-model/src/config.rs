@@ -13,6 +13,7 @@ mod expected_tool;
 mod files;
 mod global;
 mod instructions;
+mod mock;
 mod model;
 mod observability;
 mod openai;
@@ -50,6 +51,7 @@ pub use expected_tool::{ExpectedTool, ToolOrder};
 pub use files::{FileInput, FileType};
 pub use global::{GlobalConfig, VectorstoreEntry};
 pub use instructions::InstructionsConfig;
+pub use mock::{McpMockConfig, MockAnswer, MockConfig, MockOutcome, MockUsedUp, MockedMcpTool};
 pub use model::{ModelConfig, Provider};
 pub use observability::{
     AzureMonitorExporter, ConsoleExporter, ExportersConfig, LogLevel, LogsConfig, MetricsConfig,
@@ -63,4 +65,4 @@ pub use retrieval_tool::{
 pub use schema_ref::{ResponseFormat, SchemaRef};
 pub use standard_metric::{RougeVariant, StandardMetric, StandardMetricName};
 pub use test_case::{TestCase, Turn};
-pub use tool::{FunctionTool, McpTool, McpTransport, PromptTool, ToolConfig};
+pub use tool::{FunctionTool, McpTool, McpTransport, PromptTool, ToolConfig, parameters_schema};

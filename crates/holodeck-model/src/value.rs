@@ -4,6 +4,7 @@ mod glob;
 mod one_or_many;
 mod path_ref;
 mod pattern;
+mod python;
 mod secret;
 mod tagged;
 
@@ -11,10 +12,12 @@ pub use glob::Glob;
 pub use one_or_many::OneOrMany;
 pub use path_ref::PathRef;
 pub use pattern::{Pattern, PatternError};
+pub use python::python_str;
 pub use secret::SecretMap;
 
 pub(crate) use one_or_many::nullable;
 pub(crate) use path_ref::PATH_REF;
+pub(crate) use python::is_space;
 pub(crate) use secret::{read_secret, read_secrets, write_secret, write_secrets};
 pub(crate) use tagged::{serialize_tagged, tagged_enum};
 

@@ -6,10 +6,14 @@
 mod arguments;
 mod error;
 mod function;
+mod mock;
 mod program;
 mod python;
+mod retrieval_spec;
 mod toolbox;
 
 pub use error::SetupError;
 pub use function::FunctionTool;
+pub use mock::MockTool;
+pub use retrieval_spec::retrieval_spec;
 pub use toolbox::{MAX_OUTPUT_BYTES, Toolbox};

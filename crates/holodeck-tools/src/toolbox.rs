@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::join_all;
 use holodeck_backend_api::{Tool, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
-use holodeck_model::{Env, FunctionTool as FunctionConfig};
+use holodeck_model::{Env, FunctionTool as FunctionConfig, ToolConfig};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Arguments;
-use crate::{FunctionTool, SetupError};
+use crate::{FunctionTool, MockTool, SetupError};
 
 /// A model gets at most this much of one answer.
 pub const MAX_OUTPUT_BYTES: usize = 256 * 1024;
@@ -74,6 +74,21 @@ impl Toolbox {
         for (config, tool) in configs.iter().zip(prepared) {
             let added = tool.and_then(|tool| self.add(Arc::new(tool), config.timeout()));
             errors.extend(added.err());
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Adds what the mocked ones among `configs` give the model; see [`MockTool::of`].
+    pub fn add_mocks(
+        &mut self,
+        configs: &[ToolConfig],
+        server_tool: impl Fn(&str, &str) -> String,
+    ) -> Result<(), Vec<SetupError>> {
+        let mut errors = Vec::new();
+        for config in configs {
+            for tool in MockTool::of(config, &server_tool) {
+                errors.extend(self.add(Arc::new(tool), MockTool::timeout(config)).err());
+            }
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }

@@ -8,7 +8,8 @@ use crate::Check;
 /// The key of the provider that makes embeddings, if a tool searches by meaning.
 pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Option<Check> {
     let subject = "embeddings";
-    let tool = agent.config.tools.iter().find(|tool| tool.is_indexed())?;
+    let mut tools = agent.config.tools.iter();
+    let tool = tools.find(|tool| tool.is_indexed() && !tool.is_mocked())?;
     let settings = agent.config.embedding_settings(tool)?;
     let variable = match settings.provider {
         EmbeddingProvider::Openai => OPENAI_API_KEY,

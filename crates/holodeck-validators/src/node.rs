@@ -30,6 +30,7 @@ pub(crate) async fn check(agent: &LoadedAgent, env: &Env, cli: Option<&ClaudeCli
     let mut place = None;
     for (index, tool) in agent.config.tools.iter().enumerate() {
         if let ToolConfig::Mcp(tool) = tool
+            && tool.mock.is_none()
             && runs_in_node(tool)
         {
             users.push(format!("MCP server `{}`", tool.name));

@@ -18,6 +18,7 @@ pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
         .tools
         .iter()
         .enumerate()
+        .filter(|(_, tool)| !tool.is_mocked())
         .filter_map(|(index, tool)| match tool {
             ToolConfig::Function(tool) => Some(check_tool(agent, env, index, tool)),
             ToolConfig::Mcp(tool) if agent.config.model.provider == Provider::Anthropic => {

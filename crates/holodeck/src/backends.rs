@@ -100,7 +100,7 @@ pub(crate) async fn tools(agent: &LoadedAgent, env: &Env) -> Result<Arc<dyn Tool
         .tools
         .iter()
         .filter_map(|tool| match tool {
-            ToolConfig::Function(tool) => Some(tool),
+            ToolConfig::Function(tool) if tool.mock.is_none() => Some(tool),
             _ => None,
         })
         .collect();

@@ -5,6 +5,7 @@ mod approvals;
 mod arguments;
 mod backends;
 mod evaluation;
+mod mocks;
 mod model;
 mod operations;
 mod test_cases;

@@ -1,5 +1,7 @@
 //! How an argument of a tool call is compared.
 
+mod matching;
+
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

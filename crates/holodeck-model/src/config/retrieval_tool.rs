@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DatabaseRef, KeywordIndexConfig, ModelConfig};
+use super::{DatabaseRef, KeywordIndexConfig, MockConfig, ModelConfig};
 use crate::value::{OneOrMany, PathRef};
 
 /// Searches files or records by meaning.
@@ -61,6 +61,8 @@ pub struct VectorstoreTool {
     /// Without effect.
     #[schemars(extend("x-no-effect" = "fields keep their names"))]
     pub meta_prefix: Option<String>,
+    /// Answers in place of the tool, which then does not run.
+    pub mock: Option<MockConfig>,
 }
 
 /// Searches structured documents by meaning and by words.
@@ -151,6 +153,8 @@ pub struct HierarchicalDocumentTool {
     pub database: Option<DatabaseRef>,
     /// Where the words are indexed; beside the vectors if absent.
     pub keyword_index: Option<KeywordIndexConfig>,
+    /// Answers in place of the tool, which then does not run.
+    pub mock: Option<MockConfig>,
 }
 
 /// How documents are cut.

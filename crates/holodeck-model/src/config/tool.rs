@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{HierarchicalDocumentTool, VectorstoreTool};
+use super::{HierarchicalDocumentTool, McpMockConfig, MockConfig, VectorstoreTool};
 use crate::value::{JsonMap, PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
 
 /// A tool.
@@ -61,6 +61,17 @@ impl ToolConfig {
             Self::Prompt(tool) => &tool.description,
         }
     }
+
+    /// Whether it answers from its `mock` and does not run.
+    pub fn is_mocked(&self) -> bool {
+        match self {
+            Self::Vectorstore(tool) => tool.mock.is_some(),
+            Self::HierarchicalDocument(tool) => tool.mock.is_some(),
+            Self::Function(tool) => tool.mock.is_some(),
+            Self::Mcp(tool) => tool.mock.is_some(),
+            Self::Prompt(tool) => tool.mock.is_some(),
+        }
+    }
 }
 
 /// Runs a Python function (`file` and `function`) or any program (`command`), without a shell.
@@ -98,6 +109,15 @@ pub struct FunctionTool {
     /// Milliseconds a call may take; 30,000 if absent.
     #[schemars(range(min = 1))]
     pub timeout_ms: Option<u64>,
+    /// Answers in place of the tool, which then does not run.
+    pub mock: Option<MockConfig>,
+}
+
+impl PromptTool {
+    /// The schema of the arguments.
+    pub fn parameters_schema(&self) -> Value {
+        parameters_schema(&self.parameters)
+    }
 }
 
 impl FunctionTool {
@@ -106,26 +126,31 @@ impl FunctionTool {
         Duration::from_millis(self.timeout_ms.unwrap_or(30_000))
     }
 
-    /// The schema of the arguments. All are required but those with a `default`, `required: false` or `optional:
-    /// true`; the latter two are ours and no JSON Schema, so they are taken out.
+    /// The schema of the arguments, if the YAML says what they are.
     pub fn parameters_schema(&self) -> Option<Value> {
-        let mut properties = self.parameters.clone()?;
-        let mut required = Vec::new();
-        for (name, schema) in &mut properties {
-            let said = |schema: &mut JsonMap, key| match schema.get(key).and_then(Value::as_bool) {
-                Some(said) => {
-                    schema.shift_remove(key);
-                    Some(said)
-                }
-                None => None,
-            };
-            let (needed, optional) = (said(schema, "required"), said(schema, "optional"));
-            if needed.unwrap_or(!optional.unwrap_or(schema.contains_key("default"))) {
-                required.push(name.clone());
-            }
-        }
-        Some(json!({ "type": "object", "properties": properties, "required": required }))
+        self.parameters.as_ref().map(parameters_schema)
     }
+}
+
+/// The schema of arguments. All are required but those with a `default`, `required: false` or `optional: true`; the
+/// latter two are ours and no JSON Schema, so they are taken out.
+pub fn parameters_schema(parameters: &IndexMap<String, JsonMap>) -> Value {
+    let mut properties = parameters.clone();
+    let mut required = Vec::new();
+    for (name, schema) in &mut properties {
+        let said = |schema: &mut JsonMap, key| match schema.get(key).and_then(Value::as_bool) {
+            Some(said) => {
+                schema.shift_remove(key);
+                Some(said)
+            }
+            None => None,
+        };
+        let (needed, optional) = (said(schema, "required"), said(schema, "optional"));
+        if needed.unwrap_or(!optional.unwrap_or(schema.contains_key("default"))) {
+            required.push(name.clone());
+        }
+    }
+    json!({ "type": "object", "properties": properties, "required": required })
 }
 
 /// Uses the tools of an MCP server.
@@ -193,6 +218,8 @@ pub struct McpTool {
     pub required: bool,
     /// Its name in the MCP registry.
     pub registry_name: Option<String>,
+    /// Answers in place of the server, which is then not started.
+    pub mock: Option<McpMockConfig>,
 }
 
 /// How an MCP server is reached.
@@ -233,7 +260,10 @@ pub struct PromptTool {
     pub parameters: IndexMap<String, JsonMap>,
     /// The model that is asked.
     pub model: Option<JsonMap>,
+    /// Answers in place of the tool, which then does not run.
+    pub mock: Option<MockConfig>,
 }
+
 fn yes() -> bool {
     true
 }

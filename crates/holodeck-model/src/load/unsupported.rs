@@ -50,7 +50,8 @@ impl Loader<'_> {
                 continue;
             };
             // The Claude Code CLI is an MCP client by itself.
-            let runs = kind == "mcp" && provider == "anthropic";
+            let runs =
+                (kind == "mcp" && provider == "anthropic") || self.is_given(root, &format!("{pointer}.mock"));
             if TOOLS.contains(&kind.as_str()) && !runs {
                 let name = match self.text(root, &format!("{pointer}.name")) {
                     Some(name) => format!("`{name}`"),
@@ -213,6 +214,11 @@ impl Loader<'_> {
                 .get(owner, last)
                 .map_or_else(|| self.tree.place(node), |entry| entry.key_place),
         )
+    }
+
+    fn is_given(&self, root: NodeId, pointer: &str) -> bool {
+        let node = self.tree.find(root, pointer);
+        node.is_some_and(|node| !self.tree.is_null(node))
     }
 
     fn count(&self, root: NodeId, pointer: &str) -> usize {

@@ -2,13 +2,18 @@
 
 use std::collections::HashMap;
 
-use super::{Rules, View, model::check_model};
+use super::{
+    Rules, View,
+    mocks::{check_mock, is_mocked},
+    model::check_model,
+};
 use crate::{Code, Diagnostic, FileKind, yaml::Place};
 
 pub(super) fn check_tools(rules: &mut Rules<'_>, agent: &View) {
     let tools = rules.list(agent, "tools");
     check_names(rules, &tools);
     for tool in &tools {
+        check_mock(rules, tool);
         match rules.text(tool, "type") {
             Some("vectorstore") => check_vectorstore(rules, tool),
             Some("hierarchical_document") => check_hierarchical_document(rules, tool),
@@ -47,7 +52,7 @@ pub(super) fn check_embeddings(rules: &mut Rules<'_>, agent: &View, provider: Op
     let searching: Vec<View> = rules
         .list(agent, "tools")
         .into_iter()
-        .filter(|tool| is_indexed(rules, tool))
+        .filter(|tool| is_indexed(rules, tool) && !is_mocked(rules, tool))
         .collect();
     let named: Vec<&View> = searching
         .iter()
@@ -260,7 +265,7 @@ fn check_source(rules: &mut Rules<'_>, tool: &View) {
         return;
     }
     let path = rules.tree.dir(place).join(source);
-    if rules.files.kind(&path) == FileKind::Missing {
+    if !is_mocked(rules, tool) && rules.files.kind(&path) == FileKind::Missing {
         let message = rules.names_nothing(tool, "source");
         let diagnostic = Diagnostic::warning(Code::FileNotFound, message)
             .about(tool.path.pointer(Some("source")))
@@ -270,6 +275,10 @@ fn check_source(rules: &mut Rules<'_>, tool: &View) {
 }
 
 fn check_function(rules: &mut Rules<'_>, tool: &View) {
+    if is_mocked(rules, tool) {
+        // It may not be written yet.
+        return;
+    }
     if rules.has(tool, "command") {
         rules.conflict(tool, "command", "file");
         rules.conflict(tool, "command", "function");
@@ -310,6 +319,9 @@ fn check_command(rules: &mut Rules<'_>, tool: &View) {
 }
 
 pub(super) fn check_mcp(rules: &mut Rules<'_>, tool: &View) {
+    if is_mocked(rules, tool) {
+        return;
+    }
     let transport = if rules.has(tool, "transport") {
         rules.text(tool, "transport")
     } else {
@@ -366,6 +378,9 @@ fn check_url(rules: &mut Rules<'_>, tool: &View) {
 }
 
 fn check_prompt(rules: &mut Rules<'_>, tool: &View) {
+    if is_mocked(rules, tool) {
+        return;
+    }
     rules.exactly_one(tool, "template", "file");
     rules.file(tool, "file", Diagnostic::warning);
 }

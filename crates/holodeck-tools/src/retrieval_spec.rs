@@ -1,0 +1,19 @@
+use holodeck_backend_api::{SideEffects, ToolSpec};
+use serde_json::json;
+
+/// How the model sees a tool that searches: `<name>_search` with a `query`, whatever it searches and on whichever
+/// backend.
+pub fn retrieval_spec(name: &str, description: &str) -> ToolSpec {
+    ToolSpec {
+        name: format!("{name}_search"),
+        description: description.to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "What to search for, in words"},
+            },
+            "required": ["query"],
+        }),
+        side_effects: SideEffects::None,
+    }
+}
