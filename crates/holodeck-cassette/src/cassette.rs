@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::{
     CassetteError,
-    entry::{Entry, FORMAT_VERSION, Header, request_key},
+    entry::{Entry, FORMAT_VERSION, Header, is_of_tools, request_key},
     nearest,
 };
 
@@ -25,6 +25,7 @@ pub struct Cassette {
     places: Vec<Place>,
     by_key: HashMap<String, Vec<usize>>,
     recorded: Recorded,
+    has_tools: bool,
 }
 
 /// When and with which model a cassette was recorded: what every report of a replayed run says.
@@ -65,6 +66,8 @@ struct Sketch {
 
 #[derive(Deserialize)]
 struct RequestSketch {
+    #[serde(default)]
+    provider: String,
     model: String,
     #[serde(default)]
     unit: Option<String>,
@@ -104,6 +107,7 @@ impl Cassette {
         let mut by_key: HashMap<String, Vec<usize>> = HashMap::new();
         let mut newest: Option<Timestamp> = None;
         let mut models: Vec<String> = Vec::new();
+        let mut has_tools = false;
         for number in 2.. {
             line.clear();
             let length = reader.read_line(&mut line).map_err(io)?;
@@ -114,8 +118,10 @@ impl Cassette {
                 let sketch: Sketch =
                     serde_json::from_str(&line).map_err(|error| malformed(number, error.to_string()))?;
                 newest = newest.max(Some(sketch.recorded_at));
+                let of_tools = is_of_tools(&sketch.request.provider);
+                has_tools |= of_tools;
                 let model = sketch.response.model.unwrap_or(sketch.request.model);
-                if !models.contains(&model) {
+                if !of_tools && !models.contains(&model) {
                     models.push(model);
                 }
                 by_key.entry(sketch.key).or_default().push(places.len());
@@ -137,12 +143,18 @@ impl Cassette {
             places,
             by_key,
             recorded,
+            has_tools,
         })
     }
 
     /// When and with which model it was recorded.
     pub fn recorded(&self) -> &Recorded {
         &self.recorded
+    }
+
+    /// Whether it holds answers of tools beside those of models; older recordings do not.
+    pub fn has_tools(&self) -> bool {
+        self.has_tools
     }
 
     /// The file.
@@ -190,6 +202,7 @@ impl Cassette {
         let nearest = self
             .entries()
             .filter_map(Result::ok)
+            .filter(|entry| !is_of_tools(&entry.request.provider))
             .map(|entry| (nearest::distance(&entry.request, asked), entry))
             .min_by_key(|(distance, _)| *distance);
         let file = self.path.display();

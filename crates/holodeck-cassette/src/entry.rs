@@ -25,6 +25,25 @@ pub(crate) struct Entry {
     pub(crate) response: Response,
 }
 
+/// The provider under which an answer of a tool is kept: a call is written down as a request to the tool, its arguments
+/// as the body.
+pub(crate) const TOOL: &str = "holodeck:tool";
+
+/// The provider under which it is kept which tools there were; the body is what the YAML said of them.
+pub(crate) const TOOL_LIST: &str = "holodeck:tools";
+
+/// Whether a provider is no model but stands for tools.
+pub(crate) fn is_of_tools(provider: &str) -> bool {
+    provider == TOOL || provider == TOOL_LIST
+}
+
+/// A picture in a tool's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Picture {
+    pub(crate) media_type: String,
+    pub(crate) base64: String,
+}
+
 /// The answer, put together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Response {
@@ -38,6 +57,8 @@ pub(crate) struct Response {
     pub(crate) tool_calls: Vec<ToolCall>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) usage: Option<TokenUsage>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) images: Vec<Picture>,
     pub(crate) stop_reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) message_id: Option<String>,

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Cassette, CassetteError,
-    entry::{Entry, FORMAT_VERSION, Header, Response, request_key, stop_reason_text},
+    entry::{Entry, FORMAT_VERSION, Header, Response, is_of_tools, request_key, stop_reason_text},
 };
 
 /// Stands before the real driver and writes down every complete answer.
@@ -38,7 +38,8 @@ pub enum RecordMode {
     Merge,
 }
 
-struct Tape {
+/// A recording that is being made.
+pub struct Tape {
     path: PathBuf,
     redactor: Arc<Redactor>,
     written: Mutex<Written>,
@@ -57,32 +58,15 @@ impl Recorder {
         redactor: Arc<Redactor>,
         inner: Arc<dyn ModelCalls>,
     ) -> Result<Self, CassetteError> {
-        let io = |source| CassetteError::Io {
-            path: path.display().to_string(),
-            source,
-        };
-        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            std::fs::create_dir_all(parent).map_err(io)?;
-        }
-        let file = private_file(&partial(path)).map_err(io)?;
-        let written = Mutex::new(Written {
-            file,
-            calls: 0,
-            failed: None,
-        });
-        let tape = Arc::new(Tape {
-            path: path.to_owned(),
-            redactor,
-            written,
-        });
-        tape.write_line(&Header {
-            holodeck_cassette: FORMAT_VERSION,
-        })
-        .map_err(io)?;
-        Ok(Self { inner, tape })
+        Ok(Self::on(Tape::create(path, redactor)?, inner))
     }
 
-    /// Puts the recording in its place and tells how many calls it holds.
+    /// Records what `inner` answers on `tape`, beside whatever else is recorded there.
+    pub fn on(tape: Arc<Tape>, inner: Arc<dyn ModelCalls>) -> Self {
+        Self { inner, tape }
+    }
+
+    /// Puts the recording in its place and tells how many model calls it holds.
     pub fn finish(&self, mode: RecordMode) -> Result<usize, CassetteError> {
         self.tape.finish(mode)
     }
@@ -141,7 +125,38 @@ fn note(response: &mut Response, delta: &ModelDelta) {
 }
 
 impl Tape {
-    fn keep(&self, request: &ModelRequest, mut response: Response, latency_ms: u64) {
+    /// Begins a recording that will be in `path`.
+    pub fn create(path: &Path, redactor: Arc<Redactor>) -> Result<Arc<Self>, CassetteError> {
+        let io = |source| CassetteError::Io {
+            path: path.display().to_string(),
+            source,
+        };
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            std::fs::create_dir_all(parent).map_err(io)?;
+        }
+        let file = private_file(&partial(path)).map_err(io)?;
+        let written = Mutex::new(Written {
+            file,
+            calls: 0,
+            failed: None,
+        });
+        let tape = Self {
+            path: path.to_owned(),
+            redactor,
+            written,
+        };
+        tape.write_line(&Header {
+            holodeck_cassette: FORMAT_VERSION,
+        })
+        .map_err(io)?;
+        Ok(Arc::new(tape))
+    }
+
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    pub(crate) fn keep(&self, request: &ModelRequest, mut response: Response, latency_ms: u64) {
         response.text = self.redactor.text(&response.text).into_owned();
         response.reasoning = self.redactor.text(&response.reasoning).into_owned();
         for call in &mut response.tool_calls {
@@ -158,7 +173,7 @@ impl Tape {
         let failure = self.write_line(&entry).err();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.failed = written.failed.take().or(failure);
-        written.calls += 1;
+        written.calls += usize::from(!is_of_tools(&request.provider));
     }
 
     fn write_line(&self, value: &impl serde::Serialize) -> std::io::Result<()> {
@@ -171,7 +186,8 @@ impl Tape {
             .write_all(&line)
     }
 
-    fn finish(&self, mode: RecordMode) -> Result<usize, CassetteError> {
+    /// Puts the recording in its place and tells how many model calls it holds.
+    pub fn finish(&self, mode: RecordMode) -> Result<usize, CassetteError> {
         let io = |source| CassetteError::Io {
             path: self.path.display().to_string(),
             source,
@@ -202,12 +218,14 @@ impl Tape {
     /// place. Calls end in any order; a stable order keeps the diff of two recordings small.
     fn write_sorted(&self, sources: &[Cassette]) -> Result<usize, WriteError> {
         let mut order = Vec::new();
+        let mut calls = 0;
         let mut seen = HashSet::new();
         for (source, cassette) in sources.iter().enumerate() {
             let mut keys = Vec::new();
             for (place, entry) in cassette.entries().enumerate() {
                 let entry = entry?;
                 if !seen.contains(&entry.key) {
+                    calls += usize::from(!is_of_tools(&entry.request.provider));
                     order.push((entry.request.unit, entry.recorded_at, source, place));
                     keys.push(entry.key);
                 }
@@ -237,7 +255,7 @@ impl Tape {
             .map_err(std::io::IntoInnerError::into_error)?
             .sync_all()?;
         std::fs::rename(&sorted, &self.path)?;
-        Ok(order.len())
+        Ok(calls)
     }
 }
 

@@ -10,22 +10,31 @@ use holodeck_model::Redactor;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Cassette,
+    Cassette, CassetteError,
     entry::{Entry, request_key, stop_reason},
     recorder::redacted,
 };
 
 /// Answers model calls from a cassette. The n-th equal request gets the n-th recorded answer; after that the last
 /// one again.
-pub struct Replayer {
-    cassette: Arc<Cassette>,
-    redactor: Arc<Redactor>,
-    used: Mutex<HashMap<(String, Option<String>), usize>>,
-}
+pub struct Replayer(Reel);
 
 impl Replayer {
     /// Replays `cassette`. `redactor` must be made as it was for recording: the key is made of what it leaves.
     pub fn new(cassette: Arc<Cassette>, redactor: Arc<Redactor>) -> Self {
+        Self(Reel::new(cassette, redactor))
+    }
+}
+
+/// A cassette, and how far each of its answers was given.
+pub(crate) struct Reel {
+    pub(crate) cassette: Arc<Cassette>,
+    redactor: Arc<Redactor>,
+    used: Mutex<HashMap<(String, Option<String>), usize>>,
+}
+
+impl Reel {
+    pub(crate) fn new(cassette: Arc<Cassette>, redactor: Arc<Redactor>) -> Self {
         Self {
             cassette,
             redactor,
@@ -33,14 +42,13 @@ impl Replayer {
         }
     }
 
-    fn find(&self, request: &ModelRequest) -> Result<Entry, BackendError> {
+    /// The next answer to a request; an error says what is missing.
+    pub(crate) fn next(&self, request: &ModelRequest) -> Result<Entry, NoAnswer> {
         let request = redacted(request, &self.redactor);
         let key = request_key(&request);
         let candidates = self.cassette.candidates(&key, request.unit.as_deref());
         let Some(last) = candidates.last().copied() else {
-            return Err(BackendError::ReplayMiss {
-                message: self.cassette.describe_miss(&request),
-            });
+            return Err(NoAnswer::Miss(Box::new(request)));
         };
         let nth = {
             let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,18 +57,26 @@ impl Replayer {
             *count - 1
         };
         let place = candidates.get(nth).copied().unwrap_or(last);
-        self.cassette
-            .entry(place)
-            .map_err(|error| BackendError::ReplayMiss {
-                message: error.to_string(),
-            })
+        self.cassette.entry(place).map_err(NoAnswer::Cassette)
     }
+}
+
+/// Why a recording does not answer.
+pub(crate) enum NoAnswer {
+    /// It has no such request, as it would be written down.
+    Miss(Box<ModelRequest>),
+    Cassette(CassetteError),
 }
 
 #[async_trait]
 impl ModelCalls for Replayer {
     async fn call(&self, request: &ModelRequest, _: &CancellationToken) -> Result<ModelStream, BackendError> {
-        let entry = self.find(request)?;
+        let entry = self.0.next(request).map_err(|problem| BackendError::ReplayMiss {
+            message: match problem {
+                NoAnswer::Miss(request) => self.0.cassette.describe_miss(&request),
+                NoAnswer::Cassette(error) => error.to_string(),
+            },
+        })?;
         Ok(Box::pin(futures::stream::iter(deltas(entry).into_iter().map(Ok))))
     }
 }

@@ -58,7 +58,7 @@ impl MockTool {
 
     /// How long its calls may take: as long as those of the real one.
     pub fn timeout(config: &ToolConfig) -> Duration {
-        const DEFAULT: Duration = Duration::from_secs(60);
+        const DEFAULT: Duration = Duration::from_mins(1);
         match config {
             ToolConfig::Function(tool) => tool.timeout(),
             ToolConfig::Mcp(tool) => tool

@@ -1,10 +1,12 @@
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use holodeck_backend_api::ModelCalls;
-use holodeck_cassette::{Cassette, CassetteError, RecordMode, Recorder, Replayer};
+use holodeck_backend_api::{ModelCalls, ToolHost};
+use holodeck_cassette::{
+    Cassette, CassetteError, RecordMode, RecordedTools, Recorder, ReplayedTools, Replayer, Tape, ToolSet,
+};
 use holodeck_model::{
     Env, LoadedAgent, Provider, Redactor, Replayed,
     env::{ANTHROPIC_API_KEY, AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
@@ -36,7 +38,7 @@ enum Kind {
     Live,
     Record {
         path: PathBuf,
-        recorder: Arc<std::sync::OnceLock<Arc<Recorder>>>,
+        tape: Arc<Mutex<Option<Arc<Tape>>>>,
     },
     Replay(Arc<Cassette>),
 }
@@ -69,7 +71,7 @@ impl Answers {
             (AnswerSource::Replay(_), Some(_)) => return Err(AnswerError::RecordWhileReplaying),
             (_, Some(path)) => Kind::Record {
                 path: path.to_owned(),
-                recorder: Arc::default(),
+                tape: Arc::default(),
             },
             (AnswerSource::Live, None) => Kind::Live,
             (AnswerSource::Replay(path), None) => Kind::Replay(Arc::new(Cassette::open(path)?)),
@@ -114,17 +116,58 @@ impl Answers {
                 Arc::clone(cassette),
                 Arc::clone(&self.redactor),
             ))),
-            Kind::Record { path, recorder } => {
-                let made = Arc::new(Recorder::create(path, Arc::clone(&self.redactor), live()?)?);
-                Ok(Arc::clone(recorder.get_or_init(|| made)) as Arc<dyn ModelCalls>)
+            Kind::Record { path, tape } => {
+                let live = live()?;
+                Ok(Arc::new(Recorder::on(self.tape(path, tape)?, live)))
             }
         }
+    }
+
+    /// Whether the recording tells which tools there are and what they answer, so that none need be made ready.
+    pub(crate) fn know_tools(&self, set: &ToolSet) -> bool {
+        match &self.kind {
+            Kind::Replay(cassette) => ReplayedTools::knows(cassette, &self.redactor, set),
+            Kind::Live | Kind::Record { .. } => false,
+        }
+    }
+
+    /// The tools of `host` as this run uses them: themselves, recorded, or answered by the recording. An older
+    /// recording has no answers of tools; then they run.
+    pub(crate) fn tools(
+        &self,
+        host: Arc<dyn ToolHost>,
+        set: ToolSet,
+    ) -> Result<Arc<dyn ToolHost>, CassetteError> {
+        match &self.kind {
+            Kind::Replay(cassette) if cassette.has_tools() => {
+                let (cassette, redactor) = (Arc::clone(cassette), Arc::clone(&self.redactor));
+                Ok(Arc::new(ReplayedTools::new(cassette, redactor, host, set)))
+            }
+            Kind::Record { path, tape } if !host.specs().is_empty() => {
+                Ok(Arc::new(RecordedTools::new(host, self.tape(path, tape)?, set)))
+            }
+            Kind::Live | Kind::Record { .. } | Kind::Replay(_) => Ok(host),
+        }
+    }
+
+    /// The one recording of this run.
+    fn tape(&self, path: &Path, tape: &Mutex<Option<Arc<Tape>>>) -> Result<Arc<Tape>, CassetteError> {
+        let mut tape = tape.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tape) = &*tape {
+            return Ok(Arc::clone(tape));
+        }
+        let made = Tape::create(path, Arc::clone(&self.redactor))?;
+        *tape = Some(Arc::clone(&made));
+        Ok(made)
     }
 
     /// Puts a recording in its place; tells how many calls it holds. Nothing to do otherwise.
     pub fn finish(&self, mode: RecordMode) -> Result<Option<usize>, CassetteError> {
         match &self.kind {
-            Kind::Record { recorder, .. } => recorder.get().map(|recorder| recorder.finish(mode)).transpose(),
+            Kind::Record { tape, .. } => {
+                let tape = tape.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                tape.map(|tape| tape.finish(mode)).transpose()
+            }
             Kind::Live | Kind::Replay(_) => Ok(None),
         }
     }

@@ -48,7 +48,7 @@ pub async fn ask(
     let answers = Answers::open(&AnswerSource::Live, None, &agent, env)?;
     let limit = agent.execution.llm_timeout.value;
     let agent = Arc::new(agent);
-    let tools = tools(&agent, env).await?;
+    let tools = tools(&agent, env, &answers).await?;
     let factory = BackendSelector::new(env.clone(), answers);
     let backend = factory.create(agent, Mode::Chat, tools).await?;
     backend.initialize().await?;

@@ -7,10 +7,11 @@ use holodeck_backend_api::{
     ToolHost, TurnRequest,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
-use holodeck_cassette::CassetteError;
+use holodeck_cassette::{CassetteError, ToolSet};
 use holodeck_http::{HttpClient, HttpOptions};
+use holodeck_mcp_bridge::model_name;
 use holodeck_model::{Env, LoadedAgent, Provider, SideEffectGate, ToolConfig};
-use holodeck_tools::Toolbox;
+use holodeck_tools::{SetupError, Toolbox};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Answers, approvals::under_approvals, claude, telemetry};
@@ -93,31 +94,41 @@ impl From<SelectError> for BackendError {
     }
 }
 
-/// The tools of an agent, ready to be called.
-pub(crate) async fn tools(agent: &LoadedAgent, env: &Env) -> Result<Arc<dyn ToolHost>, ToolSetupError> {
-    let functions: Vec<_> = agent
-        .config
-        .tools
-        .iter()
-        .filter_map(|tool| match tool {
-            ToolConfig::Function(tool) if tool.mock.is_none() => Some(tool),
-            _ => None,
-        })
-        .collect();
+/// The tools of an agent, ready to be called. What a recording answers is not made ready.
+pub(crate) async fn tools(
+    agent: &LoadedAgent,
+    env: &Env,
+    answers: &Answers,
+) -> Result<Arc<dyn ToolHost>, ToolSetupError> {
+    let refusal = |errors: Vec<SetupError>| {
+        let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        ToolSetupError(lines.join("\n"))
+    };
     let mut toolbox = Toolbox::new();
     toolbox
-        .add_functions(&functions, env, &CancellationToken::new())
-        .await
-        .map_err(|errors| {
-            ToolSetupError(
-                errors
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join("\n"),
-            )
-        })?;
-    Ok(under_approvals(&agent.config, Arc::new(toolbox)))
+        .add_mocks(&agent.config.tools, model_name)
+        .map_err(refusal)?;
+    let real = || agent.config.tools.iter().filter(|tool| !tool.is_mocked());
+    let set = ToolSet {
+        declared: serde_json::to_value(real().collect::<Vec<_>>()).unwrap_or_default(),
+        own: toolbox.specs().iter().map(|spec| spec.name.clone()).collect(),
+    };
+    if !answers.know_tools(&set) {
+        let functions: Vec<_> = real()
+            .filter_map(|tool| match tool {
+                ToolConfig::Function(tool) => Some(tool),
+                _ => None,
+            })
+            .collect();
+        toolbox
+            .add_functions(&functions, env, &CancellationToken::new())
+            .await
+            .map_err(refusal)?;
+    }
+    let host = answers
+        .tools(Arc::new(toolbox), set)
+        .map_err(|error| ToolSetupError(error.to_string()))?;
+    Ok(under_approvals(&agent.config, host))
 }
 
 /// Tools that can't be offered to the model, one a line.

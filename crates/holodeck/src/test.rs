@@ -145,7 +145,7 @@ pub async fn prepare_test(
     let settings = settings(&agent, options);
     let metadata = metadata(&mut agent, options);
     let mut agent = Arc::new(agent);
-    let tools = tools(&agent, env).await?;
+    let tools = tools(&agent, env, &answers).await?;
     let factory = BackendSelector::new(env.clone(), answers.clone()).side_effects(options.side_effects);
     let backend = factory.create(Arc::clone(&agent), Mode::Test, tools).await?;
     // Whoever tells places has looked them up by now.

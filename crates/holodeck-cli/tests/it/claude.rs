@@ -34,13 +34,13 @@ fn workspace() -> PathBuf {
 }
 
 /// A project, a scripted endpoint for it, and the CLI behind a script that writes down what it is started with.
-struct Bench {
-    project: Project,
-    server: AnthropicServer,
+pub(crate) struct Bench {
+    pub(crate) project: Project,
+    pub(crate) server: AnthropicServer,
 }
 
 impl Bench {
-    fn new(agent: &str, server: AnthropicServer) -> Self {
+    pub(crate) fn new(agent: &str, server: AnthropicServer) -> Self {
         let project = Project::with(agent);
         let bench = Self { project, server };
         fs::create_dir(bench.temporary()).unwrap();
@@ -80,7 +80,7 @@ impl Bench {
     }
 
     /// Runs it to its end; nothing of it is left then.
-    fn run(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
         self.ended(&self.command(args).output().unwrap())
     }
 
@@ -98,7 +98,7 @@ impl Bench {
         pids.lines().map(|pid| pid.parse().unwrap()).collect()
     }
 
-    fn argv(&self) -> String {
+    pub(crate) fn argv(&self) -> String {
         fs::read_to_string(self.records().join("argv")).unwrap_or_default()
     }
 

@@ -17,6 +17,7 @@ mod doctor;
 mod exit_codes;
 mod init;
 mod interrupt;
+mod mocks;
 mod project;
 mod reports;
 mod resume;

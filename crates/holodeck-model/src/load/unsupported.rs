@@ -49,9 +49,11 @@ impl Loader<'_> {
             let Some(kind) = self.text(root, &format!("{pointer}.type")) else {
                 continue;
             };
+            if self.is_given(root, &format!("{pointer}.mock")) {
+                continue;
+            }
             // The Claude Code CLI is an MCP client by itself.
-            let runs =
-                (kind == "mcp" && provider == "anthropic") || self.is_given(root, &format!("{pointer}.mock"));
+            let runs = kind == "mcp" && provider == "anthropic";
             if TOOLS.contains(&kind.as_str()) && !runs {
                 let name = match self.text(root, &format!("{pointer}.name")) {
                     Some(name) => format!("`{name}`"),

@@ -9,6 +9,7 @@
 
 mod agent;
 mod host;
+mod mocks;
 mod programs;
 mod python;
 mod schemas;

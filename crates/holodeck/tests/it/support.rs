@@ -43,6 +43,10 @@ impl Project {
         fs::write(path, text).unwrap();
     }
 
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
     pub(crate) fn make_executable(&self, name: &str) {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(self.path(name), mode).unwrap();

@@ -1,4 +1,4 @@
-use holodeck::TestOptions;
+use holodeck::{AnswerSource, TestOptions};
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -85,4 +85,81 @@ async fn a_tool_that_a_rule_rejects_does_not_run() {
     });
     assert!(!project.path("dropped").exists());
     assert_eq!(server.finish().len(), 2);
+}
+
+/// A recording holds what tools answered: a replay needs neither the endpoint nor their programs.
+#[tokio::test]
+async fn a_replay_runs_no_tool() {
+    let server = ModelServer::answering(|request| {
+        if request.index > 0 {
+            return Reply::text(request.texts("tool").join(" and "));
+        }
+        Reply::nothing()
+            .and_tool_call("c1", "count", "{}")
+            .and_tool_call("c2", "count", "{}")
+            .and_tool_call("c3", "double", r#"{"number": 21}"#)
+            .and_tool_call("c4", "mocked", "{}")
+    });
+    let mut project = Project::new(&format!(
+        "name: a\nmodel: {{provider: openai, name: m, endpoint: \"{}\"}}\n\
+         instructions: {{inline: Be kind.}}\n\
+         tools:\n\
+         \x20 - {{type: function, name: count, description: d, command: ./count.sh, parameters: {{}}}}\n\
+         \x20 - {{type: function, name: double, description: d, file: double.py, function: double}}\n\
+         \x20 - {{type: function, name: mocked, description: d, mock: as ever}}\n\
+         evaluations: {{metrics: [{{type: standard, metric: contains, value: \"counted and counted and 42 and as ever\"}}]}}\n\
+         test_cases:\n\
+         \x20 - {{input: q, expected_tools: [{{name: count, count: 2}}, double, mocked]}}\n",
+        server.url()
+    ));
+    let own = holodeck::environment(&project.path("agent.yaml")).unwrap();
+    project.env.set("PATH", own.get("PATH").unwrap());
+    project.write("count.sh", "#!/bin/sh\necho x >>\"$0.log\"\necho counted\n");
+    project.make_executable("count.sh");
+    project.write(
+        "double.py",
+        "def double(number: int) -> int:\n    return number * 2\n",
+    );
+    let recorded = project
+        .test(TestOptions {
+            record: Some(project.path("c.jsonl")),
+            ..TestOptions::default()
+        })
+        .await
+        .unwrap();
+    assert_eq!(recorded.exit.code(), 0);
+    server.finish();
+    assert_eq!(project.read("count.sh.log"), "x\nx\n");
+
+    // The files stay, for the YAML names them; but they can't be run any more, and the endpoint is gone.
+    project.write("count.sh", "not a program");
+    project.write("double.py", "not python");
+    let replay = || TestOptions {
+        answers: AnswerSource::Replay(project.path("c.jsonl")),
+        ..TestOptions::default()
+    };
+    let replayed = project.test(replay()).await.unwrap();
+    replayed.with_view(|view| {
+        let result = view.results().next().unwrap().unwrap();
+        assert!(result.passed, "{result:#?}");
+        assert_eq!(result.tool_calls, ["count", "count", "double", "mocked"]);
+    });
+    assert_eq!(project.read("count.sh.log"), "x\nx\n");
+
+    // A recording of before tools were in it: they run, as ever.
+    let tape = project.read("c.jsonl");
+    let old: Vec<_> = tape
+        .lines()
+        .filter(|line| !line.contains("holodeck:tool"))
+        .collect();
+    assert!(old.len() + 4 == tape.lines().count(), "{tape}");
+    project.write("c.jsonl", &format!("{}\n", old.join("\n")));
+    project.write("count.sh", "#!/bin/sh\necho x >>\"$0.log\"\necho counted\n");
+    project.write(
+        "double.py",
+        "def double(number: int) -> int:\n    return number * 2\n",
+    );
+    let ran = project.test(replay()).await.unwrap();
+    assert_eq!(ran.exit.code(), 0);
+    assert_eq!(project.read("count.sh.log"), "x\nx\nx\nx\n");
 }

@@ -1,0 +1,279 @@
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use holodeck_backend_api::{
+    Image, ModelRequest, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
+};
+use holodeck_model::Redactor;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::{
+    Cassette,
+    entry::{Picture, Response, TOOL, TOOL_LIST},
+    recorder::{Tape, redacted},
+    replayer::{NoAnswer, Reel},
+};
+
+/// The tools of an agent, as far as a recording must know them.
+#[derive(Clone, Debug, Default)]
+pub struct ToolSet {
+    /// What the YAML says of those that are recorded: with other words, other tools may be there.
+    pub declared: Value,
+    /// Names of those that need nothing and answer by themselves, recorded or not.
+    pub own: HashSet<String>,
+}
+
+/// Stands before an agent's tools and writes down what they answer.
+pub struct RecordedTools {
+    host: Arc<dyn ToolHost>,
+    tape: Arc<Tape>,
+    set: ToolSet,
+}
+
+impl RecordedTools {
+    /// Records on `tape` what `host` answers, and which tools it has.
+    pub fn new(host: Arc<dyn ToolHost>, tape: Arc<Tape>, set: ToolSet) -> Self {
+        let specs: Vec<Listed> = host.specs().iter().map(Listed::of).collect();
+        let request = redacted(&list_request(&set.declared), tape.redactor());
+        let response = Response {
+            text: serde_json::to_string(&specs).unwrap_or_default(),
+            stop_reason: Ended::Result.word().to_owned(),
+            ..Response::default()
+        };
+        tape.keep(&request, response, 0);
+        Self { host, tape, set }
+    }
+}
+
+#[async_trait]
+impl ToolHost for RecordedTools {
+    fn specs(&self) -> &[ToolSpec] {
+        self.host.specs()
+    }
+
+    async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
+        if self.set.own.contains(&call.name) {
+            return self.host.call(call, cx).await;
+        }
+        let request = redacted(&call_request(call, cx.unit.clone()), self.tape.redactor());
+        let started = Instant::now();
+        let result = self.host.call(call, cx).await;
+        if let Some(response) = response(&result) {
+            let latency = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            self.tape.keep(&request, response, latency);
+        }
+        result
+    }
+}
+
+/// Answers calls of tools from a recording; no tool runs but those that need nothing.
+pub struct ReplayedTools {
+    host: Arc<dyn ToolHost>,
+    specs: Vec<ToolSpec>,
+    own: HashSet<String>,
+    reel: Reel,
+}
+
+impl ReplayedTools {
+    /// The tools of `cassette`. `host` has at least those of `set.own`.
+    ///
+    /// If the recording does not know which tools the YAML of today gives, it shows those of `host`, which must then be
+    /// all: see [`ReplayedTools::knows`].
+    pub fn new(
+        cassette: Arc<Cassette>,
+        redactor: Arc<Redactor>,
+        host: Arc<dyn ToolHost>,
+        set: ToolSet,
+    ) -> Self {
+        let specs = listed(&cassette, &redactor, &set.declared);
+        let specs = specs.map_or_else(
+            || host.specs().to_vec(),
+            |recorded| merged(recorded, host.specs(), &set.own),
+        );
+        Self {
+            host,
+            specs,
+            own: set.own,
+            reel: Reel::new(cassette, redactor),
+        }
+    }
+
+    /// Whether a recording knows which tools a YAML gives, so that they need not be made ready.
+    pub fn knows(cassette: &Cassette, redactor: &Redactor, set: &ToolSet) -> bool {
+        listed(cassette, redactor, &set.declared).is_some()
+    }
+}
+
+#[async_trait]
+impl ToolHost for ReplayedTools {
+    fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
+    async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
+        if self.own.contains(&call.name) {
+            return self.host.call(call, cx).await;
+        }
+        let unavailable = |reason: String| ToolError::Unavailable {
+            name: call.name.clone(),
+            reason,
+        };
+        match self.reel.next(&call_request(call, cx.unit)) {
+            Ok(entry) => output(entry.response, &call.name, entry.latency_ms),
+            Err(NoAnswer::Cassette(error)) => Err(unavailable(error.to_string())),
+            Err(NoAnswer::Miss(_)) => Err(unavailable(format!(
+                "`{}` holds no answer of it to these arguments; record again",
+                self.reel.cassette.path().display()
+            ))),
+        }
+    }
+}
+
+/// The recorded tools; those that need nothing as they are today.
+fn merged(recorded: Vec<ToolSpec>, today: &[ToolSpec], own: &HashSet<String>) -> Vec<ToolSpec> {
+    let of_today = |name: &str| today.iter().find(|spec| spec.name == name && own.contains(name));
+    let mut specs: Vec<ToolSpec> = recorded
+        .into_iter()
+        .map(|spec| of_today(&spec.name).cloned().unwrap_or(spec))
+        .collect();
+    for spec in today {
+        if own.contains(&spec.name) && !specs.iter().any(|other| other.name == spec.name) {
+            specs.push(spec.clone());
+        }
+    }
+    specs
+}
+
+fn listed(cassette: &Cassette, redactor: &Redactor, declared: &Value) -> Option<Vec<ToolSpec>> {
+    let request = redacted(&list_request(declared), redactor);
+    let places = cassette.candidates(&crate::request_key(&request), None);
+    let entry = cassette.entry(*places.last()?).ok()?;
+    let listed: Vec<Listed> = serde_json::from_str(&entry.response.text).ok()?;
+    Some(listed.into_iter().map(Listed::spec).collect())
+}
+
+fn list_request(declared: &Value) -> ModelRequest {
+    ModelRequest {
+        provider: TOOL_LIST.to_owned(),
+        model: String::new(),
+        body: declared.clone(),
+        unit: None,
+    }
+}
+
+fn call_request(call: &ToolCall, unit: Option<String>) -> ModelRequest {
+    ModelRequest {
+        provider: TOOL.to_owned(),
+        model: call.name.clone(),
+        body: call.arguments.clone(),
+        unit,
+    }
+}
+
+/// A tool in a list.
+#[derive(Serialize, Deserialize)]
+struct Listed {
+    name: String,
+    description: String,
+    parameters: Value,
+    reads_only: bool,
+}
+
+impl Listed {
+    fn of(spec: &ToolSpec) -> Self {
+        Self {
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            parameters: spec.parameters.clone(),
+            reads_only: spec.side_effects == SideEffects::None,
+        }
+    }
+
+    fn spec(self) -> ToolSpec {
+        ToolSpec {
+            name: self.name,
+            description: self.description,
+            parameters: self.parameters,
+            side_effects: if self.reads_only {
+                SideEffects::None
+            } else {
+                SideEffects::Possible
+            },
+        }
+    }
+}
+
+/// How a call of a tool ended.
+#[derive(Clone, Copy)]
+enum Ended {
+    Result,
+    Error,
+    Unavailable,
+    TimedOut,
+}
+
+impl Ended {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Result => "result",
+            Self::Error => "error",
+            Self::Unavailable => "unavailable",
+            Self::TimedOut => "timed_out",
+        }
+    }
+}
+
+/// What is written down of a call; nothing of one that was stopped.
+fn response(result: &Result<ToolOutput, ToolError>) -> Option<Response> {
+    let (text, images, ended) = match result {
+        Ok(output) if output.is_error => (output.text.clone(), output.images.as_slice(), Ended::Error),
+        Ok(output) => (output.text.clone(), output.images.as_slice(), Ended::Result),
+        Err(ToolError::Unavailable { reason, .. }) => (reason.clone(), &[][..], Ended::Unavailable),
+        Err(ToolError::TimedOut { .. }) => (String::new(), &[][..], Ended::TimedOut),
+        Err(_) => return None,
+    };
+    let images = images.iter().map(|image| Picture {
+        media_type: image.media_type.clone(),
+        base64: image.base64.to_string(),
+    });
+    Some(Response {
+        text,
+        images: images.collect(),
+        stop_reason: ended.word().to_owned(),
+        ..Response::default()
+    })
+}
+
+fn output(response: Response, tool: &str, latency_ms: u64) -> Result<ToolOutput, ToolError> {
+    let ended = [Ended::Result, Ended::Error, Ended::Unavailable, Ended::TimedOut]
+        .into_iter()
+        .find(|ended| ended.word() == response.stop_reason);
+    let images = response.images.into_iter().map(|picture| Image {
+        media_type: picture.media_type,
+        base64: picture.base64.into(),
+    });
+    match ended {
+        Some(Ended::Result | Ended::Error) => Ok(ToolOutput {
+            text: response.text,
+            images: images.collect(),
+            is_error: matches!(ended, Some(Ended::Error)),
+        }),
+        Some(Ended::Unavailable) => Err(ToolError::Unavailable {
+            name: tool.to_owned(),
+            reason: response.text,
+        }),
+        Some(Ended::TimedOut) => Err(ToolError::TimedOut {
+            name: tool.to_owned(),
+            after: Duration::from_millis(latency_ms),
+        }),
+        None => Err(ToolError::Unavailable {
+            name: tool.to_owned(),
+            reason: format!("the recording knows no end `{}`", response.stop_reason),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+use std::{path::Path, sync::Mutex};
+
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::*;
+use crate::RecordMode;
+
+/// Counts its calls and answers by the tool's name.
+#[derive(Default)]
+struct Live {
+    specs: Vec<ToolSpec>,
+    calls: Mutex<Vec<String>>,
+}
+
+impl Live {
+    fn with(names: &[&str]) -> Arc<Self> {
+        let specs = names.iter().map(|name| ToolSpec {
+            name: (*name).to_owned(),
+            description: format!("Does {name}."),
+            parameters: json!({"type": "object"}),
+            side_effects: SideEffects::None,
+        });
+        Arc::new(Self {
+            specs: specs.collect(),
+            calls: Mutex::default(),
+        })
+    }
+
+    fn called(&self) -> Vec<String> {
+        self.calls.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl ToolHost for Live {
+    fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
+    async fn call(&self, call: &ToolCall, _: ToolCx) -> Result<ToolOutput, ToolError> {
+        let nth = {
+            let mut calls = self.calls.lock().unwrap();
+            calls.push(call.name.clone());
+            calls.len()
+        };
+        let name = call.name.clone();
+        match name.as_str() {
+            "fails" => Ok(ToolOutput::error("it failed")),
+            "gone" => Err(ToolError::Unavailable {
+                name,
+                reason: "no server".to_owned(),
+            }),
+            "slow" => Err(ToolError::TimedOut {
+                name,
+                after: Duration::from_secs(9),
+            }),
+            "stopped" => Err(ToolError::Cancelled),
+            "picture" => Ok(ToolOutput {
+                images: vec![Image {
+                    media_type: "image/png".to_owned(),
+                    base64: "AAAA".into(),
+                }],
+                ..ToolOutput::ok("look")
+            }),
+            _ => Ok(ToolOutput::ok(format!("{nth} hunter2-secret {}", call.arguments))),
+        }
+    }
+}
+
+fn redactor() -> Arc<Redactor> {
+    Arc::new(Redactor::new(["hunter2-secret".to_owned()]))
+}
+
+fn set(own: &[&str]) -> ToolSet {
+    ToolSet {
+        declared: json!([{"name": "kb", "type": "vectorstore", "key": "hunter2-secret"}]),
+        own: own.iter().map(|name| (*name).to_owned()).collect(),
+    }
+}
+
+async fn ask(host: &dyn ToolHost, name: &str, arguments: Value, unit: &str) -> String {
+    let call = ToolCall {
+        name: name.to_owned(),
+        arguments,
+        call_id: "c".to_owned(),
+    };
+    let cx = ToolCx {
+        unit: Some(unit.to_owned()),
+        ..ToolCx::default()
+    };
+    match host.call(&call, cx).await {
+        Ok(output) => {
+            let error = if output.is_error { "error: " } else { "" };
+            format!("{error}{} {}", output.text, output.images.len())
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Records what `tools` answer to calls of each of them in two units.
+async fn record(path: &Path, names: &[&str], own: &[&str]) -> Vec<String> {
+    let tape = Tape::create(path, redactor()).unwrap();
+    let host = RecordedTools::new(Live::with(names), Arc::clone(&tape), set(own));
+    let mut said = Vec::new();
+    for unit in ["a", "b"] {
+        for name in names {
+            for _ in 0..2 {
+                said.push(ask(&host, name, json!({"q": "hunter2-secret"}), unit).await);
+            }
+        }
+    }
+    // A recording without a model call is none.
+    let request = ModelRequest {
+        provider: "openai".to_owned(),
+        model: "m".to_owned(),
+        body: json!({}),
+        unit: None,
+    };
+    tape.keep(&request, Response::default(), 1);
+    assert_eq!(tape.finish(RecordMode::Replace).unwrap(), 1);
+    said
+}
+
+#[tokio::test]
+async fn what_tools_answered_is_replayed_without_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let names = ["echo", "fails", "gone", "slow", "picture"];
+    let said = record(&path, &names, &[]).await;
+    let cassette = Arc::new(Cassette::open(&path).unwrap());
+    assert!(cassette.has_tools());
+    assert_eq!(cassette.recorded().models, ["m"]);
+    assert!(ReplayedTools::knows(&cassette, &redactor(), &set(&[])));
+
+    let nothing = Live::with(&[]);
+    let replayed = ReplayedTools::new(cassette, redactor(), nothing.clone(), set(&[]));
+    assert_eq!(replayed.specs(), Live::with(&names).specs());
+    let mut again = Vec::new();
+    for unit in ["a", "b"] {
+        for name in names {
+            for _ in 0..2 {
+                again.push(ask(&replayed, name, json!({"q": "hunter2-secret"}), unit).await);
+            }
+        }
+    }
+    let said: Vec<_> = said
+        .iter()
+        .map(|text| {
+            redactor()
+                .text(text)
+                .into_owned()
+                .replace("within 9 s", "within 0 s")
+        })
+        .collect();
+    assert_eq!(again, said);
+    assert_eq!(nothing.called(), Vec::<String>::new());
+    assert_eq!(
+        ask(&replayed, "echo", json!({"q": "other"}), "a").await,
+        format!(
+            "tool `echo` could not be run: `{}` holds no answer of it to these arguments; record again",
+            path.display()
+        )
+    );
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(!text.contains("hunter2"), "{text}");
+}
+
+#[tokio::test]
+async fn tools_that_need_nothing_answer_by_themselves() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    record(&path, &["kb_search", "mocked"], &["mocked"]).await;
+    let cassette = Arc::new(Cassette::open(&path).unwrap());
+    let live = Live::with(&["mocked", "new"]);
+    let replayed = ReplayedTools::new(cassette, redactor(), live.clone(), set(&["mocked", "new"]));
+    let names: Vec<_> = replayed.specs().iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(names, ["kb_search", "mocked", "new"]);
+    ask(&replayed, "mocked", json!({}), "a").await;
+    ask(&replayed, "kb_search", json!({"q": "hunter2-secret"}), "a").await;
+    assert_eq!(live.called(), ["mocked"]);
+}
+
+#[tokio::test]
+async fn tools_of_another_yaml_are_those_of_today() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    record(&path, &["echo"], &[]).await;
+    let cassette = Arc::new(Cassette::open(&path).unwrap());
+    let other = ToolSet {
+        declared: json!([{"name": "kb", "top_k": 9}]),
+        ..ToolSet::default()
+    };
+    assert!(!ReplayedTools::knows(&cassette, &redactor(), &other));
+    let live = Live::with(&["today"]);
+    let replayed = ReplayedTools::new(cassette, redactor(), live.clone(), other);
+    assert_eq!(replayed.specs(), live.specs());
+    let said = ask(&replayed, "today", json!({}), "a").await;
+    assert!(said.contains("record again"), "{said}");
+}
+
+#[tokio::test]
+async fn a_call_that_was_stopped_is_not_written_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    record(&path, &["stopped"], &[]).await;
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(!text.contains("\"holodeck:tool\""), "{text}");
+}
