@@ -91,6 +91,18 @@ impl ToolOutput {
         }
     }
 
+    /// The answer as it is recorded: the text, and a word for each picture.
+    pub fn into_record(self) -> String {
+        let mut record = self.text;
+        for _ in &self.images {
+            if !record.is_empty() {
+                record.push('\n');
+            }
+            record.push_str("[image]");
+        }
+        record
+    }
+
     /// A failure that the model should hear of.
     pub fn error(text: impl Into<String>) -> Self {
         Self {

@@ -296,7 +296,7 @@ impl Connection {
             }
         }
         let before = self.session.clone();
-        self.send(wire::user_message("/clear", None, Delivery::Interpreted));
+        self.send(wire::user_message("/clear", &[], None, Delivery::Interpreted));
         let patience = self.clear;
         match timeout(patience, self.hear_clearing(before)).await {
             Ok(cleared) => cleared?,

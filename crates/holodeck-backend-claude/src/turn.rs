@@ -48,7 +48,7 @@ pub(crate) fn run<'a>(
                 return;
             }
         }
-        connection.send(wire::user_message(&request.message, None, Delivery::Verbatim));
+        connection.send(wire::user_message(&request.message, &request.images, None, Delivery::Verbatim));
         loop {
             let incoming = tokio::select! {
                 biased;

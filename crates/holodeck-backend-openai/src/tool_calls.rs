@@ -1,5 +1,5 @@
 use futures::{Stream, StreamExt as _, stream::FuturesOrdered};
-use holodeck_backend_api::{BackendError, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult};
+use holodeck_backend_api::{BackendError, Image, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -8,8 +8,8 @@ use crate::core::Core;
 
 /// A call that was run.
 pub(crate) enum Ran {
-    /// It has an answer for the model, good or bad.
-    Answered(ToolResult),
+    /// It has an answer for the model, good or bad, and pictures that go with it.
+    Answered(ToolResult, Vec<Image>),
     /// It could not be run at all; the result says why.
     Unavailable(ToolResult),
 }
@@ -42,16 +42,20 @@ async fn one(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<Ran, BackendErr
     let result = |output: ToolOutput| ToolResult {
         call_id: call.call_id.clone(),
         name: call.name.clone(),
-        result: output.text,
         is_error: output.is_error,
+        result: output.into_record(),
         duration_ms: Some(duration),
     };
     match output {
-        Ok(output) => Ok(Ran::Answered(result(output))),
+        Ok(output) => {
+            let images = output.images.clone();
+            Ok(Ran::Answered(result(output), images))
+        }
         Err(ToolError::Cancelled) => Err(BackendError::Cancelled),
         // The tool ran; that it was too slow is something the model can act on.
         Err(error @ ToolError::TimedOut { .. }) => {
-            Ok(Ran::Answered(result(ToolOutput::error(error.to_string()))))
+            let result = result(ToolOutput::error(error.to_string()));
+            Ok(Ran::Answered(result, Vec::new()))
         }
         Err(error) => Ok(Ran::Unavailable(result(ToolOutput::error(error.to_string())))),
     }

@@ -37,7 +37,7 @@ pub(crate) fn run(
     conversation: Conversation,
 ) -> impl Stream<Item = Result<Step, BackendError>> + Send + '_ {
     try_stream! {
-        let mut turn = Turn::new(history, &request.message);
+        let mut turn = Turn::new(history, &request);
         let cx = ToolCx {
             cancel: request.cancel.clone(),
             unit: request.unit.clone(),
@@ -82,10 +82,17 @@ pub(crate) fn run(
                 break Some(Outcome::MaxTurns);
             }
             let mut unavailable = None;
+            // After all answers: a server refuses another message between them.
+            let mut pictures = Vec::new();
             let mut running = pin!(tool_calls::run(core, &message.calls, &cx));
             while let Some(ran) = until(&request.cancel, running.next()).await? {
                 let (result, failed) = match ran? {
-                    Ran::Answered(result) => (result, false),
+                    Ran::Answered(result, images) => {
+                        if !images.is_empty() {
+                            pictures.push(wire_message::tool_images(&result.name, &images));
+                        }
+                        (result, false)
+                    }
                     Ran::Unavailable(result) => (result, true),
                 };
                 turn.conversation.push(wire_message::tool_result(&result));
@@ -100,6 +107,7 @@ pub(crate) fn run(
             if unavailable.is_some() {
                 break unavailable;
             }
+            turn.conversation.append(&mut pictures);
         };
         yield Step::Done(Box::new(turn.done(outcome)));
     }
@@ -124,8 +132,8 @@ enum Answer {
 }
 
 impl Turn {
-    fn new(mut conversation: Vec<Value>, message: &str) -> Self {
-        conversation.push(wire_message::user(message));
+    fn new(mut conversation: Vec<Value>, request: &TurnRequest) -> Self {
+        conversation.push(wire_message::user_with(&request.message, &request.images));
         Self {
             conversation,
             fold: ResultFold::new(),

@@ -1,6 +1,6 @@
 //! Messages and tools as they are sent.
 
-use holodeck_backend_api::{ContextMessage, Role, ToolCall, ToolResult, ToolSpec};
+use holodeck_backend_api::{ContextMessage, Image, Role, ToolCall, ToolResult, ToolSpec};
 use serde_json::{Value, json};
 
 pub(crate) fn system(text: &str) -> Value {
@@ -9,6 +9,20 @@ pub(crate) fn system(text: &str) -> Value {
 
 pub(crate) fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
+}
+
+/// As [`user`], with pictures after the text.
+pub(crate) fn user_with(text: &str, images: &[Image]) -> Value {
+    if images.is_empty() {
+        return user(text);
+    }
+    let text = (!text.is_empty()).then(|| json!({"type": "text", "text": text}));
+    let images = images.iter().map(|image| {
+        let url = format!("data:{};base64,{}", image.media_type, image.base64);
+        json!({"type": "image_url", "image_url": {"url": url}})
+    });
+    let content: Vec<Value> = text.into_iter().chain(images).collect();
+    json!({"role": "user", "content": content})
 }
 
 pub(crate) fn assistant(text: &str, calls: &[ToolCall]) -> Value {
@@ -22,6 +36,17 @@ pub(crate) fn assistant(text: &str, calls: &[ToolCall]) -> Value {
 
 pub(crate) fn tool_result(result: &ToolResult) -> Value {
     json!({"role": "tool", "tool_call_id": result.call_id, "content": result.result})
+}
+
+/// A tool's answer may hold no picture on this wire, so a message of its own shows them.
+pub(crate) fn tool_images(name: &str, images: &[Image]) -> Value {
+    let count = images.len();
+    let what = if count == 1 {
+        "picture".to_owned()
+    } else {
+        format!("{count} pictures")
+    };
+    user_with(&format!("The {what} that `{name}` answered with:"), images)
 }
 
 pub(crate) fn context(message: &ContextMessage) -> Value {

@@ -162,7 +162,7 @@ impl InProcessServer {
         let (name, call_id) = (call.name.clone(), call.call_id.clone());
         let result = self.run(call, cx).await;
         match result {
-            Ok(output) => Reply::of(reply::tool_result(id, &output.text, output.is_error)),
+            Ok(output) => Reply::of(reply::tool_result(id, &output)),
             Err(error) => {
                 let text = error.to_string();
                 let failed = match error {
@@ -171,7 +171,7 @@ impl InProcessServer {
                     _ => None,
                 };
                 Reply {
-                    message: reply::tool_result(id, &text, true),
+                    message: reply::tool_result(id, &ToolOutput::error(text)),
                     failed: failed.map(|reason| FailedCall {
                         name,
                         call_id,

@@ -1,5 +1,6 @@
 //! JSON-RPC answers.
 
+use holodeck_backend_api::ToolOutput;
 use serde_json::{Value, json};
 
 /// The codes of JSON-RPC that are used here.
@@ -25,9 +26,16 @@ pub(crate) fn to_notification() -> Value {
 }
 
 /// The outcome of a tool call; `isError` is written only when it is one, as the CLI's own servers do.
-pub(crate) fn tool_result(id: &Value, text: &str, is_error: bool) -> Value {
-    let content = json!([{ "type": "text", "text": text }]);
-    if is_error {
+pub(crate) fn tool_result(id: &Value, output: &ToolOutput) -> Value {
+    let text = json!({ "type": "text", "text": output.text });
+    let images = output
+        .images
+        .iter()
+        .map(|image| json!({ "type": "image", "mimeType": image.media_type, "data": &*image.base64 }));
+    // An answer may be pictures alone, but not nothing.
+    let text = (!output.text.is_empty() || output.images.is_empty()).then_some(text);
+    let content: Value = text.into_iter().chain(images).collect();
+    if output.is_error {
         result(id, &json!({ "content": content, "isError": true }))
     } else {
         result(id, &json!({ "content": content }))

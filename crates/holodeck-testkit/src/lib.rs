@@ -35,6 +35,6 @@ pub use recorded::RecordedTurn;
 pub use reply::Reply;
 pub use scripted_backend::{Asked, ScriptedBackend};
 pub use scripted_model::{ModelReply, ScriptedModel};
-pub use scripted_tools::ScriptedTools;
+pub use scripted_tools::{ScriptedTools, red_dot};
 pub use scripted_turn::ScriptedTurn;
 pub use server::ModelServer;

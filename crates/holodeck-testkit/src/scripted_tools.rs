@@ -1,7 +1,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
+use holodeck_backend_api::{Image, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
 use serde_json::json;
 use tokio::sync::Barrier;
 
@@ -15,8 +15,9 @@ pub struct ScriptedTools {
     pair: Barrier,
 }
 
-const TOOLS: [(&str, &str); 6] = [
+const TOOLS: [(&str, &str); 7] = [
     ("echo", "Gives its argument `text` back."),
+    ("picture", "Answers with its argument `text` and a picture."),
     ("fails", "Reports an error."),
     ("missing", "Can't be run at all."),
     ("slow", "Does not answer in time."),
@@ -70,6 +71,10 @@ impl ToolHost for ScriptedTools {
         let text = call.arguments["text"].as_str().unwrap_or_default();
         match call.name.as_str() {
             "echo" => Ok(ToolOutput::ok(text)),
+            "picture" => Ok(ToolOutput {
+                images: vec![red_dot()],
+                ..ToolOutput::ok(text)
+            }),
             "fails" => Ok(ToolOutput::error("it failed")),
             "pair" => {
                 self.pair.wait().await;
@@ -86,5 +91,15 @@ impl ToolHost for ScriptedTools {
             "hang" => std::future::pending().await,
             other => Ok(ToolOutput::error(format!("there is no tool `{other}`"))),
         }
+    }
+}
+
+/// A picture of one pixel.
+pub fn red_dot() -> Image {
+    Image {
+        media_type: "image/png".to_owned(),
+        base64:
+            "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+                .into(),
     }
 }

@@ -136,8 +136,18 @@ pub(super) fn block(mut body: Map<String, Value>) -> Block {
 }
 
 fn result_text(value: Option<Value>) -> String {
-    let parts: Vec<String> = content(value).into_iter().map(part_text).collect();
+    let blocks = content(value).into_iter();
+    let parts: Vec<String> = blocks
+        .filter(|block| !is_copy_of_picture(block))
+        .map(part_text)
+        .collect();
     parts.join("\n")
+}
+
+/// The CLI keeps a copy of each picture in its own folder and says where. The tool did not say it, and the folder is
+/// another one each time.
+fn is_copy_of_picture(block: &Block) -> bool {
+    matches!(block, Block::Text(text) if text.starts_with("[Image: source: ") && text.contains("/tool-results/"))
 }
 
 fn part_text(block: Block) -> String {

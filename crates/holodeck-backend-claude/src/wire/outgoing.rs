@@ -1,3 +1,4 @@
+use holodeck_backend_api::Image;
 use serde_json::{Value, json};
 
 /// Whether the CLI reads `@file` and `/command` in a message.
@@ -10,10 +11,10 @@ pub(crate) enum Delivery {
 }
 
 /// A message of the person, which starts a turn.
-pub(crate) fn user_message(text: &str, uuid: Option<&str>, delivery: Delivery) -> String {
+pub(crate) fn user_message(text: &str, images: &[Image], uuid: Option<&str>, delivery: Delivery) -> String {
     let mut message = json!({
         "type": "user",
-        "message": {"role": "user", "content": text},
+        "message": {"role": "user", "content": content(text, images)},
         "parent_tool_use_id": null,
         "session_id": "",
     });
@@ -26,6 +27,21 @@ pub(crate) fn user_message(text: &str, uuid: Option<&str>, delivery: Delivery) -
         }
     }
     line(&message)
+}
+
+fn content(text: &str, images: &[Image]) -> Value {
+    if images.is_empty() {
+        return text.into();
+    }
+    let text = (!text.is_empty()).then(|| json!({"type": "text", "text": text}));
+    let images = images.iter().map(|image| {
+        json!({"type": "image", "source": {
+            "type": "base64",
+            "media_type": image.media_type,
+            "data": &*image.base64,
+        }})
+    });
+    text.into_iter().chain(images).collect()
 }
 
 /// A request to the CLI; `request` holds its `subtype`.

@@ -211,8 +211,8 @@ fn an_answer_of_the_cli_is_a_value_or_an_error() {
 #[test]
 fn what_is_written_is_one_line_each() {
     let written = [
-        user_message("two\nlines", Some("u-1"), Delivery::Verbatim),
-        user_message("/clear", None, Delivery::Interpreted),
+        user_message("two\nlines", &[], Some("u-1"), Delivery::Verbatim),
+        user_message("/clear", &[], None, Delivery::Interpreted),
         control_request("r1", &json!({"subtype": "initialize", "hooks": null})),
         control_success("r2", &json!({"behavior": "allow"})),
         control_error("r3", "no such tool"),

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use holodeck_backend_api::{AgentBackend as _, Outcome, ToolOutput};
+use holodeck_backend_api::{AgentBackend as _, Outcome, ToolOutput, TurnRequest, collect};
 use holodeck_backend_claude::{ClaudeBackend, Tools};
-use holodeck_testkit::{AnthropicReply, AnthropicServer};
+use holodeck_testkit::{AnthropicReply, AnthropicServer, red_dot};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tempfile::tempdir;
@@ -160,6 +160,38 @@ async fn own_tools_run_in_this_process() {
         told(&requests[1]),
         [("42".to_owned(), false), ("out of paper".to_owned(), true)]
     );
+}
+
+#[tokio::test]
+async fn pictures_of_own_tools_and_of_questions_reach_the_model() {
+    let schema = json!({"type": "object"});
+    let tools = Tools::new().with("picture", "Shows a dot.", schema, |_, _| async {
+        ToolOutput {
+            images: vec![red_dot()],
+            ..ToolOutput::ok("a dot")
+        }
+    });
+    let server = AnthropicServer::replies([
+        AnthropicReply::tool_use("mcp__holodeck_tools__picture", &json!({})),
+        AnthropicReply::text("red"),
+    ]);
+    let backend = ClaudeBackend::new(options(&server).tools(tools)).unwrap();
+    let request = TurnRequest {
+        images: vec![red_dot()],
+        ..TurnRequest::new("Which colour?")
+    };
+    let result = collect(backend.start(request)).await.unwrap();
+    backend.teardown().await.unwrap();
+    assert_eq!(result.tool_results[0].result, "a dot\n[image]");
+    let requests = server.finish();
+    let data = &*red_dot().base64;
+    let question = requests[0].body()["messages"].to_string();
+    assert!(
+        question.contains(data) && question.contains("Which colour?"),
+        "{question}"
+    );
+    let pictures = requests[1].body()["messages"].to_string().matches(data).count();
+    assert_eq!(pictures, 2);
 }
 
 #[tokio::test]

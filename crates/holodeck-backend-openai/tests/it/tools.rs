@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use holodeck_backend_api::ExecutionResult;
-use holodeck_testkit::{ModelServer, ReceivedRequest, Reply, ScriptedTools};
+use holodeck_backend_api::{ExecutionResult, TurnRequest, collect};
+use holodeck_testkit::{ModelServer, ReceivedRequest, Reply, ScriptedTools, red_dot};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -101,5 +101,49 @@ async fn a_tool_that_can_not_be_run_says_why() {
     assert_eq!(
         result.tool_results[0].result,
         "tool `missing` could not be run: its program is missing"
+    );
+}
+
+#[tokio::test]
+async fn pictures_reach_the_model_after_all_answers() {
+    let both = Reply::nothing()
+        .and_tool_call("c1", "picture", "{\"text\": \"a dot\"}")
+        .and_tool_call("c2", "echo", "{\"text\": \"x\"}");
+    let (result, requests, _) = run([both, Reply::text("red")], "").await;
+    assert_eq!(result.tool_results[0].result, "a dot\n[image]");
+    let messages = requests[1].messages();
+    let roles: Vec<_> = messages[3..]
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(roles, ["tool", "tool", "user"]);
+    let url = format!("data:image/png;base64,{}", red_dot().base64);
+    assert_eq!(
+        messages[5]["content"],
+        json!([
+            {"type": "text", "text": "The picture that `picture` answered with:"},
+            {"type": "image_url", "image_url": {"url": url}},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn a_question_may_hold_pictures() {
+    let server = ModelServer::replies([Reply::text("red")]);
+    let backend = equipped(&agent_of(&server, ""), Arc::new(ScriptedTools::default()));
+    let request = TurnRequest {
+        images: vec![red_dot()],
+        ..TurnRequest::new("Which colour?")
+    };
+    collect(holodeck_backend_api::AgentBackend::start(&backend, request))
+        .await
+        .unwrap();
+    let url = format!("data:image/png;base64,{}", red_dot().base64);
+    assert_eq!(
+        server.finish()[0].messages()[1]["content"],
+        json!([
+            {"type": "text", "text": "Which colour?"},
+            {"type": "image_url", "image_url": {"url": url}},
+        ])
     );
 }
