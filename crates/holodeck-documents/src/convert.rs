@@ -5,7 +5,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use crate::{ConvertOptions, Converted, Document, DocumentError, Format, Picture, Problem, format};
 
 mod blocks;
-mod delimited;
+pub(crate) mod delimited;
 mod docx;
 mod html;
 mod json;

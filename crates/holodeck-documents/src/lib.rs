@@ -14,6 +14,7 @@ mod document;
 mod error;
 mod format;
 mod options;
+mod records;
 
 pub use child::answer_conversion;
 pub use chunk::{Chunk, Definition};
@@ -25,3 +26,4 @@ pub use document::{Document, Mark, Place};
 pub use error::{DocumentError, Limit, Problem};
 pub use format::{Format, ImageFormat};
 pub use options::ConvertOptions;
+pub use records::{Record, RecordAt, RecordError, RecordOptions, RecordProblem, Records, read_records};

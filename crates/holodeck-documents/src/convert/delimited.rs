@@ -60,7 +60,7 @@ fn records(text: &str, separator: u8) -> impl Iterator<Item = csv::Result<String
 }
 
 /// The one that cuts most of the first records into the same number of values, more than one.
-fn likely_separator(text: &str) -> u8 {
+pub(crate) fn likely_separator(text: &str) -> u8 {
     const LOOKED_AT: usize = 32;
     let alike = |separator: u8| {
         let lengths: Vec<usize> = records(text, separator)

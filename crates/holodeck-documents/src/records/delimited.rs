@@ -1,0 +1,124 @@
+//! Records of CSV and TSV: the first line names the fields.
+
+use csv::{ReaderBuilder, StringRecord, Trim};
+use holodeck_model::JsonMap;
+use serde_json::Value;
+
+use super::{Reader, RecordAt, RecordError, RecordProblem};
+use crate::Format;
+use crate::convert::delimited::likely_separator;
+
+pub(super) fn read(text: &str, separator: Option<u8>, reader: &mut Reader<'_>) -> Result<(), RecordError> {
+    if text.trim().is_empty() {
+        return Ok(());
+    }
+    let options = reader.options;
+    // Excel's own way of telling the separator.
+    let (said, text) = match text.strip_prefix("sep=").and_then(|rest| rest.split_once('\n')) {
+        Some((said, rest)) if said.len() == 1 => (said.bytes().next(), rest),
+        _ => (None, text),
+    };
+    let separator = match options.delimiter.as_deref() {
+        Some(delimiter) => delimiter_byte(delimiter)?,
+        None => said.or(separator).unwrap_or_else(|| likely_separator(text)),
+    };
+    let mut rows = ReaderBuilder::new()
+        .delimiter(separator)
+        .trim(Trim::Headers)
+        .from_reader(text.as_bytes());
+    let broken = |error: &csv::Error| match *error.kind() {
+        csv::ErrorKind::UnequalLengths {
+            len, expected_len, ..
+        } => RecordProblem::Width {
+            found: len,
+            expected: expected_len,
+        },
+        _ => RecordProblem::Broken {
+            format: Format::Csv,
+            reason: error.to_string(),
+        },
+    };
+    let head = rows.headers().map_err(|error| broken(&error).anywhere())?.clone();
+    let columns = Columns::of(&head, reader)?;
+    let mut row = StringRecord::new();
+    loop {
+        let line = rows.position().line();
+        reader.number += 1;
+        let at = RecordAt {
+            record: reader.number,
+            line: Some(line),
+        };
+        let more = rows
+            .read_record(&mut row)
+            .map_err(|error| broken(&error).at(at))?;
+        if !more {
+            return Ok(());
+        }
+        let at = RecordAt {
+            line: row.position().map(csv::Position::line).or(at.line),
+            ..at
+        };
+        let value = |column: usize| row.get(column).unwrap_or_default();
+        let mut metadata = JsonMap::new();
+        for (name, column) in &columns.meta {
+            if !value(*column).is_empty() {
+                metadata.insert(name.clone(), value(*column).into());
+            }
+        }
+        let id = Value::String(value(columns.id).to_owned());
+        let parts = columns.text.iter().map(|column| value(*column).to_owned());
+        reader.take(at, &id, parts, metadata)?;
+    }
+}
+
+/// Which columns are what.
+struct Columns {
+    id: usize,
+    text: Vec<usize>,
+    meta: Vec<(String, usize)>,
+}
+
+impl Columns {
+    fn of(head: &StringRecord, reader: &Reader<'_>) -> Result<Self, RecordError> {
+        let options = reader.options;
+        let prefix = options.record_prefix.as_deref().unwrap_or_default();
+        let find = |option: &'static str, field: &str| {
+            let plain = field.strip_prefix(prefix).unwrap_or(field);
+            let column = head.iter().position(|name| name == plain);
+            let column = column.or_else(|| head.iter().position(|name| name == field));
+            column.ok_or_else(|| {
+                RecordProblem::NoField {
+                    option,
+                    field: field.to_owned(),
+                    fields: head.iter().map(|name| format!("{prefix}{name}")).collect(),
+                }
+                .anywhere()
+            })
+        };
+        let text = options
+            .vector_fields
+            .iter()
+            .map(|field| find("vector_field", field));
+        let meta = options.meta_fields.iter().map(|field| {
+            let column = find("meta_fields", field)?;
+            Ok((
+                format!("{prefix}{}", head.get(column).unwrap_or_default()),
+                column,
+            ))
+        });
+        Ok(Self {
+            id: find("id_field", &options.id_field)?,
+            text: text.collect::<Result<_, _>>()?,
+            meta: meta.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn delimiter_byte(delimiter: &str) -> Result<u8, RecordError> {
+    match delimiter.as_bytes() {
+        // As people write a tab in YAML without escapes.
+        b"\\t" | b"tab" => Ok(b'\t'),
+        [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | b'"') => Ok(*byte),
+        _ => Err(RecordProblem::Delimiter(delimiter.to_owned()).anywhere()),
+    }
+}
