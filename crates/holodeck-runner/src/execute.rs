@@ -2,13 +2,17 @@ use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent, ExecutionResult, TurnRequest};
 use holodeck_model::{
-    CaseState, ExecutionState, LoadedAgent, Redactor, TestCase, TestResult, ToolInvocation, Turn, TurnResult,
+    CaseState, ExecutionState, FileInput, LoadedAgent, Redactor, TestCase, TestResult, ToolInvocation, Turn,
+    TurnResult,
 };
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{PlannedCase, Prices, drive, grade::Graders, plan::case_id, redact::redact, turn::Driven};
+use crate::{
+    FileReader, PlannedCase, Prices, Question, drive, grade::Graders, plan::case_id, redact::redact,
+    turn::Driven,
+};
 
 /// Runs one case at a time, start to grade.
 pub(crate) struct Executor {
@@ -17,10 +21,17 @@ pub(crate) struct Executor {
     pub(crate) graders: Graders,
     pub(crate) prices: Prices,
     pub(crate) redactor: Arc<Redactor>,
+    pub(crate) files: FileReader,
     pub(crate) timeout: Duration,
     /// What set the time-out, for its message.
     pub(crate) timeout_source: String,
     pub(crate) notices: tokio::sync::mpsc::UnboundedSender<String>,
+}
+
+/// Why a question can't be asked: its files.
+enum Unread {
+    Problems(Vec<String>),
+    Cancelled,
 }
 
 /// How a case ended.
@@ -88,7 +99,21 @@ impl Executor {
 
     async fn single(&self, planned: &PlannedCase, case: &TestCase, cancel: CancellationToken) -> CaseEnd {
         let input = case.input.clone().unwrap_or_default();
-        let mut request = TurnRequest::new(input.clone());
+        let mut result = blank(planned, case);
+        let asked = self.question(&input, &case.files, &cancel, &mut result).await;
+        let mut request = match asked {
+            Ok(request) => request,
+            Err(Unread::Cancelled) => return CaseEnd::Stopped,
+            Err(Unread::Problems(problems)) => {
+                result.test_input = input;
+                result.execution = ExecutionState::Error;
+                result.execution_errors = problems;
+                return CaseEnd::Finished {
+                    result: Box::new(result),
+                    fatal: None,
+                };
+            }
+        };
         request.unit = Some(planned.label.clone());
         request.cancel = cancel;
         let driven = drive(self.backend.start(request), Some(self.timeout), |event| {
@@ -99,7 +124,6 @@ impl Executor {
             return CaseEnd::Stopped;
         }
         let fatal = fatal(driven.error.as_ref());
-        let mut result = blank(planned, case);
         let turn = self.turn(0, &input, driven);
         result.test_input = input;
         result.agent_response = turn.response;
@@ -152,7 +176,18 @@ impl Executor {
                 turns.push(skipped(index, turn));
                 continue;
             }
-            let mut request = TurnRequest::new(turn.input.clone());
+            let asked = self
+                .question(&turn.input, &turn.files, &cancel, &mut result)
+                .await;
+            let mut request = match asked {
+                Ok(request) => request,
+                Err(Unread::Cancelled) => return CaseEnd::Stopped,
+                Err(Unread::Problems(problems)) => {
+                    failures_in_a_row += 1;
+                    turns.push(unread(index, turn, problems));
+                    continue;
+                }
+            };
             request.unit = Some(format!("{} · turn {}", planned.label, index + 1));
             request.cancel = cancel.clone();
             let driven = drive(session.turn(request), Some(self.timeout), |event| {
@@ -179,6 +214,36 @@ impl Executor {
             result: Box::new(result),
             fatal: fatal_reason,
         }
+    }
+
+    /// The request for a question with its files. What became of them is noted in `result`.
+    async fn question(
+        &self,
+        input: &str,
+        files: &[FileInput],
+        cancel: &CancellationToken,
+        result: &mut TestResult,
+    ) -> Result<TurnRequest, Unread> {
+        if files.is_empty() {
+            return Ok(TurnRequest::new(input));
+        }
+        let Question {
+            message,
+            images,
+            processed,
+            problems,
+        } = self.files.question(input, files, cancel).await;
+        if cancel.is_cancelled() {
+            return Err(Unread::Cancelled);
+        }
+        result.processed_files.extend(processed);
+        if !problems.is_empty() {
+            return Err(Unread::Problems(problems));
+        }
+        Ok(TurnRequest {
+            images,
+            ..TurnRequest::new(message)
+        })
     }
 
     fn hear(&self, event: &BackendEvent) {
@@ -313,6 +378,16 @@ pub(crate) fn crashed(planned: &PlannedCase, case: &TestCase, what: &str) -> Tes
     result.errors.clone_from(&result.execution_errors);
     result.timestamp = Timestamp::now().to_string();
     result
+}
+
+/// A turn that was not asked because its files could not be read.
+fn unread(index: usize, turn: &Turn, problems: Vec<String>) -> TurnResult {
+    TurnResult {
+        execution: ExecutionState::Error,
+        execution_errors: problems,
+        skipped: false,
+        ..skipped(index, turn)
+    }
 }
 
 fn skipped(index: usize, turn: &Turn) -> TurnResult {

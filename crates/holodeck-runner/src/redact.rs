@@ -10,6 +10,9 @@ pub(crate) fn redact(redactor: &Redactor, result: &mut TestResult) {
     invocations(redactor, &mut result.tool_invocations);
     texts(redactor, &mut result.errors);
     texts(redactor, &mut result.execution_errors);
+    for file in &mut result.processed_files {
+        redactor.value(file);
+    }
     if let Some(output) = &mut result.structured_output {
         redactor.value(output);
     }

@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, LockError, OnFailure, Plan,
-    PlanError, Prices, ReportError, RunControl, RunEvent, RunLock, RunSink, RunStore, RunView, Selection,
+    Budget, ExitCode, FileReader, JOURNAL_VERSION, Journal, JournalError, JournalHeader, LockError,
+    OnFailure, Plan, PlanError, Prices, ReportError, RunControl, RunEvent, RunLock, RunSink, RunStore,
+    RunView, Selection,
     dispatch::{Dispatcher, Ended},
     execute::Executor,
     grade::Graders,
@@ -38,6 +39,8 @@ pub struct TestRequest {
     pub replayed: Option<Replayed>,
     /// Which cases; not looked at when a run is resumed.
     pub selection: Selection,
+    /// Reads the files of questions.
+    pub files: FileReader,
     /// How.
     pub settings: RunSettings,
     /// What tokens cost.
@@ -166,6 +169,7 @@ pub async fn run_tests(
         graders,
         prices: request.prices.clone(),
         redactor: Arc::clone(&request.redactor),
+        files: request.files.clone(),
         timeout: request.settings.timeout,
         timeout_source: request.settings.timeout_source.clone(),
         notices: notify,

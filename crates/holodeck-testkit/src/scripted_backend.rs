@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, BackendFactory, Capabilities, ContextMessage,
-    EventStream, Mode, NoTools, Role, SessionControl, SessionState, ToolHost, TurnRequest,
+    EventStream, Image, Mode, NoTools, Role, SessionControl, SessionState, ToolHost, TurnRequest,
 };
 use holodeck_model::LoadedAgent;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +33,8 @@ pub struct ScriptedBackend {
 pub struct Asked {
     /// The message.
     pub message: String,
+    /// Its pictures.
+    pub images: Vec<Image>,
     /// What was said before.
     pub history: Vec<ContextMessage>,
     /// What asks.
@@ -69,6 +71,7 @@ impl ScriptedBackend {
     ) -> impl Stream<Item = Result<BackendEvent, BackendError>> + Send + use<> {
         let asked = Asked {
             message: request.message,
+            images: request.images,
             history,
             unit: request.unit,
             index: self.turns.fetch_add(1, Ordering::SeqCst),

@@ -8,6 +8,7 @@
 )]
 
 mod control;
+mod files;
 mod resume;
 mod retrieval;
 mod support;

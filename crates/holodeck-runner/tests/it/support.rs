@@ -1,10 +1,11 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::AgentBackend;
+use holodeck_documents::{Converter, Isolation};
 use holodeck_model::{DiskFiles, Env, LoadedAgent, Redactor, RunMetadata, TestResult, load_agent};
 use holodeck_runner::{
-    Budget, OnFailure, Prices, RunControl, RunError, RunEvent, RunOutcome, RunSettings, RunSink, Selection,
-    TestRequest, run_tests,
+    Budget, FileReader, OnFailure, Prices, RunControl, RunError, RunEvent, RunOutcome, RunSettings, RunSink,
+    Selection, TestRequest, run_tests,
 };
 use holodeck_testkit::ScriptedBackend;
 use serde_json::Value;
@@ -42,6 +43,7 @@ impl Project {
             backend: Arc::new(backend.clone()) as Arc<dyn AgentBackend>,
             replayed: None,
             selection: Selection::default(),
+            files: FileReader::new(Converter::new(Isolation::None), Duration::from_mins(1)),
             settings: RunSettings {
                 concurrency: 4,
                 timeout: Duration::from_mins(1),
