@@ -2,14 +2,9 @@ use std::fmt;
 
 use holodeck_backend_api::BackendError;
 use holodeck_http::{Headers, HttpUrl};
-use holodeck_model::{
-    Env, LoadedAgent, ModelConfig, Provider,
-    env::{AZURE_OPENAI_API_KEY, OPENAI_API_KEY, OPENAI_BASE_URL},
-};
-use secrecy::{ExposeSecret as _, SecretString};
+use holodeck_model::{EndpointConfig, Env, LoadedAgent, ModelConfig, ModelEndpoint, Provider};
+use secrecy::SecretString;
 
-const OPENAI: &str = "https://api.openai.com";
-const OLLAMA: &str = "http://localhost:11434";
 const CHAT: &str = "chat/completions";
 
 /// Where an agent's model is served and how one signs in there.
@@ -17,20 +12,7 @@ const CHAT: &str = "chat/completions";
 pub struct Endpoint {
     pub(crate) url: HttpUrl,
     pub(crate) headers: Headers,
-    key: Option<SecretString>,
-    origin: Origin,
-    provider: Provider,
-}
-
-/// Who named the endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Origin {
-    /// `model.endpoint`, at this place if it is known.
-    Yaml(Option<String>),
-    /// `OPENAI_BASE_URL`.
-    Variable,
-    /// Nobody.
-    Default,
+    served: ModelEndpoint,
 }
 
 impl Endpoint {
@@ -44,7 +26,7 @@ impl Endpoint {
 
     /// The key that requests carry, so that it can be kept out of whatever is written down.
     pub fn key(&self) -> Option<&SecretString> {
-        self.key.as_ref()
+        self.served.key()
     }
 
     /// The URL of chat completions, without secrets.
@@ -53,150 +35,58 @@ impl Endpoint {
     }
 
     fn of_model(model: &ModelConfig, at: Option<String>, env: &Env) -> Result<Self, BackendError> {
-        let provider = model.provider;
-        let (base, origin) = base(model, at, env)?;
-        let base = HttpUrl::parse(&base)
-            .map_err(|error| init(format!("{error}\n  {}", named(&origin, provider))))?;
-        let key = key(model, &origin, env)?;
-        let headers = headers(provider, key.as_ref())?;
-        let url = chat_url(&base, model);
-        Ok(Self {
-            url,
-            headers,
-            key,
-            origin,
-            provider,
-        })
+        let config = EndpointConfig {
+            provider: model.provider,
+            name: model.name.clone(),
+            endpoint: model.endpoint.clone(),
+            api_key: model.api_key.clone(),
+            api_version: model.api_version.clone(),
+            block: "model".to_owned(),
+            at,
+        };
+        let served = ModelEndpoint::resolve(config, env).map_err(|error| init(error.to_string()))?;
+        let base =
+            HttpUrl::parse(served.base()).map_err(|error| init(format!("{error}\n  {}", served.named())))?;
+        let headers = headers(&served)?;
+        let route = served.route(base.path(), CHAT);
+        let url = match (route.path.as_str(), &route.api_version) {
+            ("", _) => base,
+            (path, None) => base.join(path),
+            (path, Some(version)) => base.join(path).with_query("api-version", version),
+        };
+        Ok(Self { url, headers, served })
     }
 
     /// Who named this endpoint, as a line of an error.
     pub(crate) fn origin(&self) -> String {
-        named(&self.origin, self.provider)
+        self.served.named()
     }
 
     /// What to do when it does not answer.
-    pub(crate) fn hint_when_down(&self) -> &'static str {
-        match (self.provider, &self.origin) {
-            (Provider::Ollama, _) => "is Ollama running? `ollama serve`, or set `model.endpoint`",
-            (_, Origin::Variable) => {
-                "is the server running? check `OPENAI_BASE_URL`, or set `model.endpoint`"
-            }
-            (_, Origin::Yaml(_)) => "is the server running, and is `model.endpoint` right?",
-            (_, Origin::Default) => "is the network up? a proxy is taken from `HTTPS_PROXY`",
-        }
+    pub(crate) fn hint_when_down(&self) -> String {
+        self.served.hint_when_down()
     }
 
     pub(crate) fn is_ollama(&self) -> bool {
-        self.provider == Provider::Ollama
+        self.served.provider() == Provider::Ollama
     }
 
     /// Where to set a key.
     pub(crate) fn hint_for_key(&self) -> String {
-        match variable(self.provider) {
-            Some(variable) if self.key.is_some() => {
-                format!("check the key in `{variable}` or `model.api_key`")
-            }
-            Some(variable) => format!("set `{variable}` or `model.api_key`"),
-            None => "set `model.api_key`".to_owned(),
-        }
+        self.served.hint_for_key()
     }
 }
 
-fn base(model: &ModelConfig, at: Option<String>, env: &Env) -> Result<(String, Origin), BackendError> {
-    if let Some(endpoint) = model.endpoint.as_deref().filter(|text| !text.trim().is_empty()) {
-        return Ok((endpoint.to_owned(), Origin::Yaml(at)));
-    }
-    match model.provider {
-        Provider::Openai => Ok(match env.non_blank(OPENAI_BASE_URL) {
-            Some(url) => (url.to_owned(), Origin::Variable),
-            None => (OPENAI.to_owned(), Origin::Default),
-        }),
-        Provider::Ollama => Ok((OLLAMA.to_owned(), Origin::Default)),
-        Provider::AzureOpenai => Err(init("`provider: azure_openai` needs `model.endpoint`".to_owned())),
-        Provider::Anthropic => Err(init(
-            "`provider: anthropic` does not speak Chat Completions".to_owned(),
-        )),
-    }
-}
-
-fn chat_url(base: &HttpUrl, model: &ModelConfig) -> HttpUrl {
-    let path = base.path().trim_end_matches('/');
-    if path.ends_with(CHAT) {
-        return base.clone();
-    }
-    if model.provider == Provider::AzureOpenai {
-        if let Some(version) = model
-            .api_version
-            .as_deref()
-            .filter(|text| !text.trim().is_empty())
-        {
-            let deployment = format!("openai/deployments/{}/{CHAT}", model.name);
-            return base.join(&deployment).with_query("api-version", version.trim());
-        }
-        let v1 = if path.ends_with("/openai/v1") {
-            ""
-        } else {
-            "openai/v1/"
-        };
-        return base.join(&format!("{v1}{CHAT}"));
-    }
-    let v1 = if path.is_empty() { "v1/" } else { "" };
-    base.join(&format!("{v1}{CHAT}"))
-}
-
-fn key(model: &ModelConfig, origin: &Origin, env: &Env) -> Result<Option<SecretString>, BackendError> {
-    let own = model.api_key.as_ref();
-    if let Some(key) = own.filter(|key| !key.expose_secret().trim().is_empty()) {
-        return Ok(Some(key.clone()));
-    }
-    let Some(variable) = variable(model.provider) else {
-        return Ok(None);
-    };
-    if let Some(key) = env.non_blank(variable) {
-        return Ok(Some(key.into()));
-    }
-    // A server of one's own may need no key; these two always do.
-    if *origin == Origin::Default || model.provider == Provider::AzureOpenai {
-        return Err(init(format!(
-            "no key for `provider: {}`\n\nhint: set `{variable}`, or `model.api_key` in the YAML",
-            model.provider
-        )));
-    }
-    Ok(None)
-}
-
-fn variable(provider: Provider) -> Option<&'static str> {
-    match provider {
-        Provider::Openai => Some(OPENAI_API_KEY),
-        Provider::AzureOpenai => Some(AZURE_OPENAI_API_KEY),
-        Provider::Ollama | Provider::Anthropic => None,
-    }
-}
-
-fn headers(provider: Provider, key: Option<&SecretString>) -> Result<Headers, BackendError> {
+fn headers(served: &ModelEndpoint) -> Result<Headers, BackendError> {
     let mut headers = Headers::new();
-    if let Some(key) = key {
-        match provider {
-            Provider::AzureOpenai => headers.insert_secret("api-key", key),
-            _ => headers.bearer(key),
+    if let Some(key) = served.key() {
+        match served.key_header() {
+            Some(name) => headers.insert_secret(name, key),
+            None => headers.bearer(key),
         }
-        .map_err(|_error| {
-            let from = variable(provider).map_or_else(String::new, |variable| format!(" or `{variable}`"));
-            init(format!(
-                "the key has characters that no HTTP header can carry\n\nhint: check `model.api_key`{from}"
-            ))
-        })?;
+        .map_err(|_error| init(served.bad_key()))?;
     }
     Ok(headers)
-}
-
-fn named(origin: &Origin, provider: Provider) -> String {
-    match origin {
-        Origin::Yaml(Some(place)) => format!("configured at {place} (`model.endpoint`)"),
-        Origin::Yaml(None) => "configured as `model.endpoint`".to_owned(),
-        Origin::Variable => "configured as `OPENAI_BASE_URL`".to_owned(),
-        Origin::Default => format!("the default of `provider: {provider}`"),
-    }
 }
 
 fn init(message: String) -> BackendError {
@@ -213,6 +103,7 @@ impl fmt::Display for Endpoint {
 mod tests {
     use insta::assert_snapshot;
     use pretty_assertions::assert_eq;
+    use secrecy::ExposeSecret as _;
     use serde_json::{Value, json};
 
     use super::*;

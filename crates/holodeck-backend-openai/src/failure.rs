@@ -178,14 +178,10 @@ fn hint_for_status(status: u16, complaint: &Complaint, endpoint: &Endpoint) -> O
     }
 }
 
-fn hint_when_unreachable(reason: &ConnectReason, endpoint: &Endpoint) -> &'static str {
-    match reason {
-        ConnectReason::Certificate(_) | ConnectReason::Tls(_) => {
-            "a certificate of your own is trusted when `SSL_CERT_FILE` names it"
-        }
-        ConnectReason::Proxy(_) => "check `HTTPS_PROXY`; `NO_PROXY` lists hosts to reach directly",
-        _ => endpoint.hint_when_down(),
-    }
+fn hint_when_unreachable(reason: &ConnectReason, endpoint: &Endpoint) -> String {
+    reason
+        .hint()
+        .map_or_else(|| endpoint.hint_when_down(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -163,6 +163,17 @@ pub enum ConnectReason {
 }
 
 impl ConnectReason {
+    /// What to do, where the reason alone tells.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Certificate(_) | Self::Tls(_) => {
+                Some("a certificate of your own is trusted when `SSL_CERT_FILE` names it")
+            }
+            Self::Proxy(_) => Some("check `HTTPS_PROXY`; `NO_PROXY` lists hosts to reach directly"),
+            _ => None,
+        }
+    }
+
     fn retryable(&self) -> bool {
         !matches!(self, Self::Certificate(_) | Self::Tls(_) | Self::Proxy(_))
     }

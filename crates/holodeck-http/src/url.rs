@@ -46,6 +46,17 @@ impl HttpUrl {
         Self(Arc::new(url))
     }
 
+    /// The same URL with `segments` cut from the end of its path, if they are there.
+    pub fn without_end(&self, segments: &str) -> Self {
+        let path = self.0.path().trim_end_matches('/');
+        let Some(rest) = path.strip_suffix(segments).filter(|rest| rest.ends_with('/')) else {
+            return self.clone();
+        };
+        let mut url = Url::clone(&self.0);
+        url.set_path(rest.trim_end_matches('/'));
+        Self(Arc::new(url))
+    }
+
     /// The same URL without path, query and fragment.
     pub fn origin(&self) -> Self {
         let mut url = Url::clone(&self.0);
@@ -160,6 +171,19 @@ mod tests {
             HttpUrl::parse("http://h").unwrap().join("v1").to_string(),
             "http://h/v1"
         );
+    }
+
+    #[test]
+    fn an_end_is_cut_only_where_it_is() {
+        for (text, expected) in [
+            ("http://h/v1/chat/completions?v=1", "http://h/v1?v=1"),
+            ("http://h/chat/completions/", "http://h/"),
+            ("http://h/v1/xchat/completions", "http://h/v1/xchat/completions"),
+            ("http://h", "http://h/"),
+        ] {
+            let url = HttpUrl::parse(text).unwrap().without_end("chat/completions");
+            assert_eq!(url.as_url().as_str(), expected);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod check;
 mod code;
 mod config;
 mod diagnostic;
+mod endpoint;
 pub mod env;
 pub mod events;
 mod files;
@@ -30,6 +31,7 @@ pub use approval::{
 pub use code::Code;
 pub use config::*;
 pub use diagnostic::{Diagnostic, Label, Location, Severity, Span};
+pub use endpoint::{EndpointConfig, EndpointError, EndpointOrigin, EndpointRoute, ModelEndpoint};
 pub use env::Env;
 pub use files::{DiskFiles, FileKind, Files, MemoryFiles};
 pub use load::{Load, load_agent};

@@ -12,6 +12,7 @@
 mod anthropic;
 pub mod conformance;
 mod delivery;
+mod endpoint_server;
 mod fake_claude;
 mod gate;
 mod invariants;
@@ -27,6 +28,7 @@ mod scripted_turn;
 mod server;
 
 pub use anthropic::{AnthropicReply, AnthropicRequest, AnthropicServer, ToolResult, messages_violations};
+pub use endpoint_server::EndpointServer;
 pub use fake_claude::{ClaudeFault, ClaudeStage, FakeClaude};
 pub use gate::Gate;
 pub use invariants::{body_violations, request_violations};

@@ -6,12 +6,16 @@ use crate::{
 };
 
 mod chat;
+mod embeddings;
 
 /// An OpenAI-compatible server on loopback that says what a test tells it to.
 ///
 /// It runs on a thread of its own, so it serves any kind of test and stops with the value. Each request is checked
 /// (see [`request_violations`](crate::request_violations)); what is wrong with one is answered with a 400 and makes
 /// [`finish`](Self::finish), or the drop, panic.
+///
+/// Requests for embeddings (`/embeddings`, and Ollama's `/api/embed`) are answered by themselves, with vectors of the
+/// words of each text; they take no reply from the script.
 pub struct ModelServer(Loopback);
 
 impl ModelServer {
@@ -39,6 +43,11 @@ impl ModelServer {
     /// The requests so far.
     pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.0.state().log().received().requests
+    }
+
+    /// The requests for embeddings so far.
+    pub fn embedding_requests(&self) -> Vec<ReceivedRequest> {
+        self.0.state().log().others()
     }
 
     /// Requests that are being answered at this moment.

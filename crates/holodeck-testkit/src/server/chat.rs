@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use super::embeddings;
 use crate::{
     Reply,
     delivery::Rendered,
@@ -28,6 +29,10 @@ impl Dialect for Scripted {
 
 impl Scripted {
     fn reply(&self, mut request: ReceivedRequest, log: &Log) -> Reply {
+        if let Some(reply) = embeddings::answer(&request, log) {
+            log.keep_other(request);
+            return reply;
+        }
         if !request.route().ends_with("/chat/completions") {
             let reply = not_found(&request);
             log.keep(request, &[]);
