@@ -1,13 +1,19 @@
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
+use holodeck_http::HttpClient;
+use holodeck_model::{EmbeddingProvider, EmbeddingSettings, Env};
 use serde::{Deserialize, Serialize};
 
-use crate::RetrievalError;
+use crate::{EndpointOptions, RetrievalError};
 
 mod hash;
+mod http;
+mod known;
+mod wire;
 
 pub use hash::HashEmbedder;
+pub use http::HttpEmbedder;
 
 /// Makes vectors of texts.
 #[async_trait]
@@ -18,6 +24,27 @@ pub trait Embedder: Send + Sync {
     /// One vector per text, in their order, each of length 1. Never a vector of zeros: a text that can't be embedded is
     /// an error.
     async fn embed(&self, texts: &[&str], purpose: Purpose) -> Result<Vec<Vec<f32>>, RetrievalError>;
+}
+
+/// The embedder that `settings` name.
+pub fn embedder(
+    settings: &EmbeddingSettings,
+    client: &HttpClient,
+    env: &Env,
+    options: &EndpointOptions,
+) -> Result<Arc<dyn Embedder>, RetrievalError> {
+    if settings.provider == EmbeddingProvider::Hash {
+        let asked = settings.dimensions.and_then(|asked| usize::try_from(asked).ok());
+        return Ok(Arc::new(HashEmbedder::new(
+            asked.unwrap_or(HashEmbedder::DIMENSIONS),
+        )));
+    }
+    Ok(Arc::new(HttpEmbedder::new(
+        settings,
+        client.clone(),
+        env,
+        options,
+    )?))
 }
 
 /// What a text is embedded for; some models tell the two apart.

@@ -16,8 +16,19 @@ pub enum RetrievalError {
         /// How long to wait before that.
         retry_after: Option<Duration>,
     },
+    /// The embedder has something against a text, not against being asked.
+    #[error("embedding with {embedder}: the text is refused: {reason}")]
+    Refused {
+        /// Which embedder.
+        embedder: String,
+        /// Why.
+        reason: String,
+    },
+    /// A server can't even be asked: its address or key is missing or wrong.
+    #[error("{0}")]
+    Setup(String),
     /// The index was made in another way than it is used now.
-    #[error("the index was built with {found}, not with {wanted}")]
+    #[error("the index was built with {found}, not with {wanted}\n\nhint: `--force-ingest` builds it anew")]
     Mixed {
         /// As the index says.
         found: String,

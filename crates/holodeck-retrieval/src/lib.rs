@@ -5,6 +5,7 @@
 
 mod embedded;
 mod embedder;
+mod endpoint;
 mod entry;
 mod error;
 mod okapi;
@@ -16,7 +17,8 @@ mod searched;
 mod store;
 
 pub use embedded::EmbeddedStore;
-pub use embedder::{Embedder, EmbedderId, HashEmbedder, Purpose};
+pub use endpoint::EndpointOptions;
+pub use embedder::{Embedder, EmbedderId, HashEmbedder, HttpEmbedder, Purpose, embedder};
 pub use entry::{Entry, Filter, Passage, Scored, SourceState};
 pub use error::RetrievalError;
 pub use okapi::InMemoryKeywords;

@@ -1,0 +1,249 @@
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use holodeck_http::HttpClient;
+use holodeck_model::{EmbeddingProvider, EmbeddingSettings, EndpointConfig, Env, JsonMap, Provider};
+use serde_json::Value;
+
+use super::{
+    Embedder, EmbedderId, Purpose,
+    known::{Known, known},
+    wire::{self, OllamaAnswer, OpenAiAnswer},
+};
+use crate::{
+    RetrievalError,
+    endpoint::{Endpoint, EndpointOptions, Failure},
+};
+
+/// Texts of one request at most.
+const BATCH_TEXTS: usize = 128;
+/// Bytes of one request's texts at most, about 64,000 tokens; a longer text goes alone.
+const BATCH_BYTES: usize = 256 * 1024;
+/// Bytes of one answer, roughly: servers write a number with up to 24 characters.
+const ANSWER_BYTES: usize = 8 * 1024 * 1024;
+const NUMBER_BYTES: usize = 24;
+/// Ollama works on one text after the other, and a long request looks like a dead one.
+const OLLAMA_BATCH_TEXTS: usize = 32;
+
+/// An embedding model behind an OpenAI-compatible endpoint, Azure or Ollama.
+#[derive(Debug)]
+pub struct HttpEmbedder {
+    id: EmbedderId,
+    endpoint: Endpoint,
+    dialect: Dialect,
+    known: Known,
+    /// Sent only if the YAML says so: most models have one length.
+    asked: Option<u32>,
+    concurrency: usize,
+    /// The length of the first vectors, if it was not known before.
+    seen: OnceLock<usize>,
+    /// Texts were too long for the model, and are cut by it from then on.
+    cuts: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dialect {
+    OpenAi,
+    Ollama,
+}
+
+impl HttpEmbedder {
+    /// The embedder that `settings` name, reached through `client`, with keys from the YAML or else from `env`. The hash
+    /// embedder has no server.
+    pub fn new(
+        settings: &EmbeddingSettings,
+        client: HttpClient,
+        env: &Env,
+        options: &EndpointOptions,
+    ) -> Result<Self, RetrievalError> {
+        let (provider, dialect, operation) = match settings.provider {
+            EmbeddingProvider::Openai => (Provider::Openai, Dialect::OpenAi, "embeddings"),
+            EmbeddingProvider::AzureOpenai => (Provider::AzureOpenai, Dialect::OpenAi, "embeddings"),
+            EmbeddingProvider::Ollama => (Provider::Ollama, Dialect::Ollama, "api/embed"),
+            EmbeddingProvider::Hash => {
+                return Err(RetrievalError::Setup(
+                    "provider `hash` has no endpoint".to_owned(),
+                ));
+            }
+        };
+        let config = EndpointConfig {
+            provider,
+            name: settings.model.clone(),
+            endpoint: settings.endpoint.clone(),
+            api_key: settings.api_key.clone(),
+            api_version: settings.api_version.clone(),
+            block: settings.block.to_owned(),
+            at: None,
+        };
+        let endpoint = Endpoint::resolve(client, config, operation, settings.rpm, env, options)?;
+        let known = known(&settings.model);
+        let asked = settings.dimensions.and_then(|asked| usize::try_from(asked).ok());
+        Ok(Self {
+            id: EmbedderId {
+                provider: settings.provider.as_str().to_owned(),
+                model: settings.model.clone(),
+                dimensions: asked.or(known.dimensions),
+            },
+            endpoint,
+            dialect,
+            known,
+            asked: settings.dimensions,
+            concurrency: options.concurrency.max(1),
+            seen: OnceLock::new(),
+            cuts: AtomicBool::new(false),
+        })
+    }
+
+    /// Where texts are sent, without secrets.
+    pub fn url(&self) -> String {
+        self.endpoint.url().to_string()
+    }
+
+    async fn batch(&self, texts: &[&str], purpose: Purpose) -> Result<Vec<Vec<f32>>, RetrievalError> {
+        let prefix = match purpose {
+            Purpose::Passage => self.known.passage,
+            Purpose::Query => self.known.query,
+        };
+        let input: Vec<String> = texts.iter().map(|text| format!("{prefix}{text}")).collect();
+        let cuts = self.cuts.load(Ordering::Relaxed);
+        let answer = match self.ask(&input, cuts).await {
+            Err(failure) if !cuts && self.is_too_long(&failure) => {
+                if !self.cuts.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(
+                        embedder = %self.id,
+                        "texts are longer than the model takes and are embedded by their beginning; smaller chunks help"
+                    );
+                }
+                self.ask(&input, true).await
+            }
+            answer => answer,
+        };
+        let mut vectors = answer.map_err(|failure| self.failed(failure))?;
+        let wanted = self.id.dimensions.or(self.seen.get().copied());
+        let length = wire::check(&mut vectors, texts.len(), wanted)
+            .map_err(|what| self.failed(self.endpoint.unusable(&what)))?;
+        if *self.seen.get_or_init(|| length) != length {
+            let what = format!("vectors of {length} numbers, and of another length before");
+            return Err(self.failed(self.endpoint.unusable(&what)));
+        }
+        Ok(vectors)
+    }
+
+    async fn ask(&self, input: &[String], cuts: bool) -> Result<Vec<Vec<f32>>, Failure> {
+        let mut body = JsonMap::new();
+        body.insert("model".to_owned(), Value::from(self.id.model.as_str()));
+        body.insert("input".to_owned(), Value::from(input));
+        if let Some(dimensions) = self.asked {
+            body.insert("dimensions".to_owned(), Value::from(dimensions));
+        }
+        if self.dialect == Dialect::Ollama {
+            body.insert("truncate".to_owned(), Value::from(cuts));
+        }
+        let body = Value::Object(body);
+        match self.dialect {
+            Dialect::OpenAi => {
+                let answer: OpenAiAnswer = self.endpoint.ask(&body).await?;
+                answer.vectors().map_err(|what| self.endpoint.unusable(&what))
+            }
+            Dialect::Ollama => {
+                let answer: OllamaAnswer = self.endpoint.ask(&body).await?;
+                Ok(answer.vectors())
+            }
+        }
+    }
+
+    /// Ollama cuts long texts without a word unless it is told not to; then it says so.
+    fn is_too_long(&self, failure: &Failure) -> bool {
+        self.dialect == Dialect::Ollama && failure.refused && failure.reason.contains("context length")
+    }
+
+    fn failed(&self, failure: Failure) -> RetrievalError {
+        let embedder = self.id.to_string();
+        if failure.refused {
+            return RetrievalError::Refused {
+                embedder,
+                reason: failure.reason,
+            };
+        }
+        RetrievalError::Embedding {
+            embedder,
+            reason: failure.reason,
+            retryable: failure.retryable,
+            retry_after: failure.retry_after,
+        }
+    }
+
+    fn batches(&self, texts: &[&str]) -> Vec<Range<usize>> {
+        let most = match self.dialect {
+            Dialect::OpenAi => BATCH_TEXTS,
+            Dialect::Ollama => OLLAMA_BATCH_TEXTS,
+        };
+        let fit = self
+            .id
+            .dimensions
+            .map_or(most, |length| ANSWER_BYTES / (length.max(1) * NUMBER_BYTES));
+        batches(texts, most.min(fit).max(1), BATCH_BYTES)
+    }
+}
+
+#[async_trait]
+impl Embedder for HttpEmbedder {
+    fn id(&self) -> &EmbedderId {
+        &self.id
+    }
+
+    async fn embed(&self, texts: &[&str], purpose: Purpose) -> Result<Vec<Vec<f32>>, RetrievalError> {
+        if let Some(blank) = texts.iter().position(|text| text.trim().is_empty()) {
+            return Err(RetrievalError::Refused {
+                embedder: self.id.to_string(),
+                reason: format!("text {} of {} is blank", blank + 1, texts.len()),
+            });
+        }
+        let mut requests = Vec::new();
+        for range in self.batches(texts) {
+            if let Some(texts) = texts.get(range) {
+                requests.push(self.batch(texts, purpose));
+            }
+        }
+        let vectors: Vec<Vec<Vec<f32>>> = stream::iter(requests)
+            .buffered(self.concurrency)
+            .try_collect()
+            .await?;
+        Ok(vectors.into_iter().flatten().collect())
+    }
+}
+
+/// Neighbours together, up to a number of texts and of bytes; a text that is longer goes alone.
+fn batches(texts: &[&str], most: usize, bytes: usize) -> Vec<Range<usize>> {
+    let mut batches = Vec::new();
+    let mut start = 0;
+    let mut size = 0;
+    for (at, text) in texts.iter().enumerate() {
+        if at > start && (at - start == most || size + text.len() > bytes) {
+            batches.push(start..at);
+            start = at;
+            size = 0;
+        }
+        size += text.len();
+    }
+    if start < texts.len() {
+        batches.push(start..texts.len());
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_bounded_by_count_and_size() {
+        let texts = ["aa", "bb", "cc", "dddddddddd", "e", "f", "g"];
+        assert_eq!(batches(&texts, 2, 100), [0..2, 2..4, 4..6, 6..7]);
+        assert_eq!(batches(&texts, 9, 4), [0..2, 2..3, 3..4, 4..7]);
+        assert_eq!(batches(&[], 9, 4), Vec::<Range<usize>>::new());
+    }
+}

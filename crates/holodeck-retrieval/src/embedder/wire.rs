@@ -1,0 +1,69 @@
+//! Answers with vectors, as servers send them.
+
+use serde::Deserialize;
+
+/// OpenAI's shape.
+#[derive(Debug, Deserialize)]
+pub(super) struct OpenAiAnswer {
+    data: Vec<OpenAiVector>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OpenAiVector {
+    index: Option<usize>,
+    embedding: Vec<f32>,
+}
+
+/// Ollama's shape.
+#[derive(Debug, Deserialize)]
+pub(super) struct OllamaAnswer {
+    embeddings: Vec<Vec<f32>>,
+}
+
+impl OpenAiAnswer {
+    /// The vectors in the order of the texts.
+    pub(super) fn vectors(self) -> Result<Vec<Vec<f32>>, String> {
+        let count = self.data.len();
+        let mut vectors: Vec<Option<Vec<f32>>> = vec![None; count];
+        for (position, vector) in self.data.into_iter().enumerate() {
+            let index = vector.index.unwrap_or(position);
+            match vectors.get_mut(index) {
+                Some(place @ None) => *place = Some(vector.embedding),
+                Some(_) => return Err(format!("two vectors for text {}", index + 1)),
+                None => return Err(format!("a vector for text {}, of {count}", index + 1)),
+            }
+        }
+        // As many as places, none of them twice: no place is left.
+        Ok(vectors.into_iter().flatten().collect())
+    }
+}
+
+impl OllamaAnswer {
+    /// The vectors in the order of the texts.
+    pub(super) fn vectors(self) -> Vec<Vec<f32>> {
+        self.embeddings
+    }
+}
+
+/// Whether these are vectors of `texts` texts; and of which length, all the same.
+pub(super) fn check(vectors: &mut [Vec<f32>], texts: usize, wanted: Option<usize>) -> Result<usize, String> {
+    if vectors.len() != texts {
+        return Err(format!("{} vectors for {texts} texts", vectors.len()));
+    }
+    let length = wanted.or(vectors.first().map(Vec::len)).unwrap_or_default();
+    for vector in &mut *vectors {
+        if vector.is_empty() || vector.len() != length {
+            return Err(format!(
+                "a vector of {} numbers, where {length} were expected",
+                vector.len()
+            ));
+        }
+        if vector.iter().any(|number| !number.is_finite()) {
+            return Err("a vector with something that is no number".to_owned());
+        }
+        if !super::hash::normalise(vector) {
+            return Err("a vector of zeros".to_owned());
+        }
+    }
+    Ok(length)
+}

@@ -1,0 +1,276 @@
+//! One kind of request to one server: URL, headers, pace, retries, and what its failures mean.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use holodeck_http::{CallOptions, Headers, HttpClient, HttpError, HttpUrl, Pacer, RetryPolicy};
+use holodeck_model::{EndpointConfig, Env, ModelEndpoint, Provider};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::RetrievalError;
+
+/// How requests to an endpoint are sent.
+#[derive(Clone, Debug)]
+pub struct EndpointOptions {
+    /// When a request is sent again.
+    pub retry: RetryPolicy,
+    /// Time for one request, its retries included.
+    pub timeout: Duration,
+    /// Requests at the same time.
+    pub concurrency: usize,
+}
+
+impl Default for EndpointOptions {
+    /// Two minutes a request, since a model on a machine without a GPU is slow; four at a time.
+    fn default() -> Self {
+        Self {
+            retry: RetryPolicy {
+                never: quota_is_used_up,
+                ..RetryPolicy::default()
+            },
+            timeout: Duration::from_mins(2),
+            concurrency: 4,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    client: HttpClient,
+    served: ModelEndpoint,
+    url: HttpUrl,
+    headers: Headers,
+    call: CallOptions,
+}
+
+/// Why a request has no usable answer.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) reason: String,
+    pub(crate) retryable: bool,
+    pub(crate) retry_after: Option<Duration>,
+    /// The server has nothing against requests as such, but against what this one says.
+    pub(crate) refused: bool,
+}
+
+impl Endpoint {
+    /// The endpoint of `operation` on the server that `config` and `env` name.
+    pub(crate) fn resolve(
+        client: HttpClient,
+        config: EndpointConfig,
+        operation: &str,
+        rpm: Option<u32>,
+        env: &Env,
+        options: &EndpointOptions,
+    ) -> Result<Self, RetrievalError> {
+        let setup = RetrievalError::Setup;
+        let served = ModelEndpoint::resolve(config, env).map_err(|error| setup(error.to_string()))?;
+        let base =
+            HttpUrl::parse(served.base()).map_err(|error| setup(format!("{error}\n  {}", served.named())))?;
+        let url = url(&served, &base, operation);
+        let mut headers = Headers::new();
+        if let Some(key) = served.key() {
+            match served.key_header() {
+                Some(name) => headers.insert_secret(name, key),
+                None => headers.bearer(key),
+            }
+            .map_err(|_error| setup(served.bad_key()))?;
+        }
+        Ok(Self {
+            client,
+            served,
+            url,
+            headers,
+            call: CallOptions {
+                timeout: Some(options.timeout),
+                retry: options.retry.clone(),
+                pacer: rpm.and_then(NonZeroU32::new).map(Pacer::per_minute),
+            },
+        })
+    }
+
+    /// Where requests go, without secrets.
+    pub(crate) fn url(&self) -> &HttpUrl {
+        &self.url
+    }
+
+    /// Posts `body` and reads the answer.
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, body: &Value) -> Result<T, Failure> {
+        let answer = self
+            .client
+            .post_json(&self.url, &self.headers, body, &self.call)
+            .await;
+        let bytes = match answer {
+            Ok(answer) => answer.bytes().await,
+            Err(error) => Err(error),
+        };
+        let bytes = bytes.map_err(|error| self.failure(&error))?;
+        serde_json::from_slice(&bytes).map_err(|error| self.unusable(&unreadable(&bytes, &error)))
+    }
+
+    /// An answer that is not what was asked for.
+    pub(crate) fn unusable(&self, what: &str) -> Failure {
+        Failure {
+            reason: format!("{} answered with {what}\n  {}", self.url, self.served.named()),
+            retryable: false,
+            retry_after: None,
+            refused: false,
+        }
+    }
+
+    fn failure(&self, error: &HttpError) -> Failure {
+        let mut reason = error.to_string();
+        if let Some(hint) = self.hint(error) {
+            reason = format!("{reason}\n  {}\n\nhint: {hint}", self.served.named());
+        }
+        Failure {
+            reason,
+            retryable: error.retryable() && !quota_is_used_up(error),
+            retry_after: error.retry_after(),
+            refused: matches!(error.status(), Some(400 | 413 | 422)),
+        }
+    }
+
+    fn hint(&self, error: &HttpError) -> Option<String> {
+        let ollama = self.served.provider() == Provider::Ollama;
+        match error {
+            HttpError::Connect { reason, .. } => Some(
+                reason
+                    .hint()
+                    .map_or_else(|| self.served.hint_when_down(), str::to_owned),
+            ),
+            HttpError::Status { status, .. } => match status {
+                401 | 403 => Some(self.served.hint_for_key()),
+                404 if ollama => Some(
+                    "is the model there? `ollama list` shows those that are, `ollama pull` gets one"
+                        .to_owned(),
+                ),
+                404 => Some("are the model's name and the endpoint right?".to_owned()),
+                429 if quota_is_used_up(error) => Some("the account has no credit left".to_owned()),
+                429 => Some("set `rpm` to what the account allows".to_owned()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+fn url(served: &ModelEndpoint, base: &HttpUrl, operation: &str) -> HttpUrl {
+    const CHAT: &str = "chat/completions";
+    // An endpoint that names the whole path of chats says where the server is, not where this is.
+    let whole = base.path().trim_end_matches('/').ends_with(CHAT);
+    let base = match served.provider() {
+        Provider::AzureOpenai if whole => base.origin(),
+        Provider::Ollama if operation.starts_with("api/") => {
+            return ollama(&base.without_end(CHAT).without_end("v1"), operation);
+        }
+        _ => base.without_end(CHAT),
+    };
+    let route = served.route(base.path().trim_end_matches('/'), operation);
+    match (route.path.as_str(), &route.api_version) {
+        ("", _) => base,
+        (path, None) => base.join(path),
+        (path, Some(version)) => base.join(path).with_query("api-version", version),
+    }
+}
+
+/// Ollama's own requests lie beside its `/v1`.
+fn ollama(base: &HttpUrl, operation: &str) -> HttpUrl {
+    if base.path().trim_end_matches('/').ends_with(operation) {
+        return base.clone();
+    }
+    base.without_end("api").join(operation)
+}
+
+/// Looks like a rate limit but does not pass.
+fn quota_is_used_up(error: &HttpError) -> bool {
+    let quota = ["insufficient_quota", "billing_hard_limit_reached"];
+    error.status() == Some(429)
+        && error
+            .body()
+            .is_some_and(|body| quota.iter().any(|code| body.contains(code)))
+}
+
+fn unreadable(bytes: &[u8], error: &serde_json::Error) -> String {
+    let start: String = String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes))
+        .chars()
+        .take(120)
+        .collect();
+    if start.trim().is_empty() {
+        return "nothing".to_owned();
+    }
+    format!("something else than was asked for ({error}): `{}`", start.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use holodeck_http::HttpOptions;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn check(provider: Provider, endpoint: &str, version: Option<&str>, operation: &str, url: &str) {
+        let config = EndpointConfig {
+            provider,
+            name: "my model".to_owned(),
+            endpoint: Some(endpoint.to_owned()),
+            api_key: Some("k".into()),
+            api_version: version.map(str::to_owned),
+            block: "embedding_provider".to_owned(),
+            at: None,
+        };
+        let client = HttpClient::new(&HttpOptions::default()).unwrap();
+        let options = EndpointOptions::default();
+        let endpoint = Endpoint::resolve(client, config, operation, None, &Env::empty(), &options).unwrap();
+        assert_eq!(endpoint.url.to_string(), url);
+    }
+
+    #[test]
+    fn the_url_of_each_provider() {
+        for (endpoint, url) in [
+            ("http://h:1", "http://h:1/v1/embeddings"),
+            ("http://h:1/v1/", "http://h:1/v1/embeddings"),
+            ("http://h:1/v1/chat/completions", "http://h:1/v1/embeddings"),
+            ("http://h:1/api/v3/embeddings", "http://h:1/api/v3/embeddings"),
+        ] {
+            check(Provider::Openai, endpoint, None, "embeddings", url);
+        }
+        for endpoint in [
+            "http://h:1",
+            "http://h:1/v1",
+            "http://h:1/v1/chat/completions",
+            "http://h:1/api",
+            "http://h:1/api/embed",
+        ] {
+            check(
+                Provider::Ollama,
+                endpoint,
+                None,
+                "api/embed",
+                "http://h:1/api/embed",
+            );
+        }
+        let azure = Provider::AzureOpenai;
+        check(
+            azure,
+            "https://x.test",
+            None,
+            "embeddings",
+            "https://x.test/openai/v1/embeddings",
+        );
+        check(
+            azure,
+            "https://x.test/openai/deployments/chat/chat/completions",
+            Some("2024-10-21"),
+            "embeddings",
+            "https://x.test/openai/deployments/my%20model/embeddings",
+        );
+        check(
+            Provider::Openai,
+            "https://x.test/v2",
+            None,
+            "rerank",
+            "https://x.test/v2/rerank",
+        );
+    }
+}
