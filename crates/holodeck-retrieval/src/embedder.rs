@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{EndpointOptions, RetrievalError};
 
+mod cached;
 mod hash;
 mod http;
 mod known;
 mod wire;
 
+pub use cached::CachedEmbedder;
 pub use hash::HashEmbedder;
 pub use http::HttpEmbedder;
 

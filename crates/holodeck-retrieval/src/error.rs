@@ -24,6 +24,24 @@ pub enum RetrievalError {
         /// Why.
         reason: String,
     },
+    /// A chunk's context could not be written.
+    #[error("context by {writer}: {reason}")]
+    Context {
+        /// Which model.
+        writer: String,
+        /// Why.
+        reason: String,
+    },
+    /// The reranker could not be asked, or answered something else than scores.
+    #[error("reranking with {reranker}: {reason}")]
+    Rerank {
+        /// Which one.
+        reranker: String,
+        /// Why.
+        reason: String,
+        /// Whether asking again may help.
+        retryable: bool,
+    },
     /// A server can't even be asked: its address or key is missing or wrong.
     #[error("{0}")]
     Setup(String),

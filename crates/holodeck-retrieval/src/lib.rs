@@ -3,11 +3,14 @@
 //! An [`Embedder`] makes vectors, a [`VectorStore`] keeps [`Entry`]s and finds them. Everything above works on these two
 //! traits, so that a store or an embedder is one file.
 
+mod cache;
+mod context;
 mod embedded;
 mod embedder;
 mod endpoint;
 mod entry;
 mod error;
+mod ingest;
 mod okapi;
 mod phrases;
 mod rerank;
@@ -16,11 +19,17 @@ mod search;
 mod searched;
 mod store;
 
+pub use cache::ModelCache;
+pub use context::{ContextRequest, ContextWriter, Contexts};
 pub use embedded::EmbeddedStore;
+pub use embedder::{CachedEmbedder, Embedder, EmbedderId, HashEmbedder, HttpEmbedder, Purpose, embedder};
 pub use endpoint::EndpointOptions;
-pub use embedder::{Embedder, EmbedderId, HashEmbedder, HttpEmbedder, Purpose, embedder};
 pub use entry::{Entry, Filter, Passage, Scored, SourceState};
 pub use error::RetrievalError;
+pub use ingest::{
+    Content, Corpus, FileCorpus, FileSource, IngestEvent, IngestMode, IngestPlan, IngestProgress, IngestReport,
+    Ingestor, Listed, Piece, SourceFailure,
+};
 pub use okapi::InMemoryKeywords;
 pub use rerank::Reranker;
 pub use search::{Hit, SearchRequest, SearchResults, Searcher, Weights, render_hits};

@@ -222,7 +222,11 @@ async fn vectors_without_a_direction_are_refused() {
 async fn ways_of_making_it_are_never_mixed() {
     let store = memory().await;
     let mixed = store.prepare(&info("another")).await.unwrap_err();
-    insta::assert_snapshot!(mixed, @"the index was built with hash words-1 (16 dimensions), plain, not with hash words-1 (16 dimensions), another");
+    insta::assert_snapshot!(mixed, @r"
+    the index was built with hash words-1 (16 dimensions), plain, not with hash words-1 (16 dimensions), another
+
+    hint: `--force-ingest` builds it anew
+    ");
     store.prepare(&info("plain")).await.unwrap();
     store.clear().await.unwrap();
     let (state, entries) = source("a.md", "1", &["a"]);

@@ -8,4 +8,6 @@
     reason = "tests"
 )]
 
+mod corpus;
 mod embedders;
+mod ingest;

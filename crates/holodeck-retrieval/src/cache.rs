@@ -1,0 +1,194 @@
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension as _};
+use sha2::{Digest as _, Sha256};
+
+use crate::RetrievalError;
+
+/// What models were paid for: vectors and contexts, by a hash of all they depend on.
+///
+/// One SQLite file beside the index, not the index itself: what a model answered is kept at once, while a source
+/// enters the index only when it is whole. So an ingest that was killed asks only for what was in flight, and an
+/// edited file only for its edited chunks. It may be deleted at any time. Clones share the file.
+#[derive(Clone)]
+pub struct ModelCache(Arc<Inner>);
+
+struct Inner {
+    path: PathBuf,
+    connection: Mutex<Connection>,
+}
+
+/// A hash of everything a kept value depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CacheKey([u8; 32]);
+
+impl CacheKey {
+    pub(crate) fn of(parts: &[&[u8]]) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            // With its length, so that no two lists of parts run into the same bytes.
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Self(hash.finalize().into())
+    }
+}
+
+/// More than this, and the older half goes when it is opened.
+const MOST_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+
+impl ModelCache {
+    /// Opens `path`, or makes it with its folders. A file that is no cache is replaced by an empty one.
+    pub async fn open(path: impl Into<PathBuf>) -> Result<Self, RetrievalError> {
+        let path = path.into();
+        let at = path.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            if let Some(folder) = at.parent() {
+                std::fs::create_dir_all(folder).map_err(|error| failed(&at, &error))?;
+            }
+            match open(&at) {
+                Err(error) if is_no_cache(&error) => {
+                    tracing::warn!(path = %at.display(), %error, "the cache is damaged and begun anew");
+                    std::fs::remove_file(&at).map_err(|error| failed(&at, &error))?;
+                    open(&at)
+                }
+                opened => opened,
+            }
+            .map_err(|error| failed(&at, &error))
+        });
+        let connection = opened.await.map_err(|error| failed(&path, &error))??;
+        let connection = Mutex::new(connection);
+        Ok(Self(Arc::new(Inner { path, connection })))
+    }
+
+    /// Forgets everything, for an ingest that shall owe nothing to earlier ones.
+    pub async fn clear(&self) -> Result<(), RetrievalError> {
+        self.with(|connection| connection.execute_batch("DELETE FROM kept; VACUUM"))
+            .await
+    }
+
+    pub(crate) async fn get(&self, keys: Vec<CacheKey>) -> Result<Vec<Option<Vec<u8>>>, RetrievalError> {
+        self.with(move |connection| {
+            let mut statement = connection.prepare_cached("SELECT value FROM kept WHERE key = ?1")?;
+            let values = keys.iter().map(|key| {
+                statement
+                    .query_row([key.0.as_slice()], |row| row.get(0))
+                    .optional()
+            });
+            values.collect()
+        })
+        .await
+    }
+
+    pub(crate) async fn put(&self, values: Vec<(CacheKey, Vec<u8>)>) -> Result<(), RetrievalError> {
+        self.with(move |connection| {
+            let transaction = connection.transaction()?;
+            {
+                let mut statement =
+                    transaction.prepare_cached("INSERT OR IGNORE INTO kept (key, value) VALUES (?1, ?2)")?;
+                for (key, value) in &values {
+                    statement.execute((key.0.as_slice(), value))?;
+                }
+            }
+            transaction.commit()
+        })
+        .await
+    }
+
+    async fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, RetrievalError> {
+        let inner = Arc::clone(&self.0);
+        let done = tokio::task::spawn_blocking(move || {
+            let mut connection = inner.connection.lock().unwrap_or_else(PoisonError::into_inner);
+            work(&mut connection)
+        });
+        match done.await {
+            Ok(done) => done.map_err(|error| failed(&self.0.path, &error)),
+            Err(error) => Err(failed(&self.0.path, &error)),
+        }
+    }
+}
+
+fn open(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(Duration::from_secs(30))?;
+    // A power cut may cost the last answers; they are asked for again.
+    connection.execute_batch(
+        "PRAGMA journal_mode = WAL;
+         PRAGMA synchronous = NORMAL;
+         CREATE TABLE IF NOT EXISTS kept (
+             number INTEGER PRIMARY KEY,
+             key BLOB NOT NULL UNIQUE,
+             value BLOB NOT NULL
+         );",
+    )?;
+    let size: u64 = connection.query_row(
+        "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+        [],
+        |row| row.get::<_, i64>(0).map(i64::unsigned_abs),
+    )?;
+    if size > MOST_BYTES {
+        connection.execute_batch(
+            "DELETE FROM kept WHERE number <= (SELECT (min(number) + max(number)) / 2 FROM kept); VACUUM",
+        )?;
+    }
+    Ok(connection)
+}
+
+fn is_no_cache(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    matches!(error.sqlite_error_code(), Some(NotADatabase | DatabaseCorrupt))
+}
+
+fn failed(path: &Path, error: &dyn std::error::Error) -> RetrievalError {
+    RetrievalError::Store {
+        store: format!("the cache `{}`", path.display()),
+        reason: error.to_string(),
+    }
+}
+
+impl std::fmt::Debug for ModelCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ModelCache").field(&self.0.path).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_put_is_there_after_opening_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/cache.db");
+        let (one, two) = (CacheKey::of(&[b"1"]), CacheKey::of(&[b"2"]));
+        let cache = ModelCache::open(&path).await.unwrap();
+        cache.put(vec![(one, vec![7]), (one, vec![8])]).await.unwrap();
+        drop(cache);
+        let cache = ModelCache::open(&path).await.unwrap();
+        assert_eq!(cache.get(vec![two, one]).await.unwrap(), [None, Some(vec![7])]);
+        cache.clear().await.unwrap();
+        assert_eq!(cache.get(vec![one]).await.unwrap(), [None]);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_file_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cache.db");
+        std::fs::write(&path, "this is no database, whatever its name says".repeat(100)).unwrap();
+        let cache = ModelCache::open(&path).await.unwrap();
+        assert_eq!(cache.get(vec![CacheKey::of(&[])]).await.unwrap(), [None]);
+    }
+
+    #[test]
+    fn parts_do_not_run_into_each_other() {
+        assert_ne!(CacheKey::of(&[b"ab", b"c"]), CacheKey::of(&[b"a", b"bc"]));
+        assert_ne!(CacheKey::of(&[b"ab"]), CacheKey::of(&[b"ab", b""]));
+    }
+}

@@ -1,0 +1,162 @@
+//! From sources to an index that holds them: only what changed, all of it or what was finished.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{Contexts, Embedder, IndexInfo, Purpose, RetrievalError, VectorStore};
+
+mod corpus;
+mod files;
+mod plan;
+mod prepare;
+mod progress;
+mod run;
+
+pub use corpus::{Content, Corpus, Listed, Piece};
+pub use files::{FileCorpus, FileSource};
+pub use plan::{IngestMode, IngestPlan, SourceFailure};
+pub use progress::{IngestEvent, IngestProgress};
+
+/// Brings an index up to date with its sources.
+///
+/// A source enters the store whole, with its state, so a run that is stopped, even killed, leaves an index that the next
+/// run completes. Sources are read while earlier ones are embedded, and those are stored while later ones are embedded;
+/// in memory is at most a handful of sources at a time.
+pub struct Ingestor {
+    store: Arc<dyn VectorStore>,
+    embedder: Arc<dyn Embedder>,
+    contexts: Option<Contexts>,
+}
+
+/// What an ingest did.
+#[must_use = "it tells which sources failed"]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IngestReport {
+    /// Sources that were put into the index, for the first time or again.
+    pub stored: usize,
+    /// Their passages.
+    pub passages: usize,
+    /// Sources that were forgotten.
+    pub removed: usize,
+    /// Sources that stayed as they were.
+    pub unchanged: usize,
+    /// Sources that could not be taken in; what the index had of them is still there.
+    pub failed: Vec<SourceFailure>,
+}
+
+impl Ingestor {
+    /// Into `store`, with vectors of `embedder`.
+    pub fn new(store: Arc<dyn VectorStore>, embedder: Arc<dyn Embedder>) -> Self {
+        Self {
+            store,
+            embedder,
+            contexts: None,
+        }
+    }
+
+    /// Gives each piece a context, that is embedded with it.
+    pub fn with_contexts(mut self, contexts: Contexts) -> Self {
+        self.contexts = Some(contexts);
+        self
+    }
+
+    /// Compares the index with its sources. An index that was made otherwise is an error, unless it is built anew.
+    pub async fn plan(
+        &self,
+        corpus: &dyn Corpus,
+        mode: IngestMode,
+        cancel: &CancellationToken,
+    ) -> Result<IngestPlan, RetrievalError> {
+        let cut = self.cut(corpus);
+        let known = match mode {
+            IngestMode::Rebuild => Vec::new(),
+            IngestMode::Update => {
+                let known = self.store.sources().await?;
+                if let Some(found) = self.store.info().await?
+                    && !known.is_empty()
+                {
+                    plan::check_same(&found, self.embedder.id(), &cut)?;
+                }
+                known
+            }
+        };
+        let listed = corpus.list(cancel).await?;
+        let mut plan = IngestPlan::compare(known, listed, |content| prepare::state_hash(content, &cut));
+        if mode == IngestMode::Rebuild {
+            plan.rebuild = plan::Rebuild::Yes;
+        }
+        Ok(plan)
+    }
+
+    /// Does what `plan` says. Stopped by `cancel` it ends with an error, and what was finished stays. An embedder or a
+    /// store that fails ends it too; a source that fails does not.
+    pub async fn run(
+        &self,
+        corpus: Arc<dyn Corpus>,
+        plan: IngestPlan,
+        progress: &dyn IngestProgress,
+        cancel: &CancellationToken,
+    ) -> Result<IngestReport, RetrievalError> {
+        progress.event(IngestEvent::Planned(plan.clone()));
+        if plan.rebuild == plan::Rebuild::Yes {
+            self.store.clear().await?;
+        }
+        if plan.to_read() > 0 {
+            let info = self.info(&*corpus, cancel).await?;
+            self.store.prepare(&info).await?;
+        }
+        if !plan.removed.is_empty() {
+            self.store.remove(&plan.removed).await?;
+            progress.event(IngestEvent::Removed(plan.removed.clone()));
+        }
+        run::run(self, corpus, plan, progress, cancel).await
+    }
+
+    /// [`plan`](Self::plan) and [`run`](Self::run) in one.
+    pub async fn ingest(
+        &self,
+        corpus: Arc<dyn Corpus>,
+        mode: IngestMode,
+        progress: &dyn IngestProgress,
+        cancel: &CancellationToken,
+    ) -> Result<IngestReport, RetrievalError> {
+        let plan = self.plan(&*corpus, mode, cancel).await?;
+        self.run(corpus, plan, progress, cancel).await
+    }
+
+    /// All that decides what becomes of a content, in one line.
+    fn cut(&self, corpus: &dyn Corpus) -> String {
+        match &self.contexts {
+            Some(contexts) => format!("{}; {}", corpus.describe(), contexts.describe()),
+            None => corpus.describe(),
+        }
+    }
+
+    /// How the index is made; an embedder whose vectors' length nobody knows is asked for one.
+    async fn info(
+        &self,
+        corpus: &dyn Corpus,
+        cancel: &CancellationToken,
+    ) -> Result<IndexInfo, RetrievalError> {
+        let mut embedder = self.embedder.id().clone();
+        let known = match embedder.dimensions {
+            Some(dimensions) => Some(dimensions),
+            None => self.store.info().await?.map(|info| info.dimensions),
+        };
+        let dimensions = if let Some(known) = known {
+            known
+        } else {
+            let asked = self.embedder.embed(&["dimensions"], Purpose::Passage);
+            let vectors = cancel.run_until_cancelled(asked).await;
+            let vectors = vectors.ok_or(RetrievalError::Cancelled)??;
+            vectors.first().map_or(0, Vec::len)
+        };
+        embedder.dimensions = Some(dimensions);
+        Ok(IndexInfo {
+            embedder,
+            dimensions,
+            chunker: self.cut(corpus),
+        })
+    }
+}
