@@ -27,8 +27,8 @@ pub use endpoint::EndpointOptions;
 pub use entry::{Entry, Filter, Passage, Scored, SourceState};
 pub use error::RetrievalError;
 pub use ingest::{
-    Content, Corpus, FileCorpus, FileSource, IngestEvent, IngestMode, IngestPlan, IngestProgress, IngestReport,
-    Ingestor, Listed, Piece, SourceFailure,
+    Content, Corpus, FileCorpus, FileSource, IngestEvent, IngestMode, IngestPlan, IngestProgress,
+    IngestReport, Ingestor, Listed, Piece, SourceFailure,
 };
 pub use okapi::InMemoryKeywords;
 pub use rerank::Reranker;

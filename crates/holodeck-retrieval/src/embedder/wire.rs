@@ -67,3 +67,19 @@ pub(super) fn check(vectors: &mut [Vec<f32>], texts: usize, wanted: Option<usize
     }
     Ok(length)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_is_no_vector() {
+        for number in [f32::NAN, f32::INFINITY] {
+            let error = check(&mut [vec![1.0, number]], 1, None).unwrap_err();
+            assert_eq!(error, "a vector with something that is no number");
+        }
+        let mut vectors = [vec![3.0, 4.0]];
+        assert_eq!(check(&mut vectors, 1, Some(2)), Ok(2));
+        assert_eq!(vectors, [vec![0.6, 0.8]]);
+    }
+}

@@ -297,7 +297,11 @@ async fn questions_that_cannot_be_answered_are_refused() {
         .search(&request("refunds", SearchMode::Hybrid))
         .await
         .unwrap_err();
-    insta::assert_snapshot!(mixed, @"the index was built with hash words-1 (256 dimensions), not with hash other (256 dimensions)");
+    insta::assert_snapshot!(mixed, @r"
+    the index was built with hash words-1 (256 dimensions), not with hash other (256 dimensions)
+
+    hint: `--force-ingest` builds it anew
+    ");
     assert!(
         other
             .search(&request("refunds", SearchMode::Keyword))

@@ -10,4 +10,5 @@
 
 mod corpus;
 mod embedders;
+mod files;
 mod ingest;
