@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{codegen, fuzz, host, smoke, standalone, table, tidy, workspace};
+use crate::{codegen, fuzz, host, services, smoke, standalone, table, tidy, workspace};
 
 /// The test runner, installed when it is absent.
 const NEXTEST_VERSION: &str = "0.9.143";
@@ -35,6 +35,7 @@ enum Outcome {
 /// One build profile for lint and tests: what one part compiled, the next one finds.
 const PARTS: &[Part] = &[
     part("smoke", 60, smoke),
+    part("services", 30, services),
     part("fmt", 10, || cargo(&["fmt", "--all", "--check"])),
     part("clippy", 300, || {
         cargo(&[
@@ -151,6 +152,14 @@ fn smoke() -> Result<Outcome> {
     Ok(match smoke::gate(&smoke::Args::default())? {
         smoke::Outcome::Passed => Outcome::Done,
         smoke::Outcome::Skipped(why) => Outcome::Absent(why),
+    })
+}
+
+/// Installs the servers that the tests start.
+fn services() -> Result<Outcome> {
+    Ok(match services::postgres() {
+        Ok(()) => Outcome::Done,
+        Err(error) => Outcome::Absent(format!("PostgreSQL can't be had: {error:#}")),
     })
 }
 

@@ -20,6 +20,7 @@ mod host;
 mod local_model;
 mod measure;
 mod product;
+mod services;
 mod smoke;
 mod soak;
 mod standalone;
@@ -41,6 +42,8 @@ enum Verb {
     Ci(ci::Args),
     /// Check the programs around the product, and every name we rely on of the real Claude Code CLI.
     Smoke(smoke::Args),
+    /// Install the real servers that tests start.
+    Services(services::Args),
     /// Check the rules of the house: crate edges, sole importers, file sizes, licences, secrets.
     Tidy,
     /// Check every library crate by itself.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Ci(args) => ci::run(&args),
         Verb::Smoke(args) => smoke::run(&args),
+        Verb::Services(args) => services::run(&args),
         Verb::Tidy => tidy::run(),
         Verb::Standalone => standalone::run(),
         Verb::Codegen(args) => codegen::run(&args),

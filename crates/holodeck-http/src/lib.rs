@@ -4,7 +4,8 @@
 //! policy, one place that bounds what a server may send, one decoder for server-sent events. Header values, URL
 //! user names and query strings never appear in what this crate displays or logs.
 //!
-//! With the feature `http2`, requests can be sent over HTTP/2 alone, and their answers' trailers be read.
+//! With the feature `http2`, requests can be sent over HTTP/2 alone, and their answers' trailers be read; with
+//! `tls-stream`, other protocols get TLS by the same decision.
 //!
 //! It knows nothing of models, agents or YAML.
 
@@ -22,6 +23,8 @@ mod response;
 mod retry;
 mod sse;
 mod tls;
+#[cfg(feature = "tls-stream")]
+mod tls_stream;
 mod transport;
 mod url;
 
@@ -36,4 +39,6 @@ pub use pacer::Pacer;
 pub use response::Response;
 pub use retry::{RetryPolicy, parse_retry_after};
 pub use sse::{SseDecoder, SseEvent, SseStream, decode_sse};
+#[cfg(feature = "tls-stream")]
+pub use tls_stream::{Tls, TlsStream};
 pub use url::HttpUrl;

@@ -13,11 +13,15 @@ mod error;
 mod ingest;
 mod okapi;
 mod phrases;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod rerank;
 mod scan;
 mod search;
 mod searched;
+mod settings;
 mod store;
+mod vector;
 
 pub use cache::ModelCache;
 pub use context::{ContextRequest, ContextWriter, Contexts};
@@ -31,6 +35,8 @@ pub use ingest::{
     IngestReport, Ingestor, Listed, Piece, SourceFailure,
 };
 pub use okapi::InMemoryKeywords;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;
 pub use rerank::Reranker;
 pub use search::{Hit, SearchRequest, SearchResults, Searcher, Weights, render_hits};
 pub use store::{IndexInfo, IndexStats, KeywordSearch, VectorStore};

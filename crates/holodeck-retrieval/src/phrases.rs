@@ -13,6 +13,11 @@ impl Phrase {
         (!folded.is_empty()).then_some(Self(folded))
     }
 
+    /// As it is in a folded text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Words that a text with this phrase has too, whichever way it is cut into words. Maybe none.
     pub(crate) fn plain_words(&self) -> impl Iterator<Item = &str> {
         words(&self.0).filter(|word| word.is_ascii())

@@ -167,6 +167,12 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     importer("rustls", &["holodeck-http"], HTTP_WHY),
     importer("rustls-native-certs", &["holodeck-http"], HTTP_WHY),
     importer("webpki-roots", &["holodeck-http"], HTTP_WHY),
+    Importer {
+        package: "tokio-rustls",
+        crates: &["holodeck-http"],
+        tests: Tests::Anyone,
+        why: HTTP_WHY,
+    },
     importer(
         "rmcp",
         &["holodeck-mcp-bridge"],
@@ -174,7 +180,6 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     ),
     importer("rusqlite", &["holodeck-retrieval"], STORE_WHY),
     importer("tokio-postgres", &["holodeck-retrieval"], STORE_WHY),
-    importer("pgvector", &["holodeck-retrieval"], STORE_WHY),
     importer("pulp", &["holodeck-retrieval"], "only the vector scan needs it"),
     importer("pdf-extract", &["holodeck-documents"], DOCUMENT_WHY),
     importer("calamine", &["holodeck-documents"], DOCUMENT_WHY),

@@ -1,14 +1,19 @@
-//! Embedders and ingestion against servers, files and processes that are there.
+//! Stores, embedders and ingestion against servers, files and processes that are there.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    missing_docs,
     reason = "tests"
 )]
 
+mod conformance;
 mod corpus;
+mod embedded;
 mod embedders;
 mod files;
 mod ingest;
+#[cfg(feature = "postgres")]
+mod postgres;

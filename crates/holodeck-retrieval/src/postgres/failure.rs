@@ -1,0 +1,115 @@
+use tokio_postgres::error::SqlState;
+
+use super::target::Target;
+use crate::RetrievalError;
+
+/// Why work on a connection failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Server(tokio_postgres::Error),
+    Ours(RetrievalError),
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Server(error)
+    }
+}
+
+impl From<RetrievalError> for Failure {
+    fn from(error: RetrievalError) -> Self {
+        Self::Ours(error)
+    }
+}
+
+impl Failure {
+    /// The connection is gone, not the request wrong: the same work may succeed on a new one.
+    pub(super) fn is_lost(&self) -> bool {
+        match self {
+            Self::Server(error) => match error.code() {
+                Some(code) => [
+                    SqlState::ADMIN_SHUTDOWN,
+                    SqlState::CRASH_SHUTDOWN,
+                    SqlState::CONNECTION_FAILURE,
+                    SqlState::CONNECTION_EXCEPTION,
+                    SqlState::CONNECTION_DOES_NOT_EXIST,
+                ]
+                .contains(code),
+                None => error.is_closed() || is_io(error),
+            },
+            Self::Ours(_) => false,
+        }
+    }
+
+    /// There is no table yet: nothing was ever put here.
+    pub(super) fn is_missing_table(&self) -> bool {
+        match self {
+            Self::Server(error) => [
+                Some(&SqlState::UNDEFINED_TABLE),
+                Some(&SqlState::INVALID_SCHEMA_NAME),
+            ]
+            .contains(&error.code()),
+            Self::Ours(_) => false,
+        }
+    }
+
+    /// What a person can act on. Never holds the password: the server does not repeat it, and neither do we.
+    pub(super) fn explained(self, target: &Target) -> RetrievalError {
+        let error = match self {
+            Self::Ours(error) => return error,
+            Self::Server(error) => error,
+        };
+        let reason = match error.as_db_error() {
+            Some(said) => {
+                let hint = hint(said.code(), said.message(), target);
+                let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                format!("{}{hint}", said.message())
+            }
+            None => causes(&error),
+        };
+        target.error(reason)
+    }
+}
+
+fn is_io(error: &tokio_postgres::Error) -> bool {
+    let source = std::error::Error::source(error);
+    source.is_some_and(|source| source.downcast_ref::<std::io::Error>().is_some())
+}
+
+fn causes(error: &tokio_postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+fn hint(code: &SqlState, message: &str, target: &Target) -> Option<String> {
+    Some(match code {
+        &SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+            "check the user and the password of `connection_string`".to_owned()
+        }
+        &SqlState::INVALID_CATALOG_NAME => "create the database, or name another one".to_owned(),
+        &SqlState::UNDEFINED_FILE | &SqlState::FEATURE_NOT_SUPPORTED if message.contains("vector") => {
+            "pgvector is not installed on the server: its package is `postgresql-<version>-pgvector`, its image \
+             `pgvector/pgvector`"
+                .to_owned()
+        }
+        &SqlState::INSUFFICIENT_PRIVILEGE if message.contains("extension") => {
+            "let somebody who may do so run `CREATE EXTENSION vector` in this database once".to_owned()
+        }
+        &SqlState::INSUFFICIENT_PRIVILEGE => format!(
+            "the user needs to create tables in schema {} or to own those of this index",
+            target.names.schema
+        ),
+        &SqlState::LOCK_NOT_AVAILABLE => "somebody else has been writing to this index for a minute".to_owned(),
+        &SqlState::TOO_MANY_CONNECTIONS => "the server has no connection left".to_owned(),
+        _ => return None,
+    })
+}
