@@ -50,7 +50,7 @@ impl HttpClient {
             url: url.clone(),
             reason: error.to_string(),
         })?;
-        self.send(Method::POST, url, headers, Some(body.into()), options)
+        self.send(Method::POST, url, headers, Some(body.into()), options, &[])
             .await
     }
 
@@ -63,7 +63,8 @@ impl HttpClient {
         body: bytes::Bytes,
         options: &CallOptions,
     ) -> Result<Response, HttpError> {
-        self.send(Method::POST, url, headers, Some(body), options).await
+        self.send(Method::POST, url, headers, Some(body), options, &[])
+            .await
     }
 
     /// Asks for a resource, with the same rules as [`post_json`](Self::post_json).
@@ -73,7 +74,19 @@ impl HttpClient {
         headers: &Headers,
         options: &CallOptions,
     ) -> Result<Response, HttpError> {
-        self.send(Method::GET, url, headers, None, options).await
+        self.send(Method::GET, url, headers, None, options, &[]).await
+    }
+
+    /// Asks for a resource as [`get`](Self::get) does; an answer with one of `statuses`, such as 304, is no error.
+    pub async fn get_or(
+        &self,
+        url: &HttpUrl,
+        headers: &Headers,
+        options: &CallOptions,
+        statuses: &[u16],
+    ) -> Result<Response, HttpError> {
+        self.send(Method::GET, url, headers, None, options, statuses)
+            .await
     }
 
     async fn send(
@@ -83,6 +96,7 @@ impl HttpClient {
         headers: &Headers,
         body: Option<bytes::Bytes>,
         options: &CallOptions,
+        statuses: &[u16],
     ) -> Result<Response, HttpError> {
         let secrets = secrets(url, headers);
         let map = request_headers(headers, body.is_some());
@@ -95,7 +109,7 @@ impl HttpClient {
                 request = request.body(body);
             }
             // Boxed: it is large, and everything that waits for it would hold it more than once.
-            let attempt = Box::pin(self.attempt(request, url, &secrets));
+            let attempt = Box::pin(self.attempt(request, url, &secrets, statuses));
             within(deadline, options, url, attempt)
         })
         .await?;
@@ -118,26 +132,28 @@ impl HttpClient {
         request: reqwest::RequestBuilder,
         url: &HttpUrl,
         secrets: &Secrets,
+        statuses: &[u16],
     ) -> Result<(u16, HeaderMap, Body), HttpError> {
-        let mut response = self.head(request, url, secrets).await?;
+        let mut response = self.head(request, url, secrets, statuses).await?;
         let status = response.status().as_u16();
         let headers = std::mem::take(response.headers_mut());
         let body = Body::begin(response, url.clone(), self.0.max_response_bytes).await?;
         Ok((status, headers, body))
     }
 
-    /// Sends once and waits for the head of a 2xx answer.
+    /// Sends once and waits for the head of a 2xx answer, or of one with one of `statuses`.
     pub(crate) async fn head(
         &self,
         request: reqwest::RequestBuilder,
         url: &HttpUrl,
         secrets: &Secrets,
+        statuses: &[u16],
     ) -> Result<reqwest::Response, HttpError> {
         let started = Instant::now();
         let response = request.send().await.map_err(|error| classify(error, url))?;
         let status = response.status();
         tracing::debug!(%url, status = status.as_u16(), ms = started.elapsed().as_millis(), "answer");
-        if status.is_success() {
+        if status.is_success() || statuses.contains(&status.as_u16()) {
             return Ok(response);
         }
         let retry_after = retry_after(response.headers());

@@ -5,7 +5,8 @@ use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::{HttpError, HttpOptions, HttpUrl, LoopbackProxy, ProxyOptions, SetupError, tls};
+use crate::reach::PublicResolver;
+use crate::{HttpError, HttpOptions, HttpUrl, LoopbackProxy, ProxyOptions, Reach, SetupError, tls};
 
 type Pool = OnceLock<Result<Client, String>>;
 
@@ -52,6 +53,7 @@ impl Connections {
 
     /// The pool for a target.
     pub(crate) fn to(&self, url: &HttpUrl) -> Result<&Client, HttpError> {
+        self.options.reach.check(url)?;
         if url.as_url().scheme() == "http" && !self.proxy_speaks_tls() {
             return Ok(&self.plain);
         }
@@ -65,6 +67,7 @@ impl Connections {
     /// The pool for a target that is spoken to in HTTP/2 only.
     #[cfg(feature = "http2")]
     pub(crate) fn over_http2(&self, url: &HttpUrl) -> Result<&Client, HttpError> {
+        self.options.reach.check(url)?;
         let plain = url.as_url().scheme() == "http" && !self.proxy_speaks_tls();
         let pool = if plain {
             &self.http2.plain
@@ -115,6 +118,10 @@ fn client(options: &HttpOptions, proxies: Vec<Proxy>, tls: ClientConfig) -> Clie
         // One retry policy, and it is ours.
         .retry(reqwest::retry::never())
         .no_proxy();
+    if options.reach == Reach::Public {
+        let proxies = proxy_hosts(&options.proxy);
+        builder = builder.dns_resolver(PublicResolver { proxies });
+    }
     for proxy in proxies {
         builder = builder.proxy(proxy);
     }
@@ -140,6 +147,13 @@ fn proxies(options: &ProxyOptions) -> Result<Vec<Proxy>, SetupError> {
         .collect())
 }
 
+/// The names of the proxies, which may be in the network at hand.
+fn proxy_hosts(options: &ProxyOptions) -> Vec<String> {
+    let urls = options.http.iter().chain(&options.https);
+    urls.filter_map(|url| Some(proxy_url(url, "proxy").ok()?.host_str()?.to_owned()))
+        .collect()
+}
+
 /// A proxy's URL; `http://` is understood where no scheme is given, as everywhere.
 fn proxy_url(url: &SecretString, setting: &'static str) -> Result<reqwest::Url, SetupError> {
     let text = url.expose_secret().trim();
@@ -154,4 +168,33 @@ fn proxy_url(url: &SecretString, setting: &'static str) -> Result<reqwest::Url, 
 
 fn unusable(setting: &'static str) -> SetupError {
     SetupError::Proxy { setting }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::classify;
+
+    #[tokio::test]
+    async fn a_name_is_refused_for_what_it_resolves_to() {
+        let options = HttpOptions {
+            reach: Reach::Public,
+            ..HttpOptions::default()
+        };
+        let url = HttpUrl::parse("http://localhost:1/").unwrap();
+        // Past the check of the name itself.
+        let connections = Connections::new(&options).unwrap();
+        let error = connections
+            .plain
+            .get(url.as_url().clone())
+            .send()
+            .await
+            .unwrap_err();
+        let error = classify(error, &url);
+        assert!(
+            error.to_string().ends_with("(`localhost`) is no public address"),
+            "{error}"
+        );
+        assert!(!error.retryable());
+    }
 }

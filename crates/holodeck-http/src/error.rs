@@ -151,6 +151,9 @@ pub enum ConnectReason {
     /// No connection within the connect time-out.
     #[error("timed out")]
     TimedOut,
+    /// The address is not one of the public internet, and only those are allowed.
+    #[error("{0} is no public address")]
+    NotPublic(String),
     /// No route to the host or network.
     #[error("host unreachable")]
     Unreachable,
@@ -175,7 +178,10 @@ impl ConnectReason {
     }
 
     fn retryable(&self) -> bool {
-        !matches!(self, Self::Certificate(_) | Self::Tls(_) | Self::Proxy(_))
+        !matches!(
+            self,
+            Self::Certificate(_) | Self::Tls(_) | Self::Proxy(_) | Self::NotPublic(_)
+        )
     }
 }
 

@@ -80,7 +80,7 @@ impl HttpClient {
     ) -> Result<(HeaderMap, Bytes, HeaderMap), HttpError> {
         let limit = self.0.max_response_bytes;
         let mut response = loop {
-            match self.head(request(), url, secrets).await {
+            match self.head(request(), url, secrets, &[]).await {
                 Err(error) if waited_for_another(&error) => {}
                 answer => break answer?,
             }

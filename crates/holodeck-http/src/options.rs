@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
-use crate::{Pacer, RetryPolicy};
+use crate::{Pacer, Reach, RetryPolicy};
 
 /// How a client connects and what it accepts.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct HttpOptions {
     pub proxy: ProxyOptions,
     /// The `User-Agent` sent.
     pub user_agent: String,
+    /// Which addresses are connected to.
+    pub reach: Reach,
 }
 
 impl Default for HttpOptions {
@@ -34,6 +36,7 @@ impl Default for HttpOptions {
             ca_bundle: None,
             proxy: ProxyOptions::default(),
             user_agent: concat!("holodeck/", env!("CARGO_PKG_VERSION")).to_owned(),
+            reach: Reach::default(),
         }
     }
 }

@@ -57,7 +57,7 @@ impl Response {
         }
     }
 
-    /// The HTTP status, 200 to 299.
+    /// The HTTP status: 200 to 299, or one that was asked for.
     pub fn status(&self) -> u16 {
         self.status
     }

@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::io;
 
+use crate::reach::Refused;
 use crate::{ConnectReason, HttpError, HttpUrl};
 
 /// An error of sending, or of reading the body.
@@ -23,6 +24,9 @@ pub(crate) fn classify(error: reqwest::Error, url: &HttpUrl) -> HttpError {
 }
 
 fn connect_reason(error: &reqwest::Error, url: &HttpUrl) -> ConnectReason {
+    if let Some(refused) = causes(error).find_map(|cause| cause.downcast_ref::<Refused>()) {
+        return ConnectReason::NotPublic(format!("{} (`{}`)", refused.address, refused.host));
+    }
     if error.is_dns() {
         return ConnectReason::Dns(url.host().to_owned());
     }

@@ -57,6 +57,23 @@ impl HttpUrl {
         Self(Arc::new(url))
     }
 
+    /// Where a `Location` header leads from here.
+    pub fn redirected(&self, location: &str) -> Result<Self, HttpError> {
+        let url = self
+            .0
+            .join(location.trim())
+            .map_err(|error| HttpError::InvalidUrl {
+                url: without_secrets(location),
+                reason: error.to_string(),
+            })?;
+        Self::parse(url.as_str())
+    }
+
+    /// Whether what is sent there is encrypted.
+    pub fn is_https(&self) -> bool {
+        self.0.scheme() == "https"
+    }
+
     /// The same URL without path, query and fragment.
     pub fn origin(&self) -> Self {
         let mut url = Url::clone(&self.0);

@@ -12,6 +12,7 @@ mod failures;
 #[cfg(feature = "http2")]
 mod http2;
 mod proxy;
+mod reach;
 mod retries;
 mod server;
 mod tls;
