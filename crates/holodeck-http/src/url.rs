@@ -69,6 +69,11 @@ impl HttpUrl {
         Self::parse(url.as_str())
     }
 
+    /// All of it, with what may be secret: not to be shown.
+    pub fn exposed(&self) -> &str {
+        self.0.as_str()
+    }
+
     /// Whether what is sent there is encrypted.
     pub fn is_https(&self) -> bool {
         self.0.scheme() == "https"

@@ -7,4 +7,6 @@
     reason = "tests"
 )]
 
+mod fetch;
 mod files;
+mod web;

@@ -1,0 +1,132 @@
+//! What was fetched before, with what tells whether it has changed since.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holodeck_http::{HttpUrl, Response};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::FetchError;
+
+/// Two files of a folder: the content, and what is known of it. URLs may hold secrets, so only their hashes are kept.
+#[derive(Debug)]
+pub(super) struct Cache {
+    content: PathBuf,
+    about: PathBuf,
+    max_bytes: u64,
+}
+
+/// A file that is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) about: About,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What is known of a file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct About {
+    /// Hash of the URL that sent it.
+    url: String,
+    /// Hash of its content.
+    content: String,
+    pub(super) media_type: Option<String>,
+    pub(super) etag: Option<String>,
+    pub(super) last_modified: Option<String>,
+}
+
+impl Kept {
+    /// What the head of an answer tells.
+    pub(super) fn of(url: &HttpUrl, answer: &Response) -> Self {
+        let header = |name: &str| answer.header(name).map(str::to_owned);
+        let about = About {
+            url: hash(url.exposed().as_bytes()),
+            content: String::new(),
+            media_type: header("content-type"),
+            etag: header("etag"),
+            last_modified: header("last-modified"),
+        };
+        let bytes = Vec::new();
+        Self { about, bytes }
+    }
+
+    pub(super) fn with(mut self, bytes: Vec<u8>) -> Self {
+        self.about.content = hash(&bytes);
+        self.bytes = bytes;
+        self
+    }
+
+    pub(super) fn is_of(&self, url: &HttpUrl) -> bool {
+        self.about.url == hash(url.exposed().as_bytes())
+    }
+}
+
+impl Cache {
+    pub(super) fn new(folder: &Path, url: &HttpUrl, max_bytes: u64) -> Self {
+        let key = hash(url.exposed().as_bytes());
+        Self {
+            content: folder.join(format!("{key}.content")),
+            about: folder.join(format!("{key}.json")),
+            max_bytes,
+        }
+    }
+
+    /// What is there, whole, and can be asked about. Anything else is fetched again.
+    pub(super) async fn get(&self) -> Option<Kept> {
+        let (content, about, most) = (self.content.clone(), self.about.clone(), self.max_bytes);
+        let read = tokio::task::spawn_blocking(move || {
+            let about: About = serde_json::from_slice(&fs::read(about).ok()?).ok()?;
+            if fs::metadata(&content).ok()?.len() > most {
+                return None;
+            }
+            let bytes = fs::read(content).ok()?;
+            let comparable = about.etag.is_some() || about.last_modified.is_some();
+            (comparable && about.content == hash(&bytes)).then_some(Kept { about, bytes })
+        });
+        read.await.ok().flatten()
+    }
+
+    /// Keeps a file and hands it back.
+    pub(super) async fn keep(&self, kept: Kept) -> Result<Kept, FetchError> {
+        let (content, about) = (self.content.clone(), self.about.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let json = serde_json::to_vec(&kept.about)?;
+            // Content first: without what is known of it it counts for nothing.
+            write(&content, &kept.bytes)?;
+            write(&about, &json)?;
+            Ok(kept)
+        });
+        let written = written.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        written.map_err(|source| FetchError::Cache {
+            path: self.content.clone(),
+            source,
+        })
+    }
+}
+
+/// Writes a file whole or not at all.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let part = path.with_extension(format!("{}-{number}.part", std::process::id()));
+    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let mut name = String::new();
+    for byte in Sha256::digest(bytes) {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}

@@ -1,0 +1,97 @@
+use std::path::PathBuf;
+
+use holodeck_http::{HttpError, HttpUrl};
+
+/// What the `source` of a tool names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A file, a folder, or a glob of files, as it was written.
+    Files(String),
+    /// A resource on the web.
+    Url(HttpUrl),
+}
+
+/// Why a `source` names nothing that can be read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// Its kind is known and not built.
+    #[error(
+        "`{scheme}://` sources are not built yet; copy the files into a folder, or name them by `https://`"
+    )]
+    NotBuilt {
+        /// `s3` or `az`.
+        scheme: &'static str,
+    },
+    /// Its kind is not known.
+    #[error("`{scheme}://` is no source; one is a path or a URL with `https`, `http` or `file`")]
+    Scheme {
+        /// What stands before `://`.
+        scheme: String,
+    },
+    /// A `file://` URL names no file of this machine.
+    #[error("`{0}` names no file of this machine")]
+    NoFile(String),
+    /// A URL is none.
+    #[error(transparent)]
+    Url(#[from] HttpError),
+}
+
+impl Source {
+    /// Reads a `source` as it was written.
+    pub fn parse(text: &str) -> Result<Self, SourceError> {
+        let text = text.trim();
+        let Some((scheme, _)) = text.split_once("://") else {
+            return Ok(Self::Files(text.to_owned()));
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "http" | "https" => Ok(Self::Url(HttpUrl::parse(text)?)),
+            "file" => Ok(Self::Files(file_path(text)?)),
+            "s3" => Err(SourceError::NotBuilt { scheme: "s3" }),
+            "az" => Err(SourceError::NotBuilt { scheme: "az" }),
+            other => Err(SourceError::Scheme {
+                scheme: other.to_owned(),
+            }),
+        }
+    }
+}
+
+/// The path of a `file://` URL. Without a third slash it is relative, as people write it.
+fn file_path(text: &str) -> Result<String, SourceError> {
+    let none = || SourceError::NoFile(text.to_owned());
+    let rest = text.get("file://".len()..).ok_or_else(none)?;
+    if rest.starts_with('/') || rest.starts_with("localhost/") {
+        let url = url::Url::parse(text).map_err(|_error| none())?;
+        let path: PathBuf = url.to_file_path().map_err(|()| none())?;
+        return path.into_os_string().into_string().map_err(|_path| none());
+    }
+    if rest.is_empty() {
+        return Err(none());
+    }
+    Ok(rest.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_urls_and_what_is_not_built() {
+        let files = |text: &str| match Source::parse(text).unwrap() {
+            Source::Files(path) => path,
+            Source::Url(url) => panic!("{url}"),
+        };
+        assert_eq!(files(" docs/ "), "docs/");
+        assert_eq!(files("C:\\docs"), "C:\\docs");
+        assert_eq!(files("file:///a/b%20c.md"), "/a/b c.md");
+        assert_eq!(files("file://docs/a.md"), "docs/a.md");
+        assert!(matches!(
+            Source::parse("HTTPS://example.com/x"),
+            Ok(Source::Url(_))
+        ));
+        let told: Vec<String> = ["s3://bucket/x", "az://c/x", "ftp://h/x", "file://", "http://"]
+            .map(|text| Source::parse(text).unwrap_err().to_string())
+            .into();
+        insta::assert_snapshot!(told.join("\n"));
+    }
+}

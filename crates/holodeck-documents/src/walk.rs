@@ -1,0 +1,464 @@
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use crate::Format;
+
+/// Names of files that are told; of the others their number.
+const TOLD: usize = 3;
+
+/// What of a folder is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WalkOptions {
+    /// The largest file that is taken.
+    pub max_bytes: u64,
+    /// Whether pictures are taken.
+    pub pictures: Pictures,
+}
+
+/// Whether pictures are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pictures {
+    /// They are: the text in them can be read.
+    Taken,
+    /// They are left out.
+    LeftOut,
+}
+
+impl Default for WalkOptions {
+    /// Files up to 500 MiB, no pictures.
+    fn default() -> Self {
+        Self {
+            max_bytes: 500 * 1024 * 1024,
+            pictures: Pictures::LeftOut,
+        }
+    }
+}
+
+/// The files of a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// Sorted by their names.
+    pub files: Vec<SourceFile>,
+    /// What was left out, and why; lower case, no full stop.
+    pub notes: Vec<String>,
+}
+
+/// A file of a source.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SourceFile {
+    /// How it is named: relative to the agent's directory, with `/` on every system.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+/// Why a source has no files.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WalkError {
+    /// There is no such file or folder.
+    #[error("`{0}` does not exist")]
+    Missing(String),
+    /// It can't be read.
+    #[error("`{name}` can't be read: {source}")]
+    Unreadable {
+        /// The file or folder.
+        name: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The file is too large.
+    #[error("`{name}` has {size} bytes, more than the {limit} allowed")]
+    TooLarge {
+        /// The file.
+        name: String,
+        /// Its size.
+        size: u64,
+        /// The largest size allowed.
+        limit: u64,
+    },
+    /// Neither a file nor a folder.
+    #[error("`{0}` is neither a file nor a folder")]
+    Special(String),
+    /// The glob is none.
+    #[error("`{glob}` is no usable pattern: {reason}")]
+    Glob {
+        /// As it was written.
+        glob: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Nothing in it can be read.
+    #[error("{}", nothing(name, left_out))]
+    Nothing {
+        /// The folder or glob.
+        name: String,
+        /// What was left out, as in [`Walked::notes`].
+        left_out: Vec<String>,
+    },
+}
+
+/// Finds the files that `source`, a path or a glob relative to `base`, names. A single file is taken whatever its kind.
+/// In a folder hidden files (with that `.holodeck`), and those of kinds that are not read are left out. A folder that is reached twice,
+/// through links, is read once.
+pub fn walk(source: &str, base: &Path, options: &WalkOptions) -> Result<Walked, WalkError> {
+    let path = base.join(source);
+    let mut walk = Walk {
+        options,
+        glob: None,
+        seen: HashSet::new(),
+        files: Vec::new(),
+        unread: Vec::new(),
+        large: Vec::new(),
+        broken: Vec::new(),
+    };
+    let shown = shown(source, base);
+    match fs::metadata(&path) {
+        Ok(about) if about.is_file() => {
+            let (name, path) = (shown, path);
+            if about.len() > options.max_bytes {
+                let (size, limit) = (about.len(), options.max_bytes);
+                return Err(WalkError::TooLarge { name, size, limit });
+            }
+            walk.files.push(SourceFile { name, path });
+        }
+        Ok(about) if about.is_dir() => walk.folder(&path, &shown)?,
+        Ok(_) => return Err(WalkError::Special(source.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let Some((folder, glob)) = glob(source)? else {
+                return Err(WalkError::Missing(source.to_owned()));
+            };
+            let path = base.join(&folder);
+            if !path.is_dir() {
+                return Err(WalkError::Missing(if folder.is_empty() {
+                    source.to_owned()
+                } else {
+                    folder
+                }));
+            }
+            walk.glob = Some(glob);
+            walk.folder(&path, &self::shown(&folder, base))?;
+        }
+        Err(error) => return Err(unreadable(source, error)),
+    }
+    walk.finish(source)
+}
+
+/// A source's name as it is shown: relative to `base` where it is below it.
+fn shown(source: &str, base: &Path) -> String {
+    let path = Path::new(source);
+    let path = path.strip_prefix(base).unwrap_or(path);
+    let mut parts: Vec<String> = Vec::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::CurDir => {}
+            other => parts.push(other.as_os_str().to_string_lossy().into_owned()),
+        }
+    }
+    let joined = parts.join("/");
+    // The root is a part of its own.
+    joined
+        .strip_prefix("//")
+        .map_or(joined.clone(), |rest| format!("/{rest}"))
+}
+
+/// The folder that a glob begins in and what files in it must match; `None` for a plain path.
+fn glob(source: &str) -> Result<Option<(String, GlobMatcher)>, WalkError> {
+    let Some(first) = source.find(['*', '?', '[', '{']) else {
+        return Ok(None);
+    };
+    let start = source
+        .get(..first)
+        .and_then(|before| before.rfind('/'))
+        .map_or(0, |slash| slash + 1);
+    let (folder, pattern) = source.split_at(start);
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+    let glob = glob.map_err(|error| WalkError::Glob {
+        glob: source.to_owned(),
+        reason: error.kind().to_string(),
+    })?;
+    Ok(Some((folder.to_owned(), glob.compile_matcher())))
+}
+
+struct Walk<'a> {
+    options: &'a WalkOptions,
+    /// What the path below the first folder must match.
+    glob: Option<GlobMatcher>,
+    /// Real paths of the folders that were read.
+    seen: HashSet<PathBuf>,
+    files: Vec<SourceFile>,
+    unread: Vec<String>,
+    large: Vec<String>,
+    broken: Vec<String>,
+}
+
+impl Walk<'_> {
+    /// Reads a folder and those in it, links last, so that a folder goes by its own name where it has one here.
+    fn folder(&mut self, folder: &Path, shown: &str) -> Result<(), WalkError> {
+        let mut waiting = vec![(folder.to_owned(), shown.to_owned(), String::new())];
+        let mut links = Vec::new();
+        while let Some((folder, shown, below)) = waiting.pop().or_else(|| links.pop()) {
+            // Broken off where it began, or a loop.
+            let real = fs::canonicalize(&folder).map_err(|error| unreadable(&shown, error))?;
+            if !self.seen.insert(real) {
+                continue;
+            }
+            for entry in sorted(&folder).map_err(|error| unreadable(&shown, error))? {
+                let file = entry.file_name();
+                let file = file.to_string_lossy();
+                if file.starts_with('.') {
+                    continue;
+                }
+                let path = entry.path();
+                let (name, below) = (joined(&shown, &file), joined(&below, &file));
+                let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+                match fs::metadata(&path) {
+                    Ok(about) if about.is_dir() && is_link => links.push((path, name, below)),
+                    Ok(about) if about.is_dir() => waiting.push((path, name, below)),
+                    Ok(about) if about.is_file() => self.file(name, path, &below, about.len()),
+                    Ok(_) => self.broken.push(name),
+                    Err(_error) => self.broken.push(name),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, name: String, path: PathBuf, below: &str, size: u64) {
+        if self.glob.as_ref().is_some_and(|glob| !glob.is_match(below)) {
+            return;
+        }
+        let is_read = match Format::of_name(&path) {
+            Some(Format::Image(_)) => self.options.pictures == Pictures::Taken,
+            Some(_) => true,
+            None => false,
+        };
+        if !is_read {
+            self.unread.push(name);
+        } else if size > self.options.max_bytes {
+            self.large.push(name);
+        } else {
+            self.files.push(SourceFile { name, path });
+        }
+    }
+
+    fn finish(mut self, source: &str) -> Result<Walked, WalkError> {
+        self.files.sort_unstable();
+        let megabytes = self.options.max_bytes / (1024 * 1024);
+        let notes = [
+            left_out(
+                self.unread,
+                "of a type that is not read",
+                "of types that are not read",
+            ),
+            left_out(
+                self.large,
+                &format!("over {megabytes} MiB"),
+                &format!("over {megabytes} MiB"),
+            ),
+            left_out(self.broken, "that can't be read", "that can't be read"),
+        ];
+        let notes: Vec<String> = notes.into_iter().flatten().collect();
+        if self.files.is_empty() {
+            return Err(WalkError::Nothing {
+                name: source.to_owned(),
+                left_out: notes,
+            });
+        }
+        Ok(Walked {
+            files: self.files,
+            notes,
+        })
+    }
+}
+
+fn sorted(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    let mut entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
+    // The last one is read first.
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.file_name()));
+    Ok(entries)
+}
+
+fn joined(folder: &str, file: &str) -> String {
+    match folder {
+        "" => file.to_owned(),
+        folder if folder.ends_with('/') => format!("{folder}{file}"),
+        folder => format!("{folder}/{file}"),
+    }
+}
+
+fn left_out(mut files: Vec<String>, one: &str, many: &str) -> Option<String> {
+    files.sort_unstable();
+    let mut shown: Vec<String> = files.iter().take(TOLD).map(|file| format!("`{file}`")).collect();
+    if files.len() > TOLD {
+        shown.push(format!("and {} more", files.len() - TOLD));
+    }
+    let shown = shown.join(", ").replace(", and", " and");
+    match files.len() {
+        0 => None,
+        1 => Some(format!("a file {one} is left out: {shown}")),
+        count => Some(format!("{count} files {many} are left out: {shown}")),
+    }
+}
+
+fn nothing(name: &str, left_out: &[String]) -> String {
+    let found = format!("`{name}` has no file that can be read");
+    if left_out.is_empty() {
+        return found;
+    }
+    format!("{found}; {}", left_out.join("; "))
+}
+
+fn unreadable(name: &str, source: io::Error) -> WalkError {
+    WalkError::Unreadable {
+        name: name.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    /// A folder with these files, each with its name as content.
+    fn folder(files: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = folder.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, file).unwrap();
+        }
+        folder
+    }
+
+    fn shown(source: &str, base: &Path, options: &WalkOptions) -> String {
+        match walk(source, base, options) {
+            Ok(walked) => {
+                let names = walked.files.iter().map(|file| {
+                    assert!(file.path.is_file());
+                    file.name.clone()
+                });
+                names
+                    .chain(walked.notes.iter().map(|note| format!("({note})")))
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    const FILES: &[&str] = &[
+        "docs/b.md",
+        "docs/a.txt",
+        "docs/deep/er/c.pdf",
+        "docs/.hidden/x.md",
+        "docs/.x.md",
+        "docs/.holodeck/y.md",
+        "docs/code.rs",
+        "docs/picture.png",
+        "docs/deep/tool.exe",
+        "docs/z.bin",
+        "docs/deep/d.md",
+        "only.rs",
+        "empty/.keep",
+    ];
+
+    #[test]
+    fn a_folder_is_read_in_order_without_what_is_hidden_or_not_read() {
+        let folder = folder(FILES);
+        let base = folder.path();
+        let plain = WalkOptions::default();
+        for source in ["docs", "./docs/", base.join("docs").to_str().unwrap()] {
+            assert_eq!(
+                shown(source, base, &plain),
+                "docs/a.txt\ndocs/b.md\ndocs/deep/d.md\ndocs/deep/er/c.pdf\n\
+                 (4 files of types that are not read are left out: `docs/code.rs`, `docs/deep/tool.exe`, `docs/picture.png` and 1 more)"
+            );
+        }
+        let pictures = WalkOptions {
+            pictures: Pictures::Taken,
+            max_bytes: 9,
+        };
+        assert_eq!(
+            shown("docs", base, &pictures),
+            "docs/b.md\n\
+             (3 files of types that are not read are left out: `docs/code.rs`, `docs/deep/tool.exe`, `docs/z.bin`)\n\
+             (4 files over 0 MiB are left out: `docs/a.txt`, `docs/deep/d.md`, `docs/deep/er/c.pdf` and 1 more)"
+        );
+        assert_eq!(
+            shown(".", &base.join("docs/deep"), &plain).lines().next(),
+            Some("d.md")
+        );
+        assert_eq!(
+            shown("../docs/deep", &base.join("docs"), &plain).lines().next(),
+            Some("../docs/deep/d.md")
+        );
+    }
+
+    #[test]
+    fn a_single_file_is_taken_whatever_it_is() {
+        let folder = folder(FILES);
+        let small = WalkOptions {
+            max_bytes: 3,
+            ..WalkOptions::default()
+        };
+        assert_eq!(
+            shown("only.rs", folder.path(), &WalkOptions::default()),
+            "only.rs"
+        );
+        assert_eq!(
+            shown("./only.rs", folder.path(), &small),
+            "`only.rs` has 7 bytes, more than the 3 allowed"
+        );
+    }
+
+    #[test]
+    fn globs_match_below_their_folder() {
+        let folder = folder(FILES);
+        let of = |glob: &str| shown(glob, folder.path(), &WalkOptions::default());
+        assert_eq!(of("docs/*.md"), "docs/b.md");
+        assert_eq!(of("docs/**/*.md"), "docs/b.md\ndocs/deep/d.md");
+        assert_eq!(of("**/*.{md,txt}"), "docs/a.txt\ndocs/b.md\ndocs/deep/d.md");
+        assert_eq!(of("docs/[ab].*"), "docs/a.txt\ndocs/b.md");
+        assert_eq!(of("docs/*.docx"), "`docs/*.docx` has no file that can be read");
+        assert_eq!(of("none/*.md"), "`none/` does not exist");
+        assert!(of("docs/[a").starts_with("`docs/[a` is no usable pattern: "));
+    }
+
+    #[test]
+    fn what_is_not_there_is_told() {
+        let folder = folder(FILES);
+        let of = |source: &str| shown(source, folder.path(), &WalkOptions::default());
+        assert_eq!(of("nope"), "`nope` does not exist");
+        assert_eq!(of("empty"), "`empty` has no file that can be read");
+        assert_eq!(
+            of("docs/deep/../../only.r?"),
+            "`docs/deep/../../only.r?` has no file that can be read; a file of a type that is not read is left out: \
+             `docs/deep/../../only.rs`"
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_once() {
+        use std::os::unix::fs::symlink;
+
+        let folder = folder(&["docs/sub/a.md", "other/b.md"]);
+        let docs = folder.path().join("docs");
+        symlink(&docs, docs.join("sub/loop")).unwrap();
+        symlink(docs.join("sub"), docs.join("alias")).unwrap();
+        symlink(folder.path().join("other"), docs.join("linked")).unwrap();
+        symlink(folder.path().join("other/b.md"), docs.join("file.md")).unwrap();
+        symlink(folder.path().join("gone.md"), docs.join("broken.md")).unwrap();
+        assert_eq!(
+            shown("docs", folder.path(), &WalkOptions::default()),
+            "docs/file.md\ndocs/linked/b.md\ndocs/sub/a.md\n(a file that can't be read is left out: `docs/broken.md`)"
+        );
+    }
+}
