@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -23,8 +23,22 @@ pub trait ToolHost: Send + Sync {
     /// All tools, in the order of the YAML.
     fn specs(&self) -> &[ToolSpec];
 
+    /// The tools as they are now: those of an MCP server may come and go while an agent works.
+    fn current(&self) -> Cow<'_, [ToolSpec]> {
+        Cow::Borrowed(self.specs())
+    }
+
     /// Runs one call. An unknown name is an `Ok` with `is_error`, so that the model can mend it.
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError>;
+}
+
+/// Tools that may change while an agent works.
+pub trait ToolSource: Send + Sync {
+    /// A number that is another one after each change.
+    fn revision(&self) -> u64;
+
+    /// The tools as they are now.
+    fn tools(&self) -> Vec<Arc<dyn Tool>>;
 }
 
 /// How the model sees a tool.

@@ -1,9 +1,10 @@
 use std::{
+    borrow::Cow,
     collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use holodeck_backend_api::{BackendError, ModelCalls, ModelRequest, ToolHost};
+use holodeck_backend_api::{BackendError, ModelCalls, ModelRequest, ToolHost, ToolSpec};
 use holodeck_model::{LoadedAgent, OpenAiConfig};
 use serde_json::{Map, Value};
 
@@ -38,8 +39,7 @@ impl Core {
         let config = &agent.config;
         let openai = config.openai.clone().unwrap_or_default();
         let allowed = Allowed::of(&openai);
-        let offered = tools.specs().iter().filter(|spec| allowed.allows(&spec.name));
-        let offered = offered.map(wire_message::tool).collect();
+        let offered = allowed.offered(tools.specs());
         Ok(Self {
             format: agent
                 .response_format
@@ -72,8 +72,13 @@ impl Core {
         messages.extend_from_slice(conversation);
         let mut body = Map::new();
         body.insert("messages".to_owned(), Value::Array(messages));
-        if !self.offered.is_empty() {
-            body.insert("tools".to_owned(), Value::Array(self.offered.clone()));
+        let offered = match self.tools.current() {
+            Cow::Borrowed(_) => self.offered.clone(),
+            // The tools of an MCP server have changed.
+            Cow::Owned(specs) => self.allowed.offered(&specs),
+        };
+        if !offered.is_empty() {
+            body.insert("tools".to_owned(), Value::Array(offered));
         }
         if let (Some(format), Some(Telling::Native)) = (&self.format, telling) {
             body.insert("response_format".to_owned(), format.native().clone());
@@ -147,6 +152,12 @@ impl Allowed {
             only: permissions.allowed_tools,
             not,
         }
+    }
+
+    /// As they are sent.
+    fn offered(&self, specs: &[ToolSpec]) -> Vec<Value> {
+        let allowed = specs.iter().filter(|spec| self.allows(&spec.name));
+        allowed.map(wire_message::tool).collect()
     }
 
     fn allows(&self, tool: &str) -> bool {

@@ -8,15 +8,16 @@ use crate::terminal::{Verbosity, write_to_stderr};
 
 /// Log lines go beside the progress, so only `-vv` shows more than warnings.
 pub(crate) fn start(verbosity: Verbosity) {
+    // The library that speaks MCP warns of what is told here in our own words, with what servers said.
     let filter = match verbosity {
-        Verbosity::Quiet => "error",
-        Verbosity::Normal => "warn",
+        Verbosity::Quiet => "error,rmcp=off",
+        Verbosity::Normal => "warn,rmcp=off",
         // Why processes are shared between cases or not.
-        Verbosity::Verbose => "warn,holodeck_backend_claude::pool=info",
+        Verbosity::Verbose => "warn,rmcp=off,holodeck_backend_claude::pool=info",
         Verbosity::Debug => {
             "info,holodeck=debug,holodeck_runner=debug,holodeck_http=debug,\
                              holodeck_backend_openai=debug,holodeck_tools=debug,holodeck_cassette=debug,\
-                             holodeck_backend_claude=debug"
+                             holodeck_backend_claude=debug,holodeck_mcp_bridge=debug,rmcp=warn"
         }
     };
     // A second call, as in a test, changes nothing.

@@ -1,32 +1,19 @@
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::{fmt, path::Path};
 
 use holodeck_model::{Code, Diagnostic, Env, McpTool, McpTransport, env};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    HOLODECK_SERVER,
-    env_file::{self, EnvFileError},
-    names::plain,
+    launch::{self, placed, placed_argument},
+    names,
 };
 
 /// Variables the CLI gives its children beside its own environment and that open its message socket to them.
 const CLI_SECRETS: [&str; 2] = ["CLAUDE_CODE_MESSAGING_SOCKET", "CLAUDE_CODE_MESSAGING_TOKEN"];
 
-/// Names that the CLI takes for parts of a JavaScript object.
-const RESERVED: [&str; 5] = [
-    "constructor",
-    "prototype",
-    "toString",
-    "valueOf",
-    "hasOwnProperty",
-];
-
 /// Below that the CLI ignores a limit.
-const SHORTEST_MS: f64 = 1000.0;
+const SHORTEST_MS: u64 = 1000;
 
 /// The MCP servers of an agent in the form that `--mcp-config` takes. Holds secrets: `Debug` shows names only.
 pub struct ClaudeServers {
@@ -58,6 +45,16 @@ pub enum ServerNeed {
     Optional,
 }
 
+impl ServerNeed {
+    pub(crate) fn of(tool: &McpTool) -> Self {
+        if tool.required {
+            Self::Required
+        } else {
+            Self::Optional
+        }
+    }
+}
+
 impl ClaudeServers {
     /// Translates `tools`. Relative commands, and arguments that begin with `./` or `../`, are relative to the YAML file
     /// that has them, or to `base_dir` if that is not known. `blank` are variables of the CLI's own environment, such as model credentials,
@@ -72,7 +69,7 @@ impl ClaudeServers {
             base_dir,
             env,
             blank,
-            taken: vec![HOLODECK_SERVER.to_owned()],
+            taken: names::taken(),
             warnings: Vec::new(),
             errors: Vec::new(),
         };
@@ -143,8 +140,12 @@ impl Translation<'_> {
         Some(ClaudeServer {
             tool: tool.name.clone(),
             name: self.free_name(&tool.name),
-            need: need(tool),
-            allowed_tools: allowed_tools(tool),
+            need: ServerNeed::of(tool),
+            allowed_tools: if tool.load_tools {
+                launch::allowed_tools(tool)
+            } else {
+                Some(Vec::new())
+            },
             config,
         })
     }
@@ -156,12 +157,7 @@ impl Translation<'_> {
             return None;
         };
         let variables = self.variables(tool)?;
-        // A server of `config.yaml` is relative to that file.
-        let base = if command.base().as_os_str().is_empty() {
-            self.base_dir
-        } else {
-            command.base()
-        };
+        let base = launch::base(command, self.base_dir);
         let args: Vec<String> = tool
             .args
             .iter()
@@ -201,17 +197,14 @@ impl Translation<'_> {
     }
 
     /// What the server's process gets over the CLI's own environment: blanks, the user's home instead of the CLI's
-    /// private one, then the file, `MCP_CONFIG` and `env`, each over the ones before.
+    /// private one, then what the YAML gives it.
     fn variables(&mut self, tool: &McpTool) -> Option<Map<String, Value>> {
-        let from_file = match &tool.env_file {
-            Some(file) => match env_file::read(&file.path(), self.env) {
-                Ok(variables) => variables,
-                Err(error) => {
-                    self.errors.extend(env_file_problems(tool, file.as_str(), &error));
-                    return None;
-                }
-            },
-            None => Vec::new(),
+        let own = match launch::variables(tool, self.env) {
+            Ok(own) => own,
+            Err(problems) => {
+                self.errors.extend(problems);
+                return None;
+            }
         };
         let mut variables = Map::new();
         let mut set = |name: &str, value: &str| variables.insert(name.to_owned(), literal(value).into());
@@ -221,16 +214,7 @@ impl Translation<'_> {
         if let Some(home) = self.env.get(env::HOME) {
             set(env::HOME, home);
         }
-        for (name, value) in &from_file {
-            set(name, value.expose_secret());
-        }
-        if let Some(config) = &tool.config {
-            set(
-                "MCP_CONFIG",
-                &Value::Object(config.clone().into_iter().collect()).to_string(),
-            );
-        }
-        for (name, value) in &tool.env {
+        for (name, value) in &own {
             set(name, value.expose_secret());
         }
         Some(variables)
@@ -242,6 +226,8 @@ impl Translation<'_> {
             ("`encoding`", tool.encoding.is_some()),
             ("`sse_read_timeout`", tool.sse_read_timeout.is_some()),
             ("`terminate_on_close`", tool.terminate_on_close.is_some()),
+            // The CLI makes commands for people of them.
+            ("`load_prompts`", tool.load_prompts == Some(true)),
             ("`command`", !stdio && tool.command.is_some()),
             ("`args`", !stdio && !tool.args.is_empty()),
             ("`env`", !stdio && !tool.env.is_empty()),
@@ -265,16 +251,7 @@ impl Translation<'_> {
 
     /// A name that the CLI takes and no other server has.
     fn free_name(&mut self, name: &str) -> String {
-        let mut plain = plain(name);
-        if RESERVED.contains(&plain.as_str()) || plain.starts_with("__") {
-            plain = format!("mcp_{}", plain.trim_start_matches('_'));
-        }
-        let mut free = plain.clone();
-        let mut number = 2;
-        while self.taken.contains(&free) {
-            free = format!("{plain}_{number}");
-            number += 1;
-        }
+        let free = names::server(name, &mut self.taken);
         if free != name {
             self.warn(
                 Code::IgnoredForProvider,
@@ -283,34 +260,11 @@ impl Translation<'_> {
                 ),
             );
         }
-        self.taken.push(free.clone());
         free
     }
 
     fn warn(&mut self, code: Code, message: String) {
         self.warnings.push(Diagnostic::warning(code, message));
-    }
-}
-
-fn env_file_problems(tool: &McpTool, file: &str, error: &EnvFileError) -> Vec<Diagnostic> {
-    let of = &tool.name;
-    match error {
-        EnvFileError::Read(reason) => {
-            let message = format!("can't read `{file}`, the `env_file` of MCP server `{of}`: {reason}");
-            vec![Diagnostic::error(Code::FileNotFound, message)]
-        }
-        EnvFileError::Line(line) => {
-            let message = format!("`{file}`, line {line}: not `NAME=value`");
-            vec![Diagnostic::error(Code::BadFormat, message)]
-        }
-        EnvFileError::Missing(names) => names
-            .iter()
-            .map(|name| {
-                let message = format!("environment variable `{name}`, which `{file}` uses, is not set");
-                Diagnostic::error(Code::MissingVariable, message)
-                    .with_help(format!("set `{name}`, or write `${{{name}:-default}}`"))
-            })
-            .collect(),
     }
 }
 
@@ -320,75 +274,11 @@ fn literal(text: &str) -> String {
     text.replace("${", "${HOLODECK_:-$}{")
 }
 
-fn need(tool: &McpTool) -> ServerNeed {
-    if tool.required {
-        ServerNeed::Required
-    } else {
-        ServerNeed::Optional
-    }
-}
-
-fn allowed_tools(tool: &McpTool) -> Option<Vec<String>> {
-    let list = tool.config.as_ref()?.get("allowed_tools")?.as_array()?;
-    Some(
-        list.iter()
-            .filter_map(|name| name.as_str().map(str::to_owned))
-            .collect(),
-    )
-}
-
 fn add_timeout(config: &mut Map<String, Value>, tool: &McpTool) {
-    if let Some(seconds) = tool
-        .timeout
-        .filter(|seconds| seconds.is_finite() && *seconds > 0.0)
-    {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "positive, and a float that is too large ends at the largest integer"
-        )]
-        let milliseconds = (seconds * 1000.0).max(SHORTEST_MS).round() as u64;
-        config.insert("timeout".to_owned(), milliseconds.into());
+    if let Some(limit) = tool.written_time_limit() {
+        let milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        config.insert("timeout".to_owned(), milliseconds.max(SHORTEST_MS).into());
     }
-}
-
-/// A program that is a path is one relative to the YAML; a bare name is looked up by the CLI.
-fn placed(command: &str, base: &Path) -> String {
-    if command.contains('/') {
-        absolute(command, base)
-    } else {
-        command.to_owned()
-    }
-}
-
-fn placed_argument(argument: &str, base: &Path) -> String {
-    if argument.starts_with("./") || argument.starts_with("../") {
-        absolute(argument, base)
-    } else {
-        argument.to_owned()
-    }
-}
-
-fn absolute(path: &str, base: &Path) -> String {
-    let joined = base.join(path);
-    let absolute = std::path::absolute(&joined).unwrap_or(joined);
-    tidy(&absolute).to_string_lossy().into_owned()
-}
-
-/// Without `.` and with `..` followed as text, so that people recognise what they wrote.
-fn tidy(path: &Path) -> PathBuf {
-    use std::path::Component;
-    let mut tidy = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                tidy.pop();
-            }
-            other => tidy.push(other),
-        }
-    }
-    tidy
 }
 
 #[cfg(test)]

@@ -1,12 +1,18 @@
-//! MCP, as far as the Claude backend needs it: our tools as a server for its control channel, and the servers of the
-//! YAML in the form its CLI reads.
+//! MCP both ways: the servers of the YAML as tools of ours, or in the form that the Claude CLI reads; and our tools as a
+//! server for its control channel.
 
 mod claude_servers;
+mod client;
 mod env_file;
 mod in_process;
+mod launch;
 mod names;
 mod reply;
 
 pub use claude_servers::{ClaudeServer, ClaudeServers, ServerNeed};
+pub use client::{
+    ConnectError, Connected, Elicitation, ElicitationAnswer, ElicitationHost, FailedServer, McpOptions,
+    McpServer, SampledMessage, SamplingAnswer, SamplingHost, SamplingRequest, ServerInfo,
+};
 pub use in_process::{FailedCall, InProcessServer, Reply, ServerError, cancelled_request};
 pub use names::{HOLODECK_SERVER, model_name};

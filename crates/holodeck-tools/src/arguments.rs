@@ -6,14 +6,19 @@ const SHOWN: usize = 5;
 
 /// Checks a call's arguments against the tool's schema.
 #[derive(Debug)]
-pub(crate) struct Arguments(Validator);
+pub(crate) struct Arguments(Option<Validator>);
 
 impl Arguments {
     /// Compiles a schema; a reference to another document is an error, nothing is fetched.
     pub(crate) fn new(schema: &Value) -> Result<Self, String> {
         jsonschema::validator_for(schema)
-            .map(Self)
+            .map(|validator| Self(Some(validator)))
             .map_err(|error| error.to_string())
+    }
+
+    /// Leaves it to the tool to check them; only an object they must be.
+    pub(crate) fn unchecked() -> Self {
+        Self(None)
     }
 
     /// The arguments to call with, or what is wrong with them in words for the model. A model that has nothing to say
@@ -27,8 +32,10 @@ impl Arguments {
         if !arguments.is_object() {
             return Err("the arguments must be a JSON object".to_owned());
         }
-        let mut problems: Vec<String> = self
-            .0
+        let Some(validator) = &self.0 else {
+            return Ok(arguments);
+        };
+        let mut problems: Vec<String> = validator
             .iter_errors(&arguments)
             .map(|error| problem(&error))
             .collect();

@@ -10,6 +10,7 @@ mod mock;
 mod program;
 mod python;
 mod retrieval_spec;
+mod source;
 mod toolbox;
 
 pub use error::SetupError;

@@ -61,11 +61,7 @@ impl MockTool {
         const DEFAULT: Duration = Duration::from_mins(1);
         match config {
             ToolConfig::Function(tool) => tool.timeout(),
-            ToolConfig::Mcp(tool) => tool
-                .timeout
-                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-                .filter(|limit| !limit.is_zero())
-                .unwrap_or(DEFAULT),
+            ToolConfig::Mcp(tool) => tool.time_limit(),
             _ => DEFAULT,
         }
     }

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -5,12 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::join_all;
-use holodeck_backend_api::{Tool, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
+use holodeck_backend_api::{Tool, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSource, ToolSpec};
 use holodeck_model::{Env, FunctionTool as FunctionConfig, ToolConfig};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Arguments;
+use crate::source::Source;
 use crate::{FunctionTool, MockTool, SetupError};
 
 /// A model gets at most this much of one answer.
@@ -22,14 +24,41 @@ const GRACE: Duration = Duration::from_secs(2);
 /// All tools of one agent, and the one place where time-outs, cancellation and limits apply.
 #[derive(Default)]
 pub struct Toolbox {
-    tools: Vec<Entry>,
+    tools: Vec<Arc<Entry>>,
+    sources: Vec<Source>,
+    /// All of them as they were when they were added.
     specs: Vec<ToolSpec>,
 }
 
-struct Entry {
+/// A tool with what applies to its calls.
+pub(crate) struct Entry {
     tool: Arc<dyn Tool>,
     arguments: Arguments,
     timeout: Duration,
+}
+
+impl Entry {
+    /// A tool that says itself what is wrong with its arguments if its schema is none.
+    pub(crate) fn lenient(tool: Arc<dyn Tool>, timeout: Duration) -> Self {
+        let spec = tool.spec();
+        let arguments = Arguments::new(&spec.parameters).unwrap_or_else(|reason| {
+            tracing::debug!(
+                tool = spec.name,
+                reason,
+                "the parameters are no valid JSON Schema"
+            );
+            Arguments::unchecked()
+        });
+        Self {
+            tool,
+            arguments,
+            timeout,
+        }
+    }
+
+    pub(crate) fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
 }
 
 impl Toolbox {
@@ -49,12 +78,32 @@ impl Toolbox {
             reason,
         })?;
         self.specs.push(spec);
-        self.tools.push(Entry {
+        self.tools.push(Arc::new(Entry {
             tool,
             arguments,
             timeout,
-        });
+        }));
         Ok(())
+    }
+
+    /// Adds tools that may change later; each call may take `timeout`. One that has the name of another is left out.
+    pub fn add_source(&mut self, source: Arc<dyn ToolSource>, timeout: Duration) {
+        let source = Source::new(source, timeout);
+        for entry in source.entries().iter() {
+            if self.specs.iter().all(|spec| spec.name != entry.spec().name) {
+                self.specs.push(entry.spec().clone());
+            }
+        }
+        self.sources.push(source);
+    }
+
+    fn entry(&self, name: &str) -> Option<Arc<Entry>> {
+        let named = |entry: &&Arc<Entry>| entry.spec().name == name;
+        let fixed = self.tools.iter().find(named).map(Arc::clone);
+        fixed.or_else(|| {
+            let mut lists = self.sources.iter().map(Source::entries);
+            lists.find_map(|list| list.iter().find(named).map(Arc::clone))
+        })
     }
 
     /// Adds `type: function` tools, prepared at the same time; what went wrong is told of all of them.
@@ -94,7 +143,8 @@ impl Toolbox {
     }
 
     fn unknown(&self, name: &str) -> ToolOutput {
-        let names: Vec<_> = self.specs.iter().map(|spec| format!("`{}`", spec.name)).collect();
+        let specs = self.current();
+        let names: Vec<_> = specs.iter().map(|spec| format!("`{}`", spec.name)).collect();
         ToolOutput::error(match names.as_slice() {
             [] => format!("there is no tool `{name}`; this agent has none"),
             names => format!("there is no tool `{name}`; there are {}", names.join(", ")),
@@ -108,12 +158,23 @@ impl ToolHost for Toolbox {
         &self.specs
     }
 
+    fn current(&self) -> Cow<'_, [ToolSpec]> {
+        if !self.sources.iter().any(Source::has_changed) {
+            return Cow::Borrowed(&self.specs);
+        }
+        let mut specs: Vec<ToolSpec> = self.tools.iter().map(|entry| entry.spec().clone()).collect();
+        for source in &self.sources {
+            for entry in source.entries().iter() {
+                if specs.iter().all(|spec| spec.name != entry.spec().name) {
+                    specs.push(entry.spec().clone());
+                }
+            }
+        }
+        Cow::Owned(specs)
+    }
+
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
-        let Some(entry) = self
-            .tools
-            .iter()
-            .find(|entry| entry.tool.spec().name == call.name)
-        else {
+        let Some(entry) = self.entry(&call.name) else {
             return Ok(self.unknown(&call.name));
         };
         let arguments = match entry.arguments.check(&call.arguments) {

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
@@ -77,6 +77,10 @@ struct ApprovedTools<A> {
 impl<A: Approver> ToolHost for ApprovedTools<A> {
     fn specs(&self) -> &[ToolSpec] {
         self.tools.specs()
+    }
+
+    fn current(&self) -> Cow<'_, [ToolSpec]> {
+        self.tools.current()
     }
 
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {

@@ -7,7 +7,7 @@ use holodeck_model::{Env, LoadedAgent};
 use holodeck_runner::{Driven, drive};
 
 use crate::{
-    AnswerError, AnswerSource, Answers, BackendSelector, ToolSetupError, Unbuilt, backends::tools,
+    AnswerError, AnswerSource, Answers, BackendSelector, Preparing, ToolSetupError, Unbuilt, backends::tools,
     unsupported::refuse_unbuilt,
 };
 
@@ -48,13 +48,15 @@ pub async fn ask(
     let answers = Answers::open(&AnswerSource::Live, None, &agent, env)?;
     let limit = agent.execution.llm_timeout.value;
     let agent = Arc::new(agent);
-    let tools = tools(&agent, env, &answers).await?;
+    let (tools, servers) = tools(&agent, env, &answers, Preparing::Run).await?;
     let factory = BackendSelector::new(env.clone(), answers);
     let backend = factory.create(agent, Mode::Chat, tools).await?;
     backend.initialize().await?;
     let Driven { result, error, .. } =
         drive(backend.start(TurnRequest::new(question)), Some(limit), on_event).await;
-    backend.teardown().await?;
+    let ended = backend.teardown().await;
+    servers.close().await;
+    ended?;
     match error {
         Some(error) => Err(AskError::Turn {
             error,

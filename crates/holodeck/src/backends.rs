@@ -14,7 +14,7 @@ use holodeck_model::{Env, LoadedAgent, Provider, SideEffectGate, ToolConfig};
 use holodeck_tools::{SetupError, Toolbox};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Answers, approvals::under_approvals, claude, telemetry};
+use crate::{Answers, Preparing, approvals::under_approvals, claude, mcp::McpServers, telemetry};
 
 /// Makes the backend that an agent's provider asks for.
 pub struct BackendSelector {
@@ -94,12 +94,13 @@ impl From<SelectError> for BackendError {
     }
 }
 
-/// The tools of an agent, ready to be called. What a recording answers is not made ready.
+/// The tools of an agent, ready to be called, and the servers behind them. What a recording answers is not made ready.
 pub(crate) async fn tools(
     agent: &LoadedAgent,
     env: &Env,
     answers: &Answers,
-) -> Result<Arc<dyn ToolHost>, ToolSetupError> {
+    preparing: Preparing,
+) -> Result<(Arc<dyn ToolHost>, McpServers), ToolSetupError> {
     let refusal = |errors: Vec<SetupError>| {
         let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
         ToolSetupError(lines.join("\n"))
@@ -113,6 +114,7 @@ pub(crate) async fn tools(
         declared: serde_json::to_value(real().collect::<Vec<_>>()).unwrap_or_default(),
         own: toolbox.specs().iter().map(|spec| spec.name.clone()).collect(),
     };
+    let mut servers = McpServers::default();
     if !answers.know_tools(&set) {
         let functions: Vec<_> = real()
             .filter_map(|tool| match tool {
@@ -124,17 +126,21 @@ pub(crate) async fn tools(
             .add_functions(&functions, env, &CancellationToken::new())
             .await
             .map_err(refusal)?;
+        if preparing == Preparing::Run {
+            servers = McpServers::connect(agent, env).await?;
+            servers.add_to(&mut toolbox);
+        }
     }
     let host = answers
         .tools(Arc::new(toolbox), set)
         .map_err(|error| ToolSetupError(error.to_string()))?;
-    Ok(under_approvals(&agent.config, host))
+    Ok((under_approvals(&agent.config, host), servers))
 }
 
 /// Tools that can't be offered to the model, one a line.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct ToolSetupError(String);
+pub struct ToolSetupError(pub(crate) String);
 
 /// Stands where nothing will be asked: an earlier run is graded again.
 pub(crate) struct NoBackend;

@@ -24,6 +24,7 @@ mod dry_run;
 mod environment;
 mod git;
 mod load;
+mod mcp;
 mod telemetry;
 mod test;
 mod unsupported;
@@ -39,5 +40,7 @@ pub use holodeck_model as model;
 pub use holodeck_runner as runner;
 pub use holodeck_validators::{Check, CheckState};
 pub use load::{doctor, load};
-pub use test::{PrepareError, PreparedTest, TestError, TestOptions, prepare_regrade, prepare_test};
+pub use test::{
+    PrepareError, PreparedTest, Preparing, TestError, TestOptions, prepare_regrade, prepare_test,
+};
 pub use unsupported::Unbuilt;

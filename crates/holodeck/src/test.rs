@@ -16,12 +16,14 @@ use serde_json::{Value, json};
 
 use crate::{
     AnswerError, AnswerSource, Answers, BackendSelector, DryRun, ToolSetupError, Unbuilt, backends::tools,
-    dry_run::estimate, git, unsupported::refuse_unbuilt,
+    dry_run::estimate, git, mcp::McpServers, unsupported::refuse_unbuilt,
 };
 
 /// What the flags of `holodeck test` mean.
 #[derive(Clone, Debug, Default)]
 pub struct TestOptions {
+    /// What is made ready.
+    pub preparing: Preparing,
     /// The agent's file as typed.
     pub agent_path: String,
     /// Where answers come from.
@@ -50,6 +52,16 @@ pub struct TestOptions {
     pub prices: Option<PathBuf>,
     /// The command line, for the run file.
     pub cli_args: Vec<String>,
+}
+
+/// What is made ready for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preparing {
+    /// A run.
+    #[default]
+    Run,
+    /// Looking at what would run: no server is started.
+    Plan,
 }
 
 /// Why a run can't begin.
@@ -99,6 +111,7 @@ pub struct PreparedTest {
     answers: Answers,
     plan: Plan,
     every_case: bool,
+    servers: McpServers,
 }
 
 /// Makes everything ready that a run needs, and refuses what it can't have.
@@ -145,7 +158,7 @@ pub async fn prepare_test(
     let settings = settings(&agent, options);
     let metadata = metadata(&mut agent, options);
     let mut agent = Arc::new(agent);
-    let tools = tools(&agent, env, &answers).await?;
+    let (tools, servers) = tools(&agent, env, &answers, options.preparing).await?;
     let factory = BackendSelector::new(env.clone(), answers.clone()).side_effects(options.side_effects);
     let backend = factory.create(Arc::clone(&agent), Mode::Test, tools).await?;
     // Whoever tells places has looked them up by now.
@@ -169,6 +182,7 @@ pub async fn prepare_test(
         answers,
         plan,
         every_case,
+        servers,
     })
 }
 
@@ -203,6 +217,7 @@ pub async fn prepare_regrade(
             answers,
             plan,
             every_case: false,
+            servers: McpServers::default(),
         },
         old,
     ))
@@ -231,10 +246,12 @@ impl PreparedTest {
             answers,
             every_case,
             plan,
+            servers,
         } = self;
         // The run makes its own; of many cases, two would be felt.
         drop(plan);
         let outcome = run_tests(request, control, sink).await;
+        servers.close().await;
         // Only a run of everything may take old calls out of a recording.
         let whole = every_case && outcome.as_ref().is_ok_and(RunOutcome::is_complete);
         answers.finish(if whole {

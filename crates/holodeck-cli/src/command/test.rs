@@ -159,7 +159,8 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn dry_run(self, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    fn dry_run(mut self, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+        self.options.preparing = holodeck::Preparing::Plan;
         let prepare = holodeck::prepare_test(self.agent, &self.env, &self.options);
         let prepared = runtime()?
             .block_on(prepare)

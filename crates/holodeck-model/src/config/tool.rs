@@ -189,7 +189,7 @@ pub struct McpTool {
     #[serde(default, deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
     pub headers: SecretMap,
-    /// Seconds a request may take.
+    /// Seconds a request may take; goes before `request_timeout`.
     pub timeout: Option<f64>,
     /// Seconds an event stream may be silent.
     pub sse_read_timeout: Option<f64>,
@@ -197,19 +197,14 @@ pub struct McpTool {
     pub terminate_on_close: Option<bool>,
     /// Handed to the server as `MCP_CONFIG`; its `allowed_tools` is a filter.
     pub config: Option<JsonMap>,
-    /// Without effect.
+    /// Whether its tools are offered to the model.
     #[serde(default = "yes")]
-    #[schemars(extend("x-no-effect" = "the tools of a server are always offered"))]
     pub load_tools: bool,
-    /// Without effect.
-    #[serde(default = "yes")]
-    #[schemars(extend("x-no-effect" = "prompts of a server are not used"))]
-    pub load_prompts: bool,
-    /// Without effect.
-    #[serde(default = "sixty")]
+    /// Whether its prompts are offered to the model as tools; not if absent.
+    pub load_prompts: Option<bool>,
+    /// Seconds a request may take; 60 if absent.
     #[schemars(range(min = 1))]
-    #[schemars(extend("x-no-effect" = "use `timeout`"))]
-    pub request_timeout: u32,
+    pub request_timeout: Option<u32>,
     /// Whether its results are retrieval context.
     #[serde(default)]
     pub is_retrieval: bool,
@@ -220,6 +215,21 @@ pub struct McpTool {
     pub registry_name: Option<String>,
     /// Answers in place of the server, which is then not started.
     pub mock: Option<McpMockConfig>,
+}
+
+impl McpTool {
+    /// How long a request may take.
+    pub fn time_limit(&self) -> Duration {
+        self.written_time_limit().unwrap_or(Duration::from_mins(1))
+    }
+
+    /// How long a request may take, if that is written.
+    pub fn written_time_limit(&self) -> Option<Duration> {
+        let seconds = self.timeout.or_else(|| self.request_timeout.map(f64::from))?;
+        Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|limit| !limit.is_zero())
+    }
 }
 
 /// How an MCP server is reached.
@@ -266,8 +276,4 @@ pub struct PromptTool {
 
 fn yes() -> bool {
     true
-}
-
-fn sixty() -> u32 {
-    60
 }

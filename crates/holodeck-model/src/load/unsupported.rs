@@ -52,8 +52,10 @@ impl Loader<'_> {
             if self.is_given(root, &format!("{pointer}.mock")) {
                 continue;
             }
-            // The Claude Code CLI is an MCP client by itself.
-            let runs = kind == "mcp" && provider == "anthropic";
+            let transport = || self.text(root, &format!("{pointer}.transport"));
+            // The Claude Code CLI is an MCP client by itself, and says what it can't reach.
+            let runs = kind == "mcp"
+                && (provider == "anthropic" || transport().is_none_or(|transport| transport == "stdio"));
             if TOOLS.contains(&kind.as_str()) && !runs {
                 let name = match self.text(root, &format!("{pointer}.name")) {
                     Some(name) => format!("`{name}`"),

@@ -1,0 +1,219 @@
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holodeck_process::{ProcessSpec, Watchdog};
+use rmcp::RoleClient;
+use rmcp::model::{ProtocolVersion, SubscriptionFilter};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, RunningService,
+};
+use rmcp::transport::Transport;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::client::ConnectError;
+use crate::client::handler::Handler;
+use crate::client::plan::Reach;
+use crate::client::stdio::Process;
+use crate::client::watched::{Stale, Watched};
+
+/// How long a session is given to end.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// A server that has shaken hands.
+pub(crate) struct Connection {
+    pub(crate) service: RunningService<RoleClient, Handler>,
+    pub(crate) stale: Stale,
+    process: Option<Mutex<Process>>,
+    _listener: Option<AbortOnDropHandle<()>>,
+}
+
+/// What connections need of their surroundings.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) watchdog: Option<Arc<Watchdog>>,
+    pub(crate) startup: Duration,
+}
+
+impl Connection {
+    pub(crate) async fn open(
+        reach: &Reach,
+        handler: Handler,
+        surroundings: &Surroundings,
+    ) -> Result<Self, ConnectError> {
+        let limit = Limit {
+            deadline: Instant::now() + surroundings.startup,
+            after: surroundings.startup,
+        };
+        match reach {
+            Reach::Stdio(spec) => Self::to_child(spec, handler, surroundings, limit).await,
+            Reach::Http(_) | Reach::Sse(_) => Err(ConnectError::Config("not over HTTP yet".to_owned())),
+        }
+    }
+
+    /// Servers older than the protocol without handshake answer the first question with an error. Some of them end
+    /// instead, or are never heard of again: those are started once more and asked as they expect it.
+    async fn to_child(
+        spec: &ProcessSpec,
+        handler: Handler,
+        surroundings: &Surroundings,
+        limit: Limit,
+    ) -> Result<Self, ConnectError> {
+        let watchdog = surroundings.watchdog.as_ref();
+        let first = Self::to_child_as(spec, handler.clone(), watchdog, limit, newest_first()).await;
+        match first {
+            Err(ConnectError::Ended { .. } | ConnectError::Handshake { .. }) => {
+                let handshake = ClientLifecycleMode::Initialize;
+                Self::to_child_as(spec, handler, watchdog, limit, handshake).await
+            }
+            first => first,
+        }
+    }
+
+    async fn to_child_as(
+        spec: &ProcessSpec,
+        handler: Handler,
+        watchdog: Option<&Arc<Watchdog>>,
+        limit: Limit,
+        lifecycle: ClientLifecycleMode,
+    ) -> Result<Self, ConnectError> {
+        let (mut process, transport) = Process::start(spec, watchdog)?;
+        tracing::debug!(
+            server = handler.server_name,
+            pid = process.id(),
+            "started an MCP server"
+        );
+        match shake_hands(handler, transport, lifecycle, limit).await {
+            Ok((service, stale)) => Ok(Self::new(service, stale, Some(process))),
+            Err(Refused::TimedOut) => Err(ConnectError::TimedOut {
+                after: limit.after,
+                stderr: process.words(),
+            }),
+            Err(Refused::Error(error)) => {
+                let (exit, stderr) = process.last_words().await;
+                Err(match exit {
+                    Some(exit) => ConnectError::Ended { exit, stderr },
+                    None => ConnectError::Handshake {
+                        reason: error.to_string(),
+                        stderr,
+                    },
+                })
+            }
+        }
+    }
+
+    fn new(service: RunningService<RoleClient, Handler>, stale: Stale, process: Option<Process>) -> Self {
+        Self {
+            _listener: listener(&service),
+            service,
+            stale,
+            process: process.map(Mutex::new),
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.service.is_closed() || self.service.is_transport_closed()
+    }
+
+    /// The process, if it is a child of ours.
+    pub(crate) async fn process_id(&self) -> Option<u32> {
+        match &self.process {
+            Some(process) => Some(process.lock().await.id()),
+            None => None,
+        }
+    }
+
+    /// How a child ended and what it said last, in one line and those after it.
+    pub(crate) async fn last_words(&self) -> Option<String> {
+        let (exit, stderr) = self.process.as_ref()?.lock().await.last_words().await;
+        let mut words = exit.unwrap_or_else(|| "it closed its output".to_owned());
+        if !stderr.is_empty() {
+            let _ = write!(words, "\nstderr: {stderr}");
+        }
+        Some(words)
+    }
+
+    /// Ends the session, then the process.
+    pub(crate) async fn close(self) {
+        let Self { service, process, .. } = self;
+        if tokio::time::timeout(CLOSING, service.cancel()).await.is_err() {
+            tracing::debug!("an MCP session did not end in time");
+        }
+        if let Some(process) = process {
+            process.into_inner().close().await;
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Limit {
+    deadline: Instant,
+    after: Duration,
+}
+
+enum Refused {
+    TimedOut,
+    Error(Box<ClientInitializeError>),
+}
+
+async fn shake_hands(
+    handler: Handler,
+    transport: impl Transport<RoleClient> + 'static,
+    lifecycle: ClientLifecycleMode,
+    limit: Limit,
+) -> Result<(RunningService<RoleClient, Handler>, Stale), Refused> {
+    let stale = Stale::default();
+    let transport = Watched::new(transport, Arc::clone(&stale));
+    let shaking = handler.serve_with_lifecycle(transport, lifecycle);
+    match tokio::time::timeout_at(limit.deadline, shaking).await {
+        Ok(Ok(service)) => Ok((service, stale)),
+        Ok(Err(error)) => Err(Refused::Error(Box::new(error))),
+        Err(_elapsed) => Err(Refused::TimedOut),
+    }
+}
+
+/// The newest revision has no handshake; one who does not know it is asked for the newest that has one.
+fn newest_first() -> ClientLifecycleMode {
+    ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+    }
+}
+
+/// Since the newest revision a server tells of changed lists only whoever asked it to.
+fn listener(service: &RunningService<RoleClient, Handler>) -> Option<AbortOnDropHandle<()>> {
+    let info = service.peer_info()?;
+    if info.protocol_version.has_initialize() {
+        return None;
+    }
+    let capabilities = &info.capabilities;
+    let mut filter = SubscriptionFilter::new();
+    filter.tools_list_changed = capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
+    filter.prompts_list_changed = capabilities
+        .prompts
+        .as_ref()
+        .and_then(|prompts| prompts.list_changed);
+    if filter.tools_list_changed != Some(true) && filter.prompts_list_changed != Some(true) {
+        return None;
+    }
+    let listening = listen(service.peer().clone(), filter, service.service().clone());
+    Some(AbortOnDropHandle::new(tokio::spawn(listening)))
+}
+
+async fn listen(peer: Peer<RoleClient>, filter: SubscriptionFilter, handler: Handler) {
+    let mut subscription = match peer.listen(filter).await {
+        Ok(subscription) => subscription,
+        Err(error) => {
+            tracing::debug!(server = handler.server_name, %error, "no word of changed lists will come");
+            return;
+        }
+    };
+    while let Ok(Some(_changed)) = subscription.next().await {
+        let Some(server) = handler.server.upgrade() else {
+            return;
+        };
+        server.refresh_if_stale().await;
+    }
+}

@@ -1,0 +1,165 @@
+//! The tools and prompts of a server as tools of ours.
+
+use std::collections::HashSet;
+use std::sync::Weak;
+
+use holodeck_backend_api::{SideEffects, ToolSpec};
+use holodeck_model::McpTool;
+use rmcp::RoleClient;
+use rmcp::model::{JsonObject, Prompt, Tool};
+use rmcp::service::{Peer, ServiceError};
+use serde_json::{Value, json};
+
+use crate::client::server::{Ask, Repeat, Server};
+use crate::client::tools::ServerTool;
+use crate::{launch, names};
+
+/// What of a server is offered, and under which name.
+pub(crate) struct Offer {
+    /// Its part of the names of its tools.
+    name: String,
+    tools: Offered,
+    prompts: Offered,
+    only: Option<Vec<String>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Offered {
+    Yes,
+    No,
+}
+
+impl Offer {
+    pub(crate) fn of(tool: &McpTool, name: String) -> Self {
+        let offered = |asked: bool| if asked { Offered::Yes } else { Offered::No };
+        Self {
+            name,
+            tools: offered(tool.load_tools),
+            prompts: offered(tool.load_prompts == Some(true)),
+            only: launch::allowed_tools(tool),
+        }
+    }
+
+    /// Asks the server what it has now.
+    pub(crate) async fn list(
+        &self,
+        peer: &Peer<RoleClient>,
+        server: &Weak<Server>,
+    ) -> Result<Vec<ServerTool>, ServiceError> {
+        let info = peer.peer_info();
+        let capabilities = info.as_deref().map(|info| &info.capabilities);
+        let mut list = List {
+            offer: self,
+            server,
+            taken: HashSet::new(),
+            tools: Vec::new(),
+        };
+        if self.tools == Offered::Yes && capabilities.is_none_or(|has| has.tools.is_some()) {
+            for tool in peer.list_all_tools().await? {
+                list.tool(tool);
+            }
+        }
+        if self.prompts == Offered::Yes && capabilities.is_some_and(|has| has.prompts.is_some()) {
+            for prompt in peer.list_all_prompts().await? {
+                list.prompt(prompt);
+            }
+        }
+        Ok(list.tools)
+    }
+
+    fn allows(&self, name: &str) -> bool {
+        let only = self.only.as_ref();
+        only.is_none_or(|only| only.iter().any(|allowed| allowed == name))
+    }
+}
+
+struct List<'a> {
+    offer: &'a Offer,
+    server: &'a Weak<Server>,
+    taken: HashSet<String>,
+    tools: Vec<ServerTool>,
+}
+
+impl List<'_> {
+    fn tool(&mut self, tool: Tool) {
+        if !self.offer.allows(&tool.name) {
+            return;
+        }
+        let hints = tool.annotations.as_ref();
+        let hint =
+            |read: fn(&rmcp::model::ToolAnnotations) -> Option<bool>| hints.and_then(read) == Some(true);
+        let reads = hint(|hints| hints.read_only_hint);
+        let repeat = if reads || hint(|hints| hints.idempotent_hint) {
+            Repeat::Harmless
+        } else {
+            Repeat::Unknown
+        };
+        let name = tool.name.into_owned();
+        let title = tool.title.unwrap_or_default();
+        let spec = ToolSpec {
+            name: self.name_of(&name),
+            description: tool.description.map_or(title, std::borrow::Cow::into_owned),
+            parameters: parameters(&tool.input_schema),
+            side_effects: if reads {
+                SideEffects::None
+            } else {
+                SideEffects::Possible
+            },
+        };
+        self.add(spec, Ask::Tool { name, repeat });
+    }
+
+    fn prompt(&mut self, prompt: Prompt) {
+        if !self.offer.allows(&prompt.name) {
+            return;
+        }
+        let mut properties = serde_json::Map::new();
+        let mut required = Vec::new();
+        for argument in prompt.arguments.unwrap_or_default() {
+            let mut schema = json!({ "type": "string" });
+            if let (Some(schema), Some(description)) = (schema.as_object_mut(), argument.description) {
+                schema.insert("description".to_owned(), description.into());
+            }
+            if argument.required == Some(true) {
+                required.push(Value::from(argument.name.clone()));
+            }
+            properties.insert(argument.name, schema);
+        }
+        let title = prompt.title.unwrap_or_default();
+        // A tool goes before a prompt of the same name.
+        let mut name = self.name_of(&prompt.name);
+        if self.taken.contains(&name) {
+            name = self.name_of(&format!("{}_prompt", prompt.name));
+        }
+        let spec = ToolSpec {
+            name,
+            description: prompt.description.unwrap_or(title),
+            parameters: json!({ "type": "object", "properties": properties, "required": required }),
+            side_effects: SideEffects::None,
+        };
+        self.add(spec, Ask::Prompt { name: prompt.name });
+    }
+
+    fn name_of(&self, name: &str) -> String {
+        names::bounded(names::model_name(&self.offer.name, name))
+    }
+
+    fn add(&mut self, spec: ToolSpec, ask: Ask) {
+        if self.taken.insert(spec.name.clone()) {
+            self.tools.push(ServerTool::new(spec, ask, self.server.clone()));
+        } else {
+            tracing::warn!(
+                tool = spec.name,
+                "two tools of an MCP server have this name; the second is left out"
+            );
+        }
+    }
+}
+
+/// As every model's server takes it: an object that names its properties, be they none.
+fn parameters(schema: &JsonObject) -> Value {
+    let mut schema = schema.clone();
+    schema.entry("type").or_insert_with(|| "object".into());
+    schema.entry("properties").or_insert_with(|| json!({}));
+    Value::Object(schema)
+}

@@ -1,0 +1,148 @@
+//! How a server of the YAML is reached.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use holodeck_http::{Headers, HttpUrl};
+use holodeck_model::{Env, McpTool, McpTransport};
+use holodeck_process::{BASE_VARIABLES, ChildEnv, ProcessSpec};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::client::ConnectError;
+use crate::launch;
+
+/// Beside [`BASE_VARIABLES`]: who runs it, and with which shell and terminal, as the protocol's own kits pass on.
+const USER_VARIABLES: &[&str] = &["LOGNAME", "SHELL", "TERM", "USER"];
+
+/// Tells what a server started from everything else. On a child that leaves the process group too.
+const MARK: &str = "HOLODECK_MCP_SERVER";
+
+/// Shorter values are words that may stand anywhere.
+const SHORTEST_SECRET: usize = 8;
+
+pub(crate) struct Plan {
+    pub(crate) reach: Reach,
+    /// Values that are never shown.
+    secrets: Vec<SecretString>,
+}
+
+#[expect(dead_code, reason = "the transports over HTTP follow")]
+pub(crate) enum Reach {
+    Stdio(ProcessSpec),
+    Http(Remote),
+    Sse(Remote),
+}
+
+#[derive(Clone)]
+#[expect(dead_code, reason = "the transports over HTTP follow")]
+pub(crate) struct Remote {
+    pub(crate) url: HttpUrl,
+    pub(crate) headers: Headers,
+    /// How long an event stream may be silent.
+    pub(crate) silence: Option<Duration>,
+    pub(crate) at_close: AtClose,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtClose {
+    EndSession,
+    LeaveSession,
+}
+
+impl Plan {
+    pub(crate) fn of(tool: &McpTool, base_dir: &Path, env: &Env) -> Result<Self, ConnectError> {
+        let variables = launch::variables(tool, env).map_err(|problems| {
+            let messages: Vec<_> = problems.into_iter().map(|problem| problem.message).collect();
+            ConnectError::Config(messages.join("; "))
+        })?;
+        let headers = tool.headers.values();
+        let values = variables.iter().map(|(_, value)| value).chain(headers);
+        let secrets = values
+            .filter(|value| value.expose_secret().trim().len() >= SHORTEST_SECRET)
+            .map(|value| value.expose_secret().trim().into())
+            .collect();
+        let reach = match tool.transport {
+            McpTransport::Stdio => Reach::Stdio(command(tool, base_dir, env, &variables)?),
+            McpTransport::Http => Reach::Http(remote(tool)?),
+            McpTransport::Sse => Reach::Sse(remote(tool)?),
+            McpTransport::Websocket => {
+                let reason = "transport `websocket` can't be used yet";
+                return Err(ConnectError::Config(reason.to_owned()));
+            }
+        };
+        Ok(Self { reach, secrets })
+    }
+
+    /// Text without the values that the YAML gives the server.
+    pub(crate) fn redacted(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in &self.secrets {
+            if text.contains(secret.expose_secret()) {
+                text = text.replace(secret.expose_secret(), "***");
+            }
+        }
+        text
+    }
+}
+
+fn command(
+    tool: &McpTool,
+    base_dir: &Path,
+    env: &Env,
+    variables: &[(String, SecretString)],
+) -> Result<ProcessSpec, ConnectError> {
+    let missing = || ConnectError::Config("there is no `command`".to_owned());
+    let command = tool.command.as_ref().ok_or_else(missing)?;
+    let folder = absolute(launch::base(command, base_dir));
+    let inherited: Vec<&str> = BASE_VARIABLES.iter().chain(USER_VARIABLES).copied().collect();
+    let mut child = ChildEnv::inherit(&inherited, |name| env.get(name));
+    for (name, value) in variables {
+        child.set(name, value.expose_secret());
+    }
+    let mark = format!("{}-{}", tool.name, nonce());
+    child.set(MARK, &mark);
+    let args = tool.args.iter();
+    Ok(ProcessSpec::new(launch::placed(command.as_str(), &folder), child)
+        .args(args.map(|argument| launch::placed_argument(argument, &folder)))
+        .current_dir(folder)
+        .mark(mark))
+}
+
+/// Unlike that of any other process of the machine: ours, the time, and where a value lies.
+fn nonce() -> String {
+    use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+    let (one, two) = (RandomState::new(), RandomState::new());
+    format!(
+        "{:016x}{:016x}",
+        one.build_hasher().finish(),
+        two.build_hasher().finish()
+    )
+}
+
+fn remote(tool: &McpTool) -> Result<Remote, ConnectError> {
+    let wrong = |error: holodeck_http::HttpError| ConnectError::Config(error.to_string());
+    let missing = || ConnectError::Config("there is no `url`".to_owned());
+    let mut headers = Headers::new();
+    for (name, value) in &tool.headers {
+        headers.insert_secret(name, value).map_err(wrong)?;
+    }
+    Ok(Remote {
+        url: HttpUrl::parse(tool.url.as_ref().ok_or_else(missing)?).map_err(wrong)?,
+        headers,
+        silence: tool.sse_read_timeout.and_then(launch::seconds),
+        at_close: match tool.terminate_on_close {
+            Some(false) => AtClose::LeaveSession,
+            _ => AtClose::EndSession,
+        },
+    })
+}
+
+/// A child's paths must hold whatever its working directory is; an empty one is where we are.
+fn absolute(path: &Path) -> PathBuf {
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    std::path::absolute(path).unwrap_or_else(|_no_working_directory| path.to_owned())
+}

@@ -1,0 +1,315 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use holodeck_backend_api::{Tool, ToolOutput};
+use rmcp::model::{CallToolRequestParams, GetPromptRequestParams, JsonObject};
+use rmcp::service::ServiceError;
+
+use crate::client::connection::{Connection, Surroundings};
+use crate::client::content;
+use crate::client::handler::Handler;
+use crate::client::listing::Offer;
+use crate::client::plan::Plan;
+use crate::client::tools::ServerTool;
+use crate::client::{ConnectError, McpOptions, ServerInfo};
+
+/// A server of the YAML, over all its connections.
+pub(crate) struct Server {
+    /// As the YAML names it.
+    name: String,
+    plan: Plan,
+    offer: Offer,
+    options: McpOptions,
+    surroundings: Surroundings,
+    live: tokio::sync::Mutex<Live>,
+    listed: Mutex<Listed>,
+    refreshing: tokio::sync::Mutex<()>,
+    /// How often a connection was lost since a request was last answered.
+    losses: AtomicU64,
+}
+
+enum Live {
+    /// With its number.
+    Open(Arc<Connection>, u64),
+    /// The number of the last one.
+    Lost(u64),
+    Closed,
+}
+
+#[derive(Default)]
+struct Listed {
+    revision: u64,
+    tools: Vec<Arc<ServerTool>>,
+    info: ServerInfo,
+}
+
+/// What is asked of a server.
+#[derive(Clone, Debug)]
+pub(crate) enum Ask {
+    /// A call of a tool.
+    Tool {
+        /// As the server names it.
+        name: String,
+        repeat: Repeat,
+    },
+    /// A prompt.
+    Prompt {
+        /// As the server names it.
+        name: String,
+    },
+}
+
+/// Whether a call may be sent again when nobody knows if it took effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    Harmless,
+    Unknown,
+}
+
+/// The connection, and why there was no answer.
+struct Lost {
+    reason: String,
+}
+
+impl Server {
+    pub(crate) fn new(
+        name: String,
+        plan: Plan,
+        offer: Offer,
+        options: McpOptions,
+        surroundings: Surroundings,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            plan,
+            offer,
+            options,
+            surroundings,
+            live: tokio::sync::Mutex::new(Live::Lost(0)),
+            listed: Mutex::default(),
+            refreshing: tokio::sync::Mutex::default(),
+            losses: AtomicU64::new(0),
+        })
+    }
+
+    /// Connects for the first time.
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), ConnectError> {
+        let mut live = self.live.lock().await;
+        self.open(&mut live, 0).await?;
+        Ok(())
+    }
+
+    /// Asks, over a new connection if the last one is gone. An error is why that can't be had.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        ask: &Ask,
+        arguments: &JsonObject,
+    ) -> Result<ToolOutput, String> {
+        let (connection, number) = self.connection(None).await.map_err(|error| self.told(&error))?;
+        let lost = match self.answer(&connection, ask, arguments).await {
+            Ok(output) => return Ok(output),
+            Err(lost) => self.words_of(&connection, lost).await,
+        };
+        if self.losses.fetch_add(1, Ordering::AcqRel) > 0 {
+            self.forget(number).await;
+            return Err(format!("its MCP server `{}` is gone again: {lost}", self.name));
+        }
+        let again = self.connection(Some(number)).await;
+        let (connection, _) = again.map_err(|error| {
+            let error = self.told(&error);
+            format!(
+                "its MCP server `{}` is gone: {lost}; connecting again: {error}",
+                self.name
+            )
+        })?;
+        if matches!(
+            ask,
+            Ask::Tool {
+                repeat: Repeat::Unknown,
+                ..
+            }
+        ) {
+            return Ok(ToolOutput::error(format!(
+                "the MCP server `{}` went away during this call and was connected again; whether the call had an \
+                 effect is not known: {lost}",
+                self.name
+            )));
+        }
+        match self.answer(&connection, ask, arguments).await {
+            Ok(output) => Ok(output),
+            Err(lost) => {
+                let lost = self.words_of(&connection, lost).await;
+                Err(format!("its MCP server `{}` is gone again: {lost}", self.name))
+            }
+        }
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        connection: &Connection,
+        ask: &Ask,
+        arguments: &JsonObject,
+    ) -> Result<ToolOutput, Lost> {
+        let answer = match ask {
+            Ask::Tool { name, .. } => {
+                let params = CallToolRequestParams::new(name.clone()).with_arguments(arguments.clone());
+                connection.service.call_tool(params).await.map(content::of_call)
+            }
+            Ask::Prompt { name } => {
+                let params = GetPromptRequestParams::new(name.clone()).with_arguments(arguments.clone());
+                connection
+                    .service
+                    .get_prompt(params)
+                    .await
+                    .map(content::of_prompt)
+            }
+        };
+        let output = match answer {
+            Ok(output) => output,
+            Err(ServiceError::McpError(error)) => ToolOutput::error(error.message.into_owned()),
+            Err(ServiceError::TransportClosed) => {
+                return Err(Lost {
+                    reason: "the connection was closed".to_owned(),
+                });
+            }
+            Err(ServiceError::TransportSend(error)) => {
+                return Err(Lost {
+                    reason: error.error.to_string(),
+                });
+            }
+            Err(other) => ToolOutput::error(other.to_string()),
+        };
+        self.losses.store(0, Ordering::Release);
+        // The model's next message must know what this call has changed.
+        self.refresh_if_stale().await;
+        Ok(output)
+    }
+
+    /// The live connection, opened if it is gone or has the number of a lost one.
+    async fn connection(self: &Arc<Self>, lost: Option<u64>) -> Result<(Arc<Connection>, u64), ConnectError> {
+        let mut live = self.live.lock().await;
+        let last = match &*live {
+            Live::Open(connection, number) if lost != Some(*number) && !connection.is_closed() => {
+                return Ok((Arc::clone(connection), *number));
+            }
+            Live::Open(_, number) | Live::Lost(number) => *number,
+            Live::Closed => return Err(ConnectError::Config("it was closed".to_owned())),
+        };
+        tracing::info!(server = self.name, "connecting to an MCP server again");
+        *live = Live::Lost(last);
+        self.open(&mut live, last).await
+    }
+
+    async fn open(
+        self: &Arc<Self>,
+        live: &mut Live,
+        last: u64,
+    ) -> Result<(Arc<Connection>, u64), ConnectError> {
+        let handler = Handler {
+            server_name: self.name.clone(),
+            server: Arc::downgrade(self),
+            sampling: self.options.sampling.clone(),
+            elicitation: self.options.elicitation.clone(),
+            roots: self.options.roots.clone(),
+        };
+        let connection = Connection::open(&self.plan.reach, handler, &self.surroundings).await?;
+        if let Err(error) = self.list(&connection).await {
+            let words = connection.last_words().await;
+            return Err(ConnectError::Handshake {
+                reason: format!("it does not list its tools: {error}"),
+                stderr: words.unwrap_or_default(),
+            });
+        }
+        let connection = Arc::new(connection);
+        *live = Live::Open(Arc::clone(&connection), last + 1);
+        Ok((connection, last + 1))
+    }
+
+    async fn forget(&self, lost: u64) {
+        let mut live = self.live.lock().await;
+        if matches!(&*live, Live::Open(_, number) if *number == lost) {
+            *live = Live::Lost(lost);
+        }
+    }
+
+    /// Asks for the lists again if the server has said that they are others.
+    pub(crate) async fn refresh_if_stale(self: &Arc<Self>) {
+        let _one_at_a_time = self.refreshing.lock().await;
+        let connection = match &*self.live.lock().await {
+            Live::Open(connection, _) => Arc::clone(connection),
+            _ => return,
+        };
+        if connection.stale.swap(false, Ordering::AcqRel)
+            && let Err(error) = self.list(&connection).await
+        {
+            tracing::warn!(server = self.name, %error, "an MCP server has changed its tools and does not list them");
+        }
+    }
+
+    async fn list(self: &Arc<Self>, connection: &Connection) -> Result<(), ServiceError> {
+        let us = Arc::downgrade(self);
+        let listing = self.offer.list(connection.service.peer(), &us);
+        let limit = self.surroundings.startup;
+        let tools = tokio::time::timeout(limit, listing)
+            .await
+            .map_err(|_elapsed| ServiceError::Timeout { timeout: limit })??;
+        let process = connection.process_id().await;
+        let peer = connection.service.peer_info();
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = listed.tools.len() == tools.len()
+            && listed
+                .tools
+                .iter()
+                .zip(&tools)
+                .all(|(old, new)| old.spec() == new.spec());
+        if !same {
+            listed.revision += 1;
+            listed.tools = tools.into_iter().map(Arc::new).collect();
+        }
+        listed.info = ServerInfo::of(&self.name, peer.as_deref(), process);
+        Ok(())
+    }
+
+    /// What the server said of itself when it was last connected.
+    pub(crate) fn info(&self) -> ServerInfo {
+        self.listed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .info
+            .clone()
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.listed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .revision
+    }
+
+    pub(crate) fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let tools = listed.tools.iter();
+        tools.map(|tool| Arc::clone(tool) as Arc<dyn Tool>).collect()
+    }
+
+    /// Ends the session and the process.
+    pub(crate) async fn close(&self) {
+        let last = std::mem::replace(&mut *self.live.lock().await, Live::Closed);
+        let Live::Open(connection, _) = last else { return };
+        match Arc::try_unwrap(connection) {
+            Ok(connection) => connection.close().await,
+            // A call is still waiting: it ends with the connection.
+            Err(connection) => connection.service.cancellation_token().cancel(),
+        }
+    }
+
+    async fn words_of(&self, connection: &Connection, lost: Lost) -> String {
+        let words = connection.last_words().await;
+        self.plan.redacted(&words.unwrap_or(lost.reason))
+    }
+
+    /// An error without secrets.
+    pub(crate) fn told(&self, error: &ConnectError) -> String {
+        self.plan.redacted(&error.to_string())
+    }
+}

@@ -1,0 +1,87 @@
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerNotification,
+};
+use rmcp::transport::Transport;
+
+/// Whether the lists of a connection are others than when they were asked for.
+pub(crate) type Stale = Arc<AtomicBool>;
+
+/// A transport that sees what passes.
+///
+/// A server that says that its lists have changed, and then answers, has done so in this order; whoever gets the answer
+/// must find that out too. And a server that was slow to start answers the first question after we gave up waiting for
+/// it and asked the second: that answer belongs to nothing.
+pub(crate) struct Watched<T> {
+    inner: T,
+    stale: Stale,
+    discovers: HashSet<RequestId>,
+    given_up: bool,
+}
+
+impl<T> Watched<T> {
+    pub(crate) fn new(inner: T, stale: Stale) -> Self {
+        Self {
+            inner,
+            stale,
+            discovers: HashSet::new(),
+            given_up: false,
+        }
+    }
+
+    fn is_late(&self, message: &ServerJsonRpcMessage) -> bool {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        self.given_up && id.is_some_and(|id| self.discovers.contains(id))
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        if let JsonRpcMessage::Request(request) = &item {
+            match &request.request {
+                ClientRequest::DiscoverRequest(_) => {
+                    self.discovers.insert(request.id.clone());
+                }
+                ClientRequest::InitializeRequest(_) => self.given_up = true,
+                _ => {}
+            }
+        }
+        self.inner.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            let message = self.inner.receive().await?;
+            if self.is_late(&message) {
+                continue;
+            }
+            if let JsonRpcMessage::Notification(notification) = &message
+                && matches!(
+                    notification.notification,
+                    ServerNotification::ToolListChangedNotification(_)
+                        | ServerNotification::PromptListChangedNotification(_)
+                )
+            {
+                self.stale.store(true, Ordering::Release);
+            }
+            return Some(message);
+        }
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.inner.close()
+    }
+}

@@ -1,0 +1,76 @@
+"""A server that misbehaves as it is told. Arguments: how; then a file that remembers between starts."""
+import json
+import os
+import sys
+import time
+
+how = sys.argv[1]
+memory = sys.argv[2] if len(sys.argv) > 2 else None
+starts = 0
+if memory:
+    starts = int(open(memory).read() or "0") if os.path.exists(memory) else 0
+    open(memory, "w").write(str(starts + 1))
+tools = [
+    {"name": "die", "description": "Ends the server.", "inputSchema": {"type": "object"}},
+    {"name": "die_reading", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {"name": "grow", "inputSchema": {"type": "object"}},
+    {"name": "hang", "inputSchema": {"type": "object"}},
+    {"name": "said", "inputSchema": {"type": "object"}},
+]
+cancelled = []
+
+
+def send(message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def tool_result(id, text):
+    send({"id": id, "result": {"content": [{"type": "text", "text": text}]}})
+
+
+if how == "broken":
+    sys.exit("no such table: " + os.environ.get("TOKEN", ""))
+if how == "silent":
+    print("I will say nothing", file=sys.stderr, flush=True)
+    time.sleep(600)
+if how == "deaf":
+    # Reads nothing, and has a child that does not either.
+    if os.fork() == 0:
+        time.sleep(600)
+first = True
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id = message.get("method"), message.get("id")
+    if how == "strict" and first and method != "initialize":
+        sys.exit("expected initialize")
+    if how == "late" and method == "server/discover":
+        late = id
+        continue
+    first = False
+    if method == "initialize":
+        if how == "late":
+            send({"id": late, "error": {"code": -32601, "message": "what?"}})
+        version = message["params"]["protocolVersion"]
+        if how == "old":
+            version = "2024-11-05"
+        send({"id": id, "result": {"protocolVersion": version, "capabilities": {"tools": {"listChanged": True}},
+                                   "serverInfo": {"name": "scripted", "version": "1"}}})
+    elif method == "tools/list":
+        send({"id": id, "result": {"tools": tools}})
+    elif method == "tools/call":
+        name = message["params"]["name"]
+        if name in ("die", "die_reading") and (how == "mortal" or starts == 0):
+            sys.exit("out of memory")
+        if name == "grow":
+            tools.append({"name": "grown", "inputSchema": {"type": "object"}})
+            send({"method": "notifications/tools/list_changed"})
+        if name == "hang":
+            continue
+        tool_result(id, json.dumps(cancelled) if name == "said" else f"{name} at start {starts}")
+    elif method == "notifications/cancelled":
+        cancelled.append(message["params"]["requestId"])
+    elif id is not None:
+        send({"id": id, "error": {"code": -32601, "message": "there is no such method"}})
+if how == "deaf":
+    time.sleep(600)

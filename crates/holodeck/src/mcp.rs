@@ -1,0 +1,85 @@
+use std::sync::Arc;
+
+use futures::future::join_all;
+use holodeck_mcp_bridge::{FailedServer, McpOptions, McpServer, ServerNeed};
+use holodeck_model::{Env, LoadedAgent, McpTool, Provider, ToolConfig};
+use holodeck_tools::Toolbox;
+
+use crate::ToolSetupError;
+
+/// The MCP servers of an agent, while it works. Dropping them ends their processes; closing them is more polite.
+#[derive(Debug, Default)]
+pub(crate) struct McpServers(Vec<McpServer>);
+
+impl McpServers {
+    /// Connects to all of them, unless the Claude CLI does so itself. One that is required and does not answer is an
+    /// error, any other a warning.
+    pub(crate) async fn connect(agent: &LoadedAgent, env: &Env) -> Result<Self, ToolSetupError> {
+        let tools = match agent.config.model.provider {
+            Provider::Anthropic => Vec::new(),
+            Provider::Openai | Provider::AzureOpenai | Provider::Ollama => of_yaml(agent),
+        };
+        if tools.is_empty() {
+            return Ok(Self::default());
+        }
+        let configs: Vec<&McpTool> = tools.iter().map(|(_, tool)| *tool).collect();
+        let options = McpOptions::new(&agent.dir, env.clone());
+        let connected = McpServer::connect_all(&configs, &options).await;
+        let mut errors = Vec::new();
+        for failed in connected.failed {
+            let place = tools.get(failed.index).map(|(index, _)| format!("tools.{index}"));
+            let place = place.and_then(|pointer| agent.locate(&pointer));
+            let place = place.map(|place| format!("{place}: ")).unwrap_or_default();
+            let FailedServer {
+                name, need, reason, ..
+            } = failed;
+            match need {
+                ServerNeed::Required => {
+                    errors.push(format!("{place}MCP server `{name}` can't be used: {reason}"));
+                }
+                ServerNeed::Optional => {
+                    tracing::warn!("{place}MCP server `{name}` is left out, as it can't be used: {reason}");
+                }
+            }
+        }
+        for server in &connected.servers {
+            let info = server.info();
+            tracing::debug!(
+                server = info.tool,
+                protocol = info.protocol,
+                name = info.name,
+                version = info.version
+            );
+        }
+        let servers = Self(connected.servers);
+        if errors.is_empty() {
+            Ok(servers)
+        } else {
+            servers.close().await;
+            Err(ToolSetupError(errors.join("\n")))
+        }
+    }
+
+    /// Offers their tools.
+    pub(crate) fn add_to(&self, toolbox: &mut Toolbox) {
+        for server in &self.0 {
+            toolbox.add_source(Arc::new(server.clone()), server.request_timeout());
+        }
+    }
+
+    /// Ends their sessions and processes.
+    pub(crate) async fn close(&self) {
+        join_all(self.0.iter().map(McpServer::close)).await;
+    }
+}
+
+/// With their places in the list of tools.
+fn of_yaml(agent: &LoadedAgent) -> Vec<(usize, &McpTool)> {
+    let tools = agent.config.tools.iter().enumerate();
+    tools
+        .filter_map(|(index, tool)| match tool {
+            ToolConfig::Mcp(tool) if tool.mock.is_none() => Some((index, tool)),
+            _ => None,
+        })
+        .collect()
+}
