@@ -9,14 +9,14 @@ use holodeck_backend_api::{BackendError, BackendFactory as _, Mode};
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_model::{Env, Layer, LoadedAgent, Provider, RunMetadata, SideEffectGate};
 use holodeck_runner::{
-    Budget, OnFailure, Plan, PlanError, PriceError, Prices, RunControl, RunError, RunOutcome, RunSettings,
-    RunSink, RunStore, Selection, StoreError, TestRequest, run_tests,
+    Budget, FileReader, OnFailure, Plan, PlanError, PriceError, Prices, RunControl, RunError, RunOutcome,
+    RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest, run_tests,
 };
 use serde_json::{Value, json};
 
 use crate::{
     AnswerError, AnswerSource, Answers, BackendSelector, DryRun, ToolSetupError, Unbuilt, backends::tools,
-    dry_run::estimate, git, mcp::McpServers, unsupported::refuse_unbuilt,
+    documents::converter, dry_run::estimate, git, mcp::McpServers, unsupported::refuse_unbuilt,
 };
 
 /// What the flags of `holodeck test` mean.
@@ -156,6 +156,7 @@ pub async fn prepare_test(
         });
     }
     let settings = settings(&agent, options);
+    let files = files(&agent, env);
     let metadata = metadata(&mut agent, options);
     let mut agent = Arc::new(agent);
     let (tools, servers) = tools(&agent, env, &answers, options.preparing).await?;
@@ -171,6 +172,7 @@ pub async fn prepare_test(
         backend,
         replayed: answers.replayed(),
         selection,
+        files,
         settings,
         prices,
         redactor: answers.redactor(),
@@ -199,12 +201,14 @@ pub async fn prepare_regrade(
     let prices = prices(&agent, env, options.prices.as_deref())?;
     let answers = Answers::open(&AnswerSource::Live, None, &agent, env)?;
     let plan = Plan::new(&agent.config.test_cases, &Selection::default())?;
+    let files = files(&agent, env);
     let request = TestRequest {
         agent: Arc::new(agent),
         agent_path: options.agent_path.clone(),
         backend: Arc::new(crate::backends::NoBackend),
         replayed: None,
         selection: Selection::default(),
+        files,
         settings,
         prices,
         redactor: answers.redactor(),
@@ -278,6 +282,11 @@ pub enum TestError {
     /// The recording.
     #[error(transparent)]
     Cassette(#[from] CassetteError),
+}
+
+/// Reads the files of questions.
+fn files(agent: &LoadedAgent, env: &Env) -> FileReader {
+    FileReader::new(converter(agent, env), agent.execution.file_timeout.value)
 }
 
 fn settings(agent: &LoadedAgent, options: &TestOptions) -> RunSettings {

@@ -119,24 +119,18 @@ impl Loader<'_> {
     }
 
     fn unsupported_in_cases(&mut self, found: &mut Found, root: NodeId) {
-        let mut files_told = false;
         for case in 0..self.count(root, "test_cases") {
             let case = format!("test_cases.{case}");
             let turns = self.count(root, &format!("{case}.turns"));
             let owners =
                 std::iter::once(case.clone()).chain((0..turns).map(|turn| format!("{case}.turns.{turn}")));
             for owner in owners {
-                let files = format!("{owner}.files");
-                if self.count(root, &files) > 0 {
-                    if files_told {
-                        found.list.push(Unsupported {
-                            what: "`files`".to_owned(),
-                            pointer: files,
-                            needed_by_run: Need::Blocks,
-                        });
-                    } else {
-                        self.unsupported(found, root, &files, "`files` of test cases", Need::Blocks);
-                        files_told = true;
+                for file in 0..self.count(root, &format!("{owner}.files")) {
+                    let url = format!("{owner}.files.{file}.url");
+                    let scheme = self.text(root, &url).unwrap_or_default();
+                    if let Some((scheme @ ("s3" | "az"), _)) = scheme.split_once("://") {
+                        let what = format!("a file at `{scheme}://`");
+                        self.unsupported(found, root, &url, &what, Need::Blocks);
                     }
                 }
                 self.unsupported_metrics(found, root, &format!("{owner}.evaluations"));
