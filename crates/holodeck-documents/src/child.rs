@@ -50,6 +50,8 @@ pub(crate) async fn convert_apart(
     let output = run_within(spec.stdin(input), limits, cancel).await?;
     match serde_json::from_slice(&output.stdout) {
         Ok(Answer::Document(document)) => Ok(document),
+        // Where it noticed, it did not know the limit.
+        Ok(Answer::Problem(Problem::Limit(Limit::Memory(_)))) => Err(Limit::Memory(limits.memory).into()),
         Ok(Answer::Problem(problem)) => Err(problem),
         Err(_) if output.exit.success() => Err(Problem::Converter("its answer is not understood".to_owned())),
         Err(_) => Err(end(output.exit, &output.stderr, limits)),

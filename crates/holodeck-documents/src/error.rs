@@ -110,7 +110,7 @@ pub enum Problem {
 pub enum Limit {
     /// Time.
     Time(Duration),
-    /// Bytes of memory.
+    /// Bytes of memory; 0 if how many is not known.
     Memory(u64),
     /// Bytes of text that come of it.
     Output(u64),
@@ -128,6 +128,7 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Time(time) => write!(f, "converting it takes longer than {} s", time.as_secs_f64()),
+            Self::Memory(0) => f.write_str("converting it takes more memory than there is"),
             Self::Memory(bytes) => write!(f, "converting it takes more than {} of memory", size(bytes)),
             Self::Output(bytes) => write!(f, "its text is larger than {}", size(bytes)),
             Self::Expanded(bytes) => write!(f, "it expands to more than {}", size(bytes)),

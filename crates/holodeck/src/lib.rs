@@ -38,6 +38,7 @@ pub use documents::convert_documents_with;
 pub use dry_run::{DryRun, Estimate};
 pub use environment::{EnvironmentError, environment};
 pub use holodeck_backend_api as backend_api;
+pub use holodeck_documents as documents;
 pub use holodeck_model as model;
 pub use holodeck_runner as runner;
 pub use holodeck_validators::{Check, CheckState};

@@ -13,6 +13,7 @@
 mod answers;
 mod bad_input;
 mod claude;
+mod convert;
 mod doctor;
 mod exit_codes;
 mod init;

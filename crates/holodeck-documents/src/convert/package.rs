@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    io::{Cursor, Read as _},
+    io::{Cursor, ErrorKind, Read as _},
 };
 
 use zip::{ZipArchive, result::ZipError};
@@ -80,12 +80,14 @@ impl<'a> Package<'a> {
             .by_index(*at)
             .map_err(|error| broken(format, &error))?;
         let mut bytes = Vec::new();
-        part.take(self.left + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| Problem::Broken {
+        let read = part.take(self.left + 1).read_to_end(&mut bytes);
+        read.map_err(|error| match error.kind() {
+            ErrorKind::OutOfMemory => Limit::Memory(0).into(),
+            _ => Problem::Broken {
                 format,
                 reason: format!("{name}: {error}"),
-            })?;
+            },
+        })?;
         self.left = self
             .left
             .checked_sub(bytes.len() as u64)

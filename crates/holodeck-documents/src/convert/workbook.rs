@@ -15,7 +15,7 @@ use crate::{ConvertOptions, Document, Format, Limit, Mark, Place, Problem, optio
 use super::{package, table};
 
 /// More cells than this are no text to read.
-const MOST_CELLS: usize = 2_000_000;
+const MOST_CELLS: usize = 1_000_000;
 
 type Bytes<'a> = Cursor<&'a [u8]>;
 
@@ -229,4 +229,35 @@ fn broken(format: Format, error: &impl std::fmt::Display) -> Problem {
         return Problem::Encrypted;
     }
     Problem::Broken { format, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_counted() {
+        let mut cells = Cells {
+            count: MOST_CELLS - 1,
+            ..Cells::default()
+        };
+        cells.add(0, 0, String::new(), None).unwrap();
+        cells.add(0, 1, "last".to_owned(), None).unwrap();
+        let problem = cells.add(0, 2, "more".to_owned(), None).unwrap_err();
+        assert_eq!(problem, Problem::Limit(Limit::Cells(1_000_000)));
+    }
+
+    #[test]
+    fn numbers_and_times_read_as_spreadsheets_show_them() {
+        use calamine::ExcelDateTimeType::{DateTime, TimeDelta};
+        assert_eq!(shown(&Data::Float(0.1 + 0.2)), "0.3");
+        assert_eq!(shown(&Data::Float(1e21)), "1000000000000000000000");
+        assert_eq!(shown(&Data::Float(f64::NAN)), "NaN");
+        assert_eq!(shown(&Data::Int(-3)), "-3");
+        let time = |value, kind| shown(&Data::DateTime(ExcelDateTime::new(value, kind, false)));
+        assert_eq!(time(45000.0, DateTime), "2023-03-15");
+        assert_eq!(time(45000.75, DateTime), "2023-03-15 18:00:00");
+        assert_eq!(time(0.25, DateTime), "06:00:00");
+        assert_eq!(time(1.5, TimeDelta), "36:00:00");
+    }
 }

@@ -7,6 +7,9 @@
     reason = "tests"
 )]
 
+mod cached;
 mod fetch;
 mod files;
+mod hostile;
+mod pictures;
 mod web;
