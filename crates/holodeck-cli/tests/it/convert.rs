@@ -11,9 +11,13 @@ fn convert(name: &str) -> Result<Converted, String> {
     let converter = Converter::new(Isolation::by_command(env!("CARGO_BIN_EXE_holodeck")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let options = ConvertOptions::default();
-    let cancel = Default::default();
-    let converted = runtime.block_on(converter.convert_file(&file, &options, &cancel));
+    let never = fresh();
+    let converted = runtime.block_on(converter.convert_file(&file, &options, &never));
     converted.map_err(|error| error.problem.to_string())
+}
+
+fn fresh<T: Default>() -> T {
+    T::default()
 }
 
 #[test]
