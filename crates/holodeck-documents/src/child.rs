@@ -2,7 +2,7 @@
 //! is JSON on stdout.
 
 use std::{
-    io::{self, BufRead as _, BufReader, Read, Write},
+    io::{self, BufRead as _, BufReader, BufWriter, Read, Write},
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
 };
@@ -110,7 +110,7 @@ fn told(exit: Exit, stderr: &str) -> String {
 
 /// Answers the one request on `input`, in a process that does nothing else: it limits itself first. An error means
 /// that there is nobody to answer to.
-pub fn answer_conversion(input: impl Read, mut output: impl Write) -> io::Result<()> {
+pub fn answer_conversion(input: impl Read, output: impl Write) -> io::Result<()> {
     const LONGEST_REQUEST: u64 = 64 * 1024;
     let mut input = BufReader::new(input);
     let mut line = Vec::new();
@@ -133,6 +133,7 @@ pub fn answer_conversion(input: impl Read, mut output: impl Write) -> io::Result
         Ok(Err(problem)) => Answer::Problem(problem),
         Err(panic) => Answer::Problem(Problem::Crashed(said(panic.as_ref()))),
     };
+    let mut output = BufWriter::new(output);
     serde_json::to_writer(&mut output, &answer)?;
     output.flush()
 }

@@ -72,7 +72,14 @@ pub(crate) fn convert_as(
 
 /// Whether converting this is better done in another process.
 pub(crate) fn is_hostile(format: Format, bytes: &[u8]) -> bool {
-    format.is_hostile() || (format == Format::Html && html::is_hostile(bytes))
+    /// What is parsed as a whole takes many times its size.
+    const LARGE: usize = 4 * 1024 * 1024;
+    match format {
+        Format::Pdf | Format::Docx | Format::Pptx | Format::Xlsx | Format::Xls | Format::Ods => true,
+        Format::Html => html::is_hostile(bytes),
+        Format::Csv | Format::Tsv | Format::Json | Format::JsonLines => bytes.len() > LARGE,
+        Format::Markdown | Format::Text | Format::Image(_) => false,
+    }
 }
 
 /// A picture for a model.

@@ -140,31 +140,54 @@ impl Converter {
         if cancel.is_cancelled() {
             return Err(Problem::Cancelled);
         }
-        let (format, note) = convert::checked(name, &bytes, options)?;
-        let mut converted = match (format, &self.isolation) {
-            (Format::Image(_), _) => {
+        let Looked {
+            bytes,
+            format,
+            note,
+            key,
+        } = self.look(name, bytes, options).await?;
+        let mut converted = match (format, &self.isolation, key) {
+            (Format::Image(_), _, key) => {
                 let mut picture = convert::picture(format, &bytes)?;
-                if let Some(tesseract) = &self.tesseract {
-                    self.recognise(tesseract, &mut picture, bytes, cancel).await?;
+                if let (Some(tesseract), Some(key)) = (&self.tesseract, key) {
+                    self.recognise(tesseract, &key, &mut picture, bytes, cancel)
+                        .await?;
                 }
                 Converted::Image(picture)
             }
-            (_, Isolation::Child { program, args }) if convert::is_hostile(format, &bytes) => {
+            (_, Isolation::Child { program, args }, Some(key)) => {
                 let spec = ProcessSpec::new(program, ChildEnv::new()).args(args);
-                let key = Key::of(format, &bytes, options);
                 Converted::Text(self.apart(spec, &key, format, bytes, options, cancel).await?)
             }
             _ => {
                 let options = options.clone();
-                let convert = move || convert::convert_as(format, &bytes, &options);
-                let ended = tokio::task::spawn_blocking(convert).await;
-                ended.map_err(|error| Problem::Crashed(error.to_string()))??
+                blocking(move || convert::convert_as(format, &bytes, &options)).await??
             }
         };
         if let (Some(note), Converted::Text(document)) = (note, &mut converted) {
             document.notes.insert(0, note);
         }
         Ok(converted)
+    }
+
+    /// Finds out what to do with a content. Large ones take a while.
+    async fn look(&self, name: &str, bytes: Vec<u8>, options: &ConvertOptions) -> Result<Looked, Problem> {
+        let (name, options) = (name.to_owned(), options.clone());
+        let recognises = self.tesseract.is_some();
+        blocking(move || {
+            let (format, note) = convert::checked(&name, &bytes, &options)?;
+            let key = match format {
+                Format::Image(_) => recognises.then(|| Key::of_text_in(&bytes)),
+                _ => convert::is_hostile(format, &bytes).then(|| Key::of(format, &bytes, &options)),
+            };
+            Ok(Looked {
+                bytes,
+                format,
+                note,
+                key,
+            })
+        })
+        .await?
     }
 
     /// Converts in a child process, or finds that this was done before.
@@ -191,12 +214,12 @@ impl Converter {
     async fn recognise(
         &self,
         tesseract: &ProcessSpec,
+        key: &Key,
         picture: &mut Picture,
         bytes: Vec<u8>,
         cancel: &CancellationToken,
     ) -> Result<(), Problem> {
-        let key = Key::of_text_in(&bytes);
-        if let Some(document) = self.known(&key).await {
+        if let Some(document) = self.known(key).await {
             picture.text = Some(document.text);
             return Ok(());
         }
@@ -205,7 +228,7 @@ impl Converter {
             Ok(text) => {
                 let document = convert::plain(text, Vec::new());
                 if let Some(cache) = &self.cache {
-                    cache.keep(&key, &document).await;
+                    cache.keep(key, &document).await;
                 }
                 picture.text = Some(document.text);
             }
@@ -221,6 +244,21 @@ impl Converter {
     async fn known(&self, key: &Key) -> Option<Document> {
         self.cache.as_ref()?.get(key).await
     }
+}
+
+/// What was found out about a content.
+struct Looked {
+    bytes: Vec<u8>,
+    format: Format,
+    note: Option<String>,
+    /// Under which it is kept if it takes another process.
+    key: Option<Key>,
+}
+
+/// Does something long elsewhere, so that nobody waits who does not have to.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.map_err(|error| Problem::Crashed(error.to_string()))
 }
 
 /// Reads a whole file, unless it is too large; that is known before anything is read.

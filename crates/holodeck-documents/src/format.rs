@@ -149,14 +149,6 @@ impl Format {
         })
     }
 
-    /// Whether its converters meet hostile input better in a process of their own.
-    pub(crate) fn is_hostile(self) -> bool {
-        matches!(
-            self,
-            Self::Pdf | Self::Docx | Self::Pptx | Self::Xlsx | Self::Xls | Self::Ods
-        )
-    }
-
     fn is_text(self) -> bool {
         matches!(
             self,

@@ -74,6 +74,10 @@ impl CellRange {
         (self.rows.0..=self.rows.1).contains(&row)
     }
 
+    pub(crate) fn has(&self, row: u32, column: u32) -> bool {
+        self.has_row(row) && self.has_column(column)
+    }
+
     pub(crate) fn has_column(&self, column: u32) -> bool {
         (self.columns.0..=self.columns.1).contains(&column)
     }

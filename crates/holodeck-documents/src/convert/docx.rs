@@ -51,7 +51,7 @@ pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
     reader.write_notes(&mut text, footnotes.as_deref(), endnotes.as_deref())?;
     let mut notes = Vec::new();
     if reader.pictures > 0 {
-        notes.push(format!("{} pictures are left out", reader.pictures));
+        notes.push(format!("pictures left out: {}", reader.pictures));
     }
     Ok(Document {
         title: title.or(reader.title),

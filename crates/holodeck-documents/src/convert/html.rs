@@ -23,7 +23,7 @@ const STACK: usize = 128 * 1024 * 1024;
 const FEW_ELEMENTS: usize = 4_000;
 
 /// Whether so many elements may be nested that converting them is better done in another process.
-pub(crate) fn is_hostile(bytes: &[u8]) -> bool {
+pub(super) fn is_hostile(bytes: &[u8]) -> bool {
     let opens = bytes
         .windows(2)
         .filter(|pair| matches!(pair, [b'<', b'a'..=b'z' | b'A'..=b'Z']));

@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::{Document, Format, Problem};
+use crate::{Document, Format, Limit, Problem};
+
+/// What is nested deeply is indented far.
+const MOST_TEXT: usize = 64 * 1024 * 1024;
 
 pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
     let (text, notes) = super::text::decode(bytes);
@@ -12,10 +15,10 @@ pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
         // Each element stands for itself, as a record does.
         Value::Array(records) => {
             for record in records {
-                write_record(&mut out, record);
+                write_record(&mut out, record)?;
             }
         }
-        value => write_record(&mut out, value),
+        value => write_record(&mut out, value)?,
     }
     let title = value.get("title").and_then(Value::as_str).map(str::to_owned);
     Ok(Document {
@@ -30,7 +33,7 @@ pub(super) fn convert_lines(bytes: &[u8]) -> Result<Document, Problem> {
     for (number, line) in text.lines().enumerate() {
         if !line.trim().is_empty() {
             let value = parse(line, Format::JsonLines, &format!("line {}: ", number + 1))?;
-            write_record(&mut out, &value);
+            write_record(&mut out, &value)?;
         }
     }
     Ok(super::plain(out, notes))
@@ -44,23 +47,23 @@ fn parse(text: &str, format: Format, place: &str) -> Result<Value, Problem> {
 }
 
 /// Records are paragraphs.
-fn write_record(out: &mut String, value: &Value) {
+fn write_record(out: &mut String, value: &Value) -> Result<(), Problem> {
     if !out.is_empty() {
         out.push('\n');
     }
-    write(out, value, 0);
+    write(out, value, 0)
 }
 
-fn write(out: &mut String, value: &Value, depth: usize) {
+fn write(out: &mut String, value: &Value, depth: usize) -> Result<(), Problem> {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                item(out, Some(name), value, depth);
+                item(out, Some(name), value, depth)?;
             }
         }
         Value::Array(values) => {
             for value in values {
-                item(out, None, value, depth);
+                item(out, None, value, depth)?;
             }
         }
         scalar => {
@@ -68,9 +71,13 @@ fn write(out: &mut String, value: &Value, depth: usize) {
             out.push('\n');
         }
     }
+    Ok(())
 }
 
-fn item(out: &mut String, name: Option<&str>, value: &Value, depth: usize) {
+fn item(out: &mut String, name: Option<&str>, value: &Value, depth: usize) -> Result<(), Problem> {
+    if out.len() > MOST_TEXT {
+        return Err(Limit::Output(MOST_TEXT as u64).into());
+    }
     indent(out, depth);
     out.push('-');
     if let Some(name) = name {
@@ -87,12 +94,13 @@ fn item(out: &mut String, name: Option<&str>, value: &Value, depth: usize) {
         out.push_str(" (empty)\n");
     } else if value.is_object() || value.is_array() {
         out.push('\n');
-        write(out, value, depth + 1);
+        write(out, value, depth + 1)?;
     } else {
         out.push(' ');
         scalar_text(out, value, depth + 1);
         out.push('\n');
     }
+    Ok(())
 }
 
 fn scalar_text(out: &mut String, value: &Value, depth: usize) {

@@ -45,7 +45,7 @@ pub(super) fn convert(bytes: &[u8], options: &ConvertOptions) -> Result<Document
     if pictures > 0 {
         document
             .notes
-            .push(format!("{pictures} pictures and charts are left out"));
+            .push(format!("pictures and charts left out: {pictures}"));
     }
     Ok(document)
 }

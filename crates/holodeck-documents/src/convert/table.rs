@@ -20,10 +20,20 @@ pub(super) fn write(out: &mut String, rows: &[Vec<String>]) {
         .filter_map(|(at, used)| used.then_some(at))
         .collect();
     for (number, row) in rows.iter().enumerate() {
+        let value = |column: &usize| row.get(*column).map_or("", String::as_str);
+        // What is missing at the end of a row counts as empty; writing it could take more than all there is.
+        let last = columns
+            .iter()
+            .rposition(|column| !value(column).trim().is_empty());
+        let shown = if number == 0 {
+            columns.len()
+        } else {
+            last.map_or(1, |last| last + 1)
+        };
         out.push('|');
-        for column in &columns {
+        for column in columns.iter().take(shown) {
             out.push(' ');
-            cell(out, row.get(*column).map_or("", String::as_str));
+            cell(out, value(column));
             out.push_str(" |");
         }
         out.push('\n');
@@ -74,7 +84,7 @@ mod tests {
         ];
         assert_eq!(
             table(rows),
-            "| a | b\\|c |\n| --- | --- |\n| two lines |  |\n| 1 | 2 |\n"
+            "| a | b\\|c |\n| --- | --- |\n| two lines |\n| 1 | 2 |\n"
         );
         assert_eq!(table(&[]), "");
         assert_eq!(table(&[&["", " "]]), "");

@@ -24,6 +24,8 @@ type Bytes<'a> = Cursor<&'a [u8]>;
 struct Cells {
     rows: BTreeMap<u32, BTreeMap<u32, String>>,
     count: usize,
+    /// Formulas that nobody has calculated.
+    uncalculated: usize,
 }
 
 pub(super) fn convert(bytes: &[u8], format: Format, options: &ConvertOptions) -> Result<Document, Problem> {
@@ -67,7 +69,7 @@ fn all<'a, B: Reader<Bytes<'a>>>(
         .collect();
     let mut document = Document::default();
     let mut hidden = Vec::new();
-    let mut found = false;
+    let (mut found, mut uncalculated) = (false, 0);
     for sheet in &sheets {
         if options.sheet.as_ref().is_some_and(|wanted| *wanted != sheet.name) {
             continue;
@@ -78,11 +80,17 @@ fn all<'a, B: Reader<Bytes<'a>>>(
         }
         let mut cells = Cells::default();
         read(&mut book, &sheet.name, &mut cells, range, format)?;
+        uncalculated += cells.uncalculated;
         write(&mut document, &sheet.name, &cells);
     }
     if let Some(sheet) = options.sheet.clone().filter(|_| !found) {
         let sheets = sheets.into_iter().map(|sheet| sheet.name).collect();
         return Err(Problem::NoSheet { sheet, sheets });
+    }
+    if uncalculated > 0 {
+        document.notes.push(format!(
+            "formulas that were never calculated are shown as they are: {uncalculated}"
+        ));
     }
     if !hidden.is_empty() {
         document
@@ -103,12 +111,20 @@ fn by_cell(
     let mut reader = book
         .worksheet_cells_reader(sheet)
         .map_err(|error| broken(format, &error))?;
-    while let Some(cell) = reader.next_cell().map_err(|error| broken(format, &error))? {
-        let value = match cell.get_value() {
-            DataRef::SharedString(text) => (*text).to_owned(),
-            other => shown(&Data::from(other.clone())),
+    while let Some(cell) = reader
+        .next_cell_with_formula()
+        .map_err(|error| broken(format, &error))?
+    {
+        let (row, column) = cell.pos;
+        let value = match (cell.value, cell.formula) {
+            (DataRef::SharedString(text), _) => text.to_owned(),
+            // Programs that write workbooks leave the calculating to Excel.
+            (DataRef::Empty, Some(formula)) => {
+                cells.uncalculated += usize::from(range.is_none_or(|range| range.has(row, column)));
+                format!("={formula}")
+            }
+            (other, _) => shown(&Data::from(other)),
         };
-        let (row, column) = cell.get_position();
         cells.add(row, column, value, range)?;
     }
     Ok(())
@@ -137,7 +153,7 @@ fn whole<'a, B: Reader<Bytes<'a>>>(
 
 impl Cells {
     fn add(&mut self, row: u32, column: u32, value: String, range: Option<CellRange>) -> Result<(), Problem> {
-        if value.is_empty() || !range.is_none_or(|range| range.has_row(row) && range.has_column(column)) {
+        if value.is_empty() || !range.is_none_or(|range| range.has(row, column)) {
             return Ok(());
         }
         self.count += 1;

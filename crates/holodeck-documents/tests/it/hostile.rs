@@ -54,7 +54,7 @@ async fn refused(name: &str, bytes: impl Into<Vec<u8>>) -> Problem {
     error.problem
 }
 
-fn archive(parts: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn archive(parts: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, content) in parts {
         let plain = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);

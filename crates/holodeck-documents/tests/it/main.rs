@@ -13,3 +13,4 @@ mod files;
 mod hostile;
 mod pictures;
 mod web;
+mod word;

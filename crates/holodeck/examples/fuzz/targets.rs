@@ -452,7 +452,7 @@ fn on_disk(bytes: &[u8]) -> NamedTempFile {
 }
 
 /// The beginning of a message without the numbers and names in it, so that equal failures look alike.
-fn words(message: &str) -> Vec<&str> {
+pub(crate) fn words(message: &str) -> Vec<&str> {
     let words = message.split_whitespace();
     words
         .filter(|word| word.chars().all(|character| character.is_ascii_alphabetic()))
@@ -460,6 +460,6 @@ fn words(message: &str) -> Vec<&str> {
         .collect()
 }
 
-fn outcome(seen: &impl Debug) -> Outcome {
+pub(crate) fn outcome(seen: &impl Debug) -> Outcome {
     std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(format!("{seen:?}"))
 }
