@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     AnswerError, AnswerSource, Answers, BackendSelector, DryRun, ToolSetupError, Unbuilt, backends::tools,
-    documents::converter, dry_run::estimate, git, mcp::McpServers, unsupported::refuse_unbuilt,
+    conversion::converter, dry_run::estimate, git, mcp::McpServers, unsupported::refuse_unbuilt,
 };
 
 /// What the flags of `holodeck test` mean.

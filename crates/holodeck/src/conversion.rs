@@ -2,7 +2,6 @@
 
 use std::{ffi::OsStr, path::PathBuf, sync::OnceLock};
 
-pub use holodeck_documents::answer_conversion;
 use holodeck_documents::{Converter, Isolation};
 use holodeck_model::{Env, LoadedAgent};
 use holodeck_process::{BASE_VARIABLES, ChildEnv, which};
