@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
-use super::{Bounds, Codes, Probe, Sieve, encode, product};
+use pulp::{Arch, Scalar, WithSimd as _};
+
+use super::{BATCH, Bounds, Codes, Multiply, Probe, Product, Sieve, encode, product};
 
 /// The rows of the `limit` greatest products, ties by row, and those the sieve leaves.
 fn both(vectors: &[Vec<f32>], query: &[f32], limit: usize) -> (Vec<i64>, Vec<i64>) {
@@ -109,6 +111,36 @@ proptest! {
         let plain: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
         prop_assert!((product(&a, &b) - plain).abs() < 1e-12);
     }
+}
+
+#[test]
+fn every_processor_computes_the_same() {
+    let vector = |turn: u8| -> Vec<f32> {
+        (0..389_u16)
+            .map(|at| f32::from((at * 31 + u16::from(turn)) % 97) - 48.0)
+            .collect()
+    };
+    let (query, other) = (unit(&vector(0)).unwrap(), unit(&vector(13)).unwrap());
+    let plain = Product { a: &query, b: &other }.with_simd(Scalar::new());
+    assert_eq!(plain.to_bits(), product(&query, &other).to_bits());
+    let mut codes = Vec::new();
+    encode(&query, &mut codes);
+    encode(&other, &mut codes);
+    let probe = Probe::new(&query);
+    let (mut plain, mut dispatched) = ([0; BATCH], [0; BATCH]);
+    Multiply {
+        query: &probe.codes,
+        codes: &codes,
+        products: &mut plain,
+    }
+    .with_simd(Scalar::new());
+    Arch::new().dispatch(Multiply {
+        query: &probe.codes,
+        codes: &codes,
+        products: &mut dispatched,
+    });
+    assert_eq!(plain, dispatched);
+    assert!(plain[0] > plain[1] && plain[1] != 0, "{plain:?}");
 }
 
 #[test]

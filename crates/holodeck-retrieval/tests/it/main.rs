@@ -15,5 +15,6 @@ mod embedded;
 mod embedders;
 mod files;
 mod ingest;
+mod killed;
 #[cfg(feature = "postgres")]
 mod postgres;
