@@ -12,6 +12,7 @@ use crate::{
     Entry, Filter, IndexInfo, IndexStats, KeywordSearch, RetrievalError, Scored, SourceState, VectorStore,
 };
 
+mod allowed;
 mod codes;
 mod database;
 mod nearest;
@@ -19,9 +20,9 @@ mod read;
 mod words;
 mod write;
 
+use allowed::Filters;
 use codes::CodesInMemory;
 use database::{Database, Trouble};
-use read::Allowed;
 use write::Prepared;
 
 /// An index in one file, or in memory.
@@ -35,6 +36,7 @@ struct Inner {
     database: Database,
     /// As of the last search; the next one brings it up to date.
     codes: Mutex<Option<Arc<CodesInMemory>>>,
+    filters: Filters,
     /// What this owner said of how the index is made.
     prepared: Mutex<Option<IndexInfo>>,
 }
@@ -62,6 +64,7 @@ impl EmbeddedStore {
         Self(Arc::new(Inner {
             database,
             codes: Mutex::default(),
+            filters: Filters::default(),
             prepared: Mutex::default(),
         }))
     }
@@ -220,8 +223,13 @@ impl KeywordSearch for EmbeddedStore {
         filter: &Filter,
     ) -> Result<Vec<Scored>, RetrievalError> {
         let (query, filter) = (query.to_owned(), filter.clone());
-        self.read(move |_, transaction| {
-            words::ranked(transaction, &query, limit, &Allowed::new(transaction, &filter)?)
+        self.read(move |inner, transaction| {
+            words::ranked(
+                transaction,
+                &query,
+                limit,
+                &inner.filters.allowed(transaction, &filter)?,
+            )
         })
         .await
     }
@@ -233,8 +241,13 @@ impl KeywordSearch for EmbeddedStore {
         filter: &Filter,
     ) -> Result<Vec<Scored>, RetrievalError> {
         let (phrases, filter) = (phrases.to_vec(), filter.clone());
-        self.read(move |_, transaction| {
-            words::containing(transaction, &phrases, limit, &Allowed::new(transaction, &filter)?)
+        self.read(move |inner, transaction| {
+            words::containing(
+                transaction,
+                &phrases,
+                limit,
+                &inner.filters.allowed(transaction, &filter)?,
+            )
         })
         .await
     }

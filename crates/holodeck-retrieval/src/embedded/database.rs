@@ -33,9 +33,9 @@ const MIGRATIONS: &[&str] = &["
         row INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
         source INTEGER NOT NULL,
-        text TEXT NOT NULL,
+        metadata TEXT NOT NULL,
         context TEXT,
-        metadata TEXT NOT NULL
+        text TEXT NOT NULL
     );
     CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL);
     -- The codes of a source's vectors, many in a row of the table: read whole, scanned in memory.

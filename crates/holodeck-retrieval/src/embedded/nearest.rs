@@ -4,10 +4,10 @@ use std::sync::{Arc, PoisonError};
 
 use rusqlite::{OptionalExtension as _, Transaction};
 
+use super::allowed::generation;
 use super::codes::CodesInMemory;
 use super::database::Trouble;
-use super::read::{self, Allowed};
-use super::{Inner, write};
+use super::{Inner, read, write};
 use crate::scan::{Probe, Sieve, product};
 use crate::{Filter, RetrievalError, Scored};
 
@@ -27,7 +27,7 @@ pub(super) fn nearest(
         return Err(RetrievalError::Query(reason).into());
     }
     let codes = codes(inner, transaction, info.dimensions)?;
-    let allowed = Allowed::new(transaction, filter)?;
+    let allowed = inner.filters.allowed(transaction, filter)?;
     let probe = Probe::new(query);
     let mut sieve = Sieve::new(limit);
     for block in &codes.blocks {
@@ -58,8 +58,7 @@ fn codes(
     transaction: &Transaction<'_>,
     dimensions: usize,
 ) -> Result<Arc<CodesInMemory>, Trouble> {
-    let generation = transaction.prepare_cached("SELECT generation FROM state")?;
-    let generation: i64 = { generation }.query_row([], |row| row.get(0))?;
+    let generation = generation(transaction)?;
     let last = || inner.codes.lock().unwrap_or_else(PoisonError::into_inner);
     let older = last().clone();
     if let Some(codes) = older.as_ref().filter(|codes| codes.generation == generation) {

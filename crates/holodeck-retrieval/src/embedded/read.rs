@@ -1,58 +1,10 @@
 //! Taking passages out.
 
-use std::collections::HashSet;
-
 use holodeck_model::JsonMap;
 use rusqlite::{OptionalExtension as _, Row, Transaction};
 
 use super::database::Trouble;
-use crate::{Entry, Filter, IndexStats, Passage, Scored, SourceState};
-
-/// The rows that pass a filter.
-pub(super) enum Allowed {
-    All,
-    /// From the first to before the second.
-    Range(i64, i64),
-    Rows(HashSet<i64>),
-}
-
-impl Allowed {
-    pub(super) fn new(transaction: &Transaction<'_>, filter: &Filter) -> Result<Self, Trouble> {
-        let Some((field, value)) = filter.equal.first() else {
-            return Ok(Self::All);
-        };
-        if filter.equal.len() == 1 && field == Filter::SOURCE {
-            let range = match value.as_str() {
-                Some(source) => source_rows(transaction, source)?,
-                None => None,
-            };
-            let (_, first, passages) = range.unwrap_or_default();
-            return Ok(Self::Range(first, first + passages));
-        }
-        let mut statement = transaction.prepare_cached(
-            "SELECT passages.row, sources.name, passages.metadata FROM passages \
-             JOIN sources ON sources.number = passages.source",
-        )?;
-        let mut found = statement.query([])?;
-        let mut rows = HashSet::new();
-        while let Some(row) = found.next()? {
-            let source = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-            let metadata = metadata(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)?;
-            if filter.passes(source, |field| metadata.get(field)) {
-                rows.insert(row.get(0)?);
-            }
-        }
-        Ok(Self::Rows(rows))
-    }
-
-    pub(super) fn passes(&self, row: i64) -> bool {
-        match self {
-            Self::All => true,
-            Self::Range(first, end) => (*first..*end).contains(&row),
-            Self::Rows(rows) => rows.contains(&row),
-        }
-    }
-}
+use crate::{Entry, IndexStats, Passage, Scored, SourceState};
 
 /// Rows with their scores in no order: the best `limit` of them, best first, equal ones by id.
 pub(super) fn best(
@@ -118,7 +70,11 @@ pub(super) fn sources(transaction: &Transaction<'_>) -> Result<Vec<SourceState>,
     Ok(sources.collect::<Result<_, _>>()?)
 }
 
-fn source_rows(transaction: &Transaction<'_>, name: &str) -> Result<Option<(String, i64, i64)>, Trouble> {
+/// The hash of a source, its first row and how many there are.
+pub(super) fn source_rows(
+    transaction: &Transaction<'_>,
+    name: &str,
+) -> Result<Option<(String, i64, i64)>, Trouble> {
     let mut statement =
         transaction.prepare_cached("SELECT hash, first, passages FROM sources WHERE name = ?")?;
     Ok(statement

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use rusqlite::Transaction;
 
+use super::allowed::Allowed;
 use super::database::Trouble;
-use super::read::{self, Allowed};
+use super::read;
 use crate::Scored;
 use crate::phrases::{Phrase, fold};
 use crate::searched::searched;

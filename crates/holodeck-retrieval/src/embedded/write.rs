@@ -214,9 +214,9 @@ impl<'a> Writer<'a> {
                 self.next,
                 row.id,
                 number,
-                row.text,
+                row.metadata,
                 row.context,
-                row.metadata
+                row.text
             ]);
             inserted.map_err(|error| match error.sqlite_error_code() {
                 Some(rusqlite::ErrorCode::ConstraintViolation) => Trouble::Refused(format!(
