@@ -34,21 +34,59 @@ pub(crate) struct Bounds {
 }
 
 /// Appends the codes of `vector`.
-#[expect(clippy::cast_possible_truncation, reason = "rounded and within ±127")]
 pub(crate) fn encode(vector: &[f32], codes: &mut Vec<i8>) -> Bounds {
-    let greatest = vector.iter().fold(0.0_f32, |greatest, x| greatest.max(x.abs()));
-    let scale = if greatest > 0.0 { greatest / CODE } else { 1.0 };
-    let mut error = 0.0_f64;
-    codes.extend(vector.iter().map(|x| {
-        let code = (x / scale).round().clamp(-CODE, CODE);
-        let missed = f64::from(*x) - f64::from(code) * f64::from(scale);
-        error += missed * missed;
-        code as i8
-    }));
-    Bounds {
-        scale,
-        error: (error.sqrt() * (1.0 + 1e-6) + f64::from(f32::EPSILON)) as f32,
+    Arch::new().dispatch(Encode { vector, codes })
+}
+
+struct Encode<'a> {
+    vector: &'a [f32],
+    codes: &'a mut Vec<i8>,
+}
+
+impl WithSimd for Encode<'_> {
+    type Output = Bounds;
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "rounded and within ±127")]
+    fn with_simd<S: Simd>(self, _: S) -> Bounds {
+        let greatest = self
+            .vector
+            .iter()
+            .fold(0.0_f32, |greatest, x| greatest.max(x.abs()));
+        let scale = if greatest > 0.0 { greatest / CODE } else { 1.0 };
+        let first = self.codes.len();
+        self.codes.extend(
+            self.vector
+                .iter()
+                .map(|x| (x / scale).round_ties_even().clamp(-CODE, CODE) as i8),
+        );
+        let codes = self.codes.get(first..).unwrap_or_default();
+        let missed = |x: f32, code: i8| {
+            let missed = f64::from(x) - f64::from(code) * f64::from(scale);
+            missed * missed
+        };
+        let error = in_lanes(self.vector, codes, missed).sqrt();
+        Bounds {
+            scale,
+            error: (error * (1.0 + 1e-6) + f64::from(f32::EPSILON)) as f32,
+        }
     }
+}
+
+/// Sum over two slices, in an order that is the same whatever the processor has.
+#[inline(always)]
+fn in_lanes<A: Copy, B: Copy>(a: &[A], b: &[B], each: impl Fn(A, B) -> f64) -> f64 {
+    const LANES: usize = 8;
+    let mut sums = [0.0_f64; LANES];
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    for (a, b) in a.iter().zip(b) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += each(*a, *b);
+        }
+    }
+    let rest = a_rest.iter().zip(b_rest).map(|(a, b)| each(*a, *b));
+    sums.iter().sum::<f64>() + rest.sum::<f64>()
 }
 
 /// Product of two vectors of the same length, the same on every machine.
@@ -66,21 +104,7 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> f64 {
-        // Eight sums whatever the processor has, so that the order of additions never depends on it.
-        const LANES: usize = 8;
-        let mut sums = [0.0_f64; LANES];
-        let (a, a_rest) = self.a.as_chunks::<LANES>();
-        let (b, b_rest) = self.b.as_chunks::<LANES>();
-        for (a, b) in a.iter().zip(b) {
-            for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-                *sum += f64::from(*a) * f64::from(*b);
-            }
-        }
-        let rest = a_rest
-            .iter()
-            .zip(b_rest)
-            .map(|(a, b)| f64::from(*a) * f64::from(*b));
-        sums.iter().sum::<f64>() + rest.sum::<f64>()
+        in_lanes(self.a, self.b, |a, b| f64::from(a) * f64::from(b))
     }
 }
 
