@@ -31,6 +31,20 @@ const RUNS: &[Run] = &[
         ],
     },
     Run {
+        name: "ingest",
+        planned_minutes: 3,
+        cargo: &[
+            "test",
+            "-p",
+            "holodeck-retrieval",
+            "--test",
+            "it",
+            "kill::",
+            "--",
+            "--nocapture",
+        ],
+    },
+    Run {
         name: "fuzz",
         planned_minutes: 10,
         cargo: &["xtask", "fuzz", "--seconds", "600"],
@@ -42,7 +56,7 @@ const RUNS: &[Run] = &[
 pub(crate) struct Args {
     /// Only these runs.
     runs: Vec<String>,
-    /// How often `resume` begins a run and kills it.
+    /// How often `resume` begins a run, and `ingest` an index, and kills it.
     #[arg(long, default_value_t = 100)]
     rounds: u32,
 }

@@ -41,6 +41,7 @@ pub(crate) struct Endpoint {
     url: HttpUrl,
     headers: Headers,
     call: CallOptions,
+    key_hint: String,
 }
 
 /// Why a request has no usable answer.
@@ -78,6 +79,7 @@ impl Endpoint {
         }
         Ok(Self {
             client,
+            key_hint: served.hint_for_key(),
             served,
             url,
             headers,
@@ -87,6 +89,12 @@ impl Endpoint {
                 pacer: rpm.and_then(NonZeroU32::new).map(Pacer::per_minute),
             },
         })
+    }
+
+    /// Says where the key is from, if not from where keys of models are.
+    pub(crate) fn with_key_hint(mut self, hint: &str) -> Self {
+        hint.clone_into(&mut self.key_hint);
+        self
     }
 
     /// Where requests go, without secrets.
@@ -140,7 +148,7 @@ impl Endpoint {
                     .map_or_else(|| self.served.hint_when_down(), str::to_owned),
             ),
             HttpError::Status { status, .. } => match status {
-                401 | 403 => Some(self.served.hint_for_key()),
+                401 | 403 => Some(self.key_hint.clone()),
                 404 if ollama => Some(
                     "is the model there? `ollama list` shows those that are, `ollama pull` gets one"
                         .to_owned(),

@@ -14,7 +14,7 @@ mod progress;
 mod run;
 
 pub use corpus::{Content, Corpus, Listed, Piece};
-pub use files::{FileCorpus, FileSource};
+pub use files::{Cutting, FileCorpus, FileSource};
 pub use plan::{IngestMode, IngestPlan, SourceFailure};
 pub use progress::{IngestEvent, IngestProgress};
 

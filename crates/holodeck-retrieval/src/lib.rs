@@ -31,12 +31,12 @@ pub use endpoint::EndpointOptions;
 pub use entry::{Entry, Filter, Passage, Scored, SourceState};
 pub use error::RetrievalError;
 pub use ingest::{
-    Content, Corpus, FileCorpus, FileSource, IngestEvent, IngestMode, IngestPlan, IngestProgress,
+    Content, Corpus, Cutting, FileCorpus, FileSource, IngestEvent, IngestMode, IngestPlan, IngestProgress,
     IngestReport, Ingestor, Listed, Piece, SourceFailure,
 };
 pub use okapi::InMemoryKeywords;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
-pub use rerank::Reranker;
+pub use rerank::{HttpReranker, Reranker};
 pub use search::{Hit, SearchRequest, SearchResults, Searcher, Weights, render_hits};
 pub use store::{IndexInfo, IndexStats, KeywordSearch, VectorStore};

@@ -2,6 +2,10 @@ use async_trait::async_trait;
 
 use crate::RetrievalError;
 
+mod http;
+
+pub use http::HttpReranker;
+
 /// Judges passages that were found against the question.
 #[async_trait]
 pub trait Reranker: Send + Sync {

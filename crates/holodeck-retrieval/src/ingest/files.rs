@@ -3,7 +3,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use holodeck_documents::{Chunk, ChunkOptions, ConvertOptions, Converter, Place, chunk};
+use holodeck_documents::{
+    Chunk, ChunkOptions, ConvertOptions, Converter, Format, Place, RecordOptions, chunk, read_records,
+};
 use holodeck_model::JsonMap;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -18,7 +20,28 @@ pub struct FileCorpus {
     files: BTreeMap<String, FileSource>,
     converter: Converter,
     convert: ConvertOptions,
-    chunks: ChunkOptions,
+    cutting: Cutting,
+}
+
+/// What files are cut up into.
+#[derive(Clone, Debug)]
+pub enum Cutting {
+    /// Chunks of their text.
+    Chunks(ChunkOptions),
+    /// Their records.
+    Records(Box<RecordOptions>),
+}
+
+impl From<ChunkOptions> for Cutting {
+    fn from(options: ChunkOptions) -> Self {
+        Self::Chunks(options)
+    }
+}
+
+impl From<RecordOptions> for Cutting {
+    fn from(options: RecordOptions) -> Self {
+        Self::Records(Box::new(options))
+    }
 }
 
 /// Where the content of a source is.
@@ -44,13 +67,13 @@ impl FileCorpus {
         files: impl IntoIterator<Item = (String, FileSource)>,
         converter: Converter,
         convert: ConvertOptions,
-        chunks: ChunkOptions,
+        cutting: impl Into<Cutting>,
     ) -> Self {
         Self {
             files: files.into_iter().collect(),
             converter,
             convert,
-            chunks,
+            cutting: cutting.into(),
         }
     }
 }
@@ -58,7 +81,11 @@ impl FileCorpus {
 #[async_trait]
 impl Corpus for FileCorpus {
     fn describe(&self) -> String {
-        format!("{}, pieces v{PIECES}", self.chunks.describe())
+        let cutting = match &self.cutting {
+            Cutting::Chunks(options) => options.describe(),
+            Cutting::Records(options) => options.describe(),
+        };
+        format!("{cutting}, pieces v{PIECES}")
     }
 
     async fn list(&self, cancel: &CancellationToken) -> Result<Vec<Listed>, RetrievalError> {
@@ -88,6 +115,29 @@ impl Corpus for FileCorpus {
             FileSource::Path(path) => (read_file(path, self.convert.max_bytes).await?, &self.convert),
             FileSource::Bytes { bytes, options } => (bytes.to_vec(), &**options),
         };
+        match &self.cutting {
+            Cutting::Chunks(cut) => self.chunks(source, bytes, options, cut, cancel).await,
+            Cutting::Records(records) => {
+                let format = options.format.or_else(|| Format::of_name(source));
+                let format = format.ok_or("its name tells no format that has records")?;
+                let (source, records) = (source.to_owned(), records.clone());
+                let read = tokio::task::spawn_blocking(move || content(&source, format, &bytes, &records));
+                read.await
+                    .map_err(|error| format!("reading its records crashed: {error}"))?
+            }
+        }
+    }
+}
+
+impl FileCorpus {
+    async fn chunks(
+        &self,
+        source: &str,
+        bytes: Vec<u8>,
+        options: &ConvertOptions,
+        cut: &ChunkOptions,
+        cancel: &CancellationToken,
+    ) -> Result<Content, String> {
         let hash = hash(&bytes);
         let converted = self
             .converter
@@ -97,9 +147,9 @@ impl Corpus for FileCorpus {
         let document = converted
             .into_document()
             .ok_or("it is a picture, and the text in it was not read")?;
-        let options = self.chunks.clone();
-        let cut = tokio::task::spawn_blocking(move || {
-            let pieces: Vec<Piece> = chunk(&document, &options).into_iter().map(piece).collect();
+        let cut = cut.clone();
+        let content = tokio::task::spawn_blocking(move || {
+            let pieces: Vec<Piece> = chunk(&document, &cut).into_iter().map(piece).collect();
             Content {
                 hash,
                 text: document.text.into(),
@@ -107,9 +157,29 @@ impl Corpus for FileCorpus {
                 notes: document.notes,
             }
         });
-        cut.await
+        content
+            .await
             .map_err(|error| format!("cutting it up crashed: {error}"))
     }
+}
+
+fn content(source: &str, format: Format, bytes: &[u8], options: &RecordOptions) -> Result<Content, String> {
+    let read = read_records(source, format, bytes, options).map_err(|error| match error.at {
+        Some(at) => format!("{at}: {}", error.problem),
+        None => error.problem.to_string(),
+    })?;
+    let pieces = read.records.into_iter().map(|record| Piece {
+        id: Some(record.id),
+        text: record.text,
+        lead: None,
+        metadata: record.metadata,
+    });
+    Ok(Content {
+        hash: hash(bytes),
+        text: Arc::from(""),
+        pieces: pieces.collect(),
+        notes: read.notes,
+    })
 }
 
 fn piece(chunk: Chunk) -> Piece {

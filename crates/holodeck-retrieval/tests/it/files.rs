@@ -1,9 +1,10 @@
 use std::{fs, sync::Arc};
 
 use futures::TryStreamExt as _;
-use holodeck_documents::{ChunkOptions, ConvertOptions, Converter, Isolation};
+use holodeck_documents::{ChunkOptions, ConvertOptions, Converter, Isolation, RecordOptions};
 use holodeck_retrieval::{
-    EmbeddedStore, FileCorpus, FileSource, HashEmbedder, IngestMode, IngestReport, Ingestor, VectorStore,
+    Cutting, EmbeddedStore, FileCorpus, FileSource, HashEmbedder, IngestMode, IngestReport, Ingestor,
+    VectorStore,
 };
 use insta::assert_snapshot;
 use pretty_assertions::assert_eq;
@@ -17,18 +18,22 @@ impl Folder {
     }
 
     async fn ingest(&self, names: &[&str]) -> IngestReport {
-        let files = names.iter().map(|name| {
-            let path = self.0.path().join(name);
-            ((*name).to_owned(), FileSource::Path(path))
-        });
         let chunks = ChunkOptions {
             max_tokens: 20,
             overlap_tokens: 0,
             extract_definitions: true,
             ..ChunkOptions::default()
         };
+        self.ingest_cut(names, chunks.into()).await
+    }
+
+    async fn ingest_cut(&self, names: &[&str], cutting: Cutting) -> IngestReport {
+        let files = names.iter().map(|name| {
+            let path = self.0.path().join(name);
+            ((*name).to_owned(), FileSource::Path(path))
+        });
         let converter = Converter::new(Isolation::None);
-        let corpus = FileCorpus::new(files, converter, ConvertOptions::default(), chunks);
+        let corpus = FileCorpus::new(files, converter, ConvertOptions::default(), cutting);
         let ingestor = Ingestor::new(Arc::new(self.store().await), Arc::new(HashEmbedder::default()));
         ingestor
             .ingest(
@@ -53,7 +58,8 @@ impl Folder {
             .map(|entry| {
                 let passage = entry.passage;
                 let metadata = serde_json::Value::Object(passage.metadata);
-                format!("{}: {:?} {metadata}", passage.source, passage.text)
+                let own = passage.id.split_once('#').map_or("", |(_, own)| own);
+                format!("{} {own}: {:?} {metadata}", passage.source, passage.text)
             })
             .collect();
         lines.sort();
@@ -79,10 +85,10 @@ async fn files_become_passages_with_their_provenance_and_bad_ones_are_named() {
     `broken.pdf`: its name says a PDF document, but its content does not
     ");
     assert_snapshot!(folder.passages().await, @r###"
-    law.md: "# Act\n\n## 1 Scope\n\n\"Ship\" means anything that floats." {"headings":["Act","1 Scope"],"start":0,"end":53,"definitions":[{"term":"Ship","meaning":"anything that floats."}]}
-    law.md: "## 2 Duties\n\nA master keeps a log of every voyage that the ship makes, and shows" {"headings":["Act","2 Duties"],"start":55,"end":135}
-    law.md: "it to any officer who asks." {"headings":["Act","2 Duties"],"start":136,"end":163}
-    notes.txt: "Nothing much." {"start":0,"end":13}
+    law.md : "# Act\n\n## 1 Scope\n\n\"Ship\" means anything that floats." {"headings":["Act","1 Scope"],"start":0,"end":53,"definitions":[{"term":"Ship","meaning":"anything that floats."}]}
+    law.md : "## 2 Duties\n\nA master keeps a log of every voyage that the ship makes, and shows" {"headings":["Act","2 Duties"],"start":55,"end":135}
+    law.md : "it to any officer who asks." {"headings":["Act","2 Duties"],"start":136,"end":163}
+    notes.txt : "Nothing much." {"start":0,"end":13}
     "###);
 
     folder.write("notes.txt", "Something else.");
@@ -90,4 +96,34 @@ async fn files_become_passages_with_their_provenance_and_bad_ones_are_named() {
     let report = folder.ingest(&["law.md", "notes.txt", "broken.pdf.md"]).await;
     assert_eq!((report.stored, report.unchanged, report.failed.len()), (2, 1, 0));
     assert!(folder.passages().await.contains("Something else."));
+}
+
+#[tokio::test]
+async fn records_become_passages_by_their_own_ids() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    folder.write(
+        "faq.csv",
+        "id,question,topic\n1,How do I pay?,money\n2,Where are you?,place\n",
+    );
+    folder.write(
+        "twice.json",
+        r#"[{"id": 1, "question": "a"}, {"id": 1, "question": "b"}]"#,
+    );
+    let records = RecordOptions {
+        id_field: "id".to_owned(),
+        vector_fields: vec!["question".to_owned()],
+        meta_fields: vec!["topic".to_owned()],
+        field_separator: "\n".to_owned(),
+        ..RecordOptions::default()
+    };
+    let report = folder
+        .ingest_cut(&["faq.csv", "twice.json"], records.into())
+        .await;
+    assert_eq!((report.stored, report.passages), (1, 2));
+    let failed: Vec<String> = report.failed.iter().map(ToString::to_string).collect();
+    assert_snapshot!(failed.join("\n"), @"`twice.json`: record 2: its `id` is `1`, as in record 1; ids must be unique");
+    assert_snapshot!(folder.passages().await, @r#"
+    faq.csv 1: "How do I pay?" {"topic":"money"}
+    faq.csv 2: "Where are you?" {"topic":"place"}
+    "#);
 }

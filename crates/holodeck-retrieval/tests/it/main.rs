@@ -6,6 +6,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     missing_docs,
+    clippy::disallowed_methods,
     reason = "tests"
 )]
 
@@ -15,6 +16,8 @@ mod embedded;
 mod embedders;
 mod files;
 mod ingest;
+mod kill;
 mod killed;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod rerankers;
