@@ -260,10 +260,12 @@ fn workbook(bytes: &[u8]) -> Outcome {
 /// A sheet inside a sound workbook.
 fn sheet_xml(bytes: &[u8]) -> Outcome {
     const TYPE: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
-    let main =
-        format!(r#"<R><Relationship Id="a" Type="{TYPE}/officeDocument" Target="xl/workbook.xml"/></R>"#);
-    let sheet =
-        format!(r#"<R><Relationship Id="a" Type="{TYPE}/worksheet" Target="worksheets/sheet1.xml"/></R>"#);
+    let relation = |kind: &str, target: &str| {
+        let relation = format!(r#"<Relationship Id="a" Type="{TYPE}/{kind}" Target="{target}"/>"#);
+        format!("<Relationships>{relation}</Relationships>")
+    };
+    let main = relation("officeDocument", "xl/workbook.xml");
+    let sheet = relation("worksheet", "worksheets/sheet1.xml");
     let parts: &[(&str, &[u8])] = &[
         ("_rels/.rels", main.as_bytes()),
         (
@@ -284,7 +286,11 @@ fn here(name: &str, bytes: &[u8]) -> Outcome {
 /// Converts in a child, which may end in any way that the parent can tell.
 fn apart(name: &str, bytes: &[u8]) -> Outcome {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        // Each thread sets much memory aside, which is held against the limit of this process.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .enable_all()
+            .build();
         runtime.unwrap_or_else(|error| panic!("no runtime: {error}"))
     });
     static CONVERTER: LazyLock<Converter> = LazyLock::new(|| {
