@@ -1,0 +1,135 @@
+//! What ingestion costs besides a model: reading, cutting up, hashing, storing. `cargo bench -p holodeck-retrieval --bench
+//! ingest -- 50000` prints chunks per second with the hash embedder and with one that costs nothing, and how long it takes
+//! to find out that nothing changed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a bench"
+)]
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use async_trait::async_trait;
+use holodeck_documents::{ChunkOptions, ConvertOptions, Converter, Isolation};
+use holodeck_retrieval::{
+    EmbeddedStore, Embedder, EmbedderId, FileCorpus, FileSource, HashEmbedder, IngestMode, IngestReport,
+    Ingestor, Purpose, RetrievalError,
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+/// Sections of a file, a chunk each.
+const SECTIONS: usize = 50;
+
+fn main() {
+    let mut arguments = env::args().skip(1).filter(|argument| argument != "--bench");
+    let Some(count) = arguments.next().and_then(|count| count.parse::<usize>().ok()) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let files = write(folder.path(), count.div_ceil(SECTIONS));
+    // As the command runs: on one thread, and those that wait for disks.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let hash: Arc<dyn Embedder> = Arc::new(HashEmbedder::default());
+        let (report, hashed) = ingest(folder.path(), "hash.db", &hash, &files).await;
+        let (_, unchanged) = ingest(folder.path(), "hash.db", &hash, &files).await;
+        let free: Arc<dyn Embedder> = Arc::new(Free::new());
+        let (_, without) = ingest(folder.path(), "free.db", &free, &files).await;
+        let rate = |time: Duration| (report.passages as f64 / time.as_secs_f64()).round();
+        println!(
+            "{}",
+            json!({
+                "files": files.len(),
+                "chunks": report.passages,
+                "chunks_per_second": rate(hashed),
+                "chunks_per_second_without_embedder": rate(without),
+                "unchanged_ms": unchanged.as_secs_f64() * 1e3,
+            })
+        );
+    });
+}
+
+async fn ingest(
+    folder: &Path,
+    index: &str,
+    embedder: &Arc<dyn Embedder>,
+    files: &[(String, FileSource)],
+) -> (IngestReport, Duration) {
+    let started = Instant::now();
+    let converter = Converter::new(Isolation::None);
+    let corpus = FileCorpus::new(
+        files.to_vec(),
+        converter,
+        ConvertOptions::default(),
+        ChunkOptions::default(),
+    );
+    let store = EmbeddedStore::open(folder.join(index)).await.unwrap();
+    let ingestor = Ingestor::new(Arc::new(store), Arc::clone(embedder));
+    let (quiet, cancel) = (|_| {}, CancellationToken::new());
+    let report = ingestor
+        .ingest(Arc::new(corpus), IngestMode::Update, &quiet, &cancel)
+        .await
+        .unwrap();
+    (report, started.elapsed())
+}
+
+/// Files of short sections of words that differ.
+fn write(folder: &Path, count: usize) -> Vec<(String, FileSource)> {
+    let mut number = 0_u64;
+    let files = (0..count).map(|file| {
+        let mut text = String::new();
+        for section in 0..SECTIONS {
+            let _ = write!(text, "## Section {section} of {file}\n\n");
+            for _ in 0..30 {
+                number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let _ = write!(text, "word{} ", (number >> 33) % 20_000);
+            }
+            text.push_str("\n\n");
+        }
+        let name = format!("{file:05}.md");
+        let path = folder.join(&name);
+        fs::write(&path, text).unwrap();
+        (name, FileSource::Path(path))
+    });
+    files.collect()
+}
+
+/// Knows one vector only.
+struct Free {
+    id: EmbedderId,
+    vector: Vec<f32>,
+}
+
+impl Free {
+    fn new() -> Self {
+        let hash = HashEmbedder::default();
+        Self {
+            id: EmbedderId {
+                model: "free".to_owned(),
+                ..hash.id().clone()
+            },
+            vector: hash.vector("one"),
+        }
+    }
+}
+
+#[async_trait]
+impl Embedder for Free {
+    fn id(&self) -> &EmbedderId {
+        &self.id
+    }
+
+    async fn embed(&self, texts: &[&str], _: Purpose) -> Result<Vec<Vec<f32>>, RetrievalError> {
+        Ok(vec![self.vector.clone(); texts.len()])
+    }
+}
