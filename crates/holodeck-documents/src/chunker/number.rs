@@ -64,11 +64,12 @@ const WORDS: &[(&str, Word)] = &[
 impl Word {
     /// The word at the start of `text`, in any case, and its length; what follows is no letter.
     pub(super) fn at_start(text: &str) -> Option<(Self, usize)> {
-        let first = text.chars().next()?.to_ascii_lowercase();
-        if !matches!(first, '§' | 's' | 't' | 'c' | 'p' | 'd' | 'a' | 'e') {
-            return None;
-        }
+        // Most words are none of these: their first letter tells.
+        let first = text.as_bytes().first()?.to_ascii_lowercase();
         WORDS.iter().find_map(|&(spelling, word)| {
+            if spelling.as_bytes().first() != Some(&first) {
+                return None;
+            }
             let head = text.get(..spelling.len())?;
             let ends = spelling.ends_with(['.', '§'])
                 || !slice(text, spelling.len()..text.len()).starts_with(char::is_alphanumeric);

@@ -8,7 +8,7 @@ use holodeck_documents::{
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::targets::{Outcome, Target, outcome, words};
+use super::targets::{Outcome, Target, outcome, words};
 
 pub(crate) const TARGETS: &[Target] = &[
     Target {

@@ -20,6 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+mod chunking;
 mod documents;
 mod mutate;
 mod targets;
@@ -73,7 +74,8 @@ fn main() -> Result<(), Failure> {
 }
 
 fn targets() -> impl Iterator<Item = &'static Target> {
-    targets::TARGETS.iter().chain(documents::TARGETS)
+    let own = [targets::TARGETS, documents::TARGETS, chunking::TARGETS];
+    own.into_iter().flatten()
 }
 
 fn find(name: &str) -> Result<&'static Target, Failure> {

@@ -9,6 +9,7 @@
 
 mod answers;
 mod refusals;
+mod saved_inputs;
 mod support;
 mod telemetry;
 mod tools;
