@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::command::{
-    completions::CompletionsArgs, doctor::DoctorArgs, init::InitArgs, internal::InternalArgs, run::RunArgs,
-    schema::SchemaArgs, test::TestArgs, validate::ValidateArgs,
+    completions::CompletionsArgs, doctor::DoctorArgs, index::IndexArgs, init::InitArgs,
+    internal::InternalArgs, run::RunArgs, schema::SchemaArgs, test::TestArgs, validate::ValidateArgs,
 };
 
 /// Define an AI agent in YAML, test it, learn whether it is good.
@@ -69,8 +69,10 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Test an agent: ask, check every answer, report.
     Test(Box<TestArgs>),
-    /// Look at what the agent needs of this machine: credentials, endpoint, programs.
+    /// Look at what the agent needs of this machine: credentials, endpoint, programs, indexes.
     Doctor(DoctorArgs),
+    /// Build, look at and search what the agent's tools search in.
+    Index(IndexArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// For the project's own tooling.

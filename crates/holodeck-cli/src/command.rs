@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod doctor;
+pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod internal;
 pub(crate) mod run;
@@ -31,6 +32,7 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
         Command::Run(args) => run::run(&args, terminal),
         Command::Test(args) => test::run(*args, terminal),
         Command::Doctor(args) => doctor::run(&args, terminal),
+        Command::Index(args) => index::run(&args, terminal),
         Command::Completions(args) => completions::run(&args, terminal),
         Command::Internal(args) => internal::run(&args, terminal),
     }

@@ -1,8 +1,9 @@
 use std::io;
 
 use holodeck::{
-    AnswerError, AskError, EnvironmentError, PrepareError, TestError,
+    AnswerError, AskError, EnvironmentError, PrepareError, TestError, ToolSetupError,
     backend_api::BackendError,
+    index::{IndexError, IndexErrorKind},
     runner::{ExitCode, LockError, PlanError, RunError, StoreError},
 };
 
@@ -84,6 +85,7 @@ impl Subject {
         match error {
             AskError::Unbuilt(error) => Problem::config(error.to_string()),
             AskError::Answers(error) => answers(&error),
+            AskError::Tools(ToolSetupError::Index(error)) => self.index(&error),
             AskError::Backend(error) | AskError::Turn { error, .. } => self.backend(&error),
             other => Problem::execution(other.to_string()),
         }
@@ -93,6 +95,7 @@ impl Subject {
     pub(crate) fn prepare(&self, error: PrepareError) -> Problem {
         match error {
             PrepareError::Answers(error) => answers(&error),
+            PrepareError::Tools(ToolSetupError::Index(error)) => self.index(&error),
             PrepareError::Backend(error) => self.backend(&error),
             PrepareError::Plan(error) => plan(&error),
             PrepareError::UnknownPrice { .. } => Problem::config(error.to_string())
@@ -106,6 +109,29 @@ impl Subject {
             PrepareError::Store(_) => Problem::config(error.to_string()),
             other => Problem::execution(other.to_string()),
         }
+    }
+
+    /// Something that can't be done with an index.
+    pub(crate) fn index(&self, error: &IndexError) -> Problem {
+        let exit = match error.kind {
+            IndexErrorKind::Config | IndexErrorKind::Mixed => ExitCode::Config,
+            IndexErrorKind::Interrupted => ExitCode::Interrupted,
+            _ => ExitCode::Execution,
+        };
+        let mut problem = told(exit, &error.to_string());
+        match error.kind {
+            IndexErrorKind::Mixed => {
+                problem = problem.with_hint(format!(
+                    "`holodeck index build --force{}` builds it anew",
+                    self.argument
+                ));
+            }
+            IndexErrorKind::Interrupted => {
+                problem = problem.with_hint("what is finished is kept; the next build goes on from there");
+            }
+            _ => {}
+        }
+        problem
     }
 
     /// A run that broke off.
@@ -140,14 +166,8 @@ impl Subject {
             BackendError::Timeout { after } => format!("{error} ({} s)", after.as_secs_f64()),
             _ => error.to_string(),
         };
-        let (told, hint) = match told.split_once("\n\nhint: ") {
-            Some((told, hint)) => (told, Some(hint.trim_end().to_owned())),
-            None => (told.as_str(), None),
-        };
-        let mut lines = told.lines();
-        let mut problem = Problem::execution(lines.next().unwrap_or_default());
-        problem.details = lines.map(|line| line.trim_start().to_owned()).collect();
-        problem.hint = hint.or_else(|| self.next_step(error));
+        let mut problem = self::told(ExitCode::Execution, &told);
+        problem.hint = problem.hint.or_else(|| self.next_step(error));
         problem
     }
 
@@ -166,6 +186,19 @@ impl Subject {
             _ => None,
         }
     }
+}
+
+/// The cause on the first line, what is known on the others, and after an empty one the next step.
+fn told(exit: ExitCode, text: &str) -> Problem {
+    let (told, hint) = match text.split_once("\n\nhint: ") {
+        Some((told, hint)) => (told, Some(hint.trim_end().to_owned())),
+        None => (text, None),
+    };
+    let mut lines = told.lines();
+    let mut problem = Problem::new(exit, lines.next().unwrap_or_default());
+    problem.details = lines.map(|line| line.trim_start().to_owned()).collect();
+    problem.hint = hint;
+    problem
 }
 
 fn answers(error: &AnswerError) -> Problem {

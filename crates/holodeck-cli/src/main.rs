@@ -31,6 +31,9 @@ fn main() -> ExitCode {
     };
     let mut terminal = Terminal::new(&args.global);
     logging::start(terminal.verbosity());
+    if let Ok(command) = std::env::current_exe() {
+        holodeck::convert_documents_with(command);
+    }
     let ended = crash::contain(|| command::run(args, &mut terminal));
     // What was said so far comes before what is said about the end.
     let flushed = terminal.flush();

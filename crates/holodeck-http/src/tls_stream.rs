@@ -32,8 +32,9 @@ impl Tls {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_invalid| io::Error::new(io::ErrorKind::InvalidInput, format!("`{host}` is no host name")))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_invalid| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("`{host}` is no host name"))
+        })?;
         self.0.connect(name, stream).await
     }
 }

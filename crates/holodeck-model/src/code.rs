@@ -145,6 +145,8 @@ codes! {
     BadSchema = "HD0805", "bad-schema";
     /// A program that the agent needs is too old.
     OutdatedProgram = "HD0806", "outdated-program";
+    /// An index that the agent searches is not up to date, or can't be used as it is.
+    UnusableIndex = "HD0807", "unusable-index";
 }
 
 impl fmt::Display for Code {

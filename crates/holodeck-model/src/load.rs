@@ -97,6 +97,10 @@ impl Loader<'_> {
         self.fill_in(&mut config);
         let execution = self.execution_settings(root, &config, &dir, settings_from_env);
         self.note_tests(root, &config);
+        let vectorstores = configs
+            .merged
+            .map(|config| self.vectorstores(config))
+            .unwrap_or_default();
         let response_format = config
             .response_format
             .as_ref()
@@ -110,6 +114,7 @@ impl Loader<'_> {
             execution,
             project_config: configs.project,
             user_config: configs.user,
+            vectorstores,
             unsupported,
             tree: None,
             root,

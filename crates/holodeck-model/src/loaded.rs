@@ -7,11 +7,12 @@ use std::{
     sync::Arc,
 };
 
+use indexmap::IndexMap;
 use secrecy::SecretString;
 use serde::Serialize;
 
 use crate::{
-    Agent, ExecutionSettings, JsonMap, Layer, Location,
+    Agent, DatabaseConfig, ExecutionSettings, JsonMap, Layer, Location,
     yaml::{NodeId, Tree},
 };
 
@@ -34,6 +35,8 @@ pub struct LoadedAgent {
     pub project_config: Option<PathBuf>,
     /// `~/.holodeck/config.yaml`, if there is one.
     pub user_config: Option<PathBuf>,
+    /// The vector databases that `config.yaml` names, of the project and of the user.
+    pub vectorstores: IndexMap<String, DatabaseConfig>,
     /// Parts that parse but cannot be run yet.
     pub unsupported: Vec<Unsupported>,
     /// Absent once [`LoadedAgent::forget_places`] was called.
@@ -59,7 +62,10 @@ impl LoadedAgent {
 
     /// Every secret of the files, for taking it out of whatever is written or shown.
     pub fn secrets(&self) -> Vec<SecretString> {
-        secrets::collect(&self.config)
+        let mut secrets = secrets::collect(&self.config);
+        let stores = self.vectorstores.values();
+        secrets.extend(stores.filter_map(|store| store.connection_string.clone()));
+        secrets
     }
 
     /// Gives back the memory of where everything was written: of many test cases it is felt. Nothing can be located

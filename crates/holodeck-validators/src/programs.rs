@@ -4,14 +4,13 @@ use std::{
 };
 
 use holodeck_model::{
-    Code, Diagnostic, Env, FunctionTool, LoadedAgent, McpTool, McpTransport, PathRef, Provider, Severity,
-    ToolConfig,
+    Code, Diagnostic, Env, FunctionTool, LoadedAgent, McpTool, McpTransport, PathRef, Severity, ToolConfig,
 };
 use holodeck_process::which;
 
 use crate::Check;
 
-/// The programs that function tools run, and those that start the MCP servers of a Claude agent.
+/// The programs that function tools run, and those that start its MCP servers.
 pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     agent
         .config
@@ -21,9 +20,7 @@ pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
         .filter(|(_, tool)| !tool.is_mocked())
         .filter_map(|(index, tool)| match tool {
             ToolConfig::Function(tool) => Some(check_tool(agent, env, index, tool)),
-            ToolConfig::Mcp(tool) if agent.config.model.provider == Provider::Anthropic => {
-                check_server(agent, env, index, tool)
-            }
+            ToolConfig::Mcp(tool) => check_server(agent, env, index, tool),
             _ => None,
         })
         .collect()

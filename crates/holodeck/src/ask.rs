@@ -7,7 +7,9 @@ use holodeck_model::{Env, LoadedAgent};
 use holodeck_runner::{Driven, drive};
 
 use crate::{
-    AnswerError, AnswerSource, Answers, BackendSelector, Preparing, ToolSetupError, Unbuilt, backends::tools,
+    AnswerError, AnswerSource, Answers, BackendSelector, Preparing, ToolSetupError, Unbuilt,
+    backends::{ToolSetup, tools},
+    index::{IndexSink, Rebuild},
     unsupported::refuse_unbuilt,
 };
 
@@ -44,11 +46,30 @@ pub async fn ask(
     question: &str,
     on_event: impl FnMut(&BackendEvent),
 ) -> Result<ExecutionResult, AskError> {
+    ask_showing(agent, env, question, &IndexSink::default(), on_event).await
+}
+
+/// The same, and shows how building the agent's indexes goes.
+pub async fn ask_showing(
+    agent: LoadedAgent,
+    env: &Env,
+    question: &str,
+    on_index: &IndexSink,
+    on_event: impl FnMut(&BackendEvent),
+) -> Result<ExecutionResult, AskError> {
     refuse_unbuilt(&agent, None)?;
     let answers = Answers::open(&AnswerSource::Live, None, &agent, env)?;
     let limit = agent.execution.llm_timeout.value;
     let agent = Arc::new(agent);
-    let (tools, servers) = tools(&agent, env, &answers, Preparing::Run).await?;
+    let setup = ToolSetup {
+        agent: &agent,
+        env,
+        answers: &answers,
+        preparing: Preparing::Run,
+        rebuild: Rebuild::Changed,
+        on_index,
+    };
+    let (tools, servers) = tools(&setup).await?;
     let factory = BackendSelector::new(env.clone(), answers);
     let backend = factory.create(agent, Mode::Chat, tools).await?;
     backend.initialize().await?;

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::stream;
@@ -11,10 +11,17 @@ use holodeck_cassette::{CassetteError, ToolSet};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_mcp_bridge::model_name;
 use holodeck_model::{Env, LoadedAgent, Provider, SideEffectGate, ToolConfig};
-use holodeck_tools::{SetupError, Toolbox};
+use holodeck_tools::{Search, SearchTool, SetupError, Toolbox};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Answers, Preparing, approvals::under_approvals, claude, mcp::McpServers, telemetry};
+use crate::{
+    Answers, Preparing,
+    approvals::under_approvals,
+    claude,
+    index::{IndexError, IndexSink, Indexes, Rebuild},
+    mcp::McpServers,
+    telemetry,
+};
 
 /// Makes the backend that an agent's provider asks for.
 pub struct BackendSelector {
@@ -94,21 +101,26 @@ impl From<SelectError> for BackendError {
     }
 }
 
+/// What the tools of an agent are made of.
+pub(crate) struct ToolSetup<'a> {
+    pub(crate) agent: &'a LoadedAgent,
+    pub(crate) env: &'a Env,
+    pub(crate) answers: &'a Answers,
+    pub(crate) preparing: Preparing,
+    /// Whether what the indexes hold counts.
+    pub(crate) rebuild: Rebuild,
+    pub(crate) on_index: &'a IndexSink,
+}
+
 /// The tools of an agent, ready to be called, and the servers behind them. What a recording answers is not made ready.
-pub(crate) async fn tools(
-    agent: &LoadedAgent,
-    env: &Env,
-    answers: &Answers,
-    preparing: Preparing,
-) -> Result<(Arc<dyn ToolHost>, McpServers), ToolSetupError> {
-    let refusal = |errors: Vec<SetupError>| {
-        let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        ToolSetupError(lines.join("\n"))
-    };
+pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<(Arc<dyn ToolHost>, McpServers), ToolSetupError> {
+    let ToolSetup {
+        agent, env, answers, ..
+    } = setup;
     let mut toolbox = Toolbox::new();
     toolbox
         .add_mocks(&agent.config.tools, model_name)
-        .map_err(refusal)?;
+        .map_err(ToolSetupError::all)?;
     let real = || agent.config.tools.iter().filter(|tool| !tool.is_mocked());
     let set = ToolSet {
         declared: serde_json::to_value(real().collect::<Vec<_>>()).unwrap_or_default(),
@@ -125,22 +137,56 @@ pub(crate) async fn tools(
         toolbox
             .add_functions(&functions, env, &CancellationToken::new())
             .await
-            .map_err(refusal)?;
-        if preparing == Preparing::Run {
+            .map_err(ToolSetupError::all)?;
+        add_searches(&mut toolbox, setup).await?;
+        if setup.preparing == Preparing::Run {
             servers = McpServers::connect(agent, env).await?;
             servers.add_to(&mut toolbox);
         }
     }
     let host = answers
         .tools(Arc::new(toolbox), set)
-        .map_err(|error| ToolSetupError(error.to_string()))?;
+        .map_err(|error| ToolSetupError::Tools(error.to_string()))?;
     Ok((under_approvals(&agent.config, host), servers))
 }
 
-/// Tools that can't be offered to the model, one a line.
+/// How long a search may take: the embedder of a question may be a slow one.
+const SEARCH_LIMIT: Duration = Duration::from_secs(60);
+
+/// The tools that search. Their indexes are brought up to date before anyone is asked.
+async fn add_searches(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<(), ToolSetupError> {
+    for index in Indexes::answering(setup.agent, setup.env, setup.answers).iter() {
+        if setup.preparing == Preparing::Run {
+            // Whoever loses patience drops this; what is finished is kept.
+            let never = CancellationToken::new();
+            index.build(setup.rebuild, setup.on_index, &never).await?;
+        }
+        let tool = SearchTool::new(index.spec(), Arc::clone(index) as Arc<dyn Search>);
+        toolbox
+            .add(Arc::new(tool), SEARCH_LIMIT)
+            .map_err(|error| ToolSetupError::all(vec![error]))?;
+    }
+    Ok(())
+}
+
+/// Why the tools of an agent can't be had.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ToolSetupError(pub(crate) String);
+#[non_exhaustive]
+pub enum ToolSetupError {
+    /// Tools that can't be offered to the model, one a line.
+    #[error("{0}")]
+    Tools(String),
+    /// An index that can't be searched.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+}
+
+impl ToolSetupError {
+    fn all(errors: Vec<SetupError>) -> Self {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        Self::Tools(errors.join("\n"))
+    }
+}
 
 /// Stands where nothing will be asked: an earlier run is graded again.
 pub(crate) struct NoBackend;

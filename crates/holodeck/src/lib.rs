@@ -24,6 +24,7 @@ mod conversion;
 mod dry_run;
 mod environment;
 mod git;
+pub mod index;
 mod load;
 mod mcp;
 mod telemetry;
@@ -32,7 +33,7 @@ mod unsupported;
 
 pub use answers::{AnswerError, AnswerSource, Answers};
 pub use approvals::{PolicyApprover, approval_policy};
-pub use ask::{AskError, ask};
+pub use ask::{AskError, ask, ask_showing};
 pub use backends::{BackendSelector, ToolSetupError};
 pub use conversion::convert_documents_with;
 pub use dry_run::{DryRun, Estimate};

@@ -3,7 +3,7 @@ use std::path::Path;
 use holodeck_model::{DiskFiles, Env, Load, LoadedAgent};
 use holodeck_validators::Check;
 
-use crate::telemetry;
+use crate::{index, telemetry};
 
 /// Loads an agent with its layers; every problem is in the result.
 ///
@@ -22,5 +22,7 @@ pub fn load(path: &Path, env: &Env) -> Load {
 
 /// Checks what the agent needs of the world.
 pub async fn doctor(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
-    holodeck_validators::check_agent(agent, env).await
+    let mut checks = holodeck_validators::check_agent(agent, env).await;
+    checks.extend(index::checks(agent, env).await);
+    checks
 }

@@ -56,7 +56,7 @@ impl McpServers {
             Ok(servers)
         } else {
             servers.close().await;
-            Err(ToolSetupError(errors.join("\n")))
+            Err(ToolSetupError::Tools(errors.join("\n")))
         }
     }
 

@@ -15,8 +15,14 @@ use holodeck_runner::{
 use serde_json::{Value, json};
 
 use crate::{
-    AnswerError, AnswerSource, Answers, BackendSelector, DryRun, ToolSetupError, Unbuilt, backends::tools,
-    conversion::converter, dry_run::estimate, git, mcp::McpServers, unsupported::refuse_unbuilt,
+    AnswerError, AnswerSource, Answers, BackendSelector, DryRun, ToolSetupError, Unbuilt,
+    backends::{ToolSetup, tools},
+    conversion::converter,
+    dry_run::estimate,
+    git,
+    index::{IndexSink, Rebuild},
+    mcp::McpServers,
+    unsupported::refuse_unbuilt,
 };
 
 /// What the flags of `holodeck test` mean.
@@ -28,6 +34,10 @@ pub struct TestOptions {
     pub agent_path: String,
     /// Where answers come from.
     pub answers: AnswerSource,
+    /// Whether what the agent's indexes hold counts.
+    pub rebuild: Rebuild,
+    /// Hears how that goes.
+    pub on_index: IndexSink,
     /// Where to record live answers.
     pub record: Option<PathBuf>,
     /// Cases whose name matches.
@@ -159,7 +169,15 @@ pub async fn prepare_test(
     let files = files(&agent, env);
     let metadata = metadata(&mut agent, options);
     let mut agent = Arc::new(agent);
-    let (tools, servers) = tools(&agent, env, &answers, options.preparing).await?;
+    let setup = ToolSetup {
+        agent: &agent,
+        env,
+        answers: &answers,
+        preparing: options.preparing,
+        rebuild: options.rebuild,
+        on_index: &options.on_index,
+    };
+    let (tools, servers) = tools(&setup).await?;
     let factory = BackendSelector::new(env.clone(), answers.clone()).side_effects(options.side_effects);
     let backend = factory.create(Arc::clone(&agent), Mode::Test, tools).await?;
     // Whoever tells places has looked them up by now.

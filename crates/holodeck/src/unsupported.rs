@@ -40,6 +40,27 @@ pub(crate) fn refuse_unbuilt(agent: &LoadedAgent, cases: Option<&[usize]>) -> Re
     }
 }
 
+/// Refuses by name what one tool needs and does not get.
+pub(crate) fn refuse_unbuilt_tool(agent: &LoadedAgent, position: usize) -> Result<(), Unbuilt> {
+    let own = format!("tools.{position}");
+    let is_own = |pointer: &str| {
+        pointer
+            .strip_prefix(&own)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let parts: Vec<_> = agent
+        .unsupported
+        .iter()
+        .filter(|part| part.needed_by_run == Need::Blocks && is_own(&part.pointer))
+        .map(|part| (part.what.clone(), agent.locate(&part.pointer)))
+        .collect();
+    if parts.is_empty() {
+        Ok(())
+    } else {
+        Err(Unbuilt { parts })
+    }
+}
+
 /// A part of a case is needed only if the case is run; `None` stands for a run without cases.
 fn needed(pointer: &str, cases: Option<&[usize]>) -> bool {
     let Some(rest) = pointer.strip_prefix("test_cases.") else {

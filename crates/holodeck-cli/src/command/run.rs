@@ -1,10 +1,12 @@
 use std::{
     io::{self, Read as _},
+    sync::Arc,
     time::Duration,
 };
 
 use holodeck::{
     backend_api::{BackendEvent, ExecutionResult},
+    index::IndexSink,
     runner::{ExitCode, words},
 };
 use tokio::sync::Notify;
@@ -14,6 +16,7 @@ use crate::{
     args::AgentArg,
     failure::{Failure, Problem, Subject},
     interrupt::Interrupts,
+    render::{IndexProgress, ProgressStyle},
     terminal::{Terminal, Verbosity},
 };
 
@@ -50,9 +53,13 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
         broken: None,
     };
     let gone = Notify::new();
+    let style = ProgressStyle::fitting(answer.terminal, env.get("TERM"));
+    let indexing = Arc::new(IndexProgress::new(style, answer.terminal));
+    let shown = Arc::clone(&indexing);
+    let on_index = IndexSink::new(move |event| shown.on(event));
     let asked = runtime()?.block_on(async {
         let mut interrupts = Interrupts::listen()?;
-        let ask = holodeck::ask(agent, &env, &question, |event| {
+        let ask = holodeck::ask_showing(agent, &env, &question, &on_index, |event| {
             if !answer.show(event) {
                 gone.notify_one();
             }
@@ -63,6 +70,7 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
             () = interrupts.next() => Err(Problem::new(ExitCode::Interrupted, "interrupted").into()),
         }
     });
+    indexing.end();
     answer.end()?;
     let result = asked?;
     if args.json {

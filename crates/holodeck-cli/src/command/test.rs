@@ -8,6 +8,7 @@ use std::{path::Path, time::Instant};
 use clap::Subcommand;
 use holodeck::{
     PreparedTest, TestOptions,
+    index::IndexSink,
     model::{Env, LoadedAgent},
     runner::{ExitCode, RunControl, RunOutcome},
 };
@@ -22,7 +23,7 @@ use crate::{
     args::AgentArg,
     failure::{Failure, Problem, Subject},
     interrupt::Interrupts,
-    render::{self, Failures, Progress, ProgressStyle, Summary},
+    render::{self, Failures, IndexProgress, Kept, Progress, ProgressStyle, Summary},
     terminal::{Terminal, Verbosity},
 };
 
@@ -187,35 +188,46 @@ impl<'a> Session<'a> {
         } else {
             ProgressStyle::fitting(terminal, self.env.get("TERM"))
         };
-        let mut progress = Progress::new(style, terminal);
+        let indexing = std::sync::Arc::new(IndexProgress::new(style, terminal));
         let Self {
             agent,
             env,
-            options,
+            mut options,
             subject,
             ..
         } = self;
+        let shown = std::sync::Arc::clone(&indexing);
+        options.on_index = IndexSink::new(move |event| shown.on(event));
+        let mut kept = Kept::default();
         let outcome = runtime()?.block_on(async {
             let mut interrupts = Interrupts::listen()?;
             match kind {
                 Kind::Run => {
                     let prepare = holodeck::prepare_test(agent, &env, &options);
                     let prepared = tokio::select! {
-                        prepared = prepare => prepared.map_err(|error| subject.prepare(error))?,
-                        () = interrupts.next() => return Err(interrupted()),
+                        prepared = prepare => {
+                            prepared.map_err(|error| Failure::from(subject.prepare(error)))
+                        }
+                        () = interrupts.next() => Err(interrupted()),
                     };
-                    drive(prepared, &mut interrupts, &mut progress, &subject).await
+                    // One thing at a time moves on a terminal.
+                    indexing.end();
+                    let mut progress = Progress::new(style, terminal);
+                    let outcome = drive(prepared?, &mut interrupts, &mut progress, &subject).await;
+                    kept = progress.into_kept();
+                    outcome
                 }
                 Kind::Regrade(run) => {
                     let (prepared, old) = holodeck::prepare_regrade(agent, &env, &options, run)
                         .await
                         .map_err(|error| subject.prepare(error))?;
+                    let mut progress = Progress::new(style, terminal);
                     let outcome = prepared.regrade(&old, &mut progress);
+                    kept = progress.into_kept();
                     Ok(outcome.map_err(|error| subject.run(&error))?)
                 }
             }
         });
-        let kept = progress.into_kept();
         let outcome = match outcome {
             Err(Failure::Problem(problem)) if problem.exit == ExitCode::Nothing => {
                 if self.output.allow_empty {

@@ -28,7 +28,7 @@ fn cli() -> PathBuf {
     cli
 }
 
-fn workspace() -> PathBuf {
+pub(crate) fn workspace() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     fs::canonicalize(root).unwrap()
 }

@@ -9,7 +9,10 @@ fn convert(name: &str) -> Result<Converted, String> {
         .join("../../fixtures/documents")
         .join(name);
     let converter = Converter::new(Isolation::by_command(env!("CARGO_BIN_EXE_holodeck")));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let options = ConvertOptions::default();
     let never = fresh();
     let converted = runtime.block_on(converter.convert_file(&file, &options, &never));
@@ -22,7 +25,14 @@ fn fresh<T: Default>() -> T {
 
 #[test]
 fn it_converts_every_kind_that_may_be_hostile() {
-    for name in ["handbook.docx", "handbook.pdf", "onboarding.pptx", "prices.xlsx", "prices.xls", "prices.ods"] {
+    for name in [
+        "handbook.docx",
+        "handbook.pdf",
+        "onboarding.pptx",
+        "prices.xlsx",
+        "prices.xls",
+        "prices.ods",
+    ] {
         let Converted::Text(document) = convert(name).unwrap() else {
             panic!("{name}");
         };
@@ -32,5 +42,8 @@ fn it_converts_every_kind_that_may_be_hostile() {
 
 #[test]
 fn what_is_wrong_is_told_by_its_name() {
-    assert_eq!(convert("locked.pdf").unwrap_err(), "it is protected by a password");
+    assert_eq!(
+        convert("locked.pdf").unwrap_err(),
+        "it is protected by a password"
+    );
 }

@@ -121,7 +121,8 @@ fn a_price_that_is_not_known_can_not_be_held() {
 #[test]
 fn what_can_not_be_run_yet_is_2_by_name() {
     let server = knowing();
-    let tools = "tools:\n  - name: kb\n    type: vectorstore\n    description: search\n    source: docs\n";
+    let tools = "tools:\n  - name: kb\n    type: vectorstore\n    description: search\n    source: docs\n    \
+                 database: {provider: weaviate}\n";
     let project = Project::with(&format!("{}{tools}", agent(&server.url(), TWO_CASES)));
     fs::create_dir(project.path("docs")).unwrap();
     let ran = project.run(&["test"]).exits(2);

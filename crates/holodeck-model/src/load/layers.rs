@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use indexmap::IndexMap;
+
 use super::Loader;
 use crate::{
-    Code, Diagnostic, FileKind, Layer,
+    Code, DatabaseConfig, Diagnostic, FileKind, Layer,
     check::{check_config_rules, check_shape, closest},
     schema,
-    yaml::{Entry, NodeId, Place, build, deep_merge},
+    yaml::{Entry, NodeId, Place, build, deep_merge, from_tree},
 };
 
 /// The configuration files that were found.
@@ -309,6 +311,26 @@ impl Loader<'_> {
         }
         let place = self.tree.place(store);
         self.tree.map_node(place, &settings)
+    }
+
+    /// The stores that the configuration names. One that can't be used was told of where it is written.
+    pub(super) fn vectorstores(&mut self, config: NodeId) -> IndexMap<String, DatabaseConfig> {
+        let stores = self.tree.get(config, "vectorstores").map(|entry| entry.value);
+        let entries = stores
+            .and_then(|stores| self.tree.entries(stores))
+            .map(<[Entry]>::to_vec)
+            .unwrap_or_default();
+        let mut found = IndexMap::new();
+        for entry in entries {
+            if self.tree.entries(entry.value).is_none() || self.findings.is_spoiled(entry.value) {
+                continue;
+            }
+            let settings = self.database_settings(entry.value);
+            if let Ok(database) = from_tree::<DatabaseConfig>(&self.tree, settings) {
+                found.insert(self.tree.key(&entry).to_owned(), database);
+            }
+        }
+        found
     }
 
     /// Names of stores that nothing defines: the embedded index is used, as ever, but not silently.

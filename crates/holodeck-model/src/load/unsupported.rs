@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Types of tools that cannot be run yet.
-const TOOLS: [&str; 4] = ["vectorstore", "hierarchical_document", "mcp", "prompt"];
+const TOOLS: [&str; 2] = ["mcp", "prompt"];
 
 /// Types of tools that search an index.
 const RETRIEVAL: [&str; 2] = ["vectorstore", "hierarchical_document"];
@@ -106,9 +106,7 @@ impl Loader<'_> {
         if enabled(self, "tool_filtering.enabled") && provider != "anthropic" {
             self.unsupported(found, root, "tool_filtering", "`tool_filtering`", Need::Warning);
         }
-        for block in ["deployment", "embedding_provider"] {
-            self.unsupported(found, root, block, &format!("`{block}`"), Need::Warning);
-        }
+        self.unsupported(found, root, "deployment", "`deployment`", Need::Warning);
         self.unsupported(
             found,
             root,

@@ -51,6 +51,7 @@ fn layers_are_merged_key_by_key() {
     assert_eq!(timeout.layer, Layer::Agent);
     timeout.override_with(Some(Duration::from_secs(1)));
     assert_eq!(timeout.layer, Layer::Cli);
+    assert_eq!(agent.vectorstores.keys().collect::<Vec<_>>(), ["main"]);
     let ToolConfig::Vectorstore(faq) = &agent.config.tools[0] else {
         panic!()
     };
@@ -181,9 +182,10 @@ fn what_cannot_be_run_yet_is_listed() {
             ("tools.1".to_owned(), Need::Blocks)
         ]
     );
+    assert_eq!(needs("files.yaml"), []);
     assert_eq!(
-        needs("files.yaml"),
-        [("test_cases.0.files".to_owned(), Need::Blocks)]
+        needs("tools-hierarchical-document.yaml"),
+        [("tools.0.keyword_index".to_owned(), Need::Blocks)]
     );
     assert_eq!(
         needs("metrics-judges.yaml"),

@@ -7,6 +7,7 @@ use std::{
 use clap::ValueEnum;
 use holodeck::{
     AnswerSource, TestOptions,
+    index::Rebuild,
     model::SideEffectGate,
     runner::{Budget, Format, OnFailure},
 };
@@ -79,7 +80,7 @@ pub(super) struct HowArgs {
     /// Let agents of provider `anthropic` use the shell and write files; without effect on other providers.
     #[arg(long)]
     allow_side_effects: bool,
-    /// Build indexes of documents anew; without effect until there are such tools.
+    /// Build the indexes of the agent's tools anew, whatever they hold.
     #[arg(long)]
     force_ingest: bool,
 }
@@ -100,6 +101,11 @@ impl HowArgs {
                 max_tokens_total: self.max_tokens_total.map(NonZeroU64::get),
             },
             prices: self.prices.clone(),
+            rebuild: if self.force_ingest {
+                Rebuild::Everything
+            } else {
+                Rebuild::Changed
+            },
             side_effects: if self.allow_side_effects {
                 SideEffectGate::Open
             } else {

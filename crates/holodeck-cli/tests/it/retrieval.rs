@@ -1,0 +1,290 @@
+//! Agents that look things up, end to end: the same YAML on both backends, an MCP server beside an index, and agents in
+//! the shape of real ones, live and replayed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use holodeck_testkit::{AnthropicReply, AnthropicServer, ModelServer, ReceivedRequest, Reply};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::{
+    claude::{Bench, workspace},
+    project::{Project, Ran},
+};
+
+/// Where node is, besides what every test has.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Programs of MCP servers, as `cargo xtask smoke` installs them. Their absence is a failure: a test that can't run
+/// has not passed.
+fn everything() -> PathBuf {
+    let server = "mcp/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+    let server = workspace().join(".smoke").join(server);
+    assert!(
+        server.exists(),
+        "the MCP servers are not installed; `cargo xtask smoke` installs them"
+    );
+    server
+}
+
+/// Puts a folder of `fixtures/` into the project.
+fn copy(project: &Project, from: &str, to: &str) {
+    let from = workspace().join("fixtures").join(from);
+    for entry in fs::read_dir(&from).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let to = if to.is_empty() {
+            name.clone()
+        } else {
+            format!("{to}/{name}")
+        };
+        if name.starts_with('.') || name == "results" {
+            continue;
+        }
+        if entry.path().is_dir() {
+            copy_folder(project, &entry.path(), &to);
+        } else {
+            project.write(&to, fs::read(entry.path()).unwrap());
+        }
+    }
+}
+
+fn copy_folder(project: &Project, from: &Path, to: &str) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = format!("{to}/{}", entry.file_name().to_str().unwrap());
+        if entry.path().is_dir() {
+            copy_folder(project, &entry.path(), &to);
+        } else {
+            project.write(&to, fs::read(entry.path()).unwrap());
+        }
+    }
+}
+
+fn results(project: &Project) -> Vec<Value> {
+    project.run_file()["report"]["results"]
+        .as_array()
+        .unwrap()
+        .clone()
+}
+
+/// One MCP server and one vector store.
+fn gate(model: &str) -> String {
+    format!(
+        "name: gate\nmodel: {model}\nembedding_provider: {{provider: hash}}\n\
+         instructions: {{inline: Look it up.}}\n\
+         tools:\n  \
+         - {{type: vectorstore, name: handbook, description: The shop's rules., source: handbook, top_k: 2}}\n  \
+         - {{type: mcp, name: everything, description: One tool of each kind., command: node,\n     \
+         args: [\"{}\"]}}\n\
+         evaluations: {{metrics: [{{type: standard, metric: contains}}]}}\n\
+         test_cases:\n  \
+         - {{name: look up, input: How many days for a refund?, ground_truth: 30 days, expected_tools: [handbook_search]}}\n  \
+         - {{name: server, input: What is 2 plus 3?, ground_truth: \"5\", expected_tools: [get-sum]}}\n",
+        everything().display()
+    )
+}
+
+/// What a scripted model does when it is asked this, and when it has been answered.
+fn wanted(question: &str, server: &str) -> Option<(String, Value)> {
+    match question {
+        question if question.contains("refund") => Some((
+            format!("{server}handbook_search"),
+            json!({"query": "days for a refund"}),
+        )),
+        question if question.contains("plus") => {
+            Some(("mcp__everything__get-sum".to_owned(), json!({"a": 2, "b": 3})))
+        }
+        _ => None,
+    }
+}
+
+/// Calls the fitting tool, then answers with what the tool told.
+fn openai(request: &ReceivedRequest) -> Reply {
+    if let Some(told) = request.texts("tool").last() {
+        return Reply::text(*told);
+    }
+    let question = *request.texts("user").last().unwrap();
+    let (name, arguments) = wanted(question, "").unwrap();
+    Reply::tool_call("call_1", &name, &arguments)
+}
+
+/// What each case's first tool answered, and what retrieval found.
+fn answers(project: &Project) -> Vec<(Value, Value)> {
+    let told = |result: &Value| {
+        assert_eq!(result["state"], "passed", "{result}");
+        assert_eq!(result["tools_matched"], true, "{result}");
+        let call = &result["tool_invocations"][0];
+        let call = json!([call["name"], call["result"]]);
+        (call, result["retrieval_context"].clone())
+    };
+    results(project).iter().map(told).collect()
+}
+
+/// The gate: an MCP server over stdio and a vector store, on both backends, with the same results.
+#[test]
+fn an_mcp_server_and_a_vector_store_work_the_same_on_both_backends() {
+    let server = ModelServer::answering(openai);
+    let model = format!(
+        "{{provider: openai, name: test-model, endpoint: \"{}\"}}",
+        server.url()
+    );
+    let project = Project::with(&gate(&model));
+    copy(&project, "claude_vectorstore", "handbook");
+    let ran = project.command(&["test"]).env("PATH", PATH).output().unwrap();
+    Ran::of(&ran).exits(0).says("2 passed");
+    let requests = server.finish();
+    let offered = requests[0].body["tools"].as_array().unwrap();
+    let offered: Vec<&str> = offered
+        .iter()
+        .map(|tool| tool["function"]["name"].as_str().unwrap())
+        .collect();
+    assert!(offered.contains(&"handbook_search"), "{offered:?}");
+    assert!(offered.contains(&"mcp__everything__get-sum"), "{offered:?}");
+    let on_openai = answers(&project);
+
+    let server = AnthropicServer::answering(|request| {
+        if let Some(told) = request.tool_results().first() {
+            return AnthropicReply::text(told.text.clone());
+        }
+        match wanted(request.prompt(), "mcp__holodeck_tools__") {
+            Some((name, arguments)) => AnthropicReply::tool_use(&name, &arguments),
+            None => AnthropicReply::error(400, "nothing is known of this"),
+        }
+    });
+    let bench = Bench::new(&gate("{provider: anthropic, name: sonnet}"), server);
+    copy(&bench.project, "claude_vectorstore", "handbook");
+    bench.run(&["test"]).exits(0).says("2 passed");
+    let on_claude = answers(&bench.project);
+    bench.server.finish();
+
+    assert_eq!(on_openai, on_claude);
+    let (call, context) = &on_openai[0];
+    let told = call[1].as_str().unwrap();
+    assert_eq!(call[0], "handbook_search");
+    assert!(told.starts_with("Found 2 result"), "{told}");
+    assert_eq!(context, &json!([told]));
+    assert_eq!(on_openai[1].1, Value::Null, "the server does not retrieve");
+}
+
+#[test]
+fn the_claude_agent_with_a_vector_store_passes() {
+    let yaml = fs::read_to_string(workspace().join("fixtures/claude_vectorstore_agent.yaml")).unwrap();
+    let server = AnthropicServer::answering(|request| match request.tool_results().first() {
+        Some(told) => AnthropicReply::text(told.text.clone()),
+        None => AnthropicReply::tool_use(
+            "mcp__holodeck_tools__handbook_search",
+            &json!({"query": request.prompt()}),
+        ),
+    });
+    let bench = Bench::new(&yaml, server);
+    copy(&bench.project, "claude_vectorstore", "claude_vectorstore");
+    bench.run(&["test"]).exits(0).says("2 passed");
+    for result in results(&bench.project) {
+        assert_eq!(
+            result["retrieval_context"][0],
+            result["tool_invocations"][0]["result"]
+        );
+    }
+    for request in bench.server.finish() {
+        assert_eq!(request.tool_names(), ["mcp__holodeck_tools__handbook_search"]);
+    }
+}
+
+/// The agent of `fixtures/support_desk`, its server where it is installed.
+fn support_desk() -> Project {
+    let project = Project::empty();
+    copy(&project, "support_desk", "");
+    let yaml = project.read("agent.yaml");
+    let here = "../../.smoke";
+    assert!(yaml.contains(here));
+    project.write(
+        "agent.yaml",
+        yaml.replace(here, workspace().join(".smoke").to_str().unwrap()),
+    );
+    project
+}
+
+/// What a model would do, as far as the cases need it.
+fn desk(request: &ReceivedRequest) -> Reply {
+    let question = *request.texts("user").last().unwrap();
+    let last = request.messages().last().unwrap();
+    if last["role"] == "tool" {
+        return Reply::text(last["content"].as_str().unwrap());
+    }
+    let (tool, arguments) = match question {
+        question if question.contains("password") => ("faq_search", json!({"query": question})),
+        question if question.contains("API calls") => (
+            "knowledge_base_search",
+            json!({"query": "API calls a day of the Pro plan"}),
+        ),
+        question if question.contains("4.2") => ("contract_search", json!({"query": question})),
+        question if question.contains("seats") => ("mcp__everything__get-sum", json!({"a": 17, "b": 25})),
+        question if question.contains("Slack") => {
+            ("knowledge_base_search", json!({"query": "connect Slack"}))
+        }
+        _ => return Reply::text("Only administrators may do that."),
+    };
+    Reply::tool_call(&format!("call_{}", tool.len()), tool, &arguments)
+}
+
+#[test]
+fn an_agent_like_real_ones_is_tested_live_and_replayed() {
+    let server = ModelServer::answering(desk);
+    let project = support_desk();
+    let yaml = project.read("agent.yaml");
+    project.write("agent.yaml", yaml.replace("http://127.0.0.1:9", &server.url()));
+    let record = project
+        .command(&["test", "--record", "tape.jsonl"])
+        .env("PATH", PATH)
+        .output()
+        .unwrap();
+    Ran::of(&record).exits(0).says("5 passed");
+    let recorded = results(&project);
+    server.finish();
+    assert_eq!(
+        recorded[4]["turns"][1]["retrieval_context"],
+        recorded[4]["turns"][0]["retrieval_context"]
+    );
+
+    // Nobody answers any more, and there is no index.
+    fs::remove_dir_all(project.path(".holodeck/index")).unwrap();
+    let replay = project
+        .command(&["test", "--replay", "tape.jsonl"])
+        .env("PATH", PATH)
+        .output()
+        .unwrap();
+    Ran::of(&replay).exits(0).says("5 passed").says("replayed");
+    let replayed = results(&project);
+    for (live, replayed) in recorded.iter().zip(&replayed) {
+        for field in ["agent_response", "tool_calls", "retrieval_context", "state"] {
+            assert_eq!(live[field], replayed[field], "{field}");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_is_not_built_is_2_by_name() {
+    let server = ModelServer::answering(|_| Reply::text("Paris"));
+    let model = format!(
+        "{{provider: openai, name: test-model, endpoint: \"{}\"}}",
+        server.url()
+    );
+    let yaml = gate(&model).replace(
+        "source: handbook,",
+        "source: handbook, database: {provider: weaviate},",
+    );
+    let project = Project::with(&yaml);
+    copy(&project, "claude_vectorstore", "handbook");
+    project.run(&["validate"]).exits(0).says("`weaviate`");
+    project
+        .run(&["test"])
+        .exits(2)
+        .says("`weaviate`")
+        .says("agent.yaml:6:");
+    project.run(&["index", "build"]).exits(2).says("`weaviate`");
+    assert!(server.finish().is_empty());
+}

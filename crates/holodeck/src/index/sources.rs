@@ -1,0 +1,142 @@
+//! What an index is made of.
+
+use std::sync::Arc;
+
+use holodeck_documents::{
+    Addresses, ChunkOptions, ConvertOptions, FetchOptions, Fetcher, Pictures, Source, WalkOptions, walk,
+};
+use holodeck_http::HttpOptions;
+use holodeck_model::{
+    ChunkingStrategy, DocumentDomain, Env, HierarchicalDocumentTool, LoadedAgent, PathRef, ToolConfig,
+    VectorstoreTool, env::HOLODECK_ALLOW_PRIVATE_ADDRESSES,
+};
+use holodeck_retrieval::{Corpus, FileCorpus, FileSource};
+use tokio_util::sync::CancellationToken;
+
+use super::told::{IndexError, IndexErrorKind};
+use crate::conversion;
+
+/// What a tool searches, and what a person should know of it.
+pub(super) struct Sources {
+    pub(super) corpus: Arc<dyn Corpus>,
+    pub(super) notes: Vec<String>,
+}
+
+impl Sources {
+    /// Finds what there is. Of files nothing is read yet; what is on the web is fetched unless it is the same as before.
+    pub(super) async fn of(
+        agent: &LoadedAgent,
+        tool: &ToolConfig,
+        env: &Env,
+        cancel: &CancellationToken,
+    ) -> Result<Self, IndexError> {
+        let (source, chunks) = match tool {
+            ToolConfig::Vectorstore(tool) => (&tool.source, of_vectorstore(tool)),
+            ToolConfig::HierarchicalDocument(tool) => (&tool.source, of_document(tool)),
+            _ => {
+                return Err(IndexError::config(format!(
+                    "tool `{}` does not search",
+                    tool.name()
+                )));
+            }
+        };
+        let wrong = |reason: &dyn std::fmt::Display| {
+            IndexError::config(format!("`source` of tool `{}`: {reason}", tool.name()))
+        };
+        let (files, notes) = match Source::parse(source.as_str()).map_err(|error| wrong(&error))? {
+            Source::Files(path) => files(source, &path, env).map_err(|error| wrong(&error))?,
+            Source::Url(url) => {
+                let fetcher = fetcher(agent, env).map_err(|error| wrong(&error))?;
+                let fetched = fetcher.fetch(&url, cancel).await.map_err(|error| {
+                    let told = format!("`source` of tool `{}`: {error}", tool.name());
+                    IndexError::new(IndexErrorKind::Execution, told)
+                })?;
+                let options = ConvertOptions {
+                    format: fetched.format,
+                    ..ConvertOptions::default()
+                };
+                let content = FileSource::Bytes {
+                    bytes: fetched.bytes.into(),
+                    options: Box::new(options),
+                };
+                (vec![(fetched.url, content)], Vec::new())
+            }
+        };
+        let convert = ConvertOptions::default();
+        let corpus = FileCorpus::new(files, conversion::converter(agent, env), convert, chunks);
+        Ok(Self {
+            corpus: Arc::new(corpus),
+            notes,
+        })
+    }
+}
+
+type Named = Vec<(String, FileSource)>;
+
+fn files(
+    source: &PathRef,
+    path: &str,
+    env: &Env,
+) -> Result<(Named, Vec<String>), holodeck_documents::WalkError> {
+    let options = WalkOptions {
+        pictures: match conversion::tesseract(env) {
+            Some(_) => Pictures::Taken,
+            None => Pictures::LeftOut,
+        },
+        ..WalkOptions::default()
+    };
+    let walked = walk(path, source.base(), &options)?;
+    let files = walked.files.into_iter();
+    let files = files
+        .map(|file| (file.name, FileSource::Path(file.path)))
+        .collect();
+    Ok((files, walked.notes))
+}
+
+fn fetcher(agent: &LoadedAgent, env: &Env) -> Result<Fetcher, holodeck_http::SetupError> {
+    let http = HttpOptions::from_variables(|name| env.get(name).map(str::to_owned));
+    let allowed = env
+        .non_blank(HOLODECK_ALLOW_PRIVATE_ADDRESSES)
+        .is_some_and(|value| value != "0");
+    let options = FetchOptions {
+        timeout: agent.execution.download_timeout.value,
+        addresses: if allowed {
+            Addresses::Any
+        } else {
+            Addresses::Public
+        },
+        cache: Some(agent.execution.cache_dir.value.join("web")),
+        ..FetchOptions::default()
+    };
+    Fetcher::new(&http, options)
+}
+
+fn of_vectorstore(tool: &VectorstoreTool) -> ChunkOptions {
+    let options = ChunkOptions::default();
+    ChunkOptions {
+        max_tokens: tool.chunk_size.map_or(options.max_tokens, size),
+        overlap_tokens: tool.chunk_overlap.map_or(options.overlap_tokens, size),
+        ..options
+    }
+}
+
+fn of_document(tool: &HierarchicalDocumentTool) -> ChunkOptions {
+    let structured = tool.chunking_strategy == ChunkingStrategy::Structure;
+    ChunkOptions {
+        strategy: tool.chunking_strategy,
+        max_tokens: size(tool.max_chunk_tokens),
+        overlap_tokens: size(tool.chunk_overlap),
+        domain: if structured {
+            tool.document_domain
+        } else {
+            DocumentDomain::None
+        },
+        max_subsection_depth: tool.max_subsection_depth.map(size),
+        extract_definitions: tool.extract_definitions,
+        extract_cross_references: tool.extract_cross_references,
+    }
+}
+
+fn size(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
