@@ -29,6 +29,7 @@ pub use document::{Document, Mark, Place};
 pub use error::{DocumentError, Limit, Problem};
 pub use fetch::{Addresses, FetchError, FetchOptions, Fetched, Fetcher, Sent};
 pub use format::{Format, ImageFormat};
+pub use holodeck_http::HttpUrl;
 pub use options::ConvertOptions;
 pub use records::{Record, RecordAt, RecordError, RecordOptions, RecordProblem, Records, read_records};
 pub use source::{Source, SourceError};

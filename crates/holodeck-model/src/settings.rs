@@ -81,6 +81,8 @@ pub struct ExecutionSettings {
     pub llm_timeout: Setting<Duration>,
     /// How long a download may take.
     pub download_timeout: Setting<Duration>,
+    /// Whether files are fetched from this machine and from private networks too.
+    pub allow_private_urls: Setting<bool>,
     /// Where downloaded and converted files are kept.
     pub cache_dir: Setting<PathBuf>,
     /// Tell more.
@@ -99,6 +101,7 @@ impl Default for ExecutionSettings {
             file_timeout: Setting::built_in(Duration::from_secs(30)),
             llm_timeout: Setting::built_in(Duration::from_mins(1)),
             download_timeout: Setting::built_in(Duration::from_secs(30)),
+            allow_private_urls: Setting::built_in(false),
             cache_dir: Setting::built_in(PathBuf::from(".holodeck/cache")),
             verbose: Setting::built_in(false),
             quiet: Setting::built_in(false),

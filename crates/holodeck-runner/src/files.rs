@@ -6,7 +6,9 @@ use std::{
 };
 
 use holodeck_backend_api::Image;
-use holodeck_documents::{ConvertOptions, Converted, Converter, Picture};
+use holodeck_documents::{
+    ConvertOptions, Converted, Converter, DocumentError, Fetcher, Format, HttpUrl, Picture, Source,
+};
 use holodeck_model::FileInput;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -16,6 +18,16 @@ use tokio_util::sync::CancellationToken;
 pub struct FileReader {
     converter: Converter,
     timeout: Duration,
+    web: Option<Web>,
+}
+
+/// How files of the web are got.
+#[derive(Clone, Debug)]
+struct Web {
+    /// Keeps them, so that one that has not changed is not sent again.
+    keeping: Fetcher,
+    /// For files with `cache: false`.
+    fresh: Fetcher,
 }
 
 /// A question with its files.
@@ -41,7 +53,17 @@ struct Read {
 impl FileReader {
     /// Reads with `converter`, each file within `timeout`.
     pub fn new(converter: Converter, timeout: Duration) -> Self {
-        Self { converter, timeout }
+        Self {
+            converter,
+            timeout,
+            web: None,
+        }
+    }
+
+    /// Gets files of the web too: with `keeping`, or with `fresh` where the YAML says `cache: false`.
+    pub fn fetching(mut self, keeping: Fetcher, fresh: Fetcher) -> Self {
+        self.web = Some(Web { keeping, fresh });
+        self
     }
 
     /// The question `input` with `files`.
@@ -66,20 +88,63 @@ impl FileReader {
     }
 
     async fn read(&self, file: &FileInput, cancel: &CancellationToken) -> Result<Read, String> {
-        let Some(path) = &file.path else {
-            return Err(format!("file {}: only paths are read yet", name(file)));
+        let read = match (&file.path, &file.url) {
+            (Some(path), _) => self.read_path(&path.path(), file, cancel).await,
+            (None, Some(url)) => match Source::parse(url) {
+                Ok(Source::Url(url)) => self.read_url(&url, file, cancel).await,
+                Ok(Source::Files(path)) => self.read_path(Path::new(&path), file, cancel).await,
+                Err(error) => Err(error.to_string()),
+            },
+            (None, None) => Err("it has neither `path` nor `url`".to_owned()),
         };
-        let cancel = cancel.child_token();
-        let _stop = cancel.clone().drop_guard();
-        let path = path.path();
-        let options = options(file);
-        let converting = self.converter.convert_file(&path, &options, &cancel);
+        read.map_err(|problem| format!("file `{}`: {problem}", name(file)))
+    }
+
+    async fn read_path(
+        &self,
+        path: &Path,
+        file: &FileInput,
+        cancel: &CancellationToken,
+    ) -> Result<Read, String> {
+        let options = options(file, None);
+        let converting = self.converter.convert_file(path, &options, cancel);
+        self.in_time(converting).await
+    }
+
+    async fn read_url(
+        &self,
+        url: &HttpUrl,
+        file: &FileInput,
+        cancel: &CancellationToken,
+    ) -> Result<Read, String> {
+        let Some(web) = &self.web else {
+            return Err("nothing is fetched here".to_owned());
+        };
+        let fetcher = if file.cache == Some(false) {
+            &web.fresh
+        } else {
+            &web.keeping
+        };
+        let fetched = fetcher
+            .fetch(url, cancel)
+            .await
+            .map_err(|error| error.to_string())?;
+        let options = options(file, fetched.format);
+        let converting = self
+            .converter
+            .convert_bytes(&fetched.name, fetched.bytes, &options, cancel);
+        self.in_time(converting).await
+    }
+
+    async fn in_time(
+        &self,
+        converting: impl Future<Output = Result<Converted, DocumentError>>,
+    ) -> Result<Read, String> {
         match tokio::time::timeout(self.timeout, converting).await {
             Ok(Ok(converted)) => Ok(Read::of(converted)),
-            Ok(Err(error)) => Err(format!("file `{}`: {}", name(file), error.problem)),
+            Ok(Err(error)) => Err(error.problem.to_string()),
             Err(_) => Err(format!(
-                "file `{}`: not read within {} s (`execution.file_timeout`)",
-                name(file),
+                "not read within {} s (`execution.file_timeout`)",
                 self.timeout.as_secs_f64()
             )),
         }
@@ -125,8 +190,9 @@ impl Read {
     }
 }
 
-fn options(file: &FileInput) -> ConvertOptions {
+fn options(file: &FileInput, format: Option<Format>) -> ConvertOptions {
     ConvertOptions {
+        format,
         pages: file.pages.clone(),
         sheet: file.sheet.clone(),
         range: file.range.clone(),
@@ -145,9 +211,10 @@ fn name(file: &FileInput) -> &str {
 
 /// As 0.7.1 writes it into the run file.
 fn processed(file: &FileInput, read: &Result<Read, String>, took: Duration) -> Value {
-    let mut metadata = json!({ "type": file.file_type, "path": name(file) });
-    if let (Some(path), Some(fields)) = (&file.path, metadata.as_object_mut()) {
-        if let Some(size) = size(&path.path()) {
+    let place = if file.path.is_some() { "path" } else { "url" };
+    let mut metadata = json!({ "type": file.file_type, place: name(file) });
+    if let Some(fields) = metadata.as_object_mut() {
+        if let Some(size) = file.path.as_ref().and_then(|path| size(&path.path())) {
             fields.insert("size_bytes".to_owned(), size.into());
         }
         if !file.pages.is_empty() {

@@ -2,7 +2,8 @@
 
 use std::{ffi::OsStr, path::PathBuf, sync::OnceLock};
 
-use holodeck_documents::{Converter, Isolation};
+use holodeck_documents::{Addresses, Converter, FetchOptions, Fetcher, Isolation};
+use holodeck_http::{HttpOptions, SetupError};
 use holodeck_model::{Env, LoadedAgent};
 use holodeck_process::{BASE_VARIABLES, ChildEnv, which};
 
@@ -36,4 +37,28 @@ pub(crate) fn converter(agent: &LoadedAgent, env: &Env) -> Converter {
 /// What reads the text in pictures, if it is there.
 pub(crate) fn tesseract(env: &Env) -> Option<PathBuf> {
     which("tesseract", env.get("PATH").map(OsStr::new))
+}
+
+/// Whether files of the web are kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    Yes,
+    No,
+}
+
+/// What gets the files of the web that an agent's file names.
+pub(crate) fn fetcher(agent: &LoadedAgent, env: &Env, keep: Keep) -> Result<Fetcher, SetupError> {
+    let http = HttpOptions::from_variables(|name| env.get(name).map(str::to_owned));
+    let folder = agent.execution.cache_dir.value.join("downloads");
+    let options = FetchOptions {
+        timeout: agent.execution.download_timeout.value,
+        addresses: if agent.execution.allow_private_urls.value {
+            Addresses::Any
+        } else {
+            Addresses::Public
+        },
+        cache: (keep == Keep::Yes).then_some(folder),
+        ..FetchOptions::default()
+    };
+    Fetcher::new(&http, options)
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     AnswerError, AnswerSource, Answers, BackendSelector, DryRun, ToolSetupError, Unbuilt,
     backends::{ToolSetup, tools},
-    conversion::converter,
+    conversion::{Keep, converter, fetcher},
     dry_run::estimate,
     git,
     index::{IndexSink, Rebuild},
@@ -110,6 +110,9 @@ pub enum PrepareError {
     /// The recording.
     #[error(transparent)]
     Cassette(#[from] CassetteError),
+    /// How files of the web are got.
+    #[error("files can't be fetched: {0}")]
+    Files(holodeck_http::SetupError),
     /// The tools.
     #[error(transparent)]
     Tools(#[from] ToolSetupError),
@@ -166,7 +169,7 @@ pub async fn prepare_test(
         });
     }
     let settings = settings(&agent, options);
-    let files = files(&agent, env);
+    let files = files(&agent, env)?;
     let metadata = metadata(&mut agent, options);
     let mut agent = Arc::new(agent);
     let setup = ToolSetup {
@@ -219,7 +222,7 @@ pub async fn prepare_regrade(
     let prices = prices(&agent, env, options.prices.as_deref())?;
     let answers = Answers::open(&AnswerSource::Live, None, &agent, env)?;
     let plan = Plan::new(&agent.config.test_cases, &Selection::default())?;
-    let files = files(&agent, env);
+    let files = files(&agent, env)?;
     let request = TestRequest {
         agent: Arc::new(agent),
         agent_path: options.agent_path.clone(),
@@ -303,8 +306,12 @@ pub enum TestError {
 }
 
 /// Reads the files of questions.
-fn files(agent: &LoadedAgent, env: &Env) -> FileReader {
-    FileReader::new(converter(agent, env), agent.execution.file_timeout.value)
+fn files(agent: &LoadedAgent, env: &Env) -> Result<FileReader, PrepareError> {
+    let reader = FileReader::new(converter(agent, env), agent.execution.file_timeout.value);
+    match (fetcher(agent, env, Keep::Yes), fetcher(agent, env, Keep::No)) {
+        (Ok(keeping), Ok(fresh)) => Ok(reader.fetching(keeping, fresh)),
+        (Err(error), _) | (_, Err(error)) => Err(PrepareError::Files(error)),
+    }
 }
 
 fn settings(agent: &LoadedAgent, options: &TestOptions) -> RunSettings {

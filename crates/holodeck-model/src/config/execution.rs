@@ -18,6 +18,8 @@ pub struct ExecutionConfig {
     /// Seconds a download may take.
     #[schemars(range(min = 1))]
     pub download_timeout: Option<u64>,
+    /// Whether files are fetched from this machine and from private networks too.
+    pub allow_private_urls: Option<bool>,
     /// Without effect: caching is set per file.
     #[schemars(extend("x-no-effect" = "set `cache` on the file of a test case"))]
     pub cache_enabled: Option<bool>,

@@ -75,6 +75,12 @@ impl Loader<'_> {
             );
             self.lay(
                 root,
+                "allow_private_urls",
+                &mut settings.allow_private_urls,
+                file.allow_private_urls,
+            );
+            self.lay(
+                root,
                 "cache_dir",
                 &mut settings.cache_dir,
                 file.cache_dir.as_ref().map(crate::PathRef::path),
