@@ -16,6 +16,7 @@ mod claude;
 mod convert;
 mod doctor;
 mod exit_codes;
+mod files;
 mod index;
 mod init;
 mod interrupt;
