@@ -156,7 +156,9 @@ impl Question {
         self.message.push_str("File: ");
         self.message.push_str(name(file));
         if let Some(description) = &file.description {
-            self.message.push_str(&format!(" ({description})"));
+            for part in [" (", description, ")"] {
+                self.message.push_str(part);
+            }
         }
         self.message.push('\n');
         self.message.push_str(read.text.trim_end());
