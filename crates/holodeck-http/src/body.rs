@@ -28,14 +28,9 @@ struct Deadline {
 }
 
 impl Body {
-    /// Waits for the first bytes: until they are handed out, the request can be sent again.
-    pub(crate) async fn begin(
-        response: reqwest::Response,
-        url: HttpUrl,
-        limit: u64,
-    ) -> Result<Self, HttpError> {
-        let announced = response.content_length();
-        let mut body = Self {
+    /// Waits for nothing: even the first bytes may be long in coming.
+    pub(crate) fn of(response: reqwest::Response, url: HttpUrl, limit: u64) -> Self {
+        Self {
             rest: Box::pin(response.bytes_stream()),
             url,
             first: None,
@@ -43,7 +38,17 @@ impl Body {
             seen: 0,
             deadline: None,
             ended: false,
-        };
+        }
+    }
+
+    /// Waits for the first bytes: until they are handed out, the request can be sent again.
+    pub(crate) async fn begin(
+        response: reqwest::Response,
+        url: HttpUrl,
+        limit: u64,
+    ) -> Result<Self, HttpError> {
+        let announced = response.content_length();
+        let mut body = Self::of(response, url, limit);
         if announced.is_some_and(|length| length > limit) {
             return Err(body.too_large(limit));
         }

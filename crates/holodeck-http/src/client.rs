@@ -24,7 +24,7 @@ pub struct HttpClient(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) connections: Connections,
     pub(crate) max_response_bytes: u64,
-    max_event_bytes: usize,
+    pub(crate) max_event_bytes: usize,
 }
 
 impl HttpClient {
@@ -190,7 +190,7 @@ pub(crate) async fn within<T>(
         .map_err(timeout)?
 }
 
-fn request_headers(headers: &Headers, has_body: bool) -> HeaderMap {
+pub(crate) fn request_headers(headers: &Headers, has_body: bool) -> HeaderMap {
     let mut map = headers.map().clone();
     if has_body {
         map.entry(CONTENT_TYPE)

@@ -14,6 +14,7 @@ mod client;
 mod connections;
 mod error;
 mod excerpt;
+mod exchange;
 mod headers;
 #[cfg(feature = "http2")]
 mod http2;
@@ -32,6 +33,7 @@ mod url;
 pub use body::Body;
 pub use client::HttpClient;
 pub use error::{ConnectReason, Found, HttpError, SetupError};
+pub use exchange::{Exchange, Verb};
 pub use headers::Headers;
 #[cfg(feature = "http2")]
 pub use http2::Http2Answer;

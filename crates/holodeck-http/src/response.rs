@@ -84,7 +84,7 @@ impl Response {
 
     /// Whether the answer says it is a stream of events.
     pub fn is_event_stream(&self) -> bool {
-        self.is_type("text/event-stream")
+        is_event_stream(&self.headers)
     }
 
     /// The body as it arrives.
@@ -117,13 +117,12 @@ impl Response {
         let start = self.body.start(KEPT).await;
         Err(unexpected(url, "a stream of events", &start, &self.secrets))
     }
+}
 
-    fn is_type(&self, expected: &str) -> bool {
-        let value = self
-            .header(CONTENT_TYPE.as_str())
-            .and_then(|value| value.split(';').next());
-        value.is_some_and(|value| value.trim().eq_ignore_ascii_case(expected))
-    }
+pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = value.and_then(|value| value.split(';').next());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
 fn unexpected(url: HttpUrl, expected: &'static str, bytes: &[u8], secrets: &Secrets) -> HttpError {

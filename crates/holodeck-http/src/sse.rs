@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures::Stream;
 
@@ -18,6 +19,10 @@ pub struct SseEvent {
     pub event: String,
     /// The `data` lines joined by newlines.
     pub data: String,
+    /// What to name when the stream is asked for again from here on.
+    pub id: Option<String>,
+    /// How long to wait before that.
+    pub retry: Option<Duration>,
 }
 
 /// An event grew past the decoder's limit.
@@ -32,6 +37,8 @@ pub struct SseDecoder {
     line: Vec<u8>,
     event: String,
     data: String,
+    id: Option<String>,
+    retry: Option<Duration>,
     has_data: bool,
     started: bool,
     /// The last byte was a CR: an LF right after it belongs to the same line end.
@@ -46,6 +53,8 @@ impl SseDecoder {
             line: Vec::new(),
             event: String::new(),
             data: String::new(),
+            id: None,
+            retry: None,
             has_data: false,
             started: false,
             after_cr: false,
@@ -118,7 +127,13 @@ impl SseDecoder {
                 }
             }
             b"event" => self.event = String::from_utf8_lossy(value).into_owned(),
-            // Comments, `id` and `retry`: nothing here reconnects.
+            b"id" if !value.contains(&0) => self.id = Some(String::from_utf8_lossy(value).into_owned()),
+            b"retry" => {
+                let text = std::str::from_utf8(value).ok();
+                let wait = text.and_then(|text| text.parse().ok()).map(Duration::from_millis);
+                self.retry = wait.or(self.retry);
+            }
+            // Comments, and what is not known.
             _ => {}
         }
     }
@@ -126,7 +141,13 @@ impl SseDecoder {
     fn dispatch(&mut self) -> Option<SseEvent> {
         let event = std::mem::take(&mut self.event);
         let data = std::mem::take(&mut self.data);
-        std::mem::take(&mut self.has_data).then_some(SseEvent { event, data })
+        // What comes without data is no event; its `id` is the next one's.
+        std::mem::take(&mut self.has_data).then(|| SseEvent {
+            event,
+            data,
+            id: self.id.take(),
+            retry: self.retry.take(),
+        })
     }
 }
 
@@ -220,6 +241,8 @@ mod tests {
         SseEvent {
             event: event.to_owned(),
             data: data.to_owned(),
+            id: None,
+            retry: None,
         }
     }
 
@@ -248,7 +271,21 @@ mod tests {
             ),
             (
                 "\u{feff}: hi\nevent: delta\nid: 7\nretry: 3\ndata: a\ndata\ndata: b\n\n",
-                vec![event("delta", "a\n\nb")],
+                vec![SseEvent {
+                    id: Some("7".to_owned()),
+                    retry: Some(Duration::from_millis(3)),
+                    ..event("delta", "a\n\nb")
+                }],
+            ),
+            (
+                "id: 8\nretry: soon\n\ndata: a\n\ndata: b\n\n",
+                vec![
+                    SseEvent {
+                        id: Some("8".to_owned()),
+                        ..event("", "a")
+                    },
+                    event("", "b"),
+                ],
             ),
             (": ping\n\n\n\nevent: x\n\ndata: y\n\n", vec![event("", "y")]),
             ("data: whole\n", vec![event("", "whole")]),

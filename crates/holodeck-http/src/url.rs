@@ -79,6 +79,15 @@ impl HttpUrl {
         self.0.scheme() == "https"
     }
 
+    /// What `reference` means in an answer from here: a path, or a whole URL.
+    pub fn resolve(&self, reference: &str) -> Result<Self, HttpError> {
+        let resolved = self.0.join(reference).map_err(|error| HttpError::InvalidUrl {
+            url: without_secrets(reference),
+            reason: error.to_string(),
+        })?;
+        Self::parse(resolved.as_str())
+    }
+
     /// The same URL without path, query and fragment.
     pub fn origin(&self) -> Self {
         let mut url = Url::clone(&self.0);
@@ -206,6 +215,21 @@ mod tests {
             let url = HttpUrl::parse(text).unwrap().without_end("chat/completions");
             assert_eq!(url.as_url().as_str(), expected);
         }
+    }
+
+    #[test]
+    fn references_are_relative_to_where_they_are_told() {
+        let url = HttpUrl::parse("http://localhost:1/base/sse?v=1").unwrap();
+        for (reference, expected) in [
+            ("/messages?id=2", "http://localhost:1/messages?id=2"),
+            ("messages", "http://localhost:1/base/messages"),
+            ("https://else.where/x", "https://else.where/x"),
+        ] {
+            let resolved = url.resolve(reference).unwrap();
+            assert_eq!(resolved.as_url().as_str(), expected);
+            assert_eq!(resolved.origin() == url.origin(), !reference.contains("else"));
+        }
+        assert!(url.resolve("file:///etc/hostname").is_err());
     }
 
     #[test]

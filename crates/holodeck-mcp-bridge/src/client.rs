@@ -1,16 +1,20 @@
 //! MCP servers of the YAML as tools of ours. Types of rmcp stay in here.
 
+mod attentive;
 mod connect;
 mod connection;
 mod content;
 mod handler;
 mod hosts;
+mod http;
 mod listing;
 mod plan;
 mod server;
+mod sse;
 mod stdio;
 mod tools;
 mod watched;
+mod words;
 
 pub use connect::{ConnectError, Connected, FailedServer, McpOptions, McpServer, ServerInfo};
 pub use hosts::{

@@ -30,13 +30,30 @@ pub(super) const CLIS: [CliPin; 2] = [
 /// The release of the SDK whose types the table is held against.
 pub(super) const SDK_VERSION: &str = "0.3.330";
 
-/// A server of the Model Context Protocol that is not ours, for tests.
-const MCP_VERSION: &str = "2026.8.31";
+/// Servers of the Model Context Protocol that are not ours, and its suite that judges clients, for tests. The first is
+/// what the CLI talks to here.
+const MCP: [Pin; 4] = [
+    Pin::new("@modelcontextprotocol/server-everything", "2026.8.31"),
+    Pin::new("@modelcontextprotocol/server-filesystem", "2026.8.31"),
+    Pin::new("@modelcontextprotocol/server-memory", "2026.8.31"),
+    Pin::new("@modelcontextprotocol/conformance", "0.1.16"),
+];
 
 /// The bare binary: what the package for people links to, which an older Node silently gets an older release of.
 const CLI_PACKAGE: &str = "@anthropic-ai/claude-code-linux-x64";
 const SDK_PACKAGE: &str = "@anthropic-ai/claude-agent-sdk";
-const MCP_PACKAGE: &str = "@modelcontextprotocol/server-everything";
+
+/// A package in one version.
+struct Pin {
+    name: &'static str,
+    version: &'static str,
+}
+
+impl Pin {
+    const fn new(name: &'static str, version: &'static str) -> Self {
+        Self { name, version }
+    }
+}
 
 /// Where everything is; git ignores it.
 const FOLDER: &str = ".smoke";
@@ -60,23 +77,23 @@ pub(super) fn install() -> Result<Installed> {
     }
     let clis = CLIS.iter().map(cli).collect::<Result<_>>()?;
     // Its optional packages are more copies of the binary, its peers are for who runs it; only its types are read.
-    let sdk = package(
+    let sdk = packages(
         "sdk",
-        SDK_PACKAGE,
-        SDK_VERSION,
+        &[Pin::new(SDK_PACKAGE, SDK_VERSION)],
         &["--omit=optional", "--omit=peer"],
     )?;
-    let mcp = package("mcp", MCP_PACKAGE, MCP_VERSION, &[])?;
+    let mcp = packages("mcp", &MCP, &[])?;
     Ok(Installed { clis, sdk, mcp })
 }
 
 fn cli(pin: &CliPin) -> Result<PathBuf> {
     let folder = format!("claude-{}", pin.version);
-    let binary = package(&folder, CLI_PACKAGE, pin.version, &[])?.join("claude");
+    let package = [Pin::new(CLI_PACKAGE, pin.version)];
+    let binary = packages(&folder, &package, &[])?.join("claude");
     if size(&binary) != Some(pin.size) {
         // A download that was broken off; npm itself would not look again.
         fs::remove_dir_all(workspace::root().join(FOLDER).join(&folder))?;
-        package(&folder, CLI_PACKAGE, pin.version, &[])?;
+        packages(&folder, &package, &[])?;
     }
     match size(&binary) {
         Some(size) if size == pin.size => Ok(binary),
@@ -93,14 +110,21 @@ pub(super) fn size(file: &Path) -> Option<u64> {
     fs::metadata(file).ok().map(|data| data.len())
 }
 
-/// The folder of a package in exactly this version.
-fn package(folder: &str, name: &str, version: &str, omit: &[&str]) -> Result<PathBuf> {
+/// The folder of the first of these packages, all of them in exactly these versions. Together, since npm takes away what
+/// it is not told of.
+fn packages(folder: &str, pins: &[Pin], omit: &[&str]) -> Result<PathBuf> {
     let dir = workspace::root().join(FOLDER).join(folder);
-    let installed = dir.join("node_modules").join(name);
-    if installed_version(&installed).as_deref() == Some(version) {
-        return Ok(installed);
+    let place = |pin: &Pin| dir.join("node_modules").join(pin.name);
+    let first = pins.first().context("no package to install")?;
+    let is_there = |pin: &Pin| installed_version(&place(pin)).as_deref() == Some(pin.version);
+    if pins.iter().all(is_there) {
+        return Ok(place(first));
     }
-    println!("installing {name} {version}");
+    let wanted: Vec<String> = pins
+        .iter()
+        .map(|pin| format!("{}@{}", pin.name, pin.version))
+        .collect();
+    println!("installing {}", wanted.join(" "));
     fs::create_dir_all(&dir).with_context(|| format!("failed to make {}", dir.display()))?;
     // Without a manifest here npm would take the next one above.
     let manifest = dir.join("package.json");
@@ -117,16 +141,17 @@ fn package(folder: &str, name: &str, version: &str, omit: &[&str]) -> Result<Pat
         "--loglevel=error",
     ];
     let mut npm = host::command("npm");
-    npm.args(args)
-        .args(omit)
-        .arg(format!("{name}@{version}"))
-        .current_dir(&dir);
+    npm.args(args).args(omit).args(wanted).current_dir(&dir);
     host::run(&mut npm)?;
-    match installed_version(&installed) {
-        Some(found) if found == version => Ok(installed),
-        Some(found) => bail!("npm installed {name} {found} instead of {version}"),
-        None => bail!("npm installed no {name}"),
+    for pin in pins {
+        let name = pin.name;
+        match installed_version(&place(pin)) {
+            Some(found) if found == pin.version => {}
+            Some(found) => bail!("npm installed {name} {found} instead of {}", pin.version),
+            None => bail!("npm installed no {name}"),
+        }
     }
+    Ok(place(first))
 }
 
 fn installed_version(package: &Path) -> Option<String> {

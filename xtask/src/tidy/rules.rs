@@ -178,6 +178,11 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
         &["holodeck-mcp-bridge"],
         "only holodeck-mcp-bridge speaks MCP",
     ),
+    importer(
+        "sse-stream",
+        &["holodeck-mcp-bridge"],
+        "only the trait of rmcp's HTTP client needs its type; our decoder is in holodeck-http",
+    ),
     importer("rusqlite", &["holodeck-retrieval"], STORE_WHY),
     importer("tokio-postgres", &["holodeck-retrieval"], STORE_WHY),
     importer("pulp", &["holodeck-retrieval"], "only the vector scan needs it"),

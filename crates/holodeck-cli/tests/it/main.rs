@@ -26,6 +26,7 @@ mod reports;
 mod resume;
 mod retrieval;
 mod run;
+mod servers;
 mod surface;
 mod validate;
 mod verdicts;

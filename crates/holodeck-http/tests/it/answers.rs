@@ -12,6 +12,8 @@ fn event(data: &str) -> SseEvent {
     SseEvent {
         event: String::new(),
         data: data.to_owned(),
+        id: None,
+        retry: None,
     }
 }
 

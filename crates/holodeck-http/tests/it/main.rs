@@ -8,6 +8,7 @@
 )]
 
 mod answers;
+mod exchange;
 mod failures;
 #[cfg(feature = "http2")]
 mod http2;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use holodeck_backend_api::{Tool, ToolSource};
+use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{Env, McpTool, McpTransport};
 use holodeck_process::Watchdog;
 use rmcp::model::ServerPeerInfo;
@@ -147,6 +148,7 @@ impl McpServer {
         });
         let surroundings = Surroundings {
             watchdog,
+            http: http_client(tools, options),
             startup: options.startup,
         };
         let mut taken = names::taken();
@@ -190,6 +192,15 @@ impl McpServer {
     pub async fn close(&self) {
         self.server.close().await;
     }
+}
+
+/// One for all servers that are not children.
+fn http_client(tools: &[&McpTool], options: &McpOptions) -> Result<HttpClient, String> {
+    if tools.iter().all(|tool| tool.transport == McpTransport::Stdio) {
+        return Err("no server needs one".to_owned());
+    }
+    let options = HttpOptions::from_variables(|name| options.env.get(name).map(str::to_owned));
+    HttpClient::new(&options).map_err(|error| error.to_string())
 }
 
 async fn connect(

@@ -2,6 +2,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holodeck_http::HttpClient;
 use holodeck_process::{ProcessSpec, Watchdog};
 use rmcp::RoleClient;
 use rmcp::model::{ProtocolVersion, SubscriptionFilter};
@@ -13,11 +14,12 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::client::ConnectError;
 use crate::client::handler::Handler;
 use crate::client::plan::Reach;
+use crate::client::sse::SseTransport;
 use crate::client::stdio::Process;
 use crate::client::watched::{Stale, Watched};
+use crate::client::{ConnectError, http, words};
 
 /// How long a session is given to end.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -34,7 +36,16 @@ pub(crate) struct Connection {
 #[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) watchdog: Option<Arc<Watchdog>>,
+    /// An error is why there is none.
+    pub(crate) http: Result<HttpClient, String>,
     pub(crate) startup: Duration,
+}
+
+impl Surroundings {
+    fn http(&self) -> Result<&HttpClient, ConnectError> {
+        let refusal = |reason: &String| ConnectError::Config(reason.clone());
+        self.http.as_ref().map_err(refusal)
+    }
 }
 
 impl Connection {
@@ -49,7 +60,28 @@ impl Connection {
         };
         match reach {
             Reach::Stdio(spec) => Self::to_child(spec, handler, surroundings, limit).await,
-            Reach::Http(_) | Reach::Sse(_) => Err(ConnectError::Config("not over HTTP yet".to_owned())),
+            Reach::Http(remote) => {
+                let client = surroundings.http()?;
+                let transport = || http::transport(client, remote);
+                let first = Self::to_remote(handler.clone(), transport(), newest_first(), limit).await;
+                match first {
+                    // One who takes any question for a good one: asked as it expects.
+                    Err(ConnectError::Handshake { .. }) => {
+                        let handshake = ClientLifecycleMode::Initialize;
+                        Self::to_remote(handler, transport(), handshake, limit).await
+                    }
+                    first => first,
+                }
+            }
+            Reach::Sse(remote) => {
+                let opening = SseTransport::open(surroundings.http()?, remote);
+                let opened = tokio::time::timeout_at(limit.deadline, opening).await;
+                let transport = opened
+                    .map_err(|_elapsed| limit.told(String::new()))?
+                    .map_err(|error| ConnectError::Start(error.to_string()))?;
+                // Nobody has this transport and no handshake.
+                Self::to_remote(handler, transport, ClientLifecycleMode::Initialize, limit).await
+            }
         }
     }
 
@@ -87,20 +119,36 @@ impl Connection {
         );
         match shake_hands(handler, transport, lifecycle, limit).await {
             Ok((service, stale)) => Ok(Self::new(service, stale, Some(process))),
-            Err(Refused::TimedOut) => Err(ConnectError::TimedOut {
-                after: limit.after,
-                stderr: process.words(),
-            }),
+            Err(Refused::TimedOut) => Err(limit.told(process.words())),
             Err(Refused::Error(error)) => {
                 let (exit, stderr) = process.last_words().await;
                 Err(match exit {
                     Some(exit) => ConnectError::Ended { exit, stderr },
                     None => ConnectError::Handshake {
-                        reason: error.to_string(),
+                        reason: words::of_handshake(&error),
                         stderr,
                     },
                 })
             }
+        }
+    }
+
+    async fn to_remote(
+        handler: Handler,
+        transport: impl Transport<RoleClient> + 'static,
+        lifecycle: ClientLifecycleMode,
+        limit: Limit,
+    ) -> Result<Self, ConnectError> {
+        match shake_hands(handler, transport, lifecycle, limit).await {
+            Ok((service, stale)) => Ok(Self::new(service, stale, None)),
+            Err(Refused::TimedOut) => Err(limit.told(String::new())),
+            Err(Refused::Error(error)) if matches!(*error, ClientInitializeError::TransportError { .. }) => {
+                Err(ConnectError::Start(words::of_handshake(&error)))
+            }
+            Err(Refused::Error(error)) => Err(ConnectError::Handshake {
+                reason: words::of_handshake(&error),
+                stderr: String::new(),
+            }),
         }
     }
 
@@ -151,6 +199,15 @@ impl Connection {
 struct Limit {
     deadline: Instant,
     after: Duration,
+}
+
+impl Limit {
+    fn told(self, stderr: String) -> ConnectError {
+        ConnectError::TimedOut {
+            after: self.after,
+            stderr,
+        }
+    }
 }
 
 enum Refused {

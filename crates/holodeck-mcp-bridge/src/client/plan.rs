@@ -26,7 +26,6 @@ pub(crate) struct Plan {
     secrets: Vec<SecretString>,
 }
 
-#[expect(dead_code, reason = "the transports over HTTP follow")]
 pub(crate) enum Reach {
     Stdio(ProcessSpec),
     Http(Remote),
@@ -34,7 +33,6 @@ pub(crate) enum Reach {
 }
 
 #[derive(Clone)]
-#[expect(dead_code, reason = "the transports over HTTP follow")]
 pub(crate) struct Remote {
     pub(crate) url: HttpUrl,
     pub(crate) headers: Headers,

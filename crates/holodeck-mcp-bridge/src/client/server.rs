@@ -11,7 +11,7 @@ use crate::client::handler::Handler;
 use crate::client::listing::Offer;
 use crate::client::plan::Plan;
 use crate::client::tools::ServerTool;
-use crate::client::{ConnectError, McpOptions, ServerInfo};
+use crate::client::{ConnectError, McpOptions, ServerInfo, words};
 
 /// A server of the YAML, over all its connections.
 pub(crate) struct Server {
@@ -174,7 +174,7 @@ impl Server {
             }
             Err(ServiceError::TransportSend(error)) => {
                 return Err(Lost {
-                    reason: error.error.to_string(),
+                    reason: words::of_transport(&error),
                 });
             }
             Err(other) => ToolOutput::error(other.to_string()),

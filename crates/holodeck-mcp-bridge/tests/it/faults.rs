@@ -4,6 +4,7 @@ use std::time::Duration;
 use holodeck_backend_api::{ToolCx, ToolError};
 use holodeck_mcp_bridge::ServerNeed;
 use holodeck_model::McpTool;
+use holodeck_process::{ChildEnv, ProcessSpec, run};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +16,9 @@ pub(crate) fn scripted(how: &str, folder: &Path, more: &str) -> McpTool {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/scripted.py");
     let memory = folder.join("starts");
     tool(&format!(
-        "name: odd\ncommand: python3\nargs: [{script:?}, {how}, {memory:?}]\n{more}"
+        "name: odd\ncommand: python3\nargs: ['{}', {how}, '{}']\n{more}",
+        script.display(),
+        memory.display()
     ))
 }
 
@@ -121,7 +124,7 @@ async fn a_server_killed_while_nothing_is_asked_is_there_for_the_next_call() {
     )
     .await;
     let process = server.info().process.unwrap();
-    kill(process);
+    kill(process).await;
     until("it is gone", || !lives(process)).await;
     assert_eq!(
         text(&server, "mcp__everything__echo", json!({ "message": "x" })).await,
@@ -143,7 +146,7 @@ async fn a_real_server_killed_in_a_call_is_asked_again() {
     let call = slow.call(json!({ "duration": 1, "steps": 1 }), ToolCx::default());
     tokio::pin!(call);
     assert!(futures::poll!(&mut call).is_pending());
-    kill(process);
+    kill(process).await;
     // The server says that this tool changes nothing.
     let output = call.await.unwrap();
     assert!(output.text.contains("completed"), "{}", output.text);
@@ -182,9 +185,10 @@ async fn nothing_is_left_of_a_server_that_does_not_listen() {
     until("both are gone", || children.iter().all(|&child| !lives(child))).await;
 }
 
-fn kill(process: u32) {
-    let process = rustix::process::Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
-    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+async fn kill(process: u32) {
+    let spec = ProcessSpec::new("/bin/kill", ChildEnv::new()).args(["-9".to_owned(), process.to_string()]);
+    let ran = run(&spec, &CancellationToken::new()).await.unwrap();
+    assert!(ran.exit.success(), "{}", ran.stderr);
 }
 
 /// The processes of a group.

@@ -7,7 +7,9 @@
 )]
 
 mod changes;
+mod conformance;
 mod everything;
 mod faults;
 mod files;
+mod remote;
 mod setup;

@@ -54,8 +54,8 @@ impl Loader<'_> {
             }
             let transport = || self.text(root, &format!("{pointer}.transport"));
             // The Claude Code CLI is an MCP client by itself, and says what it can't reach.
-            let runs = kind == "mcp"
-                && (provider == "anthropic" || transport().is_none_or(|transport| transport == "stdio"));
+            let runs =
+                kind == "mcp" && (provider == "anthropic" || transport().as_deref() != Some("websocket"));
             if TOOLS.contains(&kind.as_str()) && !runs {
                 let name = match self.text(root, &format!("{pointer}.name")) {
                     Some(name) => format!("`{name}`"),

@@ -1,0 +1,116 @@
+use bytes::Bytes;
+use reqwest::Method;
+use reqwest::header::HeaderMap;
+use tokio::time::Instant;
+
+use crate::client::{request_headers, secrets};
+use crate::response::{KEPT, Secrets, is_event_stream};
+use crate::transport::classify;
+use crate::{Body, Headers, HttpClient, HttpError, HttpUrl, SseStream};
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// `GET`.
+    Get,
+    /// `POST`.
+    Post,
+    /// `DELETE`.
+    Delete,
+}
+
+/// An answer of any status whose body is still to come.
+#[derive(Debug)]
+pub struct Exchange {
+    url: HttpUrl,
+    status: u16,
+    headers: HeaderMap,
+    response: reqwest::Response,
+    max_response_bytes: u64,
+    max_event_bytes: usize,
+    secrets: Secrets,
+}
+
+impl HttpClient {
+    /// Sends once and returns the head of the answer, whatever its status: for protocols in which a refusal says
+    /// something, and whose streams may be silent for long. A time-out is the caller's.
+    pub async fn exchange(
+        &self,
+        verb: Verb,
+        url: &HttpUrl,
+        headers: &Headers,
+        body: Option<Bytes>,
+    ) -> Result<Exchange, HttpError> {
+        let method = match verb {
+            Verb::Get => Method::GET,
+            Verb::Post => Method::POST,
+            Verb::Delete => Method::DELETE,
+        };
+        let map = request_headers(headers, body.is_some());
+        let client = self.0.connections.to(url)?;
+        let mut request = client.request(method, url.as_url().clone()).headers(map);
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        let started = Instant::now();
+        let mut response = request.send().await.map_err(|error| classify(error, url))?;
+        let status = response.status().as_u16();
+        tracing::debug!(%url, status, ms = started.elapsed().as_millis(), "answer");
+        Ok(Exchange {
+            url: url.clone(),
+            status,
+            headers: std::mem::take(response.headers_mut()),
+            response,
+            max_response_bytes: self.0.max_response_bytes,
+            max_event_bytes: self.0.max_event_bytes,
+            secrets: secrets(url, headers),
+        })
+    }
+}
+
+impl Exchange {
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Whether the status is 200 to 299.
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// A header of the answer.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Whether the answer says it is a stream of events.
+    pub fn is_event_stream(&self) -> bool {
+        is_event_stream(&self.headers)
+    }
+
+    /// The events as they arrive: each of bounded size, and without end.
+    pub fn events(self) -> SseStream {
+        SseStream::new(Body::of(self.response, self.url, u64::MAX), self.max_event_bytes)
+    }
+
+    /// The whole body.
+    pub async fn bytes(self) -> Result<Bytes, HttpError> {
+        Body::of(self.response, self.url, self.max_response_bytes)
+            .collect()
+            .await
+    }
+
+    /// The answer as a refusal, with the start of its body.
+    pub async fn refusal(self) -> HttpError {
+        let body = Body::of(self.response, self.url.clone(), u64::MAX)
+            .start(KEPT)
+            .await;
+        HttpError::Status {
+            url: self.url,
+            status: self.status,
+            body: self.secrets.excerpt(&body),
+            retry_after: None,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! HTTP with server-sent events, as the protocol's first revision has it: one stream of events to us, and a place
+//! where our messages are posted, which the first event tells.
+
+use futures::StreamExt as _;
+use holodeck_http::{Headers, HttpClient, HttpError, HttpUrl, Verb};
+use rmcp::RoleClient;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::Transport;
+
+use crate::client::attentive::Attentive;
+use crate::client::plan::Remote;
+
+pub(crate) struct SseTransport {
+    http: HttpClient,
+    headers: Headers,
+    post_to: HttpUrl,
+    events: Option<Attentive>,
+}
+
+/// Why there is no stream.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SseFailure {
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    #[error("{0} is no stream of events")]
+    NoStream(HttpUrl),
+    #[error("{0} did not say where to post messages")]
+    NoEndpoint(HttpUrl),
+    #[error("{told} is told as the place for messages by {by}, another server")]
+    Elsewhere { told: HttpUrl, by: HttpUrl },
+}
+
+impl SseTransport {
+    pub(crate) async fn open(http: &HttpClient, remote: &Remote) -> Result<Self, SseFailure> {
+        let url = &remote.url;
+        let mut headers = remote.headers.clone();
+        headers.insert("accept", "text/event-stream")?;
+        let answer = http.exchange(Verb::Get, url, &headers, None).await?;
+        if !answer.is_success() {
+            return Err(answer.refusal().await.into());
+        }
+        if !answer.is_event_stream() {
+            return Err(SseFailure::NoStream(url.clone()));
+        }
+        let mut events = Attentive::new(answer.events(), url.clone(), remote.silence);
+        while let Some(event) = events.next().await.transpose()? {
+            if event.event != "endpoint" {
+                continue;
+            }
+            let post_to = url.resolve(event.data.trim())?;
+            // The headers may hold a key.
+            if post_to.origin() != url.origin() {
+                return Err(SseFailure::Elsewhere {
+                    told: post_to,
+                    by: url.clone(),
+                });
+            }
+            return Ok(Self {
+                http: http.clone(),
+                headers: remote.headers.clone(),
+                post_to,
+                events: Some(events),
+            });
+        }
+        Err(SseFailure::NoEndpoint(url.clone()))
+    }
+}
+
+impl Transport<RoleClient> for SseTransport {
+    type Error = HttpError;
+
+    fn send(
+        &mut self,
+        item: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), HttpError>> + Send + 'static {
+        let (http, headers, url) = (self.http.clone(), self.headers.clone(), self.post_to.clone());
+        async move {
+            let body = serde_json::to_vec(&item).map_err(|error| HttpError::Request {
+                url: url.clone(),
+                reason: error.to_string(),
+            })?;
+            let answer = http
+                .exchange(Verb::Post, &url, &headers, Some(body.into()))
+                .await?;
+            if answer.is_success() {
+                Ok(())
+            } else {
+                Err(answer.refusal().await)
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            let event = match self.events.as_mut()?.next().await? {
+                Ok(event) => event,
+                Err(error) => {
+                    tracing::debug!(%error, "the stream of an MCP server broke off");
+                    self.events = None;
+                    return None;
+                }
+            };
+            if !matches!(event.event.as_str(), "" | "message") {
+                continue;
+            }
+            match serde_json::from_str(&event.data) {
+                Ok(message) => return Some(message),
+                Err(error) => tracing::debug!(%error, "an event that is no message of MCP"),
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), HttpError> {
+        self.events = None;
+        Ok(())
+    }
+}

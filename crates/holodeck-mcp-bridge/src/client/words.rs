@@ -1,0 +1,29 @@
+//! What went wrong, without the layers it went through.
+
+use holodeck_http::HttpError;
+use rmcp::service::ClientInitializeError;
+use rmcp::transport::DynamicTransportError;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+
+pub(crate) fn of_handshake(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => of_transport(error),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => of_handshake(fallback),
+        ClientInitializeError::JsonRpcError(error) => {
+            format!("it refused the handshake: {} ({})", error.message, error.code.0)
+        }
+        ClientInitializeError::ConnectionClosed(_) => {
+            "it closed the connection during the handshake".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+pub(crate) fn of_transport(error: &DynamicTransportError) -> String {
+    match error.error.downcast_ref::<StreamableHttpError<HttpError>>() {
+        Some(StreamableHttpError::Client(error)) => error.to_string(),
+        Some(StreamableHttpError::TransportChannelClosed) => "the connection was closed".to_owned(),
+        Some(other) => other.to_string(),
+        None => error.error.to_string(),
+    }
+}
