@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::host;
+use crate::{host, services};
 
 /// A long run.
 struct Run {
@@ -45,6 +45,38 @@ const RUNS: &[Run] = &[
         ],
     },
     Run {
+        name: "chroma",
+        planned_minutes: 5,
+        // The real server; its answers are compared with the recorded ones.
+        cargo: &[
+            "test",
+            "-p",
+            "holodeck-retrieval",
+            "--test",
+            "it",
+            "chroma::",
+            "--",
+            "--ignored",
+            "--test-threads=1",
+        ],
+    },
+    Run {
+        name: "postgres",
+        planned_minutes: 10,
+        // Prints how long search among many takes.
+        cargo: &[
+            "test",
+            "-p",
+            "holodeck-retrieval",
+            "--test",
+            "it",
+            "postgres::measured",
+            "--",
+            "--ignored",
+            "--nocapture",
+        ],
+    },
+    Run {
         name: "fuzz",
         planned_minutes: 10,
         cargo: &["xtask", "fuzz", "--seconds", "600"],
@@ -76,6 +108,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for run in wanted {
         println!("\n== {} (planned {} min)", run.name, run.planned_minutes);
         let started = Instant::now();
+        if run.name == "chroma" {
+            services::chroma()?;
+        }
         let rounds = args.rounds.to_string();
         host::run(host::cargo(run.cargo).env("HOLODECK_KILL_ROUNDS", rounds))?;
         println!("{}: took {} s", run.name, started.elapsed().as_secs());

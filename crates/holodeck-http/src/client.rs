@@ -67,6 +67,28 @@ impl HttpClient {
             .await
     }
 
+    /// Puts `body`, whose type `headers` should tell, with the same rules as [`post_json`](Self::post_json).
+    pub async fn put_bytes(
+        &self,
+        url: &HttpUrl,
+        headers: &Headers,
+        body: bytes::Bytes,
+        options: &CallOptions,
+    ) -> Result<Response, HttpError> {
+        self.send(Method::PUT, url, headers, Some(body), options, &[])
+            .await
+    }
+
+    /// Deletes a resource, with the same rules as [`post_json`](Self::post_json).
+    pub async fn delete(
+        &self,
+        url: &HttpUrl,
+        headers: &Headers,
+        options: &CallOptions,
+    ) -> Result<Response, HttpError> {
+        self.send(Method::DELETE, url, headers, None, options, &[]).await
+    }
+
     /// Asks for a resource, with the same rules as [`post_json`](Self::post_json).
     pub async fn get(
         &self,

@@ -52,6 +52,18 @@ impl<'a> Settings<'a> {
             .ok_or_else(|| self.error(format!("`{name}` must be a whole number")))
     }
 
+    /// The first of these keys that is set, as a map of texts.
+    pub(crate) fn texts(&self, names: &[&'static str]) -> Result<Vec<(String, String)>, RetrievalError> {
+        let Some((name, value)) = self.find(names) else {
+            return Ok(Vec::new());
+        };
+        let wrong = || self.error(format!("`{name}` must be a map of names and texts"));
+        let map = value.as_object().ok_or_else(wrong)?;
+        map.iter()
+            .map(|(key, value)| Ok((key.clone(), value.as_str().ok_or_else(wrong)?.to_owned())))
+            .collect()
+    }
+
     pub(crate) fn error(&self, reason: impl Into<String>) -> RetrievalError {
         RetrievalError::Store {
             store: self.store.to_owned(),

@@ -72,12 +72,12 @@ pub(super) async fn ranked(
     let stems = params.add(stems, Type::TEXT_ARRAY);
     let limit = params.count(limit);
     let sql = format!(
-        "WITH whole AS (SELECT greatest(sum(passages), 1)::float8 AS passages, \
+        "WITH whole AS MATERIALIZED (SELECT greatest(sum(passages), 1)::float8 AS passages, \
            greatest(sum(words)::float8 / greatest(sum(passages), 1), 1) AS length FROM {sources}), \
-         asked AS (SELECT stem, (SELECT count(*) FROM {passages} c \
+         asked AS MATERIALIZED (SELECT stem, (SELECT count(*) FROM {passages} c \
            WHERE c.words @@ ('''' || replace(replace(stem, '\\', '\\\\'), '''', '''''') || '''')::tsquery)::float8 \
            AS found FROM unnest({stems}::text[]) stem), \
-         weights AS (SELECT stem, ln(1 + (whole.passages - found + 0.5) / (found + 0.5)) AS idf FROM asked, whole), \
+         weights AS MATERIALIZED (SELECT stem, ln(1 + (whole.passages - found + 0.5) / (found + 0.5)) AS idf FROM asked, whole), \
          candidates AS MATERIALIZED (SELECT p.id, p.words FROM {passages} p \
            WHERE p.words @@ {any}::tsquery AND {condition} \
            ORDER BY ts_rank(p.words, {any}::tsquery) DESC, p.id LIMIT {CANDIDATES}), \

@@ -5,11 +5,13 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    missing_docs,
     clippy::disallowed_methods,
+    missing_docs,
     reason = "tests"
 )]
 
+mod api;
+mod chroma;
 mod conformance;
 mod corpus;
 mod embedded;
@@ -18,6 +20,8 @@ mod files;
 mod ingest;
 mod kill;
 mod killed;
+mod migrate;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod qdrant;
 mod rerankers;

@@ -12,10 +12,11 @@ use self::server::Server;
 use crate::conformance::data::{ids, info, put, random, state, with_text};
 use crate::conformance::{Checks, KEYWORDS, Place, READING, SEARCHING, WRITING, check};
 
-mod server;
+mod measured;
+pub(crate) mod server;
 mod tls;
 
-fn store(connection: &str, options: Value, collection: &str) -> PostgresStore {
+pub(crate) fn store(connection: &str, options: Value, collection: &str) -> PostgresStore {
     let Value::Object(options) = options else {
         panic!("options are an object")
     };
