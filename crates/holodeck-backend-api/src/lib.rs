@@ -29,4 +29,6 @@ pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
 pub use result::{ExecutionResult, Outcome, ToolCall, ToolResult};
 pub use session::{AgentSession, RunningTurn, SessionControl, SessionState, TextStream, TurnGuard};
-pub use tool::{NoTools, SideEffects, Tool, ToolCx, ToolError, ToolHost, ToolOutput, ToolSource, ToolSpec};
+pub use tool::{
+    NoTools, SideEffects, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec,
+};

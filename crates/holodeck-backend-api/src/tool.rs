@@ -1,10 +1,15 @@
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Conversation, Image, ToolCall};
+use crate::{BackendError, Conversation, Image, ToolCall};
 
 /// Something an agent can call.
 #[async_trait]
@@ -150,6 +155,17 @@ pub enum ToolError {
     /// The turn was stopped.
     #[error("cancelled")]
     Cancelled,
+}
+
+/// Chooses which tools a turn shows the model.
+#[async_trait]
+pub trait ToolFilter: Send + Sync {
+    /// Names of the tools that fit a message. `used` tells how often each was called earlier in the conversation.
+    async fn choose(
+        &self,
+        message: &str,
+        used: &HashMap<String, usize>,
+    ) -> Result<HashSet<String>, BackendError>;
 }
 
 /// A host without tools.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, Conversation, EventStream,
-    ModelCalls, ToolHost, TurnRequest,
+    ModelCalls, ToolFilter, ToolHost, TurnRequest,
 };
 use holodeck_model::LoadedAgent;
 
@@ -32,6 +32,15 @@ impl OpenAiBackend {
             core: Arc::new(Core::new(agent, tools, calls)?),
             capabilities: Capabilities::streaming(),
         })
+    }
+
+    /// Shows the model only the tools that `filter` chooses for each message.
+    pub fn filtered(mut self, filter: Arc<dyn ToolFilter>) -> Self {
+        // Nothing else holds it before the first turn.
+        if let Some(core) = Arc::get_mut(&mut self.core) {
+            core.filtered(filter);
+        }
+        self
     }
 
     /// Says that the model calls come from a recording.

@@ -1,10 +1,10 @@
 use std::{
     borrow::Cow,
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use holodeck_backend_api::{BackendError, ModelCalls, ModelRequest, ToolHost, ToolSpec};
+use holodeck_backend_api::{BackendError, ModelCalls, ModelRequest, ToolFilter, ToolHost, ToolSpec};
 use holodeck_model::{LoadedAgent, OpenAiConfig};
 use serde_json::{Map, Value};
 
@@ -25,7 +25,8 @@ pub(crate) struct Core {
     provider: String,
     instructions: String,
     parameters: Parameters,
-    offered: Vec<Value>,
+    offered: Vec<Offered>,
+    filter: Option<Arc<dyn ToolFilter>>,
     allowed: Allowed,
     said: Mutex<HashSet<String>>,
 }
@@ -56,6 +57,7 @@ impl Core {
             calls,
             tools,
             offered,
+            filter: None,
             allowed,
         })
     }
@@ -65,6 +67,7 @@ impl Core {
         &self,
         conversation: &[Value],
         telling: Option<Telling>,
+        chosen: Option<&HashSet<String>>,
         unit: Option<&str>,
     ) -> ModelRequest {
         let mut messages = Vec::with_capacity(conversation.len() + 1);
@@ -72,11 +75,7 @@ impl Core {
         messages.extend_from_slice(conversation);
         let mut body = Map::new();
         body.insert("messages".to_owned(), Value::Array(messages));
-        let offered = match self.tools.current() {
-            Cow::Borrowed(_) => self.offered.clone(),
-            // The tools of an MCP server have changed.
-            Cow::Owned(specs) => self.allowed.offered(&specs),
-        };
+        let offered = self.offered(chosen);
         if !offered.is_empty() {
             body.insert("tools".to_owned(), Value::Array(offered));
         }
@@ -90,6 +89,46 @@ impl Core {
             body: Value::Object(body),
             unit: unit.map(str::to_owned),
         }
+    }
+
+    /// Shows the model only what `filter` chooses for each message.
+    pub(crate) fn filtered(&mut self, filter: Arc<dyn ToolFilter>) {
+        self.filter = Some(filter);
+    }
+
+    /// The tools that a turn which begins with `message` shows the model, after this conversation; `None`: all.
+    pub(crate) async fn choose(
+        &self,
+        message: &str,
+        conversation: &[Value],
+    ) -> Result<Option<HashSet<String>>, BackendError> {
+        let Some(filter) = &self.filter else {
+            return Ok(None);
+        };
+        let chosen = filter.choose(message, &used(conversation)).await?;
+        tracing::debug!(
+            tools = chosen.len(),
+            of = self.offered.len(),
+            "tools were chosen for a message"
+        );
+        Ok(Some(chosen))
+    }
+
+    /// The tools as they are sent.
+    fn offered(&self, chosen: Option<&HashSet<String>>) -> Vec<Value> {
+        let changed;
+        let offered = match self.tools.current() {
+            Cow::Borrowed(_) => &self.offered,
+            // The tools of an MCP server have changed.
+            Cow::Owned(specs) => {
+                changed = self.allowed.offered(&specs);
+                &changed
+            }
+        };
+        let offered = offered
+            .iter()
+            .filter(|tool| chosen.is_none_or(|chosen| chosen.contains(&tool.name)));
+        offered.map(|tool| tool.sent.clone()).collect()
     }
 
     /// Whether a tool may be called; a model may ask for one it was not offered.
@@ -136,6 +175,27 @@ impl Core {
     }
 }
 
+/// A tool as the model is shown it.
+struct Offered {
+    name: String,
+    sent: Value,
+}
+
+/// How often each tool was called in a conversation.
+fn used(conversation: &[Value]) -> HashMap<String, usize> {
+    let calls = conversation
+        .iter()
+        .filter_map(|message| message.get("tool_calls")?.as_array());
+    let names = calls
+        .flatten()
+        .filter_map(|call| call.get("function")?.get("name")?.as_str());
+    let mut used = HashMap::new();
+    for name in names {
+        *used.entry(name.to_owned()).or_default() += 1;
+    }
+    used
+}
+
 /// Which tools the `openai` block leaves to the model.
 #[derive(Debug)]
 struct Allowed {
@@ -154,10 +214,13 @@ impl Allowed {
         }
     }
 
-    /// As they are sent.
-    fn offered(&self, specs: &[ToolSpec]) -> Vec<Value> {
+    fn offered(&self, specs: &[ToolSpec]) -> Vec<Offered> {
         let allowed = specs.iter().filter(|spec| self.allows(&spec.name));
-        allowed.map(wire_message::tool).collect()
+        let offered = allowed.map(|spec| Offered {
+            name: spec.name.clone(),
+            sent: wire_message::tool(spec),
+        });
+        offered.collect()
     }
 
     fn allows(&self, tool: &str) -> bool {

@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{BackendError, BackendEvent, ModelDelta, StopReason, ToolCall};
@@ -26,6 +28,8 @@ pub(crate) struct Message {
 /// Who asks and how to stop.
 #[derive(Clone, Copy)]
 pub(crate) struct Asking<'a> {
+    /// The tools the model is shown; `None`: all.
+    pub(crate) tools: Option<&'a HashSet<String>>,
     pub(crate) unit: Option<&'a str>,
     pub(crate) cancel: &'a CancellationToken,
 }
@@ -42,7 +46,7 @@ pub(crate) fn write<'a>(
         let mut missed = None;
         let mut message = Message::default();
         'call: loop {
-            let request = core.request(conversation, telling, asking.unit);
+            let request = core.request(conversation, telling, asking.tools, asking.unit);
             let call = core.calls.call(&request, asking.cancel);
             let mut deltas = match until(asking.cancel, call).await? {
                 Ok(deltas) => deltas,

@@ -46,10 +46,12 @@ pub(crate) fn run(
         if let Some(message) = core.opening_notice() {
             yield turn.tell(BackendEvent::Notice { message });
         }
+        let choice = core.choose(&request.message, &turn.conversation);
+        let tools = until(&request.cancel, choice).await??;
         let outcome = loop {
             let mut written = None;
             {
-                let asking = Asking { unit: request.unit.as_deref(), cancel: &request.cancel };
+                let asking = Asking { tools: tools.as_ref(), unit: request.unit.as_deref(), cancel: &request.cancel };
                 let mut writing = pin!(message::write(core, &turn.conversation, asking));
                 while let Some(step) = writing.next().await {
                     match step? {

@@ -1,4 +1,4 @@
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
@@ -51,6 +51,10 @@ impl RecordedTools {
 impl ToolHost for RecordedTools {
     fn specs(&self) -> &[ToolSpec] {
         self.host.specs()
+    }
+
+    fn current(&self) -> Cow<'_, [ToolSpec]> {
+        self.host.current()
     }
 
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {

@@ -6,7 +6,8 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::command::{
     completions::CompletionsArgs, doctor::DoctorArgs, index::IndexArgs, init::InitArgs,
-    internal::InternalArgs, run::RunArgs, schema::SchemaArgs, test::TestArgs, validate::ValidateArgs,
+    internal::InternalArgs, mcp::McpArgs, run::RunArgs, schema::SchemaArgs, test::TestArgs,
+    validate::ValidateArgs,
 };
 
 /// Define an AI agent in YAML, test it, learn whether it is good.
@@ -73,6 +74,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Build, look at and search what the agent's tools search in.
     Index(IndexArgs),
+    /// Find MCP servers, and write them into the agent file.
+    Mcp(McpArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// For the project's own tooling.

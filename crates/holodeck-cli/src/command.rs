@@ -5,6 +5,7 @@ pub(crate) mod doctor;
 pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod internal;
+pub(crate) mod mcp;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod test;
@@ -33,6 +34,7 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
         Command::Test(args) => test::run(*args, terminal),
         Command::Doctor(args) => doctor::run(&args, terminal),
         Command::Index(args) => index::run(&args, terminal),
+        Command::Mcp(args) => mcp::run(&args, terminal),
         Command::Completions(args) => completions::run(&args, terminal),
         Command::Internal(args) => internal::run(&args, terminal),
     }

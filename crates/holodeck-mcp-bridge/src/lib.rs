@@ -7,6 +7,7 @@ mod env_file;
 mod in_process;
 mod launch;
 mod names;
+mod registry;
 mod reply;
 
 pub use claude_servers::{ClaudeServer, ClaudeServers, ServerNeed};
@@ -16,3 +17,4 @@ pub use client::{
 };
 pub use in_process::{FailedCall, InProcessServer, Reply, ServerError, cancelled_request};
 pub use names::{HOLODECK_SERVER, model_name};
+pub use registry::{REGISTRY_URL, Registry, RegistryError, RegistryServer, ServerForm, Unusable};

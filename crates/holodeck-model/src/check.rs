@@ -8,5 +8,5 @@ mod walk;
 
 pub(crate) use findings::Findings;
 pub(crate) use rules::{check_agent_rules, check_config_rules};
-pub(crate) use suggest::closest;
+pub use suggest::closest;
 pub(crate) use walk::check_shape;

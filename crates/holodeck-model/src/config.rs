@@ -52,7 +52,7 @@ pub use files::{FileInput, FileType};
 pub use global::{GlobalConfig, VectorstoreEntry};
 pub use instructions::InstructionsConfig;
 pub use mock::{McpMockConfig, MockAnswer, MockConfig, MockOutcome, MockUsedUp, MockedMcpTool};
-pub use model::{ModelConfig, Provider};
+pub use model::{ModelConfig, ModelOverrides, Provider};
 pub use observability::{
     AzureMonitorExporter, ConsoleExporter, ExportersConfig, LogLevel, LogsConfig, MetricsConfig,
     ObservabilityConfig, OtlpExporter, OtlpProtocol, PrometheusExporter, TracesConfig,

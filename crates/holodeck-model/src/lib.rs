@@ -8,6 +8,7 @@ mod check;
 mod code;
 mod config;
 mod diagnostic;
+mod edit;
 mod endpoint;
 pub mod env;
 pub mod events;
@@ -28,9 +29,11 @@ mod yaml;
 pub use approval::{
     ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate, ToolOrigin,
 };
+pub use check::closest;
 pub use code::Code;
 pub use config::*;
 pub use diagnostic::{Diagnostic, Label, Location, Severity, Span};
+pub use edit::{EditError, add_item, list_items, remove_item};
 pub use endpoint::{EndpointConfig, EndpointError, EndpointOrigin, EndpointRoute, ModelEndpoint};
 pub use env::Env;
 pub use files::{DiskFiles, FileKind, Files, MemoryFiles};

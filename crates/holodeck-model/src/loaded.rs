@@ -12,7 +12,7 @@ use secrecy::SecretString;
 use serde::Serialize;
 
 use crate::{
-    Agent, DatabaseConfig, ExecutionSettings, JsonMap, Layer, Location,
+    Agent, DatabaseConfig, ExecutionSettings, JsonMap, Layer, Location, ModelConfig,
     yaml::{NodeId, Tree},
 };
 
@@ -66,6 +66,50 @@ impl LoadedAgent {
         let stores = self.vectorstores.values();
         secrets.extend(stores.filter_map(|store| store.connection_string.clone()));
         secrets
+    }
+
+    /// An agent that answers one question with `model`: without instructions, tools, a form of the answer or anything
+    /// else of this one but its folder and limits.
+    pub fn for_one_question(&self, model: ModelConfig) -> Self {
+        let config = &self.config;
+        let own_model = model.provider != config.model.provider || model.name != config.model.name;
+        Self {
+            config: Agent {
+                name: config.name.clone(),
+                description: None,
+                author: None,
+                model,
+                instructions: config.instructions.clone(),
+                response_format: None,
+                tools: Vec::new(),
+                tool_filtering: None,
+                approvals: None,
+                evaluations: None,
+                test_cases: Vec::new(),
+                test_cases_file: None,
+                execution: config.execution.clone(),
+                observability: None,
+                deployment: None,
+                embedding_provider: None,
+                claude: None,
+                // It tells of the agent's own model.
+                openai: config.openai.clone().filter(|_| !own_model),
+            },
+            path: self.path.clone(),
+            dir: self.dir.clone(),
+            instructions: ResolvedInstructions {
+                text: String::new(),
+                ..self.instructions.clone()
+            },
+            response_format: None,
+            execution: self.execution.clone(),
+            project_config: self.project_config.clone(),
+            user_config: self.user_config.clone(),
+            vectorstores: IndexMap::new(),
+            unsupported: Vec::new(),
+            tree: self.tree.clone().filter(|_| !own_model),
+            root: self.root,
+        }
     }
 
     /// Gives back the memory of where everything was written: of many test cases it is felt. Nothing can be located

@@ -30,6 +30,14 @@ pub enum SetupError {
         /// Why not.
         reason: String,
     },
+    /// A prompt's template can't be used.
+    #[error("the template of tool `{name}` can't be used: {reason}")]
+    Template {
+        /// The tool.
+        name: String,
+        /// Why not.
+        reason: String,
+    },
     /// Getting ready was cancelled.
     #[error("cancelled")]
     Cancelled,

@@ -4,14 +4,14 @@ use async_trait::async_trait;
 use futures::stream;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendFactory, Capabilities, EventStream, Mode, ModelCalls,
-    ToolHost, TurnRequest,
+    ToolFilter, ToolHost, ToolSpec, TurnRequest,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{CassetteError, ToolSet};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_mcp_bridge::model_name;
 use holodeck_model::{Env, LoadedAgent, Provider, SideEffectGate, ToolConfig};
-use holodeck_tools::{Search, SearchTool, SetupError, Toolbox};
+use holodeck_tools::{PromptTool, Search, SearchTool, SetupError, ToolSearch, Toolbox};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     claude,
     index::{IndexError, IndexSink, Indexes, Rebuild},
     mcp::McpServers,
-    telemetry,
+    prompts, telemetry,
 };
 
 /// Makes the backend that an agent's provider asks for.
@@ -68,7 +68,11 @@ impl BackendFactory for BackendSelector {
         let backend: Arc<dyn AgentBackend> = match agent.config.model.provider {
             Provider::Openai | Provider::AzureOpenai | Provider::Ollama => {
                 let calls = self.answers.model_calls(|| self.live(&agent))?;
-                let backend = OpenAiBackend::new(&agent, tools, calls)?;
+                let filter = filter(&agent, &tools);
+                let mut backend = OpenAiBackend::new(&agent, tools, calls)?;
+                if let Some(filter) = filter {
+                    backend = backend.filtered(filter);
+                }
                 Arc::new(if replayed { backend.replayed() } else { backend })
             }
             Provider::Anthropic => {
@@ -99,6 +103,26 @@ impl From<SelectError> for BackendError {
             },
         }
     }
+}
+
+/// What chooses the tools that each message is shown, if the YAML asks for it.
+fn filter(agent: &LoadedAgent, tools: &Arc<dyn ToolHost>) -> Option<Arc<dyn ToolFilter>> {
+    let settings = agent.config.tool_filtering.as_ref()?;
+    if !settings.enabled {
+        return None;
+    }
+    let specs = tools.specs();
+    let named = |spec: &ToolSpec, name: &str| {
+        let own = agent.config.tool(name).and_then(ToolConfig::model_name);
+        spec.name == name
+            || own.is_some_and(|own| own == spec.name)
+            || spec.name.starts_with(&model_name(name, ""))
+    };
+    let always = specs
+        .iter()
+        .filter(|spec| settings.always_include.iter().any(|name| named(spec, name)))
+        .map(|spec| spec.name.clone());
+    Some(Arc::new(ToolSearch::new(settings, specs, always.collect(), None)))
 }
 
 /// What the tools of an agent are made of.
@@ -138,6 +162,7 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<(Arc<dyn ToolHost>, M
             .add_functions(&functions, env, &CancellationToken::new())
             .await
             .map_err(ToolSetupError::all)?;
+        add_prompts(&mut toolbox, setup).await?;
         add_searches(&mut toolbox, setup).await?;
         if setup.preparing == Preparing::Run {
             servers = McpServers::connect(agent, env).await?;
@@ -150,8 +175,29 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<(Arc<dyn ToolHost>, M
     Ok((under_approvals(&agent.config, host), servers))
 }
 
+/// The tools that ask a model.
+async fn add_prompts(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<(), ToolSetupError> {
+    let limit = setup.agent.execution.llm_timeout.value;
+    for tool in &setup.agent.config.tools {
+        let ToolConfig::Prompt(config) = tool else {
+            continue;
+        };
+        if tool.is_mocked() {
+            continue;
+        }
+        let model = prompts::model(setup.agent, config, setup.env, setup.answers).await;
+        let model = model.map_err(|error| {
+            ToolSetupError::Tools(format!("the model of tool `{}`: {error}", config.name))
+        })?;
+        PromptTool::prepare(config, model)
+            .and_then(|tool| toolbox.add(Arc::new(tool), limit))
+            .map_err(|error| ToolSetupError::all(vec![error]))?;
+    }
+    Ok(())
+}
+
 /// How long a search may take: the embedder of a question may be a slow one.
-const SEARCH_LIMIT: Duration = Duration::from_secs(60);
+const SEARCH_LIMIT: Duration = Duration::from_mins(1);
 
 /// The tools that search. Their indexes are brought up to date before anyone is asked.
 async fn add_searches(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<(), ToolSetupError> {

@@ -27,6 +27,8 @@ mod git;
 pub mod index;
 mod load;
 mod mcp;
+mod prompts;
+mod servers;
 mod telemetry;
 mod test;
 mod unsupported;
@@ -40,10 +42,12 @@ pub use dry_run::{DryRun, Estimate};
 pub use environment::{EnvironmentError, environment};
 pub use holodeck_backend_api as backend_api;
 pub use holodeck_documents as documents;
+pub use holodeck_mcp_bridge::{Registry, RegistryError, RegistryServer, Unusable};
 pub use holodeck_model as model;
 pub use holodeck_runner as runner;
 pub use holodeck_validators::{Check, CheckState};
 pub use load::{doctor, load};
+pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
 pub use test::{
     PrepareError, PreparedTest, Preparing, TestError, TestOptions, prepare_regrade, prepare_test,
 };

@@ -3,7 +3,7 @@ use std::path::Path;
 use holodeck_model::{DiskFiles, Env, Load, LoadedAgent};
 use holodeck_validators::Check;
 
-use crate::{index, telemetry};
+use crate::{index, prompts, telemetry};
 
 /// Loads an agent with its layers; every problem is in the result.
 ///
@@ -17,6 +17,7 @@ pub fn load(path: &Path, env: &Env) -> Load {
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     telemetry::check(&mut load);
+    prompts::check(&mut load);
     load
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn check_agent_rules(tree: &Tree, root: NodeId, files: &dyn Files, fi
         .and_then(|model| rules.text(&model, "provider"));
     model::check_agent_models(&mut rules, &agent);
     model::check_instructions(&mut rules, &agent);
-    tools::check_tools(&mut rules, &agent);
+    tools::check_tools(&mut rules, &agent, provider);
     tools::check_embeddings(&mut rules, &agent, provider);
     approvals::check_approvals(&mut rules, &agent);
     evaluation::check_evaluations(&mut rules, &agent);

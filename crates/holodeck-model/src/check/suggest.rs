@@ -1,7 +1,7 @@
 //! "Did you mean".
 
 /// The candidate that a person most likely meant, if any is near enough.
-pub(crate) fn closest<'c>(typed: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+pub fn closest<'c>(typed: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let typed = normal(typed);
     candidates
         .into_iter()

@@ -42,6 +42,85 @@ pub struct ModelConfig {
     pub reasoning: Option<bool>,
 }
 
+/// What of the agent's model is different for one tool. Of another provider's model nothing is taken over.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelOverrides {
+    /// Who serves the model; the agent's provider if absent.
+    pub provider: Option<Provider>,
+    /// The model's name; the agent's model if absent.
+    #[schemars(regex(pattern = r"\S"))]
+    pub name: Option<String>,
+    /// Sampling temperature.
+    #[schemars(range(min = 0.0, max = 2.0))]
+    pub temperature: Option<f64>,
+    /// Longest answer in tokens.
+    #[schemars(range(min = 1))]
+    pub max_tokens: Option<u32>,
+    /// Nucleus sampling.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub top_p: Option<f64>,
+    /// URL of the server. Without a path it gets `/v1`; one with a path is used as given.
+    pub endpoint: Option<String>,
+    /// Key of the server; better as `${VARIABLE}`.
+    #[serde(default, deserialize_with = "read_secret", serialize_with = "write_secret")]
+    #[schemars(with = "Option<String>")]
+    pub api_key: Option<SecretString>,
+    /// Azure API version; with it the deployment path is used.
+    pub api_version: Option<String>,
+    /// How the Anthropic provider signs in.
+    pub auth_provider: Option<AuthProvider>,
+    /// Requests per minute that are sent at most.
+    #[schemars(range(min = 1))]
+    pub rpm: Option<u32>,
+    /// Whether this is a reasoning model, which takes neither temperature nor top_p. Default: told from the name.
+    pub reasoning: Option<bool>,
+}
+
+impl ModelConfig {
+    /// This model with `overrides` over it; of another provider's only what they say. A key goes to no other server
+    /// than the one it was written for.
+    pub fn overridden(&self, overrides: &ModelOverrides) -> Self {
+        let overrides = overrides.clone();
+        let provider = overrides.provider.unwrap_or(self.provider);
+        let blank = Self {
+            provider,
+            name: String::new(),
+            temperature: None,
+            max_tokens: None,
+            top_p: None,
+            endpoint: None,
+            api_key: None,
+            api_version: None,
+            auth_provider: None,
+            rpm: None,
+            reasoning: None,
+        };
+        let same_provider = provider == self.provider;
+        let mut base = if same_provider { self.clone() } else { blank };
+        if overrides.endpoint.is_some() && overrides.endpoint != base.endpoint {
+            base.api_key = None;
+        }
+        if overrides.name.as_ref().is_some_and(|name| *name != base.name) {
+            // What was said of the agent's model need not be so of this one.
+            base.reasoning = None;
+        }
+        Self {
+            provider,
+            name: overrides.name.unwrap_or(base.name),
+            temperature: overrides.temperature.or(base.temperature),
+            max_tokens: overrides.max_tokens.or(base.max_tokens),
+            top_p: overrides.top_p.or(base.top_p),
+            endpoint: overrides.endpoint.or(base.endpoint),
+            api_key: overrides.api_key.or(base.api_key),
+            api_version: overrides.api_version.or(base.api_version),
+            auth_provider: overrides.auth_provider.or(base.auth_provider),
+            rpm: overrides.rpm.or(base.rpm),
+            reasoning: overrides.reasoning.or(base.reasoning),
+        }
+    }
+}
+
 /// Who serves a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{HierarchicalDocumentTool, McpMockConfig, MockConfig, VectorstoreTool};
+use super::{HierarchicalDocumentTool, McpMockConfig, MockConfig, ModelOverrides, VectorstoreTool};
 use crate::value::{JsonMap, PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
 
 /// A tool.
@@ -260,7 +260,7 @@ pub struct PromptTool {
     #[serde(default = "yes")]
     #[schemars(extend("x-no-effect" = "tools are loaded when the agent starts"))]
     pub defer_loading: bool,
-    /// The prompt.
+    /// The prompt; `{{ name }}` stands for the argument of that name.
     #[schemars(regex(pattern = r"\S"))]
     pub template: Option<String>,
     /// A file with the prompt.
@@ -268,8 +268,8 @@ pub struct PromptTool {
     /// What it takes: a JSON Schema for each argument.
     #[schemars(extend("minProperties" = 1))]
     pub parameters: IndexMap<String, JsonMap>,
-    /// The model that is asked.
-    pub model: Option<JsonMap>,
+    /// What of the agent's model is different for this tool; the agent's own if absent.
+    pub model: Option<ModelOverrides>,
     /// Answers in place of the tool, which then does not run.
     pub mock: Option<MockConfig>,
 }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Types of tools that cannot be run yet.
-const TOOLS: [&str; 2] = ["mcp", "prompt"];
+const TOOLS: [&str; 1] = ["mcp"];
 
 /// Types of tools that search an index.
 const RETRIEVAL: [&str; 2] = ["vectorstore", "hierarchical_document"];
@@ -37,7 +37,7 @@ impl Loader<'_> {
         };
         let provider = self.text(root, "model.provider").unwrap_or_default();
         self.unsupported_tools(&mut found, root, &provider);
-        self.unsupported_blocks(&mut found, root, &provider);
+        self.unsupported_blocks(&mut found, root);
         self.unsupported_metrics(&mut found, root, "evaluations.metrics");
         self.unsupported_in_cases(&mut found, root);
         found.list
@@ -99,13 +99,7 @@ impl Loader<'_> {
         self.unsupported(found, root, &field("source"), &what, Need::Blocks);
     }
 
-    fn unsupported_blocks(&mut self, found: &mut Found, root: NodeId, provider: &str) {
-        let enabled = |loader: &Self, pointer: &str| {
-            loader.text(root, pointer).and_then(|text| lenient_bool(&text)) == Some(true)
-        };
-        if enabled(self, "tool_filtering.enabled") && provider != "anthropic" {
-            self.unsupported(found, root, "tool_filtering", "`tool_filtering`", Need::Warning);
-        }
+    fn unsupported_blocks(&mut self, found: &mut Found, root: NodeId) {
         self.unsupported(found, root, "deployment", "`deployment`", Need::Warning);
         self.unsupported(
             found,

@@ -42,7 +42,9 @@ pub(super) fn collect(agent: &Agent) -> Vec<SecretString> {
             }
             ToolConfig::Function(tool) => secrets.extend(named(&tool.env)),
             ToolConfig::Mcp(tool) => secrets.extend(named(&tool.env).chain(named(&tool.headers))),
-            ToolConfig::Prompt(_) => {}
+            ToolConfig::Prompt(tool) => {
+                secrets.extend(tool.model.as_ref().and_then(|model| model.api_key.clone()));
+            }
         }
     }
     let exporters = agent

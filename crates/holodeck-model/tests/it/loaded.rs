@@ -175,13 +175,7 @@ fn what_cannot_be_run_yet_is_listed() {
             .collect()
     };
     assert_eq!(needs("tools-function.yaml"), []);
-    assert_eq!(
-        needs("tools-prompt.yaml"),
-        [
-            ("tools.0".to_owned(), Need::Blocks),
-            ("tools.1".to_owned(), Need::Blocks)
-        ]
-    );
+    assert_eq!(needs("tools-prompt.yaml"), []);
     assert_eq!(needs("files.yaml"), []);
     assert_eq!(
         needs("tools-hierarchical-document.yaml"),

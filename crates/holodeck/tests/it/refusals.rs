@@ -7,7 +7,7 @@ use crate::support::Project;
 
 const TOOLS: &str = "name: a\nmodel: {provider: openai, name: m, endpoint: \"http://127.0.0.1:9\"}\n\
                      instructions: {inline: Be kind.}\n\
-                     tools: [{type: mcp, name: files, description: d, command: npx}]\n\
+                     tools: [{type: vectorstore, name: files, description: d, source: docs, database: {provider: pinecone}}]\n\
                      test_cases: [{input: q}]\n";
 
 #[tokio::test]

@@ -38,6 +38,11 @@ pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Opti
             ignored(rules, agent, "tool_filtering", provider);
         }
     }
+    if provider.is_some_and(|provider| provider != "anthropic")
+        && let Some(filtering) = rules.child(agent, "tool_filtering")
+    {
+        check_filtering(rules, &filtering, agent);
+    }
     if let Some(claude) = rules.child(agent, "claude") {
         check_claude(rules, &claude, agent);
         if provider == Some("anthropic") {
@@ -47,6 +52,35 @@ pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Opti
     }
     if let Some(openai) = rules.child(agent, "openai") {
         check_openai(rules, &openai);
+    }
+}
+
+/// Names of tools that are always offered. Those of servers' tools are not known here.
+fn check_filtering(rules: &mut Rules<'_>, filtering: &View, agent: &View) {
+    let tools = rules.list(agent, "tools");
+    let own: Vec<&str> = tools.iter().filter_map(|tool| rules.text(tool, "name")).collect();
+    for (node, name) in rules.texts(filtering, "always_include") {
+        let plain = name.strip_suffix("_search").unwrap_or(name);
+        if own.contains(&name) || own.contains(&plain) || name.starts_with("mcp__") {
+            continue;
+        }
+        let substituted = rules.tree.scalar(node).is_some_and(|scalar| scalar.substituted);
+        let shown = if substituted {
+            "a name".to_owned()
+        } else {
+            format!("`{name}`")
+        };
+        let message = format!(
+            "{shown} in `always_include`{} is no tool of this agent",
+            rules.of(filtering)
+        );
+        let mut diagnostic = Diagnostic::warning(Code::UnknownValue, message)
+            .about(filtering.path.pointer(Some("always_include")));
+        if !substituted && let Some(close) = closest(name, own.iter().copied()) {
+            diagnostic = diagnostic.with_inline(format!("did you mean `{close}`?"));
+        }
+        let place = rules.tree.place(node);
+        rules.add(place, diagnostic);
     }
 }
 

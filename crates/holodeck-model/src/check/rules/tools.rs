@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Code, Diagnostic, FileKind, yaml::Place};
 
-pub(super) fn check_tools(rules: &mut Rules<'_>, agent: &View) {
+pub(super) fn check_tools(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
     let tools = rules.list(agent, "tools");
     check_names(rules, &tools);
     for tool in &tools {
@@ -19,7 +19,7 @@ pub(super) fn check_tools(rules: &mut Rules<'_>, agent: &View) {
             Some("hierarchical_document") => check_hierarchical_document(rules, tool),
             Some("function") => check_function(rules, tool),
             Some("mcp") => check_mcp(rules, tool),
-            Some("prompt") => check_prompt(rules, tool),
+            Some("prompt") => check_prompt(rules, tool, provider),
             _ => {}
         }
     }
@@ -377,10 +377,28 @@ fn check_url(rules: &mut Rules<'_>, tool: &View) {
     rules.add(place, diagnostic);
 }
 
-fn check_prompt(rules: &mut Rules<'_>, tool: &View) {
+fn check_prompt(rules: &mut Rules<'_>, tool: &View, provider: Option<&str>) {
     if is_mocked(rules, tool) {
         return;
     }
     rules.exactly_one(tool, "template", "file");
-    rules.file(tool, "file", Diagnostic::warning);
+    rules.file(tool, "file", Diagnostic::error);
+    if let Some(model) = rules.child(tool, "model") {
+        check_prompt_model(rules, &model, provider);
+    }
+}
+
+/// Of another provider's model nothing is taken from the agent's.
+fn check_prompt_model(rules: &mut Rules<'_>, model: &View, agent: Option<&str>) {
+    let Some(own) = rules.text(model, "provider") else {
+        return;
+    };
+    if Some(own) == agent {
+        return;
+    }
+    if !rules.has(model, "name") {
+        let why = format!(": a model of provider `{own}` needs it");
+        rules.missing(model, "name", &why, "the model's name");
+    }
+    check_model(rules, model);
 }

@@ -1,0 +1,408 @@
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+use holodeck::{
+    ListedServer, RegistryError, RegistryServer, ServerFile, ServersError, list_servers,
+    model::{EditError, Env, JsonMap, McpTransport, closest},
+    registry,
+    runner::ExitCode,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    failure::{Failure, Problem},
+    terminal::{Terminal, Verbosity},
+};
+
+/// Flags of `holodeck mcp`.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct McpArgs {
+    #[command(subcommand)]
+    command: McpCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum McpCommand {
+    /// Search the registry of MCP servers.
+    Search(SearchArgs),
+    /// Tell which MCP servers an agent has, and where each is written.
+    List(ListArgs),
+    /// Write an MCP server of the registry into the agent file.
+    Add(AddArgs),
+    /// Take an MCP server out of the agent file.
+    Remove(RemoveArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct SearchArgs {
+    /// A part of a server's name; all servers if absent.
+    #[arg(value_name = "QUERY", default_value = "", hide_default_value = true)]
+    query: String,
+    /// So many at most.
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=100))]
+    limit: u16,
+    /// Write one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    /// The agent file; `agent.yaml` if it is there.
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<PathBuf>,
+    /// Only those of `~/.holodeck/config.yaml`.
+    #[arg(short, long, conflicts_with = "agent")]
+    global: bool,
+    /// Write one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which file is changed.
+#[derive(Debug, clap::Args)]
+struct TargetArgs {
+    /// The agent file.
+    #[arg(long, value_name = "AGENT", default_value = "agent.yaml")]
+    agent: PathBuf,
+    /// Change `~/.holodeck/config.yaml` instead, for all agents.
+    #[arg(short, long, conflicts_with = "agent")]
+    global: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct AddArgs {
+    /// The server's name in the registry, as `holodeck mcp search` tells it.
+    #[arg(value_name = "SERVER")]
+    server: String,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Its version; the newest if absent.
+    #[arg(long, value_name = "VERSION")]
+    version: Option<String>,
+    /// How it is reached; the first way that works if absent.
+    #[arg(long, value_name = "TRANSPORT")]
+    transport: Option<TransportArg>,
+    /// What it is called in the YAML; a part of its name in the registry if absent.
+    #[arg(long, value_name = "NAME", value_parser = tool_name)]
+    name: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct RemoveArgs {
+    /// What it is called in the YAML.
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TransportArg {
+    /// As a child process.
+    Stdio,
+    /// By streamable HTTP.
+    Http,
+    /// By server-sent events.
+    Sse,
+}
+
+pub(crate) fn run(args: &McpArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    match &args.command {
+        McpCommand::Search(args) => search(args, terminal),
+        McpCommand::List(args) => list(args, terminal),
+        McpCommand::Add(args) => add(args, terminal),
+        McpCommand::Remove(args) => remove(args, terminal),
+    }
+}
+
+fn search(args: &SearchArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let env = environment(Path::new("agent.yaml"))?;
+    let registry = registry(&env).map_err(problem)?;
+    let found = super::runtime()?
+        .block_on(registry.search(&args.query, args.limit.into()))
+        .map_err(|error| problem(error.into()))?;
+    if args.json {
+        let servers: Vec<_> = found.iter().map(as_json).collect();
+        terminal.data(&format!(
+            "{:#}\n",
+            json!({"query": args.query, "servers": servers})
+        ))?;
+        return Ok(answer(!found.is_empty()));
+    }
+    for server in &found {
+        let mut ways: Vec<&str> = server
+            .forms
+            .iter()
+            .filter_map(|form| transport_word(form.transport))
+            .collect();
+        ways.dedup();
+        let deprecated = if server.deprecated { "  deprecated" } else { "" };
+        terminal.data(&format!(
+            "{}  {}  {}{deprecated}\n    {}\n",
+            plain(&server.name),
+            plain(&server.version),
+            ways.join(", "),
+            plain(&server.description)
+        ))?;
+    }
+    if found.is_empty() {
+        terminal.talk(&format!("no server's name contains `{}`\n", args.query));
+    } else if terminal.verbosity() > Verbosity::Quiet {
+        terminal.talk("\nhint: `holodeck mcp add SERVER` writes one into the agent file\n");
+    }
+    Ok(answer(!found.is_empty()))
+}
+
+fn list(args: &ListArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let agent = args.agent.as_deref().unwrap_or(Path::new("agent.yaml"));
+    let env = environment(agent)?;
+    let mut files = Vec::new();
+    if !args.global {
+        if args.agent.is_some() && !agent.exists() {
+            return Err(missing(agent).into());
+        }
+        files.extend([ServerFile::of_agent(agent), ServerFile::beside(agent)]);
+    }
+    files.extend(ServerFile::of_user(&env).ok());
+    let servers = list_servers(&files).map_err(problem)?;
+    if args.json {
+        let servers: Vec<_> = servers.iter().map(listed_as_json).collect();
+        terminal.data(&format!("{:#}\n", json!({ "servers": servers })))?;
+        return Ok(ExitCode::Passed);
+    }
+    if servers.is_empty() {
+        terminal.talk("no MCP servers\n");
+        return Ok(ExitCode::Passed);
+    }
+    let width = |text: fn(&ListedServer) -> &str| servers.iter().map(|one| text(one).chars().count()).max();
+    let names = width(|server| &server.name).unwrap_or_default();
+    let transports = width(|server| &server.transport).unwrap_or_default();
+    for server in &servers {
+        let shadowed = if server.shadowed {
+            "  (another of this name is used)"
+        } else {
+            ""
+        };
+        terminal.data(&format!(
+            "{:names$}  {:transports$}  {}\n{:names$}  {}, {}{shadowed}\n",
+            plain(&server.name),
+            plain(&server.transport),
+            plain(&server.target),
+            "",
+            server.scope.as_str(),
+            server.path.display(),
+        ))?;
+    }
+    Ok(ExitCode::Passed)
+}
+
+fn add(args: &AddArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let env = environment(&args.target.agent)?;
+    let file = args.target.file(&env)?;
+    let registry = registry(&env).map_err(problem)?;
+    let runtime = super::runtime()?;
+    let server = runtime.block_on(registry.server(&args.server, args.version.as_deref()));
+    let server = match server {
+        Err(error @ RegistryError::NotFound { .. }) => {
+            let last = args.server.rsplit('/').next().unwrap_or(&args.server);
+            let like = runtime.block_on(registry.search(last, 5)).unwrap_or_default();
+            let names: Vec<_> = like.iter().map(|one| format!("`{}`", plain(&one.name))).collect();
+            let found = Problem::config(error.to_string());
+            return Err(match names.as_slice() {
+                [] => found.with_hint("`holodeck mcp search` looks for servers"),
+                names => found.with_hint(format!("did you mean {}?", names.join(", "))),
+            }
+            .into());
+        }
+        server => server.map_err(|error| problem(error.into()))?,
+    };
+    let name = args.name.clone().unwrap_or_else(|| server.short_name());
+    let tool = server
+        .tool(&name, args.transport.map(TransportArg::meant))
+        .map_err(|reasons| unusable(&server, &reasons))?;
+    file.add(&tool).map_err(problem)?;
+    let target = if let Some(url) = tool.get("url").and_then(Value::as_str) {
+        url.to_owned()
+    } else {
+        command_line(&tool)
+    };
+    terminal.talk(&format!(
+        "added `{name}` to {}: {}\n",
+        file.path().display(),
+        plain(&target)
+    ));
+    if server.deprecated {
+        terminal.talk("warning: its authors call it deprecated\n");
+    }
+    let needed = variables(&tool);
+    if !needed.is_empty() {
+        terminal.talk(&format!(
+            "\nhint: it needs {}; set it in the shell or in `.env` beside the agent file\n",
+            needed.join(", ")
+        ));
+    }
+    Ok(ExitCode::Passed)
+}
+
+fn remove(args: &RemoveArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let env = environment(&args.target.agent)?;
+    let file = args.target.file(&env)?;
+    if !file.path().exists() {
+        return Err(missing(file.path()).into());
+    }
+    file.remove(&args.name).map_err(problem)?;
+    terminal.talk(&format!(
+        "removed `{}` from {}\n",
+        args.name,
+        file.path().display()
+    ));
+    Ok(ExitCode::Passed)
+}
+
+impl TargetArgs {
+    fn file(&self, env: &Env) -> Result<ServerFile, Failure> {
+        if self.global {
+            return Ok(ServerFile::of_user(env).map_err(problem)?);
+        }
+        if !self.agent.exists() {
+            return Err(missing(&self.agent).into());
+        }
+        Ok(ServerFile::of_agent(&self.agent))
+    }
+}
+
+impl TransportArg {
+    fn meant(self) -> McpTransport {
+        match self {
+            Self::Stdio => McpTransport::Stdio,
+            Self::Http => McpTransport::Http,
+            Self::Sse => McpTransport::Sse,
+        }
+    }
+}
+
+fn environment(agent: &Path) -> Result<Env, Problem> {
+    holodeck::environment(agent).map_err(Problem::from)
+}
+
+fn answer(found: bool) -> ExitCode {
+    if found { ExitCode::Passed } else { ExitCode::Failed }
+}
+
+fn missing(path: &Path) -> Problem {
+    Problem::config(format!("`{}` does not exist", path.display()))
+        .with_hint("`--agent AGENT` names another file, `--global` means `~/.holodeck/config.yaml`")
+}
+
+fn problem(error: ServersError) -> Problem {
+    let told = error.to_string();
+    match error {
+        ServersError::Registry(RegistryError::NotFound { .. }) => Problem::config(told),
+        ServersError::Registry(_) => {
+            Problem::execution(told).with_hint("`HOLODECK_MCP_REGISTRY_URL` names another registry")
+        }
+        ServersError::Edit {
+            source: EditError::NotFound { name, names, .. },
+            ..
+        } => {
+            let problem = Problem::config(told);
+            match closest(&name, names.iter().map(String::as_str)) {
+                Some(close) => problem.with_hint(format!("did you mean `{close}`?")),
+                None => problem,
+            }
+        }
+        ServersError::Edit {
+            source: EditError::Duplicate { .. },
+            ..
+        } => Problem::config(told).with_hint("`--name NAME` gives it another name"),
+        ServersError::Edit {
+            source: EditError::Awkward { .. },
+            ..
+        } => Problem::config(told).with_hint("change it by hand"),
+        ServersError::Http(_) | ServersError::Io { .. } => Problem::execution(told),
+        _ => Problem::config(told),
+    }
+}
+
+fn unusable(server: &RegistryServer, reasons: &[(String, holodeck::Unusable)]) -> Problem {
+    let name = plain(&server.name);
+    let mut problem = Problem::config(match reasons {
+        [] => format!("`{name}` can't be had that way"),
+        _ => format!("`{name}` can't be added by itself"),
+    });
+    for (form, reason) in reasons {
+        problem = problem.with_detail(format!("{}: {}", plain(form), plain(&reason.to_string())));
+    }
+    problem
+}
+
+fn as_json(server: &RegistryServer) -> Value {
+    let forms = server
+        .forms
+        .iter()
+        .map(|form| json!({"transport": transport_word(form.transport), "source": form.shown}));
+    json!({
+        "name": server.name,
+        "version": server.version,
+        "description": server.description,
+        "deprecated": server.deprecated,
+        "forms": forms.collect::<Vec<_>>(),
+    })
+}
+
+fn listed_as_json(server: &ListedServer) -> Value {
+    json!({
+        "name": server.name,
+        "transport": server.transport,
+        "target": server.target,
+        "registry_name": server.registry_name,
+        "scope": server.scope.as_str(),
+        "path": server.path,
+        "shadowed": server.shadowed,
+    })
+}
+
+fn transport_word(transport: Option<McpTransport>) -> Option<&'static str> {
+    Some(match transport? {
+        McpTransport::Stdio => "stdio",
+        McpTransport::Sse => "sse",
+        McpTransport::Websocket => "websocket",
+        McpTransport::Http => "http",
+    })
+}
+
+fn command_line(tool: &JsonMap) -> String {
+    let command = tool.get("command").and_then(Value::as_str).unwrap_or_default();
+    let args = tool.get("args").and_then(Value::as_array).into_iter().flatten();
+    let words: Vec<_> = std::iter::once(command)
+        .chain(args.filter_map(Value::as_str))
+        .collect();
+    words.join(" ")
+}
+
+/// Variables of the environment that a tool names.
+fn variables(tool: &JsonMap) -> Vec<String> {
+    let maps = ["env", "headers"]
+        .into_iter()
+        .filter_map(|key| tool.get(key)?.as_object());
+    let values = maps.flat_map(JsonMap::values).filter_map(Value::as_str);
+    let names = values.filter_map(|value| value.strip_prefix("${")?.strip_suffix('}'));
+    names.map(|name| format!("`{name}`")).collect()
+}
+
+/// What others wrote, without what would steer a terminal.
+fn plain(text: &str) -> String {
+    let one_line: Vec<_> = text.split_whitespace().collect();
+    one_line.join(" ").replace(char::is_control, "\u{fffd}")
+}
+
+fn tool_name(text: &str) -> Result<String, String> {
+    let is_name = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_name {
+        Ok(text.to_owned())
+    } else {
+        Err("must be letters, digits and `_`".to_owned())
+    }
+}

@@ -1,0 +1,257 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use holodeck_backend_api::{BackendError, SideEffects, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use holodeck_model::{JsonMap, PromptTool as PromptConfig};
+use minijinja::{Environment, UndefinedBehavior};
+use serde_json::Value;
+
+use crate::SetupError;
+
+/// Asks the model of a prompt tool.
+#[async_trait]
+pub trait PromptModel: Send + Sync {
+    /// The answer to one prompt, without tools and without anything said before.
+    async fn answer(&self, prompt: String, cx: &ToolCx) -> Result<String, BackendError>;
+}
+
+/// A `type: prompt` tool: its template, filled in with the arguments, is put to a model.
+pub struct PromptTool {
+    spec: ToolSpec,
+    template: String,
+    parameters: Vec<Parameter>,
+    model: Arc<dyn PromptModel>,
+}
+
+struct Parameter {
+    name: String,
+    /// What it is when a call leaves it out.
+    default: Option<Value>,
+}
+
+impl PromptTool {
+    /// Makes a tool from its YAML. The template is read and looked through; nothing is asked.
+    pub fn prepare(config: &PromptConfig, model: Arc<dyn PromptModel>) -> Result<Self, SetupError> {
+        let template = template(config)?;
+        environment()
+            .template_from_str(&template)
+            .map_err(|error| SetupError::Template {
+                name: config.name.clone(),
+                reason: told(&error),
+            })?;
+        let parameters = config.parameters.iter().map(|(name, schema)| Parameter {
+            name: name.clone(),
+            default: schema.get("default").cloned(),
+        });
+        Ok(Self {
+            spec: ToolSpec {
+                name: config.name.clone(),
+                description: config.description.clone(),
+                parameters: config.parameters_schema(),
+                side_effects: SideEffects::None,
+            },
+            template,
+            parameters: parameters.collect(),
+            model,
+        })
+    }
+
+    /// What is wrong with a template that can be told without a call.
+    pub fn check(config: &PromptConfig) -> Result<(), PromptProblem> {
+        let text = template(config).map_err(|error| PromptProblem::Unusable(error.to_string()))?;
+        let environment = environment();
+        let template = environment
+            .template_from_str(&text)
+            .map_err(|error| PromptProblem::Unusable(told(&error)))?;
+        let mut unknown: Vec<String> = template.undeclared_variables(false).into_iter().collect();
+        unknown.retain(|name| {
+            !config.parameters.contains_key(name) && environment.globals().all(|(global, _)| global != name)
+        });
+        unknown.sort();
+        if unknown.is_empty() {
+            Ok(())
+        } else {
+            Err(PromptProblem::Unknown(unknown))
+        }
+    }
+
+    /// The prompt for a call. Only the parameters of the YAML are seen, whatever else a model sends.
+    fn prompt(&self, arguments: &Value) -> Result<String, String> {
+        let mut seen = JsonMap::new();
+        for Parameter { name, default } in &self.parameters {
+            if let Some(value) = arguments.get(name).or(default.as_ref()) {
+                seen.insert(name.clone(), value.clone());
+            }
+        }
+        environment()
+            .render_str(&self.template, minijinja::value::Serde(&seen))
+            .map_err(|error| told(&error))
+    }
+}
+
+/// What is wrong with a prompt's template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PromptProblem {
+    /// It can't be read.
+    Unusable(String),
+    /// It uses names that are no parameters.
+    Unknown(Vec<String>),
+}
+
+fn template(config: &PromptConfig) -> Result<String, SetupError> {
+    match (&config.template, &config.file) {
+        (Some(template), _) => Ok(template.clone()),
+        (None, Some(file)) => std::fs::read_to_string(file.path()).map_err(|error| SetupError::Template {
+            name: config.name.clone(),
+            reason: format!("can't read `{}`: {error}", file.path().display()),
+        }),
+        (None, None) => Ok(String::new()),
+    }
+}
+
+/// A name that nothing is known of is a mistake, not an empty text; and nothing is escaped, a prompt is no web page.
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment
+}
+
+/// What is wrong with a template, and in which line.
+fn told(error: &minijinja::Error) -> String {
+    let what = match error.detail() {
+        Some(detail) => format!("{}: {detail}", error.kind()),
+        None => error.kind().to_string(),
+    };
+    match error.line() {
+        Some(line) => format!("{what}, in line {line} of the template"),
+        None => what,
+    }
+}
+
+#[async_trait]
+impl Tool for PromptTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, arguments: Value, cx: ToolCx) -> Result<ToolOutput, ToolError> {
+        let prompt = match self.prompt(&arguments) {
+            Ok(prompt) => prompt,
+            Err(problem) => return Ok(ToolOutput::error(format!("the prompt can't be made: {problem}"))),
+        };
+        match self.model.answer(prompt, &cx).await {
+            Ok(answer) => Ok(ToolOutput::ok(answer)),
+            Err(BackendError::Cancelled) => Err(ToolError::Cancelled),
+            Err(error) => Ok(ToolOutput::error(format!("the model did not answer: {error}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Gives back what it is asked.
+    struct Echo;
+
+    #[async_trait]
+    impl PromptModel for Echo {
+        async fn answer(&self, prompt: String, _: &ToolCx) -> Result<String, BackendError> {
+            match prompt.as_str() {
+                "stop" => Err(BackendError::Cancelled),
+                "fail" => Err(BackendError::ended_early()),
+                _ => Ok(prompt),
+            }
+        }
+    }
+
+    fn config(template: &str) -> PromptConfig {
+        serde_json::from_value(json!({
+            "name": "p",
+            "description": "d",
+            "template": template,
+            "parameters": {
+                "text": {"type": "string"},
+                "style": {"type": "string", "default": "plain"},
+                "items": {"type": "array", "optional": true},
+            },
+        }))
+        .unwrap()
+    }
+
+    async fn call(template: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+        let tool = PromptTool::prepare(&config(template), Arc::new(Echo)).unwrap();
+        tool.call(arguments, ToolCx::default()).await
+    }
+
+    #[tokio::test]
+    async fn a_template_sees_the_parameters_and_nothing_else() {
+        for (template, expected) in [
+            (
+                "Say {{ text }} in {{ style }} words.",
+                Ok("Say <a & b> in plain words."),
+            ),
+            (
+                "{% for item in items %}- {{ item.name }}\n{% endfor %}",
+                Ok("- x\n- y\n"),
+            ),
+            ("{{ items | length }} {{ text | upper }}", Ok("2 <A & B>")),
+            (
+                "{{ secret }}",
+                Err("the prompt can't be made: undefined value, in line 1 of the template"),
+            ),
+            (
+                "a\n{{ text.size }}",
+                Err("the prompt can't be made: undefined value, in line 2 of the template"),
+            ),
+        ] {
+            let arguments = json!({
+                "text": "<a & b>", "items": [{"name": "x"}, {"name": "y"}], "secret": "seen",
+            });
+            let output = call(template, arguments).await.unwrap();
+            let expected = expected.map_or_else(ToolOutput::error, ToolOutput::ok);
+            assert_eq!(output, expected, "{template}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_model_that_fails_is_an_answer_and_a_stop_is_none() {
+        let output = call("{{ text }}", json!({"text": "fail"})).await.unwrap();
+        assert!(
+            output.is_error && output.text.starts_with("the model did not answer"),
+            "{output:?}"
+        );
+        let stopped = call("{{ text }}", json!({"text": "stop"})).await;
+        assert!(matches!(stopped, Err(ToolError::Cancelled)));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_template_is_told_before_it_is_used() {
+        assert_eq!(
+            PromptTool::check(&config(
+                "{{ text }}{% for i in range(3) %}{{ loop.index }}{% endfor %}"
+            )),
+            Ok(())
+        );
+        assert_eq!(
+            PromptTool::check(&config("{{ txt }} {{ a }} {{ text }}")),
+            Err(PromptProblem::Unknown(vec!["a".to_owned(), "txt".to_owned()]))
+        );
+        let Err(PromptProblem::Unusable(reason)) = PromptTool::check(&config("x\n{% if %}")) else {
+            panic!("it is usable")
+        };
+        assert!(reason.ends_with("in line 2 of the template"), "{reason}");
+        let broken = PromptTool::prepare(&config("{{ text"), Arc::new(Echo));
+        assert!(matches!(broken, Err(SetupError::Template { .. })));
+        let mut missing = config("x");
+        missing.template = None;
+        missing.file = Some(holodeck_model::PathRef::new("gone.md", "/nowhere"));
+        let Err(PromptProblem::Unusable(reason)) = PromptTool::check(&missing) else {
+            panic!("it is there")
+        };
+        assert!(reason.contains("/nowhere/gone.md"), "{reason}");
+    }
+}
