@@ -62,7 +62,7 @@ const RUNS: &[Run] = &[
     },
     Run {
         name: "postgres",
-        planned_minutes: 10,
+        planned_minutes: 12,
         // Prints how long search among many takes.
         cargo: &[
             "test",
