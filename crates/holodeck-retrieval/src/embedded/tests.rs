@@ -447,6 +447,25 @@ async fn equal_ones_come_by_id() {
     assert_eq!(ids(&found), ["a#0", "a#1", "a#2", "z#0", "z#1"]);
 }
 
+#[tokio::test]
+async fn words_that_most_passages_have_only_count_alone() {
+    let store = EmbeddedStore::in_memory().await.unwrap();
+    store.prepare(&info("plain")).await.unwrap();
+    let texts: Vec<String> = (0..1_200)
+        .map(|at| format!("the {} text", if at % 400 == 7 { "rare" } else { "usual" }))
+        .collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let (state, entries) = source("s", "1", &texts);
+    store.replace(&state, &entries).await.unwrap();
+    let ranked = async |query: &str| {
+        let found = store.ranked(query, 2_000, &Filter::default()).await.unwrap();
+        found.len()
+    };
+    assert_eq!(ranked("the rare text").await, 3);
+    assert_eq!(ranked("the text").await, 1_200);
+    assert_eq!(ranked("the nowhere").await, 1_200);
+}
+
 /// What a series of changes leaves, done in memory by hand.
 #[derive(Clone, Debug)]
 enum Change {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use rusqlite::Transaction;
+use rusqlite::{Transaction, params};
 
 use super::allowed::Allowed;
 use super::database::Trouble;
@@ -14,13 +14,16 @@ use crate::searched::searched;
 /// Words of a query that count; what follows is a document, not a query.
 const WORDS: usize = 64;
 
+/// Fewer passages than this are ranked in no time.
+const FEW: usize = 1_000;
+
 pub(super) fn ranked(
     transaction: &Transaction<'_>,
     query: &str,
     limit: usize,
     allowed: &Allowed,
 ) -> Result<Vec<Scored>, Trouble> {
-    let terms = terms(query);
+    let terms = telling(transaction, terms(query))?;
     if terms.is_empty() || limit == 0 {
         return Ok(Vec::new());
     }
@@ -35,6 +38,28 @@ pub(super) fn ranked(
         }
     }
     read::best(transaction, found, limit)
+}
+
+/// Without the words that more than half of the passages have, unless there are no others: BM25 gives them next to no
+/// weight, and most of the time would go to ranking all those passages.
+fn telling(transaction: &Transaction<'_>, terms: Vec<String>) -> Result<Vec<String>, Trouble> {
+    let total: usize =
+        transaction.query_row("SELECT coalesce(sum(passages), 0) FROM sources", [], |row| {
+            row.get(0)
+        })?;
+    if total < FEW {
+        return Ok(terms);
+    }
+    let mut statement = transaction
+        .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)")?;
+    let mut telling = Vec::new();
+    for term in &terms {
+        let with: usize = statement.query_row(params![term, total / 2 + 1], |row| row.get(0))?;
+        if (1..=total / 2).contains(&with) {
+            telling.push(term.clone());
+        }
+    }
+    Ok(if telling.is_empty() { terms } else { telling })
 }
 
 /// Each word of a query in quotation marks, within which nothing has a meaning to the full-text index. A word that it
