@@ -15,6 +15,7 @@ mod figures;
 mod machine;
 mod project;
 mod report;
+mod retrieval;
 mod server;
 
 use figures::Figures;
@@ -44,6 +45,8 @@ enum Subject {
     Test,
     /// The Claude backend over the CLI alone.
     Claude,
+    /// The embedded index beside sqlite-vec and Chroma.
+    Retrieval,
 }
 
 /// Work that is done once by `holodeck test` and once by the floor client.
@@ -95,6 +98,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             ("cargo xtask bench", report::render(&measured))
         }
         Subject::Claude => ("cargo xtask bench claude", claude::measure(&machine, args.runs)?),
+        Subject::Retrieval => (
+            "cargo xtask bench retrieval",
+            retrieval::measure(&machine, args.runs)?,
+        ),
     };
     println!("\n{text}");
     if args.write {

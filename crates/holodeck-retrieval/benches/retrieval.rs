@@ -17,13 +17,15 @@
 use std::collections::HashSet;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use holodeck_model::JsonMap;
+use async_trait::async_trait;
+use holodeck_model::SearchMode;
 use holodeck_retrieval::{
-    EmbeddedStore, EmbedderId, Entry, Filter, IndexInfo, KeywordSearch as _, Passage, SourceState,
-    VectorStore as _,
+    EmbeddedStore, Embedder, EmbedderId, Entry, Filter, IndexInfo, KeywordSearch as _, Passage, Purpose,
+    RetrievalError, SearchRequest, Searcher, SourceState, VectorStore as _,
 };
 use serde_json::{Value, json};
 
@@ -138,17 +140,14 @@ fn make(folder: &Path, count: usize) -> Value {
             numbers.vector(Some(&vectors[near]), 1.5)
         })
         .collect();
-    let mut floats = Vec::new();
     let nearest: Vec<Vec<usize>> = queries
         .iter()
         .map(|query| {
-            let started = Instant::now();
             let mut scores: Vec<(f64, usize)> = vectors
                 .iter()
                 .map(|vector| plain(query, vector))
                 .zip(0..)
                 .collect();
-            floats.push(started.elapsed());
             scores.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
             scores.iter().take(LIMIT).map(|(_, at)| *at).collect()
         })
@@ -191,7 +190,7 @@ async fn build(folder: &Path) -> Value {
                     source: source.clone(),
                     text,
                     context: None,
-                    metadata: JsonMap::from(metadata),
+                    metadata,
                 },
                 vector: vector.clone(),
             }
@@ -300,8 +299,23 @@ async fn search(folder: &Path) -> Value {
             .unwrap();
         exact.push(started.elapsed());
     }
+    let searcher = Searcher::new(
+        Arc::new(store),
+        Arc::new(Made {
+            id: info().embedder,
+            vectors: queries.clone(),
+        }),
+    );
+    let mut hybrid = Vec::new();
+    for at in 0..queries.len() {
+        let asked = SearchRequest::new(format!("{at} {}", numbers.text(6)), SearchMode::Hybrid, LIMIT);
+        let started = Instant::now();
+        searcher.search(&asked).await.unwrap();
+        hybrid.push(started.elapsed());
+    }
     json!({
         "count": count,
+        "hybrid": spread(hybrid),
         "open_ms": ms(opened),
         "first_search_ms": ms(first),
         "search": spread(times),
@@ -312,6 +326,27 @@ async fn search(folder: &Path) -> Value {
         "floor_ms": ms(floor(count)),
         "memory_kib": loaded,
     })
+}
+
+/// Knows the vectors of the questions, which begin with a number.
+struct Made {
+    id: EmbedderId,
+    vectors: Vec<Vec<f32>>,
+}
+
+#[async_trait]
+impl Embedder for Made {
+    fn id(&self) -> &EmbedderId {
+        &self.id
+    }
+
+    async fn embed(&self, texts: &[&str], _: Purpose) -> Result<Vec<Vec<f32>>, RetrievalError> {
+        let number = |text: &str| text.split(' ').next().unwrap().parse::<usize>().unwrap();
+        Ok(texts
+            .iter()
+            .map(|text| self.vectors[number(text)].clone())
+            .collect())
+    }
 }
 
 /// How long it takes to read as many bytes as there are codes, and do nothing but add them up.

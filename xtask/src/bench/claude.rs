@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::machine::Machine;
-use super::report::{Budget, budget_table};
+use super::report::{at_least, at_most, budget_table};
 use crate::host;
 
 /// Runs the bench of the crate `runs` times; the median of each figure counts.
@@ -74,22 +74,4 @@ fn render(machine: &Machine, measured: &[Value]) -> String {
         let _ = writeln!(text, "| {work} | {rate:.1} | {cpu:.0} ms |");
     }
     text
-}
-
-fn at_most(work: &str, found: f64, limit: f64, unit: &str) -> Budget {
-    Budget {
-        work: work.to_owned(),
-        limit: format!("≤ {limit} {unit}"),
-        found: format!("{found:.1} {unit}"),
-        met: found <= limit,
-    }
-}
-
-fn at_least(work: &str, found: f64, limit: f64, unit: &str) -> Budget {
-    Budget {
-        work: work.to_owned(),
-        limit: format!("≥ {limit} {unit}"),
-        found: format!("{found:.1} {unit}"),
-        met: found >= limit,
-    }
 }

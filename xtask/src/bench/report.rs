@@ -53,6 +53,26 @@ pub(super) fn budget_table(budgets: Vec<Budget>) -> String {
     table(["budget", "limit", "measured", "met"], rows)
 }
 
+/// A figure that must not be greater.
+pub(super) fn at_most(work: &str, found: f64, limit: f64, unit: &str) -> Budget {
+    Budget {
+        work: work.to_owned(),
+        limit: format!("≤ {limit} {unit}"),
+        found: format!("{found:.1} {unit}"),
+        met: found <= limit,
+    }
+}
+
+/// A figure that must not be less.
+pub(super) fn at_least(work: &str, found: f64, limit: f64, unit: &str) -> Budget {
+    Budget {
+        work: work.to_owned(),
+        limit: format!("≥ {limit} {unit}"),
+        found: format!("{found:.1} {unit}"),
+        met: found >= limit,
+    }
+}
+
 /// The table of the design's budgets, as far as this bench measures them.
 fn budgets(measured: &Measured) -> Vec<Budget> {
     let [_, version] = &measured.start;
@@ -158,7 +178,11 @@ fn server_note(measured: &Measured) -> String {
     )
 }
 
-fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+/// A table in Markdown.
+pub(super) fn table<const N: usize>(
+    header: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let mut text = line(&header.map(str::to_owned));
     text.push('|');
