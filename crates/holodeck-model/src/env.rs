@@ -32,8 +32,6 @@ pub const HOLODECK_ROUTING_COMMANDS: &str = "HOLODECK_ROUTING_COMMANDS";
 pub const HOLODECK_LOCAL_MODEL_DIR: &str = "HOLODECK_LOCAL_MODEL_DIR";
 /// The MCP registry to search.
 pub const HOLODECK_MCP_REGISTRY_URL: &str = "HOLODECK_MCP_REGISTRY_URL";
-/// Whether a `source` may be on this machine's or a private network's web servers; `0` and absent mean no.
-pub const HOLODECK_ALLOW_PRIVATE_ADDRESSES: &str = "HOLODECK_ALLOW_PRIVATE_ADDRESSES";
 /// The trace that our own spans belong to, as W3C `traceparent`.
 pub const TRACEPARENT: &str = "TRACEPARENT";
 /// Key of the `openai` provider when `model.api_key` is absent.

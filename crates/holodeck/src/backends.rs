@@ -144,7 +144,7 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<(Arc<dyn ToolHost>, M
     let mut toolbox = Toolbox::new();
     toolbox
         .add_mocks(&agent.config.tools, model_name)
-        .map_err(ToolSetupError::all)?;
+        .map_err(|errors| ToolSetupError::all(&errors))?;
     let real = || agent.config.tools.iter().filter(|tool| !tool.is_mocked());
     let set = ToolSet {
         declared: serde_json::to_value(real().collect::<Vec<_>>()).unwrap_or_default(),
@@ -161,7 +161,7 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<(Arc<dyn ToolHost>, M
         toolbox
             .add_functions(&functions, env, &CancellationToken::new())
             .await
-            .map_err(ToolSetupError::all)?;
+            .map_err(|errors| ToolSetupError::all(&errors))?;
         add_prompts(&mut toolbox, setup).await?;
         add_searches(&mut toolbox, setup).await?;
         if setup.preparing == Preparing::Run {
@@ -191,7 +191,7 @@ async fn add_prompts(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<(),
         })?;
         PromptTool::prepare(config, model)
             .and_then(|tool| toolbox.add(Arc::new(tool), limit))
-            .map_err(|error| ToolSetupError::all(vec![error]))?;
+            .map_err(|error| ToolSetupError::all(&[error]))?;
     }
     Ok(())
 }
@@ -210,7 +210,7 @@ async fn add_searches(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<()
         let tool = SearchTool::new(index.spec(), Arc::clone(index) as Arc<dyn Search>);
         toolbox
             .add(Arc::new(tool), SEARCH_LIMIT)
-            .map_err(|error| ToolSetupError::all(vec![error]))?;
+            .map_err(|error| ToolSetupError::all(&[error]))?;
     }
     Ok(())
 }
@@ -228,7 +228,7 @@ pub enum ToolSetupError {
 }
 
 impl ToolSetupError {
-    fn all(errors: Vec<SetupError>) -> Self {
+    fn all(errors: &[SetupError]) -> Self {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         Self::Tools(errors.join("\n"))
     }

@@ -16,8 +16,9 @@ use holodeck_model::{
     ToolConfig,
 };
 use holodeck_retrieval::{
-    CachedEmbedder, Contexts, Embedder, EndpointOptions, IngestMode, Ingestor, ModelCache, RetrievalError,
-    SearchRequest, Searcher, VectorStore, Weights, embedder, render_hits,
+    CachedEmbedder, Contexts, Embedder, EndpointOptions, HttpReranker, IngestMode, Ingestor, ModelCache,
+    MoveProgress, Reranker, RetrievalError, SearchRequest, Searcher, VectorStore, Weights, embedder,
+    render_hits,
 };
 use holodeck_tools::{Search, retrieval_spec};
 use holodeck_validators::{Check, CheckState};
@@ -402,14 +403,35 @@ impl Index {
         }
         let of = |error: RetrievalError| IndexError::of(self.name(), &error);
         let collection = collection(&self.agent, &self.tool);
-        let from = from.open(&collection).await.map_err(of)?;
-        let to = to.open(&collection).await.map_err(of)?;
-        let _ = (sink, cancel);
-        Err(IndexError::config(format!(
-            "{} {}",
-            from.describe(),
-            to.describe()
-        )))
+        if from.describe() == to.describe() {
+            return Err(IndexError::config(format!(
+                "the index of tool `{}` is at {} already\n\nhint: `--from` and `--to` name stores; one left out is the tool's own",
+                self.name(),
+                to.describe()
+            )));
+        }
+        let client = self.client().map_err(of)?;
+        let from = from.open(&collection, &client).await.map_err(of)?;
+        let to = to.open(&collection, &client).await.map_err(of)?;
+        let on = |progress: MoveProgress| {
+            sink.tell(&IndexEvent::Progress {
+                tool: self.name().to_owned(),
+                done: progress.done,
+                total: progress.sources,
+                passages: progress.passages,
+                source: None,
+            });
+        };
+        let moved = holodeck_retrieval::migrate(&*from, &*to, &on, cancel)
+            .await
+            .map_err(of)?;
+        Ok(Migration {
+            tool: self.name().to_owned(),
+            from: from.describe(),
+            to: to.describe(),
+            sources: moved.stats.sources,
+            passages: moved.stats.passages,
+        })
     }
 
     fn source(&self) -> &str {
@@ -446,7 +468,11 @@ impl Index {
 
     async fn store(&self) -> Result<&Arc<dyn VectorStore>, RetrievalError> {
         self.store
-            .get_or_try_init(|| async { self.place.open(&collection(&self.agent, &self.tool)).await })
+            .get_or_try_init(|| async {
+                self.place
+                    .open(&collection(&self.agent, &self.tool), &self.client()?)
+                    .await
+            })
             .await
     }
 
@@ -470,9 +496,23 @@ impl Index {
         self.searcher
             .get_or_try_init(|| async {
                 let (store, embedder) = (self.store().await?, self.embedder().await?);
-                Ok(Searcher::new(Arc::clone(store), Arc::clone(embedder)))
+                let searcher = Searcher::new(Arc::clone(store), Arc::clone(embedder));
+                Ok(match self.reranker()? {
+                    Some(reranker) => searcher.reranked_by(reranker),
+                    None => searcher,
+                })
             })
             .await
+    }
+
+    fn reranker(&self) -> Result<Option<Arc<dyn Reranker>>, RetrievalError> {
+        let model = match &self.tool {
+            ToolConfig::HierarchicalDocument(tool) if tool.enable_reranking => tool.reranker_model.as_ref(),
+            _ => None,
+        };
+        let Some(model) = model else { return Ok(None) };
+        let reranker = HttpReranker::new(model, self.client()?, &EndpointOptions::default())?;
+        Ok(Some(Arc::new(reranker)))
     }
 
     async fn ingestor(&self, writer: Option<Arc<ModelWriter>>) -> Result<Ingestor, RetrievalError> {

@@ -83,16 +83,15 @@ impl IndexProgress {
 
     fn say(&self, state: &State, line: &str) {
         let line = format!("{line}\n");
-        match &state.region {
-            Some(region) => region.add(&line),
-            None => {
-                // A stderr that nobody reads stops nothing.
-                let mut text = AutoStream::new(Vec::new(), self.colour);
-                let _ = text.write_all(line.as_bytes());
-                let _ = write_to_stderr(&text.into_inner());
-                let _ = io::stderr().flush();
-            }
+        if let Some(region) = &state.region {
+            region.add(&line);
+            return;
         }
+        // A stderr that nobody reads stops nothing.
+        let mut text = AutoStream::new(Vec::new(), self.colour);
+        let _ = text.write_all(line.as_bytes());
+        let _ = write_to_stderr(&text.into_inner());
+        let _ = io::stderr().flush();
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {

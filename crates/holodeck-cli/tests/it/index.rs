@@ -1,5 +1,6 @@
 //! `holodeck index`, and what a test does with an index.
 
+use holodeck_testkit::{ModelServer, Reply};
 use serde_json::{Value, json};
 
 use crate::project::{Project, assert_seen, knowing};
@@ -216,7 +217,7 @@ fn a_test_builds_what_it_needs_first() {
     let yaml = format!(
         "{}test_cases:\n  - {{input: \"The capital of France?\", ground_truth: Paris}}\n\
          evaluations: {{metrics: [{{type: standard, metric: contains}}]}}\n",
-        AGENT.replace("http://127.0.0.1:9", &server.url()).to_owned() + DOCS
+        AGENT.replace("http://127.0.0.1:9", &server.url()) + DOCS
     );
     let project = shop(DOCS);
     project.write("agent.yaml", yaml);
@@ -241,4 +242,95 @@ fn a_test_builds_what_it_needs_first() {
         .collect();
     assert_eq!(tools[0][0]["function"]["name"], "docs_search");
     assert_eq!(tools[0], tools[2]);
+}
+
+#[test]
+fn records_are_searched_by_their_fields() {
+    let tool = "  - {type: vectorstore, name: faq, description: Answers., source: faq.json, top_k: 1, id_field: id,\n     \
+                vector_field: [question, answer], meta_fields: [area], record_path: data.items}\n";
+    let project = Project::with(&format!("{AGENT}{tool}"));
+    let items = json!([
+        {"id": 7, "area": "billing", "question": "How do I cancel?", "answer": "Under Settings > Billing."},
+        {"id": 8, "area": "account", "question": "How do I reset my password?", "answer": "Press Forgot Password."},
+    ]);
+    project.write("faq.json", json!({"data": {"items": items}}).to_string());
+    let found = project
+        .run(&["index", "search", "reset the password", "--json"])
+        .exits(0)
+        .json();
+    let hit = &found["hits"][0];
+    assert!(
+        hit["text"].as_str().unwrap().contains("Forgot Password"),
+        "{found}"
+    );
+    assert_eq!(
+        (&hit["source"], &hit["metadata"]["area"]),
+        (&json!("faq.json"), &json!("account"))
+    );
+    project.write("faq.json", "[{\"id\": 1}");
+    project.run(&["index", "build"]).exits(3).says("faq.json");
+}
+
+#[test]
+fn an_index_is_copied_without_embedding_it_again() {
+    let project = shop(DOCS);
+    project.write(
+        "config.yaml",
+        "vectorstores:\n  archive: {provider: in-memory, connection_string: archive}\n",
+    );
+    project
+        .run(&["index", "migrate", "--to", "archive"])
+        .exits(2)
+        .says("no index");
+    project.run(&["index", "build"]).exits(0);
+    project
+        .run(&["index", "migrate", "--to", "in-memory"])
+        .exits(2)
+        .says("already");
+    let moved = project
+        .run(&["index", "migrate", "--to", "archive", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!((&moved["sources"], &moved["passages"]), (&json!(3), &json!(3)));
+    project
+        .run(&["index", "migrate", "--to", "archive"])
+        .exits(0)
+        .says("3 passages copied");
+    // The copy is the tool's index now, and up to date.
+    let agent = project
+        .read("agent.yaml")
+        .replace("top_k: 2", "top_k: 2, database: archive");
+    project.write("agent.yaml", agent);
+    project
+        .run(&["index", "status"])
+        .exits(0)
+        .says("archive/shop/docs.db");
+}
+
+#[test]
+fn each_passage_of_a_document_is_placed_by_the_model_once() {
+    let server = ModelServer::answering(|request| {
+        assert!(request.body["tools"].is_null(), "{}", request.body);
+        let asked = *request.texts("user").last().unwrap();
+        Reply::text(if asked.contains("Friday") {
+            "On leaving."
+        } else {
+            "On the rest."
+        })
+    });
+    let tool = "  - {type: hierarchical_document, name: law, description: Terms., source: docs, context_max_tokens: 60}\n";
+    let project = shop("");
+    let agent = format!("{AGENT}{tool}").replace("http://127.0.0.1:9", &server.url());
+    project.write("agent.yaml", agent);
+    let built = project.run(&["index", "build", "--json"]).exits(0).json();
+    assert_eq!(built["indexes"][0]["passages"], 3, "{built}");
+    // Searched with it, not shown.
+    let search = ["index", "search", "leaving", "-n", "1", "--json"];
+    let found = project.run(&search).exits(0).json();
+    let text = found["hits"][0]["text"].as_str().unwrap();
+    assert!(text.contains("Friday") && !text.contains("leaving"), "{found}");
+    project.run(&["index", "build", "--force"]).exits(0);
+    let requests = server.finish();
+    assert_eq!(requests.len(), 3, "what was paid for is kept");
+    assert_eq!(requests[0].body["max_tokens"], 60);
 }

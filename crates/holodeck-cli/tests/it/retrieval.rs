@@ -288,3 +288,19 @@ fn a_store_that_is_not_built_is_2_by_name() {
     project.run(&["index", "build"]).exits(2).says("`weaviate`");
     assert!(server.finish().is_empty());
 }
+
+#[test]
+fn the_recording_of_that_agent_needs_no_model_no_server_and_no_index() {
+    let project = Project::empty();
+    copy(&project, "support_desk", "");
+    // As it is checked in: what would start the MCP server is nowhere near.
+    let ran = project.run(&["test"]).exits(0).says("5 passed").says("replayed");
+    assert!(!ran.stderr.contains("index"), "{}", ran.all());
+    assert!(!project.path(".holodeck/index").exists());
+    for result in results(&project).iter().take(3) {
+        assert_eq!(
+            result["retrieval_context"][0],
+            result["tool_invocations"][0]["result"]
+        );
+    }
+}

@@ -49,7 +49,7 @@ pub enum DatabaseProvider {
     Weaviate,
     /// Chroma.
     Chromadb,
-    /// FAISS.
+    /// FAISS, for which the embedded index stands: both search exactly, in this process.
     Faiss,
     /// Azure Cosmos DB for MongoDB.
     AzureCosmosMongo,
@@ -85,7 +85,7 @@ impl DatabaseProvider {
     pub fn is_built(self) -> bool {
         matches!(
             self,
-            Self::Postgres | Self::Qdrant | Self::Chromadb | Self::InMemory
+            Self::Postgres | Self::Qdrant | Self::Chromadb | Self::Faiss | Self::InMemory
         )
     }
 }

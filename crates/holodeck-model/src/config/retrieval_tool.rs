@@ -52,14 +52,12 @@ pub struct VectorstoreTool {
     pub field_separator: String,
     /// Delimiter of a CSV file; detected if absent.
     pub delimiter: Option<String>,
-    /// Without effect.
-    #[schemars(extend("x-no-effect" = "records are read from the top of the file"))]
+    /// In JSON, the field that the list of records is in, or fields with dots between them; the top of the file if
+    /// absent.
     pub record_path: Option<String>,
-    /// Without effect.
-    #[schemars(extend("x-no-effect" = "fields keep their names"))]
+    /// What is put before the names of a record's own fields.
     pub record_prefix: Option<String>,
-    /// Without effect.
-    #[schemars(extend("x-no-effect" = "fields keep their names"))]
+    /// What is put before the names of fields that stand around the list of records.
     pub meta_prefix: Option<String>,
     /// Answers in place of the tool, which then does not run.
     pub mock: Option<MockConfig>,

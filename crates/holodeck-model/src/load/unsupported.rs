@@ -15,10 +15,9 @@ const TOOLS: [&str; 1] = ["mcp"];
 const RETRIEVAL: [&str; 2] = ["vectorstore", "hierarchical_document"];
 
 /// Vector stores that are not built.
-const STORES: [&str; 7] = [
+const STORES: [&str; 6] = [
     "azure-ai-search",
     "weaviate",
-    "faiss",
     "azure-cosmos-mongo",
     "azure-cosmos-nosql",
     "sql-server",

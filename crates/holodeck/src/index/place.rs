@@ -5,9 +5,10 @@ use std::{
     sync::Arc,
 };
 
+use holodeck_http::HttpClient;
 use holodeck_model::{DatabaseConfig, DatabaseProvider, DatabaseRef, LoadedAgent, ToolConfig};
-use holodeck_retrieval::{EmbeddedStore, PostgresStore, RetrievalError, VectorStore};
-use secrecy::ExposeSecret as _;
+use holodeck_retrieval::{EmbeddedStore, RetrievalError, VectorStore, open_server};
+use secrecy::ExposeSecret;
 
 use super::told::IndexError;
 
@@ -65,14 +66,14 @@ impl Place {
     }
 
     fn configured(agent: &LoadedAgent, tool: &ToolConfig, config: &DatabaseConfig) -> Self {
-        if config.provider != DatabaseProvider::InMemory {
+        if !matches!(
+            config.provider,
+            DatabaseProvider::InMemory | DatabaseProvider::Faiss
+        ) {
             return Self::Server(config.clone());
         }
         // Its connection is the folder it is kept in; `memory://` and the like name none.
-        let folder = config
-            .connection_string
-            .as_ref()
-            .map(|connection| connection.expose_secret());
+        let folder = config.connection_string.as_ref().map(ExposeSecret::expose_secret);
         match folder.filter(|folder| !folder.contains(':')) {
             Some(folder) => Self::Embedded(file(&agent.dir.join(folder), agent, tool)),
             None => Self::embedded(agent, tool),
@@ -88,18 +89,15 @@ impl Place {
         matches!(self, Self::Embedded(file) if !file.exists())
     }
 
-    /// Opens it; of an embedded one that is missing the file is made.
-    pub(super) async fn open(&self, collection: &str) -> Result<Arc<dyn VectorStore>, RetrievalError> {
-        let config = match self {
-            Self::Embedded(file) => return Ok(Arc::new(EmbeddedStore::open(file).await?)),
-            Self::Server(config) => config,
-        };
-        match config.provider {
-            DatabaseProvider::Postgres => Ok(Arc::new(PostgresStore::new(config, collection)?)),
-            provider => Err(RetrievalError::Setup(format!(
-                "vector store `{}` can't be used yet",
-                provider.as_str()
-            ))),
+    /// Opens it; of an embedded one that is missing the file is made. A server is asked only when it is needed.
+    pub(super) async fn open(
+        &self,
+        collection: &str,
+        client: &HttpClient,
+    ) -> Result<Arc<dyn VectorStore>, RetrievalError> {
+        match self {
+            Self::Embedded(file) => Ok(Arc::new(EmbeddedStore::open(file).await?)),
+            Self::Server(config) => open_server(config, collection, client),
         }
     }
 

@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use holodeck_documents::{
-    Addresses, ChunkOptions, ConvertOptions, FetchOptions, Fetcher, Pictures, Source, WalkOptions, walk,
-};
-use holodeck_http::HttpOptions;
+use holodeck_documents::{ChunkOptions, ConvertOptions, Pictures, RecordOptions, Source, WalkOptions, walk};
 use holodeck_model::{
     ChunkingStrategy, DocumentDomain, Env, HierarchicalDocumentTool, LoadedAgent, PathRef, ToolConfig,
-    VectorstoreTool, env::HOLODECK_ALLOW_PRIVATE_ADDRESSES,
+    VectorstoreTool,
 };
-use holodeck_retrieval::{Corpus, FileCorpus, FileSource};
+use holodeck_retrieval::{Corpus, Cutting, FileCorpus, FileSource};
 use tokio_util::sync::CancellationToken;
 
 use super::told::{IndexError, IndexErrorKind};
-use crate::conversion;
+use crate::conversion::{self, Keep};
 
 /// What a tool searches, and what a person should know of it.
 pub(super) struct Sources {
@@ -32,7 +29,7 @@ impl Sources {
     ) -> Result<Self, IndexError> {
         let (source, chunks) = match tool {
             ToolConfig::Vectorstore(tool) => (&tool.source, of_vectorstore(tool)),
-            ToolConfig::HierarchicalDocument(tool) => (&tool.source, of_document(tool)),
+            ToolConfig::HierarchicalDocument(tool) => (&tool.source, of_document(tool).into()),
             _ => {
                 return Err(IndexError::config(format!(
                     "tool `{}` does not search",
@@ -46,7 +43,7 @@ impl Sources {
         let (files, notes) = match Source::parse(source.as_str()).map_err(|error| wrong(&error))? {
             Source::Files(path) => files(source, &path, env).map_err(|error| wrong(&error))?,
             Source::Url(url) => {
-                let fetcher = fetcher(agent, env).map_err(|error| wrong(&error))?;
+                let fetcher = conversion::fetcher(agent, env, Keep::Yes).map_err(|error| wrong(&error))?;
                 let fetched = fetcher.fetch(&url, cancel).await.map_err(|error| {
                     let told = format!("`source` of tool `{}`: {error}", tool.name());
                     IndexError::new(IndexErrorKind::Execution, told)
@@ -93,31 +90,28 @@ fn files(
     Ok((files, walked.notes))
 }
 
-fn fetcher(agent: &LoadedAgent, env: &Env) -> Result<Fetcher, holodeck_http::SetupError> {
-    let http = HttpOptions::from_variables(|name| env.get(name).map(str::to_owned));
-    let allowed = env
-        .non_blank(HOLODECK_ALLOW_PRIVATE_ADDRESSES)
-        .is_some_and(|value| value != "0");
-    let options = FetchOptions {
-        timeout: agent.execution.download_timeout.value,
-        addresses: if allowed {
-            Addresses::Any
-        } else {
-            Addresses::Public
-        },
-        cache: Some(agent.execution.cache_dir.value.join("web")),
-        ..FetchOptions::default()
-    };
-    Fetcher::new(&http, options)
-}
-
-fn of_vectorstore(tool: &VectorstoreTool) -> ChunkOptions {
+/// Records where the YAML says which fields count, else chunks.
+fn of_vectorstore(tool: &VectorstoreTool) -> Cutting {
+    if let (Some(fields), Some(id_field)) = (&tool.vector_field, &tool.id_field) {
+        let records = RecordOptions {
+            id_field: id_field.clone(),
+            vector_fields: fields.as_slice().to_vec(),
+            meta_fields: tool.meta_fields.clone().unwrap_or_default(),
+            field_separator: tool.field_separator.clone(),
+            delimiter: tool.delimiter.clone(),
+            record_path: tool.record_path.clone(),
+            record_prefix: tool.record_prefix.clone(),
+            meta_prefix: tool.meta_prefix.clone(),
+        };
+        return records.into();
+    }
     let options = ChunkOptions::default();
-    ChunkOptions {
+    let chunks = ChunkOptions {
         max_tokens: tool.chunk_size.map_or(options.max_tokens, size),
         overlap_tokens: tool.chunk_overlap.map_or(options.overlap_tokens, size),
         ..options
-    }
+    };
+    chunks.into()
 }
 
 fn of_document(tool: &HierarchicalDocumentTool) -> ChunkOptions {
