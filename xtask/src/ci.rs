@@ -37,7 +37,7 @@ const PARTS: &[Part] = &[
     part("smoke", 60, smoke),
     part("services", 30, || Ok(servers())),
     part("fmt", 10, || cargo(&["fmt", "--all", "--check"])),
-    part("clippy", 300, || {
+    part("clippy", 240, || {
         cargo(&[
             "clippy",
             "--workspace",

@@ -117,8 +117,7 @@ impl Connection {
             tokio::spawn(write(stdin, lines));
         }
         if let Some(stdout) = process.take_stdout() {
-            let (outgoing, heard) = (outgoing.clone(), heard.clone());
-            let answering = host.answering(outgoing, heard.clone(), stop.clone(), caller.clone());
+            let answering = host.answering(outgoing.clone(), heard.clone(), stop.clone(), caller.clone());
             tokio::spawn(read(stdout, Arc::clone(&pending), answering, heard));
         }
         let mut connection = Self {
@@ -200,9 +199,9 @@ impl Connection {
         self.incoming.try_recv().ok()
     }
 
-    /// Whether its output has ended.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.incoming.is_closed() && self.incoming.is_empty()
+    /// Whether its process or its output has ended. Of a process that was killed the output may tell later.
+    pub(crate) fn is_gone(&mut self) -> bool {
+        self.process.has_ended() || self.incoming.is_closed() && self.incoming.is_empty()
     }
 
     /// Waits until the servers that `required` names are connected; what they say that can't be started.

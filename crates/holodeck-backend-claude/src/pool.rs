@@ -89,7 +89,7 @@ impl Pool {
     pub(crate) async fn take_for_conversation(&self) -> Result<Connection, BackendError> {
         let idle = {
             let mut ready = self.ready();
-            ready.idle.retain(|connection| !connection.is_gone());
+            ready.idle.retain_mut(|connection| !connection.is_gone());
             let new = ready.idle.iter().position(|connection| !connection.is_cleared());
             new.and_then(|new| ready.idle.remove(new))
         };

@@ -93,6 +93,17 @@ impl ChildProcess {
         Ok(exit)
     }
 
+    /// Whether the program has ended, without waiting. What is left of its group is killed then.
+    pub fn has_ended(&mut self) -> bool {
+        if self.exit.is_none()
+            && let Ok(Some(status)) = self.child.try_wait()
+        {
+            self.finish();
+            self.exit = Some(Exit::from(status));
+        }
+        self.exit.is_some()
+    }
+
     /// Ends the program politely: closes stdin (if not taken), then SIGTERM, then SIGKILL to the group, each after
     /// waiting for `grace`; and reaps it.
     pub async fn close(mut self, grace: Duration) -> Result<Exit, ProcessError> {
