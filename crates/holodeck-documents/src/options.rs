@@ -11,7 +11,8 @@ pub struct ConvertOptions {
     pub sheet: Option<String>,
     /// A range of cells such as `A1:E100`; all cells if none is named.
     pub range: Option<String>,
-    /// What the file is, where a media type told it. Otherwise its name tells; its content always has the last word.
+    /// What the file is, as a media type told it, where its name does not tell: servers call many a table plain text.
+    /// Its content always has the last word.
     pub format: Option<Format>,
     /// The largest file that is read.
     pub max_bytes: u64,
