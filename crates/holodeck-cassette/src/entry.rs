@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::told::Told;
+
 /// The format this version writes and reads.
 pub const FORMAT_VERSION: u64 = 1;
 
@@ -15,7 +17,7 @@ pub(crate) struct Header {
     pub(crate) holodeck_cassette: u64,
 }
 
-/// One recorded model call.
+/// One recorded model call, turn, or answer of a tool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -49,7 +51,7 @@ pub(crate) struct Picture {
 pub(crate) struct Response {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) reasoning: String,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) text: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) refusal: String,
@@ -59,6 +61,9 @@ pub(crate) struct Response {
     pub(crate) usage: Option<TokenUsage>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) images: Vec<Picture>,
+    /// Of a turn, everything it told; then nothing of it is above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) events: Vec<Told>,
     pub(crate) stop_reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) message_id: Option<String>,

@@ -156,11 +156,15 @@ impl Tape {
         &self.redactor
     }
 
-    pub(crate) fn keep(&self, request: &ModelRequest, mut response: Response, latency_ms: u64) {
+    /// Writes an answer down, without secrets, and gives it as it was written.
+    pub(crate) fn keep(&self, request: &ModelRequest, mut response: Response, latency_ms: u64) -> Response {
         response.text = self.redactor.text(&response.text).into_owned();
         response.reasoning = self.redactor.text(&response.reasoning).into_owned();
         for call in &mut response.tool_calls {
             self.redactor.value(&mut call.arguments);
+        }
+        for told in &mut response.events {
+            told.redact(&self.redactor);
         }
         let entry = Entry {
             key: request_key(request),
@@ -174,6 +178,7 @@ impl Tape {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.failed = written.failed.take().or(failure);
         written.calls += usize::from(!is_of_tools(&request.provider));
+        entry.response
     }
 
     fn write_line(&self, value: &impl serde::Serialize) -> std::io::Result<()> {
@@ -224,10 +229,12 @@ impl Tape {
             let mut keys = Vec::new();
             for (place, entry) in cassette.entries().enumerate() {
                 let entry = entry?;
-                if !seen.contains(&entry.key) {
+                // The same request of another case is another call.
+                let call = (entry.key, entry.request.unit.clone());
+                if !seen.contains(&call) {
                     calls += usize::from(!is_of_tools(&entry.request.provider));
                     order.push((entry.request.unit, entry.recorded_at, source, place));
-                    keys.push(entry.key);
+                    keys.push(call);
                 }
             }
             seen.extend(keys);

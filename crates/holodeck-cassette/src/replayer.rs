@@ -59,6 +59,16 @@ impl Reel {
         let place = candidates.get(nth).copied().unwrap_or(last);
         self.cassette.entry(place).map_err(NoAnswer::Cassette)
     }
+
+    /// Why there is no answer, as what ends a turn.
+    pub(crate) fn explain(&self, problem: NoAnswer) -> BackendError {
+        BackendError::ReplayMiss {
+            message: match problem {
+                NoAnswer::Miss(request) => self.cassette.describe_miss(&request),
+                NoAnswer::Cassette(error) => error.to_string(),
+            },
+        }
+    }
 }
 
 /// Why a recording does not answer.
@@ -71,12 +81,7 @@ pub(crate) enum NoAnswer {
 #[async_trait]
 impl ModelCalls for Replayer {
     async fn call(&self, request: &ModelRequest, _: &CancellationToken) -> Result<ModelStream, BackendError> {
-        let entry = self.0.next(request).map_err(|problem| BackendError::ReplayMiss {
-            message: match problem {
-                NoAnswer::Miss(request) => self.0.cassette.describe_miss(&request),
-                NoAnswer::Cassette(error) => error.to_string(),
-            },
-        })?;
+        let entry = self.0.next(request).map_err(|problem| self.0.explain(problem))?;
         Ok(Box::pin(futures::stream::iter(deltas(entry).into_iter().map(Ok))))
     }
 }

@@ -3,9 +3,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use holodeck_backend_api::{ModelCalls, ToolHost};
+use holodeck_backend_api::{AgentBackend, ModelCalls, ToolHost};
 use holodeck_cassette::{
-    Cassette, CassetteError, RecordMode, RecordedTools, Recorder, ReplayedTools, Replayer, Tape, ToolSet,
+    AgentSeen, Cassette, CassetteError, RecordMode, RecordedAgent, RecordedTools, Recorder, ReplayedAgent,
+    ReplayedTools, Replayer, Tape, ToolSet,
 };
 use holodeck_model::{
     Env, LoadedAgent, Provider, Redactor, Replayed,
@@ -50,9 +51,6 @@ pub enum AnswerError {
     /// The recording can't be used.
     #[error(transparent)]
     Cassette(#[from] CassetteError),
-    /// An agent on Claude Code makes no model calls of ours.
-    #[error("an agent on Claude Code can't be recorded or replayed yet")]
-    Claude,
     /// A replayed run has nothing to record.
     #[error("`--record` needs the endpoint: it can't be used with `--replay`")]
     RecordWhileReplaying,
@@ -80,9 +78,6 @@ impl Answers {
                 None => Kind::Live,
             },
         };
-        if agent.config.model.provider == Provider::Anthropic && !matches!(kind, Kind::Live) {
-            return Err(AnswerError::Claude);
-        }
         Ok(Self { kind, redactor })
     }
 
@@ -119,6 +114,29 @@ impl Answers {
             Kind::Record { path, tape } => {
                 let live = live()?;
                 Ok(Arc::new(Recorder::on(self.tape(path, tape)?, live)))
+            }
+        }
+    }
+
+    /// The boundary to an agent that calls its model itself: its turns. `live` is asked for only when the agent is
+    /// needed, so that a replay needs neither its program nor a key.
+    pub(crate) async fn agent<E: From<CassetteError>>(
+        &self,
+        seen: impl FnOnce() -> AgentSeen,
+        live: impl Future<Output = Result<Arc<dyn AgentBackend>, E>>,
+    ) -> Result<Arc<dyn AgentBackend>, E> {
+        match &self.kind {
+            Kind::Live => live.await,
+            Kind::Replay(cassette) => Ok(Arc::new(ReplayedAgent::new(
+                Arc::clone(cassette),
+                Arc::clone(&self.redactor),
+                seen(),
+            ))),
+            Kind::Record { path, tape } => {
+                // What is seen is what the tools were made of, not what they changed since.
+                let seen = seen();
+                let live = live.await?;
+                Ok(Arc::new(RecordedAgent::new(live, self.tape(path, tape)?, seen)))
             }
         }
     }

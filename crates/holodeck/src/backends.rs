@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use futures::stream;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendFactory, Capabilities, EventStream, Mode, ModelCalls,
-    ToolFilter, ToolHost, ToolSpec, TurnRequest,
+    NoTools, ToolFilter, ToolHost, ToolSpec, TurnRequest,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{CassetteError, ToolSet};
@@ -20,7 +20,9 @@ use crate::{
     claude,
     index::{IndexError, IndexSink, Indexes, Rebuild},
     mcp::McpServers,
-    prompts, telemetry,
+    prompts,
+    seen::seen,
+    telemetry,
 };
 
 /// Makes the backend that an agent's provider asks for.
@@ -78,7 +80,12 @@ impl BackendFactory for BackendSelector {
             Provider::Anthropic => {
                 let traceparent = telemetry.traceparent();
                 let gate = self.side_effects;
-                claude::backend(&agent, &self.env, mode, gate, tools, traceparent.as_deref()).await?
+                let live = async {
+                    let backend =
+                        claude::backend(&agent, &self.env, mode, gate, tools, traceparent.as_deref());
+                    backend.await.map_err(SelectError::from)
+                };
+                self.answers.agent(|| seen(&agent, mode, gate), live).await?
             }
         };
         Ok(telemetry.wrap(backend))
@@ -141,6 +148,11 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<(Arc<dyn ToolHost>, M
     let ToolSetup {
         agent, env, answers, ..
     } = setup;
+    let by_turn = agent.config.model.provider == Provider::Anthropic;
+    if by_turn && answers.replayed().is_some() {
+        // A recorded turn holds what tools did in it.
+        return Ok((Arc::new(NoTools), McpServers::default()));
+    }
     let mut toolbox = Toolbox::new();
     toolbox
         .add_mocks(&agent.config.tools, model_name)
@@ -169,8 +181,12 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<(Arc<dyn ToolHost>, M
             servers.add_to(&mut toolbox);
         }
     }
+    let host: Arc<dyn ToolHost> = Arc::new(toolbox);
+    if by_turn {
+        return Ok((host, servers));
+    }
     let host = answers
-        .tools(Arc::new(toolbox), set)
+        .tools(host, set)
         .map_err(|error| ToolSetupError::Tools(error.to_string()))?;
     Ok((under_approvals(&agent.config, host), servers))
 }

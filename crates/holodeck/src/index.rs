@@ -114,7 +114,7 @@ impl Indexes {
     /// Those of the named tools; of all that search, if none is named. Nothing is opened yet.
     pub fn of(agent: &LoadedAgent, env: &Env, tools: &[String]) -> Result<Self, IndexError> {
         let answers = Answers::open(&AnswerSource::AsConfigured, None, agent, env)
-            // An agent on Claude Code has no recordings of model calls.
+            // A recording that is still to be made has no answers yet.
             .or_else(|_unusable| Answers::open(&AnswerSource::Live, None, agent, env))
             .map_err(IndexError::config)?;
         let all = Self::answering(agent, env, &answers);

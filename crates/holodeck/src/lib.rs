@@ -28,6 +28,7 @@ pub mod index;
 mod load;
 mod mcp;
 mod prompts;
+mod seen;
 mod servers;
 mod telemetry;
 mod test;

@@ -7,7 +7,7 @@ use std::{
 
 use holodeck_backend_api::{BackendError, BackendFactory as _, Mode};
 use holodeck_cassette::{CassetteError, RecordMode};
-use holodeck_model::{Env, Layer, LoadedAgent, Provider, RunMetadata, SideEffectGate};
+use holodeck_model::{Env, Layer, LoadedAgent, Provider, Replayed, RunMetadata, SideEffectGate};
 use holodeck_runner::{
     Budget, FileReader, OnFailure, Plan, PlanError, PriceError, Prices, RunControl, RunError, RunOutcome,
     RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest, run_tests,
@@ -168,7 +168,7 @@ pub async fn prepare_test(
             as_of: prices.as_of().to_owned(),
         });
     }
-    let settings = settings(&agent, options);
+    let settings = settings(&agent, options, answers.replayed().as_ref());
     let files = files(&agent, env)?;
     let metadata = metadata(&mut agent, options);
     let mut agent = Arc::new(agent);
@@ -217,7 +217,7 @@ pub async fn prepare_regrade(
     run: &str,
 ) -> Result<(PreparedTest, PathBuf), PrepareError> {
     let old = RunStore::new(&agent.dir).find(run)?;
-    let settings = settings(&agent, options);
+    let settings = settings(&agent, options, None);
     let metadata = metadata(&mut agent, options);
     let prices = prices(&agent, env, options.prices.as_deref())?;
     let answers = Answers::open(&AnswerSource::Live, None, &agent, env)?;
@@ -314,7 +314,7 @@ fn files(agent: &LoadedAgent, env: &Env) -> Result<FileReader, PrepareError> {
     }
 }
 
-fn settings(agent: &LoadedAgent, options: &TestOptions) -> RunSettings {
+fn settings(agent: &LoadedAgent, options: &TestOptions, replayed: Option<&Replayed>) -> RunSettings {
     let mut timeout = agent.execution.llm_timeout.clone();
     timeout.override_with(options.timeout);
     let timeout_source = match timeout.layer {
@@ -325,7 +325,7 @@ fn settings(agent: &LoadedAgent, options: &TestOptions) -> RunSettings {
     let mut parallel = agent.execution.parallel_test_cases.clone();
     parallel.override_with(options.parallel.map(Some));
     RunSettings {
-        concurrency: concurrency(agent, parallel.value),
+        concurrency: concurrency(agent, parallel.value, replayed),
         timeout: timeout.value,
         timeout_source: timeout_source.to_owned(),
         on_failure: options.on_failure,
@@ -333,9 +333,10 @@ fn settings(agent: &LoadedAgent, options: &TestOptions) -> RunSettings {
     }
 }
 
-/// Endpoints over HTTP do the work elsewhere; Claude Code does it on this machine, a process for each case.
-fn concurrency(agent: &LoadedAgent, asked: Option<NonZeroUsize>) -> usize {
-    let claude = agent.config.model.provider == Provider::Anthropic;
+/// Endpoints over HTTP do the work elsewhere, and a recording has it done; Claude Code does it on this machine, a
+/// process for each case.
+fn concurrency(agent: &LoadedAgent, asked: Option<NonZeroUsize>, replayed: Option<&Replayed>) -> usize {
+    let claude = agent.config.model.provider == Provider::Anthropic && replayed.is_none();
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let default = if claude { 1 } else { (cores * 4).min(8) };
     let most = agent.config.claude.as_ref().filter(|_| claude);

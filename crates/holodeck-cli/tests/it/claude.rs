@@ -2,6 +2,7 @@
 
 mod ends;
 mod fixtures;
+mod recordings;
 mod safety;
 
 use std::{

@@ -20,7 +20,7 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Programs of MCP servers, as `cargo xtask smoke` installs them. Their absence is a failure: a test that can't run
 /// has not passed.
-fn everything() -> PathBuf {
+pub(crate) fn everything() -> PathBuf {
     let server = "mcp/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
     let server = workspace().join(".smoke").join(server);
     assert!(

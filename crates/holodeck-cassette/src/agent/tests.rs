@@ -1,0 +1,356 @@
+use std::{path::Path, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use holodeck_backend_api::{
+    AgentBackend, AgentSession, ApprovalAsk, ApprovalDecision, BackendError, Capabilities, EventStream,
+    ExecutionResult, ResultFold, SessionControl, SessionState, StopReason, TokenUsage, ToolCall, ToolResult,
+};
+use holodeck_model::Redactor;
+use pretty_assertions::assert_eq;
+
+use super::*;
+use crate::{Cassette, RecordMode, Tape};
+
+const SECRET: &str = "hunter2-secret";
+
+/// Looks everything up, and answers as the message says.
+struct Live;
+
+fn told(message: &str) -> Vec<BackendEvent> {
+    let call = ToolCall {
+        name: "look_up".to_owned(),
+        arguments: json!({"query": message, "key": SECRET}),
+        call_id: "c1".to_owned(),
+    };
+    let usage = TokenUsage {
+        prompt_tokens: 5,
+        completion_tokens: 2,
+        total_tokens: 7,
+        ..TokenUsage::default()
+    };
+    let end = |stop_reason| BackendEvent::TurnEnd {
+        stop_reason,
+        message_id: Some("m1".to_owned()),
+        model: Some("sonnet-1".to_owned()),
+    };
+    let text = |text: &str| BackendEvent::Text {
+        text: text.to_owned(),
+    };
+    let nested = |event| BackendEvent::Nested {
+        parent_call_id: "c1".to_owned(),
+        event: Box::new(event),
+    };
+    vec![
+        BackendEvent::Notice {
+            message: "something of then".to_owned(),
+        },
+        BackendEvent::SessionStarted {
+            session_id: "s1".to_owned(),
+            model: None,
+        },
+        BackendEvent::Thinking { text: "H".to_owned() },
+        BackendEvent::Thinking { text: "m".to_owned() },
+        BackendEvent::ThinkingEnd {
+            signature: Some("sig".to_owned()),
+        },
+        BackendEvent::ToolCall(call.clone()),
+        BackendEvent::Usage(usage),
+        end(StopReason::ToolUse),
+        BackendEvent::ApprovalAsked(ApprovalAsk {
+            tool_name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            call_id: call.call_id.clone(),
+            description: Some(format!("with {SECRET}")),
+            agent_id: None,
+        }),
+        BackendEvent::ApprovalAnswered {
+            call_id: call.call_id.clone(),
+            decision: ApprovalDecision::Reject {
+                reason: format!("no {SECRET}"),
+            },
+        },
+        nested(text("in")),
+        nested(text("ner")),
+        BackendEvent::ToolResult(ToolResult {
+            call_id: call.call_id,
+            name: call.name,
+            result: format!("found {SECRET}"),
+            is_error: false,
+            duration_ms: None,
+        }),
+        text("You said "),
+        text(message),
+        BackendEvent::Usage(usage),
+        end(StopReason::EndTurn),
+        BackendEvent::StructuredOutput(json!({"said": message})),
+    ]
+}
+
+/// What that comes to, as it would be without the recording.
+fn result(message: &str) -> ExecutionResult {
+    let mut fold = ResultFold::new();
+    for event in told(message) {
+        fold.observe(&event);
+    }
+    fold.finish(match message {
+        "too long" => Outcome::MaxTurns,
+        "odd" => Outcome::Failed {
+            reason: "it is odd".to_owned(),
+        },
+        _ => Outcome::Completed,
+    })
+}
+
+fn live(request: TurnRequest) -> EventStream<'static> {
+    let message = request.message;
+    Box::pin(async_stream::stream! {
+        yield Ok(BackendEvent::Paused);
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        yield Ok(BackendEvent::Resumed);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        for event in told(&message) {
+            yield Ok(event);
+        }
+        if message == "break" {
+            yield Err(BackendError::ended_early());
+        } else {
+            yield Ok(BackendEvent::End(Box::new(result(&message))));
+        }
+    })
+}
+
+#[async_trait]
+impl AgentBackend for Live {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::streaming()
+    }
+
+    async fn initialize(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn start(&self, request: TurnRequest) -> EventStream<'_> {
+        live(request)
+    }
+
+    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
+        Ok(Box::new(Self))
+    }
+
+    async fn teardown(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl AgentSession for Live {
+    fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
+        live(request)
+    }
+
+    fn state(&self) -> SessionState {
+        SessionState::Ready
+    }
+
+    fn control(&self) -> SessionControl {
+        SessionControl::new(|| {})
+    }
+
+    async fn close(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+fn redactor() -> Arc<Redactor> {
+    Arc::new(Redactor::new([SECRET.to_owned()]))
+}
+
+fn seen(instructions: &str) -> AgentSeen {
+    AgentSeen {
+        provider: "anthropic".to_owned(),
+        model: "sonnet".to_owned(),
+        seen: json!({"instructions": instructions}),
+    }
+}
+
+fn request(message: &str, unit: &str) -> TurnRequest {
+    TurnRequest {
+        unit: Some(unit.to_owned()),
+        ..TurnRequest::new(message)
+    }
+}
+
+type Heard = Vec<Result<BackendEvent, BackendError>>;
+
+async fn hear(stream: EventStream<'_>) -> Heard {
+    stream.collect().await
+}
+
+fn ended(heard: &Heard) -> ExecutionResult {
+    match heard.last() {
+        Some(Ok(BackendEvent::End(result))) => (**result).clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn missed(heard: &Heard) -> String {
+    match heard.as_slice() {
+        [Err(BackendError::ReplayMiss { message })] => message.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn recording(path: &Path) -> (RecordedAgent, Arc<Tape>) {
+    let tape = Tape::create(path, redactor()).unwrap();
+    let agent = RecordedAgent::new(Arc::new(Live), Arc::clone(&tape), seen("Be kind."));
+    (agent, tape)
+}
+
+fn replaying(path: &Path, instructions: &str) -> ReplayedAgent {
+    let cassette = Arc::new(Cassette::open(path).unwrap());
+    assert_eq!(cassette.recorded().models, ["sonnet-1"]);
+    ReplayedAgent::new(cassette, redactor(), seen(instructions))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_replayed_with_all_it_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let (agent, tape) = recording(&path);
+    for message in ["hi", "too long", "odd"] {
+        let heard = hear(agent.start(request(message, "a"))).await;
+        assert_eq!(ended(&heard), result(message), "the live run hears what there is");
+    }
+    assert_eq!(tape.finish(RecordMode::Replace).unwrap(), 3);
+
+    let agent = replaying(&path, "Be kind.");
+    assert!(agent.capabilities().replayed);
+    for message in ["hi", "too long", "odd"] {
+        let heard = hear(agent.start(request(message, "a"))).await;
+        let mut expected = result(message);
+        for call in &mut expected.tool_calls {
+            redactor().value(&mut call.arguments);
+        }
+        expected.tool_results[0].result = "found ***".to_owned();
+        expected.recorded_latency = Some(Duration::from_secs(2));
+        assert_eq!(ended(&heard), expected);
+    }
+    let tape = std::fs::read_to_string(&path).unwrap();
+    assert!(!tape.contains(SECRET) && tape.contains("no ***"), "{tape}");
+    let entry = tape.lines().find(|line| line.contains("\"too long\"")).unwrap();
+    let entry: Value = serde_json::from_str(entry).unwrap();
+    insta::assert_json_snapshot!(json!({"request": entry["request"], "response": entry["response"]}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_model_would_see_otherwise_misses() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let (agent, tape) = recording(&path);
+    let picture = |content: &str| {
+        vec![Image {
+            media_type: "image/png".to_owned(),
+            base64: content.into(),
+        }]
+    };
+    let with_picture = |content: &str| TurnRequest {
+        images: picture(content),
+        ..request("look", "a")
+    };
+    let after = |earlier: &str| TurnRequest {
+        context: vec![ContextMessage {
+            role: Role::User,
+            content: earlier.to_owned(),
+        }],
+        ..request("hi", "a")
+    };
+    for asked in [request("hi", "a"), with_picture("AAAA"), after("before")] {
+        hear(agent.start(asked)).await;
+    }
+    tape.finish(RecordMode::Replace).unwrap();
+
+    let agent = replaying(&path, "Be kind.");
+    for asked in [request("hi", "b"), with_picture("AAAA"), after("before")] {
+        ended(&hear(agent.start(asked)).await);
+    }
+    let miss = missed(&hear(agent.start(with_picture("BBBB"))).await);
+    assert!(miss.contains("images[0].digest: recorded \"sha256:"), "{miss}");
+    let miss = missed(&hear(agent.start(after("later"))).await);
+    assert!(
+        miss.contains("conversation[0].content: recorded \"before\""),
+        "{miss}"
+    );
+    let agent = replaying(&path, "Be brief.");
+    let miss = missed(&hear(agent.start(request("hi", "a"))).await);
+    assert!(
+        miss.contains("agent.instructions: recorded \"Be kind.\", now \"Be brief.\""),
+        "{miss}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_broke_off_or_was_stopped_is_not_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let (agent, tape) = recording(&path);
+    let heard = hear(agent.start(request("break", "a"))).await;
+    assert!(matches!(heard.last(), Some(Err(_))));
+    let mut stopped = agent.start(request("stopped", "a"));
+    for _ in 0..5 {
+        stopped.next().await;
+    }
+    drop(stopped);
+    hear(agent.start(request("hi", "a"))).await;
+    assert_eq!(tape.finish(RecordMode::Replace).unwrap(), 1);
+    let agent = replaying(&path, "Be kind.");
+    for message in ["break", "stopped"] {
+        missed(&hear(agent.start(request(message, "a"))).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_is_replayed_turn_by_turn() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let (agent, tape) = recording(&path);
+    let said = ["hi", "break", "too long", "hunter2-secret", "hi"];
+    let mut session = agent.create_session().await.unwrap();
+    for message in said {
+        hear(session.turn(request(message, "a"))).await;
+    }
+    assert_eq!(tape.finish(RecordMode::Replace).unwrap(), 4);
+
+    let agent = replaying(&path, "Be kind.");
+    let mut session = agent.create_session().await.unwrap();
+    for message in said {
+        let heard = hear(session.turn(request(message, "a"))).await;
+        if message == "break" {
+            missed(&heard);
+        } else {
+            assert_eq!(ended(&heard).outcome, result(message).outcome, "{message}");
+        }
+    }
+    // Without what came before it, a turn is another one.
+    let mut other = agent.create_session().await.unwrap();
+    missed(&hear(other.turn(request("too long", "a"))).await);
+
+    session.close().await.unwrap();
+    assert_eq!(session.state(), SessionState::Closed);
+    let heard = hear(session.turn(request("hi", "a"))).await;
+    assert!(matches!(heard.as_slice(), [Err(BackendError::Session { .. })]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn recording_one_case_again_keeps_the_equal_turn_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let (agent, tape) = recording(&path);
+    for unit in ["a", "b"] {
+        hear(agent.start(request("hi", unit))).await;
+    }
+    tape.finish(RecordMode::Replace).unwrap();
+    let (agent, tape) = recording(&path);
+    hear(agent.start(request("hi", "a"))).await;
+    assert_eq!(tape.finish(RecordMode::Merge).unwrap(), 2);
+}

@@ -1,0 +1,266 @@
+//! Recordings of agents on Claude Code: a turn is replayed whole, and nothing of it runs.
+
+use std::{fs, process::Command};
+
+use holodeck_testkit::{AnthropicReply, AnthropicRequest, AnthropicServer};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use super::Bench;
+use crate::{
+    project::{Project, Ran, SECRET},
+    retrieval::everything,
+};
+
+/// What the MCP server is given and tells whoever asks.
+const TOKEN: &str = "not-a-real-token-7391";
+
+/// An index, a program, an MCP server, a conversation, and a case that fails.
+fn yaml() -> String {
+    format!(
+        "name: recorded\nmodel: {{provider: anthropic, name: sonnet}}\nembedding_provider: {{provider: hash}}\n\
+         instructions: {{inline: Look it up.}}\nclaude: {{max_turns: 3}}\n\
+         tools:\n  \
+         - {{type: vectorstore, name: handbook, description: The rules., source: handbook, top_k: 2}}\n  \
+         - {{type: function, name: price, description: A price., command: ./price.sh, parameters: {{id: {{type: integer}}}}}}\n  \
+         - {{type: mcp, name: everything, description: One tool of each kind., command: node,\n     \
+         args: [\"{}\"], env: {{API_TOKEN: {TOKEN}}}}}\n\
+         evaluations: {{metrics: [{{type: standard, metric: contains}}]}}\n\
+         test_cases:\n  \
+         - {{name: refund, input: How many days for a refund?, ground_truth: 30 days, expected_tools: [handbook_search]}}\n  \
+         - {{name: sum, input: What is 2 plus 3?, ground_truth: \"5\", expected_tools: [get-sum]}}\n  \
+         - {{name: ask price, input: The price of 7?, ground_truth: 9.50 EUR, expected_tools: [price]}}\n  \
+         - {{name: environment, input: Tell your environment., ground_truth: API_TOKEN}}\n  \
+         - {{name: endless, input: Never stop., ground_truth: anything}}\n  \
+         - name: ask twice\n    turns:\n      \
+         - {{input: The price of 7?, ground_truth: 9.50 EUR}}\n      \
+         - {{input: And what was that again?, ground_truth: 9.50 EUR}}\n",
+        everything().display()
+    )
+}
+
+/// What a model would do, as far as the cases need it.
+fn model(request: &AnthropicRequest) -> AnthropicReply {
+    let told = request.tool_results();
+    let price = || AnthropicReply::tool_use("mcp__holodeck_tools__price", &json!({"id": 7}));
+    let questions = request.texts("user").join("\n");
+    match told.first() {
+        Some(_) if questions.contains("Never stop.") => price(),
+        Some(told) => AnthropicReply::text(told.text.clone()),
+        None => match request.prompt() {
+            asked if asked.contains("refund") => {
+                let query = json!({"query": "days for a refund"});
+                AnthropicReply::tool_use("mcp__holodeck_tools__handbook_search", &query)
+            }
+            asked if asked.contains("plus") => {
+                AnthropicReply::tool_use("mcp__everything__get-sum", &json!({"a": 2, "b": 3}))
+            }
+            asked if asked.contains("environment") => {
+                AnthropicReply::tool_use("mcp__everything__get-env", &json!({}))
+            }
+            asked if asked.contains("price") || asked.contains("Never") => price(),
+            asked if asked.contains("again") => AnthropicReply::text("9.50 EUR, as I said."),
+            asked => AnthropicReply::error(400, &format!("nothing is known of {asked}")),
+        },
+    }
+}
+
+fn bench(yaml: &str) -> Bench {
+    let bench = Bench::new(yaml, AnthropicServer::answering(model));
+    let project = &bench.project;
+    project.write("handbook/returns.md", "# Returns\n\nA refund takes 30 days.\n");
+    project.write("handbook/shipping.md", "# Shipping\n\nWe ship to the moon.\n");
+    project.write(
+        "price.sh",
+        "#!/bin/sh\necho x >>\"$(dirname \"$0\")/calls\"\necho 9.50 EUR\n",
+    );
+    make_executable(project, "price.sh");
+    bench
+}
+
+fn make_executable(project: &Project, name: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(project.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Without a key, the CLI, node, or anyone who answers.
+fn offline(project: &Project, args: &[&str]) -> Ran {
+    let mut command: Command = project.command(args);
+    command
+        .env("HOLODECK_CLAUDE_CLI", "/nowhere/claude")
+        .env("PATH", "/nowhere")
+        .env("ANTHROPIC_BASE_URL", "http://127.0.0.1:9");
+    Ran::of(&command.output().unwrap())
+}
+
+/// The report of the newest run without what two runs never share.
+fn report(project: &Project) -> Value {
+    let mut report = project.run_file()["report"].clone();
+    timeless(&mut report);
+    json!([report["results"], report["summary"]])
+}
+
+fn timeless(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            // The size of a result is told with the secrets that a recording leaves out.
+            fields
+                .retain(|name, _| !name.ends_with("_ms") && !["timestamp", "bytes"].contains(&name.as_str()));
+            fields.values_mut().for_each(timeless);
+        }
+        Value::Array(items) => items.iter_mut().for_each(timeless),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_recorded_agent_is_replayed_without_cli_server_index_and_key() {
+    let bench = bench(&yaml());
+    bench
+        .run(&["test", "--record", "tape.jsonl"])
+        .exits(1)
+        .says("max_turns limit reached")
+        .says("5 passed");
+    let Bench { project, server } = bench;
+    server.finish();
+    let recorded = report(&project);
+    let calls = project.read("calls");
+    let context = &recorded[0][0]["retrieval_context"][0];
+    assert!(
+        context.as_str().unwrap().starts_with("Found 2 result"),
+        "{context}"
+    );
+    assert!(recorded[1]["token_usage"].is_object(), "{recorded}");
+
+    let tape = project.read("tape.jsonl");
+    for secret in [SECRET, TOKEN] {
+        assert!(!tape.contains(secret), "{secret}");
+    }
+    assert!(tape.contains("API_TOKEN"), "the server told its environment");
+
+    fs::remove_dir_all(project.path(".holodeck/index")).unwrap();
+    let ran = offline(
+        &project,
+        &["test", "--replay", "tape.jsonl", "--report", "junit=junit.xml"],
+    );
+    ran.exits(1).says("replayed, recorded 20").says("5 passed");
+    assert_eq!(report(&project), recorded);
+    assert!(project.read("junit.xml").contains("replayed, recorded 20"));
+    assert_eq!(project.read("calls"), calls, "the program ran");
+    assert!(!project.path(".holodeck/index").exists());
+}
+
+#[test]
+fn whatever_the_model_would_see_changed_misses() {
+    let bench = bench(&yaml());
+    bench.run(&["test", "--record", "tape.jsonl", "--filter", "refund"]);
+    let Bench { project, server } = bench;
+    server.finish();
+    let replay = || {
+        offline(
+            &project,
+            &["test", "--replay", "tape.jsonl", "--filter", "refund"],
+        )
+    };
+    replay().exits(0);
+    for (file, from, to, said) in [
+        (
+            "agent.yaml",
+            "Look it up.",
+            "Look it up!",
+            "agent.instructions: recorded \"Look it up.\", now \"Look it up!\"",
+        ),
+        (
+            "agent.yaml",
+            "description: The rules.",
+            "description: Some rules.",
+            "agent.tools[0].description: recorded \"The rules.\", now \"Some rules.\"",
+        ),
+        (
+            "agent.yaml",
+            "max_turns: 3",
+            "max_turns: 4",
+            "agent.claude.max_turns: recorded 3, now 4",
+        ),
+        (
+            "agent.yaml",
+            "{provider: hash}",
+            "{provider: ollama, name: e}",
+            "agent.embedding_provider.provider: recorded \"hash\", now \"ollama\"",
+        ),
+        (
+            "agent.yaml",
+            "a refund?",
+            "the refund?",
+            "message: recorded \"How many days for a refund?\"",
+        ),
+        (
+            "handbook/returns.md",
+            "30 days",
+            "31 days",
+            "agent.files.handbook.handbook/returns.md: recorded \"sha256:",
+        ),
+        (
+            "price.sh",
+            "9.50",
+            "9.60",
+            "agent.files.price.price.sh: recorded \"sha256:",
+        ),
+    ] {
+        let before = project.read(file);
+        assert!(before.contains(from), "{file}: {from}");
+        project.write(file, before.replace(from, to));
+        replay()
+            .exits(3)
+            .says("the nearest recorded one (refund) differs in:")
+            .says(said);
+        project.write(file, before);
+        if file == "price.sh" {
+            make_executable(&project, file);
+        }
+    }
+    // What the model does not feel changes nothing.
+    let before = project.read("agent.yaml");
+    let after = before.replace("max_turns: 3", "max_turns: 3, max_concurrent_sessions: 2");
+    project.write("agent.yaml", after.replace("name: recorded", "name: renamed"));
+    replay().exits(0);
+}
+
+#[test]
+fn the_yaml_may_name_the_recording_and_live_overrides_it() {
+    let bench = bench(&yaml());
+    let some = |more: &[&'static str]| {
+        let args = ["test", "--filter", "ask*"];
+        [&args, more].concat()
+    };
+    bench.run(&some(&["--record", "tape.jsonl"])).exits(0);
+    let yaml = bench.project.read("agent.yaml");
+    bench
+        .project
+        .write("agent.yaml", format!("{yaml}execution: {{replay: tape.jsonl}}\n"));
+    let asked = bench.server.requests().len();
+    offline(&bench.project, &some(&[]))
+        .exits(0)
+        .says("replayed, recorded 20");
+    assert_eq!(bench.server.requests().len(), asked);
+    let live = bench.run(&some(&["--live"])).exits(0);
+    assert!(!live.all().contains("replayed"), "{}", live.all());
+    assert_eq!(bench.server.requests().len(), 2 * asked);
+
+    // Recording one case again keeps the turns of the other, also the one that asks the same.
+    bench
+        .run(&["test", "--filter", "ask price", "--record", "tape.jsonl"])
+        .exits(0);
+    offline(&bench.project, &some(&[])).exits(0);
+    let tape = bench.project.read("tape.jsonl");
+    let units: Vec<Value> = tape
+        .lines()
+        .skip(1)
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["request"]["unit"].clone())
+        .collect();
+    assert_eq!(units, ["ask price", "ask twice · turn 1", "ask twice · turn 2"]);
+    // A recording of other cases does not know this one.
+    let missed = offline(&bench.project, &["test", "--filter", "sum"]).exits(3);
+    missed.says("holds no answer to this request");
+    bench.server.finish();
+}
