@@ -28,7 +28,7 @@ pub(crate) struct Entry {
 }
 
 /// The provider under which an answer of a tool is kept: a call is written down as a request to the tool, its arguments
-/// as the body.
+/// as the body, with the digests of the files behind it if there are any.
 pub(crate) const TOOL: &str = "holodeck:tool";
 
 /// The provider under which it is kept which tools there were; the body is what the YAML said of them.

@@ -1,4 +1,9 @@
-use std::{borrow::Cow, collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
@@ -6,7 +11,7 @@ use holodeck_backend_api::{
 };
 use holodeck_model::Redactor;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
@@ -23,6 +28,8 @@ pub struct ToolSet {
     pub declared: Value,
     /// Names of those that need nothing and answer by themselves, recorded or not.
     pub own: HashSet<String>,
+    /// Digests of the files behind tools, by the tool's name: with other content they may answer otherwise.
+    pub files: HashMap<String, Value>,
 }
 
 /// Stands before an agent's tools and writes down what they answer.
@@ -61,7 +68,8 @@ impl ToolHost for RecordedTools {
         if self.set.own.contains(&call.name) {
             return self.host.call(call, cx).await;
         }
-        let request = redacted(&call_request(call, cx.unit.clone()), self.tape.redactor());
+        let files = self.set.files.get(&call.name);
+        let request = redacted(&call_request(call, cx.unit.clone(), files), self.tape.redactor());
         let started = Instant::now();
         let result = self.host.call(call, cx).await;
         if let Some(response) = response(&result) {
@@ -77,6 +85,7 @@ pub struct ReplayedTools {
     host: Arc<dyn ToolHost>,
     specs: Vec<ToolSpec>,
     own: HashSet<String>,
+    files: HashMap<String, Value>,
     reel: Reel,
 }
 
@@ -100,6 +109,7 @@ impl ReplayedTools {
             host,
             specs,
             own: set.own,
+            files: set.files,
             reel: Reel::new(cassette, redactor),
         }
     }
@@ -124,12 +134,19 @@ impl ToolHost for ReplayedTools {
             name: call.name.clone(),
             reason,
         };
-        match self.reel.next(&call_request(call, cx.unit)) {
+        let files = self.files.get(&call.name);
+        let mut answer = self.reel.next(&call_request(call, cx.unit.clone(), files));
+        if files.is_some() && matches!(answer, Err(NoAnswer::Miss(_))) {
+            // Recordings of before files were looked at.
+            answer = self.reel.next(&call_request(call, cx.unit, None));
+        }
+        match answer {
             Ok(entry) => output(entry.response, &call.name, entry.latency_ms),
             Err(NoAnswer::Cassette(error)) => Err(unavailable(error.to_string())),
             Err(NoAnswer::Miss(_)) => Err(unavailable(format!(
-                "`{}` holds no answer of it to these arguments; record again",
-                self.reel.cassette.path().display()
+                "`{}` holds no answer of it to these arguments{}; record again",
+                self.reel.cassette.path().display(),
+                files.map_or("", |_| " from these files"),
             ))),
         }
     }
@@ -167,11 +184,15 @@ fn list_request(declared: &Value) -> ModelRequest {
     }
 }
 
-fn call_request(call: &ToolCall, unit: Option<String>) -> ModelRequest {
+fn call_request(call: &ToolCall, unit: Option<String>, files: Option<&Value>) -> ModelRequest {
+    let arguments = call.arguments.clone();
     ModelRequest {
         provider: TOOL.to_owned(),
         model: call.name.clone(),
-        body: call.arguments.clone(),
+        body: match files {
+            Some(files) => json!({"arguments": arguments, "files": files}),
+            None => arguments,
+        },
         unit,
     }
 }

@@ -81,6 +81,11 @@ impl Answers {
         Ok(Self { kind, redactor })
     }
 
+    /// Whether nothing is recorded or replayed.
+    pub(crate) fn are_live(&self) -> bool {
+        matches!(self.kind, Kind::Live)
+    }
+
     /// What every report of a replayed run says; `None` when answers are live.
     pub fn replayed(&self) -> Option<Replayed> {
         let Kind::Replay(cassette) = &self.kind else {

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::stream;
@@ -21,7 +21,7 @@ use crate::{
     index::{IndexError, IndexSink, Indexes, Rebuild},
     mcp::McpServers,
     prompts,
-    seen::seen,
+    seen::{files_of_tools, seen},
     telemetry,
 };
 
@@ -161,6 +161,13 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<(Arc<dyn ToolHost>, M
     let set = ToolSet {
         declared: serde_json::to_value(real().collect::<Vec<_>>()).unwrap_or_default(),
         own: toolbox.specs().iter().map(|spec| spec.name.clone()).collect(),
+        files: if answers.are_live() || by_turn {
+            HashMap::new()
+        } else {
+            files_of_tools(&agent.config.tools)
+                .filter_map(|(tool, files)| Some((tool.model_name()?, files)))
+                .collect()
+        },
     };
     let mut servers = McpServers::default();
     if !answers.know_tools(&set) {

@@ -1,4 +1,5 @@
-//! What the model of an agent on Claude Code sees, as the key of its recorded turns holds it.
+//! What the model of an agent on Claude Code sees, as the key of its recorded turns holds it; and for every agent, what is
+//! behind its tools.
 //!
 //! It is told from the YAML and the files it names alone: a replay has no CLI, no server and no index to ask.
 
@@ -117,18 +118,8 @@ fn builtin_tools(claude: &ClaudeConfig, mode: Mode, side_effects: SideEffectGate
 /// Digests of the files behind tools and sub-agents, by the name of the tool, and of the CLI's own settings.
 fn files(agent: &LoadedAgent, claude: &ClaudeConfig) -> Map<String, Value> {
     let mut files = Map::new();
-    for tool in agent.config.tools.iter().filter(|tool| !tool.is_mocked()) {
-        let found = match tool {
-            ToolConfig::Vectorstore(tool) => documents(&tool.source),
-            ToolConfig::HierarchicalDocument(tool) => documents(&tool.source),
-            ToolConfig::Function(FunctionTool { file, command, .. }) => named(file.iter().chain(command)),
-            ToolConfig::Prompt(PromptTool { file, .. }) => named(file),
-            ToolConfig::Mcp(_) => Value::Null,
-        };
-        if !found.is_null() {
-            files.insert(tool.name().to_owned(), found);
-        }
-    }
+    let of_tools = files_of_tools(&agent.config.tools);
+    files.extend(of_tools.map(|(tool, found)| (tool.name().to_owned(), found)));
     let prompts = claude
         .agents
         .values()
@@ -148,6 +139,21 @@ fn files(agent: &LoadedAgent, claude: &ClaudeConfig) -> Map<String, Value> {
         }
     }
     files
+}
+
+/// Digests of the files that the YAML names for tools which have no `mock`.
+pub(crate) fn files_of_tools(tools: &[ToolConfig]) -> impl Iterator<Item = (&ToolConfig, Value)> {
+    let real = tools.iter().filter(|tool| !tool.is_mocked());
+    real.filter_map(|tool| {
+        let files = match tool {
+            ToolConfig::Vectorstore(tool) => documents(&tool.source),
+            ToolConfig::HierarchicalDocument(tool) => documents(&tool.source),
+            ToolConfig::Function(FunctionTool { file, command, .. }) => named(file.iter().chain(command)),
+            ToolConfig::Prompt(PromptTool { file, .. }) => named(file),
+            ToolConfig::Mcp(_) => Value::Null,
+        };
+        (!files.is_null()).then_some((tool, files))
+    })
 }
 
 /// The files that a tool searches. What is on the web is not fetched: its address is all that is looked at.

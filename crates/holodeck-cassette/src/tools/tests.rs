@@ -76,6 +76,7 @@ fn set(own: &[&str]) -> ToolSet {
     ToolSet {
         declared: json!([{"name": "kb", "type": "vectorstore", "key": "hunter2-secret"}]),
         own: own.iter().map(|name| (*name).to_owned()).collect(),
+        files: HashMap::new(),
     }
 }
 
@@ -206,4 +207,43 @@ async fn a_call_that_was_stopped_is_not_written_down() {
     record(&path, &["stopped"], &[]).await;
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(!text.contains("\"holodeck:tool\""), "{text}");
+}
+
+#[tokio::test]
+async fn other_files_behind_a_tool_are_another_question() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let of = |digest: &str| ToolSet {
+        files: HashMap::from([("echo".to_owned(), json!({"a.md": digest}))]),
+        ..set(&[])
+    };
+    let replayed = |digest: &str| {
+        let cassette = Arc::new(Cassette::open(&path).unwrap());
+        ReplayedTools::new(cassette, redactor(), Live::with(&[]), of(digest))
+    };
+    let tape = Tape::create(&path, redactor()).unwrap();
+    let host = RecordedTools::new(Live::with(&["echo"]), Arc::clone(&tape), of("1"));
+    let said = ask(&host, "echo", json!({}), "a").await;
+    let request = ModelRequest {
+        provider: "openai".to_owned(),
+        model: "m".to_owned(),
+        body: json!({}),
+        unit: None,
+    };
+    tape.keep(&request, Response::default(), 1);
+    tape.finish(RecordMode::Replace).unwrap();
+    assert_eq!(
+        ask(&replayed("1"), "echo", json!({}), "a").await,
+        redactor().text(&said)
+    );
+    let missed = ask(&replayed("2"), "echo", json!({}), "a").await;
+    assert!(
+        missed.contains("to these arguments from these files; record again"),
+        "{missed}"
+    );
+
+    // Where files were not looked at yet, they do not count.
+    record(&path, &["echo"], &[]).await;
+    let answer = ask(&replayed("2"), "echo", json!({"q": "hunter2-secret"}), "a").await;
+    assert!(answer.starts_with("1 ***"), "{answer}");
 }

@@ -264,6 +264,15 @@ fn an_agent_like_real_ones_is_tested_live_and_replayed() {
             assert_eq!(live[field], replayed[field], "{field}");
         }
     }
+
+    // What the tools would find in other documents was not recorded.
+    let terms = project.read("data/terms.md");
+    project.write("data/terms.md", format!("{terms}\nNothing of this holds.\n"));
+    let missed = project
+        .run(&["test", "--replay", "tape.jsonl"])
+        .exits(3)
+        .says("4 passed");
+    missed.says("tool execution failed: contract_search");
 }
 
 #[test]

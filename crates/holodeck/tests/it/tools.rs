@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt as _;
+
 use holodeck::{AnswerSource, TestOptions};
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
@@ -131,11 +133,13 @@ async fn a_replay_runs_no_tool() {
     server.finish();
     assert_eq!(project.read("count.sh.log"), "x\nx\n");
 
-    // The files stay, for the YAML names them; but they can't be run any more, and the endpoint is gone.
-    project.write("count.sh", "not a program");
-    project.write("double.py", "not python");
+    // The files stay as they are; but nothing can run them any more, and the endpoint is gone.
+    let path = project.env.get("PATH").unwrap().to_owned();
+    project.env.set("PATH", "/nowhere");
+    std::fs::set_permissions(project.path("count.sh"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let tape = project.path("c.jsonl");
     let replay = || TestOptions {
-        answers: AnswerSource::Replay(project.path("c.jsonl")),
+        answers: AnswerSource::Replay(tape.clone()),
         ..TestOptions::default()
     };
     let replayed = project.test(replay()).await.unwrap();
@@ -146,6 +150,20 @@ async fn a_replay_runs_no_tool() {
     });
     assert_eq!(project.read("count.sh.log"), "x\nx\n");
 
+    // What another program would answer was not recorded.
+    let program = project.read("double.py");
+    project.write("double.py", &program.replace("* 2", "* 3"));
+    let missed = project.test(replay()).await.unwrap();
+    assert_eq!(missed.exit.code(), 3);
+    missed.with_view(|view| {
+        let result = view.results().next().unwrap().unwrap();
+        assert!(
+            result.errors[0].contains("tool execution failed: double"),
+            "{result:#?}"
+        );
+    });
+    project.write("double.py", &program);
+
     // A recording of before tools were in it: they run, as ever.
     let tape = project.read("c.jsonl");
     let old: Vec<_> = tape
@@ -154,11 +172,8 @@ async fn a_replay_runs_no_tool() {
         .collect();
     assert!(old.len() + 4 == tape.lines().count(), "{tape}");
     project.write("c.jsonl", &format!("{}\n", old.join("\n")));
-    project.write("count.sh", "#!/bin/sh\necho x >>\"$0.log\"\necho counted\n");
-    project.write(
-        "double.py",
-        "def double(number: int) -> int:\n    return number * 2\n",
-    );
+    project.env.set("PATH", path);
+    project.make_executable("count.sh");
     let ran = project.test(replay()).await.unwrap();
     assert_eq!(ran.exit.code(), 0);
     assert_eq!(project.read("count.sh.log"), "x\nx\nx\nx\n");
