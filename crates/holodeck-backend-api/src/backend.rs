@@ -6,7 +6,9 @@ use holodeck_model::LoadedAgent;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::{AgentSession, BackendError, BackendEvent, ExecutionResult, Image, ToolHost, fold::collect};
+use crate::{
+    AgentSession, BackendError, BackendEvent, ExecutionResult, Image, Spending, ToolHost, fold::collect,
+};
 
 /// The events of one turn; the last one is [`BackendEvent::End`] or an error.
 pub type EventStream<'a> = Pin<Box<dyn Stream<Item = Result<BackendEvent, BackendError>> + Send + 'a>>;
@@ -100,6 +102,8 @@ pub struct TurnRequest {
     pub context: Vec<ContextMessage>,
     /// What asks, for instance a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
     pub unit: Option<String>,
+    /// Hears what models are asked by tools; the result of the turn tells of the agent's own calls.
+    pub spending: Spending,
     /// Stops the turn; what has arrived is kept.
     pub cancel: CancellationToken,
 }
@@ -112,6 +116,7 @@ impl TurnRequest {
             images: Vec::new(),
             context: Vec::new(),
             unit: None,
+            spending: Spending::new(),
             cancel: CancellationToken::new(),
         }
     }

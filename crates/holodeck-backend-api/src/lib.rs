@@ -14,6 +14,7 @@ mod image;
 mod model_calls;
 mod result;
 mod session;
+mod spending;
 mod tool;
 
 pub use approval::{ApprovalAsk, ApprovalDecision, Approver};
@@ -29,6 +30,7 @@ pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
 pub use result::{ExecutionResult, Outcome, ToolCall, ToolResult};
 pub use session::{AgentSession, RunningTurn, SessionControl, SessionState, TextStream, TurnGuard};
+pub use spending::{Spending, ToolUsage, total_usage};
 pub use tool::{
     NoTools, SideEffects, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec,
 };

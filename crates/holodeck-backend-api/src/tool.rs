@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{BackendError, Conversation, Image, ToolCall};
+use crate::{BackendError, Conversation, Image, Spending, ToolCall};
 
 /// Something an agent can call.
 #[async_trait]
@@ -31,6 +31,13 @@ pub trait ToolHost: Send + Sync {
     /// The tools as they are now: those of an MCP server may come and go while an agent works.
     fn current(&self) -> Cow<'_, [ToolSpec]> {
         Cow::Borrowed(self.specs())
+    }
+
+    /// The tools that a message is shown. `unit` is what asks, `message` the place of the message in its turn: by these a
+    /// recording tells one from another.
+    fn shown(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
+        let _ = (unit, message);
+        self.current()
     }
 
     /// Runs one call. An unknown name is an `Ok` with `is_error`, so that the model can mend it.
@@ -77,6 +84,8 @@ pub struct ToolCx {
     pub unit: Option<String>,
     /// The conversation in which the model calls.
     pub conversation: Conversation,
+    /// Hears what models are asked for the call.
+    pub spending: Spending,
 }
 
 impl From<CancellationToken> for ToolCx {

@@ -176,7 +176,7 @@ fn list(names: &[&str]) -> String {
 fn own_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &AgentSetup<'_>) -> ClaudeOptions {
     let mut options = options;
     let mut of_servers = Vec::new();
-    for server in mocked_servers(setup) {
+    for server in servers_here(setup) {
         let prefix = model_name(server, "");
         let specs = setup.tools.specs().iter();
         let specs: Vec<_> = specs.filter_map(|spec| without_prefix(spec, &prefix)).collect();
@@ -213,13 +213,18 @@ fn allows(claude: &ClaudeConfig, tool: &str) -> bool {
     })
 }
 
-/// External servers that answer from the YAML. Their tools run here and look as if they did not.
-fn mocked_servers<'a>(setup: &AgentSetup<'a>) -> impl Iterator<Item = &'a str> {
+/// Servers whose tools run here and look as if they did not: those that answer from the YAML, and those that need more
+/// of a client than the CLI is.
+fn servers_here<'a>(setup: &AgentSetup<'a>) -> impl Iterator<Item = &'a str> {
     let tools = setup.agent.config.tools.iter();
     tools.filter_map(|tool| match tool {
-        ToolConfig::Mcp(server) if server.mock.is_some() => Some(server.name.as_str()),
+        ToolConfig::Mcp(server) if is_here(server) => Some(server.name.as_str()),
         _ => None,
     })
+}
+
+fn is_here(server: &McpTool) -> bool {
+    server.mock.is_some() || server.needs_our_client()
 }
 
 fn without_prefix(spec: &ToolSpec, prefix: &str) -> Option<ToolSpec> {
@@ -363,7 +368,7 @@ fn servers(setup: &AgentSetup<'_>) -> Result<McpServers, BackendError> {
         .tools
         .iter()
         .filter_map(|tool| match tool {
-            ToolConfig::Mcp(tool) if tool.mock.is_none() => Some(tool),
+            ToolConfig::Mcp(tool) if !is_here(tool) => Some(tool),
             _ => None,
         })
         .collect();

@@ -97,7 +97,7 @@ impl AgentBackend for ClaudeBackend {
                 }
             };
             let earlier = !request.context.is_empty();
-            connection.serve(request.unit.clone(), Conversation::new());
+            connection.serve(&request, Conversation::new());
             let mut end = None;
             {
                 let mut steps = pin!(turn::run(&self.core, &mut connection, request));

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Conversation};
+use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Conversation, TurnRequest};
 use holodeck_process::{ChildEnv, ChildProcess, ProcessError, ProcessSpec, Watchdog, Watched};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
@@ -348,8 +348,9 @@ impl Connection {
     }
 
     /// Whose turn it runs from now on.
-    pub(crate) fn serve(&self, unit: Option<String>, conversation: Conversation) {
-        self.caller.set(unit, conversation);
+    pub(crate) fn serve(&self, request: &TurnRequest, conversation: Conversation) {
+        self.caller
+            .set(request.unit.clone(), conversation, request.spending.clone());
     }
 
     /// The folder in which its conversations are kept.

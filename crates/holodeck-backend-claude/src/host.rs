@@ -7,7 +7,9 @@ use std::{
 };
 
 use futures::FutureExt as _;
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, BackendError, Conversation, ToolCx};
+use holodeck_backend_api::{
+    ApprovalAsk, ApprovalDecision, Approver, BackendError, Conversation, Spending, ToolCx,
+};
 use holodeck_mcp_bridge::{HOLODECK_SERVER, InProcessServer, model_name};
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -53,19 +55,20 @@ pub(crate) struct Answering {
 
 /// Whose turn runs in a process, for the tools it calls.
 #[derive(Clone, Default)]
-pub(crate) struct Caller(Arc<Mutex<(Option<String>, Conversation)>>);
+pub(crate) struct Caller(Arc<Mutex<(Option<String>, Conversation, Spending)>>);
 
 impl Caller {
-    pub(crate) fn set(&self, unit: Option<String>, conversation: Conversation) {
-        *lock(&self.0) = (unit, conversation);
+    pub(crate) fn set(&self, unit: Option<String>, conversation: Conversation, spending: Spending) {
+        *lock(&self.0) = (unit, conversation, spending);
     }
 
     fn cx(&self, cancel: CancellationToken) -> ToolCx {
-        let (unit, conversation) = lock(&self.0).clone();
+        let (unit, conversation, spending) = lock(&self.0).clone();
         ToolCx {
             cancel,
             unit,
             conversation,
+            spending,
         }
     }
 }

@@ -102,7 +102,7 @@ impl AgentSession for ClaudeSession {
                 }
             };
             let Some(connection) = busy.connection.as_mut() else { return };
-            connection.serve(request.unit.clone(), conversation);
+            connection.serve(&request, conversation);
             let mut end = None;
             {
                 let mut steps = pin!(turn::run(core, connection, request));

@@ -67,7 +67,7 @@ impl Core {
         &self,
         conversation: &[Value],
         telling: Option<Telling>,
-        chosen: Option<&HashSet<String>>,
+        tools: &[Value],
         unit: Option<&str>,
     ) -> ModelRequest {
         let mut messages = Vec::with_capacity(conversation.len() + 1);
@@ -75,9 +75,8 @@ impl Core {
         messages.extend_from_slice(conversation);
         let mut body = Map::new();
         body.insert("messages".to_owned(), Value::Array(messages));
-        let offered = self.offered(chosen);
-        if !offered.is_empty() {
-            body.insert("tools".to_owned(), Value::Array(offered));
+        if !tools.is_empty() {
+            body.insert("tools".to_owned(), Value::Array(tools.to_vec()));
         }
         if let (Some(format), Some(Telling::Native)) = (&self.format, telling) {
             body.insert("response_format".to_owned(), format.native().clone());
@@ -114,10 +113,15 @@ impl Core {
         Ok(Some(chosen))
     }
 
-    /// The tools as they are sent.
-    fn offered(&self, chosen: Option<&HashSet<String>>) -> Vec<Value> {
+    /// The tools that a message is shown, as they are sent; `chosen` are those that fit it.
+    pub(crate) fn offered(
+        &self,
+        chosen: Option<&HashSet<String>>,
+        unit: Option<&str>,
+        message: u32,
+    ) -> Vec<Value> {
         let changed;
-        let offered = match self.tools.current() {
+        let offered = match self.tools.shown(unit, message) {
             Cow::Borrowed(_) => &self.offered,
             // The tools of an MCP server have changed.
             Cow::Owned(specs) => {
@@ -125,9 +129,11 @@ impl Core {
                 &changed
             }
         };
+        // Nobody asked whether a tool fits that came later.
+        let is_new = |name: &str| !self.offered.iter().any(|tool| tool.name == name);
         let offered = offered
             .iter()
-            .filter(|tool| chosen.is_none_or(|chosen| chosen.contains(&tool.name)));
+            .filter(|tool| chosen.is_none_or(|chosen| chosen.contains(&tool.name) || is_new(&tool.name)));
         offered.map(|tool| tool.sent.clone()).collect()
     }
 

@@ -1,5 +1,3 @@
-use std::collections::HashSet;
-
 use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{BackendError, BackendEvent, ModelDelta, StopReason, ToolCall};
@@ -28,8 +26,8 @@ pub(crate) struct Message {
 /// Who asks and how to stop.
 #[derive(Clone, Copy)]
 pub(crate) struct Asking<'a> {
-    /// The tools the model is shown; `None`: all.
-    pub(crate) tools: Option<&'a HashSet<String>>,
+    /// The tools the model is shown, as they are sent.
+    pub(crate) tools: &'a [Value],
     pub(crate) unit: Option<&'a str>,
     pub(crate) cancel: &'a CancellationToken,
 }

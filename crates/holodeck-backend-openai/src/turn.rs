@@ -42,16 +42,19 @@ pub(crate) fn run(
             cancel: request.cancel.clone(),
             unit: request.unit.clone(),
             conversation,
+            spending: request.spending.clone(),
         };
         if let Some(message) = core.opening_notice() {
             yield turn.tell(BackendEvent::Notice { message });
         }
         let choice = core.choose(&request.message, &turn.conversation);
-        let tools = until(&request.cancel, choice).await??;
+        let chosen = until(&request.cancel, choice).await??;
         let outcome = loop {
             let mut written = None;
             {
-                let asking = Asking { tools: tools.as_ref(), unit: request.unit.as_deref(), cancel: &request.cancel };
+                let unit = request.unit.as_deref();
+                let tools = core.offered(chosen.as_ref(), unit, turn.model_calls);
+                let asking = Asking { tools: &tools, unit, cancel: &request.cancel };
                 let mut writing = pin!(message::write(core, &turn.conversation, asking));
                 while let Some(step) = writing.next().await {
                     match step? {

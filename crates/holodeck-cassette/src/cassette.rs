@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::{
     CassetteError,
-    entry::{Entry, FORMAT_VERSION, Header, is_of_tools, request_key},
+    entry::{CHOICE, Entry, FORMAT_VERSION, Header, is_of_tools, request_key},
     nearest,
 };
 
@@ -26,6 +26,7 @@ pub struct Cassette {
     by_key: HashMap<String, Vec<usize>>,
     recorded: Recorded,
     has_tools: bool,
+    has_choices: bool,
 }
 
 /// When and with which model a cassette was recorded: what every report of a replayed run says.
@@ -108,6 +109,7 @@ impl Cassette {
         let mut newest: Option<Timestamp> = None;
         let mut models: Vec<String> = Vec::new();
         let mut has_tools = false;
+        let mut has_choices = false;
         for number in 2.. {
             line.clear();
             let length = reader.read_line(&mut line).map_err(io)?;
@@ -120,6 +122,7 @@ impl Cassette {
                 newest = newest.max(Some(sketch.recorded_at));
                 let of_tools = is_of_tools(&sketch.request.provider);
                 has_tools |= of_tools;
+                has_choices |= sketch.request.provider == CHOICE;
                 let model = sketch.response.model.unwrap_or(sketch.request.model);
                 if !of_tools && !models.contains(&model) {
                     models.push(model);
@@ -144,6 +147,7 @@ impl Cassette {
             by_key,
             recorded,
             has_tools,
+            has_choices,
         })
     }
 
@@ -155,6 +159,11 @@ impl Cassette {
     /// Whether it holds answers of tools beside those of models; older recordings do not.
     pub fn has_tools(&self) -> bool {
         self.has_tools
+    }
+
+    /// Whether it tells which tools were found to fit a message.
+    pub fn has_choices(&self) -> bool {
+        self.has_choices
     }
 
     /// The file.

@@ -1,6 +1,6 @@
 use std::fmt::Write as _;
 
-use holodeck_backend_api::{ModelRequest, StopReason, TokenUsage, ToolCall};
+use holodeck_backend_api::{ModelRequest, Spending, StopReason, TokenUsage, ToolCall, ToolUsage};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -34,9 +34,16 @@ pub(crate) const TOOL: &str = "holodeck:tool";
 /// The provider under which it is kept which tools there were; the body is what the YAML said of them.
 pub(crate) const TOOL_LIST: &str = "holodeck:tools";
 
+/// The provider under which it is kept which tools a message was shown when they were others than at the beginning; the
+/// body says which message.
+pub(crate) const TOOLS_SHOWN: &str = "holodeck:tools_shown";
+
+/// The provider under which it is kept which tools were found to fit a message; the body holds the message.
+pub(crate) const CHOICE: &str = "holodeck:tool_filtering";
+
 /// Whether a provider is no model but stands for tools.
 pub(crate) fn is_of_tools(provider: &str) -> bool {
-    provider == TOOL || provider == TOOL_LIST
+    [TOOL, TOOL_LIST, TOOLS_SHOWN, CHOICE].contains(&provider)
 }
 
 /// A picture in a tool's answer.
@@ -64,11 +71,23 @@ pub(crate) struct Response {
     /// Of a turn, everything it told; then nothing of it is above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) events: Vec<Told>,
+    /// What tools asked models for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) spent: Vec<ToolUsage>,
     pub(crate) stop_reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) message_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
+}
+
+impl Response {
+    /// Tells what was spent on this as if it were spent now: a replay tells what the recorded run took.
+    pub(crate) fn repeat_spending(&self, spending: &Spending) {
+        for spent in &self.spent {
+            spending.add(spent.clone());
+        }
+    }
 }
 
 /// The key of a request: a hash of everything the model sees, whatever the order of object keys.

@@ -9,6 +9,7 @@
 
 mod agent;
 mod cassette;
+mod choices;
 mod digest;
 mod entry;
 mod error;
@@ -20,6 +21,7 @@ mod tools;
 
 pub use agent::{AgentSeen, RecordedAgent, ReplayedAgent};
 pub use cassette::{Cassette, Recorded};
+pub use choices::{RecordedChoices, ReplayedChoices};
 pub use digest::{digest, file_digest};
 pub use entry::{FORMAT_VERSION, request_key};
 pub use error::CassetteError;

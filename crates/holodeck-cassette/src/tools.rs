@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::{
     Cassette,
-    entry::{Picture, Response, TOOL, TOOL_LIST},
+    entry::{Picture, Response, TOOL, TOOL_LIST, TOOLS_SHOWN},
     recorder::{Tape, redacted},
     replayer::{NoAnswer, Reel},
 };
@@ -42,14 +42,8 @@ pub struct RecordedTools {
 impl RecordedTools {
     /// Records on `tape` what `host` answers, and which tools it has.
     pub fn new(host: Arc<dyn ToolHost>, tape: Arc<Tape>, set: ToolSet) -> Self {
-        let specs: Vec<Listed> = host.specs().iter().map(Listed::of).collect();
         let request = redacted(&list_request(&set.declared), tape.redactor());
-        let response = Response {
-            text: serde_json::to_string(&specs).unwrap_or_default(),
-            stop_reason: Ended::Result.word().to_owned(),
-            ..Response::default()
-        };
-        tape.keep(&request, response, 0);
+        tape.keep(&request, list(host.specs()), 0);
         Self { host, tape, set }
     }
 }
@@ -64,6 +58,15 @@ impl ToolHost for RecordedTools {
         self.host.current()
     }
 
+    fn shown(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
+        let shown = self.host.shown(unit, message);
+        if *shown != *self.host.specs() {
+            let request = redacted(&shown_request(unit, message), self.tape.redactor());
+            self.tape.keep(&request, list(&shown), 0);
+        }
+        shown
+    }
+
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
         if self.set.own.contains(&call.name) {
             return self.host.call(call, cx).await;
@@ -71,8 +74,14 @@ impl ToolHost for RecordedTools {
         let files = self.set.files.get(&call.name);
         let request = redacted(&call_request(call, cx.unit.clone(), files), self.tape.redactor());
         let started = Instant::now();
+        let spending = cx.spending.part();
+        let cx = ToolCx {
+            spending: spending.clone(),
+            ..cx
+        };
         let result = self.host.call(call, cx).await;
-        if let Some(response) = response(&result) {
+        if let Some(mut response) = response(&result) {
+            response.spent = spending.take();
             let latency = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             self.tape.keep(&request, response, latency);
         }
@@ -126,6 +135,15 @@ impl ToolHost for ReplayedTools {
         &self.specs
     }
 
+    /// Those of the beginning, unless the recording says that they had changed.
+    fn shown(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
+        let entry = self.reel.next(&shown_request(unit, message)).ok();
+        match entry.and_then(|entry| read_list(&entry.response.text)) {
+            Some(recorded) => Cow::Owned(merged(recorded, self.host.specs(), &self.own)),
+            None => Cow::Borrowed(&self.specs),
+        }
+    }
+
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
         if self.own.contains(&call.name) {
             return self.host.call(call, cx).await;
@@ -138,10 +156,13 @@ impl ToolHost for ReplayedTools {
         let mut answer = self.reel.next(&call_request(call, cx.unit.clone(), files));
         if files.is_some() && matches!(answer, Err(NoAnswer::Miss(_))) {
             // Recordings of before files were looked at.
-            answer = self.reel.next(&call_request(call, cx.unit, None));
+            answer = self.reel.next(&call_request(call, cx.unit.clone(), None));
         }
         match answer {
-            Ok(entry) => output(entry.response, &call.name, entry.latency_ms),
+            Ok(entry) => {
+                entry.response.repeat_spending(&cx.spending);
+                output(entry.response, &call.name, entry.latency_ms)
+            }
             Err(NoAnswer::Cassette(error)) => Err(unavailable(error.to_string())),
             Err(NoAnswer::Miss(_)) => Err(unavailable(format!(
                 "`{}` holds no answer of it to these arguments{}; record again",
@@ -171,7 +192,20 @@ fn listed(cassette: &Cassette, redactor: &Redactor, declared: &Value) -> Option<
     let request = redacted(&list_request(declared), redactor);
     let places = cassette.candidates(&crate::request_key(&request), None);
     let entry = cassette.entry(*places.last()?).ok()?;
-    let listed: Vec<Listed> = serde_json::from_str(&entry.response.text).ok()?;
+    read_list(&entry.response.text)
+}
+
+fn list(specs: &[ToolSpec]) -> Response {
+    let specs: Vec<Listed> = specs.iter().map(Listed::of).collect();
+    Response {
+        text: serde_json::to_string(&specs).unwrap_or_default(),
+        stop_reason: Ended::Result.word().to_owned(),
+        ..Response::default()
+    }
+}
+
+fn read_list(text: &str) -> Option<Vec<ToolSpec>> {
+    let listed: Vec<Listed> = serde_json::from_str(text).ok()?;
     Some(listed.into_iter().map(Listed::spec).collect())
 }
 
@@ -181,6 +215,16 @@ fn list_request(declared: &Value) -> ModelRequest {
         model: String::new(),
         body: declared.clone(),
         unit: None,
+    }
+}
+
+fn shown_request(unit: Option<&str>, message: u32) -> ModelRequest {
+    ModelRequest {
+        provider: TOOLS_SHOWN.to_owned(),
+        model: String::new(),
+        // With the unit, so that no other one's takes its place when two recordings become one.
+        body: json!({"unit": unit, "message": message}),
+        unit: unit.map(str::to_owned),
     }
 }
 

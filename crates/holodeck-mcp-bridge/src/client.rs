@@ -9,6 +9,7 @@ mod hosts;
 mod http;
 mod listing;
 mod plan;
+mod sampler;
 mod server;
 mod sse;
 mod stdio;

@@ -65,4 +65,4 @@ pub use retrieval_tool::{
 pub use schema_ref::{ResponseFormat, SchemaRef};
 pub use standard_metric::{RougeVariant, StandardMetric, StandardMetricName};
 pub use test_case::{TestCase, Turn};
-pub use tool::{FunctionTool, McpTool, McpTransport, PromptTool, ToolConfig, parameters_schema};
+pub use tool::{FunctionTool, McpSampling, McpTool, McpTransport, PromptTool, ToolConfig, parameters_schema};

@@ -327,4 +327,20 @@ pub struct RunMetadata {
     pub cli_args: Vec<String>,
     /// The commit of the agent's folder.
     pub git_commit: Option<String>,
+    /// The MCP servers that were connected to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<McpServerRecord>,
+}
+
+/// An MCP server that a run used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpServerRecord {
+    /// As the YAML names it.
+    pub tool: String,
+    /// As it names itself.
+    pub name: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// The revision of the protocol that was spoken, such as `2025-11-25`.
+    pub protocol: String,
 }

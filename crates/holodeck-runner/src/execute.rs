@@ -1,6 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
-use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent, ExecutionResult, TurnRequest};
+use holodeck_backend_api::{
+    AgentBackend, BackendError, BackendEvent, ExecutionResult, Spending, ToolUsage, TurnRequest, total_usage,
+};
 use holodeck_model::{
     CaseState, ExecutionState, FileInput, LoadedAgent, Redactor, TestCase, TestResult, ToolInvocation, Turn,
     TurnResult,
@@ -116,6 +118,7 @@ impl Executor {
         };
         request.unit = Some(planned.label.clone());
         request.cancel = cancel;
+        let spending = request.spending.clone();
         let driven = drive(self.backend.start(request), Some(self.timeout), |event| {
             self.hear(event);
         })
@@ -124,7 +127,7 @@ impl Executor {
             return CaseEnd::Stopped;
         }
         let fatal = fatal(driven.error.as_ref());
-        let turn = self.turn(0, &input, driven);
+        let turn = self.turn(0, &input, driven, &spending);
         result.test_input = input;
         result.agent_response = turn.response;
         result.tool_calls = turn.tool_calls;
@@ -190,6 +193,7 @@ impl Executor {
             };
             request.unit = Some(format!("{} · turn {}", planned.label, index + 1));
             request.cancel = cancel.clone();
+            let spending = request.spending.clone();
             let driven = drive(session.turn(request), Some(self.timeout), |event| {
                 self.hear(event);
             })
@@ -202,7 +206,7 @@ impl Executor {
                 }
                 None => failures_in_a_row = 0,
             }
-            turns.push(self.turn(index, &turn.input, driven));
+            turns.push(self.turn(index, &turn.input, driven, &spending));
         }
         if let Err(error) = session.close().await {
             result
@@ -254,7 +258,7 @@ impl Executor {
     }
 
     /// What a driven turn came to, without its expectations and grades.
-    fn turn(&self, index: usize, input: &str, driven: Driven) -> TurnResult {
+    fn turn(&self, index: usize, input: &str, driven: Driven, spending: &Spending) -> TurnResult {
         let Driven {
             result,
             error,
@@ -271,12 +275,8 @@ impl Executor {
             Some(error) => errors.push(self.explain(error)),
             None => errors.extend(result.error_reason().map(std::borrow::Cow::into_owned)),
         }
-        let cost_usd = result.token_usage.as_ref().and_then(|usage| {
-            let named = &self.agent.config.model.name;
-            self.prices
-                .cost(named, usage)
-                .or_else(|| self.prices.cost(result.model.as_deref()?, usage))
-        });
+        let by_tools = spending.take();
+        let cost_usd = self.cost(&result, &by_tools);
         let latency = elapsed + result.recorded_latency.unwrap_or_default();
         TurnResult {
             turn_index: index,
@@ -293,7 +293,7 @@ impl Executor {
             execution,
             execution_time_ms: millis(elapsed),
             latency_ms: Some(millis(latency)),
-            token_usage: result.token_usage,
+            token_usage: total_usage(result.token_usage, result.num_turns, &by_tools),
             cost_usd,
             num_turns: result.num_turns,
             response: (error.is_none() || !result.response.is_empty()).then_some(result.response),
@@ -304,6 +304,26 @@ impl Executor {
             skipped: false,
             grader_details: None,
         }
+    }
+
+    /// What a turn cost, with what its tools asked models; each by the price of its own model.
+    fn cost(&self, result: &ExecutionResult, by_tools: &[ToolUsage]) -> Option<f64> {
+        let own = ToolUsage {
+            model: self.agent.config.model.name.clone(),
+            answered_by: result.model.clone(),
+            usage: result.token_usage,
+        };
+        // Without a call of its own that came to an answer there is nothing to pay.
+        let own = (own.usage.is_some() || result.num_turns > 0 || by_tools.is_empty()).then_some(&own);
+        let mut total = 0.0;
+        for spent in own.into_iter().chain(by_tools) {
+            let usage = spent.usage.as_ref()?;
+            total += self
+                .prices
+                .cost(&spent.model, usage)
+                .or_else(|| self.prices.cost(spent.answered_by.as_deref()?, usage))?;
+        }
+        Some(total)
     }
 
     fn explain(&self, error: &BackendError) -> String {

@@ -1,6 +1,6 @@
 mod sync;
 
-use holodeck_model::{Replayed, TestResult};
+use holodeck_model::{McpServerRecord, Replayed, TestResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
@@ -42,6 +42,9 @@ pub struct JournalHeader {
     pub replayed: Option<Replayed>,
     /// Settings that a resumed run takes over.
     pub settings: Value,
+    /// The MCP servers that were connected to when it began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<McpServerRecord>,
 }
 
 /// Which cases a run has; a range is kept short.

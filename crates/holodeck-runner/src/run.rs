@@ -237,6 +237,7 @@ pub(crate) fn header(
         selected: Selected::from_indices(&plan.indices()),
         replayed: request.replayed.clone(),
         settings: settings(&request.settings),
+        mcp_servers: request.metadata.mcp_servers.clone(),
     }
 }
 

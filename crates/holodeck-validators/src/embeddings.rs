@@ -1,16 +1,20 @@
 use holodeck_model::{
-    Code, Diagnostic, EmbeddingProvider, Env, LoadedAgent,
+    Code, Diagnostic, EmbeddingProvider, Env, LoadedAgent, Provider, SearchMethod,
     env::{AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
 };
 
 use crate::Check;
 
-/// The key of the provider that makes embeddings, if a tool searches by meaning.
+/// The key of the provider that makes embeddings, if a tool searches by meaning, or tools are chosen by it.
 pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Option<Check> {
     let subject = "embeddings";
     let mut tools = agent.config.tools.iter();
-    let tool = tools.find(|tool| tool.is_indexed() && !tool.is_mocked())?;
-    let settings = agent.config.embedding_settings(tool)?;
+    let tool = tools.find(|tool| tool.is_indexed() && !tool.is_mocked());
+    let settings = match tool {
+        Some(tool) => agent.config.embedding_settings(tool)?,
+        None if chooses_by_meaning(agent) => agent.config.own_embedding_settings()?,
+        None => return None,
+    };
     let variable = match settings.provider {
         EmbeddingProvider::Openai => OPENAI_API_KEY,
         EmbeddingProvider::AzureOpenai => AZURE_OPENAI_API_KEY,
@@ -39,4 +43,10 @@ pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Option<Check> {
             ));
         Check::problem(subject, error)
     })
+}
+
+fn chooses_by_meaning(agent: &LoadedAgent) -> bool {
+    let filtering = agent.config.tool_filtering.as_ref();
+    agent.config.model.provider != Provider::Anthropic
+        && filtering.is_some_and(|it| it.enabled && it.search_method != SearchMethod::Bm25)
 }

@@ -3,17 +3,18 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use holodeck_backend_api::{AgentBackend, ModelCalls, ToolHost};
+use holodeck_backend_api::{AgentBackend, ModelCalls, ToolFilter, ToolHost};
 use holodeck_cassette::{
-    AgentSeen, Cassette, CassetteError, RecordMode, RecordedAgent, RecordedTools, Recorder, ReplayedAgent,
-    ReplayedTools, Replayer, Tape, ToolSet,
+    AgentSeen, Cassette, CassetteError, RecordMode, RecordedAgent, RecordedChoices, RecordedTools, Recorder,
+    ReplayedAgent, ReplayedChoices, ReplayedTools, Replayer, Tape, ToolSet,
 };
 use holodeck_model::{
-    Env, LoadedAgent, Provider, Redactor, Replayed,
+    Env, LoadedAgent, ModelConfig, Provider, Redactor, Replayed,
     env::{ANTHROPIC_API_KEY, AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
 };
 use holodeck_validators::ClaudeEnv;
 use secrecy::ExposeSecret as _;
+use serde_json::Value;
 
 /// Where answers come from, as asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +33,32 @@ pub enum AnswerSource {
 pub struct Answers {
     kind: Kind,
     redactor: Arc<Redactor>,
+    reached: Arc<Mutex<Vec<Reached>>>,
+}
+
+/// A model that is asked over the network, once for all who ask it: requests a minute are counted together.
+struct Reached {
+    model: ModelConfig,
+    fallback: Option<String>,
+    calls: Arc<dyn ModelCalls>,
+}
+
+impl Reached {
+    fn is_for(&self, agent: &LoadedAgent) -> bool {
+        let (one, other) = (&self.model, &agent.config.model);
+        let key = |model: &ModelConfig| model.api_key.as_ref().map(|key| key.expose_secret().to_owned());
+        one.provider == other.provider
+            && one.name == other.name
+            && one.endpoint == other.endpoint
+            && one.api_version == other.api_version
+            && one.rpm == other.rpm
+            && self.fallback == fallback(agent)
+            && key(one) == key(other)
+    }
+}
+
+fn fallback(agent: &LoadedAgent) -> Option<String> {
+    agent.config.openai.as_ref()?.fallback_model.clone()
 }
 
 #[derive(Clone)]
@@ -78,7 +105,11 @@ impl Answers {
                 None => Kind::Live,
             },
         };
-        Ok(Self { kind, redactor })
+        Ok(Self {
+            kind,
+            redactor,
+            reached: Arc::default(),
+        })
     }
 
     /// Whether nothing is recorded or replayed.
@@ -146,6 +177,25 @@ impl Answers {
         }
     }
 
+    /// The way to the model of `agent`: the one that is there for another who asks it, or the one that `make` makes.
+    pub(crate) fn reach<E>(
+        &self,
+        agent: &LoadedAgent,
+        make: impl FnOnce() -> Result<Arc<dyn ModelCalls>, E>,
+    ) -> Result<Arc<dyn ModelCalls>, E> {
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reached) = reached.iter().find(|reached| reached.is_for(agent)) {
+            return Ok(Arc::clone(&reached.calls));
+        }
+        let calls = make()?;
+        reached.push(Reached {
+            model: agent.config.model.clone(),
+            fallback: fallback(agent),
+            calls: Arc::clone(&calls),
+        });
+        Ok(calls)
+    }
+
     /// Whether the recording tells which tools there are and what they answer, so that none need be made ready.
     pub(crate) fn know_tools(&self, set: &ToolSet) -> bool {
         match &self.kind {
@@ -170,6 +220,28 @@ impl Answers {
                 Ok(Arc::new(RecordedTools::new(host, self.tape(path, tape)?, set)))
             }
             Kind::Live | Kind::Record { .. } | Kind::Replay(_) => Ok(host),
+        }
+    }
+
+    /// What chooses the tools of a message `among` some, as this run uses it: itself, recorded, or the recording. An
+    /// `older` recording tells no choices.
+    pub(crate) fn choices<E: From<CassetteError>>(
+        &self,
+        among: Value,
+        live: impl FnOnce() -> Result<Arc<dyn ToolFilter>, E>,
+        older: impl FnOnce() -> Arc<dyn ToolFilter>,
+    ) -> Result<Arc<dyn ToolFilter>, E> {
+        match &self.kind {
+            Kind::Live => live(),
+            Kind::Record { path, tape } => {
+                let tape = self.tape(path, tape)?;
+                Ok(Arc::new(RecordedChoices::new(live()?, tape, among)))
+            }
+            Kind::Replay(cassette) if cassette.has_choices() => {
+                let (cassette, redactor) = (Arc::clone(cassette), Arc::clone(&self.redactor));
+                Ok(Arc::new(ReplayedChoices::new(cassette, redactor, among)))
+            }
+            Kind::Replay(_) => Ok(older()),
         }
     }
 

@@ -83,6 +83,10 @@ impl<A: Approver> ToolHost for ApprovedTools<A> {
         self.tools.current()
     }
 
+    fn shown(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
+        self.tools.shown(unit, message)
+    }
+
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
         let ask = ApprovalAsk {
             tool_name: call.name.clone(),

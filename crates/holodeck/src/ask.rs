@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use holodeck_backend_api::{
-    BackendError, BackendEvent, BackendFactory as _, ExecutionResult, Mode, TurnRequest,
+    BackendError, BackendEvent, BackendFactory as _, ExecutionResult, Mode, TurnRequest, total_usage,
 };
 use holodeck_model::{Env, LoadedAgent};
 use holodeck_runner::{Driven, drive};
@@ -73,8 +73,12 @@ pub async fn ask_showing(
     let factory = BackendSelector::new(env.clone(), answers);
     let backend = factory.create(agent, Mode::Chat, tools).await?;
     backend.initialize().await?;
-    let Driven { result, error, .. } =
-        drive(backend.start(TurnRequest::new(question)), Some(limit), on_event).await;
+    let request = TurnRequest::new(question);
+    let spending = request.spending.clone();
+    let Driven {
+        mut result, error, ..
+    } = drive(backend.start(request), Some(limit), on_event).await;
+    result.token_usage = total_usage(result.token_usage, result.num_turns, &spending.take());
     let ended = backend.teardown().await;
     servers.close().await;
     ended?;

@@ -1,4 +1,8 @@
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use futures::stream;
@@ -10,8 +14,13 @@ use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{CassetteError, ToolSet};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_mcp_bridge::model_name;
-use holodeck_model::{Env, LoadedAgent, Provider, SideEffectGate, ToolConfig};
+use holodeck_model::{
+    EmbeddingProvider, Env, LoadedAgent, Provider, SearchMethod, SideEffectGate, ToolConfig,
+    ToolFilteringConfig,
+};
+use holodeck_retrieval::{EndpointOptions, embedder};
 use holodeck_tools::{PromptTool, Search, SearchTool, SetupError, ToolSearch, Toolbox};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -48,12 +57,49 @@ impl BackendSelector {
         self
     }
 
+    /// What chooses the tools that each message is shown, if the YAML asks for it.
+    fn filter(
+        &self,
+        agent: &LoadedAgent,
+        tools: &Arc<dyn ToolHost>,
+    ) -> Result<Option<Arc<dyn ToolFilter>>, BackendError> {
+        let Some(settings) = agent.config.tool_filtering.as_ref().filter(|it| it.enabled) else {
+            return Ok(None);
+        };
+        let specs = tools.specs();
+        let always: HashSet<String> = always(agent, settings, specs).collect();
+        let search = |embedder| -> Arc<dyn ToolFilter> {
+            Arc::new(ToolSearch::new(settings, specs, always.clone(), embedder))
+        };
+        let meanings = agent.config.own_embedding_settings().filter(|meanings| {
+            meanings.provider != EmbeddingProvider::Hash && settings.search_method != SearchMethod::Bm25
+        });
+        let Some(meanings) = meanings else {
+            return Ok(Some(search(None)));
+        };
+        let names: Vec<&String> = specs.iter().map(|spec| &spec.name).collect();
+        let among = json!({"settings": settings, "embedder": meanings.model, "tools": names});
+        let live = || {
+            let init = |message: String| BackendError::Init { message };
+            let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
+            let client = HttpClient::new(&options).map_err(|error| init(error.to_string()))?;
+            let made = embedder(&meanings, &client, &self.env, &EndpointOptions::default());
+            let made = made.map_err(|error| init(format!("`tool_filtering` needs an embedder: {error}")))?;
+            Ok::<_, SelectError>(search(Some(made)))
+        };
+        // What was recorded before choices were compared hashed words.
+        let filter = self.answers.choices(among, live, || search(None))?;
+        Ok(Some(filter))
+    }
+
     fn live(&self, agent: &LoadedAgent) -> Result<Arc<dyn ModelCalls>, SelectError> {
-        let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
-        let client = HttpClient::new(&options).map_err(|error| BackendError::Init {
-            message: error.to_string(),
-        })?;
-        Ok(Arc::new(HttpModelCalls::for_agent(client, agent, &self.env)?))
+        self.answers.reach(agent, || {
+            let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
+            let client = HttpClient::new(&options).map_err(|error| BackendError::Init {
+                message: error.to_string(),
+            })?;
+            Ok(Arc::new(HttpModelCalls::for_agent(client, agent, &self.env)?) as Arc<dyn ModelCalls>)
+        })
     }
 }
 
@@ -70,7 +116,7 @@ impl BackendFactory for BackendSelector {
         let backend: Arc<dyn AgentBackend> = match agent.config.model.provider {
             Provider::Openai | Provider::AzureOpenai | Provider::Ollama => {
                 let calls = self.answers.model_calls(|| self.live(&agent))?;
-                let filter = filter(&agent, &tools);
+                let filter = self.filter(&agent, &tools)?;
                 let mut backend = OpenAiBackend::new(&agent, tools, calls)?;
                 if let Some(filter) = filter {
                     backend = backend.filtered(filter);
@@ -112,24 +158,22 @@ impl From<SelectError> for BackendError {
     }
 }
 
-/// What chooses the tools that each message is shown, if the YAML asks for it.
-fn filter(agent: &LoadedAgent, tools: &Arc<dyn ToolHost>) -> Option<Arc<dyn ToolFilter>> {
-    let settings = agent.config.tool_filtering.as_ref()?;
-    if !settings.enabled {
-        return None;
-    }
-    let specs = tools.specs();
-    let named = |spec: &ToolSpec, name: &str| {
+/// Names of the tools that are shown whatever is asked.
+fn always<'a>(
+    agent: &'a LoadedAgent,
+    settings: &'a ToolFilteringConfig,
+    specs: &'a [ToolSpec],
+) -> impl Iterator<Item = String> + use<'a> {
+    let named = move |spec: &ToolSpec, name: &str| {
         let own = agent.config.tool(name).and_then(ToolConfig::model_name);
         spec.name == name
             || own.is_some_and(|own| own == spec.name)
             || spec.name.starts_with(&model_name(name, ""))
     };
-    let always = specs
+    specs
         .iter()
-        .filter(|spec| settings.always_include.iter().any(|name| named(spec, name)))
-        .map(|spec| spec.name.clone());
-    Some(Arc::new(ToolSearch::new(settings, specs, always.collect(), None)))
+        .filter(move |spec| settings.always_include.iter().any(|name| named(spec, name)))
+        .map(|spec| spec.name.clone())
 }
 
 /// What the tools of an agent are made of.
@@ -184,7 +228,7 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<(Arc<dyn ToolHost>, M
         add_prompts(&mut toolbox, setup).await?;
         add_searches(&mut toolbox, setup).await?;
         if setup.preparing == Preparing::Run {
-            servers = McpServers::connect(agent, env).await?;
+            servers = McpServers::connect(agent, env, answers).await?;
             servers.add_to(&mut toolbox);
         }
     }

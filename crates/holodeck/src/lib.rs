@@ -18,6 +18,7 @@
 mod answers;
 mod approvals;
 mod ask;
+mod asker;
 mod backends;
 mod claude;
 mod conversion;
@@ -28,6 +29,7 @@ pub mod index;
 mod load;
 mod mcp;
 mod prompts;
+mod sampling;
 mod seen;
 mod servers;
 mod telemetry;

@@ -2,28 +2,33 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use holodeck_mcp_bridge::{FailedServer, McpOptions, McpServer, ServerNeed};
-use holodeck_model::{Env, LoadedAgent, McpTool, Provider, ToolConfig};
+use holodeck_model::{Env, LoadedAgent, McpServerRecord, McpTool, Provider, ToolConfig};
 use holodeck_tools::Toolbox;
 
-use crate::ToolSetupError;
+use crate::{Answers, ToolSetupError, sampling::AgentModel};
 
 /// The MCP servers of an agent, while it works. Dropping them ends their processes; closing them is more polite.
 #[derive(Debug, Default)]
 pub(crate) struct McpServers(Vec<McpServer>);
 
 impl McpServers {
-    /// Connects to all of them, unless the Claude CLI does so itself. One that is required and does not answer is an
-    /// error, any other a warning.
-    pub(crate) async fn connect(agent: &LoadedAgent, env: &Env) -> Result<Self, ToolSetupError> {
-        let tools = match agent.config.model.provider {
-            Provider::Anthropic => Vec::new(),
-            Provider::Openai | Provider::AzureOpenai | Provider::Ollama => of_yaml(agent),
-        };
+    /// Connects to all of them but those that the Claude CLI connects to itself. One that is required and does not
+    /// answer is an error, any other a warning.
+    pub(crate) async fn connect(
+        agent: &LoadedAgent,
+        env: &Env,
+        answers: &Answers,
+    ) -> Result<Self, ToolSetupError> {
+        let mut tools = of_yaml(agent);
+        if agent.config.model.provider == Provider::Anthropic {
+            tools.retain(|(_, tool)| tool.needs_our_client());
+        }
         if tools.is_empty() {
             return Ok(Self::default());
         }
         let configs: Vec<&McpTool> = tools.iter().map(|(_, tool)| *tool).collect();
-        let options = McpOptions::new(&agent.dir, env.clone());
+        let mut options = McpOptions::new(&agent.dir, env.clone());
+        options.sampling = Some(AgentModel::of(agent, env, answers));
         let connected = McpServer::connect_all(&configs, &options).await;
         let mut errors = Vec::new();
         for failed in connected.failed {
@@ -65,6 +70,19 @@ impl McpServers {
         for server in &self.0 {
             toolbox.add_source(Arc::new(server.clone()), server.request_timeout());
         }
+    }
+
+    /// What they say of themselves, for the run file.
+    pub(crate) fn records(&self) -> Vec<McpServerRecord> {
+        let infos = self.0.iter().map(McpServer::info);
+        infos
+            .map(|info| McpServerRecord {
+                tool: info.tool,
+                name: info.name,
+                version: info.version,
+                protocol: info.protocol,
+            })
+            .collect()
     }
 
     /// Ends their sessions and processes.

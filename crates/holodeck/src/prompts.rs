@@ -3,15 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{
-    AgentBackend, BackendError, BackendFactory as _, Mode, NoTools, ToolCx, TurnRequest, collect,
-};
-use holodeck_model::{
-    Code, Diagnostic, Env, Load, LoadedAgent, PromptTool as PromptConfig, Provider, ToolConfig,
-};
+use holodeck_backend_api::{BackendError, ToolCx, TurnRequest};
+use holodeck_model::{Code, Diagnostic, Env, Load, LoadedAgent, PromptTool as PromptConfig, ToolConfig};
 use holodeck_tools::{PromptModel, PromptProblem, PromptTool};
 
-use crate::{Answers, BackendSelector};
+use crate::{Answers, asker::Asker};
 
 /// The model that a prompt tool asks: the agent's, with what the tool says over it.
 pub(crate) async fn model(
@@ -25,55 +21,17 @@ pub(crate) async fn model(
         Some(overrides) => own.overridden(overrides),
         None => own.clone(),
     };
-    let agent = Arc::new(agent.for_one_question(model));
-    let factory = BackendSelector::new(env.clone(), answers.clone());
-    let lasting = match agent.config.model.provider {
-        // A process for each question; none waits for the next.
-        Provider::Anthropic => None,
-        _ => Some(
-            factory
-                .create(Arc::clone(&agent), Mode::Chat, Arc::new(NoTools))
-                .await?,
-        ),
-    };
-    Ok(Arc::new(OneQuestion {
-        agent,
-        factory,
-        lasting,
-    }))
+    let asker = Asker::new(agent.for_one_question(model), env, answers);
+    Ok(Arc::new(OfTool(asker.lasting().await?)))
 }
 
-struct OneQuestion {
-    agent: Arc<LoadedAgent>,
-    factory: BackendSelector,
-    lasting: Option<Arc<dyn AgentBackend>>,
-}
+struct OfTool(Asker);
 
 #[async_trait]
-impl PromptModel for OneQuestion {
+impl PromptModel for OfTool {
     async fn answer(&self, prompt: String, cx: &ToolCx) -> Result<String, BackendError> {
-        let backend = if let Some(backend) = &self.lasting {
-            Arc::clone(backend)
-        } else {
-            let agent = Arc::clone(&self.agent);
-            self.factory.create(agent, Mode::Chat, Arc::new(NoTools)).await?
-        };
-        let request = TurnRequest {
-            unit: cx.unit.clone(),
-            cancel: cx.cancel.clone(),
-            ..TurnRequest::new(prompt)
-        };
-        let result = collect(backend.start(request)).await;
-        if self.lasting.is_none() {
-            backend.teardown().await?;
-        }
-        let result = result.map_err(|failed| failed.error)?;
-        match result.error_reason() {
-            None => Ok(result.response),
-            Some(reason) => Err(BackendError::Session {
-                message: reason.into_owned(),
-            }),
-        }
+        let answer = self.0.ask(TurnRequest::new(prompt), cx).await?;
+        Ok(answer.text)
     }
 }
 

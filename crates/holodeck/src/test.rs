@@ -7,7 +7,7 @@ use std::{
 
 use holodeck_backend_api::{BackendError, BackendFactory as _, Mode};
 use holodeck_cassette::{CassetteError, RecordMode};
-use holodeck_model::{Env, Layer, LoadedAgent, Provider, Replayed, RunMetadata, SideEffectGate};
+use holodeck_model::{Env, Layer, LoadedAgent, Provider, Replayed, RunMetadata, SideEffectGate, ToolConfig};
 use holodeck_runner::{
     Budget, FileReader, OnFailure, Plan, PlanError, PriceError, Prices, RunControl, RunError, RunOutcome,
     RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest, run_tests,
@@ -161,16 +161,18 @@ pub async fn prepare_test(
     let every_case = selection.is_everything() && resume.is_none();
     let answers = Answers::open(&source, options.record.as_deref(), &agent, env)?;
     let prices = prices(&agent, env, options.prices.as_deref())?;
-    let model = &agent.config.model.name;
-    if options.budget.max_cost_usd.is_some() && answers.replayed().is_none() && !prices.knows(model) {
+    if options.budget.max_cost_usd.is_some()
+        && answers.replayed().is_none()
+        && let Some(model) = models(&agent).find(|model| !prices.knows(model))
+    {
         return Err(PrepareError::UnknownPrice {
-            model: model.clone(),
+            model: model.to_owned(),
             as_of: prices.as_of().to_owned(),
         });
     }
     let settings = settings(&agent, options, answers.replayed().as_ref());
     let files = files(&agent, env)?;
-    let metadata = metadata(&mut agent, options);
+    let mut metadata = metadata(&mut agent, options);
     let mut agent = Arc::new(agent);
     let setup = ToolSetup {
         agent: &agent,
@@ -181,6 +183,7 @@ pub async fn prepare_test(
         on_index: &options.on_index,
     };
     let (tools, servers) = tools(&setup).await?;
+    metadata.mcp_servers = servers.records();
     let factory = BackendSelector::new(env.clone(), answers.clone()).side_effects(options.side_effects);
     let backend = factory.create(Arc::clone(&agent), Mode::Test, tools).await?;
     // Whoever tells places has looked them up by now.
@@ -305,6 +308,16 @@ pub enum TestError {
     Cassette(#[from] CassetteError),
 }
 
+/// The models that an agent and its tools ask.
+fn models(agent: &LoadedAgent) -> impl Iterator<Item = &str> {
+    let tools = agent.config.tools.iter().filter(|tool| !tool.is_mocked());
+    let of_tools = tools.filter_map(|tool| match tool {
+        ToolConfig::Prompt(tool) => tool.model.as_ref()?.name.as_deref(),
+        _ => None,
+    });
+    std::iter::once(agent.config.model.name.as_str()).chain(of_tools)
+}
+
 /// Reads the files of questions.
 fn files(agent: &LoadedAgent, env: &Env) -> Result<FileReader, PrepareError> {
     let reader = FileReader::new(converter(agent, env), agent.execution.file_timeout.value);
@@ -386,5 +399,6 @@ fn metadata(agent: &mut LoadedAgent, options: &TestOptions) -> RunMetadata {
         holodeck_version: env!("CARGO_PKG_VERSION").to_owned(),
         cli_args: options.cli_args.clone(),
         git_commit: git::commit(&agent.dir),
+        mcp_servers: Vec::new(),
     }
 }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, ExecutionResult,
-    ModelRequest, Outcome, SessionControl, SessionState, TurnRequest,
+    ModelRequest, Outcome, SessionControl, SessionState, Spending, TurnRequest,
 };
 use tokio::time::Instant;
 
@@ -46,9 +46,9 @@ impl AgentBackend for RecordedAgent {
         self.agent.initialize().await
     }
 
-    fn start(&self, request: TurnRequest) -> EventStream<'_> {
+    fn start(&self, mut request: TurnRequest) -> EventStream<'_> {
         let said = Said::of(&request.context);
-        let notes = Notes::new(self.seen.request(&request, &said));
+        let notes = Notes::new(self.seen.request(&request, &said), &mut request);
         noted(self.agent.start(request), notes, &self.tape, |_, _| {})
     }
 
@@ -75,8 +75,8 @@ struct RecordedSession {
 
 #[async_trait]
 impl AgentSession for RecordedSession {
-    fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
-        let notes = Notes::new(self.seen.request(&request, &self.said));
+    fn turn(&mut self, mut request: TurnRequest) -> EventStream<'_> {
+        let notes = Notes::new(self.seen.request(&request, &self.said), &mut request);
         let question = question(&request);
         let said = &mut self.said;
         noted(
@@ -129,15 +129,19 @@ fn noted<'a>(
 struct Notes {
     request: ModelRequest,
     told: Vec<Told>,
+    /// Hears what tools ask models in this turn.
+    spending: Spending,
     before: Duration,
     running: Option<Instant>,
 }
 
 impl Notes {
-    fn new(request: ModelRequest) -> Self {
+    fn new(request: ModelRequest, turn: &mut TurnRequest) -> Self {
+        turn.spending = turn.spending.part();
         Self {
             request,
             told: Vec::new(),
+            spending: turn.spending.clone(),
             before: Duration::ZERO,
             running: Some(Instant::now()),
         }
@@ -163,6 +167,7 @@ impl Notes {
     fn keep(&mut self, result: &ExecutionResult, tape: &Tape) -> Vec<Told> {
         let response = Response {
             events: std::mem::take(&mut self.told),
+            spent: self.spending.take(),
             stop_reason: outcome_text(&result.outcome),
             model: result.model.clone(),
             ..Response::default()

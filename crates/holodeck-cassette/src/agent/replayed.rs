@@ -55,6 +55,7 @@ impl AgentBackend for ReplayedAgent {
             }
             match answer(&self.reel, &asked) {
                 Ok(entry) => {
+                    entry.response.repeat_spending(&request.spending);
                     for event in events(entry) {
                         yield Ok(event);
                     }
@@ -108,6 +109,7 @@ impl AgentSession for ReplayedSession {
             }
             match answer(reel, &asked) {
                 Ok(entry) => {
+                    entry.response.repeat_spending(&request.spending);
                     let outcome = told::outcome(&entry.response.stop_reason);
                     said.add(question(&request), &entry.response.events, &outcome);
                     for event in events(entry) {

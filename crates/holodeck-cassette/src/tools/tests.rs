@@ -3,6 +3,8 @@ use std::{path::Path, sync::Mutex};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
+use holodeck_backend_api::{TokenUsage, ToolUsage};
+
 use super::*;
 use crate::RecordMode;
 
@@ -38,7 +40,7 @@ impl ToolHost for Live {
         &self.specs
     }
 
-    async fn call(&self, call: &ToolCall, _: ToolCx) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
         let nth = {
             let mut calls = self.calls.lock().unwrap();
             calls.push(call.name.clone());
@@ -46,6 +48,10 @@ impl ToolHost for Live {
         };
         let name = call.name.clone();
         match name.as_str() {
+            "asks" => {
+                cx.spending.add(asked());
+                Ok(ToolOutput::ok("a model said so"))
+            }
             "fails" => Ok(ToolOutput::error("it failed")),
             "gone" => Err(ToolError::Unavailable {
                 name,
@@ -65,6 +71,15 @@ impl ToolHost for Live {
             }),
             _ => Ok(ToolOutput::ok(format!("{nth} hunter2-secret {}", call.arguments))),
         }
+    }
+}
+
+/// What the tool `asks` takes for a call.
+fn asked() -> ToolUsage {
+    ToolUsage {
+        model: "m".to_owned(),
+        answered_by: None,
+        usage: Some(TokenUsage::new(10, 5)),
     }
 }
 
@@ -246,4 +261,89 @@ async fn other_files_behind_a_tool_are_another_question() {
     record(&path, &["echo"], &[]).await;
     let answer = ask(&replayed("2"), "echo", json!({"q": "hunter2-secret"}), "a").await;
     assert!(answer.starts_with("1 ***"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_replay_tells_what_a_tool_took_of_models() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    record(&path, &["asks"], &[]).await;
+    let cassette = Arc::new(Cassette::open(&path).unwrap());
+    let replayed = ReplayedTools::new(cassette, redactor(), Live::with(&[]), set(&[]));
+    let cx = ToolCx {
+        unit: Some("a".to_owned()),
+        ..ToolCx::default()
+    };
+    let call = ToolCall {
+        name: "asks".to_owned(),
+        arguments: json!({"q": "hunter2-secret"}),
+        call_id: "c".to_owned(),
+    };
+    replayed.call(&call, cx.clone()).await.unwrap();
+    assert_eq!(cx.spending.take(), [asked()]);
+}
+
+#[tokio::test]
+async fn a_replay_shows_each_message_the_tools_it_was_shown() {
+    /// Has one tool more from the second message on.
+    struct Growing {
+        first: Vec<ToolSpec>,
+        grown: Vec<ToolSpec>,
+    }
+
+    #[async_trait]
+    impl ToolHost for Growing {
+        fn specs(&self) -> &[ToolSpec] {
+            &self.first
+        }
+
+        fn shown(&self, _: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
+            if message == 0 {
+                Cow::Borrowed(&self.first)
+            } else {
+                Cow::Owned(self.grown.clone())
+            }
+        }
+
+        async fn call(&self, _: &ToolCall, _: ToolCx) -> Result<ToolOutput, ToolError> {
+            Ok(ToolOutput::ok("done"))
+        }
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let growing = Growing {
+        first: Live::with(&["seed"]).specs.clone(),
+        grown: Live::with(&["seed", "tree"]).specs.clone(),
+    };
+    let tape = Tape::create(&path, redactor()).unwrap();
+    let grown = growing.grown.clone();
+    let host = RecordedTools::new(Arc::new(growing), Arc::clone(&tape), set(&[]));
+    for (unit, message) in [("a", 0), ("a", 1), ("b", 0)] {
+        host.shown(Some(unit), message);
+    }
+    let request = call_request(
+        &ToolCall {
+            name: "m".to_owned(),
+            arguments: json!({}),
+            call_id: "c".to_owned(),
+        },
+        None,
+        None,
+    );
+    tape.keep(
+        &ModelRequest {
+            provider: "openai".to_owned(),
+            ..request
+        },
+        Response::default(),
+        1,
+    );
+    tape.finish(RecordMode::Replace).unwrap();
+
+    let cassette = Arc::new(Cassette::open(&path).unwrap());
+    let replayed = ReplayedTools::new(cassette, redactor(), Live::with(&[]), set(&[]));
+    assert_eq!(replayed.shown(Some("a"), 0).len(), 1);
+    assert_eq!(*replayed.shown(Some("a"), 1), *grown);
+    assert_eq!(replayed.shown(Some("b"), 1).len(), 1);
 }

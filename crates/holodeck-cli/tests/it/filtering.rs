@@ -53,3 +53,54 @@ fn each_message_is_shown_the_tools_that_fit_it() {
         ]
     );
 }
+
+/// An agent with an embedder, whose tools are of two kinds.
+fn embedding(model: &ModelServer, embedder: &str) -> Project {
+    Project::with(&format!(
+        "name: many\nmodel: {{provider: openai, name: m, endpoint: \"{}\"}}\ninstructions: {{inline: Hi}}\n\
+         embedding_provider: {{provider: openai, name: e, endpoint: \"{embedder}\"}}\n\
+         tools:\n\
+         \x20 - {{type: function, name: weather, description: Tells the weather of a city., mock: rain}}\n\
+         \x20 - {{type: function, name: orders, description: Finds orders of customers., mock: none}}\n\
+         tool_filtering: {{enabled: true, top_k: 1, similarity_threshold: 0.1}}\n\
+         evaluations: {{metrics: [{{type: standard, metric: contains}}]}}\n\
+         test_cases: [{{name: one, input: How is the weather in the city?, ground_truth: done}}]\n",
+        model.url()
+    ))
+}
+
+#[test]
+fn meanings_are_those_of_the_agents_embedder_and_a_replay_needs_none() {
+    let (model, embedder) = (
+        ModelServer::answering(|_| Reply::text("done")),
+        ModelServer::answering(|_| Reply::text("never asked")),
+    );
+    let project = embedding(&model, &embedder.url());
+    project.run(&["test", "--record", "tape.jsonl"]).exits(0);
+    assert_eq!(offered(&model.finish()[0]), ["weather"]);
+    // The tools, and the message.
+    let asked = embedder.embedding_requests();
+    embedder.finish();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[1].body["input"], json!(["How is the weather in the city?"]));
+    assert_eq!(asked[1].body["model"], "e");
+    // Neither of them is there any more.
+    project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
+    let yaml = project.read("agent.yaml").replace("in the city", "in town");
+    project.write("agent.yaml", yaml);
+    project
+        .run(&["test", "--replay", "tape.jsonl"])
+        .exits(3)
+        .says("does not know which tools fit the message");
+}
+
+#[test]
+fn an_embedder_that_is_down_is_an_error_that_says_so() {
+    let model = ModelServer::answering(|_| Reply::text("done"));
+    embedding(&model, "http://127.0.0.1:9")
+        .run(&["test"])
+        .exits(3)
+        .says("`tool_filtering` could not embed")
+        .says("127.0.0.1:9");
+    assert!(model.finish().is_empty());
+}

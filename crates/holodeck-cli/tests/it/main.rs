@@ -12,6 +12,7 @@
 
 mod answers;
 mod bad_input;
+mod changes;
 mod claude;
 mod convert;
 mod doctor;
@@ -29,6 +30,7 @@ mod reports;
 mod resume;
 mod retrieval;
 mod run;
+mod sampling;
 mod servers;
 mod surface;
 mod validate;

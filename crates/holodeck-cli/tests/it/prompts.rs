@@ -48,8 +48,10 @@ fn a_prompt_tool_asks_the_agents_model() {
     let asked = server.finish();
     assert_eq!(asked.len(), 3);
     assert_eq!(asked[1].body["temperature"], 0.1);
+    assert_eq!(tokens(&project), 3 * 15);
     // The call of the tool is in the recording, and its model's beside it.
     project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
+    assert_eq!(tokens(&project), 3 * 15);
     assert_eq!(project.read("tape.jsonl").lines().count(), 1 + 3 + 2);
 }
 
@@ -76,6 +78,65 @@ fn a_prompt_tool_may_have_a_model_of_its_own() {
     );
     // A key is sent to the server it was written for, and to no other.
     assert_eq!(asked[0].header("authorization"), None);
+}
+
+fn tokens(project: &Project) -> u64 {
+    let result = &project.run_file()["report"]["results"][0];
+    result["token_usage"]["total_tokens"].as_u64().unwrap()
+}
+
+#[test]
+fn what_the_model_of_a_prompt_tool_costs_is_held_against_the_budget() {
+    let server = poet();
+    let model = format!("provider: openai, name: m, endpoint: \"{}\"", server.url());
+    let yaml = yaml(&model, "    model: {name: dear}\n");
+    let case = "{name: poem, input: A poem!, ground_truth: old pond, expected_tools: [haiku]}";
+    let project = Project::with(&yaml.replace(case, &format!("{case}, {}", case.replace("poem", "more"))));
+    let prices = |dear: &str| {
+        format!("{{\"as_of\": \"2026-11-21\", \"models\": {{\"m\": {{\"input\": 1, \"output\": 2}}{dear}}}}}")
+    };
+    project.write("prices.json", prices(""));
+    project
+        .run(&["test", "--max-cost-usd", "0.001"])
+        .exits(2)
+        .says("the price of `dear` is not in the price list");
+    project.write(
+        "prices.json",
+        prices(", \"dear\": {\"input\": 100, \"output\": 200}"),
+    );
+    project
+        .run(&["test", "-j", "1", "--max-cost-usd", "0.001"])
+        .exits(6)
+        .says("cost budget used up");
+    // Twice the agent's model, and once the tool's: 10 tokens in and 5 out each.
+    let cost = project.run_file()["report"]["results"][0]["cost_usd"]
+        .as_f64()
+        .unwrap();
+    assert!((cost - 0.002_04).abs() < 1e-9, "{cost}");
+    project
+        .run(&["test", "-j", "1", "--max-tokens-total", "40"])
+        .exits(6)
+        .says("token budget used up: 45 of 40");
+    server.finish();
+}
+
+#[test]
+fn tokens_that_a_tools_endpoint_does_not_tell_are_not_taken_for_none() {
+    let server = ModelServer::answering(|request| {
+        if request.texts("user") == [PROMPT] {
+            return Reply::text("old pond").without_usage();
+        }
+        match request.texts("tool").first() {
+            Some(result) => Reply::text(*result),
+            None => Reply::tool_call("c1", "haiku", &json!({"subject": "frogs"})),
+        }
+    });
+    let model = format!("provider: openai, name: m, endpoint: \"{}\"", server.url());
+    let project = Project::with(&yaml(&model, ""));
+    project.run(&["test"]).exits(0);
+    let result = &project.run_file()["report"]["results"][0];
+    assert!(result["token_usage"].is_null(), "{result}");
+    server.finish();
 }
 
 #[test]
@@ -115,6 +176,9 @@ fn a_prompt_tool_of_a_claude_agent_asks_through_the_cli() {
     });
     let bench = Bench::new(&yaml("provider: anthropic, name: sonnet", ""), server);
     bench.run(&["test"]).exits(0).says("1 passed");
+    let result = &bench.project.run_file()["report"]["results"][0];
+    // The agent's own two and the tool's.
+    assert_eq!(result["token_usage"]["total_tokens"], 3 * 15, "{result}");
     bench.server.finish();
 }
 

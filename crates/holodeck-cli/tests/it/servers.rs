@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::project::{Project, agent};
 
 /// The everything server of the pinned npm packages, as a tool.
-fn everything(more: &str) -> String {
+pub(crate) fn everything(more: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let server = ".smoke/mcp/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
     let server = root.join(server);

@@ -6,13 +6,14 @@ use std::time::Duration;
 use futures::future::join_all;
 use holodeck_backend_api::{Tool, ToolSource};
 use holodeck_http::{HttpClient, HttpOptions};
-use holodeck_model::{Env, McpTool, McpTransport};
+use holodeck_model::{Env, McpSampling, McpTool, McpTransport};
 use holodeck_process::Watchdog;
 use rmcp::model::ServerPeerInfo;
 
 use crate::client::connection::Surroundings;
 use crate::client::listing::Offer;
 use crate::client::plan::Plan;
+use crate::client::sampler::Sampler;
 use crate::client::server::Server;
 use crate::client::{ElicitationHost, SamplingHost};
 use crate::{ServerNeed, names};
@@ -26,7 +27,7 @@ pub struct McpOptions {
     pub env: Env,
     /// How long a server may take to start and to say what it has.
     pub startup: Duration,
-    /// Asks a model for servers; without it they are refused.
+    /// Asks a model for servers whose tool says `sampling: allow`; without it they are refused.
     pub sampling: Option<Arc<dyn SamplingHost>>,
     /// Answers for the person; without it every question is declined.
     pub elicitation: Option<Arc<dyn ElicitationHost>>,
@@ -211,12 +212,17 @@ async fn connect(
 ) -> Result<McpServer, String> {
     let plan = Plan::of(tool, &options.base_dir, &options.env).map_err(|error| error.to_string())?;
     let offer = Offer::of(tool, name);
+    let asked = options.sampling.clone();
+    let sampler = asked
+        .filter(|_| tool.sampling == McpSampling::Allow)
+        .map(Sampler::new);
     let server = Server::new(
         tool.name.clone(),
         plan,
         offer,
         options.clone(),
         surroundings.clone(),
+        sampler,
     );
     server.start().await.map_err(|error| server.told(&error))?;
     Ok(McpServer {

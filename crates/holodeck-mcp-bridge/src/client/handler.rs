@@ -19,10 +19,9 @@ use rmcp::service::{NotificationContext, RequestContext, RoleClient};
 use serde_json::{Map, Value};
 
 use crate::client::content::Parts;
+use crate::client::sampler::Sampler;
 use crate::client::server::Server;
-use crate::client::{
-    Elicitation, ElicitationAnswer, ElicitationHost, SampledMessage, SamplingHost, SamplingRequest,
-};
+use crate::client::{Elicitation, ElicitationAnswer, ElicitationHost, SampledMessage, SamplingRequest};
 
 /// The protocol's code for "the person said no".
 const REJECTED: ErrorCode = ErrorCode(-1);
@@ -33,7 +32,7 @@ pub(crate) struct Handler {
     /// As the YAML names it.
     pub(crate) server_name: String,
     pub(crate) server: Weak<Server>,
-    pub(crate) sampling: Option<Arc<dyn SamplingHost>>,
+    pub(crate) sampling: Option<Arc<Sampler>>,
     pub(crate) elicitation: Option<Arc<dyn ElicitationHost>>,
     pub(crate) roots: Vec<PathBuf>,
 }
@@ -56,8 +55,10 @@ impl ClientHandler for Handler {
         params: CreateMessageRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        let Some(host) = &self.sampling else {
-            return Err(ErrorData::new(REJECTED, "sampling is not allowed here", None));
+        let Some(sampler) = &self.sampling else {
+            let refusal = "this server may not ask a model: its tool in the agent's file does not say \
+                           `sampling: allow`";
+            return Err(ErrorData::new(REJECTED, refusal, None));
         };
         let request = SamplingRequest {
             server: self.server_name.clone(),
@@ -67,7 +68,7 @@ impl ClientHandler for Handler {
             temperature: params.temperature,
             stop_sequences: params.stop_sequences.unwrap_or_default(),
         };
-        let answer = host.sample(request).await;
+        let answer = sampler.sample(request).await;
         let answer = answer.map_err(|reason| ErrorData::new(REJECTED, reason, None))?;
         let result = CreateMessageResult::new(SamplingMessage::assistant_text(answer.text), answer.model);
         Ok(match answer.stop_reason {

@@ -1,14 +1,14 @@
 //! What a server may ask of whoever uses it.
 
 use async_trait::async_trait;
-use holodeck_backend_api::{Image, Role};
+use holodeck_backend_api::{Image, Role, ToolCx};
 use serde_json::Value;
 
-/// Asks a model for a server. Without one, servers are told that there is no sampling.
+/// Asks a model for servers whose tool says `sampling: allow`. All others are told that there is no sampling.
 #[async_trait]
 pub trait SamplingHost: Send + Sync {
-    /// Asks; an error is what the server is told.
-    async fn sample(&self, request: SamplingRequest) -> Result<SamplingAnswer, String>;
+    /// Asks for the call of a tool that `cx` is of; an error is what the server is told.
+    async fn sample(&self, request: SamplingRequest, cx: ToolCx) -> Result<SamplingAnswer, String>;
 }
 
 /// What a server wants to ask a model.

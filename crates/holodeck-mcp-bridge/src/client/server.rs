@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holodeck_backend_api::{Tool, ToolOutput};
+use holodeck_backend_api::{Tool, ToolCx, ToolOutput};
 use rmcp::model::{CallToolRequestParams, GetPromptRequestParams, JsonObject};
 use rmcp::service::ServiceError;
 
@@ -10,6 +10,7 @@ use crate::client::content;
 use crate::client::handler::Handler;
 use crate::client::listing::Offer;
 use crate::client::plan::Plan;
+use crate::client::sampler::Sampler;
 use crate::client::tools::ServerTool;
 use crate::client::{ConnectError, McpOptions, ServerInfo, words};
 
@@ -21,6 +22,7 @@ pub(crate) struct Server {
     offer: Offer,
     options: McpOptions,
     surroundings: Surroundings,
+    sampling: Option<Arc<Sampler>>,
     live: tokio::sync::Mutex<Live>,
     listed: Mutex<Listed>,
     refreshing: tokio::sync::Mutex<()>,
@@ -78,6 +80,7 @@ impl Server {
         offer: Offer,
         options: McpOptions,
         surroundings: Surroundings,
+        sampling: Option<Arc<Sampler>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             name,
@@ -85,6 +88,7 @@ impl Server {
             offer,
             options,
             surroundings,
+            sampling,
             live: tokio::sync::Mutex::new(Live::Lost(0)),
             listed: Mutex::default(),
             refreshing: tokio::sync::Mutex::default(),
@@ -104,7 +108,12 @@ impl Server {
         self: &Arc<Self>,
         ask: &Ask,
         arguments: &JsonObject,
+        cx: &ToolCx,
     ) -> Result<ToolOutput, String> {
+        let _calling = match &self.sampling {
+            Some(sampler) => Some(sampler.begin(cx).await),
+            None => None,
+        };
         let (connection, number) = self.connection(None).await.map_err(|error| self.told(&error))?;
         let lost = match self.answer(&connection, ask, arguments).await {
             Ok(output) => return Ok(output),
@@ -208,7 +217,7 @@ impl Server {
         let handler = Handler {
             server_name: self.name.clone(),
             server: Arc::downgrade(self),
-            sampling: self.options.sampling.clone(),
+            sampling: self.sampling.clone(),
             elicitation: self.options.elicitation.clone(),
             roots: self.options.roots.clone(),
         };

@@ -38,7 +38,7 @@ impl Tool for ServerTool {
         };
         tokio::select! {
             biased;
-            answer = server.ask(&self.ask, &arguments) => answer.map_err(unavailable),
+            answer = server.ask(&self.ask, &arguments, &cx) => answer.map_err(unavailable),
             // Whoever drops a request takes it back on the server too.
             () = cx.cancel.cancelled() => Err(ToolError::Cancelled),
         }

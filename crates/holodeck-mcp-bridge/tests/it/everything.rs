@@ -142,7 +142,7 @@ struct Oracle(Mutex<Vec<SamplingRequest>>);
 
 #[async_trait]
 impl SamplingHost for Oracle {
-    async fn sample(&self, request: SamplingRequest) -> Result<SamplingAnswer, String> {
+    async fn sample(&self, request: SamplingRequest, _: ToolCx) -> Result<SamplingAnswer, String> {
         self.0.lock().unwrap().push(request);
         Ok(SamplingAnswer {
             text: "forty-two".to_owned(),
@@ -153,7 +153,7 @@ impl SamplingHost for Oracle {
 }
 
 #[tokio::test]
-async fn a_model_is_asked_only_if_there_is_one() {
+async fn a_model_is_asked_only_if_there_is_one_and_the_yaml_allows_it() {
     let server = everything("").await;
     let sampling = "mcp__everything__trigger-sampling-request";
     assert!(!names(&server).iter().any(|name| name == sampling));
@@ -162,7 +162,12 @@ async fn a_model_is_asked_only_if_there_is_one() {
     let oracle = Arc::new(Oracle(Mutex::default()));
     let mut options = options(folder.path());
     options.sampling = Some(Arc::clone(&oracle) as Arc<dyn SamplingHost>);
-    let server = connect(&node("everything", &real("everything"), ""), &options).await;
+    let denied = connect(&node("everything", &real("everything"), ""), &options).await;
+    let server = connect(
+        &node("everything", &real("everything"), "sampling: allow"),
+        &options,
+    )
+    .await;
     // The server has this tool from when it knows that we have a model, and says so.
     until("the list is another", || {
         names(&server).iter().any(|name| name == sampling)
@@ -179,6 +184,8 @@ async fn a_model_is_asked_only_if_there_is_one() {
     assert_eq!((asked.server.as_str(), asked.max_tokens), ("everything", 7));
     assert_eq!(asked.messages[0].role, Role::User);
     assert!(asked.messages[0].text.contains("What is it?"));
+    text(&denied, "mcp__everything__echo", json!({ "message": "x" })).await;
+    assert!(!names(&denied).iter().any(|name| name == sampling));
 }
 
 struct Person(Mutex<Vec<Elicitation>>);

@@ -116,6 +116,24 @@ pub struct EmbeddingSettings {
 }
 
 impl Agent {
+    /// What `embedding_provider` says, if it is there.
+    pub fn own_embedding_settings(&self) -> Option<EmbeddingSettings> {
+        let config = self.embedding_provider.as_ref()?;
+        Some(EmbeddingSettings {
+            provider: config.provider,
+            model: config
+                .name
+                .clone()
+                .unwrap_or_else(|| config.provider.default_model().to_owned()),
+            endpoint: config.endpoint.clone(),
+            api_key: config.api_key.clone(),
+            api_version: config.api_version.clone(),
+            rpm: config.rpm,
+            dimensions: None,
+            block: "embedding_provider",
+        })
+    }
+
     /// What the embeddings of a retrieval tool are made with: `embedding_provider`, else `model`. The model is the one
     /// that the tools name, else the one of `embedding_provider`. `None` where nothing makes embeddings.
     pub fn embedding_settings(&self, tool: &ToolConfig) -> Option<EmbeddingSettings> {

@@ -211,6 +211,10 @@ pub struct McpTool {
     /// Whether a run stops when it does not start; otherwise that is a warning.
     #[serde(default = "yes")]
     pub required: bool,
+    /// Whether it may put questions to the agent's model while one of its tools is called (sampling). They count as the
+    /// agent's own.
+    #[serde(default, skip_serializing_if = "McpSampling::is_denied")]
+    pub sampling: McpSampling,
     /// Its name in the MCP registry.
     pub registry_name: Option<String>,
     /// Answers in place of the server, which is then not started.
@@ -223,12 +227,36 @@ impl McpTool {
         self.written_time_limit().unwrap_or(Duration::from_mins(1))
     }
 
+    /// Whether HoloDeck speaks to it whatever the provider: the Claude Code CLI answers no questions of servers.
+    pub fn needs_our_client(&self) -> bool {
+        self.sampling == McpSampling::Allow
+    }
+
     /// How long a request may take, if that is written.
     pub fn written_time_limit(&self) -> Option<Duration> {
         let seconds = self.timeout.or_else(|| self.request_timeout.map(f64::from))?;
         Duration::try_from_secs_f64(seconds)
             .ok()
             .filter(|limit| !limit.is_zero())
+    }
+}
+
+/// Whether an MCP server may ask the agent's model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum McpSampling {
+    /// It is refused.
+    #[default]
+    Deny,
+    /// It gets the model's answers.
+    Allow,
+}
+
+impl McpSampling {
+    /// Whether it is refused, which recordings of earlier versions don't mention.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn is_denied(&self) -> bool {
+        *self == Self::Deny
     }
 }
 

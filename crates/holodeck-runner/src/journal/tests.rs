@@ -20,6 +20,7 @@ fn header() -> JournalHeader {
         selected: Selected::First(3),
         replayed: None,
         settings: json!({}),
+        mcp_servers: Vec::new(),
     }
 }
 

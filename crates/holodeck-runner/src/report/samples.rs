@@ -229,6 +229,7 @@ pub(crate) fn report(format: Format, results: &[TestResult], replayed: Option<Re
         holodeck_version: "0.1.0".to_owned(),
         cli_args: vec!["test".to_owned(), "agent.yaml".to_owned()],
         git_commit: None,
+        mcp_servers: Vec::new(),
     };
     let read = || -> Results<'_> { Box::new(results.iter().cloned().map(Ok)) };
     let mut out = Vec::new();

@@ -60,6 +60,7 @@ impl Project {
                 holodeck_version: "0".to_owned(),
                 cli_args: Vec::new(),
                 git_commit: None,
+                mcp_servers: Vec::new(),
             },
         }
     }

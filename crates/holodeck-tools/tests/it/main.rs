@@ -13,3 +13,4 @@ mod mocks;
 mod programs;
 mod python;
 mod schemas;
+mod sources;
