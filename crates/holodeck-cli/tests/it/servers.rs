@@ -74,6 +74,43 @@ fn the_tools_of_a_real_server_answer_and_a_replay_needs_none() {
 }
 
 #[test]
+fn pictures_and_resources_of_a_server_reach_the_model_also_in_a_replay() {
+    let server = ModelServer::answering(|request| {
+        if request.texts("tool").is_empty() {
+            let resource = json!({"resourceType": "Text", "resourceId": 1});
+            return Reply::tool_call("c1", "mcp__everything__get-tiny-image", &json!({})).and_tool_call(
+                "c2",
+                "mcp__everything__get-resource-reference",
+                &resource.to_string(),
+            );
+        }
+        Reply::text("gingerbread")
+    });
+    let case = "  - {name: look, input: Look!, ground_truth: gingerbread}\n";
+    let only = "    config: {allowed_tools: [get-tiny-image, get-resource-reference]}\n";
+    let project = Project::with(&format!("{}{}", agent(&server.url(), case), everything(only)));
+    project.run(&["test", "--record", "calls.jsonl"]).exits(0);
+    let requests = server.finish();
+    let messages = requests[1].messages();
+    let (picture, resource, shown) = (
+        &messages[messages.len() - 3],
+        &messages[messages.len() - 2],
+        &messages[messages.len() - 1],
+    );
+    assert_eq!(
+        (&picture["role"], &resource["role"]),
+        (&json!("tool"), &json!("tool"))
+    );
+    let text = resource["content"].as_str().unwrap();
+    assert!(text.contains("[resource demo://"), "{text}");
+    // After all answers, as a server refuses another message between them.
+    assert_eq!(shown["role"], "user");
+    let url = shown["content"][1]["image_url"]["url"].as_str().unwrap();
+    assert!(url.starts_with("data:image/png;base64,"), "{url}");
+    project.run(&["test", "--replay", "calls.jsonl"]).exits(0);
+}
+
+#[test]
 fn a_server_that_does_not_start_ends_the_run_unless_it_is_not_required() {
     let server = ModelServer::answering(|_| Reply::text("gingerbread"));
     let case = "  - name: a\n    input: Hi\n    ground_truth: gingerbread\n";
