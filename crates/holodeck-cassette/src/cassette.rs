@@ -16,6 +16,9 @@ use crate::{
     nearest,
 };
 
+/// How a recording begins.
+const HEADER_BEGINS: [u8; 20] = *b"{\"holodeck_cassette\"";
+
 /// A recording, indexed by key. Entries stay in the file until they are asked for, so memory does not grow with
 /// their size.
 #[derive(Debug)]
@@ -149,6 +152,13 @@ impl Cassette {
             has_tools,
             has_choices,
         })
+    }
+
+    /// Whether a file is a recording, by how it begins.
+    pub fn is_one(path: &Path) -> bool {
+        let mut begins = [0; HEADER_BEGINS.len()];
+        let read = File::open(path).and_then(|mut file| file.read_exact(&mut begins));
+        read.is_ok() && begins == HEADER_BEGINS
     }
 
     /// When and with which model it was recorded.

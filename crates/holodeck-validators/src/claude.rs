@@ -1,6 +1,6 @@
-use holodeck_model::{Diagnostic, Env, LoadedAgent, Severity};
+use holodeck_model::{Env, LoadedAgent};
 
-use crate::{Check, ClaudeCli, ClaudeCliSearch};
+use crate::{Check, ClaudeCli, ClaudeCliSearch, check::unless_replayed};
 
 const SUBJECT: &str = "claude";
 
@@ -12,17 +12,5 @@ pub(crate) async fn check(agent: &LoadedAgent, env: &Env) -> (Check, Option<Clau
             (Check::ok(SUBJECT, found), Some(cli))
         }
         Err(error) => (Check::problem(SUBJECT, unless_replayed(agent, *error)), None),
-    }
-}
-
-/// A recording answers without model and CLI.
-pub(crate) fn unless_replayed(agent: &LoadedAgent, error: Diagnostic) -> Diagnostic {
-    if agent.execution.replay.value.is_none() {
-        return error;
-    }
-    Diagnostic {
-        severity: Severity::Warning,
-        message: format!("{}; only the recording can answer", error.message),
-        ..error
     }
 }

@@ -3,7 +3,7 @@ use holodeck_model::{
     env::{AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
 };
 
-use crate::{Check, ClaudeEnv, claude::unless_replayed};
+use crate::{Check, ClaudeEnv, check::unless_replayed};
 
 const SUBJECT: &str = "credentials";
 

@@ -3,7 +3,7 @@ use holodeck_model::{
     env::{AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
 };
 
-use crate::Check;
+use crate::{Check, check::unless_replayed};
 
 /// The key of the provider that makes embeddings, if a tool searches by meaning, or tools are chosen by it.
 pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Option<Check> {
@@ -41,7 +41,7 @@ pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Option<Check> {
             .with_help(format!(
                 "put `{variable}=…` into `.env` beside the agent file, or export it"
             ));
-        Check::problem(subject, error)
+        Check::problem(subject, unless_replayed(agent, error))
     })
 }
 

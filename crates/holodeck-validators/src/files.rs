@@ -2,7 +2,7 @@ use std::path::Path;
 
 use holodeck_model::{Code, Diagnostic, LoadedAgent, Provider};
 
-use crate::Check;
+use crate::{Check, check::unless_replayed};
 
 /// The recording that answers by default, the folder a Claude agent works in, and the one that runs are kept in.
 pub(crate) fn check(agent: &LoadedAgent) -> Vec<Check> {
@@ -37,7 +37,7 @@ fn working_directory(agent: &LoadedAgent) -> Option<Check> {
         let message = format!("`{}` is not a directory", dir.display());
         let error =
             Diagnostic::error(Code::UnusableDirectory, message).at(agent.locate("claude.working_directory"));
-        Check::problem(subject, error)
+        Check::problem(subject, unless_replayed(agent, error))
     })
 }
 

@@ -9,7 +9,7 @@ use holodeck_model::{
 use holodeck_process::{AtLimit, BASE_VARIABLES, ChildEnv, ProcessSpec, run, which};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Check, ClaudeCli, ClaudeCliKind, CliVersion};
+use crate::{Check, ClaudeCli, ClaudeCliKind, CliVersion, check::unless_replayed};
 
 const SUBJECT: &str = "node";
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ pub(crate) async fn check(agent: &LoadedAgent, env: &Env, cli: Option<&ClaudeCli
         let error = Diagnostic::new(Code::MissingProgram, severity, message)
             .at(place)
             .with_help("install Node.js 18 or later");
-        return Check::problem(SUBJECT, error);
+        return Check::problem(SUBJECT, unless_replayed(agent, error));
     };
     let Some(version) = version(&node, env).await else {
         let message = format!("`{}` does not tell its version", node.display());

@@ -8,7 +8,7 @@ use holodeck_model::{
 };
 use holodeck_process::which;
 
-use crate::Check;
+use crate::{Check, check::unless_replayed};
 
 /// The programs that function tools run, and those that start its MCP servers.
 pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
@@ -88,5 +88,5 @@ fn check_program(
     let problem = Diagnostic::new(Code::MissingProgram, severity, message)
         .at(agent.locate(pointer))
         .with_help("install it, or make it executable with `chmod +x`");
-    Check::problem(subject, problem)
+    Check::problem(subject, unless_replayed(agent, problem))
 }

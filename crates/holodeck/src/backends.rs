@@ -208,7 +208,7 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<(Arc<dyn ToolHost>, M
         files: if answers.are_live() || by_turn {
             HashMap::new()
         } else {
-            files_of_tools(&agent.config.tools)
+            files_of_tools(agent)
                 .filter_map(|(tool, files)| Some((tool.model_name()?, files)))
                 .collect()
         },

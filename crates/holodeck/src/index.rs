@@ -82,6 +82,8 @@ pub(crate) async fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
                 let help = "`holodeck index build` does it now; a test or a run does it first";
                 (CheckState::Warning, Some(help.to_owned()))
             }
+            // A recording answers without it.
+            StatusState::Unusable if agent.execution.replay.value.is_some() => (CheckState::Warning, None),
             StatusState::Unusable => (CheckState::Missing, None),
         };
         let (found, hint) = (status.found, status.hint);

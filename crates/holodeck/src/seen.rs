@@ -9,7 +9,7 @@ use std::{
 };
 
 use holodeck_backend_api::Mode;
-use holodeck_cassette::{AgentSeen, digest, file_digest};
+use holodeck_cassette::{AgentSeen, Cassette, digest, file_digest};
 use holodeck_documents::{Pictures, Source, WalkOptions, walk};
 use holodeck_model::{
     ClaudeConfig, FunctionTool, LoadedAgent, PathRef, PromptTool, SettingSource, SideEffectGate, ToolConfig,
@@ -35,6 +35,9 @@ const SETTINGS: [&str; 5] = [
     ".claude/settings.json",
     ".claude/settings.local.json",
 ];
+
+/// Where runs are kept, in the agent's folder.
+const RESULTS: &str = "results";
 
 /// With more files than these a source has one digest.
 const LISTED: usize = 32;
@@ -118,7 +121,7 @@ fn builtin_tools(claude: &ClaudeConfig, mode: Mode, side_effects: SideEffectGate
 /// Digests of the files behind tools and sub-agents, by the name of the tool, and of the CLI's own settings.
 fn files(agent: &LoadedAgent, claude: &ClaudeConfig) -> Map<String, Value> {
     let mut files = Map::new();
-    let of_tools = files_of_tools(&agent.config.tools);
+    let of_tools = files_of_tools(agent);
     files.extend(of_tools.map(|(tool, found)| (tool.name().to_owned(), found)));
     let prompts = claude
         .agents
@@ -142,12 +145,12 @@ fn files(agent: &LoadedAgent, claude: &ClaudeConfig) -> Map<String, Value> {
 }
 
 /// Digests of the files that the YAML names for tools which have no `mock`.
-pub(crate) fn files_of_tools(tools: &[ToolConfig]) -> impl Iterator<Item = (&ToolConfig, Value)> {
-    let real = tools.iter().filter(|tool| !tool.is_mocked());
+pub(crate) fn files_of_tools(agent: &LoadedAgent) -> impl Iterator<Item = (&ToolConfig, Value)> {
+    let real = agent.config.tools.iter().filter(|tool| !tool.is_mocked());
     real.filter_map(|tool| {
         let files = match tool {
-            ToolConfig::Vectorstore(tool) => documents(&tool.source),
-            ToolConfig::HierarchicalDocument(tool) => documents(&tool.source),
+            ToolConfig::Vectorstore(tool) => documents(&tool.source, agent),
+            ToolConfig::HierarchicalDocument(tool) => documents(&tool.source, agent),
             ToolConfig::Function(FunctionTool { file, command, .. }) => named(file.iter().chain(command)),
             ToolConfig::Prompt(PromptTool { file, .. }) => named(file),
             ToolConfig::Mcp(_) => Value::Null,
@@ -156,8 +159,9 @@ pub(crate) fn files_of_tools(tools: &[ToolConfig]) -> impl Iterator<Item = (&Too
     })
 }
 
-/// The files that a tool searches. What is on the web is not fetched: its address is all that is looked at.
-fn documents(source: &PathRef) -> Value {
+/// The files that a tool searches, but for the agent's own and those that its runs leave. What is on the web is not
+/// fetched: its address is all that is looked at.
+fn documents(source: &PathRef, agent: &LoadedAgent) -> Value {
     let Ok(Source::Files(path)) = Source::parse(source.as_str()) else {
         return Value::Null;
     };
@@ -167,12 +171,17 @@ fn documents(source: &PathRef) -> Value {
         ..WalkOptions::default()
     };
     match walk(&path, source.base(), &options) {
-        Ok(walked) => listed(
-            walked
-                .files
-                .iter()
-                .map(|file| (file.name.as_str(), file.path.clone())),
-        ),
+        Ok(walked) => {
+            let ours = [agent.path.clone(), agent.dir.join(RESULTS)];
+            let ours: Vec<_> = ours.iter().filter_map(|path| path.canonicalize().ok()).collect();
+            let is_ours = |path: &Path| {
+                let path = path.canonicalize();
+                path.is_ok_and(|path| ours.iter().any(|ours| path.starts_with(ours)))
+            };
+            let files = walked.files.iter();
+            let files = files.filter(|file| !is_ours(&file.path) && !Cassette::is_one(&file.path));
+            listed(files.map(|file| (file.name.as_str(), file.path.clone())))
+        }
         Err(_) => Value::Null,
     }
 }

@@ -93,6 +93,7 @@ async fn what_was_recorded_is_replayed() {
     assert!(recorded.take().is_some());
     assert_eq!(replayed, answer("hi", None));
     assert_eq!(Cassette::open(&path).unwrap().recorded().models, ["echo-1"]);
+    assert!(Cassette::is_one(&path) && !Cassette::is_one(dir.path()));
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
 }

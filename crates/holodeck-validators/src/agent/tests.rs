@@ -129,6 +129,19 @@ async fn a_recording_answers_without_cli_and_key() {
 }
 
 #[tokio::test]
+async fn a_recording_answers_without_what_tools_need() {
+    let project = Project::new(&format!("{RICH}execution: {{replay: c.jsonl}}\n"));
+    fs::write(project.0.path().join("c.jsonl"), "").unwrap();
+    let checks = project.checks(&[]).await;
+    assert!(!checks.contains("MISSING"), "{checks}");
+    assert!(
+        checks
+            .contains("tool `orders`: warning, `cat` was not found or is not executable; only the recording"),
+        "{checks}"
+    );
+}
+
+#[tokio::test]
 async fn the_yaml_may_name_the_cli_and_the_variable_outranks_it() {
     let project = Project::new(&format!("{PLAIN}claude: {{cli_path: bin/own}}\n"));
     project.program("own", "#!/bin/sh\necho 2.1.200\n");

@@ -87,3 +87,24 @@ fn files_behind_tools_and_agents_and_settings_have_digests() {
     assert_eq!(after["few"].as_object().unwrap().len(), 1);
     assert_eq!(before["claude.agents"], after["claude.agents"]);
 }
+
+#[test]
+fn what_runs_leave_behind_is_no_document() {
+    let (folder, agent) = agent(
+        "embedding_provider: {provider: hash}\n\
+         tools: [{type: vectorstore, name: all, description: d, source: .}]\n",
+        &[("a.md", "A")],
+    );
+    let before = in_test(&agent);
+    assert_eq!(before["files"]["all"].as_object().unwrap().len(), 1, "{before}");
+    let write = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    };
+    write("results/a/run.json", "{}");
+    write("tapes/c.jsonl", "{\"holodeck_cassette\":1}\n{}\n");
+    assert_eq!(in_test(&agent), before);
+    write("b.md", "B");
+    assert_ne!(in_test(&agent), before);
+}
