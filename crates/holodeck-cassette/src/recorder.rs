@@ -48,6 +48,8 @@ pub struct Tape {
 struct Written {
     file: File,
     calls: usize,
+    /// When the newest entry was made: entries are sorted by it, also if the clock is put back in between.
+    latest: Timestamp,
     failed: Option<std::io::Error>,
 }
 
@@ -138,6 +140,7 @@ impl Tape {
         let written = Mutex::new(Written {
             file,
             calls: 0,
+            latest: Timestamp::UNIX_EPOCH,
             failed: None,
         });
         let tape = Self {
@@ -168,7 +171,7 @@ impl Tape {
         }
         let entry = Entry {
             key: request_key(request),
-            recorded_at: Timestamp::now(),
+            recorded_at: self.now(),
             latency_ms,
             request: request.clone(),
             response,
@@ -179,6 +182,12 @@ impl Tape {
         written.failed = written.failed.take().or(failure);
         written.calls += usize::from(!is_of_tools(&request.provider));
         entry.response
+    }
+
+    fn now(&self) -> Timestamp {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.latest = written.latest.max(Timestamp::now());
+        written.latest
     }
 
     fn write_line(&self, value: &impl serde::Serialize) -> std::io::Result<()> {
