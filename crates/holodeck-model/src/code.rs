@@ -109,6 +109,8 @@ codes! {
     Yaml11Difference = "HD0403", "yaml-1.1-difference";
     /// A map that looks like a matcher but is compared literally.
     LiteralMatcher = "HD0404", "literal-matcher";
+    /// Something of ours stands for what the YAML names.
+    StandIn = "HD0405", "stand-in";
     /// A field that is accepted but has no effect.
     NoEffect = "HD0410", "no-effect";
     /// An environment variable is not set.

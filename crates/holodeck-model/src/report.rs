@@ -310,6 +310,9 @@ pub struct ReportHead {
     pub run_id: String,
     /// Set when the answers come from a recording.
     pub replayed: Option<Replayed>,
+    /// What a reader of the verdicts must know, such as sources of an index that could not be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// How the run ended: `completed`, `interrupted`, `budget` or `stopped`.
     pub ended: String,
 }

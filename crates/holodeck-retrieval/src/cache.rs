@@ -20,22 +20,44 @@ struct Inner {
     connection: Mutex<Connection>,
 }
 
+/// What is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kept {
+    Vector,
+    Context,
+}
+
+impl Kept {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Vector => "vector",
+            Self::Context => "context",
+        }
+    }
+}
+
 /// A hash of everything a kept value depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct CacheKey([u8; 32]);
+pub(crate) struct CacheKey {
+    kept: Kept,
+    hash: [u8; 32],
+}
 
 impl CacheKey {
-    pub(crate) fn of(parts: &[&[u8]]) -> Self {
+    pub(crate) fn of(kept: Kept, parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
             // With its length, so that no two lists of parts run into the same bytes.
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        Self(hash.finalize().into())
+        let hash = hash.finalize().into();
+        Self { kept, hash }
     }
 }
 
+/// How the file is laid out; one of another layout is begun anew.
+const LAYOUT: i64 = 1;
 /// More than this, and the older half goes when it is opened.
 const MOST_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
@@ -63,18 +85,22 @@ impl ModelCache {
         Ok(Self(Arc::new(Inner { path, connection })))
     }
 
-    /// Forgets everything, for an ingest that shall owe nothing to earlier ones.
-    pub async fn clear(&self) -> Result<(), RetrievalError> {
-        self.with(|connection| connection.execute_batch("DELETE FROM kept; VACUUM"))
-            .await
+    /// Forgets every vector, for an ingest that shall embed anew. Contexts stay.
+    pub async fn forget_vectors(&self) -> Result<(), RetrievalError> {
+        self.with(|connection| {
+            connection.execute("DELETE FROM kept WHERE kind = ?1", [Kept::Vector.name()])?;
+            connection.execute_batch("VACUUM")
+        })
+        .await
     }
 
     pub(crate) async fn get(&self, keys: Vec<CacheKey>) -> Result<Vec<Option<Vec<u8>>>, RetrievalError> {
         self.with(move |connection| {
-            let mut statement = connection.prepare_cached("SELECT value FROM kept WHERE key = ?1")?;
+            let mut statement =
+                connection.prepare_cached("SELECT value FROM kept WHERE key = ?1 AND kind = ?2")?;
             let values = keys.iter().map(|key| {
                 statement
-                    .query_row([key.0.as_slice()], |row| row.get(0))
+                    .query_row((key.hash.as_slice(), key.kept.name()), |row| row.get(0))
                     .optional()
             });
             values.collect()
@@ -86,10 +112,10 @@ impl ModelCache {
         self.with(move |connection| {
             let transaction = connection.transaction()?;
             {
-                let mut statement =
-                    transaction.prepare_cached("INSERT OR IGNORE INTO kept (key, value) VALUES (?1, ?2)")?;
+                let mut statement = transaction
+                    .prepare_cached("INSERT OR IGNORE INTO kept (key, kind, value) VALUES (?1, ?2, ?3)")?;
                 for (key, value) in &values {
-                    statement.execute((key.0.as_slice(), value))?;
+                    statement.execute((key.hash.as_slice(), key.kept.name(), value))?;
                 }
             }
             transaction.commit()
@@ -117,12 +143,18 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(Duration::from_secs(30))?;
     // A power cut may cost the last answers; they are asked for again.
+    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")?;
+    let layout: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if layout != LAYOUT {
+        connection.execute_batch(&format!(
+            "BEGIN IMMEDIATE; DROP TABLE IF EXISTS kept; PRAGMA user_version = {LAYOUT}; COMMIT"
+        ))?;
+    }
     connection.execute_batch(
-        "PRAGMA journal_mode = WAL;
-         PRAGMA synchronous = NORMAL;
-         CREATE TABLE IF NOT EXISTS kept (
+        "CREATE TABLE IF NOT EXISTS kept (
              number INTEGER PRIMARY KEY,
              key BLOB NOT NULL UNIQUE,
+             kind TEXT NOT NULL,
              value BLOB NOT NULL
          );",
     )?;
@@ -167,14 +199,20 @@ mod tests {
     async fn what_was_put_is_there_after_opening_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/cache.db");
-        let (one, two) = (CacheKey::of(&[b"1"]), CacheKey::of(&[b"2"]));
+        let of = |text: &[u8]| CacheKey::of(Kept::Vector, &[text]);
+        let (one, two) = (of(b"1"), of(b"2"));
+        let context = CacheKey::of(Kept::Context, &[b"1", b"context"]);
         let cache = ModelCache::open(&path).await.unwrap();
         cache.put(vec![(one, vec![7]), (one, vec![8])]).await.unwrap();
         drop(cache);
         let cache = ModelCache::open(&path).await.unwrap();
         assert_eq!(cache.get(vec![two, one]).await.unwrap(), [None, Some(vec![7])]);
-        cache.clear().await.unwrap();
-        assert_eq!(cache.get(vec![one]).await.unwrap(), [None]);
+        cache.put(vec![(context, vec![9])]).await.unwrap();
+        cache.forget_vectors().await.unwrap();
+        assert_eq!(
+            cache.get(vec![one, context]).await.unwrap(),
+            [None, Some(vec![9])]
+        );
     }
 
     #[tokio::test]
@@ -183,12 +221,14 @@ mod tests {
         let path = folder.path().join("cache.db");
         std::fs::write(&path, "this is no database, whatever its name says".repeat(100)).unwrap();
         let cache = ModelCache::open(&path).await.unwrap();
-        assert_eq!(cache.get(vec![CacheKey::of(&[])]).await.unwrap(), [None]);
+        let any = CacheKey::of(Kept::Vector, &[]);
+        assert_eq!(cache.get(vec![any]).await.unwrap(), [None]);
     }
 
     #[test]
     fn parts_do_not_run_into_each_other() {
-        assert_ne!(CacheKey::of(&[b"ab", b"c"]), CacheKey::of(&[b"a", b"bc"]));
-        assert_ne!(CacheKey::of(&[b"ab"]), CacheKey::of(&[b"ab", b""]));
+        let of = |parts: &[&[u8]]| CacheKey::of(Kept::Vector, parts);
+        assert_ne!(of(&[b"ab", b"c"]), of(&[b"a", b"bc"]));
+        assert_ne!(of(&[b"ab"]), of(&[b"ab", b""]));
     }
 }

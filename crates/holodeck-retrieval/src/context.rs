@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     RetrievalError,
-    cache::{CacheKey, ModelCache},
+    cache::{CacheKey, Kept, ModelCache},
 };
 
 /// Tells in a sentence or two where in its document a chunk belongs. What asks a model implements it.
@@ -133,12 +133,15 @@ impl Contexts {
         };
         // Of the document what the model sees, so that an edit further down costs nothing; not its name, so that a
         // renamed one doesn't either.
-        let key = CacheKey::of(&[
-            b"context",
-            self.describe().as_bytes(),
-            request.head().as_bytes(),
-            chunk.as_bytes(),
-        ]);
+        let key = CacheKey::of(
+            Kept::Context,
+            &[
+                b"context",
+                self.describe().as_bytes(),
+                request.head().as_bytes(),
+                chunk.as_bytes(),
+            ],
+        );
         if let Some(cache) = &self.cache
             && let [Some(kept)] = cache.get(vec![key]).await?.as_slice()
             && let Ok(kept) = String::from_utf8(kept.clone())

@@ -81,6 +81,8 @@ impl Selected {
 #[serde(rename_all = "snake_case")]
 enum Line<T> {
     Case(T),
+    /// What a reader of every verdict must know; a run that is gone on with may add to it.
+    Warning(String),
     End(End),
 }
 
@@ -133,6 +135,7 @@ pub struct Journal {
     /// Place of each finished case's line, by index in the agent's file. The last line of a case counts. A map: an
     /// index out of a damaged file must not decide how much memory is taken.
     places: BTreeMap<usize, (u64, u32)>,
+    warnings: Vec<String>,
     syncer: Option<Syncer>,
 }
 
@@ -156,6 +159,7 @@ impl Journal {
         let mut journal = Self {
             path: path.to_owned(),
             places: BTreeMap::new(),
+            warnings: Vec::new(),
             end: 0,
             syncer: Some(Syncer::start(Arc::clone(&file))),
             file,
@@ -201,6 +205,7 @@ impl Journal {
             file: Arc::new(file),
             end: line.len() as u64,
             places: BTreeMap::new(),
+            warnings: Vec::new(),
             syncer: None,
         };
         for number in 2.. {
@@ -212,8 +217,12 @@ impl Journal {
             let length = u32::try_from(line.len()).map_err(|_| malformed(number, "too long".to_owned()))?;
             let sketch: Line<Sketch> =
                 serde_json::from_slice(&line).map_err(|error| malformed(number, error.to_string()))?;
-            if let Line::Case(case) = sketch {
-                journal.places.insert(case.index, (journal.end, length));
+            match sketch {
+                Line::Case(case) => {
+                    journal.places.insert(case.index, (journal.end, length));
+                }
+                Line::Warning(warning) => journal.warnings.push(warning),
+                Line::End(_) => {}
             }
             journal.end += u64::from(length);
         }
@@ -250,6 +259,23 @@ impl Journal {
         Ok(())
     }
 
+    /// Writes down what a reader of every verdict must know, once.
+    pub fn warn(&mut self, warning: String) -> Result<(), JournalError> {
+        if self.warnings.contains(&warning) {
+            return Ok(());
+        }
+        let line = Line::<()>::Warning(warning.clone());
+        let line = serde_json::to_vec(&line).map_err(|error| io_error(&self.path, error.into()))?;
+        self.append(line)?;
+        self.warnings.push(warning);
+        Ok(())
+    }
+
+    /// What a reader of every verdict must know.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Writes the end down and waits until everything is on the disk.
     pub fn close(&mut self, ended: &str, at: &str) -> Result<(), JournalError> {
         let end = Line::<()>::End(End {
@@ -281,7 +307,9 @@ impl Journal {
             .map_err(|source| io_error(&self.path, source))?;
         match serde_json::from_slice(&bytes) {
             Ok(Line::Case(result)) => Ok(result),
-            Ok(Line::End(_)) => Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into())),
+            Ok(Line::End(_) | Line::Warning(_)) => {
+                Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into()))
+            }
             Err(error) => Err(io_error(&self.path, error.into())),
         }
     }

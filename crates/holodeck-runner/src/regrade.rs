@@ -37,6 +37,9 @@ pub fn regrade(request: &TestRequest, old: &Path, sink: &mut dyn RunSink) -> Res
         settings.insert("regraded_from".to_owned(), old.header().run_id.clone().into());
     }
     let mut journal = Journal::create(&store.journal_path(&header.run_id), header)?;
+    for warning in old.warnings() {
+        journal.warn(warning.clone())?;
+    }
     sink.on(&RunEvent::Started {
         run_id: journal.header().run_id.clone(),
         agent_name: request.agent.config.name.clone(),

@@ -47,6 +47,8 @@ pub struct TestRequest {
     pub prices: Prices,
     /// Knows what must not be written down.
     pub redactor: Arc<Redactor>,
+    /// What a reader of the verdicts must know, such as what the agent's tools could not read.
+    pub warnings: Vec<String>,
     /// The journal of a run to go on with.
     pub resume: Option<PathBuf>,
     /// About the agent, for the run file.
@@ -149,6 +151,9 @@ pub async fn run_tests(
     store.sweep();
     let graders = Graders::new(&request.agent).map_err(RunError::Metric)?;
     let (mut journal, plan) = open_journal(&request, &store)?;
+    for warning in &request.warnings {
+        journal.warn(request.redactor.text(warning).into_owned())?;
+    }
     request.backend.initialize().await?;
     sink.on(&RunEvent::Started {
         run_id: journal.header().run_id.clone(),
@@ -261,6 +266,7 @@ pub(crate) fn finish(
         schema_version: REPORT_SCHEMA_VERSION,
         run_id: journal.header().run_id.clone(),
         replayed: journal.header().replayed.clone(),
+        warnings: journal.warnings().to_vec(),
         ended: ended.as_str().to_owned(),
     };
     let run_file = store.run_file_path(&request.agent.config.name, now);

@@ -45,6 +45,11 @@ impl EndpointServer {
         self.0.state().until_open(count).await;
     }
 
+    /// Waits until there have been `count` requests, answered or not.
+    pub async fn until_asked(&self, count: usize) {
+        self.0.state().log().until_kept(count).await;
+    }
+
     /// Stops the server and returns the requests. Panics when the script was not used up, or not enough.
     pub fn finish(mut self) -> Vec<ReceivedRequest> {
         self.0.shut_down();

@@ -8,7 +8,7 @@ use holodeck_runner::{Driven, drive};
 
 use crate::{
     AnswerError, AnswerSource, Answers, BackendSelector, Preparing, ToolSetupError, Unbuilt,
-    backends::{ToolSetup, tools},
+    backends::{ReadyTools, ToolSetup, tools},
     index::{IndexSink, Rebuild},
     unsupported::refuse_unbuilt,
 };
@@ -69,7 +69,8 @@ pub async fn ask_showing(
         rebuild: Rebuild::Changed,
         on_index,
     };
-    let (tools, servers) = tools(&setup).await?;
+    // Whoever listens has been told of what could not be read.
+    let ReadyTools { tools, servers, .. } = tools(&setup).await?;
     let factory = BackendSelector::new(env.clone(), answers);
     let backend = factory.create(agent, Mode::Chat, tools).await?;
     backend.initialize().await?;

@@ -187,15 +187,28 @@ pub(crate) struct ToolSetup<'a> {
     pub(crate) on_index: &'a IndexSink,
 }
 
-/// The tools of an agent, ready to be called, and the servers behind them. What a recording answers is not made ready.
-pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<(Arc<dyn ToolHost>, McpServers), ToolSetupError> {
+/// The tools of an agent, ready to be called.
+pub(crate) struct ReadyTools {
+    pub(crate) tools: Arc<dyn ToolHost>,
+    /// The servers behind them.
+    pub(crate) servers: McpServers,
+    /// What a reader of answers must know.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Makes the tools of an agent ready. What a recording answers is not.
+pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetupError> {
     let ToolSetup {
         agent, env, answers, ..
     } = setup;
     let by_turn = agent.config.model.provider == Provider::Anthropic;
     if by_turn && answers.replayed().is_some() {
         // A recorded turn holds what tools did in it.
-        return Ok((Arc::new(NoTools), McpServers::default()));
+        return Ok(ReadyTools {
+            tools: Arc::new(NoTools),
+            servers: McpServers::default(),
+            warnings: Vec::new(),
+        });
     }
     let mut toolbox = Toolbox::new();
     toolbox
@@ -214,6 +227,7 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<(Arc<dyn ToolHost>, M
         },
     };
     let mut servers = McpServers::default();
+    let mut warnings = Vec::new();
     if !answers.know_tools(&set) {
         let functions: Vec<_> = real()
             .filter_map(|tool| match tool {
@@ -226,20 +240,23 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<(Arc<dyn ToolHost>, M
             .await
             .map_err(|errors| ToolSetupError::all(&errors))?;
         add_prompts(&mut toolbox, setup).await?;
-        add_searches(&mut toolbox, setup).await?;
+        warnings = add_searches(&mut toolbox, setup).await?;
         if setup.preparing == Preparing::Run {
             servers = McpServers::connect(agent, env, answers).await?;
             servers.add_to(&mut toolbox);
         }
     }
-    let host: Arc<dyn ToolHost> = Arc::new(toolbox);
-    if by_turn {
-        return Ok((host, servers));
+    let mut tools: Arc<dyn ToolHost> = Arc::new(toolbox);
+    if !by_turn {
+        let answered = answers.tools(tools, set);
+        let answered = answered.map_err(|error| ToolSetupError::Tools(error.to_string()))?;
+        tools = under_approvals(&agent.config, answered);
     }
-    let host = answers
-        .tools(host, set)
-        .map_err(|error| ToolSetupError::Tools(error.to_string()))?;
-    Ok((under_approvals(&agent.config, host), servers))
+    Ok(ReadyTools {
+        tools,
+        servers,
+        warnings,
+    })
 }
 
 /// The tools that ask a model.
@@ -266,20 +283,23 @@ async fn add_prompts(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<(),
 /// How long a search may take: the embedder of a question may be a slow one.
 const SEARCH_LIMIT: Duration = Duration::from_mins(1);
 
-/// The tools that search. Their indexes are brought up to date before anyone is asked.
-async fn add_searches(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<(), ToolSetupError> {
+/// The tools that search. Their indexes are brought up to date before anyone is asked; what they lack then is returned.
+async fn add_searches(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<Vec<String>, ToolSetupError> {
+    let mut warnings = Vec::new();
     for index in Indexes::answering(setup.agent, setup.env, setup.answers).iter() {
         if setup.preparing == Preparing::Run {
             // Whoever loses patience drops this; what is finished is kept.
             let never = CancellationToken::new();
-            index.build(setup.rebuild, setup.on_index, &never).await?;
+            let built = index.build(setup.rebuild, setup.on_index, &never).await?;
+            built.refuse_empty()?;
+            warnings.extend(built.lacks());
         }
         let tool = SearchTool::new(index.spec(), Arc::clone(index) as Arc<dyn Search>);
         toolbox
             .add(Arc::new(tool), SEARCH_LIMIT)
             .map_err(|error| ToolSetupError::all(&[error]))?;
     }
-    Ok(())
+    Ok(warnings)
 }
 
 /// Why the tools of an agent can't be had.

@@ -34,6 +34,7 @@ use self::{
 use crate::{AnswerSource, Answers, unsupported::refuse_unbuilt_tool};
 
 pub use holodeck_retrieval::{Hit, SearchResults};
+pub(crate) use sources::check_patterns;
 pub use told::{Build, IndexError, IndexErrorKind, IndexEvent, IndexStatus, Migration, Rebuild, StatusState};
 
 /// Hears what happens while indexes are built.
@@ -287,6 +288,9 @@ impl Index {
                 message: note.clone(),
             });
         }
+        if mode == IngestMode::Rebuild {
+            self.forget_vectors().await.map_err(of)?;
+        }
         let following = Following::new(self.name(), sink);
         let report = ingestor
             .run(Arc::clone(&sources.corpus), plan, &following, cancel)
@@ -492,6 +496,16 @@ impl Index {
                 Ok(Arc::new(cached) as Arc<dyn Embedder>)
             })
             .await
+    }
+
+    /// Whoever builds anew means that passages are embedded anew: behind the same name a provider may have put another
+    /// model. What models wrote about passages stays, as it does not age.
+    async fn forget_vectors(&self) -> Result<(), RetrievalError> {
+        let settings = self.agent.config.embedding_settings(&self.tool);
+        if settings.is_some_and(|settings| settings.provider != EmbeddingProvider::Hash) {
+            self.cache().await?.forget_vectors().await?;
+        }
+        Ok(())
     }
 
     async fn searcher(&self) -> Result<&Searcher, RetrievalError> {

@@ -18,6 +18,7 @@ pub fn load(path: &Path, env: &Env) -> Load {
     });
     telemetry::check(&mut load);
     prompts::check(&mut load);
+    index::check_patterns(&mut load, env);
     load
 }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     AnswerError, AnswerSource, Answers, BackendSelector, DryRun, ToolSetupError, Unbuilt,
-    backends::{ToolSetup, tools},
+    backends::{ReadyTools, ToolSetup, tools},
     conversion::{Keep, converter, fetcher},
     dry_run::estimate,
     git,
@@ -182,7 +182,11 @@ pub async fn prepare_test(
         rebuild: options.rebuild,
         on_index: &options.on_index,
     };
-    let (tools, servers) = tools(&setup).await?;
+    let ReadyTools {
+        tools,
+        servers,
+        warnings,
+    } = tools(&setup).await?;
     metadata.mcp_servers = servers.records();
     let factory = BackendSelector::new(env.clone(), answers.clone()).side_effects(options.side_effects);
     let backend = factory.create(Arc::clone(&agent), Mode::Test, tools).await?;
@@ -200,6 +204,7 @@ pub async fn prepare_test(
         settings,
         prices,
         redactor: answers.redactor(),
+        warnings,
         resume,
         metadata,
     };
@@ -236,6 +241,7 @@ pub async fn prepare_regrade(
         settings,
         prices,
         redactor: answers.redactor(),
+        warnings: Vec::new(),
         resume: None,
         metadata,
     };

@@ -66,15 +66,21 @@ impl IndexProgress {
             IndexEvent::Note { tool, message } => {
                 self.say(&state, &printable(&format!("note: index `{tool}`: {message}")));
             }
+            IndexEvent::Failed { tool, message } => {
+                self.say(&state, &printable(&format!("warning: index `{tool}`: {message}")));
+            }
             IndexEvent::Built(build) => {
                 state.region = None;
                 state.told = None;
                 if !build.is_unchanged() {
-                    let holds = format!(
+                    let mut holds = format!(
                         "{}, {}",
                         count(build.sources, "source"),
                         count(build.passages, "passage")
                     );
+                    if !build.failed.is_empty() {
+                        holds.push_str(&format!(", without {} that failed", build.failed.len()));
+                    }
                     self.say(&state, &format!("indexed `{}`: {holds}", build.tool));
                 }
             }

@@ -49,6 +49,11 @@ pub(crate) fn summary(run: &Summary<'_>, failures: Failures, width: usize) -> St
         shown.push_str(&one_line(&replayed.describe()));
         shown.push('\n');
     }
+    for warning in &run.head.warnings {
+        for line in text::wrap(&one_line(&format!("warning: {warning}")), width) {
+            shown.push_str(&format!("{}\n", paint(DOUBTFUL, line)));
+        }
+    }
     let mut spent = words::spent(&run.head.summary);
     if !spent.is_empty() {
         spent.push_str(" · ");

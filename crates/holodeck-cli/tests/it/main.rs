@@ -20,6 +20,7 @@ mod exit_codes;
 mod files;
 mod filtering;
 mod index;
+mod ingestion;
 mod init;
 mod interrupt;
 mod mcp;

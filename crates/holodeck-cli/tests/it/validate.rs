@@ -31,6 +31,40 @@ fn each_setting_tells_its_layer() {
     assert_seen!(ran);
 }
 
+/// An agent that searches `source`, kept in `database`.
+fn searching(source: &str, database: &str) -> Project {
+    let tool = format!("{{type: vectorstore, name: docs, description: d, source: \"{source}\"{database}}}");
+    let head = agent("http://localhost:1", TWO_CASES);
+    let project = Project::with(&format!(
+        "{head}embedding_provider: {{provider: hash}}\ntools: [{tool}]\n"
+    ));
+    project.write("docs/deep/a.md", "# A");
+    project
+}
+
+#[test]
+fn a_pattern_that_matches_nothing_is_told() {
+    for sound in ["docs/**/*.md", "docs/*/a.{md,txt}", "docs", "docs/deep/?.md"] {
+        let ran = searching(sound, "").run(&["validate"]).exits(0);
+        assert!(!ran.all().contains("HD0601"), "{}", ran.all());
+    }
+    let told = ["docs/*.md", "dosc/**/*.md", "docs/**/*.exe", "docs/[", "dosc"].map(|wrong| {
+        let ran = searching(wrong, "").run(&["validate"]).exits(0);
+        let line = ran.stdout.lines().find(|line| line.contains("HD0601"));
+        line.unwrap_or_else(|| panic!("{wrong}: {}", ran.all()))
+            .to_owned()
+    });
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn what_stands_for_faiss_is_told() {
+    let project = searching("docs", ", database: {provider: faiss, connection_string: kept}");
+    assert_seen!(project.run(&["validate"]).exits(0));
+    project.run(&["index", "build"]).exits(0);
+    assert!(project.path("kept/support/docs.db").exists());
+}
+
 #[test]
 fn colour_only_adds() {
     let project = Project::with(WRONG);

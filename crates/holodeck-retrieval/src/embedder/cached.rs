@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use super::{Embedder, EmbedderId, Purpose};
 use crate::{
     RetrievalError,
-    cache::{CacheKey, ModelCache},
+    cache::{CacheKey, Kept, ModelCache},
 };
 
 /// Keeps the vectors of passages, so that no passage is paid for twice. Not for the hash embedder, which is faster than
@@ -28,13 +28,16 @@ impl CachedEmbedder {
     fn key(&self, text: &str) -> CacheKey {
         let id = self.inner.id();
         let dimensions = id.dimensions.unwrap_or_default().to_le_bytes();
-        CacheKey::of(&[
-            b"vector",
-            id.provider.as_bytes(),
-            id.model.as_bytes(),
-            &dimensions,
-            text.as_bytes(),
-        ])
+        CacheKey::of(
+            Kept::Vector,
+            &[
+                b"vector",
+                id.provider.as_bytes(),
+                id.model.as_bytes(),
+                &dimensions,
+                text.as_bytes(),
+            ],
+        )
     }
 }
 

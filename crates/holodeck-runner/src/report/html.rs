@@ -68,6 +68,9 @@ fn top(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     if let Some(replayed) = &head.replayed {
         writeln!(out, "<p class=\"replayed\">{}</p>", Escaped(&replayed.describe()))?;
     }
+    for warning in &head.warnings {
+        writeln!(out, "<p class=\"replayed\">warning: {}</p>", Escaped(warning))?;
+    }
     writeln!(out, "</header>")
 }
 

@@ -31,9 +31,11 @@ pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), Repo
     for result in view.results() {
         case(&result?, head, out)?;
     }
-    if let Some(replayed) = &head.replayed {
-        let replayed = replayed.describe();
-        writeln!(out, "    <system-out>{}</system-out>", Text(&replayed))?;
+    let said = head.replayed.iter().map(holodeck_model::Replayed::describe);
+    let warnings = head.warnings.iter().map(|warning| format!("warning: {warning}"));
+    let said: Vec<String> = said.chain(warnings).collect();
+    if !said.is_empty() {
+        writeln!(out, "    <system-out>{}</system-out>", Text(&said.join("\n")))?;
     }
     writeln!(out, "  </testsuite>\n</testsuites>")?;
     Ok(())

@@ -54,6 +54,9 @@ fn headline(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     if let Some(replayed) = &head.replayed {
         writeln!(out, "{}\n", inline(&replayed.describe()))?;
     }
+    for warning in &head.warnings {
+        writeln!(out, "⚠️ {}\n", inline(warning))?;
+    }
     let spent = words::spent(summary);
     if !spent.is_empty() {
         writeln!(out, "{}\n", inline(&spent))?;

@@ -201,6 +201,10 @@ pub(crate) fn replayed() -> Replayed {
     }
 }
 
+fn warning() -> String {
+    "index `kb` is not whole: 1 source could not be taken in: `docs/a_b.pdf`: it is locked".to_owned()
+}
+
 pub(crate) fn head(results: &[TestResult], replayed: Option<Replayed>) -> ReportHead {
     let mut fold = SummaryFold::new();
     for result in results {
@@ -215,6 +219,11 @@ pub(crate) fn head(results: &[TestResult], replayed: Option<Replayed>) -> Report
         environment: json!({"llm_timeout_s": 60.0}),
         schema_version: REPORT_SCHEMA_VERSION,
         run_id: "20261121T201103000-abcdef".to_owned(),
+        warnings: if replayed.is_some() {
+            vec![warning()]
+        } else {
+            Vec::new()
+        },
         replayed,
         ended: "completed".to_owned(),
     }

@@ -53,6 +53,7 @@ impl Project {
             },
             prices: Prices::embedded(),
             redactor: Arc::new(Redactor::default()),
+            warnings: Vec::new(),
             resume: None,
             metadata: RunMetadata {
                 agent_config: Value::Null,

@@ -49,7 +49,10 @@ impl IngestProgress for Following<'_> {
             }
             IngestEvent::Embedded { pieces } => state.passages = pieces,
             IngestEvent::Stored { done, .. } => state.done = done,
-            IngestEvent::Failed(failure) => self.note(format!("{failure}")),
+            IngestEvent::Failed(failure) => self.sink.tell(&IndexEvent::Failed {
+                tool: self.tool.to_owned(),
+                message: failure.to_string(),
+            }),
             _ => return,
         }
         if state.total == 0 {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use holodeck_documents::{ChunkOptions, ConvertOptions, Pictures, RecordOptions, Source, WalkOptions, walk};
+use holodeck_documents::{
+    ChunkOptions, ConvertOptions, Pictures, RecordOptions, Source, WalkError, WalkOptions, Walked, walk,
+};
 use holodeck_model::{
-    ChunkingStrategy, DocumentDomain, Env, HierarchicalDocumentTool, LoadedAgent, PathRef, ToolConfig,
-    VectorstoreTool,
+    ChunkingStrategy, Code, Diagnostic, DocumentDomain, Env, HierarchicalDocumentTool, Load, LoadedAgent,
+    PathRef, ToolConfig, VectorstoreTool,
 };
 use holodeck_retrieval::{Corpus, Cutting, FileCorpus, FileSource};
 use tokio_util::sync::CancellationToken;
@@ -70,11 +72,65 @@ impl Sources {
 
 type Named = Vec<(String, FileSource)>;
 
-fn files(
-    source: &PathRef,
-    path: &str,
-    env: &Env,
-) -> Result<(Named, Vec<String>), holodeck_documents::WalkError> {
+/// Says at load time which patterns match nothing. Of plain paths the loader says so itself.
+pub(crate) fn check_patterns(load: &mut Load, env: &Env) {
+    let Some(agent) = &load.agent else { return };
+    let tools = agent.config.tools.iter().enumerate();
+    let found: Vec<_> = tools
+        .filter(|(_, tool)| !tool.is_mocked())
+        .filter_map(|(index, tool)| {
+            let source = match tool {
+                ToolConfig::Vectorstore(tool) => &tool.source,
+                ToolConfig::HierarchicalDocument(tool) => &tool.source,
+                _ => return None,
+            };
+            let told = unmatched(source, env)?;
+            let pointer = format!("tools.{index}.source");
+            let message = format!("`source` of tool `{}` {told}", tool.name());
+            Some(
+                Diagnostic::warning(Code::FileNotFound, message)
+                    .at(agent.locate(&pointer))
+                    .about(pointer)
+                    .with_help("patterns are relative to the file that names them; `**` goes into folders"),
+            )
+        })
+        .collect();
+    load.diagnostics.extend(found);
+}
+
+fn unmatched(source: &PathRef, env: &Env) -> Option<String> {
+    let Ok(Source::Files(path)) = Source::parse(source.as_str()) else {
+        return None;
+    };
+    if !path.contains(['*', '?', '[', '{']) || source.base().join(&path).exists() {
+        return None;
+    }
+    Some(match walked(source, &path, env).err()? {
+        WalkError::Nothing { left_out, .. } => {
+            let mut told = format!("names `{path}`, which matches no file that can be read");
+            for note in left_out {
+                told.push_str("; ");
+                told.push_str(&note);
+            }
+            told
+        }
+        WalkError::Missing(folder) => {
+            format!("names `{path}`, which matches nothing: `{folder}` does not exist")
+        }
+        error => format!("can't be used: {error}"),
+    })
+}
+
+fn files(source: &PathRef, path: &str, env: &Env) -> Result<(Named, Vec<String>), WalkError> {
+    let walked = walked(source, path, env)?;
+    let files = walked.files.into_iter();
+    let files = files
+        .map(|file| (file.name, FileSource::Path(file.path)))
+        .collect();
+    Ok((files, walked.notes))
+}
+
+fn walked(source: &PathRef, path: &str, env: &Env) -> Result<Walked, WalkError> {
     let options = WalkOptions {
         pictures: match conversion::tesseract(env) {
             Some(_) => Pictures::Taken,
@@ -82,12 +138,7 @@ fn files(
         },
         ..WalkOptions::default()
     };
-    let walked = walk(path, source.base(), &options)?;
-    let files = walked.files.into_iter();
-    let files = files
-        .map(|file| (file.name, FileSource::Path(file.path)))
-        .collect();
-    Ok((files, walked.notes))
+    walk(path, source.base(), &options)
 }
 
 /// Records where the YAML says which fields count, else chunks.

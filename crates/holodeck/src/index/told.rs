@@ -6,6 +6,9 @@ use holodeck_retrieval::{IndexStats, IngestPlan, RetrievalError};
 use holodeck_runner::words::count;
 use serde::Serialize;
 
+/// Sources that are named when some could not be taken in; of the others their number.
+const TOLD: usize = 3;
+
 /// Whether what an index holds counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rebuild {
@@ -40,6 +43,13 @@ pub enum IndexEvent {
         /// Lower case, no full stop.
         message: String,
     },
+    /// A source could not be taken in.
+    Failed {
+        /// The tool.
+        tool: String,
+        /// Which, and why; lower case, no full stop.
+        message: String,
+    },
     /// It is up to date.
     Built(Build),
 }
@@ -72,6 +82,37 @@ impl Build {
     /// Whether there was nothing to do.
     pub fn is_unchanged(&self) -> bool {
         self.added == 0 && self.changed == 0 && self.removed == 0
+    }
+
+    /// What a reader of answers must know: that they were given without something the YAML names.
+    pub(crate) fn lacks(&self) -> Option<String> {
+        let told = self.told_failures()?;
+        Some(format!("index `{}` is not whole: {told}", self.tool))
+    }
+
+    /// An error if it holds nothing because nothing could be taken in: whoever searches would find nothing, as if
+    /// nothing fitted.
+    pub(crate) fn refuse_empty(&self) -> Result<(), IndexError> {
+        match self.told_failures() {
+            Some(told) if self.sources == 0 => Err(IndexError::new(
+                IndexErrorKind::Execution,
+                format!("index `{}` is empty: {told}", self.tool),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn told_failures(&self) -> Option<String> {
+        if self.failed.is_empty() {
+            return None;
+        }
+        let mut told: Vec<&str> = self.failed.iter().take(TOLD).map(String::as_str).collect();
+        let more = format!("and {} more", self.failed.len().saturating_sub(TOLD));
+        if self.failed.len() > TOLD {
+            told.push(&more);
+        }
+        let failed = count(self.failed.len(), "source");
+        Some(format!("{failed} could not be taken in: {}", told.join("; ")))
     }
 }
 

@@ -120,6 +120,7 @@ fn head(cases: &[TestResult], ended: &str, replayed: Option<Replayed>) -> Report
         environment: json!({}),
         schema_version: 1,
         run_id: "20261121T201103000-abcdef".to_owned(),
+        warnings: Vec::new(),
         replayed,
         ended: ended.to_owned(),
     }

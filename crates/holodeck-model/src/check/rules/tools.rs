@@ -158,6 +158,7 @@ fn warn_of_another_model(rules: &mut Rules<'_>, embeddings: &View, tool: &View) 
 
 fn check_vectorstore(rules: &mut Rules<'_>, tool: &View) {
     check_source(rules, tool);
+    check_database(rules, tool);
     if rules.has(tool, "vector_field") && !rules.has(tool, "id_field") {
         rules.missing(
             tool,
@@ -170,6 +171,7 @@ fn check_vectorstore(rules: &mut Rules<'_>, tool: &View) {
 
 fn check_hierarchical_document(rules: &mut Rules<'_>, tool: &View) {
     check_source(rules, tool);
+    check_database(rules, tool);
     for key in ["reranker_model", "context_model"] {
         if let Some(model) = rules.child(tool, key) {
             check_model(rules, &model);
@@ -245,7 +247,26 @@ fn check_weights(rules: &mut Rules<'_>, tool: &View) {
     }
 }
 
-/// A path or a URL with a scheme that can be read.
+/// FAISS is a library, not a server: what it did is done by the embedded index.
+fn check_database(rules: &mut Rules<'_>, tool: &View) {
+    let Some(database) = rules.child(tool, "database") else {
+        return;
+    };
+    if is_mocked(rules, tool) || rules.text(&database, "provider") != Some("faiss") {
+        return;
+    }
+    let message = format!(
+        "for `faiss`{} the embedded index stands, which searches exactly too",
+        rules.of(tool)
+    );
+    let diagnostic = Diagnostic::note(Code::StandIn, message)
+        .about(database.path.pointer(Some("provider")))
+        .with_help("it is a file in `.holodeck/index`, or in the folder that `connection_string` names, and lasts; `provider: in-memory` says the same without this note");
+    let place = rules.value_place(&database, "provider");
+    rules.add(place, diagnostic);
+}
+
+/// A path or a URL with a scheme that can be read. Whether a glob matches anything is seen by whoever walks folders.
 fn check_source(rules: &mut Rules<'_>, tool: &View) {
     let Some(source) = rules.text(tool, "source") else {
         return;
@@ -265,7 +286,8 @@ fn check_source(rules: &mut Rules<'_>, tool: &View) {
         return;
     }
     let path = rules.tree.dir(place).join(source);
-    if !is_mocked(rules, tool) && rules.files.kind(&path) == FileKind::Missing {
+    let is_glob = source.contains(['*', '?', '[', '{']);
+    if !is_glob && !is_mocked(rules, tool) && rules.files.kind(&path) == FileKind::Missing {
         let message = rules.names_nothing(tool, "source");
         let diagnostic = Diagnostic::warning(Code::FileNotFound, message)
             .about(tool.path.pointer(Some("source")))
