@@ -5,8 +5,6 @@ use holodeck_process::{ChildEnv, ChildProcess, ProcessError, ProcessSpec, Watchd
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncWrite, AsyncWriteExt as _},
-    process::ChildStdout,
     sync::mpsc,
     time::{Instant, sleep, timeout},
 };
@@ -15,12 +13,17 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     ClaudeOptions,
     argv::{Begin, argv},
-    control::{ControlError, Outgoing, Pending, Write},
-    framing::{FramingError, LINE_LIMIT, LineReader},
+    control::{ControlError, Outgoing, Pending},
+    framing::FramingError,
     home::Home,
-    host::{Answering, Caller, Host},
-    wire::{self, Delivery, Frame},
+    host::{Caller, Host},
+    wire::Frame,
 };
+
+mod clearing;
+mod pipes;
+
+use pipes::{read, write};
 
 /// Frames that may wait for the turn that reads them; then the CLI waits.
 const WAITING: usize = 1024;
@@ -285,55 +288,6 @@ impl Connection {
         }
     }
 
-    /// Makes the CLI forget what was said. What stays is that it was cleared: the model is told of the command.
-    /// A process that does anything else in between is not to be trusted with another conversation.
-    pub(crate) async fn clear(&mut self) -> Result<(), NotCleared> {
-        self.cleared = false;
-        while let Some(left) = self.left_over() {
-            if left.is_of_a_turn() {
-                return Err(NotCleared::Talks);
-            }
-        }
-        let before = self.session.clone();
-        self.send(wire::user_message("/clear", &[], None, Delivery::Interpreted));
-        let patience = self.clear;
-        match timeout(patience, self.hear_clearing(before)).await {
-            Ok(cleared) => cleared?,
-            Err(_) => return Err(NotCleared::Silent(patience)),
-        }
-        self.cleared = true;
-        Ok(())
-    }
-
-    /// The turn of `/clear`: another conversation begins, and nothing is said in it.
-    async fn hear_clearing(&mut self, before: Option<String>) -> Result<(), NotCleared> {
-        let mut begun = None;
-        loop {
-            let Some(incoming) = self.next().await else {
-                return Err(NotCleared::Ended {
-                    detail: self.obituary().await,
-                });
-            };
-            let Incoming::Frame(frame) = incoming else {
-                return Err(NotCleared::Talks);
-            };
-            match (*frame, &begun) {
-                (Frame::Init(init), None) if init.session_id.is_some() && init.session_id != before => {
-                    begun = init.session_id;
-                }
-                (Frame::Result(result), Some(_)) if !result.is_error && result.session_id == begun => {
-                    return Ok(());
-                }
-                // Older ones say that there is nothing to say.
-                (Frame::Assistant(frame), Some(_)) if frame.is_synthetic() => {}
-                (Frame::Init(_) | Frame::Result(_) | Frame::Assistant(_), _) => {
-                    return Err(NotCleared::Talks);
-                }
-                _ => {}
-            }
-        }
-    }
-
     pub(crate) fn is_cleared(&self) -> bool {
         self.cleared
     }
@@ -370,27 +324,6 @@ pub(crate) struct FailedServer {
     pub(crate) reason: String,
 }
 
-impl Incoming {
-    /// Whether it belongs to a turn, and not to the time between two.
-    fn is_of_a_turn(&self) -> bool {
-        match self {
-            Self::Frame(frame) => matches!(**frame, Frame::Init(_) | Frame::Result(_) | Frame::Assistant(_)),
-            _ => true,
-        }
-    }
-}
-
-/// Why a process can't be used for another conversation.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NotCleared {
-    #[error("the Claude Code CLI goes on with a turn that is over")]
-    Talks,
-    #[error("the Claude Code CLI did not answer `/clear` within {} s", .0.as_secs_f64())]
-    Silent(Duration),
-    #[error("the Claude Code CLI ended during its start: {detail}")]
-    Ended { detail: String },
-}
-
 fn child_env(options: &ClaudeOptions, home: &Home) -> ChildEnv {
     let retries = options.limits.api_retries.to_string();
     let own = [
@@ -417,66 +350,4 @@ fn child_env(options: &ClaudeOptions, home: &Home) -> ChildEnv {
         .map(|(name, value)| (name.into(), value))
         .chain(given)
         .collect()
-}
-
-async fn write(mut stdin: impl AsyncWrite + Unpin, mut lines: mpsc::UnboundedReceiver<Write>) {
-    while let Some(Write::Line(line)) = lines.recv().await {
-        let written = async {
-            stdin.write_all(line.as_bytes()).await?;
-            stdin.flush().await
-        };
-        if written.await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Reads for as long as there is output, whatever else happens: a full pipe would stop the CLI.
-async fn read(
-    stdout: ChildStdout,
-    pending: Arc<Pending>,
-    answering: Answering,
-    heard: mpsc::Sender<Incoming>,
-) {
-    let mut lines = LineReader::new(stdout, LINE_LIMIT);
-    loop {
-        let frame = match lines.next().await {
-            Ok(Some(line)) => wire::parse(line),
-            Ok(None) => break,
-            Err(error @ FramingError::HalfLine { .. }) => {
-                // The program ended in the middle of it: that is what there is to tell.
-                tracing::debug!(%error, "half a line of the Claude Code CLI is left out");
-                break;
-            }
-            Err(error) => {
-                let _ = heard.send(Incoming::Broken(error)).await;
-                break;
-            }
-        };
-        let frame = match frame {
-            Ok(frame) => frame,
-            Err(error) => {
-                tracing::debug!(%error, "a line of the Claude Code CLI is left out");
-                continue;
-            }
-        };
-        match frame {
-            Frame::ControlResponse { request_id, outcome } => {
-                pending.answer(&request_id, outcome.map_err(|error| error.message));
-            }
-            Frame::ControlRequest { request_id, request } => answering.answer(request_id, request),
-            Frame::ControlCancel { request_id } => answering.withdraw(&request_id),
-            frame => {
-                match &frame {
-                    Frame::User(user) => user.answered_calls().for_each(|id| answering.finished(id)),
-                    Frame::Result(_) => answering.turn_over(),
-                    _ => {}
-                }
-                if heard.send(Incoming::Frame(Box::new(frame))).await.is_err() {
-                    break;
-                }
-            }
-        }
-    }
-    pending.fail_all();
 }

@@ -63,8 +63,9 @@ impl LoadedAgent {
     /// Every secret of the files, for taking it out of whatever is written or shown.
     pub fn secrets(&self) -> Vec<SecretString> {
         let mut secrets = secrets::collect(&self.config);
-        let stores = self.vectorstores.values();
-        secrets.extend(stores.filter_map(|store| store.connection_string.clone()));
+        for store in self.vectorstores.values() {
+            secrets.extend(secrets::of_database(store));
+        }
         secrets
     }
 

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use futures::stream::{self, BoxStream};
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::stream::BoxStream;
 use rusqlite::Transaction;
 
+use crate::store::source_by_source;
 use crate::{
     Entry, Filter, IndexInfo, IndexStats, KeywordSearch, RetrievalError, Scored, SourceState, VectorStore,
 };
@@ -91,22 +91,6 @@ impl EmbeddedStore {
             reason,
         }
     }
-
-    async fn put(&self, sources: Result<Vec<Prepared>, String>) -> Result<(), RetrievalError> {
-        let sources = sources.map_err(|reason| self.refused(reason))?;
-        if sources.is_empty() {
-            return Ok(());
-        }
-        self.write(move |inner, transaction| {
-            let prepared = inner
-                .prepared
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone();
-            write::replace(transaction, prepared.as_ref(), &sources)
-        })
-        .await
-    }
 }
 
 /// SQLite waits for disks and locks: never on a thread that others wait for.
@@ -146,18 +130,23 @@ impl VectorStore for EmbeddedStore {
         self.read(|_, transaction| read::sources(transaction)).await
     }
 
-    async fn replace(&self, source: &SourceState, entries: &[Entry]) -> Result<(), RetrievalError> {
-        self.put(Prepared::new(source, entries).map(|prepared| vec![prepared]))
-            .await
-    }
-
-    async fn replace_many(&self, batch: &[(SourceState, Vec<Entry>)]) -> Result<(), RetrievalError> {
-        self.put(
-            batch
-                .iter()
-                .map(|(source, entries)| Prepared::new(source, entries))
-                .collect(),
-        )
+    async fn put(&self, parts: &[(&SourceState, &[Entry])]) -> Result<(), RetrievalError> {
+        let sources: Result<Vec<_>, _> = parts
+            .iter()
+            .map(|(source, entries)| Prepared::new(source, entries))
+            .collect();
+        let sources = sources.map_err(|reason| self.refused(reason))?;
+        if sources.is_empty() {
+            return Ok(());
+        }
+        self.write(move |inner, transaction| {
+            let prepared = inner
+                .prepared
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            write::replace(transaction, prepared.as_ref(), &sources)
+        })
         .await
     }
 
@@ -197,16 +186,9 @@ impl VectorStore for EmbeddedStore {
     }
 
     fn entries(&self) -> BoxStream<'_, Result<(SourceState, Vec<Entry>), RetrievalError>> {
-        let sources = stream::once(self.sources())
-            .map_ok(|sources| stream::iter(sources).map(Ok))
-            .try_flatten();
-        let entries = sources.try_filter_map(|source| {
-            self.read(move |_, transaction| {
-                // One that went away meanwhile is not missed.
-                read::entries(transaction, &source.source)
-            })
-        });
-        entries.boxed()
+        source_by_source(self.sources(), |source| {
+            self.read(move |_, transaction| read::entries(transaction, &source.source))
+        })
     }
 
     async fn stats(&self) -> Result<IndexStats, RetrievalError> {

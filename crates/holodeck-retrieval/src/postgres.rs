@@ -6,12 +6,13 @@
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
+use futures::stream::BoxStream;
 use holodeck_model::DatabaseConfig;
 
 use self::connection::Connection;
 use self::failure::Failure;
 use self::target::Target;
+use crate::store::source_by_source;
 use crate::{
     Entry, Filter, IndexInfo, IndexStats, KeywordSearch, RetrievalError, Scored, SourceState, VectorStore,
 };
@@ -89,16 +90,23 @@ impl VectorStore for PostgresStore {
             .await
     }
 
-    async fn replace(&self, source: &SourceState, entries: &[Entry]) -> Result<(), RetrievalError> {
-        self.put(&[(source, entries)]).await
-    }
-
-    async fn replace_many(&self, batch: &[(SourceState, Vec<Entry>)]) -> Result<(), RetrievalError> {
-        let parts: Vec<(&SourceState, &[Entry])> = batch
-            .iter()
-            .map(|(source, entries)| (source, entries.as_slice()))
-            .collect();
-        self.put(&parts).await
+    async fn put(&self, parts: &[(&SourceState, &[Entry])]) -> Result<(), RetrievalError> {
+        let names = &self.connection.target().names;
+        let prepared = self.connection.prepared_for();
+        let prepared = prepared.as_ref();
+        self.connection
+            .write(&|client| {
+                async move {
+                    let info = write::expect(&client, names, prepared).await?;
+                    for (state, entries) in parts {
+                        crate::vector::check_entries(&state.source, entries, info.dimensions)
+                            .map_err(Failure::from)?;
+                    }
+                    write::replace(&client, names, parts).await
+                }
+                .boxed()
+            })
+            .await
     }
 
     async fn remove(&self, sources: &[String]) -> Result<(), RetrievalError> {
@@ -140,18 +148,14 @@ impl VectorStore for PostgresStore {
 
     fn entries(&self) -> BoxStream<'_, Result<(SourceState, Vec<Entry>), RetrievalError>> {
         let names = &self.connection.target().names;
-        futures::stream::once(self.sources())
-            .map_ok(|sources| futures::stream::iter(sources.into_iter().map(Ok)))
-            .try_flatten()
-            .try_filter_map(move |state| async move {
-                let source = &state.source;
-                self.connection
-                    .read_or(None, &|client| {
-                        async move { read::source(&client, names, source).await }.boxed()
-                    })
-                    .await
-            })
-            .boxed()
+        source_by_source(self.sources(), move |state| async move {
+            let source = &state.source;
+            self.connection
+                .read_or(None, &|client| {
+                    async move { read::source(&client, names, source).await }.boxed()
+                })
+                .await
+        })
     }
 
     async fn stats(&self) -> Result<IndexStats, RetrievalError> {
@@ -190,27 +194,6 @@ impl KeywordSearch for PostgresStore {
         self.connection
             .read_or(Vec::new(), &|client| {
                 async move { search::containing(&client, names, phrases, limit, filter).await }.boxed()
-            })
-            .await
-    }
-}
-
-impl PostgresStore {
-    async fn put(&self, parts: &[(&SourceState, &[Entry])]) -> Result<(), RetrievalError> {
-        let names = &self.connection.target().names;
-        let prepared = self.connection.prepared_for();
-        let prepared = prepared.as_ref();
-        self.connection
-            .write(&|client| {
-                async move {
-                    let info = write::expect(&client, names, prepared).await?;
-                    for (state, entries) in parts {
-                        crate::vector::check_entries(&state.source, entries, info.dimensions)
-                            .map_err(Failure::from)?;
-                    }
-                    write::replace(&client, names, parts).await
-                }
-                .boxed()
             })
             .await
     }

@@ -3,17 +3,15 @@
 //! One collection per index: a point per passage with a vector, a point per source and one for the index without. Qdrant
 //! has no transactions: a source's point is marked unfinished while its passages are replaced.
 
-use std::sync::{Mutex, PoisonError};
-
 use async_trait::async_trait;
-use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
+use futures::stream::BoxStream;
 use holodeck_http::HttpClient;
 use holodeck_model::DatabaseConfig;
 
 use self::api::Api;
-use crate::{
-    Entry, Filter, IndexInfo, IndexStats, KeywordSearch, RetrievalError, Scored, SourceState, VectorStore,
-};
+use crate::rest::Prepared;
+use crate::store::source_by_source;
+use crate::{Entry, Filter, IndexInfo, KeywordSearch, RetrievalError, Scored, SourceState, VectorStore};
 
 mod api;
 mod filter;
@@ -28,7 +26,7 @@ pub(crate) const PROVIDER: &str = "qdrant";
 #[derive(Debug)]
 pub struct QdrantStore {
     api: Api,
-    prepared: Mutex<Option<IndexInfo>>,
+    prepared: Prepared,
 }
 
 impl QdrantStore {
@@ -40,21 +38,8 @@ impl QdrantStore {
     ) -> Result<Self, RetrievalError> {
         Ok(Self {
             api: target::api(config, collection, client)?,
-            prepared: Mutex::default(),
+            prepared: Prepared::default(),
         })
-    }
-
-    fn set_prepared(&self, info: Option<IndexInfo>) {
-        *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = info;
-    }
-
-    async fn put(&self, parts: &[(&SourceState, &[Entry])]) -> Result<(), RetrievalError> {
-        let prepared = self
-            .prepared
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        write::replace(&self.api, prepared.as_ref(), parts).await
     }
 }
 
@@ -70,7 +55,7 @@ impl VectorStore for QdrantStore {
 
     async fn prepare(&self, info: &IndexInfo) -> Result<(), RetrievalError> {
         write::prepare(&self.api, info).await?;
-        self.set_prepared(Some(info.clone()));
+        self.prepared.set(Some(info.clone()));
         Ok(())
     }
 
@@ -78,16 +63,8 @@ impl VectorStore for QdrantStore {
         self.api.sources().await
     }
 
-    async fn replace(&self, source: &SourceState, entries: &[Entry]) -> Result<(), RetrievalError> {
-        self.put(&[(source, entries)]).await
-    }
-
-    async fn replace_many(&self, batch: &[(SourceState, Vec<Entry>)]) -> Result<(), RetrievalError> {
-        let parts: Vec<(&SourceState, &[Entry])> = batch
-            .iter()
-            .map(|(source, entries)| (source, entries.as_slice()))
-            .collect();
-        self.put(&parts).await
+    async fn put(&self, parts: &[(&SourceState, &[Entry])]) -> Result<(), RetrievalError> {
+        write::replace(&self.api, self.prepared.get().as_ref(), parts).await
     }
 
     async fn remove(&self, sources: &[String]) -> Result<(), RetrievalError> {
@@ -96,7 +73,7 @@ impl VectorStore for QdrantStore {
 
     async fn clear(&self) -> Result<(), RetrievalError> {
         self.api.delete_collection().await?;
-        self.set_prepared(None);
+        self.prepared.set(None);
         Ok(())
     }
 
@@ -114,22 +91,9 @@ impl VectorStore for QdrantStore {
     }
 
     fn entries(&self) -> BoxStream<'_, Result<(SourceState, Vec<Entry>), RetrievalError>> {
-        futures::stream::once(self.sources())
-            .map_ok(|sources| futures::stream::iter(sources.into_iter().map(Ok)))
-            .try_flatten()
-            .and_then(move |state| async move {
-                let entries = self.api.entries_of(&state.source).await?;
-                Ok((state, entries))
-            })
-            .boxed()
-    }
-
-    async fn stats(&self) -> Result<IndexStats, RetrievalError> {
-        let sources = self.api.sources().await?;
-        Ok(IndexStats {
-            sources: sources.len(),
-            passages: sources.iter().map(|state| state.passages).sum(),
-            bytes: None,
+        source_by_source(self.sources(), move |state| async move {
+            let entries = self.api.entries_of(&state.source).await?;
+            Ok(Some((state, entries)))
         })
     }
 }

@@ -1,12 +1,13 @@
 //! Requests to the HTTP API of a store.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use holodeck_http::{CallOptions, Headers, HttpClient, HttpError, HttpUrl, Response, RetryPolicy};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::RetrievalError;
+use crate::{IndexInfo, RetrievalError};
 
 /// An API at an address. Clones share connections.
 #[derive(Clone, Debug)]
@@ -16,6 +17,20 @@ pub(crate) struct Rest {
     headers: Headers,
     call: CallOptions,
     store: String,
+}
+
+/// How this owner of a store was told that its index is made: what another one made otherwise meanwhile is then noticed.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared(Mutex<Option<IndexInfo>>);
+
+impl Prepared {
+    pub(crate) fn set(&self, info: Option<IndexInfo>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = info;
+    }
+
+    pub(crate) fn get(&self) -> Option<IndexInfo> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

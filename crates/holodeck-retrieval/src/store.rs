@@ -1,7 +1,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
 
 use crate::{EmbedderId, Entry, Filter, RetrievalError, Scored, SourceState};
@@ -21,16 +21,22 @@ pub trait VectorStore: Send + Sync {
     /// Every source it holds.
     async fn sources(&self) -> Result<Vec<SourceState>, RetrievalError>;
 
-    /// Puts a source's entries in place of those it had, all or none of them, and remembers its state with them.
-    async fn replace(&self, source: &SourceState, entries: &[Entry]) -> Result<(), RetrievalError>;
+    /// Puts each source's entries in place of those it had and remembers its state with them, each source whole or not
+    /// at all. Stores that pay for every transaction put them into one.
+    async fn put(&self, parts: &[(&SourceState, &[Entry])]) -> Result<(), RetrievalError>;
 
-    /// The same for several sources, each of them whole or not at all. Stores that pay for every transaction put
-    /// them into one.
+    /// [`put`](Self::put) for one source.
+    async fn replace(&self, source: &SourceState, entries: &[Entry]) -> Result<(), RetrievalError> {
+        self.put(&[(source, entries)]).await
+    }
+
+    /// [`put`](Self::put) for a batch that somebody collected.
     async fn replace_many(&self, batch: &[(SourceState, Vec<Entry>)]) -> Result<(), RetrievalError> {
-        for (source, entries) in batch {
-            self.replace(source, entries).await?;
-        }
-        Ok(())
+        let parts: Vec<(&SourceState, &[Entry])> = batch
+            .iter()
+            .map(|(source, entries)| (source, entries.as_slice()))
+            .collect();
+        self.put(&parts).await
     }
 
     /// Forgets sources.
@@ -54,7 +60,30 @@ pub trait VectorStore: Send + Sync {
     fn entries(&self) -> BoxStream<'_, Result<(SourceState, Vec<Entry>), RetrievalError>>;
 
     /// How much it holds.
-    async fn stats(&self) -> Result<IndexStats, RetrievalError>;
+    async fn stats(&self) -> Result<IndexStats, RetrievalError> {
+        let sources = self.sources().await?;
+        Ok(IndexStats {
+            sources: sources.len(),
+            passages: sources.iter().map(|state| state.passages).sum(),
+            bytes: None,
+        })
+    }
+}
+
+/// What [`VectorStore::entries`] gives, by reading one source after the other; one that went away meanwhile is not
+/// missed.
+pub(crate) fn source_by_source<'s, F>(
+    sources: impl Future<Output = Result<Vec<SourceState>, RetrievalError>> + Send + 's,
+    read: impl FnMut(SourceState) -> F + Send + 's,
+) -> BoxStream<'s, Result<(SourceState, Vec<Entry>), RetrievalError>>
+where
+    F: Future<Output = Result<Option<(SourceState, Vec<Entry>)>, RetrievalError>> + Send + 's,
+{
+    stream::once(sources)
+        .map_ok(|sources| stream::iter(sources.into_iter().map(Ok)))
+        .try_flatten()
+        .try_filter_map(read)
+        .boxed()
 }
 
 /// Finds words.

@@ -1,5 +1,6 @@
-//! What the tests of HoloDeck share: scripted servers (OpenAI-compatible, and Anthropic's Messages API), a scripted
-//! model, backend and set of tools, a misbehaving Claude Code CLI, and the [`conformance`] suite of backends.
+//! What the tests of HoloDeck share: scripted servers (OpenAI-compatible, Anthropic's Messages API, Qdrant), a real
+//! PostgreSQL, a scripted model, backend and set of tools, a misbehaving Claude Code CLI, and the [`conformance`] suite
+//! of backends.
 //!
 //! A development dependency only. It checks what it receives as strictly as it scripts what it answers, so that a
 //! test about one thing fails when another breaks.
@@ -17,6 +18,8 @@ mod fake_claude;
 mod gate;
 mod invariants;
 mod loopback;
+mod postgres;
+mod qdrant;
 mod received;
 mod recorded;
 mod reply;
@@ -32,6 +35,8 @@ pub use endpoint_server::EndpointServer;
 pub use fake_claude::{ClaudeFault, ClaudeStage, FakeClaude};
 pub use gate::Gate;
 pub use invariants::{body_violations, request_violations};
+pub use postgres::PostgresServer;
+pub use qdrant::QdrantServer;
 pub use received::{Received, ReceivedRequest};
 pub use recorded::RecordedTurn;
 pub use reply::Reply;

@@ -276,7 +276,8 @@ pub(super) struct Word {
 }
 
 const PRINTERS: &[&str] = &["holodeck-cli", "xtask"];
-const SPAWNERS: &[&str] = &["holodeck-process", "xtask"];
+// The testkit starts servers for tests, and is a part of no product.
+const SPAWNERS: &[&str] = &["holodeck-process", "holodeck-testkit", "xtask"];
 const PRODUCT: &[&str] = &["holodeck", "holodeck-cli", "xtask"];
 const PRINT_WHY: &str = "only holodeck-cli and xtask print";
 const PRINT_TODO: &str = "return the text, emit an event, or use `tracing`";

@@ -2,7 +2,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use holodeck_documents::{Addresses, FetchError, FetchOptions, Fetched, Fetcher, Format, Sent};
-use holodeck_http::{HttpOptions, HttpUrl};
+use holodeck_http::{HttpOptions, HttpUrl, ProxyOptions};
 use pretty_assertions::assert_eq;
 use tokio_util::sync::CancellationToken;
 
@@ -87,6 +87,71 @@ async fn this_machine_is_refused_unless_allowed() {
         )
     );
     assert_eq!(web.requests(), Vec::<String>::new());
+}
+
+/// A public page can't send anyone to an address of the network at hand. The page is served through a proxy, since
+/// nothing public is here.
+#[tokio::test]
+async fn a_public_page_that_leads_to_a_private_address_is_refused() {
+    let web = Web::start().await;
+    let first = "http://pages.example/handbook.md";
+    let http = HttpOptions {
+        proxy: ProxyOptions {
+            http: Some(web.origin.clone().into()),
+            ..ProxyOptions::default()
+        },
+        ..HttpOptions::default()
+    };
+    let fetcher = Fetcher::new(&http, FetchOptions::default()).unwrap();
+    for (to, refused) in [
+        ("http://10.0.0.7/secret", "10.0.0.7"),
+        ("http://169.254.169.254/latest/meta-data", "169.254.169.254"),
+        ("http://[::1]:8080/", "::1"),
+        ("http://127.0.0.1/", "127.0.0.1"),
+    ] {
+        web.put(first, redirect(to));
+        web.put(to, page("200 OK", "", b"secret"));
+        let url = HttpUrl::parse(first).unwrap();
+        let error = fetcher.fetch(&url, &CancellationToken::new()).await.unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains(refused) && error.ends_with("is no public address"),
+            "{error}"
+        );
+        // Only the first page was asked for.
+        assert_eq!(web.requests().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_protected_page_that_leads_to_an_unprotected_one_is_refused() {
+    let (secure, authority) = Web::start_secure().await;
+    let plain = Web::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("authority.pem");
+    std::fs::write(&bundle, authority).unwrap();
+    let http = HttpOptions {
+        ca_bundle: Some(bundle),
+        ..HttpOptions::default()
+    };
+    let fetcher = Fetcher::new(&http, near()).unwrap();
+    let get = async |path: &str| {
+        let url = HttpUrl::parse(&format!("{}{path}", secure.origin)).unwrap();
+        fetcher.fetch(&url, &CancellationToken::new()).await
+    };
+    secure.put("/a.md", redirect("/b.md"));
+    secure.put("/b.md", page("200 OK", "", b"text"));
+    assert_eq!(get("/a.md").await.unwrap().bytes, b"text");
+    plain.put("/b.md", page("200 OK", "", b"text"));
+    secure.put("/a.md", redirect(&format!("{}/b.md", plain.origin)));
+    let error = get("/a.md").await.unwrap_err();
+    assert!(matches!(error, FetchError::Unprotected { .. }), "{error}");
+    let error = error.to_string();
+    assert!(
+        error.contains(&secure.origin) && error.contains(&plain.origin),
+        "{error}"
+    );
+    assert_eq!(plain.requests(), Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -3,8 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// What a path answers: raw bytes; a head and then the same bytes for ever; nothing.
 #[derive(Clone)]
@@ -22,9 +26,22 @@ pub(crate) struct Web {
 
 impl Web {
     pub(crate) async fn start() -> Self {
+        Self::serve(None).await
+    }
+
+    /// At `https://localhost`, and the certificate of who signed for it, in PEM.
+    pub(crate) async fn start_secure() -> (Self, String) {
+        let (acceptor, authority) = acceptor();
+        (Self::serve(Some(acceptor)).await, authority)
+    }
+
+    async fn serve(acceptor: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let web = Self {
-            origin: format!("http://{}", listener.local_addr().unwrap()),
+            origin: match &acceptor {
+                Some(_) => format!("https://localhost:{}", listener.local_addr().unwrap().port()),
+                None => format!("http://{}", listener.local_addr().unwrap()),
+            },
             requests: Arc::default(),
             pages: Arc::default(),
         };
@@ -33,7 +50,15 @@ impl Web {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (requests, pages) = (Arc::clone(&requests), Arc::clone(&pages));
-                tokio::spawn(async move { answer(stream, &requests, &pages).await });
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    match acceptor {
+                        Some(acceptor) => {
+                            answer(acceptor.accept(stream).await.ok()?, &requests, &pages).await
+                        }
+                        None => answer(stream, &requests, &pages).await,
+                    }
+                });
             }
         });
         web
@@ -49,6 +74,28 @@ impl Web {
     }
 }
 
+fn acceptor() -> (TlsAcceptor, String) {
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new(["localhost".to_owned()])
+        .unwrap()
+        .signed_by(&key, &authority)
+        .unwrap();
+    let provider = tokio_rustls::rustls::crypto::ring::default_provider();
+    let config = ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from(leaf.der().to_vec())],
+            PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+        )
+        .unwrap();
+    (TlsAcceptor::from(Arc::new(config)), authority.pem())
+}
+
 /// An answer with a status line, headers and a body.
 pub(crate) fn page(status: &str, headers: &str, body: &[u8]) -> Page {
     let length = body.len();
@@ -61,7 +108,7 @@ pub(crate) fn redirect(to: &str) -> Page {
 }
 
 async fn answer(
-    mut stream: TcpStream,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
     requests: &Mutex<Vec<String>>,
     pages: &Mutex<HashMap<String, Page>>,
 ) -> Option<()> {

@@ -9,7 +9,7 @@ use serde::{
     de::{self, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
-use crate::value::{JsonMap, write_secret};
+use crate::value::{JsonMap, write_options, write_secret};
 
 /// A vector database: settings, or the name of an entry of `vectorstores` in `config.yaml`.
 #[derive(Clone, Debug)]
@@ -31,6 +31,7 @@ pub struct DatabaseConfig {
     #[schemars(with = "Option<String>", regex(pattern = r"\S"))]
     pub connection_string: Option<SecretString>,
     /// Further settings.
+    #[serde(serialize_with = "write_options")]
     #[schemars(skip)]
     pub options: JsonMap,
 }
@@ -205,6 +206,7 @@ pub struct KeywordIndexConfig {
     #[schemars(range(min = 1, max = 120))]
     pub timeout_seconds: u32,
     /// Further settings.
+    #[serde(serialize_with = "write_options")]
     #[schemars(skip)]
     pub options: JsonMap,
 }

@@ -2,10 +2,10 @@
 
 use secrecy::SecretString;
 
-use crate::{Agent, DatabaseRef, MetricConfig, ModelConfig, SecretMap, ToolConfig};
-
-/// What the name of a variable or header says when its value is a secret.
-const SECRET_NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSW", "AUTH", "CREDENTIAL"];
+use crate::{
+    Agent, DatabaseConfig, DatabaseRef, MetricConfig, ModelConfig, SecretMap, ToolConfig,
+    value::{names_a_secret, option_secrets},
+};
 
 pub(super) fn collect(agent: &Agent) -> Vec<SecretString> {
     let mut secrets = Vec::new();
@@ -38,6 +38,7 @@ pub(super) fn collect(agent: &Agent) -> Vec<SecretString> {
                 if let Some(index) = &tool.keyword_index {
                     secrets.extend(index.password.clone());
                     secrets.extend(index.api_key.clone());
+                    secrets.extend(option_secrets(&index.options));
                 }
             }
             ToolConfig::Function(tool) => secrets.extend(named(&tool.env)),
@@ -73,16 +74,20 @@ pub(super) fn collect(agent: &Agent) -> Vec<SecretString> {
 /// out of answers.
 fn named(map: &SecretMap) -> impl Iterator<Item = SecretString> {
     map.iter()
-        .filter(|(name, _)| {
-            let name = name.to_ascii_uppercase();
-            SECRET_NAMES.iter().any(|part| name.contains(part))
-        })
+        .filter(|(name, _)| names_a_secret(name))
         .map(|(_, value)| value.clone())
 }
 
-fn database(database: Option<&DatabaseRef>) -> Option<SecretString> {
-    match database? {
-        DatabaseRef::Config(config) => config.connection_string.clone(),
-        DatabaseRef::Name(_) => None,
+/// Those of a store.
+pub(super) fn of_database(config: &DatabaseConfig) -> Vec<SecretString> {
+    let mut secrets = option_secrets(&config.options);
+    secrets.extend(config.connection_string.clone());
+    secrets
+}
+
+fn database(database: Option<&DatabaseRef>) -> Vec<SecretString> {
+    match database {
+        Some(DatabaseRef::Config(config)) => of_database(config),
+        Some(DatabaseRef::Name(_)) | None => Vec::new(),
     }
 }

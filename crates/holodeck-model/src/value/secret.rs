@@ -3,6 +3,9 @@
 use indexmap::IndexMap;
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, Serializer};
+use serde_json::Value;
+
+use super::JsonMap;
 
 /// Names with values that must not be shown: environment variables and headers.
 pub type SecretMap = IndexMap<String, SecretString>;
@@ -38,4 +41,48 @@ pub(crate) fn read_secrets<'de, D: Deserializer<'de>>(deserializer: D) -> Result
 /// Writes the names with `***` for each value.
 pub(crate) fn write_secrets<S: Serializer>(secrets: &SecretMap, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(secrets.keys().map(|name| (name, "***")))
+}
+
+/// What the name of a variable, header or option says when its value is a secret.
+const SECRET_NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSW", "AUTH", "CREDENTIAL"];
+
+/// Whether a name says that its value is a secret.
+pub(crate) fn names_a_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    SECRET_NAMES.iter().any(|part| name.contains(part))
+}
+
+/// Options of a connector that hold a secret though they are not called one.
+const HOLDING_SECRETS: [&str; 2] = ["headers", "url"];
+
+/// Writes the options of a connector, which have no types of their own, with `***` for those that are secrets.
+pub(crate) fn write_options<S: Serializer>(options: &JsonMap, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(options.iter().map(|(name, value)| {
+        let secret = names_a_secret(name) || HOLDING_SECRETS.contains(&name.as_str());
+        (name, if secret { masked(value) } else { value.clone() })
+    }))
+}
+
+fn masked(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .map(|(name, value)| (name.clone(), masked(value)))
+            .collect(),
+        Value::Null => Value::Null,
+        _ => "***".into(),
+    }
+}
+
+/// The secrets among the options of a connector.
+pub(crate) fn option_secrets(options: &JsonMap) -> Vec<SecretString> {
+    let mut secrets = Vec::new();
+    for (name, value) in options {
+        match value {
+            Value::String(text) if names_a_secret(name) => secrets.push(text.as_str().into()),
+            Value::Object(inner) => secrets.extend(option_secrets(inner)),
+            _ => {}
+        }
+    }
+    secrets
 }

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::{SearchRequest, SearchResults, Searcher, Weights, render_hits};
 use crate::{
-    EmbeddedStore, Embedder as _, EmbedderId, Entry, Filter, HashEmbedder, IndexInfo, IndexStats,
-    KeywordSearch, Passage, Reranker, RetrievalError, Scored, SourceState, VectorStore,
+    EmbeddedStore, Embedder as _, EmbedderId, Entry, Filter, HashEmbedder, IndexInfo, KeywordSearch, Passage,
+    Reranker, RetrievalError, Scored, SourceState, VectorStore,
 };
 
 const TEXTS: [(&str, &str); 5] = [
@@ -83,8 +83,8 @@ impl VectorStore for Wordless {
     async fn sources(&self) -> Result<Vec<SourceState>, RetrievalError> {
         self.0.sources().await
     }
-    async fn replace(&self, source: &SourceState, entries: &[Entry]) -> Result<(), RetrievalError> {
-        self.0.replace(source, entries).await
+    async fn put(&self, parts: &[(&SourceState, &[Entry])]) -> Result<(), RetrievalError> {
+        self.0.put(parts).await
     }
     async fn remove(&self, sources: &[String]) -> Result<(), RetrievalError> {
         self.0.remove(sources).await
@@ -105,9 +105,6 @@ impl VectorStore for Wordless {
     }
     fn entries(&self) -> BoxStream<'_, Result<(SourceState, Vec<Entry>), RetrievalError>> {
         self.0.entries()
-    }
-    async fn stats(&self) -> Result<IndexStats, RetrievalError> {
-        self.0.stats().await
     }
 }
 

@@ -21,7 +21,6 @@ pub(crate) struct Call {
     pub(crate) method: String,
     /// With its query.
     pub(crate) path: String,
-    pub(crate) headers: hyper::HeaderMap,
     /// Null if there is none.
     pub(crate) body: Value,
 }
@@ -72,7 +71,6 @@ async fn answer(request: Request<Incoming>, handler: Handler) -> Result<Response
     let call = Call {
         method: parts.method.to_string(),
         path: parts.uri.to_string(),
-        headers: parts.headers,
         body: serde_json::from_slice(&body).unwrap_or_default(),
     };
     let (status, body) = handler(call).await;

@@ -74,7 +74,7 @@ async fn an_index_moves_and_back() {
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn an_index_moves_to_postgres_and_back() {
-    let server = crate::postgres::server::Server::start();
+    let server = holodeck_testkit::PostgresServer::start();
     let there = crate::postgres::store(&server.url(), json!({}), "moved");
     there_and_back(&there).await;
 }

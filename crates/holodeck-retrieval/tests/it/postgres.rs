@@ -6,14 +6,13 @@ use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use holodeck_model::{DatabaseConfig, DatabaseProvider};
 use holodeck_retrieval::{Filter, PostgresStore, RetrievalError, VectorStore};
+use holodeck_testkit::PostgresServer;
 use serde_json::{Value, json};
 
-use self::server::Server;
 use crate::conformance::data::{ids, info, put, random, state, with_text};
 use crate::conformance::{Checks, KEYWORDS, Place, READING, SEARCHING, WRITING, check};
 
 mod measured;
-pub(crate) mod server;
 mod tls;
 
 pub(crate) fn store(connection: &str, options: Value, collection: &str) -> PostgresStore {
@@ -29,7 +28,7 @@ pub(crate) fn store(connection: &str, options: Value, collection: &str) -> Postg
 }
 
 struct Tables<'s> {
-    server: &'s Server,
+    server: &'s PostgresServer,
     options: Value,
 }
 
@@ -41,7 +40,7 @@ impl Place for Tables<'_> {
 }
 
 async fn conforms(checks: Checks, options: Value) {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let place = Tables {
         server: &server,
         options,
@@ -77,7 +76,7 @@ async fn it_conforms_with_a_graph() {
 
 #[tokio::test]
 async fn lost_connections_are_opened_anew() {
-    let mut server = Server::start();
+    let mut server = PostgresServer::start();
     let store = store(&server.url(), json!({}), "kb");
     store.prepare(&info(3)).await.unwrap();
     put(&store, "a", &random("a", 3, 3, 1)).await;
@@ -100,7 +99,7 @@ async fn lost_connections_are_opened_anew() {
 
 #[tokio::test]
 async fn a_call_that_is_given_up_leaves_nothing_behind() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let store = store(&server.url(), json!({}), "kb");
     store.prepare(&info(8)).await.unwrap();
     let entries = random("a", 2000, 8, 1);
@@ -124,12 +123,12 @@ async fn a_call_that_is_given_up_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn what_the_user_can_mend_is_said() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let said = async |connection: String, options: Value| {
         let store = store(&connection, options, "kb");
         let error = store.prepare(&info(3)).await.unwrap_err().to_string();
         assert!(
-            !error.contains("hush") && !error.contains(Server::PASSWORD),
+            !error.contains("hush") && !error.contains(PostgresServer::PASSWORD),
             "{error}"
         );
         error.replace(&server.port().to_string(), "PORT")
@@ -145,9 +144,13 @@ async fn what_the_user_can_mend_is_said() {
     server.run("CREATE ROLE visitor LOGIN PASSWORD 'hush'; CREATE DATABASE plain");
     server.run("CREATE TABLE public.taken (a int); CREATE EXTENSION vector; REVOKE CREATE ON SCHEMA public FROM PUBLIC");
     let mistakes = [
-        said(other(Server::USER, "hush", "postgres"), json!({})).await,
+        said(other(PostgresServer::USER, "hush", "postgres"), json!({})).await,
         said(other("nobody", "hush", "postgres"), json!({})).await,
-        said(other(Server::USER, Server::PASSWORD, "nowhere"), json!({})).await,
+        said(
+            other(PostgresServer::USER, PostgresServer::PASSWORD, "nowhere"),
+            json!({}),
+        )
+        .await,
         said(other("visitor", "hush", "plain"), json!({})).await,
         said(other("visitor", "hush", "postgres"), json!({})).await,
         said(url.clone(), json!({"table": "taken"})).await,
@@ -160,7 +163,7 @@ async fn what_the_user_can_mend_is_said() {
 
 #[tokio::test]
 async fn who_may_only_read_can_search() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let owner = store(&server.url(), json!({}), "kb");
     owner.prepare(&info(3)).await.unwrap();
     put(&owner, "a", &random("a", 3, 3, 1)).await;
@@ -184,7 +187,7 @@ async fn who_may_only_read_can_search() {
 
 #[tokio::test]
 async fn the_extension_may_lie_in_another_schema() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     server.run("CREATE SCHEMA extensions; CREATE EXTENSION vector SCHEMA extensions");
     for index in ["exact", "hnsw"] {
         let store = store(&server.url(), json!({"index": index}), index);
@@ -203,7 +206,7 @@ async fn the_extension_may_lie_in_another_schema() {
 
 #[tokio::test]
 async fn vectors_too_long_for_a_graph_or_a_page() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let graph = store(&server.url(), json!({"index": "hnsw"}), "graph");
     let error = graph.prepare(&info(2001)).await.unwrap_err().to_string();
     assert!(error.contains("use `index: exact`"), "{error}");
@@ -220,7 +223,7 @@ async fn vectors_too_long_for_a_graph_or_a_page() {
 
 #[tokio::test]
 async fn an_index_can_get_a_graph_and_lose_it() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let graphs = || server.ask("SELECT count(*) FROM pg_indexes WHERE indexname = 'kb_vectors_hnsw'");
     let exact = store(&server.url(), json!({}), "kb");
     exact.prepare(&info(3)).await.unwrap();
@@ -236,7 +239,7 @@ async fn an_index_can_get_a_graph_and_lose_it() {
 
 #[tokio::test]
 async fn the_character_that_postgres_does_not_have() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let store = store(&server.url(), json!({}), "kb");
     store.prepare(&info(2)).await.unwrap();
     let mut entry = with_text("i\0d", "s\0", "a\0b");
@@ -255,7 +258,7 @@ async fn the_character_that_postgres_does_not_have() {
 
 #[tokio::test]
 async fn one_id_in_two_sources_is_refused() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let store = store(&server.url(), json!({}), "kb");
     store.prepare(&info(2)).await.unwrap();
     put(&store, "a", &[with_text("same", "a", "one")]).await;

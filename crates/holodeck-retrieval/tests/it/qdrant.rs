@@ -1,35 +1,18 @@
 //! Qdrant as its published OpenAPI describes it: a server of ours that takes nothing else.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::FutureExt as _;
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{DatabaseConfig, DatabaseProvider};
 use holodeck_retrieval::{Filter, QdrantStore, RetrievalError, VectorStore};
+use holodeck_testkit::QdrantServer;
 use serde_json::{Value, json};
 
-use self::server::Qdrant;
-use crate::api::Api;
 use crate::conformance::data::{info, put, random};
 use crate::conformance::{Checks, KEYWORDS, Place, Promise, READING, SEARCHING, WRITING, check};
 
-mod server;
-
 const KEY: &str = "a secret key";
-
-async fn serve() -> (Api, Arc<Mutex<Qdrant>>) {
-    let qdrant = Arc::new(Mutex::new(Qdrant::new(KEY)));
-    let api = Api::serve({
-        let qdrant = Arc::clone(&qdrant);
-        Arc::new(move |call| {
-            let answer = qdrant.lock().unwrap().answer(&call);
-            async move { answer }.boxed()
-        })
-    })
-    .await;
-    (api, qdrant)
-}
 
 fn store(url: &str, options: Value, collection: &str) -> QdrantStore {
     let Value::Object(options) = options else {
@@ -58,9 +41,9 @@ impl Place for Collections {
 }
 
 async fn conforms(checks: Checks) {
-    let (api, qdrant) = serve().await;
-    check(&Collections(api.url()), checks).await;
-    qdrant.lock().unwrap().assert_no_violation();
+    let server = QdrantServer::start(KEY);
+    check(&Collections(server.url()), checks).await;
+    server.finish();
 }
 
 #[tokio::test]
@@ -85,8 +68,8 @@ async fn it_conforms_in_searching_for_words() {
 
 #[tokio::test]
 async fn a_killed_writer_leaves_a_source_out_of_date() {
-    let (api, qdrant) = serve().await;
-    let store = store(&api.url(), json!({"api_key": KEY}), "kb1");
+    let server = QdrantServer::start(KEY);
+    let store = store(&server.url(), json!({"api_key": KEY}), "kb1");
     store.prepare(&info(3)).await.unwrap();
     put(&store, "a", &random("a", 600, 3, 1)).await;
     put(&store, "b", &random("b", 2, 3, 1)).await;
@@ -94,10 +77,10 @@ async fn a_killed_writer_leaves_a_source_out_of_date() {
     for allowed in 0..5 {
         let entries = random("a", 600, 3, 2);
         let state = crate::conformance::data::state("a", &entries);
-        qdrant.lock().unwrap().fail_after(allowed + 1);
+        server.fail_after(allowed + 1);
         let error = store.replace(&state, &entries).await.unwrap_err();
         assert!(matches!(error, RetrievalError::Store { .. }), "{error:?}");
-        qdrant.lock().unwrap().work_again();
+        server.work_again();
         let sources = store.sources().await.unwrap();
         let a = sources.iter().find(|state| state.source == "a").unwrap();
         // Before the first change it is as it was, after that nobody takes it for whole.
@@ -115,7 +98,7 @@ async fn a_killed_writer_leaves_a_source_out_of_date() {
 
 #[tokio::test]
 async fn what_the_user_can_mend_is_said() {
-    let (api, qdrant) = serve().await;
+    let server = QdrantServer::start(KEY);
     let said = async |url: String, options: Value| {
         let error = store(&url, options, "kb1")
             .prepare(&info(3))
@@ -123,13 +106,13 @@ async fn what_the_user_can_mend_is_said() {
             .unwrap_err()
             .to_string();
         assert!(!error.contains("secret") && !error.contains("hush"), "{error}");
-        error.replace(&api.url(), "URL")
+        error.replace(&server.url(), "URL")
     };
-    qdrant.lock().unwrap().add_foreign("theirs");
+    server.add_foreign("theirs");
     let mistakes = [
-        said(api.url(), json!({})).await,
-        said(api.url(), json!({"api_key": "hush"})).await,
-        said(api.url(), json!({"api_key": KEY, "collection_name": "theirs"})).await,
+        said(server.url(), json!({})).await,
+        said(server.url(), json!({"api_key": "hush"})).await,
+        said(server.url(), json!({"api_key": KEY, "collection_name": "theirs"})).await,
         said("http://127.0.0.1:1".to_owned(), json!({"api_key": KEY})).await,
     ];
     insta::assert_snapshot!(mistakes.join("\n"));

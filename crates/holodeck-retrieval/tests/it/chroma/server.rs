@@ -15,7 +15,8 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start() -> Self {
-        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.smoke/chroma/bin/chroma");
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.smoke/chroma/bin");
+        let program = programs.join("chroma");
         assert!(
             program.exists(),
             "Chroma is not installed; `cargo xtask services --chroma` installs it"
@@ -29,6 +30,8 @@ impl Server {
         // It ends with the tests, whatever ends them.
         let mut child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
+            // The program itself names the folder it was installed in, and that may have been moved.
+            .arg(programs.join("python"))
             .arg(program)
             .arg("run")
             .arg("--path")

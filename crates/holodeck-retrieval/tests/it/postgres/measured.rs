@@ -9,9 +9,9 @@
 use std::time::{Duration, Instant};
 
 use holodeck_retrieval::{Entry, Filter, KeywordSearch as _, SourceState, VectorStore as _};
+use holodeck_testkit::PostgresServer;
 use serde_json::json;
 
-use super::server::Server;
 use super::store;
 use crate::conformance::data::{Numbers, info, random, state, with_metadata};
 
@@ -61,7 +61,7 @@ async fn times<T>(name: &str, mut ask: impl AsyncFnMut(usize) -> T) -> Vec<T> {
 #[ignore = "takes minutes; `cargo xtask soak postgres` runs it"]
 async fn search_among_many() {
     for passages in [10_000, 100_000] {
-        let server = Server::start();
+        let server = PostgresServer::start();
         let exact = store(&server.url(), json!({}), "kb");
         exact.prepare(&info(DIMENSIONS)).await.unwrap();
         let all = sources(passages);

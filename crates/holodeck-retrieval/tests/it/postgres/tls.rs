@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holodeck_retrieval::{Filter, VectorStore as _};
+use holodeck_testkit::PostgresServer;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -11,13 +12,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::server::Server;
 use super::store;
 use crate::conformance::data::{info, put, random};
 
 #[tokio::test]
 async fn certificates_are_checked() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let (acceptor, authority) = acceptor();
     let port = terminate(acceptor, server.port()).await;
     let folder = tempfile::tempdir().unwrap();
@@ -41,7 +41,7 @@ async fn certificates_are_checked() {
     }
     let refused = async |url: String| {
         let error = store(&url, json!({}), "kb").info().await.unwrap_err().to_string();
-        assert!(!error.contains(Server::PASSWORD), "{error}");
+        assert!(!error.contains(PostgresServer::PASSWORD), "{error}");
         error
     };
     // Signed by nobody who is trusted, and for another name than this.

@@ -1,4 +1,11 @@
-//! A server of its own for a test, gone with it.
+//! PostgreSQL with pgvector, the real server, out of what `cargo xtask services` installs.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and starts its own servers"
+)]
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpListener;
@@ -11,18 +18,26 @@ use tempfile::TempDir;
 /// Who it runs as if the tests run as root, which it refuses: nobody.
 const UNPRIVILEGED: u32 = 65_534;
 
-pub(crate) struct Server {
+/// A PostgreSQL server of its own for a test, gone with it. That it is not installed is a failure: a test that can't run
+/// has not passed.
+///
+/// It refuses to run as root, and then runs as nobody.
+#[derive(Debug)]
+pub struct PostgresServer {
     folder: TempDir,
     programs: PathBuf,
     port: u16,
     child: Option<Child>,
 }
 
-impl Server {
-    pub(crate) const USER: &str = "holodeck";
-    pub(crate) const PASSWORD: &str = "p@ss/w:rd";
+impl PostgresServer {
+    /// The superuser.
+    pub const USER: &str = "holodeck";
+    /// The superuser's password, with characters that a URL has other uses for.
+    pub const PASSWORD: &str = "p@ss/w:rd";
 
-    pub(crate) fn start() -> Self {
+    /// Makes a cluster and starts its server on loopback.
+    pub fn start() -> Self {
         let folder = TempDir::with_prefix("holodeck-postgres-").unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let programs = programs(folder.path());
@@ -68,7 +83,8 @@ impl Server {
         panic!("the server did not start: {}", server.try_start().unwrap_err());
     }
 
-    pub(crate) fn start_again(&mut self) {
+    /// Starts it after [`stop`](Self::stop), on the same port with the same data.
+    pub fn start_again(&mut self) {
         self.try_start().unwrap();
     }
 
@@ -99,11 +115,13 @@ impl Server {
         Ok(())
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
         self.port
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// How one connects to it, as `connection_string`.
+    pub fn url(&self) -> String {
         format!(
             "postgresql://{}:p%40ss%2Fw%3Ard@127.0.0.1:{}/postgres",
             Self::USER,
@@ -112,12 +130,12 @@ impl Server {
     }
 
     /// Runs SQL as the superuser.
-    pub(crate) fn run(&self, sql: &str) {
+    pub fn run(&self, sql: &str) {
         self.ask(sql);
     }
 
     /// The first column of the first row.
-    pub(crate) fn ask(&self, sql: &str) -> String {
+    pub fn ask(&self, sql: &str) -> String {
         let mut command = program(&self.programs.join("psql"));
         for statement in sql.split("; ") {
             command.args(["-c", statement]);
@@ -132,14 +150,15 @@ impl Server {
         String::from_utf8(done.stdout).unwrap().trim().to_owned()
     }
 
-    pub(crate) fn end_connections(&self) {
+    /// Ends the connections of holodeck, as an administrator does.
+    pub fn end_connections(&self) {
         self.run(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holodeck'",
         );
     }
 
     /// At once, as after a crash.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
             let id = child.id().to_string();
             let told = program(Path::new("kill")).args(["-QUIT", &id]).status();
@@ -149,7 +168,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         self.stop();
     }
@@ -196,7 +215,6 @@ fn unprivileged(path: &Path) -> Command {
     command
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test's own server")]
 fn program(path: &Path) -> Command {
     let mut command = Command::new(path);
     // Not a folder that others may not see.
