@@ -1,8 +1,13 @@
 //! The indexes that an agent's tools search: built, looked at, searched, copied.
 
+mod checks;
+mod migrate;
+mod parts;
 mod place;
 mod progress;
+mod sink;
 mod sources;
+mod status;
 mod told;
 mod writer;
 
@@ -10,104 +15,22 @@ use std::{fmt, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
 use holodeck_backend_api::ToolSpec;
-use holodeck_http::{HttpClient, HttpOptions};
-use holodeck_model::{
-    Code, Diagnostic, EmbeddingProvider, Env, HierarchicalDocumentTool, LoadedAgent, SearchMode, Severity,
-    ToolConfig,
-};
+use holodeck_model::{Env, LoadedAgent, SearchMode, ToolConfig};
 use holodeck_retrieval::{
-    CachedEmbedder, Contexts, Embedder, EndpointOptions, HttpReranker, IngestMode, Ingestor, ModelCache,
-    MoveProgress, Reranker, RetrievalError, SearchRequest, Searcher, VectorStore, Weights, embedder,
-    render_hits,
+    Embedder, IngestMode, RetrievalError, SearchRequest, Searcher, VectorStore, Weights, render_hits,
 };
 use holodeck_tools::{Search, retrieval_spec};
-use holodeck_validators::{Check, CheckState};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    place::{Place, collection},
-    progress::Following,
-    sources::Sources,
-    writer::ModelWriter,
-};
+use self::{place::Place, progress::Following, sources::Sources, writer::ModelWriter};
 use crate::{AnswerSource, Answers, unsupported::refuse_unbuilt_tool};
 
+pub(crate) use checks::checks;
 pub use holodeck_retrieval::{Hit, SearchResults};
+pub use sink::IndexSink;
 pub(crate) use sources::check_patterns;
 pub use told::{Build, IndexError, IndexErrorKind, IndexEvent, IndexStatus, Migration, Rebuild, StatusState};
-
-/// Hears what happens while indexes are built.
-#[derive(Clone)]
-pub struct IndexSink(Arc<dyn Fn(&IndexEvent) + Send + Sync>);
-
-impl IndexSink {
-    /// Calls `on` for each event, in order.
-    pub fn new(on: impl Fn(&IndexEvent) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(on))
-    }
-
-    fn tell(&self, event: &IndexEvent) {
-        (self.0)(event);
-    }
-}
-
-impl Default for IndexSink {
-    /// Nobody listens.
-    fn default() -> Self {
-        Self::new(|_| {})
-    }
-}
-
-impl fmt::Debug for IndexSink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("IndexSink")
-    }
-}
-
-/// Whether the indexes of an agent are there and up to date. What is not can be mended before a run.
-pub(crate) async fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
-    let Ok(answers) = Answers::open(&AnswerSource::Live, None, agent, env) else {
-        return Vec::new();
-    };
-    let mut checks = Vec::new();
-    for index in Indexes::answering(agent, env, &answers).iter() {
-        if refuse_unbuilt_tool(agent, index.position).is_err() {
-            continue;
-        }
-        let subject = format!("index `{}`", index.name());
-        let status = index.status().await;
-        let (state, help) = match status.state {
-            StatusState::Ready => (CheckState::Ok, None),
-            StatusState::NotBuilt | StatusState::Stale => {
-                let help = "`holodeck index build` does it now; a test or a run does it first";
-                (CheckState::Warning, Some(help.to_owned()))
-            }
-            // A recording answers without it.
-            StatusState::Unusable if agent.execution.replay.value.is_some() => (CheckState::Warning, None),
-            StatusState::Unusable => (CheckState::Missing, None),
-        };
-        let (found, hint) = (status.found, status.hint);
-        let diagnostic = (state != CheckState::Ok).then(|| {
-            let severity = if state == CheckState::Warning {
-                Severity::Warning
-            } else {
-                Severity::Error
-            };
-            let place = agent.locate(&format!("tools.{}.source", index.position));
-            let mut diagnostic = Diagnostic::new(Code::UnusableIndex, severity, found.as_str()).at(place);
-            diagnostic.help = hint.or(help);
-            diagnostic
-        });
-        checks.push(Check {
-            subject,
-            state,
-            found,
-            diagnostic,
-        });
-    }
-    checks
-}
 
 /// The indexes of an agent.
 #[derive(Debug)]
@@ -308,70 +231,6 @@ impl Index {
         Ok(())
     }
 
-    /// How it stands. Nothing is made or changed.
-    pub async fn status(&self) -> IndexStatus {
-        let mut status = IndexStatus {
-            tool: self.name().to_owned(),
-            state: StatusState::NotBuilt,
-            found: "not built yet".to_owned(),
-            hint: None,
-            source: self.source().to_owned(),
-            store: self.place.describe(),
-            made: None,
-            sources: 0,
-            passages: 0,
-            bytes: None,
-            added: 0,
-            changed: 0,
-            removed: 0,
-        };
-        if self.place.is_missing() {
-            if let Err(error) = self.sources(&CancellationToken::new()).await {
-                status.state = StatusState::Unusable;
-                (status.found, status.hint) = (error.message, error.hint);
-            }
-            return status;
-        }
-        if let Err(error) = self.look(&mut status).await {
-            status.state = StatusState::Unusable;
-            status.hint = error.hint.or_else(|| {
-                let anew = error.kind == IndexErrorKind::Mixed;
-                anew.then(|| "`holodeck index build --force` builds it anew".to_owned())
-            });
-            status.found = error.message;
-        }
-        status
-    }
-
-    async fn look(&self, status: &mut IndexStatus) -> Result<(), IndexError> {
-        let of = |error: RetrievalError| IndexError::of(self.name(), &error);
-        let store = self.store().await.map_err(of)?;
-        status.store = store.describe();
-        let Some(info) = store.info().await.map_err(of)? else {
-            return self.sources(&CancellationToken::new()).await.map(|_| ());
-        };
-        status.made = Some(format!("{} · {}", info.embedder, info.chunker));
-        let stats = store.stats().await.map_err(of)?;
-        (status.sources, status.passages, status.bytes) = (stats.sources, stats.passages, stats.bytes);
-        let never = CancellationToken::new();
-        let sources = self.sources(&never).await?;
-        let ingestor = self.ingestor(self.writer()).await.map_err(of)?;
-        let plan = ingestor
-            .plan(&*sources.corpus, IngestMode::Update, &never)
-            .await
-            .map_err(of)?;
-        (status.added, status.changed, status.removed) =
-            (plan.added.len(), plan.changed.len(), plan.removed.len());
-        let is_ready = plan.added.is_empty() && plan.changed.is_empty() && plan.removed.is_empty();
-        status.state = if is_ready {
-            StatusState::Ready
-        } else {
-            StatusState::Stale
-        };
-        status.found = told::stands(&plan, &stats);
-        Ok(())
-    }
-
     /// Searches as the tool does; `limit` outranks its `top_k`.
     pub async fn search(&self, query: &str, limit: Option<usize>) -> Result<SearchResults, IndexError> {
         let mut request = self.request(query);
@@ -385,59 +244,6 @@ impl Index {
             .search(&request)
             .await
             .map_err(of)
-    }
-
-    /// Copies an index from one store to another; either is the tool's own if it is not named.
-    pub async fn migrate(
-        &self,
-        from: Option<&str>,
-        to: Option<&str>,
-        sink: &IndexSink,
-        cancel: &CancellationToken,
-    ) -> Result<Migration, IndexError> {
-        let place = |name: Option<&str>| match name {
-            Some(name) => Place::named(&self.agent, &self.tool, name),
-            None => Ok(self.place.clone()),
-        };
-        let (from, to) = (place(from)?, place(to)?);
-        if from.is_missing() {
-            return Err(IndexError::config(format!(
-                "there is no index of tool `{}` at {}",
-                self.name(),
-                from.describe()
-            )));
-        }
-        let of = |error: RetrievalError| IndexError::of(self.name(), &error);
-        let collection = collection(&self.agent, &self.tool);
-        if from.describe() == to.describe() {
-            return Err(IndexError::config(format!(
-                "the index of tool `{}` is at {} already\n\nhint: `--from` and `--to` name stores; one left out is the tool's own",
-                self.name(),
-                to.describe()
-            )));
-        }
-        let client = self.client().map_err(of)?;
-        let from = from.open(&collection, &client).await.map_err(of)?;
-        let to = to.open(&collection, &client).await.map_err(of)?;
-        let on = |progress: MoveProgress| {
-            sink.tell(&IndexEvent::Progress {
-                tool: self.name().to_owned(),
-                done: progress.done,
-                total: progress.sources,
-                passages: progress.passages,
-                source: None,
-            });
-        };
-        let moved = holodeck_retrieval::migrate(&*from, &*to, &on, cancel)
-            .await
-            .map_err(of)?;
-        Ok(Migration {
-            tool: self.name().to_owned(),
-            from: from.describe(),
-            to: to.describe(),
-            sources: moved.stats.sources,
-            passages: moved.stats.passages,
-        })
     }
 
     fn source(&self) -> &str {
@@ -470,99 +276,6 @@ impl Index {
             },
             _ => SearchRequest::new(query, SearchMode::Semantic, 0),
         }
-    }
-
-    async fn store(&self) -> Result<&Arc<dyn VectorStore>, RetrievalError> {
-        self.store
-            .get_or_try_init(|| async {
-                self.place
-                    .open(&collection(&self.agent, &self.tool), &self.client()?)
-                    .await
-            })
-            .await
-    }
-
-    async fn embedder(&self) -> Result<&Arc<dyn Embedder>, RetrievalError> {
-        self.embedder
-            .get_or_try_init(|| async {
-                let settings = self.agent.config.embedding_settings(&self.tool).ok_or_else(|| {
-                    RetrievalError::Setup("nothing makes embeddings for this agent".to_owned())
-                })?;
-                let made = embedder(&settings, &self.client()?, &self.env, &EndpointOptions::default())?;
-                if settings.provider == EmbeddingProvider::Hash {
-                    return Ok(made);
-                }
-                let cached = CachedEmbedder::new(made, self.cache().await?);
-                Ok(Arc::new(cached) as Arc<dyn Embedder>)
-            })
-            .await
-    }
-
-    /// Whoever builds anew means that passages are embedded anew: behind the same name a provider may have put another
-    /// model. What models wrote about passages stays, as it does not age.
-    async fn forget_vectors(&self) -> Result<(), RetrievalError> {
-        let settings = self.agent.config.embedding_settings(&self.tool);
-        if settings.is_some_and(|settings| settings.provider != EmbeddingProvider::Hash) {
-            self.cache().await?.forget_vectors().await?;
-        }
-        Ok(())
-    }
-
-    async fn searcher(&self) -> Result<&Searcher, RetrievalError> {
-        self.searcher
-            .get_or_try_init(|| async {
-                let (store, embedder) = (self.store().await?, self.embedder().await?);
-                let searcher = Searcher::new(Arc::clone(store), Arc::clone(embedder));
-                Ok(match self.reranker()? {
-                    Some(reranker) => searcher.reranked_by(reranker),
-                    None => searcher,
-                })
-            })
-            .await
-    }
-
-    fn reranker(&self) -> Result<Option<Arc<dyn Reranker>>, RetrievalError> {
-        let model = match &self.tool {
-            ToolConfig::HierarchicalDocument(tool) if tool.enable_reranking => tool.reranker_model.as_ref(),
-            _ => None,
-        };
-        let Some(model) = model else { return Ok(None) };
-        let reranker = HttpReranker::new(model, self.client()?, &EndpointOptions::default())?;
-        Ok(Some(Arc::new(reranker)))
-    }
-
-    async fn ingestor(&self, writer: Option<Arc<ModelWriter>>) -> Result<Ingestor, RetrievalError> {
-        let (store, embedder) = (self.store().await?, self.embedder().await?);
-        let ingestor = Ingestor::new(Arc::clone(store), Arc::clone(embedder));
-        let (Some(writer), Some(tool)) = (writer, self.contextual()) else {
-            return Ok(ingestor);
-        };
-        let (tokens, concurrency) = (size(tool.context_max_tokens), size(tool.context_concurrency));
-        let contexts = Contexts::new(writer, tokens, concurrency).cached(self.cache().await?);
-        Ok(ingestor.with_contexts(contexts))
-    }
-
-    fn writer(&self) -> Option<Arc<ModelWriter>> {
-        let tool = self.contextual()?;
-        let writer = ModelWriter::new(&self.agent, tool, &self.env, self.answers.clone());
-        Some(Arc::new(writer))
-    }
-
-    /// The tool, if its passages get a context.
-    fn contextual(&self) -> Option<&HierarchicalDocumentTool> {
-        match &self.tool {
-            ToolConfig::HierarchicalDocument(tool) if tool.contextual_embeddings => Some(tool),
-            _ => None,
-        }
-    }
-
-    async fn cache(&self) -> Result<ModelCache, RetrievalError> {
-        ModelCache::open(self.agent.execution.cache_dir.value.join("models.db")).await
-    }
-
-    fn client(&self) -> Result<HttpClient, RetrievalError> {
-        let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
-        HttpClient::new(&options).map_err(|error| RetrievalError::Setup(error.to_string()))
     }
 }
 

@@ -1,0 +1,49 @@
+use holodeck_model::{Code, Diagnostic, Env, LoadedAgent, Severity};
+use holodeck_validators::{Check, CheckState};
+
+use super::{Indexes, StatusState};
+use crate::{AnswerSource, Answers, unsupported::refuse_unbuilt_tool};
+
+/// Whether the indexes of an agent are there and up to date. What is not can be mended before a run.
+pub(crate) async fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
+    let Ok(answers) = Answers::open(&AnswerSource::Live, None, agent, env) else {
+        return Vec::new();
+    };
+    let mut checks = Vec::new();
+    for index in Indexes::answering(agent, env, &answers).iter() {
+        if refuse_unbuilt_tool(agent, index.position).is_err() {
+            continue;
+        }
+        let subject = format!("index `{}`", index.name());
+        let status = index.status().await;
+        let (state, help) = match status.state {
+            StatusState::Ready => (CheckState::Ok, None),
+            StatusState::NotBuilt | StatusState::Stale => {
+                let help = "`holodeck index build` does it now; a test or a run does it first";
+                (CheckState::Warning, Some(help.to_owned()))
+            }
+            // A recording answers without it.
+            StatusState::Unusable if agent.execution.replay.value.is_some() => (CheckState::Warning, None),
+            StatusState::Unusable => (CheckState::Missing, None),
+        };
+        let (found, hint) = (status.found, status.hint);
+        let diagnostic = (state != CheckState::Ok).then(|| {
+            let severity = if state == CheckState::Warning {
+                Severity::Warning
+            } else {
+                Severity::Error
+            };
+            let place = agent.locate(&format!("tools.{}.source", index.position));
+            let mut diagnostic = Diagnostic::new(Code::UnusableIndex, severity, found.as_str()).at(place);
+            diagnostic.help = hint.or(help);
+            diagnostic
+        });
+        checks.push(Check {
+            subject,
+            state,
+            found,
+            diagnostic,
+        });
+    }
+    checks
+}

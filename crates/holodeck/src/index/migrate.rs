@@ -1,0 +1,62 @@
+use holodeck_retrieval::{MoveProgress, RetrievalError};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Index, IndexError, IndexEvent, IndexSink, Migration,
+    place::{Place, collection},
+};
+
+impl Index {
+    /// Copies an index from one store to another; either is the tool's own if it is not named.
+    pub async fn migrate(
+        &self,
+        from: Option<&str>,
+        to: Option<&str>,
+        sink: &IndexSink,
+        cancel: &CancellationToken,
+    ) -> Result<Migration, IndexError> {
+        let place = |name: Option<&str>| match name {
+            Some(name) => Place::named(&self.agent, &self.tool, name),
+            None => Ok(self.place.clone()),
+        };
+        let (from, to) = (place(from)?, place(to)?);
+        if from.is_missing() {
+            return Err(IndexError::config(format!(
+                "there is no index of tool `{}` at {}",
+                self.name(),
+                from.describe()
+            )));
+        }
+        let of = |error: RetrievalError| IndexError::of(self.name(), &error);
+        let collection = collection(&self.agent, &self.tool);
+        if from.describe() == to.describe() {
+            return Err(IndexError::config(format!(
+                "the index of tool `{}` is at {} already\n\nhint: `--from` and `--to` name stores; one left out is the tool's own",
+                self.name(),
+                to.describe()
+            )));
+        }
+        let client = self.client().map_err(of)?;
+        let from = from.open(&collection, &client).await.map_err(of)?;
+        let to = to.open(&collection, &client).await.map_err(of)?;
+        let on = |progress: MoveProgress| {
+            sink.tell(&IndexEvent::Progress {
+                tool: self.name().to_owned(),
+                done: progress.done,
+                total: progress.sources,
+                passages: progress.passages,
+                source: None,
+            });
+        };
+        let moved = holodeck_retrieval::migrate(&*from, &*to, &on, cancel)
+            .await
+            .map_err(of)?;
+        Ok(Migration {
+            tool: self.name().to_owned(),
+            from: from.describe(),
+            to: to.describe(),
+            sources: moved.stats.sources,
+            passages: moved.stats.passages,
+        })
+    }
+}

@@ -1,0 +1,31 @@
+use std::{fmt, sync::Arc};
+
+use super::IndexEvent;
+
+/// Hears what happens while indexes are built.
+#[derive(Clone)]
+pub struct IndexSink(Arc<dyn Fn(&IndexEvent) + Send + Sync>);
+
+impl IndexSink {
+    /// Calls `on` for each event, in order.
+    pub fn new(on: impl Fn(&IndexEvent) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(on))
+    }
+
+    pub(super) fn tell(&self, event: &IndexEvent) {
+        (self.0)(event);
+    }
+}
+
+impl Default for IndexSink {
+    /// Nobody listens.
+    fn default() -> Self {
+        Self::new(|_| {})
+    }
+}
+
+impl fmt::Debug for IndexSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IndexSink")
+    }
+}
