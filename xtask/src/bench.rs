@@ -86,7 +86,6 @@ struct Measured {
     start: [Figures; 2],
     validate: Figures,
     loads: Vec<Compared>,
-    binary_bytes: u64,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -145,7 +144,6 @@ fn measure_test(tools: &Tools, machine: Machine, runs: u32) -> Result<Measured> 
         start: start.each_ref().map(|runs| Figures::of(runs)),
         validate: Figures::of(&validate),
         loads,
-        binary_bytes: std::fs::metadata(&tools.holodeck)?.len(),
     })
 }
 

@@ -114,8 +114,6 @@ fn budgets(measured: &Measured) -> Vec<Budget> {
             budgets.push(in_bytes(work, more, 10 * MEGABYTE));
         }
     }
-    let work = "binary (`release`; `cargo xtask dist` builds and checks the smaller one)";
-    budgets.push(in_bytes(work.to_owned(), measured.binary_bytes, 30 * MEGABYTE));
     budgets
 }
 
