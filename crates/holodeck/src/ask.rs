@@ -59,6 +59,8 @@ pub async fn ask_showing(
 ) -> Result<ExecutionResult, AskError> {
     refuse_unbuilt(&agent, None)?;
     let answers = Answers::open(&AnswerSource::Live, None, &agent, env)?;
+    let factory = BackendSelector::new(env.clone(), answers.clone());
+    factory.check_key(&agent)?;
     let limit = agent.execution.llm_timeout.value;
     let agent = Arc::new(agent);
     let setup = ToolSetup {
@@ -71,7 +73,6 @@ pub async fn ask_showing(
     };
     // Whoever listens has been told of what could not be read.
     let ReadyTools { tools, servers, .. } = tools(&setup).await?;
-    let factory = BackendSelector::new(env.clone(), answers);
     let backend = factory.create(agent, Mode::Chat, tools).await?;
     backend.initialize().await?;
     let request = TurnRequest::new(question);

@@ -57,6 +57,18 @@ impl BackendSelector {
         self
     }
 
+    /// Whether there is a key for the model, before indexes and servers cost time and money.
+    pub(crate) fn check_key(&self, agent: &LoadedAgent) -> Result<(), BackendError> {
+        if self.answers.replayed().is_some() {
+            return Ok(());
+        }
+        match agent.config.model.provider {
+            Provider::Openai | Provider::AzureOpenai | Provider::Ollama => drop(self.live(agent)?),
+            Provider::Anthropic => drop(claude::credentials(agent, &self.env)?),
+        }
+        Ok(())
+    }
+
     /// What chooses the tools that each message is shown, if the YAML asks for it.
     fn filter(
         &self,

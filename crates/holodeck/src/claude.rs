@@ -19,7 +19,7 @@ pub(crate) async fn backend(
     tools: Arc<dyn ToolHost>,
     traceparent: Option<&str>,
 ) -> Result<Arc<dyn AgentBackend>, BackendError> {
-    let mut credentials = ClaudeEnv::for_agent(agent, env).map_err(|error| refusal(&error))?;
+    let mut credentials = credentials(agent, env)?;
     let cli = ClaudeCliSearch::for_agent(agent, env).find().await;
     let cli = cli.map_err(|error| refusal(&error))?;
     // What it warns of was said when the agent was loaded.
@@ -54,6 +54,11 @@ pub(crate) async fn backend(
         variables: telemetry.vars,
     })?;
     Ok(Arc::new(ClaudeBackend::new(options)?))
+}
+
+/// What the CLI signs in with.
+pub(crate) fn credentials(agent: &LoadedAgent, env: &Env) -> Result<ClaudeEnv, BackendError> {
+    ClaudeEnv::for_agent(agent, env).map_err(|error| refusal(&error))
 }
 
 /// A problem of the machine as what keeps a backend from starting.

@@ -170,6 +170,8 @@ pub async fn prepare_test(
             as_of: prices.as_of().to_owned(),
         });
     }
+    let factory = BackendSelector::new(env.clone(), answers.clone()).side_effects(options.side_effects);
+    factory.check_key(&agent)?;
     let settings = settings(&agent, options, answers.replayed().as_ref());
     let files = files(&agent, env)?;
     let mut metadata = metadata(&mut agent, options);
@@ -188,7 +190,6 @@ pub async fn prepare_test(
         warnings,
     } = tools(&setup).await?;
     metadata.mcp_servers = servers.records();
-    let factory = BackendSelector::new(env.clone(), answers.clone()).side_effects(options.side_effects);
     let backend = factory.create(Arc::clone(&agent), Mode::Test, tools).await?;
     // Whoever tells places has looked them up by now.
     if let Some(agent) = Arc::get_mut(&mut agent) {

@@ -40,6 +40,28 @@ fn knowing() -> ModelServer {
 }
 
 #[test]
+fn nothing_is_indexed_for_a_model_that_has_no_key() {
+    for (model, key) in [
+        ("{provider: openai, name: gpt-4o-mini}", "OPENAI_API_KEY"),
+        (
+            "{provider: anthropic, name: claude-sonnet-4-5}",
+            "ANTHROPIC_API_KEY",
+        ),
+    ] {
+        let embedder = EndpointServer::answering(|_| panic!("nothing is embedded"));
+        let yaml = agent("http://127.0.0.1:9", &embedder.url());
+        let line = yaml.lines().find(|line| line.starts_with("model")).unwrap();
+        let project = Project::with(&yaml.replace(line, &format!("model: {model}")));
+        project.write("docs/refunds.md", "# Refunds\n\nWithin 30 days of delivery.\n");
+        for command in [&["test"][..], &["run", "The capital of France?"]] {
+            let ran = project.run(command).exits(3).says(key);
+            assert!(!ran.stderr.contains("index"), "{}", ran.all());
+        }
+        assert!(!project.path(".holodeck/index").exists());
+    }
+}
+
+#[test]
 fn a_source_that_fails_is_told_with_every_verdict() {
     let server = knowing();
     let project = offline(&server.url());
