@@ -1,6 +1,6 @@
 use std::io;
 
-use holodeck_backend_api::{BackendError, Mode};
+use holodeck_backend_api::{BackendError, Occasion};
 use holodeck_http::HttpOptions;
 use holodeck_model::{Env, Load, LoadedAgent, env};
 use holodeck_otel_bridge::{Telemetry, TelemetryOptions};
@@ -8,17 +8,18 @@ use holodeck_otel_bridge::{Telemetry, TelemetryOptions};
 /// Starts what the agent's `observability` asks for. A replayed run exports nothing: no model was asked.
 pub(crate) fn start(
     agent: &LoadedAgent,
-    mode: Mode,
+    occasion: Occasion,
     env: &Env,
     replayed: bool,
 ) -> Result<Telemetry, BackendError> {
     if replayed {
         return Ok(Telemetry::off());
     }
-    let run = match mode {
-        Mode::Test => "holodeck test",
-        Mode::Chat => "holodeck chat",
-        Mode::Serve => "holodeck serve",
+    let run = match occasion {
+        Occasion::Test => "holodeck test",
+        Occasion::Run => "holodeck run",
+        Occasion::Chat => "holodeck chat",
+        Occasion::Serve => "holodeck serve",
     };
     let options = TelemetryOptions {
         http: HttpOptions::from_variables(|name| env.get(name).map(str::to_owned)),
