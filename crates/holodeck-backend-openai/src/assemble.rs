@@ -62,7 +62,10 @@ impl Assembler {
         let Some(reason) = self.finish_reason else {
             return Err(BackendError::ended_early());
         };
-        if matches!(reason.as_str(), "error" | "abort" | "aborted" | "cancelled" | "canceled") {
+        if matches!(
+            reason.as_str(),
+            "error" | "abort" | "aborted" | "cancelled" | "canceled"
+        ) {
             return Err(failure::of_answer(format!(
                 "the endpoint did not complete its answer (finish_reason `{reason}`)"
             )));

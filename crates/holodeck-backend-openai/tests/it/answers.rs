@@ -136,7 +136,8 @@ async fn half_a_stream_in_its_three_forms() {
 async fn a12_an_answer_that_reports_its_own_failure_is_an_error() {
     let text = r#"{"choices": [{"index": 0, "delta": {"content": "30 days"}}]}"#;
     let stop = r#"{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}"#;
-    let in_choice = r#"{"choices": [{"index": 0, "delta": {}, "error": {"code": 502, "message": "upstream broke"}}]}"#;
+    let in_choice =
+        r#"{"choices": [{"index": 0, "delta": {}, "error": {"code": 502, "message": "upstream broke"}}]}"#;
     let object = r#"{"object": "error", "message": "engine died", "code": 500}"#;
     let mut replies = vec![
         (Reply::text("30 days").finish_reason("tool_calls"), "sent none"),
@@ -182,7 +183,8 @@ async fn a12_an_unknown_finish_reason_is_accepted_with_a_notice() {
         turns.push((notices, result.outcome.clone()));
     }
     server.finish();
-    let notice = "the endpoint ended an answer with the unknown finish_reason `eos_token`; the answer is accepted";
+    let notice =
+        "the endpoint ended an answer with the unknown finish_reason `eos_token`; the answer is accepted";
     assert_eq!(
         turns,
         [

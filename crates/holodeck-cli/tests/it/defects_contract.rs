@@ -10,7 +10,9 @@ const FORMAT: &str = "response_format: {type: object, properties: {days: {type: 
                       additionalProperties: false}";
 
 fn claude_agent(more: &str) -> String {
-    format!("name: policies\nmodel: {{provider: anthropic, name: sonnet}}\ninstructions: {{inline: Be brief}}\n{more}\n")
+    format!(
+        "name: policies\nmodel: {{provider: anthropic, name: sonnet}}\ninstructions: {{inline: Be brief}}\n{more}\n"
+    )
 }
 
 #[test]
@@ -25,7 +27,11 @@ fn a01_a_case_that_the_cli_interrupted_is_an_error_of_the_run() {
         .output()
         .unwrap();
     let ran = crate::project::Ran::of(&output).exits(3).says("2 error");
-    assert!(ran.stdout.contains("first") && ran.stdout.contains("second"), "{}", ran.all());
+    assert!(
+        ran.stdout.contains("first") && ran.stdout.contains("second"),
+        "{}",
+        ran.all()
+    );
     assert_eq!(bench.project.journalled().len(), 2);
     bench.server.finish();
 }
