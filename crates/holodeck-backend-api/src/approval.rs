@@ -90,8 +90,11 @@ pub trait Approver: Send + Sync {
     /// What is decided without a person; `None` if a person must be [asked](Self::ask).
     fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)>;
 
-    /// Asks a person. `cancel` fires when the answer is no longer needed.
-    async fn ask(&self, ask: &ApprovalAsk, cancel: &CancellationToken) -> ApprovalDecision;
+    /// Asks a person; by default there is none. `cancel` fires when the answer is no longer needed.
+    async fn ask(&self, ask: &ApprovalAsk, cancel: &CancellationToken) -> ApprovalDecision {
+        let _ = (ask, cancel);
+        ApprovalDecision::reject("no person is available to approve it")
+    }
 }
 
 impl fmt::Debug for dyn Approver {

@@ -77,9 +77,9 @@ impl ScriptedBackend {
         };
         let turn = (self.script)(&asked);
         let tools = Arc::clone(&self.tools);
-        let cancel = request.cancel;
+        let (cancel, approver) = (request.cancel, request.approver);
         stream! {
-            let mut events = pin!(turn.events(tools));
+            let mut events = pin!(turn.events(tools, approver, cancel.clone()));
             loop {
                 match cancel.run_until_cancelled(events.next()).await {
                     Some(Some(event)) => yield event,

@@ -4,7 +4,6 @@ use holodeck_mcp_bridge::HOLODECK_SERVER;
 use holodeck_model::{
     Agent, ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate,
 };
-use tokio_util::sync::CancellationToken;
 
 /// The policy of an agent whose tools are offered by this facade.
 pub fn approval_policy(agent: &Agent) -> ApprovalPolicy {
@@ -52,10 +51,6 @@ impl Approver for PolicyApprover {
             DecidedBy::Mode
         };
         Some((decision, by))
-    }
-
-    async fn ask(&self, _: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
-        ApprovalDecision::reject("no person is available to approve it")
     }
 }
 
