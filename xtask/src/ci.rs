@@ -54,7 +54,6 @@ const PARTS: &[Part] = &[
     }),
     part("tidy", 10, || tidy::run().map(done)),
     part("nextest", 420, nextest),
-    part("otlp-grpc", 50, otlp_grpc),
     part("quickstart", 10, quickstart),
     part("corpus", 10, corpus),
     part("doctests", 60, || {
@@ -169,24 +168,6 @@ fn servers() -> Outcome {
 fn nextest() -> Result<Outcome> {
     install_nextest()?;
     cargo(&["nextest", "run", "--workspace", "--locked", "--profile", "ci"])
-}
-
-/// The tests of a feature that is off by default, in the two crates that it changes.
-fn otlp_grpc() -> Result<Outcome> {
-    install_nextest()?;
-    cargo(&[
-        "nextest",
-        "run",
-        "-p",
-        "holodeck-http",
-        "-p",
-        "holodeck-otel-bridge",
-        "--features",
-        "otlp-grpc",
-        "--locked",
-        "--profile",
-        "ci",
-    ])
 }
 
 fn install_nextest() -> Result<()> {
