@@ -20,6 +20,7 @@ mod doctor;
 mod exit_codes;
 mod files;
 mod filtering;
+mod generated;
 mod index;
 mod ingestion;
 mod init;
