@@ -15,6 +15,7 @@ mod bad_input;
 mod changes;
 mod claude;
 mod convert;
+mod defects_identity;
 mod doctor;
 mod exit_codes;
 mod files;
