@@ -4,6 +4,7 @@
 //! Nothing here is asynchronous, uses the network, or reads the process environment.
 
 mod approval;
+mod case;
 mod check;
 mod code;
 mod config;
@@ -28,6 +29,9 @@ mod yaml;
 
 pub use approval::{
     ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate, ToolOrigin,
+};
+pub use case::{
+    CaseContent, CaseId, CaseIdentity, InvalidCaseId, UnitKey, equal_cases, identify_cases, match_cases,
 };
 pub use check::closest;
 pub use code::Code;
