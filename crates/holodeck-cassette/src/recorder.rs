@@ -119,7 +119,7 @@ fn note(response: &mut Response, delta: &ModelDelta) {
             model,
             ..
         } => {
-            response.stop_reason = stop_reason.as_str().to_owned();
+            stop_reason.as_str().clone_into(&mut response.stop_reason);
             response.message_id.clone_from(message_id);
             response.model.clone_from(model);
         }
