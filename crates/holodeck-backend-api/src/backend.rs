@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    AgentSession, Approver, BackendError, BackendEvent, ExecutionResult, Image, Spending, ToolHost, fold::collect,
+    AgentSession, Approver, BackendError, BackendEvent, ExecutionResult, Image, Spending, ToolHost,
+    fold::collect,
 };
 
 /// The events of one turn; the last one is [`BackendEvent::End`] or an error.

@@ -39,22 +39,24 @@ impl AgentSession for OpenAiSession {
         let core = &self.core;
         let history = &mut self.history;
         let conversation = self.conversation.clone();
-        self.session.turn(request, |request| Box::pin(stream! {
-            let mut steps = pin!(turn::run(core, history.clone(), request, conversation));
-            while let Some(step) = steps.next().await {
-                match step {
-                    Ok(Step::Event(event)) => yield Ok(event),
-                    Ok(Step::Done(done)) => {
-                        // A turn that did not get here leaves the history as it was, so it can be tried again.
-                        if let Some(conversation) = done.conversation {
-                            *history = conversation;
+        self.session.turn(request, |request| {
+            Box::pin(stream! {
+                let mut steps = pin!(turn::run(core, history.clone(), request, conversation));
+                while let Some(step) = steps.next().await {
+                    match step {
+                        Ok(Step::Event(event)) => yield Ok(event),
+                        Ok(Step::Done(done)) => {
+                            // A turn that did not get here leaves the history as it was, so it can be tried again.
+                            if let Some(conversation) = done.conversation {
+                                *history = conversation;
+                            }
+                            yield Ok(BackendEvent::End(Box::new(done.result)));
                         }
-                        yield Ok(BackendEvent::End(Box::new(done.result)));
+                        Err(error) => yield Err(error),
                     }
-                    Err(error) => yield Err(error),
                 }
-            }
-        }))
+            })
+        })
     }
 
     fn control(&self) -> SessionControl {
