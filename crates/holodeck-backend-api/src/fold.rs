@@ -1,7 +1,5 @@
 use std::time::Duration;
 
-use serde::de::IgnoredAny;
-
 use crate::{
     BackendError, BackendEvent, EventStream, ExecutionResult, Outcome, StopReason, TokenUsage, ToolResult,
     backend::next,
@@ -40,6 +38,7 @@ impl ResultFold {
             }
             BackendEvent::ToolResult(result) => self.result.tool_results.push(result.clone()),
             BackendEvent::Usage(usage) => self.add_usage(usage),
+            BackendEvent::Cost { usd } => *self.result.cost_usd.get_or_insert(0.0) += usd,
             BackendEvent::TurnEnd { model, .. } => {
                 self.open_message();
                 self.message_open = false;
@@ -67,9 +66,9 @@ impl ResultFold {
     /// The result so far, ended with `outcome`.
     pub fn finish(mut self, outcome: Outcome) -> ExecutionResult {
         self.result.response = match &self.result.structured_output {
-            // What the model wrote around the object, for instance a code fence, is no part of the answer.
-            Some(value) if serde_json::from_str::<IgnoredAny>(&self.message).is_err() => value.to_string(),
-            _ => self.message,
+            // One text from every backend, whatever the model wrote around the object or how it spaced it.
+            Some(value) => value.to_string(),
+            None => self.message,
         };
         if !self.thinking.is_empty() {
             self.result.thinking = Some(self.thinking);

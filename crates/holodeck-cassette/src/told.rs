@@ -36,6 +36,7 @@ pub(crate) enum Told {
     },
     ToolResult(ToolResult),
     Usage(TokenUsage),
+    Cost(f64),
     TurnEnd {
         stop_reason: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,6 +91,7 @@ impl Told {
             },
             BackendEvent::ToolResult(result) => Self::ToolResult(result.clone()),
             BackendEvent::Usage(usage) => Self::Usage(*usage),
+            BackendEvent::Cost { usd } => Self::Cost(*usd),
             BackendEvent::TurnEnd {
                 stop_reason,
                 message_id,
@@ -136,6 +138,7 @@ impl Told {
             },
             Self::ToolResult(result) => BackendEvent::ToolResult(result),
             Self::Usage(usage) => BackendEvent::Usage(usage),
+            Self::Cost(usd) => BackendEvent::Cost { usd },
             Self::TurnEnd {
                 stop_reason: word,
                 message_id,
@@ -182,7 +185,7 @@ impl Told {
             Self::ToolResult(result) => clean(&mut result.result),
             Self::Nested { event, .. } => event.redact(redactor),
             Self::StructuredOutput(value) => redactor.value(value),
-            Self::ThinkingEnd | Self::Usage(_) | Self::TurnEnd { .. } => {}
+            Self::ThinkingEnd | Self::Usage(_) | Self::Cost(_) | Self::TurnEnd { .. } => {}
         }
     }
 

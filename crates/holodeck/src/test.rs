@@ -163,7 +163,7 @@ pub async fn prepare_test(
     let prices = prices(&agent, env, options.prices.as_deref())?;
     if options.budget.max_cost_usd.is_some()
         && answers.replayed().is_none()
-        && let Some(model) = models(&agent).find(|model| !prices.knows(model))
+        && let Some(model) = priced_by_list(&agent).find(|model| !prices.knows(model))
     {
         return Err(PrepareError::UnknownPrice {
             model: model.to_owned(),
@@ -315,14 +315,21 @@ pub enum TestError {
     Cassette(#[from] CassetteError),
 }
 
-/// The models that an agent and its tools ask.
-fn models(agent: &LoadedAgent) -> impl Iterator<Item = &str> {
+/// The models whose cost comes from the price list. The Claude Code CLI reports what it spent.
+fn priced_by_list(agent: &LoadedAgent) -> impl Iterator<Item = &str> {
+    let own = &agent.config.model;
     let tools = agent.config.tools.iter().filter(|tool| !tool.is_mocked());
     let of_tools = tools.filter_map(|tool| match tool {
-        ToolConfig::Prompt(tool) => tool.model.as_ref()?.name.as_deref(),
+        ToolConfig::Prompt(tool) => {
+            let model = tool.model.as_ref()?;
+            Some((model.provider.unwrap_or(own.provider), model.name.as_deref()?))
+        }
         _ => None,
     });
-    std::iter::once(agent.config.model.name.as_str()).chain(of_tools)
+    std::iter::once((own.provider, own.name.as_str()))
+        .chain(of_tools)
+        .filter(|(provider, _)| *provider != Provider::Anthropic)
+        .map(|(_, model)| model)
 }
 
 /// Reads the files of questions.
