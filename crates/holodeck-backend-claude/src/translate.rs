@@ -243,14 +243,15 @@ impl Translator {
     }
 
     fn close_nested(&mut self, emit: &mut dyn FnMut(BackendEvent)) {
-        while let Some((call_id, scope)) = self.nested.pop_first() {
-            close_nested(&call_id, scope, emit);
+        while let Some(call_id) = self.nested.keys().next().cloned() {
+            self.close_nested_of(&call_id, emit);
         }
     }
 
     fn close_nested_of(&mut self, call_id: &str, emit: &mut dyn FnMut(BackendEvent)) {
-        if let Some(scope) = self.nested.remove(call_id) {
-            close_nested(call_id, scope, emit);
+        if let Some(mut scope) = self.nested.remove(call_id) {
+            let counted = &mut self.counted_nested;
+            scope.close(&mut |event| emit(nested(call_id, count(event, counted))));
         }
     }
 
@@ -265,25 +266,23 @@ impl Translator {
             let counted = &mut self.counted_nested;
             let scope = self.nested.entry(parent.to_owned()).or_default();
             act(scope, &self.names, &mut |event| {
-                if let BackendEvent::Usage(usage) = &event {
-                    *counted += *usage;
-                }
-                emit(nested(parent, event));
+                emit(nested(parent, count(event, counted)));
             });
         } else {
             let counted = &mut self.counted;
             act(&mut self.main, &self.names, &mut |event| {
-                if let BackendEvent::Usage(usage) = &event {
-                    *counted += *usage;
-                }
-                emit(event);
+                emit(count(event, counted))
             });
         }
     }
 }
 
-fn close_nested(call_id: &str, mut scope: Scope, emit: &mut dyn FnMut(BackendEvent)) {
-    scope.close(&mut |event| emit(nested(call_id, event)));
+/// Adds the tokens of an event to a sum.
+fn count(event: BackendEvent, sum: &mut TokenUsage) -> BackendEvent {
+    if let BackendEvent::Usage(usage) = &event {
+        *sum += *usage;
+    }
+    event
 }
 
 fn nested(parent: &str, event: BackendEvent) -> BackendEvent {

@@ -181,9 +181,7 @@ fn tokens_of_the_cache_belong_to_the_prompt() {
 
 #[test]
 fn a18_tokens_and_cost_of_every_model_count() {
-    let model = |input: u64, output: u64, usd: f64| {
-        json!({"inputTokens": input, "outputTokens": output, "cacheReadInputTokens": 5, "costUSD": usd})
-    };
+    let model = |input: u64, output: u64, usd: f64| json!({"inputTokens": input, "outputTokens": output, "cacheReadInputTokens": 5, "costUSD": usd});
     let result = json!({
         "type": "result", "subtype": "success", "is_error": false, "result": "",
         "usage": {"input_tokens": 20, "output_tokens": 10}, "total_cost_usd": 99.5,
@@ -191,7 +189,10 @@ fn a18_tokens_and_cost_of_every_model_count() {
     });
     assert_eq!(
         lines(&translated(TranslateOptions::default(), &[result])),
-        ["usage 900030+100010 cached 10/0 reasoning 0", "Cost { usd: 2.75 }"]
+        [
+            "usage 900030+100010 cached 10/0 reasoning 0",
+            "Cost { usd: 2.75 }"
+        ]
     );
 }
 

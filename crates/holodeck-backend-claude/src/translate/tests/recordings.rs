@@ -30,7 +30,11 @@ fn a18_tokens_and_cost_add_up_to_what_the_result_says_of_all_models() {
                     assert_eq!((counted.total_tokens, told.total_tokens), (15, 0));
                     continue;
                 }
-                assert_eq!(counted, told, "{}", recording.name);
+                if result.all_usage.is_some() {
+                    assert_eq!(counted, told, "{}", recording.name);
+                } else {
+                    assert!(counted.total_tokens >= told.total_tokens, "{}", recording.name);
+                }
                 assert_eq!(folded.cost_usd, result.all_cost_usd, "{}", recording.name);
                 above_main += usize::from(told.total_tokens > main.total_tokens);
                 checked += 1;
