@@ -104,6 +104,11 @@ impl ResultFold {
         self.finish(outcome)
     }
 
+    /// Tokens so far.
+    pub fn token_usage(&self) -> Option<&TokenUsage> {
+        self.result.token_usage.as_ref()
+    }
+
     /// Tool results so far.
     pub fn tool_results(&self) -> &[ToolResult] {
         &self.result.tool_results

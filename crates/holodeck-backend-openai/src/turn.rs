@@ -83,6 +83,9 @@ pub(crate) fn run(
                 }
                 continue;
             }
+            if !core.may_go_on(turn.fold.token_usage()) {
+                break Some(Outcome::BudgetExceeded);
+            }
             if turn.model_calls >= core.max_turns {
                 // Nobody would read the results, and running tools may change things.
                 break Some(Outcome::MaxTurns);

@@ -91,8 +91,10 @@ pub enum PrepareError {
     #[error(transparent)]
     Price(#[from] PriceError),
     /// The price of the model is not known.
-    #[error("`--max-cost-usd` can't be held: the price of `{model}` is not in the price list of {as_of}")]
+    #[error("cannot enforce `{limit}`: no price known for `{model}` (price list of {as_of})")]
     UnknownPrice {
+        /// The flag or field.
+        limit: &'static str,
         /// The model.
         model: String,
         /// The day of the list.
@@ -161,16 +163,29 @@ pub async fn prepare_test(
     let every_case = selection.is_everything() && resume.is_none();
     let answers = Answers::open(&source, options.record.as_deref(), &agent, env)?;
     let prices = prices(&agent, env, options.prices.as_deref())?;
-    if options.budget.max_cost_usd.is_some()
+    let turn_budget = agent
+        .config
+        .openai
+        .as_ref()
+        .and_then(|openai| openai.max_budget_usd);
+    let turn_budget = turn_budget.filter(|_| agent.config.model.provider != Provider::Anthropic);
+    if (options.budget.max_cost_usd.is_some() || turn_budget.is_some())
         && answers.replayed().is_none()
         && let Some(model) = priced_by_list(&agent).find(|model| !prices.knows(model))
     {
         return Err(PrepareError::UnknownPrice {
+            limit: if turn_budget.is_some() {
+                "openai.max_budget_usd"
+            } else {
+                "--max-cost-usd"
+            },
             model: model.to_owned(),
             as_of: prices.as_of().to_owned(),
         });
     }
-    let factory = BackendSelector::new(env.clone(), answers.clone()).side_effects(options.side_effects);
+    let factory = BackendSelector::new(env.clone(), answers.clone())
+        .side_effects(options.side_effects)
+        .prices(prices.clone());
     factory.check_key(&agent)?;
     let settings = settings(&agent, options, answers.replayed().as_ref());
     let files = files(&agent, env)?;

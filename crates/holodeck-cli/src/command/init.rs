@@ -84,7 +84,10 @@ impl FormerArgs {
 
 impl InitArgs {
     fn name(&self) -> &str {
-        self.folder.as_deref().or(self.name.as_deref()).unwrap_or_default()
+        self.folder
+            .as_deref()
+            .or(self.name.as_deref())
+            .unwrap_or_default()
     }
 }
 
@@ -176,7 +179,9 @@ pub(crate) fn run(args: &InitArgs, terminal: &mut Terminal) -> Result<ExitCode, 
         if !ignored.is_empty() {
             let verb = if ignored.len() == 1 { "has" } else { "have" };
             let flags = ignored.join(", ");
-            terminal.talk(&format!("warning: {flags} {verb} no effect; edit `agent.yaml` instead\n"));
+            terminal.talk(&format!(
+                "warning: {flags} {verb} no effect; edit `agent.yaml` instead\n"
+            ));
         }
         terminal.talk(&next_steps(args));
     }
@@ -240,10 +245,16 @@ fn files(args: &InitArgs) -> Vec<(&'static str, String)> {
         .replace("{{provider}}", args.provider.as_str())
         .replace("{{endpoint}}\n", &endpoint)
         .replace("{{model}}", &scalar(model));
-    let author = args.author.as_deref().map(|author| format!("author: {}\n", scalar(author)));
+    let author = args
+        .author
+        .as_deref()
+        .map(|author| format!("author: {}\n", scalar(author)));
     let description = args.description.as_deref().map(scalar);
     let agent = agent
-        .replace("{{description}}", description.as_deref().unwrap_or("Answers short questions"))
+        .replace(
+            "{{description}}",
+            description.as_deref().unwrap_or("Answers short questions"),
+        )
         .replace("{{author}}\n", &author.unwrap_or_default());
     let schema = format!("{:#}\n", model::json_schema());
     vec![
