@@ -30,6 +30,8 @@ pub(crate) struct Core {
     pub(crate) max_budget_usd: Option<f64>,
     /// What tokens cost; nothing is known without it.
     pub(crate) price: Option<Price>,
+    /// Tool calls of one answer that run at the same time.
+    pub(crate) parallel_tool_calls: usize,
     pub(crate) model: String,
     pub(crate) fallback_model: Option<String>,
     provider: String,
@@ -60,6 +62,7 @@ impl Core {
             max_turns: openai.max_turns.max(1),
             max_budget_usd: openai.max_budget_usd,
             price: None,
+            parallel_tool_calls: agent.execution.parallel_tool_calls.value.get(),
             model: config.model.name.clone(),
             fallback_model: openai.fallback_model,
             provider: config.model.provider.to_string(),
