@@ -48,6 +48,11 @@ pub enum BackendEvent {
     ToolResult(ToolResult),
     /// Tokens of one model call; add them up.
     Usage(TokenUsage),
+    /// What the other side says model calls cost, in US dollars; add them up.
+    Cost {
+        /// More than was reported before.
+        usd: f64,
+    },
     /// One model message is complete.
     TurnEnd {
         /// Why the model stopped.

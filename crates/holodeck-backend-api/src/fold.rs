@@ -1,7 +1,5 @@
 use std::time::Duration;
 
-use serde::de::IgnoredAny;
-
 use crate::{
     BackendError, BackendEvent, EventStream, ExecutionResult, Outcome, StopReason, TokenUsage, ToolResult,
     backend::next,
@@ -40,6 +38,7 @@ impl ResultFold {
             }
             BackendEvent::ToolResult(result) => self.result.tool_results.push(result.clone()),
             BackendEvent::Usage(usage) => self.add_usage(usage),
+            BackendEvent::Cost { usd } => *self.result.cost_usd.get_or_insert(0.0) += usd,
             BackendEvent::TurnEnd { model, .. } => {
                 self.open_message();
                 self.message_open = false;
@@ -68,9 +67,9 @@ impl ResultFold {
     /// The result so far, ended with `outcome`.
     pub fn finish(mut self, outcome: Outcome) -> ExecutionResult {
         self.result.response = match &self.result.structured_output {
-            // What the model wrote around the object, for instance a code fence, is no part of the answer.
-            Some(value) if serde_json::from_str::<IgnoredAny>(&self.message).is_err() => value.to_string(),
-            _ => self.message,
+            // One text from every backend, whatever the model wrote around the object or how it spaced it.
+            Some(value) => value.to_string(),
+            None => self.message,
         };
         if !self.thinking.is_empty() {
             self.result.thinking = Some(self.thinking);
@@ -103,6 +102,11 @@ impl ResultFold {
             },
         };
         self.finish(outcome)
+    }
+
+    /// Tokens so far.
+    pub fn token_usage(&self) -> Option<&TokenUsage> {
+        self.result.token_usage.as_ref()
     }
 
     /// Tool results so far.
@@ -232,9 +236,9 @@ mod tests {
     }
 
     #[test]
-    fn a_structured_answer_is_its_json_text() {
+    fn d05_a_structured_answer_is_its_compact_json_text() {
         for (written, response) in [
-            ("{ \"n\": 1 }", "{ \"n\": 1 }"),
+            ("{ \"n\": 1 }", "{\"n\":1}"),
             ("```json\n{\"n\": 1}\n```", "{\"n\":1}"),
         ] {
             let events = [

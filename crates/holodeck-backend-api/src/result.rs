@@ -16,6 +16,8 @@ pub struct ExecutionResult {
     pub tool_results: Vec<ToolResult>,
     /// Tokens of all model calls of the turn. `None` when the endpoint told none: missing, not zero.
     pub token_usage: Option<TokenUsage>,
+    /// What the other side says the turn cost; absent where a price list has to tell.
+    pub cost_usd: Option<f64>,
     /// The validated object when the agent has a `response_format`.
     pub structured_output: Option<Value>,
     /// Model calls made.
@@ -199,6 +201,8 @@ struct Record {
     tool_results: Vec<ToolResult>,
     #[serde(default)]
     token_usage: Option<TokenUsage>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cost_usd: Option<f64>,
     #[serde(default)]
     structured_output: Option<Value>,
     #[serde(default = "one")]
@@ -228,6 +232,7 @@ impl From<ExecutionResult> for Record {
             tool_calls: result.tool_calls,
             tool_results: result.tool_results,
             token_usage: result.token_usage,
+            cost_usd: result.cost_usd,
             structured_output: result.structured_output,
             num_turns: result.num_turns,
             thinking: result.thinking,
@@ -252,6 +257,7 @@ impl From<Record> for ExecutionResult {
             tool_calls: record.tool_calls,
             tool_results: record.tool_results,
             token_usage: record.token_usage,
+            cost_usd: record.cost_usd,
             structured_output: record.structured_output,
             num_turns: record.num_turns,
             outcome,

@@ -20,7 +20,7 @@ struct Account {
 }
 
 /// What one question of a tool to a model took.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolUsage {
     /// The model as the YAML names it.
     pub model: String,
@@ -30,6 +30,9 @@ pub struct ToolUsage {
     /// Its tokens. `None` when the endpoint told none: missing, not zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<TokenUsage>,
+    /// What the other side says it cost; absent where a price list has to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
 }
 
 impl Spending {
@@ -86,6 +89,7 @@ mod tests {
             model: "m".to_owned(),
             answered_by: None,
             usage,
+            cost_usd: None,
         }
     }
 

@@ -46,8 +46,8 @@ pub(crate) enum TurnDone {
 
 /// Translates the frames of one conversation.
 ///
-/// Tokens: each model message is counted once, when it is complete, by what its stream told. The sum of a turn is
-/// then brought up to what [`ResultFrame`] says, so that the fold of the events agrees with it.
+/// Tokens: each message of the main agent is counted once, when it is complete, by what its stream reported. The sum of
+/// a turn is then brought up to what [`ResultFrame`] says of all models, subagents included.
 #[derive(Debug)]
 pub(crate) struct Translator {
     options: TranslateOptions,
@@ -61,7 +61,8 @@ pub(crate) struct Translator {
     session_id: Option<String>,
     /// Of this turn, as emitted.
     counted: TokenUsage,
-    had_nested: bool,
+    /// Of the agents that the main one started, in this turn.
+    counted_nested: TokenUsage,
     was_interrupted: bool,
     /// The error that the CLI reported in the place of an answer.
     reported: Option<AssistantFrame>,
@@ -78,7 +79,7 @@ impl Translator {
             background: BTreeSet::new(),
             session_id: None,
             counted: TokenUsage::default(),
-            had_nested: false,
+            counted_nested: TokenUsage::default(),
             was_interrupted: false,
             reported: None,
         }
@@ -209,8 +210,11 @@ impl Translator {
             self.close_nested(emit);
         }
         self.within(None, emit, |scope, _, emit| scope.close(emit));
-        if let Some(missing) = ending::uncounted(result, self.counted, self.had_nested) {
+        if let Some(missing) = ending::uncounted(result, self.counted, self.counted_nested) {
             emit(BackendEvent::Usage(missing));
+        }
+        if let Some(usd) = result.all_cost_usd {
+            emit(BackendEvent::Cost { usd });
         }
         let seen = ending::Seen {
             structured: self.options.structured,
@@ -233,20 +237,21 @@ impl Translator {
     fn begin_turn(&mut self) {
         self.main = Scope::default();
         self.counted = TokenUsage::default();
-        self.had_nested = false;
+        self.counted_nested = TokenUsage::default();
         self.was_interrupted = false;
         self.reported = None;
     }
 
     fn close_nested(&mut self, emit: &mut dyn FnMut(BackendEvent)) {
-        while let Some((call_id, scope)) = self.nested.pop_first() {
-            close_nested(&call_id, scope, emit);
+        while let Some(call_id) = self.nested.keys().next().cloned() {
+            self.close_nested_of(&call_id, emit);
         }
     }
 
     fn close_nested_of(&mut self, call_id: &str, emit: &mut dyn FnMut(BackendEvent)) {
-        if let Some(scope) = self.nested.remove(call_id) {
-            close_nested(call_id, scope, emit);
+        if let Some(mut scope) = self.nested.remove(call_id) {
+            let counted = &mut self.counted_nested;
+            scope.close(&mut |event| emit(nested(call_id, count(event, counted))));
         }
     }
 
@@ -258,23 +263,26 @@ impl Translator {
         act: impl FnOnce(&mut Scope, &ToolNames, &mut dyn FnMut(BackendEvent)),
     ) {
         if let Some(parent) = parent {
-            self.had_nested = true;
+            let counted = &mut self.counted_nested;
             let scope = self.nested.entry(parent.to_owned()).or_default();
-            act(scope, &self.names, &mut |event| emit(nested(parent, event)));
+            act(scope, &self.names, &mut |event| {
+                emit(nested(parent, count(event, counted)));
+            });
         } else {
             let counted = &mut self.counted;
             act(&mut self.main, &self.names, &mut |event| {
-                if let BackendEvent::Usage(usage) = &event {
-                    *counted += *usage;
-                }
-                emit(event);
+                emit(count(event, counted))
             });
         }
     }
 }
 
-fn close_nested(call_id: &str, mut scope: Scope, emit: &mut dyn FnMut(BackendEvent)) {
-    scope.close(&mut |event| emit(nested(call_id, event)));
+/// Adds the tokens of an event to a sum.
+fn count(event: BackendEvent, sum: &mut TokenUsage) -> BackendEvent {
+    if let BackendEvent::Usage(usage) = &event {
+        *sum += *usage;
+    }
+    event
 }
 
 fn nested(parent: &str, event: BackendEvent) -> BackendEvent {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, Approver, BackendError, BackendEvent, Capabilities, Conversation,
-    EventStream, ModelCalls, ToolFilter, ToolHost, TurnRequest,
+    EventStream, ModelCalls, TokenUsage, ToolFilter, ToolHost, TurnRequest,
 };
 use holodeck_model::LoadedAgent;
 
@@ -47,6 +47,17 @@ impl OpenAiBackend {
     pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
         if let Some(core) = Arc::get_mut(&mut self.core) {
             core.approver = Some(approver);
+        }
+        self
+    }
+
+    /// Holds `openai.max_budget_usd` by these prices: what tokens of a model cost in US dollars, if that is known.
+    pub fn prices(
+        mut self,
+        price: impl Fn(&str, &TokenUsage) -> Option<f64> + Send + Sync + 'static,
+    ) -> Self {
+        if let Some(core) = Arc::get_mut(&mut self.core) {
+            core.price = Some(Box::new(price));
         }
         self
     }

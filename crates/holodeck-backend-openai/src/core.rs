@@ -5,7 +5,7 @@ use std::{
 };
 
 use holodeck_backend_api::{
-    Approver, BackendError, ModelCalls, ModelRequest, ToolFilter, ToolHost, ToolSpec,
+    Approver, BackendError, ModelCalls, ModelRequest, TokenUsage, ToolFilter, ToolHost, ToolSpec,
 };
 use holodeck_model::{LoadedAgent, OpenAiConfig};
 use serde_json::{Map, Value};
@@ -16,6 +16,9 @@ use crate::{
     wire_message,
 };
 
+/// What tokens of a model cost in US dollars, if that is known.
+pub(crate) type Price = Box<dyn Fn(&str, &TokenUsage) -> Option<f64> + Send + Sync>;
+
 /// What all turns of a backend share.
 pub(crate) struct Core {
     pub(crate) calls: Arc<dyn ModelCalls>,
@@ -23,6 +26,10 @@ pub(crate) struct Core {
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) format: Option<AnswerFormat>,
     pub(crate) max_turns: u32,
+    /// What one turn may cost.
+    pub(crate) max_budget_usd: Option<f64>,
+    /// What tokens cost; nothing is known without it.
+    pub(crate) price: Option<Price>,
     /// Tool calls of one answer that run at the same time.
     pub(crate) parallel_tool_calls: usize,
     pub(crate) model: String,
@@ -53,6 +60,8 @@ impl Core {
                 .map(AnswerFormat::new)
                 .transpose()?,
             max_turns: openai.max_turns.max(1),
+            max_budget_usd: openai.max_budget_usd,
+            price: None,
             parallel_tool_calls: agent.execution.parallel_tool_calls.value.get(),
             model: config.model.name.clone(),
             fallback_model: openai.fallback_model,
@@ -67,6 +76,16 @@ impl Core {
             filter: None,
             allowed,
         })
+    }
+
+    /// Whether a turn that used these tokens may ask the model again. Usage that is not known cannot be held against a
+    /// budget.
+    pub(crate) fn may_go_on(&self, used: Option<&TokenUsage>) -> bool {
+        let (Some(budget), Some(price)) = (self.max_budget_usd, &self.price) else {
+            return true;
+        };
+        used.and_then(|used| price(&self.model, used))
+            .is_some_and(|spent| spent < budget)
     }
 
     /// The request that shows the model `conversation`.

@@ -83,6 +83,9 @@ pub(crate) fn run(
                 }
                 continue;
             }
+            if !core.may_go_on(turn.fold.token_usage()) {
+                break Some(Outcome::BudgetExceeded);
+            }
             if message.calls.len() > MAX_TOOL_CALLS {
                 break Some(Outcome::too_many_tool_calls());
             }

@@ -36,6 +36,7 @@ fn recorded(event: &BackendEvent) -> Option<BackendEvent> {
         | BackendEvent::ApprovalAnswered { .. }
         | BackendEvent::ToolResult(_)
         | BackendEvent::Usage(_)
+        | BackendEvent::Cost { .. }
         | BackendEvent::TurnEnd { .. }
         | BackendEvent::StructuredOutput(_) => event.clone(),
         _ => return None,

@@ -75,9 +75,7 @@ const NOT_READ: &[(&str, &str)] = &[
     ("odp", "OpenDocument presentations are"),
     ("rtf", "RTF documents are"),
     ("epub", "EPUB books are"),
-    ("eml", "e-mails are"),
     ("msg", "Outlook messages are"),
-    ("ipynb", "notebooks are"),
     ("pages", "Pages documents are"),
     ("numbers", "Numbers documents are"),
     ("key", "Keynote documents are"),
@@ -104,7 +102,7 @@ impl Format {
         Some(match extension.as_str() {
             "md" | "markdown" | "mdown" | "mkd" | "mdx" => Self::Markdown,
             "txt" | "text" | "log" | "rst" | "adoc" | "asciidoc" | "org" | "tex" | "yaml" | "yml"
-            | "toml" | "ini" | "cfg" | "xml" => Self::Text,
+            | "toml" | "ini" | "cfg" | "xml" | "eml" | "ipynb" => Self::Text,
             "html" | "htm" | "xhtml" => Self::Html,
             "csv" => Self::Csv,
             "tsv" | "tab" => Self::Tsv,

@@ -134,22 +134,27 @@ impl StandardCheck {
             strip_whitespace: config.strip_whitespace,
             strip_punctuation: config.strip_punctuation,
         };
+        // Negated, a list means none of its texts: one that leaks must not pass because another is missing.
+        let each = if config.negate {
+            text::Which::Any
+        } else {
+            text::Which::All
+        };
         let check: Box<dyn Check> = match config.metric {
             Name::Equality => Box::new(text::Equality::new(expected, options, text::Case::Folded)),
             Name::ExactMatch => Box::new(text::Equality::new(expected, options, text::Case::Lowered)),
-            Name::Contains | Name::ContainsAll => {
-                Box::new(text::Contains::new(expected, options, text::Which::All)?)
-            }
+            Name::Contains => Box::new(text::Contains::new(expected, options, each)?),
+            Name::ContainsAll => Box::new(text::Contains::new(expected, options, text::Which::All)?),
             Name::ContainsAny => Box::new(text::Contains::new(expected, options, text::Which::Any)?),
             Name::Icontains => {
                 let options = Normalization {
                     ignore_case: true,
                     ..options
                 };
-                Box::new(text::Contains::new(expected, options, text::Which::All)?)
+                Box::new(text::Contains::new(expected, options, each)?)
             }
             Name::StartsWith => Box::new(text::Contains::new(expected, options, text::Which::Start)?),
-            Name::Regex => Box::new(text::Matches::new(expected, config.case_insensitive)?),
+            Name::Regex => Box::new(text::Matches::new(expected, config.case_insensitive, each)?),
             Name::Numeric => Box::new(numeric::Numeric::new(expected, config)?),
             Name::JsonValid => Box::new(json::JsonValid),
             Name::JsonSchema => Box::new(json::JsonSchema::new(config)?),

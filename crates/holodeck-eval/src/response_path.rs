@@ -1,5 +1,7 @@
 //! `response_path`: a part of a JSON answer.
 
+mod raw;
+
 use std::borrow::Cow;
 
 use serde_json::Value;
@@ -59,6 +61,15 @@ impl ResponsePath {
         match self.value(input)?.as_ref() {
             container @ (Value::Object(_) | Value::Array(_)) => {
                 Err(self.error(format!("leads to {}, not to a single value", kind(container))))
+            }
+            // An integer that no integer type holds was read as a double.
+            Value::Number(number) if number.is_f64() && input.structured_output.is_none() => {
+                let integer = raw::leaf(input.response, &self.steps).filter(|text| raw::is_integer(text));
+                let text = integer.map_or_else(
+                    || holodeck_model::python_str(&number.clone().into()),
+                    str::to_owned,
+                );
+                Ok(Cow::Owned(text))
             }
             leaf => Ok(Cow::Owned(holodeck_model::python_str(leaf))),
         }
@@ -124,7 +135,7 @@ fn kind(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }

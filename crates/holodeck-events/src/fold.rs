@@ -158,6 +158,9 @@ fn finish(mut fold: ResultFold, outcome: Outcome, totals: &RunTotals) -> Executi
     if let Some(usage) = totals.usage {
         fold.observe(&BackendEvent::Usage(usage.into()));
     }
+    if let Some(usd) = totals.cost_usd {
+        fold.observe(&BackendEvent::Cost { usd });
+    }
     if let Some(value) = &totals.structured_output {
         fold.observe(&BackendEvent::StructuredOutput(value.clone()));
     }

@@ -60,6 +60,7 @@ pub(crate) fn interruption(result: &ExecutionResult, error: Option<&BackendError
 fn totals(result: &ExecutionResult, duration_ms: u64) -> RunTotals {
     RunTotals {
         usage: result.token_usage.map(Into::into),
+        cost_usd: result.cost_usd,
         num_turns: Some(result.num_turns),
         duration_ms: Some(duration_ms),
         model: result.model.clone(),

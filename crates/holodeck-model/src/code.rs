@@ -107,7 +107,7 @@ codes! {
     IgnoredForProvider = "HD0402", "ignored-for-provider";
     /// A value that YAML 1.1 reads differently.
     Yaml11Difference = "HD0403", "yaml-1.1-difference";
-    /// A map that looks like a matcher but is compared literally.
+    /// A map that looks like a matcher but is none: compared literally, or refused as in 0.7.1.
     LiteralMatcher = "HD0404", "literal-matcher";
     /// Something of ours stands for what the YAML names.
     StandIn = "HD0405", "stand-in";
@@ -135,6 +135,10 @@ codes! {
     Unchecked = "HD0703", "unchecked";
     /// A tool answers from its `mock`; the real one does not run.
     Mocked = "HD0704", "mocked";
+    /// A negated `contains_all` passes when only some of its texts are missing.
+    NegatedAll = "HD0705", "negated-all";
+    /// A metric compares with a `ground_truth` that a test case does not have.
+    MissingReference = "HD0706", "missing-reference";
     /// A credential that the agent needs is absent.
     MissingCredential = "HD0801", "missing-credential";
     /// A program that the agent needs is absent or unusable.

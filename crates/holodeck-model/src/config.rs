@@ -24,7 +24,7 @@ mod standard_metric;
 mod test_case;
 mod tool;
 
-pub(crate) use arg_matcher::{MATCHER_KEYS, is_matcher};
+pub(crate) use arg_matcher::{MATCHER_KEYS, is_matcher, is_old_key};
 pub(crate) use evaluation::METRIC_TYPE_KEYS;
 
 pub use agent::{Agent, SearchMethod, ToolFilteringConfig};

@@ -32,6 +32,22 @@ pub const HOLODECK_ROUTING_COMMANDS: &str = "HOLODECK_ROUTING_COMMANDS";
 pub const HOLODECK_LOCAL_MODEL_DIR: &str = "HOLODECK_LOCAL_MODEL_DIR";
 /// The MCP registry to search.
 pub const HOLODECK_MCP_REGISTRY_URL: &str = "HOLODECK_MCP_REGISTRY_URL";
+/// Marks the children of a run.
+pub const HOLODECK_MCP_SERVER: &str = "HOLODECK_MCP_SERVER";
+/// Every variable that sets something of HoloDeck's own.
+pub const SETTINGS: &[&str] = &[
+    HOLODECK_FILE_TIMEOUT,
+    HOLODECK_LLM_TIMEOUT,
+    HOLODECK_DOWNLOAD_TIMEOUT,
+    HOLODECK_CACHE_DIR,
+    HOLODECK_CLAUDE_CLI,
+    HOLODECK_EVENTS_URL,
+    HOLODECK_TOKEN,
+    HOLODECK_ROUTING_ENABLED,
+    HOLODECK_ROUTING_COMMANDS,
+    HOLODECK_LOCAL_MODEL_DIR,
+    HOLODECK_MCP_REGISTRY_URL,
+];
 /// The trace that our own spans belong to, as W3C `traceparent`.
 pub const TRACEPARENT: &str = "TRACEPARENT";
 /// Key of the `openai` provider when `model.api_key` is absent.

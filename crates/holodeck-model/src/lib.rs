@@ -56,4 +56,4 @@ pub use schema::{config_json_schema, json_schema};
 pub use settings::{ExecutionSettings, Layer, Setting};
 pub use source::{Source, Sources};
 pub use usage::TokenUsage;
-pub use value::{Glob, JsonMap, OneOrMany, PathRef, Pattern, PatternError, SecretMap, python_str};
+pub use value::{Decimal, Glob, JsonMap, OneOrMany, PathRef, Pattern, PatternError, SecretMap, python_str};

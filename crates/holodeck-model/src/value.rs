@@ -1,5 +1,6 @@
 //! Small value types of the language that are neither a plain text nor a plain struct.
 
+mod decimal;
 mod glob;
 mod one_or_many;
 mod path_ref;
@@ -8,6 +9,7 @@ mod python;
 mod secret;
 mod tagged;
 
+pub use decimal::Decimal;
 pub use glob::Glob;
 pub use one_or_many::OneOrMany;
 pub use path_ref::PathRef;

@@ -320,16 +320,18 @@ impl Executor {
             model: self.agent.config.model.name.clone(),
             answered_by: result.model.clone(),
             usage: result.token_usage,
+            cost_usd: result.cost_usd,
         };
         // Without a call of its own that came to an answer there is nothing to pay.
         let own = (own.usage.is_some() || result.num_turns > 0 || by_tools.is_empty()).then_some(&own);
         let mut total = 0.0;
         for spent in own.into_iter().chain(by_tools) {
-            let usage = spent.usage.as_ref()?;
-            total += self
-                .prices
-                .cost(&spent.model, usage)
-                .or_else(|| self.prices.cost(spent.answered_by.as_deref()?, usage))?;
+            let by_list = || {
+                let usage = spent.usage.as_ref()?;
+                let by_name = self.prices.cost(&spent.model, usage);
+                by_name.or_else(|| self.prices.cost(spent.answered_by.as_deref()?, usage))
+            };
+            total += spent.cost_usd.or_else(by_list)?;
         }
         Some(total)
     }

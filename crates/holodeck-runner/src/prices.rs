@@ -22,15 +22,21 @@ pub struct Prices {
 struct Price {
     input: f64,
     output: f64,
-    /// Absent: as `input`, so that a cost is never told too low.
+    /// Absent: as `input`, so that a cost is never reported too low.
     #[serde(default)]
     cached_input: Option<f64>,
+    /// Prompt tokens that are written to a cache. Absent: as `input`.
+    #[serde(default)]
+    cache_write: Option<f64>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     as_of: String,
+    /// Where the prices are from; for readers of the file.
+    #[serde(default, rename = "sources")]
+    _sources: Vec<String>,
     models: BTreeMap<String, Price>,
 }
 
@@ -92,7 +98,12 @@ impl Prices {
         };
         let file: File = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
         for (name, price) in &file.models {
-            let numbers = [Some(price.input), Some(price.output), price.cached_input];
+            let numbers = [
+                Some(price.input),
+                Some(price.output),
+                price.cached_input,
+                price.cache_write,
+            ];
             if numbers
                 .into_iter()
                 .flatten()
@@ -120,10 +131,11 @@ impl Prices {
     pub fn cost(&self, model: &str, usage: &TokenUsage) -> Option<f64> {
         let price = self.find(model)?;
         let cached = usage.cache_read_tokens.min(usage.prompt_tokens);
-        let fresh = usage.prompt_tokens - cached;
-        let cached_price = price.cached_input.unwrap_or(price.input);
+        let written = usage.cache_creation_tokens.min(usage.prompt_tokens - cached);
+        let fresh = usage.prompt_tokens - cached - written;
         let millionths = fresh as f64 * price.input
-            + cached as f64 * cached_price
+            + cached as f64 * price.cached_input.unwrap_or(price.input)
+            + written as f64 * price.cache_write.unwrap_or(price.input)
             + usage.completion_tokens as f64 * price.output;
         Some(millionths / 1e6)
     }
@@ -137,7 +149,9 @@ impl Prices {
                 return Some(*price);
             }
             let (shorter, suffix) = name.rsplit_once('-')?;
-            if suffix != "latest" && !suffix.chars().all(|c| c.is_ascii_digit()) {
+            // One digit is a version: `claude-opus-4-9` is not `claude-opus-4`.
+            let is_date = suffix.len() > 1 && suffix.chars().all(|c| c.is_ascii_digit());
+            if suffix != "latest" && !is_date {
                 return None;
             }
             name = shorter;
@@ -164,6 +178,34 @@ mod tests {
         let prices = Prices::embedded();
         assert_eq!(prices.as_of().len(), "2026-11-21".len());
         assert!(prices.knows("gpt-4o"));
+    }
+
+    #[test]
+    fn d03_current_claude_models_have_prices() {
+        let prices = Prices::embedded();
+        let million = usage(1_000_000, 0, 0);
+        for (model, input) in [
+            ("claude-opus-4-5", 5.0),
+            ("claude-opus-4-5-20251101", 5.0),
+            ("claude-opus-4-1-20250805", 15.0),
+            ("claude-opus-5-5", 4.0),
+            ("claude-sonnet-4-5-20250929", 3.0),
+            ("claude-sonnet-5-5", 2.0),
+            ("claude-haiku-4-5", 1.0),
+            ("claude-haiku-5-5", 0.5),
+        ] {
+            assert_eq!(prices.cost(model, &million), Some(input), "{model}");
+        }
+        for unknown in ["claude-opus-4-9", "claude-sonnet-9", "claude-opus-4-5-fast"] {
+            assert_eq!(prices.cost(unknown, &million), None, "{unknown}");
+        }
+        let written = TokenUsage {
+            cache_creation_tokens: 1_000_000,
+            ..million
+        };
+        assert_eq!(prices.cost("claude-sonnet-4-5", &written), Some(6.0));
+        let read = usage(1_000_000, 1_000_000, 0);
+        assert_eq!(prices.cost("claude-sonnet-5-5", &read), Some(0.1));
     }
 
     #[test]

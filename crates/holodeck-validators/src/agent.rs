@@ -1,6 +1,6 @@
 use holodeck_model::{Env, LoadedAgent, Provider};
 
-use crate::{Check, claude, credentials, embeddings, endpoint, files, node, programs, schemas};
+use crate::{Check, claude, credentials, embeddings, endpoint, files, node, programs};
 
 /// Everything an agent needs of the world, checked.
 pub async fn check_agent(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
@@ -13,7 +13,6 @@ pub async fn check_agent(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
         checks.push(node::check(agent, env, cli.as_ref()).await);
     }
     checks.extend(programs::check(agent, env));
-    checks.extend(schemas::check(agent));
     checks.extend(files::check(agent));
     checks
 }

@@ -20,3 +20,4 @@ pub use agent::check_agent;
 pub use check::{Check, CheckState};
 pub use claude_cli::{ClaudeCli, ClaudeCliKind, ClaudeCliSearch, CliVersion};
 pub use claude_env::ClaudeEnv;
+pub use schemas::check_schemas;

@@ -1,23 +1,240 @@
-use holodeck_model::{Code, Diagnostic, LoadedAgent};
+//! The JSON Schemas of an agent: `response_format`, `parameters` of tools, and those of `json_schema` metrics.
 
-use crate::Check;
+use holodeck_model::{Code, Diagnostic, LoadedAgent, MetricConfig, ToolConfig, closest};
+use serde_json::Value;
 
-/// Whether `response_format` can be used at all: a backend that is given one it can't compile does not start.
-pub(crate) fn check(agent: &LoadedAgent) -> Option<Check> {
-    let subject = "response format";
-    let schema = agent.response_format.as_ref()?;
-    Some(match jsonschema::validator_for(schema) {
-        Ok(_) => Check::ok(subject, "a valid JSON Schema"),
-        Err(error) => {
-            let path = error.instance_path().to_string();
-            let at = if path.is_empty() {
-                String::new()
-            } else {
-                format!(" at `{path}`")
-            };
-            let message = format!("`response_format` is not a valid JSON Schema{at}: {error}");
-            let error = Diagnostic::error(Code::BadSchema, message).at(agent.locate("response_format"));
-            Check::problem(subject, error)
+/// Keywords that restrict what a schema accepts.
+const ASSERTIONS: &[&str] = &[
+    "$dynamicRef",
+    "$recursiveRef",
+    "$ref",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "contains",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "else",
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "if",
+    "items",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "not",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+    "propertyNames",
+    "required",
+    "then",
+    "type",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+];
+
+/// Keywords that describe, also those of OpenAPI.
+const ANNOTATIONS: &[&str] = &[
+    "$anchor",
+    "$comment",
+    "$defs",
+    "$dynamicAnchor",
+    "$id",
+    "$recursiveAnchor",
+    "$schema",
+    "$vocabulary",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "default",
+    "definitions",
+    "deprecated",
+    "description",
+    "discriminator",
+    "example",
+    "examples",
+    "externalDocs",
+    "id",
+    "nullable",
+    "readOnly",
+    "title",
+    "writeOnly",
+    "xml",
+];
+
+/// Keywords whose values are maps of schemas.
+const MAPS: &[&str] = &[
+    "$defs",
+    "definitions",
+    "dependentSchemas",
+    "patternProperties",
+    "properties",
+];
+
+/// Keywords whose values are a schema, or a list of schemas.
+const SCHEMAS: &[&str] = &[
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "contains",
+    "else",
+    "if",
+    "items",
+    "not",
+    "oneOf",
+    "prefixItems",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+
+/// Reports schemas that are not valid, accept everything, or have misspelt keywords.
+pub fn check_schemas(agent: &LoadedAgent) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    if let Some(schema) = &agent.response_format {
+        check(agent, "response_format", "`response_format`", schema, &mut found);
+    }
+    for (index, tool) in agent.config.tools.iter().enumerate() {
+        let schema = match tool {
+            ToolConfig::Function(tool) => tool.parameters_schema(),
+            ToolConfig::Prompt(tool) => Some(tool.parameters_schema()),
+            _ => None,
+        };
+        if let Some(schema) = schema {
+            let what = format!("`parameters` of tool `{}`", tool.name());
+            check(
+                agent,
+                &format!("tools.{index}.parameters"),
+                &what,
+                &schema,
+                &mut found,
+            );
         }
-    })
+    }
+    let shared = agent
+        .config
+        .evaluations
+        .iter()
+        .map(|evaluations| &evaluations.metrics);
+    let mut lists: Vec<_> = shared
+        .map(|list| ("evaluations.metrics".to_owned(), list))
+        .collect();
+    for (index, case) in agent.config.test_cases.iter().enumerate() {
+        lists.push((format!("test_cases.{index}.evaluations"), &case.evaluations));
+        for (turn, config) in case.turns.iter().enumerate() {
+            let pointer = format!("test_cases.{index}.turns.{turn}.evaluations");
+            lists.push((pointer, &config.evaluations));
+        }
+    }
+    for (list, metrics) in lists {
+        for (index, metric) in metrics.iter().enumerate() {
+            let MetricConfig::Standard(metric) = metric else {
+                continue;
+            };
+            if let Some(schema) = metric.schema.as_ref().and_then(|schema| schema.value()) {
+                let pointer = format!("{list}.{index}.schema");
+                let what = "`schema` of metric `json_schema`";
+                check(agent, &pointer, what, schema, &mut found);
+                if accepts_everything(schema) {
+                    let message = format!("{what} accepts every JSON value");
+                    let error = Diagnostic::error(Code::BadSchema, message)
+                        .with_help("say what is required, or use `json_valid`");
+                    found.push(placed(agent, &pointer, error));
+                }
+            }
+        }
+    }
+    found
+}
+
+fn check(agent: &LoadedAgent, pointer: &str, what: &str, schema: &Value, found: &mut Vec<Diagnostic>) {
+    if let Err(error) = jsonschema::validator_for(schema) {
+        let path = error.instance_path().to_string();
+        let at = if path.is_empty() {
+            String::new()
+        } else {
+            format!(" at `{path}`")
+        };
+        let message = format!("{what} is not a valid JSON Schema{at}: {error}");
+        let inner = format!("{pointer}{}", path.replace('/', "."));
+        found.push(placed(agent, &inner, Diagnostic::error(Code::BadSchema, message)));
+    }
+    warn_misspelt(agent, pointer, what, schema, found);
+}
+
+/// A schema with an unknown keyword is valid, and accepts more than it seems to.
+fn warn_misspelt(
+    agent: &LoadedAgent,
+    pointer: &str,
+    what: &str,
+    schema: &Value,
+    found: &mut Vec<Diagnostic>,
+) {
+    let Some(keywords) = schema.as_object() else {
+        return;
+    };
+    let known = || ASSERTIONS.iter().chain(ANNOTATIONS).copied();
+    for (keyword, value) in keywords {
+        let inner = format!("{pointer}.{keyword}");
+        if MAPS.contains(&keyword.as_str()) {
+            for (name, schema) in value.as_object().into_iter().flatten() {
+                warn_misspelt(agent, &format!("{inner}.{name}"), what, schema, found);
+            }
+        } else if SCHEMAS.contains(&keyword.as_str()) {
+            warn_misspelt(agent, &inner, what, value, found);
+            for (index, schema) in value.as_array().into_iter().flatten().enumerate() {
+                warn_misspelt(agent, &format!("{inner}.{index}"), what, schema, found);
+            }
+        } else if !keyword.starts_with("x-")
+            && !known().any(|known| known == keyword)
+            && let Some(meant) = closest(keyword, known())
+        {
+            let message = format!("{what} has an unknown keyword `{keyword}`, which restricts nothing");
+            let warning =
+                Diagnostic::warning(Code::BadSchema, message).with_inline(format!("did you mean `{meant}`?"));
+            found.push(placed(agent, &inner, warning));
+        }
+    }
+}
+
+fn accepts_everything(schema: &Value) -> bool {
+    match schema {
+        Value::Bool(accepts) => *accepts,
+        Value::Object(keywords) => !keywords
+            .keys()
+            .any(|keyword| ASSERTIONS.contains(&keyword.as_str())),
+        _ => false,
+    }
+}
+
+/// At the nearest part of the YAML: a schema may be in a file of its own, and `parameters` are rearranged.
+fn placed(agent: &LoadedAgent, pointer: &str, diagnostic: Diagnostic) -> Diagnostic {
+    let mut near = pointer;
+    let place = loop {
+        match (agent.locate(near), near.rsplit_once('.')) {
+            (Some(place), _) => break Some(place),
+            (None, Some((owner, _))) => near = owner,
+            (None, None) => break None,
+        }
+    };
+    diagnostic.at(place).about(near)
 }

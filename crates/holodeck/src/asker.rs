@@ -79,6 +79,7 @@ impl Asker {
                 model: self.agent.config.model.name.clone(),
                 answered_by: came.model.clone(),
                 usage: came.token_usage,
+                cost_usd: came.cost_usd,
             });
         }
         let result = result.map_err(|failed| failed.error)?;

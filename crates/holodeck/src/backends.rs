@@ -19,6 +19,7 @@ use holodeck_model::{
     ToolFilteringConfig,
 };
 use holodeck_retrieval::{EndpointOptions, embedder};
+use holodeck_runner::Prices;
 use holodeck_tools::{PromptTool, Search, SearchTool, SetupError, ToolSearch, Toolbox};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +38,7 @@ pub struct BackendSelector {
     env: Env,
     answers: Answers,
     side_effects: SideEffectGate,
+    prices: Prices,
 }
 
 impl BackendSelector {
@@ -46,12 +48,19 @@ impl BackendSelector {
             env,
             answers,
             side_effects: SideEffectGate::Closed,
+            prices: Prices::embedded(),
         }
     }
 
     /// Whether built-in tools that change something are there in tests.
     pub fn side_effects(mut self, gate: SideEffectGate) -> Self {
         self.side_effects = gate;
+        self
+    }
+
+    /// By which prices `openai.max_budget_usd` is held; the embedded ones if not set.
+    pub fn prices(mut self, prices: Prices) -> Self {
+        self.prices = prices;
         self
     }
 
@@ -134,6 +143,8 @@ impl BackendFactory for BackendSelector {
                 if let Some(filter) = filter {
                     backend = backend.filtered(filter);
                 }
+                let prices = self.prices.clone();
+                backend = backend.prices(move |model, usage| prices.cost(model, usage));
                 Arc::new(if replayed { backend.replayed() } else { backend })
             }
             Provider::Anthropic => {

@@ -17,9 +17,18 @@ pub fn load(path: &Path, env: &Env) -> Load {
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     telemetry::check(&mut load);
+    check_schemas(&mut load);
     prompts::check(&mut load);
     index::check_patterns(&mut load, env);
     load
+}
+
+fn check_schemas(load: &mut Load) {
+    let found = load.agent.as_ref().map(holodeck_validators::check_schemas);
+    load.diagnostics.extend(found.unwrap_or_default());
+    if load.has_errors() {
+        load.agent = None;
+    }
 }
 
 /// Checks what the agent needs of the world.

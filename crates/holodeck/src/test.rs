@@ -93,8 +93,10 @@ pub enum PrepareError {
     #[error(transparent)]
     Price(#[from] PriceError),
     /// The price of the model is not known.
-    #[error("`--max-cost-usd` can't be held: the price of `{model}` is not in the price list of {as_of}")]
+    #[error("cannot enforce `{limit}`: no price known for `{model}` (price list of {as_of})")]
     UnknownPrice {
+        /// The flag or field.
+        limit: &'static str,
         /// The model.
         model: String,
         /// The day of the list.
@@ -163,16 +165,29 @@ pub async fn prepare_test(
     let every_case = selection.is_everything() && resume.is_none();
     let answers = Answers::open(&source, options.record.as_deref(), &agent, env)?;
     let prices = prices(&agent, env, options.prices.as_deref())?;
-    if options.budget.max_cost_usd.is_some()
+    let turn_budget = agent
+        .config
+        .openai
+        .as_ref()
+        .and_then(|openai| openai.max_budget_usd);
+    let turn_budget = turn_budget.filter(|_| agent.config.model.provider != Provider::Anthropic);
+    if (options.budget.max_cost_usd.is_some() || turn_budget.is_some())
         && answers.replayed().is_none()
-        && let Some(model) = models(&agent).find(|model| !prices.knows(model))
+        && let Some(model) = priced_by_list(&agent).find(|model| !prices.knows(model))
     {
         return Err(PrepareError::UnknownPrice {
+            limit: if turn_budget.is_some() {
+                "openai.max_budget_usd"
+            } else {
+                "--max-cost-usd"
+            },
             model: model.to_owned(),
             as_of: prices.as_of().to_owned(),
         });
     }
-    let factory = BackendSelector::new(env.clone(), answers.clone()).side_effects(options.side_effects);
+    let factory = BackendSelector::new(env.clone(), answers.clone())
+        .side_effects(options.side_effects)
+        .prices(prices.clone());
     factory.check_key(&agent)?;
     let settings = settings(&agent, options, answers.replayed().as_ref());
     let files = files(&agent, env)?;
@@ -317,14 +332,21 @@ pub enum TestError {
     Cassette(#[from] CassetteError),
 }
 
-/// The models that an agent and its tools ask.
-fn models(agent: &LoadedAgent) -> impl Iterator<Item = &str> {
+/// The models whose cost comes from the price list. The Claude Code CLI reports what it spent.
+fn priced_by_list(agent: &LoadedAgent) -> impl Iterator<Item = &str> {
+    let own = &agent.config.model;
     let tools = agent.config.tools.iter().filter(|tool| !tool.is_mocked());
     let of_tools = tools.filter_map(|tool| match tool {
-        ToolConfig::Prompt(tool) => tool.model.as_ref()?.name.as_deref(),
+        ToolConfig::Prompt(tool) => {
+            let model = tool.model.as_ref()?;
+            Some((model.provider.unwrap_or(own.provider), model.name.as_deref()?))
+        }
         _ => None,
     });
-    std::iter::once(agent.config.model.name.as_str()).chain(of_tools)
+    std::iter::once((own.provider, own.name.as_str()))
+        .chain(of_tools)
+        .filter(|(provider, _)| *provider != Provider::Anthropic)
+        .map(|(_, model)| model)
 }
 
 /// Reads the files of questions.

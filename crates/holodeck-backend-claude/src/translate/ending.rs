@@ -134,14 +134,19 @@ fn is_retryable(status: Option<u16>) -> bool {
     }
 }
 
-/// Tokens that were used and not yet told. The result is the truth for a turn, except that it leaves out a part
-/// when the turn ended badly; what the CLI counted for everything is then nearer, if it was all for the main agent.
-pub(super) fn uncounted(result: &ResultFrame, counted: TokenUsage, had_nested: bool) -> Option<TokenUsage> {
-    let mut truth = result.usage?.tokens();
-    let is_whole = result.subtype == "success" || had_nested;
-    if let Some(all) = result.all_usage.filter(|_| !is_whole) {
-        truth = larger(truth, all.tokens());
-    }
+/// Tokens that were used and not yet reported. What the CLI counted for every model is the truth; an older CLI reports
+/// the main agent's alone, and its subagents are added by their own messages.
+pub(super) fn uncounted(result: &ResultFrame, counted: TokenUsage, nested: TokenUsage) -> Option<TokenUsage> {
+    let main = result.usage.map(|usage| {
+        let mut sum = usage.tokens();
+        sum += nested;
+        sum
+    });
+    let all = result.all_usage.map(|usage| usage.tokens());
+    let truth = match (main, all) {
+        (Some(main), Some(all)) => larger(all, main),
+        (main, all) => all.or(main)?,
+    };
     let missing = TokenUsage {
         prompt_tokens: truth.prompt_tokens.saturating_sub(counted.prompt_tokens),
         completion_tokens: truth.completion_tokens.saturating_sub(counted.completion_tokens),

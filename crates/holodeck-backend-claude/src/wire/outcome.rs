@@ -20,8 +20,10 @@ pub(crate) struct ResultFrame {
     pub(crate) api_error_type: Option<String>,
     /// Tokens of the main agent in this turn. Can be short of what was used when the turn ended badly.
     pub(crate) usage: Option<WireUsage>,
-    /// Tokens of everything since the last result, subagents included. Newer CLIs only.
+    /// Tokens of everything since the last result, by model: subagents and the CLI's own calls included. Newer CLIs only.
     pub(crate) all_usage: Option<WireUsage>,
+    /// What all of that cost, by the CLI's own prices.
+    pub(crate) all_cost_usd: Option<f64>,
     pub(crate) session_id: Option<String>,
     pub(crate) denials: Vec<Denial>,
     /// Messages of the host that wait for their turn.
@@ -76,6 +78,8 @@ impl WireUsage {
 }
 
 pub(super) fn read(mut body: Map<String, Value>) -> ResultFrame {
+    let by_model = body.take_map("model_usage_since_last_result");
+    let by_model = by_model.map(|models| maps(models.into_iter().map(|(_, usage)| usage).collect()));
     ResultFrame {
         subtype: body.take_text("subtype").unwrap_or_default(),
         is_error: body.flag("is_error"),
@@ -89,7 +93,10 @@ pub(super) fn read(mut body: Map<String, Value>) -> ResultFrame {
             .take_text("api_error_type")
             .or_else(|| body.take_text("api_error")),
         usage: body.take_map("usage").as_ref().map(usage),
-        all_usage: body.take_map("model_usage_since_last_result").map(all_usage),
+        all_usage: by_model.as_deref().map(all_usage),
+        all_cost_usd: by_model
+            .as_ref()
+            .and_then(|models| models.iter().map(|model| model.float("costUSD")).sum()),
         session_id: body.take_text("session_id"),
         denials: maps(body.take_list("permission_denials"))
             .into_iter()
@@ -118,9 +125,9 @@ pub(super) fn usage(body: &Map<String, Value>) -> WireUsage {
 }
 
 /// Usage by model, as the CLI sums it up.
-fn all_usage(by_model: Map<String, Value>) -> WireUsage {
+fn all_usage(by_model: &[Map<String, Value>]) -> WireUsage {
     let mut sum = WireUsage::default();
-    for model in maps(by_model.into_iter().map(|(_, usage)| usage).collect()) {
+    for model in by_model {
         let add = |sum: &mut Option<u64>, name: &str| {
             if let Some(more) = model.number(name) {
                 *sum = Some(sum.unwrap_or_default().saturating_add(more));

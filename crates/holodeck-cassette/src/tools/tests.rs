@@ -77,6 +77,7 @@ impl ToolHost for Live {
 /// What the tool `asks` takes for a call.
 fn asked() -> ToolUsage {
     ToolUsage {
+        cost_usd: None,
         model: "m".to_owned(),
         answered_by: None,
         usage: Some(TokenUsage::new(10, 5)),

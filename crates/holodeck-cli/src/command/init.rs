@@ -22,9 +22,13 @@ const LONGEST_NAME: usize = 64;
 #[derive(Debug, clap::Args)]
 pub(crate) struct InitArgs {
     /// The agent's name, and the folder it is put into.
-    name: String,
+    #[arg(value_name = "NAME", required_unless_present = "name")]
+    folder: Option<String>,
+    /// As the argument NAME.
+    #[arg(long, conflicts_with = "folder", hide = true)]
+    name: Option<String>,
     /// Who serves the model.
-    #[arg(long, value_enum, default_value = "ollama")]
+    #[arg(long, alias = "llm", value_enum, default_value = "ollama")]
     provider: Provider,
     /// The model; for `azure_openai`, the deployment.
     #[arg(long, value_name = "NAME")]
@@ -32,9 +36,59 @@ pub(crate) struct InitArgs {
     /// Where the model is served; any server compatible with OpenAI.
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
+    /// What the agent does, in a sentence.
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// Who writes the agent.
+    #[arg(long, value_name = "NAME")]
+    author: Option<String>,
     /// Overwrite files that are there.
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    former: FormerArgs,
+}
+
+/// Flags of 0.7.1 that have no effect here.
+#[derive(Debug, clap::Args)]
+struct FormerArgs {
+    #[arg(long, hide = true)]
+    template: Option<String>,
+    #[arg(long, hide = true)]
+    vectorstore: Option<String>,
+    #[arg(long, hide = true)]
+    evals: Option<String>,
+    #[arg(long, hide = true)]
+    mcp: Option<String>,
+    /// Nothing is ever asked.
+    #[arg(long, hide = true)]
+    non_interactive: bool,
+}
+
+impl FormerArgs {
+    /// The flags that ask for something else than what is written.
+    fn ignored(&self) -> Vec<&'static str> {
+        let template = self.template.as_deref().filter(|name| *name != "conversational");
+        let flags = [
+            ("`--template`", template.is_some()),
+            ("`--vectorstore`", self.vectorstore.is_some()),
+            ("`--evals`", self.evals.is_some()),
+            ("`--mcp`", self.mcp.is_some()),
+        ];
+        flags
+            .into_iter()
+            .filter_map(|(flag, is_set)| is_set.then_some(flag))
+            .collect()
+    }
+}
+
+impl InitArgs {
+    fn name(&self) -> &str {
+        self.folder
+            .as_deref()
+            .or(self.name.as_deref())
+            .unwrap_or_default()
+    }
 }
 
 /// Providers that this version can run.
@@ -92,13 +146,13 @@ impl Provider {
 
 /// A project that runs.
 pub(crate) fn run(args: &InitArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
-    check_name(&args.name)?;
+    check_name(args.name())?;
     if args.provider == Provider::AzureOpenai && args.endpoint.is_none() {
         return Err(Problem::config("provider `azure_openai` needs `--endpoint`")
             .with_hint("it is `https://RESOURCE.openai.azure.com`")
             .into());
     }
-    let dir = PathBuf::from(&args.name);
+    let dir = PathBuf::from(args.name());
     let files = files(args);
     if !args.force {
         refuse_to_overwrite(&dir, &files)?;
@@ -121,6 +175,14 @@ pub(crate) fn run(args: &InitArgs, terminal: &mut Terminal) -> Result<ExitCode, 
     terminal.data(&text)?;
     terminal.flush()?;
     if terminal.verbosity() > Verbosity::Quiet {
+        let ignored = args.former.ignored();
+        if !ignored.is_empty() {
+            let verb = if ignored.len() == 1 { "has" } else { "have" };
+            let flags = ignored.join(", ");
+            terminal.talk(&format!(
+                "warning: {flags} {verb} no effect; edit `agent.yaml` instead\n"
+            ));
+        }
         terminal.talk(&next_steps(args));
     }
     Ok(ExitCode::Passed)
@@ -129,7 +191,7 @@ pub(crate) fn run(args: &InitArgs, terminal: &mut Terminal) -> Result<ExitCode, 
 fn next_steps(args: &InitArgs) -> String {
     let mut text = crate::render::hint(&format!(
         "`cd {} && holodeck test` asks the model and checks its answers",
-        args.name
+        args.name()
     ));
     let needs = match args.provider {
         Provider::Ollama if args.endpoint.is_none() => format!(
@@ -179,10 +241,21 @@ fn files(args: &InitArgs) -> Vec<(&'static str, String)> {
     };
     let model = args.model.as_deref().unwrap_or(args.provider.usual_model());
     let agent = AGENT
-        .replace("{{name}}", &args.name)
+        .replace("{{name}}", args.name())
         .replace("{{provider}}", args.provider.as_str())
         .replace("{{endpoint}}\n", &endpoint)
         .replace("{{model}}", &scalar(model));
+    let author = args
+        .author
+        .as_deref()
+        .map(|author| format!("author: {}\n", scalar(author)));
+    let description = args.description.as_deref().map(scalar);
+    let agent = agent
+        .replace(
+            "{{description}}",
+            description.as_deref().unwrap_or("Answers short questions"),
+        )
+        .replace("{{author}}\n", &author.unwrap_or_default());
     let schema = format!("{:#}\n", model::json_schema());
     vec![
         ("agent.yaml", agent),

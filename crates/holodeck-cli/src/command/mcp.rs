@@ -55,6 +55,9 @@ struct ListArgs {
     /// Only those of `~/.holodeck/config.yaml`.
     #[arg(short, long, conflicts_with = "agent")]
     global: bool,
+    /// Those of the agent, the project and `~/.holodeck/config.yaml`, which is the default.
+    #[arg(long, conflicts_with = "global")]
+    all: bool,
     /// Write one JSON object instead of text.
     #[arg(long)]
     json: bool,

@@ -36,7 +36,6 @@ fn what_is_not_read_is_named() {
         of("a.rtf", b"{\\rtf1 }"),
         Err("RTF documents are not read".to_owned())
     );
-    assert_eq!(of("a.ipynb", b"{}"), Err("notebooks are not read".to_owned()));
     assert_eq!(
         of("a.bin", b"\0\0\0"),
         Err("a file of unknown kind is not read".to_owned())

@@ -49,6 +49,7 @@ impl JsonSchema {
         let schema = schema.value().ok_or("the schema's file was not read")?;
         let schema = jsonschema::options()
             .with_retriever(NoRetriever)
+            .should_validate_formats(true)
             .build(schema)
             .map_err(|error| format!("`schema` cannot be used: {error}"))?;
         Ok(Self { schema })

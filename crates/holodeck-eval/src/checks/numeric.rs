@@ -1,6 +1,6 @@
 //! The answer is a number, and the right one.
 
-use holodeck_model::StandardMetric;
+use holodeck_model::{Decimal, StandardMetric};
 
 use super::text::one_of;
 use super::{Answer, Check, Expected, Finding};
@@ -11,8 +11,8 @@ use crate::{MetricError, Need};
 /// The answer is the expected number, or one of them, within the tolerances.
 pub(super) struct Numeric {
     expected: Expected,
-    absolute: f64,
-    relative: f64,
+    absolute: Decimal,
+    relative: Decimal,
     percent: Percent,
     separators: Separators,
 }
@@ -36,10 +36,13 @@ const SEPARATORS: [char; 4] = [',', '_', '\u{a0}', '\u{202f}'];
 
 impl Numeric {
     pub(super) fn new(expected: Expected, config: &StandardMetric) -> Result<Self, String> {
+        let tolerance = |name: &str, number| {
+            Decimal::from_f64(number).ok_or_else(|| format!("`{name}` is not a finite number"))
+        };
         let check = Self {
             expected,
-            absolute: config.absolute_tolerance,
-            relative: config.relative_tolerance,
+            absolute: tolerance("absolute_tolerance", config.absolute_tolerance)?,
+            relative: tolerance("relative_tolerance", config.relative_tolerance)?,
             percent: if config.accept_percent {
                 Percent::Accepted
             } else {
@@ -61,7 +64,7 @@ impl Numeric {
         Ok(check)
     }
 
-    fn parse(&self, text: &str) -> Result<f64, String> {
+    fn parse(&self, text: &str) -> Result<Decimal, String> {
         let not = |why: &str| format!("{} is not a number{why}", shown_text(text));
         let mut digits = trimmed(text).to_owned();
         let percent = digits.ends_with('%');
@@ -78,15 +81,13 @@ impl Numeric {
             }
             digits.retain(|c| !SEPARATORS.contains(&c));
         }
-        match digits.parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(if percent { number / 100.0 } else { number }),
-            _ => Err(not("")),
-        }
+        let number = Decimal::parse(&digits).ok_or_else(|| not(""))?;
+        Ok(if percent { number.percent() } else { number })
     }
 
-    fn is_near(&self, found: f64, expected: f64) -> bool {
-        let difference = (found - expected).abs();
-        difference <= self.absolute || self.relative > 0.0 && difference <= self.relative * expected.abs()
+    fn is_near(&self, found: &Decimal, expected: &Decimal) -> bool {
+        let distance = found.distance(expected);
+        distance <= self.absolute || distance <= self.relative.times(expected).abs()
     }
 }
 
@@ -97,7 +98,7 @@ impl Check for Numeric {
 
     fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
         let expected = self.expected.texts(answer)?;
-        let numbers: Vec<f64> = expected
+        let numbers: Vec<Decimal> = expected
             .iter()
             .map(|text| self.parse(text))
             .collect::<Result<_, _>>()
@@ -116,7 +117,7 @@ impl Check for Numeric {
                 )));
             }
         };
-        if numbers.iter().any(|&number| self.is_near(found, number)) {
+        if numbers.iter().any(|number| self.is_near(&found, number)) {
             return Ok(Finding::met(format!("the answer is {}", shown_text(&text))));
         }
         Ok(Finding::missed(format!(

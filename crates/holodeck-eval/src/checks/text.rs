@@ -132,15 +132,16 @@ impl Check for Contains {
     }
 }
 
-/// The answer matches each expected regular expression somewhere.
+/// The answer matches the expected regular expressions somewhere.
 pub(super) struct Matches {
     patterns: Vec<Pattern>,
     expected: Expected,
     ignore_case: bool,
+    which: Which,
 }
 
 impl Matches {
-    pub(super) fn new(expected: Expected, ignore_case: bool) -> Result<Self, String> {
+    pub(super) fn new(expected: Expected, ignore_case: bool, which: Which) -> Result<Self, String> {
         let patterns = match &expected {
             Expected::Values(texts) => texts
                 .iter()
@@ -152,6 +153,7 @@ impl Matches {
             patterns,
             expected,
             ignore_case,
+            which,
         })
     }
 }
@@ -191,20 +193,19 @@ impl Check for Matches {
             }
         };
         let text = answer.text()?;
-        let mut missing = Vec::new();
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
         for (pattern, &written) in patterns.iter().zip(&expected) {
             let matches = pattern.is_match(&text).map_err(|error| MetricError::Regex {
                 pattern: written.to_owned(),
                 problem: error.to_string(),
             })?;
-            if !matches {
-                missing.push(written);
-            }
+            let list = if matches { &mut found } else { &mut missing };
+            list.push(written);
         }
-        if missing.is_empty() {
+        if missing.is_empty() || self.which == Which::Any && !found.is_empty() {
             return Ok(Finding::met(format!(
                 "the answer matches {}",
-                shown_patterns(&expected)
+                shown_patterns(&found)
             )));
         }
         Ok(Finding::missed(format!(

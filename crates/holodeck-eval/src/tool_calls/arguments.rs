@@ -30,10 +30,7 @@ fn described(matcher: &ArgMatcher) -> String {
         ArgMatcher::Fuzzy(text) => format!("≈'{text}'"),
         ArgMatcher::Regex(pattern) => format!("regex '{}'", pattern.as_str()),
         ArgMatcher::Range { lower, upper } => {
-            let bounds = [
-                lower.map(|bound| lower_bound(&bound)),
-                upper.map(|bound| upper_bound(&bound)),
-            ];
+            let bounds = [lower.as_ref().map(lower_bound), upper.as_ref().map(upper_bound)];
             bounds.into_iter().flatten().collect::<Vec<_>>().join(" and ")
         }
         ArgMatcher::Approx { value, tolerance } => format!("{value} ± {tolerance}"),
@@ -49,10 +46,7 @@ pub(super) fn written(name: &str, matcher: &ArgMatcher) -> String {
         ArgMatcher::Fuzzy(text) => format!("{name}≈'{text}'"),
         ArgMatcher::Regex(pattern) => format!("{name}~{}", pattern.as_str()),
         ArgMatcher::Range { lower, upper } => {
-            let bounds = [
-                lower.map(|bound| lower_bound(&bound)),
-                upper.map(|bound| upper_bound(&bound)),
-            ];
+            let bounds = [lower.as_ref().map(lower_bound), upper.as_ref().map(upper_bound)];
             bounds
                 .into_iter()
                 .flatten()

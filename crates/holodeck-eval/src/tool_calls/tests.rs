@@ -251,9 +251,9 @@ fn matchers() {
         (json!(""), json!(null), false),
         (json!("a"), json!("A"), false),
         (json!("1"), json!(1), false),
-        // A map of matcher keys and others, or of two that don't pair, is a literal.
-        (json!({"fuzzy": "a", "x": 1}), json!("a"), false),
-        (json!({"fuzzy": "a", "x": 1}), json!({"fuzzy": "a", "x": 1}), true),
+        // A map of matcher keys and others, or of two that do not pair, is a literal.
+        (json!({"gt": 1, "x": 1}), json!(2), false),
+        (json!({"gt": 1, "x": 1}), json!({"gt": 1, "x": 1}), true),
         // Fuzzy: case, blanks, separators, per cent, numbers.
         (json!({"fuzzy": " New  York "}), json!("new york"), true),
         (json!({"fuzzy": "206,588"}), json!(206_588), true),
@@ -316,5 +316,55 @@ fn matchers() {
         (json!({"subset": {"a": 1}}), json!([1]), false),
     ] {
         assert_eq!(matches(matcher.clone(), &found), expected, "{matcher} {found}");
+    }
+}
+
+#[test]
+fn a14_integers_in_arguments_are_compared_exactly() {
+    const ODD: u64 = 9_007_199_254_740_993;
+    let approx = |value: Value, tolerance: u64| json!({"approx": {"value": value, "tolerance": tolerance}});
+    for (matcher, found, expected) in [
+        (json!(ODD), json!(ODD), true),
+        (json!(ODD), json!(9_007_199_254_740_992.0), false),
+        (json!({"gt": ODD}), json!(ODD + 1), true),
+        (json!({"gt": ODD - 1}), json!(ODD), true),
+        (json!({"gte": ODD}), json!(ODD - 1), false),
+        (json!({"lt": ODD}), json!(ODD), false),
+        (json!({"lte": ODD}), json!(ODD + 1), false),
+        (json!({"lt": u64::MAX}), json!(u64::MAX - 1), true),
+        (json!({"gt": i64::MIN}), json!(i64::MIN), false),
+        (approx(json!(ODD), 0), json!(ODD - 1), false),
+        (approx(json!(ODD), 1), json!(ODD - 1), true),
+        (approx(json!(u64::MAX), 1), json!(u64::MAX - 2), false),
+        (json!({"fuzzy": "9,007,199,254,740,993"}), json!(ODD), true),
+        (json!({"fuzzy": "9,007,199,254,740,993"}), json!(ODD - 1), false),
+        (
+            json!({"fuzzy": "9007199254740993%"}),
+            json!("90071992547409.93"),
+            true,
+        ),
+        (json!({"contains": ODD}), json!([ODD - 1]), false),
+        (json!({"subset": {"a": ODD}}), json!({"a": ODD - 1}), false),
+        // Decimals are doubles, as the model and the YAML spell them.
+        (json!(0.1), json!(0.1), true),
+        (json!({"gt": 0.1}), json!(0.1), false),
+        (
+            json!({"approx": {"value": 0.3, "tolerance": 0}}),
+            json!(0.1 + 0.2),
+            true,
+        ),
+    ] {
+        assert_eq!(matches(matcher.clone(), &found), expected, "{matcher} {found}");
+    }
+}
+
+#[test]
+fn d06_two_matchers_in_one_map_are_an_error() {
+    for matcher in [
+        json!({"fuzzy": "a", "regex": "b"}),
+        json!({"regex": "a", "path": "b"}),
+        json!({"fuzzy": "a", "gt": 1}),
+    ] {
+        assert!(ArgMatcher::from_value(matcher.clone()).is_err(), "{matcher}");
     }
 }

@@ -105,7 +105,6 @@ fn contains_family() {
         ("contains", json!("30 days"), true),
         ("contains", json!("30 Days"), false),
         ("contains", json!(["30 days", "receipt"]), true),
-        ("contains", json!(["30 days", "refund"]), false),
         ("contains_all", json!(["30 days", "receipt"]), true),
         ("contains_all", json!(["30 days", "refund"]), false),
         ("contains_any", json!(["refund", "receipt"]), true),
@@ -142,11 +141,8 @@ fn regular_expressions() {
         true,
     );
     check(json!({"metric": "regex", "value": ["ORD", "way$"]}), &text, true);
-    check(
-        json!({"metric": "regex", "value": ["ORD", "road$"]}),
-        &text,
-        false,
-    );
+    let one_of_two = grade(json!({"metric": "regex", "value": ["ORD", "road$"]}), &text);
+    assert_eq!(one_of_two.verdict, Verdict::Failed);
     check(json!({"metric": "regex"}), &text, true);
     let broken = grade(json!({"metric": "regex"}), &answer("x", "("));
     assert!(
@@ -227,6 +223,83 @@ fn numbers() {
             "{found:?}"
         );
     }
+}
+
+#[test]
+fn a14_numbers_are_compared_as_exact_decimals() {
+    let exact = || json!({"metric": "numeric", "absolute_tolerance": 0});
+    for (response, expected, met) in [
+        ("9007199254740993", "9007199254740992", false),
+        ("9007199254740993", "9007199254740993.000", true),
+        ("0.1000000000000000000001", "0.1", false),
+        (
+            "123456789012345678901234567890",
+            "123456789012345678901234567891",
+            false,
+        ),
+        ("1e400", "10e399", true),
+        ("1e-400", "0", false),
+    ] {
+        check(exact(), &answer(response, expected), met);
+    }
+    for (response, expected, met) in [
+        ("1.05", "1.0", true),
+        ("1.0500000000000000001", "1.0", false),
+        ("-0.95", "-1", true),
+    ] {
+        let relative = json!({"metric": "numeric", "absolute_tolerance": 0, "relative_tolerance": 0.05});
+        check(relative, &answer(response, expected), met);
+    }
+    let tolerance = json!({"metric": "numeric", "absolute_tolerance": 0.01});
+    check(tolerance.clone(), &answer("3.11", "3.1"), true);
+    check(tolerance, &answer("3.1100000000000000000001", "3.1"), false);
+}
+
+#[test]
+fn a14_a_path_keeps_every_digit_of_an_integer() {
+    let response = r#" {"a": {"id": 1, "list": [{"x]": "}"}, -36893488147419103233]}, "id": 9007199254740993,
+        "big": 18446744073709551617, "b\u0069g2": 18446744073709551618, "big": 18446744073709551619, "zero": -0} "#;
+    let equal = |path: &str, expected: &str, met| {
+        for metric in ["equality", "numeric"] {
+            let metric = json!({"metric": metric, "response_path": path, "absolute_tolerance": 0});
+            check(metric, &answer(response, expected), met);
+        }
+    };
+    equal("id", "9007199254740993", true);
+    equal("id", "9007199254740992", false);
+    equal("big", "18446744073709551619", true);
+    equal("big", "18446744073709551617", false);
+    equal("big2", "18446744073709551618", true);
+    equal("a.list[1]", "-36893488147419103233", true);
+    equal("a.list[1]", "-36893488147419103232", false);
+}
+
+#[test]
+fn a17_a_negated_list_means_none_of_them() {
+    let leak = answer("the key is KEY-17", "");
+    let safe = answer("I cannot show that", "");
+    for metric in ["contains", "contains_any", "icontains", "regex", "starts_with"] {
+        let words = if metric == "starts_with" {
+            json!(["the key", "nothing"])
+        } else {
+            json!(["KEY-17", "nothing"])
+        };
+        let negated = json!({"metric": metric, "value": words, "negate": true});
+        assert_eq!(grade(negated.clone(), &leak).verdict, Verdict::Failed, "{metric}");
+        assert_eq!(grade(negated, &safe).verdict, Verdict::Passed, "{metric}");
+    }
+    let all = json!({"metric": "contains_all", "value": ["KEY-17", "nothing"], "negate": true});
+    assert_eq!(grade(all, &leak).verdict, Verdict::Passed, "not all of them");
+}
+
+#[test]
+fn a17_formats_are_checked() {
+    let schema =
+        |format: &str| json!({"metric": "json_schema", "schema": {"type": "string", "format": format}});
+    check(schema("date"), &answer("\"2026-02-28\"", ""), true);
+    check(schema("date"), &answer("\"2026-02-30\"", ""), false);
+    check(schema("email"), &answer("\"nobody\"", ""), false);
+    check(schema("our-own"), &answer("\"x\"", ""), true);
 }
 
 #[test]

@@ -6,14 +6,14 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
 use crate::value::{JsonMap, Pattern};
 
 /// What an argument must be.
 ///
 /// A map is a matcher only if all its keys are matcher keys and there is one of them (a lower bound may pair
-/// with an upper one); every other value is a literal.
+/// with an upper one); a map with `fuzzy` or `regex` and another key is an error, every other value a literal.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ArgMatcher {
     /// Exactly this value.
@@ -32,9 +32,9 @@ pub enum ArgMatcher {
     /// A number near this one.
     Approx {
         /// The number.
-        value: f64,
+        value: Number,
         /// How far the argument may be from it.
-        tolerance: f64,
+        tolerance: Number,
     },
     /// A text that contains this text, or a list that contains this value.
     Contains(Value),
@@ -43,10 +43,10 @@ pub enum ArgMatcher {
 }
 
 /// One end of a range.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     /// The number.
-    pub value: f64,
+    pub value: Number,
     /// Whether the number itself is allowed.
     pub inclusive: bool,
 }
@@ -55,6 +55,11 @@ pub struct Bound {
 pub(crate) const MATCHER_KEYS: [&str; 9] = [
     "fuzzy", "regex", "gt", "gte", "lt", "lte", "approx", "contains", "subset",
 ];
+
+/// The matcher keys of 0.7.1.
+pub(crate) fn is_old_key(key: &str) -> bool {
+    matches!(key, "fuzzy" | "regex")
+}
 
 /// Whether a map with these keys is a matcher.
 pub(crate) fn is_matcher<'a>(keys: impl ExactSizeIterator<Item = &'a str> + Clone) -> bool {
@@ -81,6 +86,10 @@ impl ArgMatcher {
             {
                 Self::from_map(&map)
             }
+            // 0.7.1 refuses these too.
+            Value::Object(map) if map.keys().any(|key| is_old_key(key)) => {
+                Err("`fuzzy` and `regex` are matchers only without any other key".to_owned())
+            }
             literal => Ok(Self::Literal(literal)),
         }
     }
@@ -89,17 +98,17 @@ impl ArgMatcher {
         let number = |key: &str| match map.get(key) {
             None => Ok(None),
             Some(value) => value
-                .as_f64()
-                .map(Some)
+                .as_number()
+                .map(|number| Some(number.clone()))
                 .ok_or_else(|| format!("`{key}` must be a number")),
         };
         if let Some(value) = map.get("fuzzy") {
             return scalar_text(value)
                 .map(Self::Fuzzy)
-                .ok_or_else(|| "`fuzzy` must be a text".to_owned());
+                .ok_or_else(|| "`fuzzy` must be a string".to_owned());
         }
         if let Some(value) = map.get("regex") {
-            let text = scalar_text(value).ok_or_else(|| "`regex` must be a text".to_owned())?;
+            let text = scalar_text(value).ok_or_else(|| "`regex` must be a string".to_owned())?;
             return Pattern::new(&text)
                 .map(Self::Regex)
                 .map_err(|error| format!("`regex` does not compile: {error}"));
@@ -108,7 +117,8 @@ impl ArgMatcher {
             let field = |key: &str| {
                 value
                     .get(key)
-                    .and_then(Value::as_f64)
+                    .and_then(Value::as_number)
+                    .cloned()
                     .ok_or_else(|| format!("`approx` needs a number `{key}`"))
             };
             return Ok(Self::Approx {
@@ -152,13 +162,13 @@ impl ArgMatcher {
                 if let Some(bound) = lower {
                     map.insert(
                         if bound.inclusive { "gte" } else { "gt" }.to_owned(),
-                        bound.value.into(),
+                        bound.value.clone().into(),
                     );
                 }
                 if let Some(bound) = upper {
                     map.insert(
                         if bound.inclusive { "lte" } else { "lt" }.to_owned(),
-                        bound.value.into(),
+                        bound.value.clone().into(),
                     );
                 }
                 Value::Object(map)

@@ -79,6 +79,11 @@ impl MetricConfig {
         }
     }
 
+    /// Whether the answer is compared with the `ground_truth` of the case.
+    pub fn needs_ground_truth(&self) -> bool {
+        matches!(self, Self::Standard(metric) if metric.needs_ground_truth())
+    }
+
     /// Whether a model judges.
     pub fn needs_judge(&self) -> bool {
         match self {
@@ -218,6 +223,7 @@ pub struct CodeMetric {
     #[schemars(regex(pattern = r"^[\w.]+:[\w_]+$"), extend("x-form" = "`module:function`"))]
     pub grader: String,
     /// The score from which the test passes, unless the function says so itself.
+    #[schemars(range(min = 0.0))]
     pub threshold: Option<f64>,
     /// Whether it is measured at all.
     #[serde(default = "yes")]

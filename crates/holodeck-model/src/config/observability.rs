@@ -14,6 +14,7 @@ pub struct ObservabilityConfig {
     /// Whether anything is exported.
     pub enabled: bool,
     /// Switch off tracing by the provider.
+    #[schemars(extend("x-no-effect" = "no trace is ever uploaded to the model's provider"))]
     pub disable_provider_tracing: bool,
     /// Name of the service; `holodeck-<agent>` if absent.
     pub service_name: Option<String>,

@@ -33,9 +33,8 @@ pub struct OpenAiConfig {
     pub permissions: Option<OpenAiPermissions>,
     /// How hard the model thinks.
     pub effort: Option<Effort>,
-    /// What one question may cost. Without effect: `holodeck test --max-cost-usd` limits a run.
+    /// What one question may cost; no further model call once it is spent. `--max-cost-usd` limits a run.
     #[schemars(extend("exclusiveMinimum" = 0))]
-    #[schemars(extend("x-no-effect" = "a single question has no budget yet; `--max-cost-usd` limits a run"))]
     pub max_budget_usd: Option<f64>,
     /// The model to use when the first one fails.
     pub fallback_model: Option<String>,

@@ -13,6 +13,7 @@ pub struct StandardMetric {
     /// Which one.
     pub metric: StandardMetricName,
     /// The score from which the test passes.
+    #[schemars(range(min = 0.0))]
     pub threshold: Option<f64>,
     /// Whether it is measured at all.
     #[serde(default = "yes")]
@@ -89,6 +90,28 @@ pub struct StandardMetric {
     pub schema: Option<SchemaRef>,
 }
 
+impl StandardMetric {
+    /// Whether the answer is compared with the `ground_truth` of the case.
+    pub fn needs_ground_truth(&self) -> bool {
+        use StandardMetricName as Name;
+        self.metric.is_text_score()
+            || self.value.is_none()
+                && matches!(
+                    self.metric,
+                    Name::Equality
+                        | Name::ExactMatch
+                        | Name::Numeric
+                        | Name::Contains
+                        | Name::ContainsAny
+                        | Name::ContainsAll
+                        | Name::Icontains
+                        | Name::StartsWith
+                        | Name::Regex
+                        | Name::Levenshtein
+                )
+    }
+}
+
 /// The names of the standard metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -111,17 +134,17 @@ pub enum StandardMetricName {
     Equality,
     /// The answer is the number of the ground truth.
     Numeric,
-    /// The answer contains the text, or each text of the list.
+    /// The answer contains the text, or each text of the list; with `negate`, none of them.
     Contains,
     /// The answer contains one of the texts.
     ContainsAny,
-    /// The answer contains all of the texts.
+    /// The answer contains all of the texts; with `negate`, not all of them.
     ContainsAll,
     /// As `contains`, without regard to case.
     Icontains,
     /// The answer starts with the text.
     StartsWith,
-    /// The answer matches the regular expression.
+    /// The answer matches the regular expression, or each of the list; with `negate`, none of them.
     Regex,
     /// The answer is JSON.
     JsonValid,

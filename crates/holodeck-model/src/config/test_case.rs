@@ -74,5 +74,6 @@ pub struct Turn {
     #[schemars(schema_with = "inferred_metrics")]
     pub evaluations: Vec<MetricConfig>,
     /// Handed to code graders as it is.
+    #[schemars(extend("x-no-effect" = "only code graders see it, and they cannot be run yet"))]
     pub turn_config: Option<JsonMap>,
 }

@@ -4,6 +4,8 @@ use std::{borrow::Cow, cmp::Reverse, collections::HashMap, path::Path, sync::Arc
 
 use secrecy::SecretString;
 
+use indexmap::IndexMap;
+
 use super::{Load, Loader, Parts};
 use crate::{
     Agent, Code, Diagnostic, LoadedAgent, MetricConfig, Redactor, Severity, Sources, TestCase, Turn,
@@ -38,6 +40,51 @@ impl Loader<'_> {
             }
         }
         self.note_unchecked(root, agent);
+        self.warn_missing_references(root, agent);
+    }
+
+    /// One warning for each metric that some question gives nothing to compare with. Files of 0.7.1 rely on such metrics
+    /// being errors of their own.
+    fn warn_missing_references(&mut self, root: NodeId, agent: &Agent) {
+        let mut found: IndexMap<&str, Vec<String>> = IndexMap::new();
+        let mut questions = 0;
+        for (index, case) in agent.test_cases.iter().enumerate() {
+            let turns = case.turns.iter().enumerate().map(|(turn, config)| {
+                let pointer = format!("test_cases.{index}.turns.{turn}");
+                (pointer, Some(config), config.ground_truth.is_some())
+            });
+            let alone = (format!("test_cases.{index}"), None, case.ground_truth.is_some());
+            let alone = case.turns.is_empty().then_some(alone);
+            for (pointer, turn, has_reference) in alone.into_iter().chain(turns) {
+                questions += 1;
+                if has_reference {
+                    continue;
+                }
+                for metric in agent.metrics_for(case, turn) {
+                    if metric.enabled() && metric.needs_ground_truth() {
+                        found.entry(metric.name()).or_default().push(pointer.clone());
+                    }
+                }
+            }
+        }
+        for (metric, mut pointers) in found {
+            pointers.dedup();
+            let Some(first) = pointers.first() else { continue };
+            let Some(place) = self.named_place(root, first) else {
+                continue;
+            };
+            let message = match pointers.len() {
+                1 => format!("metric `{metric}` needs a `ground_truth` here"),
+                count => format!(
+                    "metric `{metric}` needs a `ground_truth`, which {count} of {questions} questions do not have; \
+                     this is the first"
+                ),
+            };
+            let diagnostic = Diagnostic::warning(Code::MissingReference, message)
+                .about(first)
+                .with_help("without it the metric is an error, and the run ends with exit code 4");
+            self.findings.add(&self.tree, place, diagnostic);
+        }
     }
 
     fn note_ungated(&mut self, root: NodeId, list: &str, metrics: &[MetricConfig]) {

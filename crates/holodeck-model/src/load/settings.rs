@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::Loader;
-use crate::{Agent, Code, Diagnostic, ExecutionSettings, Layer, Setting, env, yaml::NodeId};
+use crate::{Agent, Code, Diagnostic, ExecutionSettings, Layer, Setting, check::closest, env, yaml::NodeId};
 
 /// What `HOLODECK_*` variables set.
 #[derive(Default)]
@@ -20,11 +20,28 @@ pub(super) struct FromEnv {
 
 impl Loader<'_> {
     pub(super) fn settings_from_env(&mut self) -> FromEnv {
+        self.warn_unknown_variables();
         FromEnv {
             file_timeout: self.seconds(env::HOLODECK_FILE_TIMEOUT),
             llm_timeout: self.seconds(env::HOLODECK_LLM_TIMEOUT),
             download_timeout: self.seconds(env::HOLODECK_DOWNLOAD_TIMEOUT),
             cache_dir: self.env.non_blank(env::HOLODECK_CACHE_DIR).map(PathBuf::from),
+        }
+    }
+
+    /// A misspelt setting would silently not hold. What a file mentions is the author's own.
+    fn warn_unknown_variables(&mut self) {
+        for name in self.env.names().filter(|name| name.starts_with("HOLODECK_")) {
+            let is_mentioned = self.tree.sources().any(|source| source.text.contains(name));
+            if env::SETTINGS.contains(&name) || name == env::HOLODECK_MCP_SERVER || is_mentioned {
+                continue;
+            }
+            let message = format!("environment variable `{name}` has no effect: there is no such setting");
+            let mut diagnostic = Diagnostic::warning(Code::BadVariable, message);
+            if let Some(meant) = closest(name, env::SETTINGS.iter().copied()) {
+                diagnostic = diagnostic.with_inline(format!("did you mean `{meant}`?"));
+            }
+            self.findings.diagnostics.push(diagnostic);
         }
     }
 

@@ -8,9 +8,6 @@ use crate::{
     yaml::{NodeId, Place, implied_type, lenient_bool},
 };
 
-/// Types of tools that cannot be run yet.
-const TOOLS: [&str; 1] = ["mcp"];
-
 /// Types of tools that search an index.
 const RETRIEVAL: [&str; 2] = ["vectorstore", "hierarchical_document"];
 
@@ -34,15 +31,14 @@ impl Loader<'_> {
             list: Vec::new(),
             metrics: HashSet::new(),
         };
-        let provider = self.text(root, "model.provider").unwrap_or_default();
-        self.unsupported_tools(&mut found, root, &provider);
+        self.unsupported_tools(&mut found, root);
         self.unsupported_blocks(&mut found, root);
         self.unsupported_metrics(&mut found, root, "evaluations.metrics");
         self.unsupported_in_cases(&mut found, root);
         found.list
     }
 
-    fn unsupported_tools(&mut self, found: &mut Found, root: NodeId, provider: &str) {
+    fn unsupported_tools(&mut self, found: &mut Found, root: NodeId) {
         for index in 0..self.count(root, "tools") {
             let pointer = format!("tools.{index}");
             let Some(kind) = self.text(root, &format!("{pointer}.type")) else {
@@ -51,17 +47,22 @@ impl Loader<'_> {
             if self.is_given(root, &format!("{pointer}.mock")) {
                 continue;
             }
-            let transport = || self.text(root, &format!("{pointer}.transport"));
-            // The Claude Code CLI is an MCP client by itself, and says what it can't reach.
-            let runs =
-                kind == "mcp" && (provider == "anthropic" || transport().as_deref() != Some("websocket"));
-            if TOOLS.contains(&kind.as_str()) && !runs {
-                let name = match self.text(root, &format!("{pointer}.name")) {
+            let text = |field: &str| self.text(root, &format!("{pointer}.{field}"));
+            if kind == "mcp" && text("transport").as_deref() == Some("websocket") {
+                let name = match text("name") {
                     Some(name) => format!("`{name}`"),
                     None => (index + 1).to_string(),
                 };
-                let what = format!("tool {name} of type `{kind}`");
-                self.unsupported(found, root, &pointer, &what, Need::Blocks);
+                let required = text("required").and_then(|text| lenient_bool(&text)) != Some(false);
+                if required {
+                    let what = format!("tool {name} of type `mcp`, with transport `websocket`,");
+                    self.unsupported(found, root, &pointer, &what, Need::Blocks);
+                } else if let Some(place) = self.named_place(root, &pointer) {
+                    let message =
+                        format!("MCP server {name} is left out: transport `websocket` is not supported");
+                    let diagnostic = Diagnostic::warning(Code::NotYetSupported, message).about(&pointer);
+                    self.findings.add(&self.tree, place, diagnostic);
+                }
             }
             if RETRIEVAL.contains(&kind.as_str()) {
                 self.unsupported_retrieval(found, root, &pointer);
@@ -87,14 +88,10 @@ impl Loader<'_> {
             .unwrap_or_default()
             .to_ascii_lowercase();
         let scheme = source.split_once("://").map(|(scheme, _)| scheme);
-        let ending = source.rsplit_once('.').map(|(_, ending)| ending);
-        let what = match (scheme, ending) {
-            (Some(scheme @ ("s3" | "az")), _) => format!("a source at `{scheme}://`, of tool `{name}`,"),
-            (_, Some(ending @ ("eml" | "ipynb"))) => {
-                format!("a source of type `{ending}`, of tool `{name}`,")
-            }
-            _ => return,
+        let Some(scheme @ ("s3" | "az")) = scheme else {
+            return;
         };
+        let what = format!("a source at `{scheme}://`, of tool `{name}`,");
         self.unsupported(found, root, &field("source"), &what, Need::Blocks);
     }
 

@@ -7,7 +7,7 @@ use holodeck_model::{
     load_agent,
 };
 use pretty_assertions::assert_eq;
-use serde_json::json;
+use serde_json::{Number, json};
 
 use crate::support::{load_fixture, render};
 
@@ -107,11 +107,11 @@ fn arguments_are_matchers_or_literals() {
     let call = &agent.config.test_cases[0].expected_tools.as_ref().unwrap()[1];
     assert_eq!(call.args["id"], ArgMatcher::Literal(json!(7)));
     let inclusive = Bound {
-        value: 1.0,
+        value: 1.into(),
         inclusive: true,
     };
     let exclusive = Bound {
-        value: 2.5,
+        value: Number::from_f64(2.5).unwrap(),
         inclusive: false,
     };
     assert_eq!(
@@ -124,8 +124,8 @@ fn arguments_are_matchers_or_literals() {
     assert_eq!(
         call.args["total"],
         ArgMatcher::Approx {
-            value: 3.1,
-            tolerance: 0.01
+            value: Number::from_f64(3.1).unwrap(),
+            tolerance: Number::from_f64(0.01).unwrap()
         }
     );
     assert_eq!(

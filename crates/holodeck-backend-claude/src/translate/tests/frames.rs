@@ -180,6 +180,41 @@ fn tokens_of_the_cache_belong_to_the_prompt() {
 }
 
 #[test]
+fn a18_tokens_and_cost_of_every_model_count() {
+    let model = |input: u64, output: u64, usd: f64| json!({"inputTokens": input, "outputTokens": output, "cacheReadInputTokens": 5, "costUSD": usd});
+    let result = json!({
+        "type": "result", "subtype": "success", "is_error": false, "result": "",
+        "usage": {"input_tokens": 20, "output_tokens": 10}, "total_cost_usd": 99.5,
+        "model_usage_since_last_result": {"main": model(20, 10, 0.25), "helper": model(900_000, 100_000, 2.5)},
+    });
+    assert_eq!(
+        lines(&translated(TranslateOptions::default(), &[result])),
+        [
+            "usage 900030+100010 cached 10/0 reasoning 0",
+            "Cost { usd: 2.75 }"
+        ]
+    );
+}
+
+/// Before it reported usage by model.
+#[test]
+fn a18_an_older_cli_has_the_messages_of_its_subagents_counted() {
+    let nested = json!({
+        "type": "assistant", "parent_tool_use_id": "p", "session_id": "s",
+        "message": {"id": "n", "model": "m", "role": "assistant", "content": [{"type": "text", "text": "x"}],
+            "stop_reason": "end_turn", "usage": {"input_tokens": 7000, "output_tokens": 30}},
+    });
+    let result = json!({
+        "type": "result", "subtype": "success", "is_error": false, "result": "",
+        "usage": {"input_tokens": 20, "output_tokens": 10},
+    });
+    let turn = translated(TranslateOptions::default(), &[nested, result]);
+    let folded = fold(&turn).finish(Outcome::Completed);
+    assert_eq!(folded.token_usage.unwrap().total_tokens, 7060);
+    assert_eq!(folded.cost_usd, None);
+}
+
+#[test]
 fn an_answer_that_was_too_long_is_no_unreachable_endpoint() {
     let turn = translated(
         TranslateOptions::default(),

@@ -13,30 +13,35 @@ fn recordings_give_these_events() {
 }
 
 #[test]
-fn tokens_add_up_to_what_the_result_says() {
-    let mut checked = 0;
+fn a18_tokens_and_cost_add_up_to_what_the_result_says_of_all_models() {
+    let (mut checked, mut above_main) = (0, 0);
     for recording in Recording::all() {
         for turn in recording.turns() {
             let Some(Frame::Result(result)) = &turn.frame else {
                 continue;
             };
             if result.subtype == "success" {
-                let counted = fold(&turn)
-                    .finish(Outcome::Completed)
-                    .token_usage
-                    .unwrap_or_default();
-                let told = result.usage.unwrap().tokens();
+                let folded = fold(&turn).finish(Outcome::Completed);
+                let counted = folded.token_usage.unwrap_or_default();
+                let main = result.usage.unwrap().tokens();
+                let told = result.all_usage.map_or(main, |all| all.tokens());
                 if recording.name == "stream_cut_2_1_197" {
                     // After a cut stream that version asks once more, and does not count what that took.
                     assert_eq!((counted.total_tokens, told.total_tokens), (15, 0));
                     continue;
                 }
-                assert_eq!(counted, told, "{}", recording.name);
+                if result.all_usage.is_some() {
+                    assert_eq!(counted, told, "{}", recording.name);
+                } else {
+                    assert!(counted.total_tokens >= told.total_tokens, "{}", recording.name);
+                }
+                assert_eq!(folded.cost_usd, result.all_cost_usd, "{}", recording.name);
+                above_main += usize::from(told.total_tokens > main.total_tokens);
                 checked += 1;
             }
         }
     }
-    assert!(checked > 30);
+    assert!(checked > 30 && above_main > 2, "{checked} {above_main}");
 }
 
 #[test]

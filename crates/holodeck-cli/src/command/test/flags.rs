@@ -81,7 +81,7 @@ pub(super) struct HowArgs {
     #[arg(long)]
     allow_side_effects: bool,
     /// Build the indexes of the agent's tools anew, whatever they hold.
-    #[arg(long)]
+    #[arg(short, long)]
     force_ingest: bool,
 }
 

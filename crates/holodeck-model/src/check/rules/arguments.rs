@@ -3,7 +3,7 @@
 use super::{Rules, View};
 use crate::{
     Code, Diagnostic, Pattern,
-    config::{MATCHER_KEYS, is_matcher},
+    config::{MATCHER_KEYS, is_matcher, is_old_key},
     yaml::lenient_f64,
 };
 
@@ -19,23 +19,26 @@ pub(super) fn check_arguments(rules: &mut Rules<'_>, call: &View) {
         if is_matcher(keys.iter().copied()) {
             check_matcher(rules, &argument, &keys);
         } else {
-            warn_literal(rules, &argument, &keys);
+            check_literal(rules, &argument, &keys);
         }
     }
 }
 
-/// A map that someone may have taken for a matcher.
-fn warn_literal(rules: &mut Rules<'_>, argument: &View, keys: &[&str]) {
+/// A map that may be meant as a matcher. With a key of 0.7.1's matchers it is an error, as it was there.
+fn check_literal(rules: &mut Rules<'_>, argument: &View, keys: &[&str]) {
     let all = !keys.is_empty() && keys.iter().all(|key| MATCHER_KEYS.contains(key));
-    let old = keys.iter().any(|key| matches!(*key, "fuzzy" | "regex"));
+    let old = keys.iter().any(|key| is_old_key(key));
     if !all && !old {
         return;
     }
-    let message = format!(
-        "{} is compared literally, it is not a matcher",
-        argument.path.describe_field(rules.tree)
-    );
-    let diagnostic = Diagnostic::warning(Code::LiteralMatcher, message)
+    let field = argument.path.describe_field(rules.tree);
+    let diagnostic = if old {
+        Diagnostic::error(Code::LiteralMatcher, format!("{field} is not a valid matcher"))
+    } else {
+        let message = format!("{field} is compared literally, it is not a matcher");
+        Diagnostic::warning(Code::LiteralMatcher, message)
+    };
+    let diagnostic = diagnostic
         .about(argument.path.pointer(None))
         .with_help("a matcher has one matcher key and no other; only a lower and an upper bound may pair");
     let place = rules.tree.place(argument.node);
@@ -74,7 +77,7 @@ fn check_text(rules: &mut Rules<'_>, matcher: &View, key: &str) {
     let pointer = matcher.path.pointer(Some(key));
     match text {
         None => {
-            let message = format!("`{key}`{} must be a text", rules.of(matcher));
+            let message = format!("`{key}`{} must be a string", rules.of(matcher));
             rules.add(place, Diagnostic::error(Code::WrongType, message).about(pointer));
         }
         Some(scalar) if key == "regex" => {

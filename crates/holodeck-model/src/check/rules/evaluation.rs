@@ -92,12 +92,28 @@ pub(super) fn check_metrics(rules: &mut Rules<'_>, owner: &View, key: &str) {
         let kind = rules
             .text(&metric, "type")
             .or_else(|| implied_type("MetricConfig", |key| rules.entry(&metric, key).is_some()));
+        if matches!(kind, Some("standard" | "code")) {
+            warn_unreachable(rules, &metric);
+        }
         if kind == Some("standard")
             && let Some(name) = rules.text(&metric, "metric")
         {
             check_standard(rules, &metric, name);
         }
     }
+}
+
+/// 0.7.1 accepts any threshold here. A negative one is out of range; this one no answer can reach.
+fn warn_unreachable(rules: &mut Rules<'_>, metric: &View) {
+    let Some(threshold) = rules.number(metric, "threshold").filter(|number| *number > 1.0) else {
+        return;
+    };
+    let message = format!("no score reaches `threshold` {threshold}{}", rules.of(metric));
+    let diagnostic = Diagnostic::warning(Code::OutOfRange, message)
+        .about(metric.path.pointer(Some("threshold")))
+        .with_help("scores are between 0 and 1");
+    let place = rules.value_place(metric, "threshold");
+    rules.add(place, diagnostic);
 }
 
 fn check_standard(rules: &mut Rules<'_>, metric: &View, name: &str) {
@@ -127,12 +143,27 @@ fn check_standard(rules: &mut Rules<'_>, metric: &View, name: &str) {
         rules.missing(metric, field, &format!(": `{name}` needs it"), what);
     }
     check_values(rules, metric, name);
+    note_negated_all(rules, metric, name);
     if let Some(schema) = rules.child(metric, "schema")
         && name == "json_schema"
         && rules.tree.scalar(schema.node).is_some()
     {
         rules.file(metric, "schema", Diagnostic::error);
     }
+}
+
+/// `contains` with `negate` means none of the texts; `contains_all` is literal.
+fn note_negated_all(rules: &mut Rules<'_>, metric: &View, name: &str) {
+    let several = rules.texts(metric, "value").len() > 1;
+    if name != "contains_all" || !several || rules.flag(metric, "negate") != Some(true) {
+        return;
+    }
+    let message = "negated `contains_all` passes as soon as one of its texts is missing";
+    let diagnostic = Diagnostic::note(Code::NegatedAll, message)
+        .about(metric.path.pointer(Some("negate")))
+        .with_help("use `contains` with `negate: true` to require that none of them appears");
+    let place = rules.key_place(metric, "negate");
+    rules.add(place, diagnostic);
 }
 
 fn check_unused_new_field(rules: &mut Rules<'_>, metric: &View, name: &str, field: &str) {

@@ -7,7 +7,10 @@ use super::{
     mocks::{check_mock, is_mocked},
     model::check_model,
 };
-use crate::{Code, Diagnostic, FileKind, yaml::Place};
+use crate::{Code, Diagnostic, FileKind, check::closest, yaml::Place};
+
+/// A larger Python file is not searched.
+const LARGEST_MODULE: u64 = 1 << 20;
 
 pub(super) fn check_tools(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
     let tools = rules.list(agent, "tools");
@@ -315,7 +318,46 @@ fn check_function(rules: &mut Rules<'_>, tool: &View) {
         rules.missing(tool, "function", why, "the function in that file");
     }
     rules.file(tool, "file", Diagnostic::error);
+    check_python_function(rules, tool);
     rules.no_effect(tool, "args", "only a `command` takes arguments");
+}
+
+/// Whether the file can define the function at all: it may also import it, also by `import *`.
+fn check_python_function(rules: &mut Rules<'_>, tool: &View) {
+    let (Some(file), Some(function)) = (rules.text(tool, "file"), rules.text(tool, "function")) else {
+        return;
+    };
+    let path = rules.tree.dir(rules.value_place(tool, "file")).join(file);
+    // What is not a readable text is somebody else's error.
+    let Ok(source) = rules.files.read(&path, LARGEST_MODULE) else {
+        return;
+    };
+    let source = String::from_utf8_lossy(&source);
+    let words = || source.split(|c: char| !c.is_alphanumeric() && c != '_');
+    // `a.b` names an attribute.
+    let last = function.rsplit('.').next().unwrap_or(function);
+    let imports_all = source
+        .split("import")
+        .skip(1)
+        .any(|rest| rest.trim_start().starts_with('*'));
+    if imports_all || words().any(|word| word == last) || rules.is_substituted(tool, "function") {
+        return;
+    }
+    let message = format!(
+        "`function`{} names `{function}`, which does not occur in the file",
+        rules.of(tool)
+    );
+    let mut diagnostic =
+        Diagnostic::error(Code::UnknownReference, message).about(tool.path.pointer(Some("function")));
+    let defined = source
+        .split("def ")
+        .skip(1)
+        .filter_map(|rest| rest.split('(').next());
+    if let Some(meant) = closest(last, defined.map(str::trim)) {
+        diagnostic = diagnostic.with_inline(format!("did you mean `{meant}`?"));
+    }
+    let place = rules.value_place(tool, "function");
+    rules.add(place, diagnostic);
 }
 
 /// A command with a `/` is a path, another one is looked for where programs are.
@@ -365,6 +407,10 @@ pub(super) fn check_mcp(rules: &mut Rules<'_>, tool: &View) {
         None => {}
     }
     rules.file(tool, "env_file", Diagnostic::warning);
+    let encoding = rules.text(tool, "encoding").map(str::to_ascii_lowercase);
+    if !matches!(encoding.as_deref(), None | Some("utf-8" | "utf8")) {
+        rules.no_effect(tool, "encoding", "messages of MCP servers are UTF-8");
+    }
 }
 
 /// Encrypted, unless the server is on this machine.

@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::{ArgMatcher, Bound};
-use crate::value::{is_space, python_str};
+use crate::value::{Decimal, is_space, python_str};
 
 impl ArgMatcher {
     /// Whether an argument of a call is what was expected.
@@ -15,8 +15,8 @@ impl ArgMatcher {
             Self::Fuzzy(expected) => is_like(expected, found),
             // An expression that gives up has not matched; a match is the only thing that may pass.
             Self::Regex(pattern) => pattern.is_full_match(&python_str(found)).unwrap_or(false),
-            Self::Range { lower, upper } => number(found).is_some_and(|number| {
-                let allowed = |bound: &Bound, beyond: Ordering| match number.partial_cmp(&bound.value) {
+            Self::Range { lower, upper } => found.as_number().is_some_and(|number| {
+                let allowed = |bound: &Bound, beyond: Ordering| match compare(number, &bound.value) {
                     Some(Ordering::Equal) => bound.inclusive,
                     side => side == Some(beyond),
                 };
@@ -25,11 +25,9 @@ impl ArgMatcher {
                     .is_none_or(|bound| allowed(bound, Ordering::Greater))
                     && upper.as_ref().is_none_or(|bound| allowed(bound, Ordering::Less))
             }),
-            Self::Approx { value, tolerance } => number(found).is_some_and(|number| {
-                // 3.11 - 3.1 is a little more than 0.01 as floating point has it.
-                let rounding = 4.0 * f64::EPSILON * number.abs().max(value.abs());
-                (number - value).abs() <= tolerance + rounding
-            }),
+            Self::Approx { value, tolerance } => found
+                .as_number()
+                .is_some_and(|number| is_near(number, value, tolerance)),
             Self::Contains(expected) => match (found, expected) {
                 (Value::String(found), Value::String(expected)) => found.contains(expected.as_str()),
                 (Value::Array(items), expected) => items.iter().any(|item| is_same(expected, item)),
@@ -40,18 +38,28 @@ impl ArgMatcher {
     }
 }
 
-/// A number, but no boolean and no text.
-fn number(value: &Value) -> Option<f64> {
-    value.as_f64()
+/// Exact, also between an integer and a double.
+fn compare(one: &Number, two: &Number) -> Option<Ordering> {
+    Some(Decimal::from_number(one)?.cmp(&Decimal::from_number(two)?))
+}
+
+/// Integers exactly, decimals as doubles.
+fn is_near(found: &Number, value: &Number, tolerance: &Number) -> bool {
+    if [found, value, tolerance].iter().all(|number| !number.is_f64()) {
+        let exact = |number| Decimal::from_number(number).unwrap_or_default();
+        return exact(found).distance(&exact(value)) <= exact(tolerance);
+    }
+    let double = |number: &Number| number.as_f64().unwrap_or(f64::NAN);
+    let (found, value) = (double(found), double(value));
+    // In doubles, 3.11 - 3.1 is a little more than 0.01.
+    let rounding = 4.0 * f64::EPSILON * found.abs().max(value.abs());
+    (found - value).abs() <= double(tolerance) + rounding
 }
 
 /// Equal values: numbers by value whichever way they are written, everything else by kind and content.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Number(a), Value::Number(b)) => match (a.as_i128(), b.as_i128()) {
-            (Some(a), Some(b)) => a == b,
-            _ => a.as_f64() == b.as_f64(),
-        },
+        (Value::Number(a), Value::Number(b)) => compare(a, b) == Some(Ordering::Equal),
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
         }
@@ -87,11 +95,16 @@ fn is_like(expected: &str, found: &Value) -> bool {
     );
     match (loose_number(&expected), loose_number(&found)) {
         (Some(expected), Some(found)) => {
-            // Two infinities are the same, but have no difference.
-            expected.partial_cmp(&found) == Some(Ordering::Equal) || (expected - found).abs() <= 1e-9
+            Decimal::parse("1e-9").is_some_and(|near| expected.distance(&found) <= near)
         }
-        _ => expected == found,
+        _ => expected == found || infinity(&expected).is_some_and(|sign| infinity(&found) == Some(sign)),
     }
+}
+
+/// Whether an infinity is positive.
+fn infinity(text: &str) -> Option<bool> {
+    let number: f64 = text.parse().ok()?;
+    (number.is_infinite() && text.contains("inf")).then(|| number.is_sign_positive())
 }
 
 fn without_separators(text: &str) -> String {
@@ -107,11 +120,10 @@ fn without_separators(text: &str) -> String {
     collapsed
 }
 
-fn loose_number(text: &str) -> Option<f64> {
-    let (digits, divisor) = match text.strip_suffix('%') {
-        Some(digits) => (digits.trim_matches(is_space), 100.0),
-        None => (text, 1.0),
-    };
-    let number: f64 = digits.replace(' ', "").parse().ok()?;
-    (!number.is_nan()).then_some(number / divisor)
+fn loose_number(text: &str) -> Option<Decimal> {
+    let number = |digits: &str| Decimal::parse(&digits.replace(' ', ""));
+    match text.strip_suffix('%') {
+        Some(digits) => Some(number(digits.trim_matches(is_space))?.percent()),
+        None => number(text),
+    }
 }

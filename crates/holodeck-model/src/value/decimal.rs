@@ -1,0 +1,272 @@
+//! Exact decimal numbers: what texts and arguments are compared with, since doubles merge neighbouring integers.
+
+use std::cmp::Ordering;
+
+use serde_json::Number;
+
+/// Exponents beyond this are refused: aligning two numbers costs a digit per step.
+const MAX_EXPONENT: i64 = 5_000;
+
+/// From here on every double is an integer.
+const INTEGER_FROM: f64 = 9_007_199_254_740_992.0;
+
+/// `±digits × 10^exponent`, without zeros at either end of the digits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decimal {
+    negative: bool,
+    /// Most significant first, each 0 to 9; empty for zero.
+    digits: Vec<u8>,
+    exponent: i64,
+}
+
+impl Decimal {
+    /// Reads `12`, `-1.5`, `.5`, `1e-3`. `None` if the text is something else or its exponent is beyond ±5000.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (negative, unsigned) = match text.strip_prefix(['-', '+']) {
+            Some(rest) => (text.starts_with('-'), rest),
+            None => (false, text),
+        };
+        let (number, exponent) = match unsigned.split_once(['e', 'E']) {
+            Some((number, exponent)) => (number, exponent.parse::<i64>().ok()?),
+            None => (unsigned, 0),
+        };
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let is_number = !(whole.is_empty() && fraction.is_empty());
+        let mut digits = Vec::with_capacity(number.len());
+        for byte in whole.bytes().chain(fraction.bytes()) {
+            digits.push(byte.is_ascii_digit().then_some(byte.wrapping_sub(b'0'))?);
+        }
+        let places = i64::try_from(fraction.len()).ok()?;
+        let in_range = exponent.abs() <= MAX_EXPONENT;
+        (is_number && in_range).then(|| Self::normalised(negative, digits, exponent - places))
+    }
+
+    /// The value of a double: its shortest spelling, which is what a person wrote, or the integer that it is.
+    /// `None` if it is not finite.
+    pub fn from_f64(number: f64) -> Option<Self> {
+        if number.abs() >= INTEGER_FROM {
+            Self::parse(&format!("{number:.0}"))
+        } else {
+            Self::parse(&format!("{number:e}"))
+        }
+    }
+
+    /// The value of a JSON number.
+    pub fn from_number(number: &Number) -> Option<Self> {
+        match number.as_f64().filter(|_| number.is_f64()) {
+            Some(double) => Self::from_f64(double),
+            None => Self::parse(&number.to_string()),
+        }
+    }
+
+    fn normalised(negative: bool, mut digits: Vec<u8>, mut exponent: i64) -> Self {
+        while digits.last() == Some(&0) {
+            digits.pop();
+            exponent += 1;
+        }
+        let leading = digits.iter().take_while(|digit| **digit == 0).count();
+        digits.drain(..leading);
+        if digits.is_empty() {
+            return Self::default();
+        }
+        Self {
+            negative,
+            digits,
+            exponent,
+        }
+    }
+
+    /// A hundredth of it.
+    #[must_use]
+    pub fn percent(self) -> Self {
+        Self::normalised(self.negative, self.digits, self.exponent - 2)
+    }
+
+    /// Without its sign.
+    #[must_use]
+    pub fn abs(self) -> Self {
+        Self {
+            negative: false,
+            ..self
+        }
+    }
+
+    /// `|self - other|`.
+    pub fn distance(&self, other: &Self) -> Self {
+        let exponent = self.exponent.min(other.exponent);
+        let (one, two) = (self.digits_from(exponent), other.digits_from(exponent));
+        let digits = if self.negative != other.negative {
+            add(&one, &two)
+        } else if self.cmp_magnitude(other) == Ordering::Less {
+            subtract(&two, &one)
+        } else {
+            subtract(&one, &two)
+        };
+        Self::normalised(false, digits, exponent)
+    }
+
+    /// The product.
+    pub fn times(&self, other: &Self) -> Self {
+        let mut product = vec![0; self.digits.len() + other.digits.len()];
+        for (shift, digit) in other.digits.iter().rev().enumerate() {
+            let mut carry = 0;
+            let mut ours = self.digits.iter().rev();
+            for place in product.iter_mut().rev().skip(shift) {
+                let sum = *place + digit * ours.next().copied().unwrap_or(0) + carry;
+                *place = sum % 10;
+                carry = sum / 10;
+            }
+        }
+        Self::normalised(
+            self.negative != other.negative,
+            product,
+            self.exponent + other.exponent,
+        )
+    }
+
+    /// The digits down to the place of `exponent`, which is not above the own one.
+    fn digits_from(&self, exponent: i64) -> Vec<u8> {
+        let zeros = if self.digits.is_empty() {
+            0
+        } else {
+            usize::try_from(self.exponent - exponent).unwrap_or(0)
+        };
+        let mut digits = self.digits.clone();
+        digits.resize(digits.len() + zeros, 0);
+        digits
+    }
+
+    /// The place above the first digit.
+    fn top(&self) -> i64 {
+        i64::try_from(self.digits.len()).unwrap_or(i64::MAX) + self.exponent
+    }
+
+    fn cmp_magnitude(&self, other: &Self) -> Ordering {
+        match (self.digits.is_empty(), other.digits.is_empty()) {
+            (false, false) => self.top().cmp(&other.top()).then(self.digits.cmp(&other.digits)),
+            (one, two) => two.cmp(&one),
+        }
+    }
+}
+
+impl Ord for Decimal {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self.negative, other.negative) {
+            (false, false) => self.cmp_magnitude(other),
+            (true, true) => other.cmp_magnitude(self),
+            (negative, _) => {
+                if negative {
+                    Ordering::Less
+                } else {
+                    Ordering::Greater
+                }
+            }
+        }
+    }
+}
+
+impl PartialOrd for Decimal {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The sum of two lists of digits that end at the same place.
+fn add(one: &[u8], two: &[u8]) -> Vec<u8> {
+    let (mut one, mut two) = (one.iter().rev(), two.iter().rev());
+    let mut sum = Vec::with_capacity(one.len().max(two.len()) + 1);
+    let mut carry = 0;
+    loop {
+        let (a, b) = (one.next(), two.next());
+        if a.is_none() && b.is_none() {
+            break;
+        }
+        let place = a.unwrap_or(&0) + b.unwrap_or(&0) + carry;
+        sum.push(place % 10);
+        carry = place / 10;
+    }
+    sum.push(carry);
+    sum.reverse();
+    sum
+}
+
+/// `large - small`; both end at the same place.
+fn subtract(large: &[u8], small: &[u8]) -> Vec<u8> {
+    let mut small = small.iter().rev();
+    let mut borrow = 0;
+    let mut difference: Vec<u8> = large
+        .iter()
+        .rev()
+        .map(|digit| {
+            let taken = small.next().unwrap_or(&0) + borrow;
+            borrow = u8::from(*digit < taken);
+            digit + 10 * borrow - taken
+        })
+        .collect();
+    difference.reverse();
+    difference
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decimal(text: &str) -> Decimal {
+        Decimal::parse(text).unwrap_or_else(|| panic!("{text}"))
+    }
+
+    #[test]
+    fn spellings_of_one_number_are_equal() {
+        for spellings in [
+            &["1200", "1.2e3", "+1200.00", "0.12E4", "12e+2"][..],
+            &["0", "-0", "0.000", ".0", "0e99", "00"],
+            &["-0.5", "-.5", "-5e-1", "-00.50"],
+        ] {
+            for spelling in spellings {
+                assert_eq!(decimal(spelling), decimal(spellings[0]), "{spelling}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_texts_are_not_numbers() {
+        for text in [
+            "", "-", ".", "e5", "1e", "1e5.0", "1e5001", "inf", "nan", "0x1", "1_0", "1 0", "--1", "1.2.3",
+            "1.-2", "１",
+        ] {
+            assert_eq!(Decimal::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn neighbours_beyond_doubles_differ() {
+        let (one, two) = (decimal("9007199254740993"), decimal("9007199254740992"));
+        assert!(one > two);
+        assert_eq!(one.distance(&two), decimal("1"));
+        assert_eq!(decimal("-5").distance(&decimal("0.25")), decimal("5.25"));
+        assert_eq!(
+            decimal("1e-30").distance(&decimal("1")).times(&decimal("1e30")),
+            decimal("999999999999999999999999999999")
+        );
+        assert_eq!(Decimal::from_f64(9_007_199_254_740_992.0), Some(two));
+        assert_eq!(Decimal::from_f64(0.1), Some(decimal("0.1")));
+        assert_eq!(Decimal::from_f64(f64::INFINITY), None);
+        assert_eq!(decimal("-12.5").percent(), decimal("-0.125"));
+    }
+
+    proptest! {
+        #[test]
+        fn arithmetic_is_that_of_integers(a in any::<i64>(), b in any::<i64>(), shift in 0_u32..6) {
+            let text = |number: i64| format!("{number}e-{shift}");
+            let (one, two) = (decimal(&text(a)), decimal(&text(b)));
+            let (a, b) = (i128::from(a), i128::from(b));
+            prop_assert_eq!(one.cmp(&two), a.cmp(&b));
+            let distance = decimal(&format!("{}e-{shift}", (a - b).abs()));
+            prop_assert_eq!(one.distance(&two), distance);
+            let product = decimal(&format!("{}e-{}", a * b, 2 * shift));
+            prop_assert_eq!(one.times(&two), product);
+        }
+    }
+}
