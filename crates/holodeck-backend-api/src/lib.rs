@@ -10,6 +10,7 @@ mod conversation;
 mod error;
 mod event;
 mod fold;
+mod history;
 mod image;
 mod model_calls;
 mod result;
@@ -19,12 +20,13 @@ mod tool;
 
 pub use approval::{Approval, ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
 pub use backend::{
-    AgentBackend, BackendFactory, Capabilities, ContextMessage, EventStream, Role, TurnRequest,
+    AgentBackend, BackendFactory, Capabilities, EventStream, TurnRequest,
 };
 pub use conversation::Conversation;
 pub use error::BackendError;
 pub use event::{BackendEvent, StopReason};
 pub use fold::{FailedTurn, ResultFold, collect};
+pub use history::{HistoryFold, HistoryItem, Opening, Role, SessionHandle};
 pub use holodeck_model::{Occasion, TokenUsage};
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
