@@ -24,10 +24,10 @@ pub use backend::{
 };
 pub use conversation::Conversation;
 pub use error::BackendError;
-pub use event::{BackendEvent, StopReason};
+pub use event::BackendEvent;
 pub use fold::{FailedTurn, ResultFold, collect};
 pub use history::{HistoryFold, HistoryItem, Opening, Role, SessionHandle};
-pub use holodeck_model::{Occasion, TokenUsage};
+pub use holodeck_model::{Occasion, TokenUsage, events::StopReason};
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
 pub use result::{ExecutionResult, Outcome, ToolCall, ToolResult};

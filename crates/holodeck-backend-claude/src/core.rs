@@ -113,14 +113,20 @@ impl Core {
 
     /// Runs `work` beside the turns; [`settle`](Self::settle) waits for it. Outside of a runtime nothing can run, and
     /// what `work` holds is dropped.
-    pub(crate) fn background(&self, work: impl Future<Output = ()> + Send + 'static) -> Option<JoinHandle<()>> {
+    pub(crate) fn background(
+        &self,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Option<JoinHandle<()>> {
         tokio::runtime::Handle::try_current().ok()?;
         Some(self.background.spawn(work))
     }
 
     /// Lets a process end by itself, whatever it does at the moment.
     pub(crate) fn leave(&self, connection: Connection) -> Option<JoinHandle<()>> {
-        connection.send(wire::control_request("hd_leave", &json!({"subtype": "interrupt"})));
+        connection.send(wire::control_request(
+            "hd_leave",
+            &json!({"subtype": "interrupt"}),
+        ));
         self.background(connection.close())
     }
 

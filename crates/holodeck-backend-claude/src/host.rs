@@ -8,8 +8,8 @@ use std::{
 
 use futures::FutureExt as _;
 use holodeck_backend_api::{
-    Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, Conversation, DecidedBy, Spending, ToolCx,
-    TurnRequest,
+    Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, Conversation, DecidedBy, Spending,
+    ToolCx, TurnRequest,
 };
 use holodeck_mcp_bridge::{HOLODECK_SERVER, InProcessServer, model_name};
 use serde_json::{Map, Value, json};
@@ -315,7 +315,9 @@ impl One {
             incoming: self.incoming.clone(),
             call_id: Some(ask.call_id.clone()),
         };
-        let decision = AssertUnwindSafe(approver.ask(ask, &self.cancel)).catch_unwind().await;
+        let decision = AssertUnwindSafe(approver.ask(ask, &self.cancel))
+            .catch_unwind()
+            .await;
         let decision = decision.unwrap_or_else(|_panic| failed());
         told.call_id = None;
         self.tell(Incoming::Answered {

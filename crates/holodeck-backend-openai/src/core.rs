@@ -4,7 +4,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use holodeck_backend_api::{Approver, BackendError, ModelCalls, ModelRequest, ToolFilter, ToolHost, ToolSpec};
+use holodeck_backend_api::{
+    Approver, BackendError, ModelCalls, ModelRequest, ToolFilter, ToolHost, ToolSpec,
+};
 use holodeck_model::{LoadedAgent, OpenAiConfig};
 use serde_json::{Map, Value};
 

@@ -1,5 +1,7 @@
 use futures::{Stream, StreamExt as _, stream::FuturesOrdered};
-use holodeck_backend_api::{ApprovalDecision, BackendError, Image, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult};
+use holodeck_backend_api::{
+    ApprovalDecision, BackendError, Image, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult,
+};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::Instrument as _;

@@ -3,8 +3,8 @@ use std::{sync::Arc, time::Duration};
 use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
-    Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, ExecutionResult, Outcome, ResultFold, StopReason, TokenUsage, ToolCall,
-    ToolCx, ToolError, ToolHost, ToolOutput, ToolResult,
+    Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, ExecutionResult, Outcome,
+    ResultFold, StopReason, TokenUsage, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolResult,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -248,9 +248,14 @@ async fn call_all(
     let outputs = calls.iter().zip(decisions).map(|(call, decision)| async move {
         match decision {
             Some(ApprovalDecision::Reject { reason }) => Ok(ToolOutput::error(reason.clone())),
-            Some(ApprovalDecision::Approve { arguments: Some(arguments) }) => {
+            Some(ApprovalDecision::Approve {
+                arguments: Some(arguments),
+            }) => {
                 let arguments = arguments.clone();
-                let call = ToolCall { arguments, ..call.clone() };
+                let call = ToolCall {
+                    arguments,
+                    ..call.clone()
+                };
                 tools.call(&call, ToolCx::default()).await
             }
             _ => tools.call(call, ToolCx::default()).await,

@@ -62,11 +62,7 @@ mod tests {
 
     use super::*;
 
-    fn decisions(
-        provider: &str,
-        block: &str,
-        tools: &[&str],
-    ) -> Vec<Option<(ApprovalDecision, DecidedBy)>> {
+    fn decisions(provider: &str, block: &str, tools: &[&str]) -> Vec<Option<(ApprovalDecision, DecidedBy)>> {
         let text = format!(
             "name: a\nmodel: {{provider: {provider}, name: m}}\ninstructions: {{inline: Hi}}\n\
              tools: [{{type: function, name: echo, description: E., command: cat, parameters: {{}}}}]\n{block}\n"

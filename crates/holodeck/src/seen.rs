@@ -64,7 +64,10 @@ pub(crate) fn seen(agent: &LoadedAgent, occasion: Occasion, side_effects: SideEf
         agent.response_format.clone().unwrap_or_default(),
     );
     add("claude", of_claude(&claude));
-    add("builtin_tools", json!(builtin_tools(&claude, occasion, side_effects)));
+    add(
+        "builtin_tools",
+        json!(builtin_tools(&claude, occasion, side_effects)),
+    );
     add("tools", config.tools.iter().map(written).collect());
     add(
         "approvals",
@@ -110,7 +113,11 @@ fn of_claude(claude: &ClaudeConfig) -> Value {
 }
 
 /// Those that are there: a test withholds what may change something.
-fn builtin_tools(claude: &ClaudeConfig, occasion: Occasion, side_effects: SideEffectGate) -> Vec<&'static str> {
+fn builtin_tools(
+    claude: &ClaudeConfig,
+    occasion: Occasion,
+    side_effects: SideEffectGate,
+) -> Vec<&'static str> {
     let mut tools = claude.built_in_tools();
     if occasion == Occasion::Test && side_effects == SideEffectGate::Closed {
         tools.retain(|tool| !ClaudeConfig::SIDE_EFFECT_TOOLS.contains(tool));

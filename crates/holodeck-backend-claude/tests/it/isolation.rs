@@ -12,7 +12,8 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, DecidedBy, BackendEvent, ToolOutput, TurnRequest,
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendEvent, DecidedBy, ToolOutput,
+    TurnRequest,
 };
 use holodeck_backend_claude::{
     ClaudeBackend, ClaudeOptions, McpServer, McpServers, Reuse, ServerNeed, Tools,

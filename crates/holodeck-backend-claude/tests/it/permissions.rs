@@ -5,8 +5,8 @@ use std::{future::pending, path::Path, sync::Arc};
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, DecidedBy, Outcome,
-    ToolOutput, TurnRequest,
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, DecidedBy,
+    Outcome, ToolOutput, TurnRequest,
 };
 use holodeck_backend_claude::{ClaudeBackend, Edits, Reuse, Tools};
 use holodeck_testkit::{AnthropicReply, AnthropicServer, Gate};
@@ -31,7 +31,9 @@ fn asks_and_answers(events: &[BackendEvent]) -> Vec<String> {
             ApprovalDecision::Terminate { reason } => format!("stop: {reason}"),
             ApprovalDecision::Withdrawn => "withdrawn".to_owned(),
         }),
-        BackendEvent::ApprovalDecided(approval) => Some(format!("{:?}: {:?}", approval.by, approval.decision)),
+        BackendEvent::ApprovalDecided(approval) => {
+            Some(format!("{:?}: {:?}", approval.by, approval.decision))
+        }
         _ => None,
     });
     told.collect()

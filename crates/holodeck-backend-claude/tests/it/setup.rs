@@ -6,8 +6,8 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, DecidedBy, EventStream,
-    ExecutionResult, TurnRequest,
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, DecidedBy,
+    EventStream, ExecutionResult, TurnRequest,
 };
 use holodeck_backend_claude::{ClaudeBackend, ClaudeOptions, Limits, Reuse};
 use holodeck_process::{ChildEnv, ProcessSpec};

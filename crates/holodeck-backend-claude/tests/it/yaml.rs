@@ -3,7 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, DecidedBy, BackendError, NoTools, ToolHost};
+use holodeck_backend_api::{
+    ApprovalAsk, ApprovalDecision, Approver, BackendError, DecidedBy, NoTools, ToolHost,
+};
 use holodeck_backend_claude::{AgentSetup, ClaudeCli, ClaudeOptions, CliVersion, Reuse, SideEffects};
 use holodeck_mcp_bridge::HOLODECK_SERVER;
 use holodeck_model::{

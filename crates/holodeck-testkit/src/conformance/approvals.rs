@@ -82,7 +82,11 @@ async fn decide(subject: &dyn Subject, by: DecidedBy, decision: &ApprovalDecisio
         ..TurnRequest::new("go")
     };
     let heard = hear(prepared.backend.start(request)).await;
-    let asked = approver.asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let asked = approver
+        .asked
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
     Decided {
         heard,
         called: tools.called(),
@@ -158,7 +162,9 @@ async fn changed(subject: &dyn Subject) -> Outcome {
     let recorded: Vec<_> = result.tool_calls.iter().map(text).collect();
     same("the model's call", recorded, [Some(&json!("the model's"))])?;
     let results = result.tool_results.iter();
-    let results: Vec<_> = results.map(|result| (result.result.as_str(), result.is_error)).collect();
+    let results: Vec<_> = results
+        .map(|result| (result.result.as_str(), result.is_error))
+        .collect();
     same("the result", results, [("the person's", false)])
 }
 
@@ -170,7 +176,9 @@ async fn rejected(subject: &dyn Subject) -> Outcome {
     holds("the call ran", turn.called.is_empty())?;
     let result = turn.heard.result()?;
     let results = result.tool_results.iter();
-    let results: Vec<_> = results.map(|result| (result.result.as_str(), result.is_error)).collect();
+    let results: Vec<_> = results
+        .map(|result| (result.result.as_str(), result.is_error))
+        .collect();
     same("the result", results, [("not today", true)])?;
     same("the outcome", &result.outcome, &TurnOutcome::Completed)?;
     same("the response", result.response.as_str(), "done")
@@ -185,7 +193,11 @@ async fn terminated(subject: &dyn Subject) -> Outcome {
     turn.about_the_call(DecidedBy::Person, &decision)?;
     holds("the call ran", turn.called.is_empty())?;
     let result = turn.heard.result()?;
-    same("the outcome", &result.outcome, &TurnOutcome::Terminated { reason })?;
+    same(
+        "the outcome",
+        &result.outcome,
+        &TurnOutcome::Terminated { reason },
+    )?;
     holds("it is not the agent's failure", result.outcome.is_agent_failure())?;
     same(
         "the stored reason",
