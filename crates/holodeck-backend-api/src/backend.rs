@@ -6,8 +6,8 @@ use holodeck_model::{LoadedAgent, Occasion};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    AgentSession, Approver, BackendError, BackendEvent, ExecutionResult, HistoryItem, Image, Opening, Spending, ToolHost,
-    fold::collect,
+    AgentSession, Approver, BackendError, BackendEvent, ExecutionResult, HistoryItem, Image, Opening,
+    Spending, ToolHost, fold::collect,
 };
 
 /// The events of one turn; the last one is [`BackendEvent::End`] or an error.

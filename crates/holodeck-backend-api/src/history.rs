@@ -211,7 +211,9 @@ mod tests {
     }
 
     fn text(text: &str) -> BackendEvent {
-        BackendEvent::Text { text: text.to_owned() }
+        BackendEvent::Text {
+            text: text.to_owned(),
+        }
     }
 
     #[test]
@@ -241,7 +243,9 @@ mod tests {
                 HistoryItem::Call(call("b")),
                 HistoryItem::Result(result("b", "seen", false)),
                 HistoryItem::Result(result("a", INTERRUPTED, true)),
-                HistoryItem::Partial { text: "so f".to_owned() },
+                HistoryItem::Partial {
+                    text: "so f".to_owned()
+                },
             ]
         );
         assert_eq!(HistoryFold::new("go").interrupted(), []);

@@ -19,9 +19,7 @@ mod spending;
 mod tool;
 
 pub use approval::{Approval, ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
-pub use backend::{
-    AgentBackend, BackendFactory, Capabilities, EventStream, TurnRequest,
-};
+pub use backend::{AgentBackend, BackendFactory, Capabilities, EventStream, TurnRequest};
 pub use conversation::Conversation;
 pub use error::BackendError;
 pub use event::BackendEvent;

@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use futures_core::Stream;
 use tokio_util::sync::CancellationToken;
 
-use crate::{BackendError, BackendEvent, EventStream, ExecutionResult, SessionHandle, TurnRequest, fold::collect};
+use crate::{
+    BackendError, BackendEvent, EventStream, ExecutionResult, SessionHandle, TurnRequest, fold::collect,
+};
 
 /// Text of an answer as it is written.
 pub type TextStream<'a> = Pin<Box<dyn Stream<Item = Result<String, BackendError>> + Send + 'a>>;

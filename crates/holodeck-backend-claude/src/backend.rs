@@ -148,7 +148,10 @@ impl AgentBackend for ClaudeBackend {
 
     async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
         let (core, pool) = (Arc::clone(&self.core), Arc::clone(&self.pool));
-        let mut kept = opening.handle.as_ref().and_then(|handle| self.core.take_kept(handle));
+        let mut kept = opening
+            .handle
+            .as_ref()
+            .and_then(|handle| self.core.take_kept(handle));
         if kept.is_none() && !opening.history.is_empty() {
             kept = Some(self.write_history(&opening.whole_history())?);
         }

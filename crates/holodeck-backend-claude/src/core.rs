@@ -142,7 +142,9 @@ impl Core {
     /// The conversation of a handle, if it is kept and ends where the handle says.
     pub(crate) fn take_kept(&self, handle: &SessionHandle) -> Option<Kept> {
         let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = all.iter().position(|kept| kept.handle().as_ref() == Some(handle))?;
+        let place = all
+            .iter()
+            .position(|kept| kept.handle().as_ref() == Some(handle))?;
         all.remove(place)
     }
 

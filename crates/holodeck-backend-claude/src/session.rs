@@ -66,12 +66,7 @@ impl Kept {
 const PROVIDER: &str = "claude-code";
 
 impl ClaudeSession {
-    pub(crate) fn new(
-        core: Arc<Core>,
-        pool: Arc<Pool>,
-        connection: Connection,
-        kept: Option<Kept>,
-    ) -> Self {
+    pub(crate) fn new(core: Arc<Core>, pool: Arc<Pool>, connection: Connection, kept: Option<Kept>) -> Self {
         Self {
             link: Link {
                 connection: Some(connection),
@@ -91,58 +86,60 @@ impl AgentSession for ClaudeSession {
     fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
         let (core, pool, link) = (&self.core, &self.pool, &mut self.link);
         let conversation = self.conversation.clone();
-        self.session.turn(request, |request| Box::pin(stream! {
-            if let Err(error) = core.check_message(&request.message) {
-                yield Err(error);
-                return;
-            }
-            if request.cancel.is_cancelled() {
-                yield Err(BackendError::Cancelled);
-                return;
-            }
-            let starts = link.connection.is_none();
-            if starts {
-                yield Ok(BackendEvent::Paused);
-            }
-            let mut busy = match link.busy(core, pool).await {
-                Ok(busy) => {
-                    if starts {
-                        yield Ok(BackendEvent::Resumed);
-                    }
-                    busy
-                }
-                Err(error) => {
+        self.session.turn(request, |request| {
+            Box::pin(stream! {
+                if let Err(error) = core.check_message(&request.message) {
                     yield Err(error);
                     return;
                 }
-            };
-            let Some(connection) = busy.connection.as_mut() else { return };
-            connection.serve(&request, conversation);
-            let (mut end, mut interrupted) = (None, None);
-            {
-                let mut steps = pin!(turn::run(core, connection, request, OnCancel::Await));
-                while let Some(step) = steps.next().await {
-                    match step {
-                        Ok(Step::Event(event)) => yield Ok(event),
-                        Ok(Step::Done(done)) => end = Some(Ok(*done)),
-                        Ok(Step::Interrupted(stands)) => interrupted = stands,
-                        Err(error) => end = Some(Err(error)),
+                if request.cancel.is_cancelled() {
+                    yield Err(BackendError::Cancelled);
+                    return;
+                }
+                let starts = link.connection.is_none();
+                if starts {
+                    yield Ok(BackendEvent::Paused);
+                }
+                let mut busy = match link.busy(core, pool).await {
+                    Ok(busy) => {
+                        if starts {
+                            yield Ok(BackendEvent::Resumed);
+                        }
+                        busy
+                    }
+                    Err(error) => {
+                        yield Err(error);
+                        return;
+                    }
+                };
+                let Some(connection) = busy.connection.as_mut() else { return };
+                connection.serve(&request, conversation);
+                let (mut end, mut interrupted) = (None, None);
+                {
+                    let mut steps = pin!(turn::run(core, connection, request, OnCancel::Await));
+                    while let Some(step) = steps.next().await {
+                        match step {
+                            Ok(Step::Event(event)) => yield Ok(event),
+                            Ok(Step::Done(done)) => end = Some(Ok(*done)),
+                            Ok(Step::Interrupted(stands)) => interrupted = stands,
+                            Err(error) => end = Some(Err(error)),
+                        }
                     }
                 }
-            }
-            // What the turn did to the conversation is settled before its end is told.
-            match end {
-                Some(Ok(done)) => {
-                    busy.over(done.stands);
-                    yield Ok(BackendEvent::End(Box::new(done.result)));
+                // What the turn did to the conversation is settled before its end is told.
+                match end {
+                    Some(Ok(done)) => {
+                        busy.over(done.stands);
+                        yield Ok(BackendEvent::End(Box::new(done.result)));
+                    }
+                    Some(Err(error)) => {
+                        busy.over(interrupted);
+                        yield Err(error);
+                    }
+                    None => {}
                 }
-                Some(Err(error)) => {
-                    busy.over(interrupted);
-                    yield Err(error);
-                }
-                None => {}
-            }
-        }))
+            })
+        })
     }
 
     fn control(&self) -> SessionControl {

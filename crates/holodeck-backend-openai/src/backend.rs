@@ -3,8 +3,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, Approver, BackendError, BackendEvent, Capabilities, Conversation, EventStream,
-    ModelCalls, Opening, ToolFilter, ToolHost, TurnRequest,
+    AgentBackend, AgentSession, Approver, BackendError, BackendEvent, Capabilities, Conversation,
+    EventStream, ModelCalls, Opening, ToolFilter, ToolHost, TurnRequest,
 };
 use holodeck_model::LoadedAgent;
 

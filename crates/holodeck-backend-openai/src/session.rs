@@ -4,8 +4,8 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentSession, BackendError, BackendEvent, Conversation, EventStream, HistoryFold, SessionControl, SessionCore,
-    TurnRequest,
+    AgentSession, BackendError, BackendEvent, Conversation, EventStream, HistoryFold, SessionControl,
+    SessionCore, TurnRequest,
 };
 use serde_json::Value;
 
@@ -40,32 +40,34 @@ impl AgentSession for OpenAiSession {
         let core = &self.core;
         let history = &mut self.history;
         let conversation = self.conversation.clone();
-        self.session.turn(request, |request| Box::pin(stream! {
-            let mut arrived = HistoryFold::new(&request.message);
-            let mut steps = pin!(turn::run(core, history.clone(), request, conversation));
-            while let Some(step) = steps.next().await {
-                match step {
-                    Ok(Step::Event(event)) => {
-                        arrived.observe(&event);
-                        yield Ok(event);
-                    }
-                    Ok(Step::Done(done)) => {
-                        // A turn that failed leaves the history as it was, so it can be tried again.
-                        if let Some(conversation) = done.conversation {
-                            *history = conversation;
+        self.session.turn(request, |request| {
+            Box::pin(stream! {
+                let mut arrived = HistoryFold::new(&request.message);
+                let mut steps = pin!(turn::run(core, history.clone(), request, conversation));
+                while let Some(step) = steps.next().await {
+                    match step {
+                        Ok(Step::Event(event)) => {
+                            arrived.observe(&event);
+                            yield Ok(event);
                         }
-                        yield Ok(BackendEvent::End(Box::new(done.result)));
-                    }
-                    Err(error) => {
-                        if matches!(error, BackendError::Cancelled) {
-                            history.extend(wire_message::history(&arrived.interrupted()));
+                        Ok(Step::Done(done)) => {
+                            // A turn that failed leaves the history as it was, so it can be tried again.
+                            if let Some(conversation) = done.conversation {
+                                *history = conversation;
+                            }
+                            yield Ok(BackendEvent::End(Box::new(done.result)));
                         }
-                        yield Err(error);
-                        return;
+                        Err(error) => {
+                            if matches!(error, BackendError::Cancelled) {
+                                history.extend(wire_message::history(&arrived.interrupted()));
+                            }
+                            yield Err(error);
+                            return;
+                        }
                     }
                 }
-            }
-        }))
+            })
+        })
     }
 
     fn control(&self) -> SessionControl {

@@ -1,8 +1,7 @@
 use std::time::Duration;
 
 use holodeck_backend_api::{
-    BackendEvent, ExecutionResult, HistoryItem, Outcome, ResultFold, StopReason, ToolCall,
-    ToolResult,
+    BackendEvent, ExecutionResult, HistoryItem, Outcome, ResultFold, StopReason, ToolCall, ToolResult,
 };
 use holodeck_model::events::{
     AgentEvent, AgentExecutionResult, Complete, CompleteReason, EventBody, RunTotals,

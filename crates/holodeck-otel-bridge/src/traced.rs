@@ -8,8 +8,8 @@ use std::{
 use async_trait::async_trait;
 use futures_core::Stream;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, Opening, SessionControl,
-    SessionHandle, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, Opening,
+    SessionControl, SessionHandle, TurnRequest,
 };
 use uuid::Uuid;
 

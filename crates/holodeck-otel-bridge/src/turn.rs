@@ -7,7 +7,7 @@ use opentelemetry::{
     Context, KeyValue,
     trace::{SpanKind, Status, TraceContextExt as _},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     conventions::{

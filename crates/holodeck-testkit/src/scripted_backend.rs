@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, BackendFactory, Capabilities, EventStream,
-    HistoryFold, HistoryItem, Image, NoTools, Occasion, Opening, SessionControl, SessionCore, ToolHost, TurnRequest,
+    HistoryFold, HistoryItem, Image, NoTools, Occasion, Opening, SessionControl, SessionCore, ToolHost,
+    TurnRequest,
 };
 use holodeck_model::LoadedAgent;
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, BackendError, BackendEvent, BackendFactory as _, EventStream, HistoryItem, NoTools, Occasion, Opening, StopReason,
-    ToolCx, ToolUsage, TurnRequest, collect,
+    AgentBackend, BackendError, BackendEvent, BackendFactory as _, EventStream, HistoryItem, NoTools,
+    Occasion, Opening, StopReason, ToolCx, ToolUsage, TurnRequest, collect,
 };
 use holodeck_model::{Env, LoadedAgent, Provider};
 

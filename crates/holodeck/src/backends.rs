@@ -7,8 +7,8 @@ use std::{
 use async_trait::async_trait;
 use futures::stream;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendFactory, Capabilities, EventStream, ModelCalls,
-    NoTools, Occasion, Opening, ToolFilter, ToolHost, ToolSpec, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendFactory, Capabilities, EventStream, ModelCalls, NoTools,
+    Occasion, Opening, ToolFilter, ToolHost, ToolSpec, TurnRequest,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{CassetteError, ToolSet};
@@ -24,8 +24,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Answers, PolicyApprover, Preparing, approval_policy,
-    claude,
+    Answers, PolicyApprover, Preparing, approval_policy, claude,
     index::{IndexError, IndexSink, Indexes, Rebuild},
     mcp::McpServers,
     prompts,
@@ -128,7 +127,8 @@ impl BackendFactory for BackendSelector {
             Provider::Openai | Provider::AzureOpenai | Provider::Ollama => {
                 let calls = self.answers.model_calls(|| self.live(&agent))?;
                 let filter = self.filter(&agent, &tools)?;
-                let approver = PolicyApprover::new(approval_policy(&agent.config), occasion, self.side_effects);
+                let approver =
+                    PolicyApprover::new(approval_policy(&agent.config), occasion, self.side_effects);
                 let mut backend = OpenAiBackend::new(&agent, tools, calls)?.approver(Arc::new(approver));
                 if let Some(filter) = filter {
                     backend = backend.filtered(filter);

@@ -1,9 +1,7 @@
 //! What is said reaches the model as it is, and what it says arrives while it says it.
 
 use futures::StreamExt as _;
-use holodeck_backend_api::{
-    AgentBackend as _, BackendError, BackendEvent, HistoryItem, TurnRequest,
-};
+use holodeck_backend_api::{AgentBackend as _, BackendError, BackendEvent, HistoryItem, TurnRequest};
 use holodeck_backend_claude::{ClaudeBackend, CliVersion, Reuse};
 use holodeck_testkit::{AnthropicReply, AnthropicServer, Gate};
 use pretty_assertions::assert_eq;

@@ -39,10 +39,7 @@ async fn a_request_with_everything() {
         "openai:\n  effort: high\n  permissions: {allowed_tools: [echo, pair], disallowed_tools: [fails]}\n  disallowed_tools: [hang]\n",
     );
     let backend = crate::setup::equipped(&agent, Arc::new(ScriptedTools::default()));
-    let context = [
-        HistoryItem::user("one"),
-        HistoryItem::assistant("uno"),
-    ];
+    let context = [HistoryItem::user("one"), HistoryItem::assistant("uno")];
     backend.invoke_once("two", &context).await.unwrap();
     let request = server.finish().remove(0);
     assert_eq!(request.header("authorization"), Some("Bearer sk-yaml-key"));

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, ApprovalAsk, ApprovalDecision, BackendError, Capabilities, EventStream,
-    ExecutionResult, Opening, ResultFold, SessionControl, SessionState, StopReason, TokenUsage, ToolCall, ToolResult,
+    ExecutionResult, Opening, ResultFold, SessionControl, SessionState, StopReason, TokenUsage, ToolCall,
+    ToolResult,
 };
 use holodeck_model::Redactor;
 use pretty_assertions::assert_eq;

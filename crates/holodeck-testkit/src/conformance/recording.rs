@@ -7,8 +7,8 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::{FutureExt as _, StreamExt as _};
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, Capabilities, EventStream, Opening, SessionControl, SessionHandle,
-    TokenUsage, ToolHost, TurnRequest,
+    AgentBackend, AgentSession, BackendError, Capabilities, EventStream, Opening, SessionControl,
+    SessionHandle, TokenUsage, ToolHost, TurnRequest,
 };
 
 use super::{
