@@ -72,14 +72,14 @@ async fn a_handle_is_used_only_if_its_head_matches() {
         ..handle.clone()
     };
     for (handle, answer) in [
-        (before, "told | three"),
-        (elsewhere, "told | three"),
+        (before, "told | yes | three"),
+        (elsewhere, "told | yes | three"),
         (handle.clone(), own),
         // The conversation went on, so it has another head now.
-        (handle, "told | three"),
+        (handle, "told | yes | three"),
     ] {
         let opening = Opening {
-            history: vec![HistoryItem::user("told")],
+            history: vec![HistoryItem::user("told"), HistoryItem::assistant("yes")],
             handle: Some(handle),
         };
         let mut session = backend.open_session(opening).await.unwrap();
