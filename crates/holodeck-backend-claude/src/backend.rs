@@ -155,17 +155,13 @@ impl AgentBackend for ClaudeBackend {
         if kept.is_none() && !opening.history.is_empty() {
             kept = Some(self.write_history(&opening.whole_history())?);
         }
-        let session = match kept {
-            Some(kept) => {
-                let connection = kept.open(&core).await?;
-                ClaudeSession::new(core, pool, connection, Some(kept))
-            }
-            None => {
-                self.initialize().await?;
-                let connection = pool.take_for_conversation().await?;
-                ClaudeSession::new(core, pool, connection, None)
-            }
+        let connection = if let Some(kept) = &kept {
+            kept.open(&core).await?
+        } else {
+            self.initialize().await?;
+            pool.take_for_conversation().await?
         };
+        let session = ClaudeSession::new(core, pool, connection, kept);
         Ok(Box::new(session))
     }
 

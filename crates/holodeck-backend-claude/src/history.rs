@@ -15,14 +15,14 @@ pub(crate) fn conversation(id: &str, home: &Home, items: &[HistoryItem], own: &[
     while let Some(item) = items.next() {
         let uuid = Uuid::new_v4().to_string();
         let (kind, body) = match item {
-            HistoryItem::User { text } => ("user", user(json!(text))),
+            HistoryItem::User { text } => ("user", user(&json!(text))),
             HistoryItem::Result(_) => {
                 let mut results = vec![block(item, own)];
                 while let Some(next @ HistoryItem::Result(_)) = items.peek() {
                     results.push(block(next, own));
                     items.next();
                 }
-                ("user", user(Value::Array(results)))
+                ("user", user(&Value::Array(results)))
             }
             _ => {
                 let mut blocks = vec![block(item, own)];
@@ -30,7 +30,7 @@ pub(crate) fn conversation(id: &str, home: &Home, items: &[HistoryItem], own: &[
                     blocks.push(block(next, own));
                     items.next();
                 }
-                ("assistant", assistant(blocks))
+                ("assistant", assistant(&blocks))
             }
         };
         let line = json!({
@@ -52,11 +52,11 @@ pub(crate) fn conversation(id: &str, home: &Home, items: &[HistoryItem], own: &[
     lines
 }
 
-fn user(content: Value) -> Value {
+fn user(content: &Value) -> Value {
     json!({"role": "user", "content": content})
 }
 
-fn assistant(blocks: Vec<Value>) -> Value {
+fn assistant(blocks: &[Value]) -> Value {
     let calls = blocks.iter().any(|block| block.get("input").is_some());
     json!({
         "id": format!("msg_{}", Uuid::new_v4().simple()),
