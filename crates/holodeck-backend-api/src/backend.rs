@@ -3,12 +3,11 @@ use std::{future::poll_fn, pin::Pin, sync::Arc};
 use async_trait::async_trait;
 use futures_core::Stream;
 use holodeck_model::{LoadedAgent, Occasion};
-use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    AgentSession, Approver, BackendError, BackendEvent, ExecutionResult, Image, Spending, ToolHost,
-    fold::collect,
+    AgentSession, Approver, BackendError, BackendEvent, ExecutionResult, HistoryItem, Image, Opening,
+    Spending, ToolHost, fold::collect,
 };
 
 /// The events of one turn; the last one is [`BackendEvent::End`] or an error.
@@ -26,23 +25,32 @@ pub trait AgentBackend: Send + Sync {
     /// Runs one turn of a fresh conversation. Everything else about a single turn is built on this.
     fn start(&self, request: TurnRequest) -> EventStream<'_>;
 
-    /// Opens a conversation.
-    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError>;
+    /// Opens a conversation, a new one or one that has begun.
+    async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError>;
 
     /// Releases what the backend holds.
     async fn teardown(&self) -> Result<(), BackendError>;
 
-    /// Runs one turn of a fresh conversation, `context` before it, and waits for the result.
+    /// Opens a new conversation.
+    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
+        self.open_session(Opening::default()).await
+    }
+
+    /// Runs one turn after `history` and waits for the result.
     async fn invoke_once(
         &self,
         message: &str,
-        context: &[ContextMessage],
+        history: &[HistoryItem],
     ) -> Result<ExecutionResult, BackendError> {
-        let request = TurnRequest {
-            context: context.to_vec(),
-            ..TurnRequest::new(message)
-        };
-        collect(self.start(request)).await.map_err(|failed| failed.error)
+        if history.is_empty() {
+            let turn = self.start(TurnRequest::new(message));
+            return collect(turn).await.map_err(|failed| failed.error);
+        }
+        let mut session = self.open_session(Opening::after(history)).await?;
+        let result = session.send(message).await;
+        let closed = session.close().await;
+        let result = result?;
+        closed.map(|()| result)
     }
 }
 
@@ -88,8 +96,6 @@ pub struct TurnRequest {
     pub message: String,
     /// Pictures that go with the message.
     pub images: Vec<Image>,
-    /// Earlier messages, oldest first. Ignored by sessions, which hold their own.
-    pub context: Vec<ContextMessage>,
     /// What asks, for instance a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
     pub unit: Option<String>,
     /// Collects what models use that tools of the turn ask; the turn's result holds the agent's own usage.
@@ -101,37 +107,17 @@ pub struct TurnRequest {
 }
 
 impl TurnRequest {
-    /// A turn without context.
+    /// A turn with this message and nothing else.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
             images: Vec::new(),
-            context: Vec::new(),
             unit: None,
             spending: Spending::new(),
             approver: None,
             cancel: CancellationToken::new(),
         }
     }
-}
-
-/// A message of an earlier turn.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContextMessage {
-    /// Who said it.
-    pub role: Role,
-    /// What was said.
-    pub content: String,
-}
-
-/// Who says a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// The person.
-    User,
-    /// The agent.
-    Assistant,
 }
 
 /// The next item of a stream, without a combinator crate.

@@ -10,6 +10,7 @@ mod conversation;
 mod error;
 mod event;
 mod fold;
+mod history;
 mod image;
 mod model_calls;
 mod result;
@@ -18,13 +19,12 @@ mod spending;
 mod tool;
 
 pub use approval::{Approval, ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
-pub use backend::{
-    AgentBackend, BackendFactory, Capabilities, ContextMessage, EventStream, Role, TurnRequest,
-};
+pub use backend::{AgentBackend, BackendFactory, Capabilities, EventStream, TurnRequest};
 pub use conversation::Conversation;
 pub use error::BackendError;
 pub use event::BackendEvent;
 pub use fold::{FailedTurn, ResultFold, collect};
+pub use history::{HistoryFold, HistoryItem, Opening, Role, SessionHandle};
 pub use holodeck_model::{Occasion, TokenUsage, events::StopReason};
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};

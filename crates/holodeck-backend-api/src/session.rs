@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use futures_core::Stream;
 use tokio_util::sync::CancellationToken;
 
-use crate::{BackendError, BackendEvent, EventStream, ExecutionResult, TurnRequest, fold::collect};
+use crate::{
+    BackendError, BackendEvent, EventStream, ExecutionResult, SessionHandle, TurnRequest, fold::collect,
+};
 
 /// Text of an answer as it is written.
 pub type TextStream<'a> = Pin<Box<dyn Stream<Item = Result<String, BackendError>> + Send + 'a>>;
@@ -22,6 +24,11 @@ pub trait AgentSession: Send {
 
     /// A handle to observe the conversation and to interrupt its running turn from elsewhere.
     fn control(&self) -> SessionControl;
+
+    /// The conversation as the backend holds it, to open it again later; `None` where it holds none.
+    fn handle(&self) -> Option<SessionHandle> {
+        None
+    }
 
     /// Ends the conversation and releases what it holds.
     async fn close(&mut self) -> Result<(), BackendError>;

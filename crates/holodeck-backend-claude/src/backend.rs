@@ -4,21 +4,20 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, ContextMessage, Conversation,
-    EventStream, ExecutionResult, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, Conversation, EventStream,
+    ExecutionResult, HistoryItem, Opening, TurnRequest,
 };
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::{
     ClaudeOptions,
-    argv::Begin,
     connection::Connection,
     core::Core,
     history,
     pool::Pool,
-    session::ClaudeSession,
-    turn::{self, Step},
+    session::{ClaudeSession, Kept},
+    turn::{self, OnCancel, Stands, Step},
 };
 
 /// An agent on Claude Code.
@@ -47,20 +46,26 @@ impl ClaudeBackend {
         })
     }
 
-    /// A process that knows `context` and nothing else.
-    async fn process(&self, context: &[ContextMessage]) -> Result<Connection, BackendError> {
-        if context.is_empty() {
-            self.initialize().await?;
-            return self.pool.take_for_turn().await;
-        }
+    /// A process for one turn without history.
+    async fn process(&self) -> Result<Connection, BackendError> {
+        self.initialize().await?;
+        self.pool.take_for_turn().await
+    }
+
+    /// Writes a history where the CLI continues from.
+    fn write_history(&self, history: &[HistoryItem]) -> Result<Kept, BackendError> {
         let home = self.core.home()?;
-        let id = Uuid::new_v4().to_string();
-        let lines = history::conversation(&id, &home, context);
-        home.keep_conversation(&id, &lines)
+        let session = Uuid::new_v4().to_string();
+        let lines = history::conversation(&session, &home, history, self.core.own_tools());
+        home.keep_conversation(&session, &lines)
             .map_err(|error| BackendError::Init {
-                message: format!("can't write the earlier messages: {error}"),
+                message: format!("cannot write the earlier messages: {error}"),
             })?;
-        self.core.open(home, &Begin::Resumed { id, at: None }).await
+        let message = None;
+        Ok(Kept {
+            stands: Stands { session, message },
+            home,
+        })
     }
 }
 
@@ -100,7 +105,7 @@ impl AgentBackend for ClaudeBackend {
             let process = tokio::select! {
                 biased;
                 () = request.cancel.cancelled() => Err(BackendError::Cancelled),
-                process = self.process(&request.context) => process,
+                process = self.process() => process,
             };
             yield Ok(BackendEvent::Resumed);
             let mut lease = match process {
@@ -110,23 +115,23 @@ impl AgentBackend for ClaudeBackend {
                     return;
                 }
             };
-            let earlier = !request.context.is_empty();
             let Some(connection) = lease.connection.as_mut() else { return };
             connection.serve(&request, Conversation::new());
             let mut end = None;
             {
-                let mut steps = pin!(turn::run(&self.core, connection, request));
+                let mut steps = pin!(turn::run(&self.core, connection, request, OnCancel::Leave));
                 while let Some(step) = steps.next().await {
                     match step {
                         Ok(Step::Event(event)) => yield Ok(event),
                         Ok(Step::Done(done)) => end = Some(Ok(*done)),
+                        Ok(Step::Interrupted(_)) => {}
                         Err(error) => end = Some(Err(error)),
                     }
                 }
             }
             match end {
                 Some(Ok(done)) => {
-                    if done.stands.is_some() && !earlier && let Some(connection) = lease.connection.take() {
+                    if done.stands.is_some() && let Some(connection) = lease.connection.take() {
                         self.pool.give_back(connection);
                     }
                     drop(lease);
@@ -141,11 +146,23 @@ impl AgentBackend for ClaudeBackend {
         })
     }
 
-    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
-        self.initialize().await?;
-        let connection = self.pool.take_for_conversation().await?;
+    async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
         let (core, pool) = (Arc::clone(&self.core), Arc::clone(&self.pool));
-        Ok(Box::new(ClaudeSession::new(core, pool, connection)))
+        let mut kept = opening
+            .handle
+            .as_ref()
+            .and_then(|handle| self.core.take_kept(handle));
+        if kept.is_none() && !opening.history.is_empty() {
+            kept = Some(self.write_history(&opening.whole_history())?);
+        }
+        let connection = if let Some(kept) = &kept {
+            kept.open(&core).await?
+        } else {
+            self.initialize().await?;
+            pool.take_for_conversation().await?
+        };
+        let session = ClaudeSession::new(core, pool, connection, kept);
+        Ok(Box::new(session))
     }
 
     async fn teardown(&self) -> Result<(), BackendError> {

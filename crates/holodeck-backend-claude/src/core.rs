@@ -1,10 +1,10 @@
 use std::{
-    collections::HashSet,
+    collections::{HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
     time::Duration,
 };
 
-use holodeck_backend_api::BackendError;
+use holodeck_backend_api::{BackendError, SessionHandle, ToolSpec};
 use holodeck_mcp_bridge::ServerNeed;
 use holodeck_validators::CliVersion;
 use jsonschema::Validator;
@@ -19,6 +19,7 @@ use crate::{
     connection::{Connection, FailedServer, OpenError},
     home::Home,
     host::Host,
+    session::Kept,
     wire,
 };
 
@@ -26,6 +27,8 @@ use crate::{
 const VERBATIM: CliVersion = CliVersion::new(2, 1, 248);
 /// Longer arguments can't be given to a program.
 const LONGEST_SCHEMA: usize = 120 * 1024;
+/// Conversations of closed sessions that are kept, each with a folder of its own.
+const MOST_KEPT: usize = 16;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
 /// Notices to be said, and those that were.
@@ -39,6 +42,8 @@ pub(crate) struct Core {
     starts: Semaphore,
     notices: Mutex<Notices>,
     swept: Once,
+    /// Conversations of sessions that were closed, the newest last.
+    kept: Mutex<VecDeque<Kept>>,
     /// What outlives the turn it belongs to: processes that end or are made ready.
     background: TaskTracker,
     closing: CancellationToken,
@@ -52,6 +57,7 @@ impl Core {
             starts: Semaphore::new(options.limits.starts.get()),
             notices: Mutex::new(Notices(options.notices.clone(), HashSet::new())),
             swept: Once::new(),
+            kept: Mutex::default(),
             background: TaskTracker::new(),
             closing: CancellationToken::new(),
             format,
@@ -120,6 +126,29 @@ impl Core {
         self.background(connection.close())
     }
 
+    /// Keeps the conversation of a session that was closed, in place of the oldest one.
+    pub(crate) fn keep(&self, kept: Kept) {
+        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push_back(kept);
+        if all.len() > MOST_KEPT {
+            all.pop_front();
+        }
+    }
+
+    /// The conversation of a handle, if it is kept and ends where the handle says.
+    pub(crate) fn take_kept(&self, handle: &SessionHandle) -> Option<Kept> {
+        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = all
+            .iter()
+            .position(|kept| kept.handle().as_ref() == Some(handle))?;
+        all.remove(place)
+    }
+
+    /// Tools that this process offers to the CLI.
+    pub(crate) fn own_tools(&self) -> &[ToolSpec] {
+        self.options.tools.as_ref().map_or(&[], |tools| tools.specs())
+    }
+
     /// Fires when the backend is closed: no further process needs to be made ready.
     pub(crate) fn closing(&self) -> &CancellationToken {
         &self.closing
@@ -130,6 +159,7 @@ impl Core {
         self.closing.cancel();
         self.background.close();
         self.background.wait().await;
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     async fn check_servers(&self, connection: &mut Connection) -> Result<(), BackendError> {

@@ -1,32 +1,37 @@
-//! Earlier messages in the form in which the CLI keeps a conversation, so that it can be told what came before.
+//! A conversation in the form in which the CLI keeps one, so that it continues from there.
 
-use holodeck_backend_api::{ContextMessage, Role};
-use serde_json::json;
+use holodeck_backend_api::{HistoryItem, ToolSpec};
+use holodeck_mcp_bridge::{HOLODECK_SERVER, model_name};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::home::Home;
 
-/// A conversation of `messages`, one JSON object per line.
-pub(crate) fn conversation(id: &str, home: &Home, messages: &[ContextMessage]) -> String {
+/// A conversation of `items`, one JSON object per line. Calls of `own` tools get the names that the CLI gives them.
+pub(crate) fn conversation(id: &str, home: &Home, items: &[HistoryItem], own: &[ToolSpec]) -> String {
     let mut lines = String::new();
     let mut parent: Option<String> = None;
-    for message in messages {
+    let mut items = items.iter().peekable();
+    while let Some(item) = items.next() {
         let uuid = Uuid::new_v4().to_string();
-        let (kind, body) = match message.role {
-            Role::User => ("user", json!({"role": "user", "content": message.content})),
-            Role::Assistant => (
-                "assistant",
-                json!({
-                    "id": format!("msg_{}", Uuid::new_v4().simple()),
-                    "type": "message",
-                    "role": "assistant",
-                    "model": "earlier",
-                    "content": [{"type": "text", "text": message.content}],
-                    "stop_reason": "end_turn",
-                    "stop_sequence": null,
-                    "usage": {"input_tokens": 0, "output_tokens": 0},
-                }),
-            ),
+        let (kind, body) = match item {
+            HistoryItem::User { text } => ("user", user(&json!(text))),
+            HistoryItem::Result(_) => {
+                let mut results = vec![block(item, own)];
+                while let Some(next @ HistoryItem::Result(_)) = items.peek() {
+                    results.push(block(next, own));
+                    items.next();
+                }
+                ("user", user(&Value::Array(results)))
+            }
+            _ => {
+                let mut blocks = vec![block(item, own)];
+                while let Some(next @ HistoryItem::Call(_)) = items.peek() {
+                    blocks.push(block(next, own));
+                    items.next();
+                }
+                ("assistant", assistant(&blocks))
+            }
         };
         let line = json!({
             "parentUuid": parent,
@@ -45,4 +50,42 @@ pub(crate) fn conversation(id: &str, home: &Home, messages: &[ContextMessage]) -
         parent = Some(uuid);
     }
     lines
+}
+
+fn user(content: &Value) -> Value {
+    json!({"role": "user", "content": content})
+}
+
+fn assistant(blocks: &[Value]) -> Value {
+    let calls = blocks.iter().any(|block| block.get("input").is_some());
+    json!({
+        "id": format!("msg_{}", Uuid::new_v4().simple()),
+        "type": "message",
+        "role": "assistant",
+        "model": "earlier",
+        "content": blocks,
+        "stop_reason": if calls { "tool_use" } else { "end_turn" },
+        "stop_sequence": null,
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+    })
+}
+
+fn block(item: &HistoryItem, own: &[ToolSpec]) -> Value {
+    match item {
+        HistoryItem::Call(call) => {
+            let name = if own.iter().any(|spec| spec.name == call.name) {
+                model_name(HOLODECK_SERVER, &call.name)
+            } else {
+                call.name.clone()
+            };
+            json!({"type": "tool_use", "id": call.call_id, "name": name, "input": call.arguments})
+        }
+        HistoryItem::Result(result) => json!({
+            "type": "tool_result",
+            "tool_use_id": result.call_id,
+            "content": result.result,
+            "is_error": result.is_error,
+        }),
+        other => json!({"type": "text", "text": other.text().unwrap_or_default()}),
+    }
 }

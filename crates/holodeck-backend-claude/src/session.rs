@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
     AgentSession, BackendError, BackendEvent, Conversation, EventStream, SessionControl, SessionCore,
-    TurnRequest,
+    SessionHandle, TurnRequest,
 };
 use tokio::task::JoinHandle;
 
@@ -15,7 +15,7 @@ use crate::{
     core::Core,
     home::Home,
     pool::Pool,
-    turn::{self, Stands, Step},
+    turn::{self, OnCancel, Stands, Step},
 };
 
 /// A conversation with one live process. When the process is gone, or what it heard is to be forgotten, the next turn
@@ -37,16 +37,40 @@ struct Link {
 }
 
 /// Where a conversation stands, and the folder it is kept in.
-struct Kept {
-    stands: Stands,
-    home: Arc<Home>,
+pub(crate) struct Kept {
+    pub(crate) stands: Stands,
+    pub(crate) home: Arc<Home>,
 }
 
+impl Kept {
+    /// A process that continues the conversation.
+    pub(crate) async fn open(&self, core: &Core) -> Result<Connection, BackendError> {
+        let begin = Begin::Resumed {
+            id: self.stands.session.clone(),
+            at: self.stands.message.clone(),
+        };
+        core.open(Arc::clone(&self.home), &begin).await
+    }
+
+    /// What names the conversation and its last message.
+    pub(crate) fn handle(&self) -> Option<SessionHandle> {
+        Some(SessionHandle {
+            provider: PROVIDER.to_owned(),
+            id: self.stands.session.clone(),
+            head: self.stands.message.clone()?,
+        })
+    }
+}
+
+/// What handles of this backend name as their provider.
+const PROVIDER: &str = "claude-code";
+
 impl ClaudeSession {
-    pub(crate) fn new(core: Arc<Core>, pool: Arc<Pool>, connection: Connection) -> Self {
+    pub(crate) fn new(core: Arc<Core>, pool: Arc<Pool>, connection: Connection, kept: Option<Kept>) -> Self {
         Self {
             link: Link {
                 connection: Some(connection),
+                kept,
                 ..Link::default()
             },
             conversation: Conversation::new(),
@@ -90,13 +114,14 @@ impl AgentSession for ClaudeSession {
                 };
                 let Some(connection) = busy.connection.as_mut() else { return };
                 connection.serve(&request, conversation);
-                let mut end = None;
+                let (mut end, mut interrupted) = (None, None);
                 {
-                    let mut steps = pin!(turn::run(core, connection, request));
+                    let mut steps = pin!(turn::run(core, connection, request, OnCancel::Await));
                     while let Some(step) = steps.next().await {
                         match step {
                             Ok(Step::Event(event)) => yield Ok(event),
                             Ok(Step::Done(done)) => end = Some(Ok(*done)),
+                            Ok(Step::Interrupted(stands)) => interrupted = stands,
                             Err(error) => end = Some(Err(error)),
                         }
                     }
@@ -108,7 +133,7 @@ impl AgentSession for ClaudeSession {
                         yield Ok(BackendEvent::End(Box::new(done.result)));
                     }
                     Some(Err(error)) => {
-                        drop(busy);
+                        busy.over(interrupted);
                         yield Err(error);
                     }
                     None => {}
@@ -121,14 +146,22 @@ impl AgentSession for ClaudeSession {
         self.session.control()
     }
 
+    fn handle(&self) -> Option<SessionHandle> {
+        self.link.kept.as_ref().and_then(Kept::handle)
+    }
+
     async fn close(&mut self) -> Result<(), BackendError> {
         self.session.close();
-        let link = std::mem::take(&mut self.link);
+        let mut link = std::mem::take(&mut self.link);
         if let Some(connection) = link.connection {
             connection.close().await;
         }
         if let Some(leaving) = link.leaving {
             let _ = leaving.await;
+        }
+        // Only now everything is written down.
+        if let Some(kept) = link.kept.take() {
+            self.core.keep(kept);
         }
         Ok(())
     }
@@ -155,15 +188,11 @@ impl Link {
         if let Some(leaving) = self.leaving.take() {
             let _ = leaving.await;
         }
-        let Some(Kept { stands, home }) = &self.kept else {
+        let Some(kept) = &self.kept else {
             return pool.take_for_conversation().await;
         };
-        tracing::debug!(session = %stands.session, "going on with a conversation in a new process");
-        let begin = Begin::Resumed {
-            id: stands.session.clone(),
-            at: stands.message.clone(),
-        };
-        core.open(Arc::clone(home), &begin).await
+        tracing::debug!(session = %kept.stands.session, "continuing a conversation in a new process");
+        kept.open(core).await
     }
 }
 

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use async_stream::stream;
 use futures::Stream;
@@ -7,6 +7,8 @@ use holodeck_backend_api::{
     StopReason, TurnRequest,
 };
 use holodeck_mcp_bridge::HOLODECK_SERVER;
+use serde_json::json;
+use tokio::time::timeout;
 
 use crate::{
     connection::{Connection, Incoming},
@@ -19,7 +21,21 @@ use crate::{
 pub(crate) enum Step {
     Event(BackendEvent),
     Done(Box<Done>),
+    /// The turn was cancelled, and the CLI has acknowledged it: where the conversation stands now.
+    Interrupted(Option<Stands>),
 }
+
+/// What happens to the connection of a turn that is cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnCancel {
+    /// It is of no further use.
+    Leave,
+    /// The CLI is interrupted and keeps what it has written, if it says so in time.
+    Await,
+}
+
+/// The time in which the CLI acknowledges an interrupt, which takes it milliseconds.
+const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 
 /// The end of a turn.
 pub(crate) struct Done {
@@ -41,6 +57,7 @@ pub(crate) fn run<'a>(
     core: &'a Core,
     connection: &'a mut Connection,
     request: TurnRequest,
+    on_cancel: OnCancel,
 ) -> impl Stream<Item = Result<Step, BackendError>> + Send + 'a {
     stream! {
         let mut turn = Turn::new(core);
@@ -55,6 +72,9 @@ pub(crate) fn run<'a>(
             let incoming = tokio::select! {
                 biased;
                 () = request.cancel.cancelled() => {
+                    if on_cancel == OnCancel::Await {
+                        yield Ok(Step::Interrupted(turn.interrupt(connection).await));
+                    }
                     yield Err(BackendError::Cancelled);
                     return;
                 }
@@ -134,6 +154,25 @@ impl<'a> Turn<'a> {
             core,
             heard,
         }
+    }
+
+    /// Interrupts the CLI and waits for the end of the turn; where the conversation stands then.
+    async fn interrupt(mut self, connection: &mut Connection) -> Option<Stands> {
+        connection.send(wire::control_request("hd_stop", &json!({"subtype": "interrupt"})));
+        let ended = async {
+            loop {
+                let incoming = connection.next().await?;
+                if let Incoming::Broken(_) = incoming {
+                    return None;
+                }
+                if self.hear(incoming).is_some() {
+                    return Some(());
+                }
+            }
+        };
+        timeout(ACKNOWLEDGE, ended).await.ok().flatten()?;
+        let begun = !self.stands.session.is_empty() && self.stands.message.is_some();
+        begun.then_some(self.stands)
     }
 
     fn hear(&mut self, incoming: Incoming) -> Option<Result<End, BackendError>> {

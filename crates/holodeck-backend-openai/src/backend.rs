@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, Approver, BackendError, BackendEvent, Capabilities, Conversation,
-    EventStream, ModelCalls, TokenUsage, ToolFilter, ToolHost, TurnRequest,
+    EventStream, ModelCalls, Opening, TokenUsage, ToolFilter, ToolHost, TurnRequest,
 };
 use holodeck_model::LoadedAgent;
 
@@ -80,8 +80,7 @@ impl AgentBackend for OpenAiBackend {
     }
 
     fn start(&self, request: TurnRequest) -> EventStream<'_> {
-        let history = request.context.iter().map(wire_message::context).collect();
-        let steps = turn::run(&self.core, history, request, Conversation::new());
+        let steps = turn::run(&self.core, Vec::new(), request, Conversation::new());
         Box::pin(steps.map(|step| {
             step.map(|step| match step {
                 Step::Event(event) => event,
@@ -90,8 +89,9 @@ impl AgentBackend for OpenAiBackend {
         }))
     }
 
-    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
-        Ok(Box::new(OpenAiSession::new(Arc::clone(&self.core))))
+    async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
+        let history = wire_message::history(&opening.whole_history());
+        Ok(Box::new(OpenAiSession::new(Arc::clone(&self.core), history)))
     }
 
     async fn teardown(&self) -> Result<(), BackendError> {

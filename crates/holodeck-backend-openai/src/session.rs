@@ -4,14 +4,15 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentSession, BackendError, BackendEvent, Conversation, EventStream, SessionControl, SessionCore,
-    TurnRequest,
+    AgentSession, BackendError, BackendEvent, Conversation, EventStream, HistoryFold, SessionControl,
+    SessionCore, TurnRequest,
 };
 use serde_json::Value;
 
 use crate::{
     core::Core,
     turn::{self, Step},
+    wire_message,
 };
 
 /// A conversation. Its history is what the endpoint is shown each time.
@@ -23,10 +24,10 @@ pub(crate) struct OpenAiSession {
 }
 
 impl OpenAiSession {
-    pub(crate) fn new(core: Arc<Core>) -> Self {
+    pub(crate) fn new(core: Arc<Core>, history: Vec<Value>) -> Self {
         Self {
             core,
-            history: Vec::new(),
+            history,
             conversation: Conversation::new(),
             session: SessionCore::new(),
         }
@@ -41,18 +42,28 @@ impl AgentSession for OpenAiSession {
         let conversation = self.conversation.clone();
         self.session.turn(request, |request| {
             Box::pin(stream! {
+                let mut arrived = HistoryFold::new(&request.message);
                 let mut steps = pin!(turn::run(core, history.clone(), request, conversation));
                 while let Some(step) = steps.next().await {
                     match step {
-                        Ok(Step::Event(event)) => yield Ok(event),
+                        Ok(Step::Event(event)) => {
+                            arrived.observe(&event);
+                            yield Ok(event);
+                        }
                         Ok(Step::Done(done)) => {
-                            // A turn that did not get here leaves the history as it was, so it can be tried again.
+                            // A turn that failed leaves the history as it was, so it can be tried again.
                             if let Some(conversation) = done.conversation {
                                 *history = conversation;
                             }
                             yield Ok(BackendEvent::End(Box::new(done.result)));
                         }
-                        Err(error) => yield Err(error),
+                        Err(error) => {
+                            if matches!(error, BackendError::Cancelled) {
+                                history.extend(wire_message::history(&arrived.interrupted()));
+                            }
+                            yield Err(error);
+                            return;
+                        }
                     }
                 }
             })

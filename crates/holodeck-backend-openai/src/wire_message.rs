@@ -1,6 +1,6 @@
 //! Messages and tools as they are sent.
 
-use holodeck_backend_api::{ContextMessage, Image, Role, ToolCall, ToolResult, ToolSpec};
+use holodeck_backend_api::{HistoryItem, Image, ToolCall, ToolResult, ToolSpec};
 use serde_json::{Value, json};
 
 pub(crate) fn system(text: &str) -> Value {
@@ -49,11 +49,35 @@ pub(crate) fn tool_images(name: &str, images: &[Image]) -> Value {
     user_with(&format!("The {what} that `{name}` answered with:"), images)
 }
 
-pub(crate) fn context(message: &ContextMessage) -> Value {
-    match message.role {
-        Role::User => user(&message.content),
-        Role::Assistant => assistant(&message.content, &[]),
+/// A conversation whose calls all have their results.
+pub(crate) fn history(items: &[HistoryItem]) -> Vec<Value> {
+    let mut messages = Vec::new();
+    let mut items = items.iter().peekable();
+    while let Some(item) = items.next() {
+        // A message of the model is its text and the calls that follow.
+        let mut calls = Vec::new();
+        let text = match item {
+            HistoryItem::User { text } => {
+                messages.push(user(text));
+                continue;
+            }
+            HistoryItem::Result(result) => {
+                messages.push(tool_result(result));
+                continue;
+            }
+            HistoryItem::Call(call) => {
+                calls.push(call.clone());
+                ""
+            }
+            item => item.text().unwrap_or_default(),
+        };
+        while let Some(HistoryItem::Call(call)) = items.peek() {
+            calls.push(call.clone());
+            items.next();
+        }
+        messages.push(assistant(text, &calls));
     }
+    messages
 }
 
 pub(crate) fn tool(spec: &ToolSpec) -> Value {

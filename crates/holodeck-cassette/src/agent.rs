@@ -3,7 +3,7 @@
 mod recorded;
 mod replayed;
 
-use holodeck_backend_api::{BackendEvent, ContextMessage, Image, ModelRequest, Outcome, Role, TurnRequest};
+use holodeck_backend_api::{BackendEvent, HistoryItem, Image, ModelRequest, Outcome, TurnRequest};
 use serde_json::{Map, Value, json};
 
 use crate::{digest::digest, turn_events};
@@ -58,13 +58,12 @@ fn pictures(images: &[Image]) -> Value {
 struct Said(Vec<Value>);
 
 impl Said {
-    fn of(context: &[ContextMessage]) -> Self {
-        let messages = context.iter().map(|message| {
-            let role = match message.role {
-                Role::User => "user",
-                Role::Assistant => "assistant",
-            };
-            json!({"role": role, "content": message.content})
+    /// A conversation that has begun before the recording.
+    fn of(history: &[HistoryItem]) -> Self {
+        let messages = history.iter().map(|item| match item {
+            HistoryItem::User { text } => json!({"role": "user", "content": text}),
+            HistoryItem::Assistant { text } => json!({"role": "assistant", "content": text}),
+            other => serde_json::to_value(other).unwrap_or_default(),
         });
         Self(messages.collect())
     }

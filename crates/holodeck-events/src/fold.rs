@@ -1,8 +1,7 @@
 use std::time::Duration;
 
 use holodeck_backend_api::{
-    BackendEvent, ContextMessage, ExecutionResult, Outcome, ResultFold, Role, StopReason, ToolCall,
-    ToolResult,
+    BackendEvent, ExecutionResult, HistoryItem, Outcome, ResultFold, StopReason, ToolCall, ToolResult,
 };
 use holodeck_model::events::{
     AgentEvent, AgentExecutionResult, Complete, CompleteReason, EventBody, RunTotals,
@@ -73,9 +72,9 @@ pub fn agent_execution_result<'a>(
     Some(told)
 }
 
-/// What a session's next turn has before it: each message of the person that was answered, and its answer. A turn
-/// that broke or was stopped is not part of it, as it is none of a live conversation's.
-pub fn history<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Vec<ContextMessage> {
+/// What a session's next turn has before it: each message of the person that was answered, and its answer, or the text
+/// that had arrived when a person stopped it. A turn that failed is not part of it, as in a live conversation.
+pub fn history<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Vec<HistoryItem> {
     let mut history = Vec::new();
     let mut asked = None;
     let mut run = Vec::new();
@@ -88,17 +87,20 @@ pub fn history<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Vec<Cont
         if !event.body.is_terminal() {
             continue;
         }
+        let stopped = matches!(
+            &event.body,
+            EventBody::Complete(end) if end.reason == CompleteReason::UserCancelled
+        );
         let result = execution_result(run.drain(..));
         if let (Some(content), Some(result)) = (asked.take(), result) {
             let answered = matches!(result.outcome, Outcome::Completed | Outcome::Refused);
-            if answered && !result.response.trim().is_empty() {
-                history.push(ContextMessage {
-                    role: Role::User,
-                    content,
-                });
-                history.push(ContextMessage {
-                    role: Role::Assistant,
-                    content: result.response,
+            if (answered || stopped) && !result.response.trim().is_empty() {
+                history.push(HistoryItem::user(content));
+                let text = result.response;
+                history.push(if answered {
+                    HistoryItem::Assistant { text }
+                } else {
+                    HistoryItem::Partial { text }
                 });
             }
         }

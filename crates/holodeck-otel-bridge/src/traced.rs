@@ -8,8 +8,8 @@ use std::{
 use async_trait::async_trait;
 use futures_core::Stream;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, SessionControl,
-    TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, Opening,
+    SessionControl, SessionHandle, TurnRequest,
 };
 use uuid::Uuid;
 
@@ -50,9 +50,9 @@ impl AgentBackend for TracedBackend {
         traced(self.inner.start(request), turn)
     }
 
-    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
+    async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
         Ok(Box::new(TracedSession {
-            inner: self.inner.create_session().await?,
+            inner: self.inner.open_session(opening).await?,
             running: Arc::clone(&self.running),
             id: Uuid::new_v4().to_string(),
         }))
@@ -83,6 +83,10 @@ impl AgentSession for TracedSession {
 
     fn control(&self) -> SessionControl {
         self.inner.control()
+    }
+
+    fn handle(&self) -> Option<SessionHandle> {
+        self.inner.handle()
     }
 
     async fn close(&mut self) -> Result<(), BackendError> {

@@ -2,12 +2,12 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, Outcome, Role, TurnRequest};
+use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, Outcome, TurnRequest};
 use opentelemetry::{
     Context, KeyValue,
     trace::{SpanKind, Status, TraceContextExt as _},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     conventions::{
@@ -166,18 +166,9 @@ impl Drop for TurnTrace {
 }
 
 fn input_messages(running: &Running, request: &TurnRequest) -> Option<String> {
-    let message = |role: &str, text: &str| {
-        let text = running.content.text(text)?;
-        Some(json!({"role": role, "parts": [{"type": "text", "content": text}]}))
-    };
-    let earlier = request.context.iter().map(|earlier| match earlier.role {
-        Role::User => message("user", &earlier.content),
-        Role::Assistant => message("assistant", &earlier.content),
-    });
-    let messages: Vec<Value> = earlier
-        .chain([message("user", &request.message)])
-        .collect::<Option<_>>()?;
-    Some(Value::Array(messages).to_string())
+    let text = running.content.text(&request.message)?;
+    let messages = json!([{"role": "user", "parts": [{"type": "text", "content": text}]}]);
+    Some(messages.to_string())
 }
 
 fn outcome_type(outcome: &Outcome) -> &'static str {

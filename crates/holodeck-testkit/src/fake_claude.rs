@@ -1,6 +1,6 @@
 #![allow(clippy::panic, reason = "a test without its fake cannot go on")]
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -153,9 +153,14 @@ impl FakeClaude {
         self.lines("starts").len()
     }
 
-    /// How many of its processes wrote down what they had gathered before they ended.
-    pub fn flushes(&self) -> usize {
-        self.lines("flushed").len()
+    /// The processes that were sent a message, without repetitions.
+    pub fn asked(&self) -> BTreeSet<String> {
+        self.lines("asked").into_iter().collect()
+    }
+
+    /// The processes that wrote down what they had gathered before they ended.
+    pub fn flushed(&self) -> BTreeSet<String> {
+        self.lines("flushed").into_iter().collect()
     }
 
     /// The arguments of all starts, one after the other.

@@ -116,6 +116,7 @@ late() { # The result of the turn before comes once more.
 
 turn() {
   late
+  printf '%s\n' "$$" >>"$folder/asked"
   turns=$((turns + 1))
   at message
   init

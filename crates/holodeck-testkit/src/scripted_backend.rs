@@ -10,8 +10,9 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, BackendFactory, Capabilities, ContextMessage,
-    EventStream, Image, NoTools, Occasion, Role, SessionControl, SessionCore, ToolHost, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, BackendFactory, Capabilities, EventStream,
+    HistoryFold, HistoryItem, Image, NoTools, Occasion, Opening, SessionControl, SessionCore, ToolHost,
+    TurnRequest,
 };
 use holodeck_model::LoadedAgent;
 
@@ -35,7 +36,7 @@ pub struct Asked {
     /// Its pictures.
     pub images: Vec<Image>,
     /// What was said before.
-    pub history: Vec<ContextMessage>,
+    pub history: Vec<HistoryItem>,
     /// What asks.
     pub unit: Option<String>,
     /// How many turns were asked for before this one.
@@ -65,7 +66,7 @@ impl ScriptedBackend {
 
     fn run(
         &self,
-        history: Vec<ContextMessage>,
+        history: Vec<HistoryItem>,
         request: TurnRequest,
     ) -> impl Stream<Item = Result<BackendEvent, BackendError>> + Send + use<> {
         let asked = Asked {
@@ -105,13 +106,13 @@ impl AgentBackend for ScriptedBackend {
     }
 
     fn start(&self, request: TurnRequest) -> EventStream<'_> {
-        Box::pin(self.run(request.context.clone(), request))
+        Box::pin(self.run(Vec::new(), request))
     }
 
-    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
+    async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
         Ok(Box::new(ScriptedSession {
             backend: self.clone(),
-            history: Vec::new(),
+            history: opening.whole_history(),
             core: SessionCore::new(),
         }))
     }
@@ -135,7 +136,7 @@ impl BackendFactory for ScriptedBackend {
 
 struct ScriptedSession {
     backend: ScriptedBackend,
-    history: Vec<ContextMessage>,
+    history: Vec<HistoryItem>,
     core: SessionCore,
 }
 
@@ -146,15 +147,20 @@ impl AgentSession for ScriptedSession {
         self.core.turn(request, |request| {
             let message = request.message.clone();
             let events = backend.run(history.clone(), request);
-            Box::pin(events.inspect(move |event| {
-                if let Ok(BackendEvent::End(result)) = event
-                    && !result.is_error()
-                {
+            let mut arrived = HistoryFold::new(&message);
+            Box::pin(events.inspect(move |event| match event {
+                Ok(BackendEvent::End(result)) if !result.is_error() => {
                     history.extend([
-                        said(Role::User, &message),
-                        said(Role::Assistant, &result.response),
+                        HistoryItem::user(message.clone()),
+                        HistoryItem::assistant(result.response.clone()),
                     ]);
                 }
+                Ok(event) => arrived.observe(event),
+                Err(BackendError::Cancelled) => {
+                    let arrived = std::mem::replace(&mut arrived, HistoryFold::new(""));
+                    history.extend(arrived.interrupted());
+                }
+                Err(_) => {}
             }))
         })
     }
@@ -166,12 +172,5 @@ impl AgentSession for ScriptedSession {
     async fn close(&mut self) -> Result<(), BackendError> {
         self.core.close();
         Ok(())
-    }
-}
-
-fn said(role: Role, content: &str) -> ContextMessage {
-    ContextMessage {
-        role,
-        content: content.to_owned(),
     }
 }

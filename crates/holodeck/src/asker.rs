@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, BackendError, BackendEvent, BackendFactory as _, EventStream, NoTools, Occasion,
-    StopReason, ToolCx, ToolUsage, TurnRequest, collect,
+    AgentBackend, BackendError, BackendEvent, BackendFactory as _, EventStream, HistoryItem, NoTools,
+    Occasion, Opening, StopReason, ToolCx, ToolUsage, TurnRequest, collect,
 };
 use holodeck_model::{Env, LoadedAgent, Provider};
 
@@ -50,7 +50,12 @@ impl Asker {
     }
 
     /// Asks for the call of a tool, to whose turn it is counted.
-    pub(crate) async fn ask(&self, request: TurnRequest, cx: &ToolCx) -> Result<Answer, BackendError> {
+    pub(crate) async fn ask(
+        &self,
+        history: Vec<HistoryItem>,
+        request: TurnRequest,
+        cx: &ToolCx,
+    ) -> Result<Answer, BackendError> {
         let backend = match &self.lasting {
             Some(backend) => Arc::clone(backend),
             None => self.backend().await?,
@@ -61,12 +66,22 @@ impl Asker {
             ..request
         };
         let ended = Mutex::new(None);
-        let heard: EventStream<'_> = Box::pin(backend.start(request).inspect(|event| {
+        let mut session = None;
+        let events = if history.is_empty() {
+            backend.start(request)
+        } else {
+            let opened = backend.open_session(Opening::after(history)).await?;
+            session.insert(opened).turn(request)
+        };
+        let heard: EventStream<'_> = Box::pin(events.inspect(|event| {
             if let Ok(BackendEvent::TurnEnd { stop_reason, .. }) = event {
                 *ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop_reason.clone());
             }
         }));
         let result = collect(heard).await;
+        if let Some(mut session) = session {
+            session.close().await?;
+        }
         if self.lasting.is_none() {
             backend.teardown().await?;
         }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures::stream;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendFactory, Capabilities, EventStream, ModelCalls, NoTools,
-    Occasion, ToolFilter, ToolHost, ToolSpec, TurnRequest,
+    Occasion, Opening, ToolFilter, ToolHost, ToolSpec, TurnRequest,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{CassetteError, ToolSet};
@@ -371,7 +371,7 @@ impl AgentBackend for NoBackend {
         Box::pin(stream::iter([Err(Self::error())]))
     }
 
-    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
+    async fn open_session(&self, _: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
         Err(Self::error())
     }
 

@@ -30,7 +30,7 @@ struct OfTool(Asker);
 #[async_trait]
 impl PromptModel for OfTool {
     async fn answer(&self, prompt: String, cx: &ToolCx) -> Result<String, BackendError> {
-        let answer = self.0.ask(TurnRequest::new(prompt), cx).await?;
+        let answer = self.0.ask(Vec::new(), TurnRequest::new(prompt), cx).await?;
         Ok(answer.text)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{ContextMessage, Role, StopReason, ToolCx, TurnRequest};
+use holodeck_backend_api::{HistoryItem, Role, StopReason, ToolCx, TurnRequest};
 use holodeck_mcp_bridge::{SampledMessage, SamplingAnswer, SamplingHost, SamplingRequest};
 use holodeck_model::{Env, LoadedAgent};
 
@@ -42,10 +42,10 @@ impl SamplingHost for AgentModel {
     async fn sample(&self, request: SamplingRequest, cx: ToolCx) -> Result<SamplingAnswer, String> {
         let agent = self.asked(&request);
         let name = agent.config.model.name.clone();
-        let question = question(request.messages)?;
+        let (history, question) = question(request.messages)?;
         tracing::debug!(server = request.server, "an MCP server asks the agent's model");
         let answer = Asker::new(agent, &self.env, &self.answers)
-            .ask(question, &cx)
+            .ask(history, question, &cx)
             .await
             .map_err(|error| format!("the agent's model did not answer: {error}"))?;
         let (text, ended) = cut(answer.text, &request.stop_sequences);
@@ -64,24 +64,24 @@ impl SamplingHost for AgentModel {
 }
 
 /// The last message as what is said now, those before it as the conversation so far.
-fn question(mut messages: Vec<SampledMessage>) -> Result<TurnRequest, String> {
+fn question(mut messages: Vec<SampledMessage>) -> Result<(Vec<HistoryItem>, TurnRequest), String> {
     let last = messages.pop().filter(|last| last.role == Role::User);
     let last = last.ok_or("the last message must be the user's")?;
-    let context = messages.into_iter().map(|message| {
+    let history = messages.into_iter().map(|message| {
         let mut content = message.text;
         for _ in &message.images {
             content.push_str("\n[image]");
         }
-        ContextMessage {
-            role: message.role,
-            content,
+        match message.role {
+            Role::User => HistoryItem::user(content),
+            Role::Assistant => HistoryItem::assistant(content),
         }
     });
-    Ok(TurnRequest {
+    let request = TurnRequest {
         images: last.images,
-        context: context.collect(),
         ..TurnRequest::new(last.text)
-    })
+    };
+    Ok((history.collect(), request))
 }
 
 #[derive(Clone, Copy)]
@@ -126,14 +126,14 @@ mod tests {
 
     #[test]
     fn a_conversation_ends_with_the_users_message() {
-        let asked = question(vec![
+        let (history, asked) = question(vec![
             message(Role::User, "hi"),
             message(Role::Assistant, "ho"),
             message(Role::User, "well?"),
         ])
         .unwrap();
-        assert_eq!((asked.message.as_str(), asked.context.len()), ("well?", 2));
-        assert_eq!(asked.context[1].role, Role::Assistant);
+        assert_eq!(asked.message, "well?");
+        assert_eq!(history, [HistoryItem::user("hi"), HistoryItem::assistant("ho")]);
         for wrong in [Vec::new(), vec![message(Role::Assistant, "ho")]] {
             assert!(question(wrong).unwrap_err().contains("the user's"));
         }

@@ -477,8 +477,10 @@ async fn c01_every_process_ends_by_itself_before_the_backend_is_closed() {
         while !matches!(turn.next().await, Some(Ok(BackendEvent::Text { .. }))) {}
         drop(turn);
         backend.teardown().await.unwrap();
-        assert!(fake.starts() >= 3, "{reuse:?}");
-        assert_eq!(fake.flushes(), fake.starts(), "{reuse:?}");
+        // A spare process that was never asked anything has gathered nothing.
+        let (asked, flushed) = (fake.asked(), fake.flushed());
+        assert!(asked.len() >= 2, "{reuse:?}: {asked:?}");
+        assert!(flushed.is_superset(&asked), "{reuse:?}: {asked:?}, {flushed:?}");
     }
     no_orphans(&fake).await;
 }

@@ -1,9 +1,7 @@
 //! What is said reaches the model as it is, and what it says arrives while it says it.
 
 use futures::StreamExt as _;
-use holodeck_backend_api::{
-    AgentBackend as _, BackendError, BackendEvent, ContextMessage, Role, TurnRequest,
-};
+use holodeck_backend_api::{AgentBackend as _, BackendError, BackendEvent, HistoryItem, TurnRequest};
 use holodeck_backend_claude::{ClaudeBackend, CliVersion, Reuse};
 use holodeck_testkit::{AnthropicReply, AnthropicServer, Gate};
 use pretty_assertions::assert_eq;
@@ -100,11 +98,7 @@ async fn turns_know_the_ones_before_and_cases_don_t() {
     assert_eq!(session.send("one").await.unwrap().response, "one");
     assert_eq!(session.send("two").await.unwrap().response, "one | one | two");
     session.close().await.unwrap();
-    let context =
-        [(Role::User, "hello"), (Role::Assistant, "good day")].map(|(role, content)| ContextMessage {
-            role,
-            content: content.to_owned(),
-        });
+    let context = [HistoryItem::user("hello"), HistoryItem::assistant("good day")];
     let informed = backend.invoke_once("three", &context).await.unwrap();
     assert_eq!(informed.response, "hello | good day | three");
     for alone in ["four", "five"] {

@@ -3,7 +3,9 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use holodeck_backend_api::{AgentBackend as _, SessionState, TurnRequest};
+use holodeck_backend_api::{
+    AgentBackend as _, HistoryItem, Opening, SessionHandle, SessionState, TurnRequest,
+};
 use holodeck_backend_claude::{ClaudeBackend, Reuse};
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use pretty_assertions::assert_eq;
@@ -47,4 +49,43 @@ async fn a_session_outlives_its_process() {
         "{error}"
     );
     assert_eq!(session.send("two").await.unwrap().response, "one | one | two");
+}
+
+/// The CLI's own conversation is used while it ends where the handle says; anything else begins after the history.
+#[tokio::test]
+async fn a_handle_is_used_only_if_its_head_matches() {
+    let server = AnthropicServer::answering(|request| AnthropicReply::text(said(request).join(" | ")));
+    let backend = ClaudeBackend::new(options(&server)).unwrap();
+    let mut session = backend.create_session().await.unwrap();
+    assert_eq!(session.handle(), None);
+    assert_eq!(session.send("one").await.unwrap().response, "one");
+    let before = session.handle().unwrap();
+    session.send("two").await.unwrap();
+    let handle = session.handle().unwrap();
+    assert_eq!(before.id, handle.id);
+    assert_ne!(before.head, handle.head);
+    session.close().await.unwrap();
+
+    let own = "one | one | two | one | one | two | three";
+    let elsewhere = SessionHandle {
+        provider: "elsewhere".to_owned(),
+        ..handle.clone()
+    };
+    for (handle, answer) in [
+        (before, "told | yes | three"),
+        (elsewhere, "told | yes | three"),
+        (handle.clone(), own),
+        // The conversation went on, so it has another head now.
+        (handle, "told | yes | three"),
+    ] {
+        let opening = Opening {
+            history: vec![HistoryItem::user("told"), HistoryItem::assistant("yes")],
+            handle: Some(handle),
+        };
+        let mut session = backend.open_session(opening).await.unwrap();
+        assert_eq!(session.send("three").await.unwrap().response, answer);
+        session.close().await.unwrap();
+    }
+    backend.teardown().await.unwrap();
+    server.finish();
 }

@@ -180,7 +180,12 @@ pub(crate) fn said(request: &AnthropicRequest) -> Vec<String> {
         });
     texts
         .filter(|text| {
-            let added = ["<system-reminder>", "<local-command-", "<command-name>"];
+            let added = [
+                "<system-reminder>",
+                "<local-command-",
+                "<command-name>",
+                "[Request interrupted by user",
+            ];
             !added.iter().any(|tag| text.starts_with(tag))
         })
         .collect()

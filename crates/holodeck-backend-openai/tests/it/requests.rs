@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use holodeck_backend_api::AgentBackend as _;
-use holodeck_backend_api::{ContextMessage, NoTools, Role};
+use holodeck_backend_api::{HistoryItem, NoTools};
 use holodeck_backend_openai::OpenAiBackend;
 use holodeck_model::Env;
 use holodeck_testkit::{ModelReply, ModelServer, Reply, ScriptedModel, ScriptedTools};
@@ -39,16 +39,7 @@ async fn a_request_with_everything() {
         "openai:\n  effort: high\n  permissions: {allowed_tools: [echo, pair], disallowed_tools: [fails]}\n  disallowed_tools: [hang]\n",
     );
     let backend = crate::setup::equipped(&agent, Arc::new(ScriptedTools::default()));
-    let context = [
-        ContextMessage {
-            role: Role::User,
-            content: "one".to_owned(),
-        },
-        ContextMessage {
-            role: Role::Assistant,
-            content: "uno".to_owned(),
-        },
-    ];
+    let context = [HistoryItem::user("one"), HistoryItem::assistant("uno")];
     backend.invoke_once("two", &context).await.unwrap();
     let request = server.finish().remove(0);
     assert_eq!(request.header("authorization"), Some("Bearer sk-yaml-key"));

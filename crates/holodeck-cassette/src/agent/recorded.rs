@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, ExecutionResult,
-    ModelRequest, Outcome, SessionControl, Spending, TurnRequest,
+    ModelRequest, Opening, Outcome, SessionControl, SessionHandle, Spending, TurnRequest,
 };
 use tokio::time::Instant;
 
@@ -47,17 +47,18 @@ impl AgentBackend for RecordedAgent {
     }
 
     fn start(&self, mut request: TurnRequest) -> EventStream<'_> {
-        let said = Said::of(&request.context);
+        let said = Said::default();
         let notes = Notes::new(self.seen.request(&request, &said), &mut request);
         noted(self.agent.start(request), notes, &self.tape, |_, _| {})
     }
 
-    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
+    async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
+        let said = Said::of(&opening.history);
         Ok(Box::new(RecordedSession {
-            session: self.agent.create_session().await?,
+            session: self.agent.open_session(opening).await?,
             seen: Arc::clone(&self.seen),
             tape: Arc::clone(&self.tape),
-            said: Said::default(),
+            said,
         }))
     }
 
@@ -89,6 +90,10 @@ impl AgentSession for RecordedSession {
 
     fn control(&self) -> SessionControl {
         self.session.control()
+    }
+
+    fn handle(&self) -> Option<SessionHandle> {
+        self.session.handle()
     }
 
     async fn close(&mut self) -> Result<(), BackendError> {

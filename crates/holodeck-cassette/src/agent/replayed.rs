@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use async_stream::stream;
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, ModelRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, ModelRequest, Opening,
     SessionControl, SessionCore, TurnRequest,
 };
 use holodeck_model::Redactor;
@@ -41,7 +41,7 @@ impl AgentBackend for ReplayedAgent {
     }
 
     fn start(&self, request: TurnRequest) -> EventStream<'_> {
-        let said = Said::of(&request.context);
+        let said = Said::default();
         let asked = self.seen.request(&request, &said);
         Box::pin(stream! {
             if request.cancel.is_cancelled() {
@@ -60,11 +60,11 @@ impl AgentBackend for ReplayedAgent {
         })
     }
 
-    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
+    async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
         Ok(Box::new(ReplayedSession {
             seen: Arc::clone(&self.seen),
             reel: Arc::clone(&self.reel),
-            said: Said::default(),
+            said: Said::of(&opening.history),
             core: SessionCore::new(),
         }))
     }

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, ApprovalAsk, ApprovalDecision, BackendError, Capabilities, EventStream,
-    ExecutionResult, ResultFold, SessionControl, SessionState, StopReason, TokenUsage, ToolCall, ToolResult,
+    ExecutionResult, Opening, ResultFold, SessionControl, SessionState, StopReason, TokenUsage, ToolCall,
+    ToolResult,
 };
 use holodeck_model::Redactor;
 use pretty_assertions::assert_eq;
@@ -134,7 +135,7 @@ impl AgentBackend for Live {
         live(request)
     }
 
-    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
+    async fn open_session(&self, _: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
         Ok(Box::new(Self))
     }
 
@@ -254,25 +255,25 @@ async fn what_the_model_would_see_otherwise_misses() {
         images: picture(content),
         ..request("look", "a")
     };
-    let after = |earlier: &str| TurnRequest {
-        context: vec![ContextMessage {
-            role: Role::User,
-            content: earlier.to_owned(),
-        }],
-        ..request("hi", "a")
-    };
-    for asked in [request("hi", "a"), with_picture("AAAA"), after("before")] {
+    let after = |earlier: &str| Opening::after([HistoryItem::user(earlier)]);
+    for asked in [request("hi", "a"), with_picture("AAAA")] {
         hear(agent.start(asked)).await;
     }
+    let mut session = agent.open_session(after("before")).await.unwrap();
+    hear(session.turn(request("hi", "a"))).await;
+    drop(session);
     tape.finish(RecordMode::Replace).unwrap();
 
     let agent = replaying(&path, "Be kind.");
-    for asked in [request("hi", "b"), with_picture("AAAA"), after("before")] {
+    for asked in [request("hi", "b"), with_picture("AAAA")] {
         ended(&hear(agent.start(asked)).await);
     }
+    let mut session = agent.open_session(after("before")).await.unwrap();
+    ended(&hear(session.turn(request("hi", "a"))).await);
     let miss = missed(&hear(agent.start(with_picture("BBBB"))).await);
     assert!(miss.contains("images[0].digest: recorded \"sha256:"), "{miss}");
-    let miss = missed(&hear(agent.start(after("later"))).await);
+    let mut session = agent.open_session(after("later")).await.unwrap();
+    let miss = missed(&hear(session.turn(request("hi", "a"))).await);
     assert!(
         miss.contains("conversation[0].content: recorded \"before\""),
         "{miss}"

@@ -1,4 +1,4 @@
-use holodeck_backend_api::{ApprovalDecision, BackendError, StopReason};
+use holodeck_backend_api::{ApprovalDecision, BackendError, HistoryItem, StopReason};
 use holodeck_events::{StoredEvent, history};
 use holodeck_model::events::{AgentEvent, EventBody, SessionStart};
 use insta::assert_snapshot;
@@ -137,6 +137,6 @@ fn e_09_a_recording_of_a_later_version_is_checked_and_written_again() {
 #[test]
 fn the_history_is_what_was_answered() {
     let history = history(&everything().events());
-    let said: Vec<_> = history.iter().map(|message| message.content.as_str()).collect();
+    let said: Vec<_> = history.iter().filter_map(HistoryItem::text).collect();
     assert_eq!(said, ["how long?", "30 days"]);
 }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures::stream;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, ExecutionResult,
-    SessionControl, StopReason, TokenUsage, ToolCall, ToolResult, TurnRequest,
+    Opening, SessionControl, StopReason, TokenUsage, ToolCall, ToolResult, TurnRequest,
 };
 use holodeck_http::HttpOptions;
 use holodeck_model::{Env, LoadedAgent, MemoryFiles, Redactor, load_agent};
@@ -76,7 +76,7 @@ impl AgentBackend for Scripted {
         Box::pin(stream::iter(self.0.lock().unwrap().pop_front().unwrap()))
     }
 
-    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
+    async fn open_session(&self, _: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
         Ok(Box::new(Session(std::mem::take(&mut *self.0.lock().unwrap()))))
     }
 

@@ -1,5 +1,5 @@
 use futures::FutureExt as _;
-use holodeck_backend_api::{BackendEvent, ContextMessage, Outcome as TurnOutcome, Role, TokenUsage};
+use holodeck_backend_api::{BackendEvent, HistoryItem, Outcome as TurnOutcome, TokenUsage};
 use serde_json::json;
 
 use super::{
@@ -65,11 +65,7 @@ async fn lifecycle(subject: &dyn Subject) -> Outcome {
 
 async fn context(subject: &dyn Subject) -> Outcome {
     let prepared = plain(subject, Scenario::of([ModelMove::Repeat])).await;
-    let said = |role, content: &str| ContextMessage {
-        role,
-        content: content.to_owned(),
-    };
-    let before = [said(Role::User, "one"), said(Role::Assistant, "uno")];
+    let before = [HistoryItem::user("one"), HistoryItem::assistant("uno")];
     let result = prepared.backend.invoke_once("two", &before).await;
     same(
         "what the model saw",

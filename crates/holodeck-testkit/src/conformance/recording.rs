@@ -7,8 +7,8 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::{FutureExt as _, StreamExt as _};
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, Capabilities, EventStream, SessionControl, TokenUsage,
-    ToolHost, TurnRequest,
+    AgentBackend, AgentSession, BackendError, Capabilities, EventStream, Opening, SessionControl,
+    SessionHandle, TokenUsage, ToolHost, TurnRequest,
 };
 
 use super::{
@@ -156,8 +156,8 @@ impl AgentBackend for RecordedBackend {
         self.recording.tap(message, self.backend.start(request))
     }
 
-    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
-        let session = self.backend.create_session().await?;
+    async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
+        let session = self.backend.open_session(opening).await?;
         let recording = self.recording.clone();
         Ok(Box::new(RecordedSession { session, recording }))
     }
@@ -181,6 +181,10 @@ impl AgentSession for RecordedSession {
 
     fn control(&self) -> SessionControl {
         self.session.control()
+    }
+
+    fn handle(&self) -> Option<SessionHandle> {
+        self.session.handle()
     }
 
     async fn close(&mut self) -> Result<(), BackendError> {

@@ -1,10 +1,13 @@
 use futures::{FutureExt as _, StreamExt as _};
-use holodeck_backend_api::{AgentSession, BackendError, BackendEvent, SessionState, TurnRequest};
+use holodeck_backend_api::{
+    AgentSession, BackendError, BackendEvent, HistoryItem, Opening, SessionState, ToolResult, TurnRequest,
+};
 
 use super::{
     Check, ModelMove, Outcome, Prepared, Scenario, Subject,
     heard::{hear, plain},
     holds, same,
+    scenario::call as call_of,
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
@@ -16,9 +19,10 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("a dropped turn leaves the session as it was", |s| {
         dropped_turn(s).boxed()
     }),
-    ("a turn can be interrupted and the session goes on", |s| {
+    ("an interrupted turn leaves its text in the session", |s| {
         interrupted(s).boxed()
     }),
+    ("a session begins after its history", |s| opened(s).boxed()),
     ("a closed session says so", |s| closed(s).boxed()),
     ("a session streams text", |s| text(s).boxed()),
 ];
@@ -117,7 +121,46 @@ async fn interrupted(subject: &dyn Subject) -> Outcome {
         &format!("the error is {error:?}"),
         matches!(error, Some(BackendError::Cancelled)),
     )?;
-    same("the answer", answer(&mut *session, "two").await?, "two")
+    same("the state", session.state(), SessionState::Ready)?;
+    same(
+        "the answer",
+        answer(&mut *session, "two").await?,
+        "one | so far | two",
+    )
+}
+
+async fn opened(subject: &dyn Subject) -> Outcome {
+    let prepared = plain(subject, Scenario::of([ModelMove::Repeat, ModelMove::Repeat])).await;
+    let call = call_of("c0", "echo", "x");
+    let result = ToolResult {
+        call_id: call.call_id.clone(),
+        name: call.name.clone(),
+        result: "x".to_owned(),
+        is_error: false,
+        duration_ms: None,
+    };
+    let unanswered = call_of("c9", "echo", "y");
+    let opening = Opening::after([
+        HistoryItem::user("one"),
+        HistoryItem::assistant("let me look"),
+        HistoryItem::Call(call),
+        HistoryItem::Result(result),
+        HistoryItem::assistant("uno"),
+        HistoryItem::user("two"),
+        HistoryItem::Call(unanswered),
+        HistoryItem::Partial {
+            text: "du".to_owned(),
+        },
+    ]);
+    let session = prepared.backend.open_session(opening).await;
+    let mut session = session.map_err(|error| error.to_string())?;
+    let first = "one | let me look | uno | two | du | three";
+    same("the first answer", answer(&mut *session, "three").await?, first)?;
+    same(
+        "the second answer",
+        answer(&mut *session, "four").await?,
+        format!("{first} | {first} | four"),
+    )
 }
 
 async fn closed(subject: &dyn Subject) -> Outcome {

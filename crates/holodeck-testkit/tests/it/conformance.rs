@@ -4,7 +4,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, BackendEvent, Outcome, StopReason, ToolHost};
+use holodeck_backend_api::{BackendError, BackendEvent, HistoryItem, Outcome, StopReason, ToolHost};
 use holodeck_testkit::{
     Asked, ScriptedBackend, ScriptedTurn,
     conformance::{self, ModelMove, Prepared, Scenario, Subject},
@@ -84,7 +84,7 @@ fn play(mut turn: ScriptedTurn, last: ModelMove, asked: &Asked) -> ScriptedTurn 
         }
         ModelMove::Repeat => {
             let history = asked.history.iter();
-            let mut said: Vec<_> = history.map(|message| message.content.as_str()).collect();
+            let mut said: Vec<_> = history.filter_map(HistoryItem::text).collect();
             said.push(&asked.message);
             turn.and_text(&said.join(" | "))
         }

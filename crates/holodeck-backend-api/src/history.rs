@@ -1,0 +1,285 @@
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BackendEvent, ToolCall, ToolResult};
+
+/// What a tool call without a result is answered with: no provider continues a conversation that lacks one.
+const INTERRUPTED: &str = "the turn was interrupted before this call ended";
+
+/// One item of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum HistoryItem {
+    /// A message of the person.
+    User {
+        /// Its text.
+        text: String,
+    },
+    /// Text of a complete model message.
+    Assistant {
+        /// The text.
+        text: String,
+    },
+    /// A tool call of the model.
+    Call(ToolCall),
+    /// What a tool answered.
+    Result(ToolResult),
+    /// Text of a model message that was interrupted.
+    Partial {
+        /// What had arrived.
+        text: String,
+    },
+}
+
+impl HistoryItem {
+    /// A message of the person.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into() }
+    }
+
+    /// Text of a complete model message.
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::Assistant { text: text.into() }
+    }
+
+    /// What the person or the model wrote.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::User { text } | Self::Assistant { text } | Self::Partial { text } => Some(text),
+            Self::Call(_) | Self::Result(_) => None,
+        }
+    }
+}
+
+/// The author of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The person.
+    User,
+    /// The agent.
+    Assistant,
+}
+
+/// A conversation that a backend itself holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionHandle {
+    /// The backend that holds it.
+    pub provider: String,
+    /// The backend's own id of the conversation.
+    pub id: String,
+    /// The backend's own id of the conversation's last message.
+    pub head: String,
+}
+
+/// How a session begins.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Opening {
+    /// The conversation so far, oldest first.
+    pub history: Vec<HistoryItem>,
+    /// The same conversation as the backend holds it. It is used instead of `history` if the backend still has it and
+    /// its head is the same.
+    pub handle: Option<SessionHandle>,
+}
+
+impl Opening {
+    /// A session that begins after `history`.
+    pub fn after(history: impl Into<Vec<HistoryItem>>) -> Self {
+        Self {
+            history: history.into(),
+            handle: None,
+        }
+    }
+
+    /// The history as every provider accepts it: each call has its result, and no result is without its call.
+    pub fn whole_history(&self) -> Vec<HistoryItem> {
+        whole(self.history.clone())
+    }
+}
+
+/// Collects what an interrupted turn leaves in its conversation.
+#[derive(Debug)]
+pub struct HistoryFold {
+    items: Vec<HistoryItem>,
+    text: String,
+}
+
+impl HistoryFold {
+    /// A turn that begins with `message`.
+    pub fn new(message: &str) -> Self {
+        Self {
+            items: vec![HistoryItem::user(message)],
+            text: String::new(),
+        }
+    }
+
+    /// Takes in one event.
+    pub fn observe(&mut self, event: &BackendEvent) {
+        match event {
+            BackendEvent::Text { text } => self.text.push_str(text),
+            BackendEvent::ToolCall(call) => {
+                self.end_text();
+                self.items.push(HistoryItem::Call(call.clone()));
+            }
+            BackendEvent::TurnEnd { .. } => self.end_text(),
+            BackendEvent::ToolResult(result) => self.items.push(HistoryItem::Result(result.clone())),
+            _ => {}
+        }
+    }
+
+    /// What stays in the conversation; nothing if nothing had arrived.
+    pub fn interrupted(mut self) -> Vec<HistoryItem> {
+        if !self.text.is_empty() {
+            self.items.push(HistoryItem::Partial { text: self.text });
+        }
+        if self.items.len() == 1 {
+            return Vec::new();
+        }
+        whole(self.items)
+    }
+
+    fn end_text(&mut self) {
+        if !self.text.is_empty() {
+            let text = std::mem::take(&mut self.text);
+            self.items.push(HistoryItem::Assistant { text });
+        }
+    }
+}
+
+fn whole(history: Vec<HistoryItem>) -> Vec<HistoryItem> {
+    let answered: HashSet<String> = history
+        .iter()
+        .filter_map(|item| match item {
+            HistoryItem::Result(result) => Some(result.call_id.clone()),
+            _ => None,
+        })
+        .collect();
+    let mut whole = Vec::with_capacity(history.len());
+    let mut called = HashSet::new();
+    // Results follow all calls of their message.
+    let mut missing = Vec::new();
+    for item in history {
+        match &item {
+            HistoryItem::Call(call) => {
+                called.insert(call.call_id.clone());
+                if !answered.contains(&call.call_id) {
+                    missing.push(HistoryItem::Result(ToolResult {
+                        call_id: call.call_id.clone(),
+                        name: call.name.clone(),
+                        result: INTERRUPTED.to_owned(),
+                        is_error: true,
+                        duration_ms: None,
+                    }));
+                }
+            }
+            HistoryItem::Result(result) if !called.contains(&result.call_id) => continue,
+            HistoryItem::Result(_) => {}
+            _ => whole.append(&mut missing),
+        }
+        whole.push(item);
+    }
+    whole.append(&mut missing);
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+    use crate::StopReason;
+
+    fn call(id: &str) -> ToolCall {
+        ToolCall {
+            name: "look".to_owned(),
+            arguments: json!({}),
+            call_id: id.to_owned(),
+        }
+    }
+
+    fn result(id: &str, text: &str, is_error: bool) -> ToolResult {
+        ToolResult {
+            call_id: id.to_owned(),
+            name: "look".to_owned(),
+            result: text.to_owned(),
+            is_error,
+            duration_ms: None,
+        }
+    }
+
+    fn text(text: &str) -> BackendEvent {
+        BackendEvent::Text {
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_interrupted_turn_leaves_what_had_arrived_and_every_call_answered() {
+        let mut fold = HistoryFold::new("go");
+        for event in [
+            text("let me "),
+            text("look"),
+            BackendEvent::ToolCall(call("a")),
+            BackendEvent::ToolCall(call("b")),
+            BackendEvent::TurnEnd {
+                stop_reason: StopReason::ToolUse,
+                message_id: None,
+                model: None,
+            },
+            BackendEvent::ToolResult(result("b", "seen", false)),
+            text("so f"),
+        ] {
+            fold.observe(&event);
+        }
+        assert_eq!(
+            fold.interrupted(),
+            [
+                HistoryItem::user("go"),
+                HistoryItem::assistant("let me look"),
+                HistoryItem::Call(call("a")),
+                HistoryItem::Call(call("b")),
+                HistoryItem::Result(result("b", "seen", false)),
+                HistoryItem::Result(result("a", INTERRUPTED, true)),
+                HistoryItem::Partial {
+                    text: "so f".to_owned()
+                },
+            ]
+        );
+        assert_eq!(HistoryFold::new("go").interrupted(), []);
+    }
+
+    #[test]
+    fn a_result_without_its_call_is_left_out() {
+        let opening = Opening::after([
+            HistoryItem::Result(result("lost", "x", false)),
+            HistoryItem::user("go"),
+        ]);
+        assert_eq!(opening.whole_history(), [HistoryItem::user("go")]);
+    }
+
+    #[test]
+    fn items_have_stable_names() {
+        let items = [
+            HistoryItem::user("u"),
+            HistoryItem::assistant("a"),
+            HistoryItem::Call(call("c")),
+            HistoryItem::Result(result("c", "r", false)),
+            HistoryItem::Partial { text: "p".to_owned() },
+        ];
+        let stored = serde_json::to_value(&items).unwrap();
+        assert_eq!(
+            stored,
+            json!([
+                {"type": "user", "text": "u"},
+                {"type": "assistant", "text": "a"},
+                {"type": "call", "name": "look", "arguments": {}, "call_id": "c"},
+                {"type": "result", "call_id": "c", "name": "look", "result": "r", "is_error": false},
+                {"type": "partial", "text": "p"},
+            ])
+        );
+        assert_eq!(serde_json::from_value::<Vec<HistoryItem>>(stored).unwrap(), items);
+    }
+}
