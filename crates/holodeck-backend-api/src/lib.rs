@@ -25,12 +25,14 @@ pub use conversation::Conversation;
 pub use error::BackendError;
 pub use event::{BackendEvent, StopReason};
 pub use fold::{FailedTurn, ResultFold, collect};
-pub use holodeck_model::TokenUsage;
+pub use holodeck_model::{
+    CallDetails, CallRefusal, Passage, SideEffects, TokenUsage, ToolIdentity, ToolKind, ToolNames,
+};
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
 pub use result::{ExecutionResult, Outcome, ToolCall, ToolResult};
 pub use session::{AgentSession, RunningTurn, SessionControl, SessionState, TextStream, TurnGuard};
 pub use spending::{Spending, ToolUsage, total_usage};
 pub use tool::{
-    NoTools, SideEffects, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec,
+    NoTools, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec,
 };

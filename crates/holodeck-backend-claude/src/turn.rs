@@ -1,9 +1,10 @@
+use std::collections::HashMap;
+
 use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
-    BackendError, BackendEvent, ExecutionResult, Outcome, ResultFold, StopReason, TurnRequest,
+    BackendError, BackendEvent, CallDetails, CallRefusal, ExecutionResult, Outcome, ResultFold, StopReason, TurnRequest,
 };
-use holodeck_mcp_bridge::HOLODECK_SERVER;
 use serde_json::json;
 
 use crate::{
@@ -101,6 +102,8 @@ struct Turn<'a> {
     stands: Stands,
     /// Whether the CLI has taken up the message. What it says before that is of an earlier one.
     begun: bool,
+    /// What is known of calls whose results are still to come.
+    details: HashMap<String, CallDetails>,
     /// A tool of ours that could not be run, once its result was heard.
     unavailable: Option<(String, String)>,
 }
@@ -115,12 +118,13 @@ impl<'a> Turn<'a> {
         Self {
             translator: Translator::new(TranslateOptions {
                 structured: core.structured(),
-                own_server: Some(HOLODECK_SERVER.to_owned()),
+                names: core.options.names.clone(),
             }),
             fold: ResultFold::new(),
             stands: Stands::default(),
             begun: false,
             unavailable: None,
+            details: HashMap::new(),
             core,
             heard,
         }
@@ -133,7 +137,14 @@ impl<'a> Turn<'a> {
                 self.tell(BackendEvent::ApprovalAsked(ask));
                 None
             }
+            Incoming::Details { call_id, details } => {
+                self.details.insert(call_id, details);
+                None
+            }
             Incoming::Answered { call_id, decision } => {
+                if !decision.is_approved() {
+                    self.refuse(&call_id, CallRefusal::Rejected);
+                }
                 self.tell(BackendEvent::ApprovalAnswered { call_id, decision });
                 None
             }
@@ -183,21 +194,31 @@ impl<'a> Turn<'a> {
         if let Some(message) = frame.place() {
             self.stands.message = Some(message.to_owned());
         }
+        if let Frame::PermissionDenied {
+            call_id: Some(call_id),
+            ..
+        } = frame
+        {
+            self.refuse(call_id, CallRefusal::Rejected);
+        }
         let mut events = Vec::new();
         let done = self.translator.observe(frame, &mut |event| events.push(event));
         let mut failed_tool = None;
-        for event in events {
-            match &event {
+        for mut event in events {
+            match &mut event {
                 BackendEvent::SessionStarted { session_id, .. } => {
                     self.stands.session.clone_from(session_id);
                 }
                 // An object that has not the form is none.
-                BackendEvent::StructuredOutput(value) if self.core.check_form(Some(value)).is_err() => {
+                BackendEvent::StructuredOutput(value) if self.core.check_form(Some(&*value)).is_err() => {
                     continue;
                 }
                 BackendEvent::ToolResult(result) => {
                     let told = |(call_id, _): &mut (String, String)| *call_id == result.call_id;
                     failed_tool = self.unavailable.take_if(told).map(|(_, name)| name);
+                    if let Some(known) = self.details.remove(&result.call_id) {
+                        result.details = complete(known, &result.details);
+                    }
                 }
                 _ => {}
             }
@@ -208,6 +229,12 @@ impl<'a> Turn<'a> {
             return Some(Ok(End::With(Outcome::ToolFailed { name })));
         }
         done.map(|done| self.done(done))
+    }
+
+    /// The first reason counts: what follows from it is none of its own.
+    fn refuse(&mut self, call_id: &str, refusal: CallRefusal) {
+        let details = self.details.entry(call_id.to_owned()).or_default();
+        details.refused.get_or_insert(refusal);
     }
 
     fn done(&mut self, done: TurnDone) -> Result<End, BackendError> {
@@ -250,5 +277,15 @@ impl<'a> Turn<'a> {
             stands: goes_on.then_some(self.stands),
             result,
         }
+    }
+}
+
+/// What the host knows of a call, with what can be told from the CLI's own words where the host knows nothing.
+fn complete(known: CallDetails, told: &CallDetails) -> CallDetails {
+    CallDetails {
+        refused: known.refused.or(told.refused),
+        kind: known.kind.or(told.kind),
+        side_effects: known.side_effects.or(told.side_effects),
+        passages: known.passages,
     }
 }

@@ -1,5 +1,5 @@
 use futures::{Stream, StreamExt as _, stream::FuturesOrdered};
-use holodeck_backend_api::{BackendError, Image, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult};
+use holodeck_backend_api::{BackendError, CallRefusal, Image, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -43,6 +43,7 @@ async fn one(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<Ran, BackendErr
         call_id: call.call_id.clone(),
         name: call.name.clone(),
         is_error: output.is_error,
+        details: output.details.clone(),
         result: output.into_record(),
         duration_ms: Some(duration),
     };
@@ -63,13 +64,15 @@ async fn one(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<Ran, BackendErr
 
 async fn output(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
     if !core.allows(&call.name) {
-        return Ok(ToolOutput::error(format!("tool `{}` is not allowed", call.name)));
+        let text = format!("tool `{}` is not allowed", call.name);
+        return Ok(ToolOutput::refused(CallRefusal::NotAllowed, text));
     }
     if let Some(problem) = not_an_object(&call.arguments) {
-        return Ok(ToolOutput::error(format!(
+        let text = format!(
             "the arguments for `{}` are not a JSON object ({problem}); call it again with one",
             call.name
-        )));
+        );
+        return Ok(ToolOutput::refused(CallRefusal::InvalidArguments, text));
     }
     core.tools.call(call, cx).await
 }

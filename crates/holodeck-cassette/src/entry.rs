@@ -1,6 +1,6 @@
 use std::fmt::Write as _;
 
-use holodeck_backend_api::{ModelRequest, Spending, StopReason, TokenUsage, ToolCall, ToolUsage};
+use holodeck_backend_api::{CallDetails, ModelRequest, Spending, StopReason, TokenUsage, ToolCall, ToolUsage};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -74,11 +74,18 @@ pub(crate) struct Response {
     /// What tools asked models for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) spent: Vec<ToolUsage>,
+    /// Of a tool, what else is known of the call.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub(crate) details: CallDetails,
     pub(crate) stop_reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) message_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
+}
+
+fn is_empty(details: &CallDetails) -> bool {
+    *details == CallDetails::default()
 }
 
 impl Response {

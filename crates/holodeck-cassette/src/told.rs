@@ -179,7 +179,10 @@ impl Told {
                 Decision::Reject { reason } | Decision::Terminate { reason } => clean(reason),
                 Decision::Withdrawn => {}
             },
-            Self::ToolResult(result) => clean(&mut result.result),
+            Self::ToolResult(result) => {
+                clean(&mut result.result);
+                result.details.redact(redactor);
+            }
             Self::Nested { event, .. } => event.redact(redactor),
             Self::StructuredOutput(value) => redactor.value(value),
             Self::ThinkingEnd | Self::Usage(_) | Self::TurnEnd { .. } => {}

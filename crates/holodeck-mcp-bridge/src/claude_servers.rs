@@ -1,12 +1,13 @@
 use std::{fmt, path::Path};
 
-use holodeck_model::{Code, Diagnostic, Env, McpTool, McpTransport, env};
+use holodeck_model::{
+    Code, Diagnostic, Env, McpTool, McpTransport, env, server_key, taken_server_keys,
+};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value, json};
 
 use crate::{
     launch::{self, placed, placed_argument},
-    names,
 };
 
 /// Variables the CLI gives its children beside its own environment and that open its message socket to them.
@@ -69,7 +70,7 @@ impl ClaudeServers {
             base_dir,
             env,
             blank,
-            taken: names::taken(),
+            taken: taken_server_keys(),
             warnings: Vec::new(),
             errors: Vec::new(),
         };
@@ -251,7 +252,7 @@ impl Translation<'_> {
 
     /// A name that the CLI takes and no other server has.
     fn free_name(&mut self, name: &str) -> String {
-        let free = names::server(name, &mut self.taken);
+        let free = server_key(name, &mut self.taken);
         if free != name {
             self.warn(
                 Code::IgnoredForProvider,

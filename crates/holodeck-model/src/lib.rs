@@ -4,6 +4,7 @@
 //! Nothing here is asynchronous, uses the network, or reads the process environment.
 
 mod approval;
+mod call_details;
 mod check;
 mod code;
 mod config;
@@ -17,18 +18,19 @@ mod load;
 mod loaded;
 mod redact;
 mod report;
-mod retrieval;
 mod schema;
 mod settings;
 mod shape;
 mod source;
+mod tool_names;
 mod usage;
 mod value;
 mod yaml;
 
 pub use approval::{
-    ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate, ToolOrigin,
+    ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate,
 };
+pub use call_details::{CallDetails, CallRefusal, Passage};
 pub use check::closest;
 pub use code::Code;
 pub use config::*;
@@ -41,9 +43,12 @@ pub use load::{Load, load_agent};
 pub use loaded::{InstructionsSource, LoadedAgent, Need, ResolvedInstructions, Unsupported};
 pub use redact::Redactor;
 pub use report::*;
-pub use retrieval::RetrievalTools;
 pub use schema::{config_json_schema, json_schema};
 pub use settings::{ExecutionSettings, Layer, Setting};
 pub use source::{Source, Sources};
+pub use tool_names::{
+    HOLODECK_SERVER, Resolved, ServerAccess, SideEffects, ToolAccess, ToolIdentity, ToolKind, ToolNames, ToolOrigin,
+    UnresolvedName, bounded, mcp_tool_name, server_key, taken_server_keys,
+};
 pub use usage::TokenUsage;
 pub use value::{Glob, JsonMap, OneOrMany, PathRef, Pattern, PatternError, SecretMap, python_str};

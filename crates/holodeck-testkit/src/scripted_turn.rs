@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
-    BackendError, BackendEvent, ExecutionResult, Outcome, ResultFold, StopReason, TokenUsage, ToolCall,
+    BackendError, BackendEvent, CallDetails, ExecutionResult, Outcome, ResultFold, StopReason, TokenUsage, ToolCall,
     ToolCx, ToolError, ToolHost, ToolOutput, ToolResult,
 };
 use serde_json::Value;
@@ -86,6 +86,7 @@ impl ScriptedTurn {
             result: result.to_owned(),
             is_error: false,
             duration_ms: None,
+            details: CallDetails::default(),
         };
         let call = ToolCall {
             name: name.to_owned(),
@@ -219,6 +220,7 @@ fn tool_result(call: ToolCall, output: Result<ToolOutput, ToolError>) -> Backend
         result: output.text,
         is_error: output.is_error,
         duration_ms: None,
+        details: output.details,
     })
 }
 

@@ -2,9 +2,8 @@ use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    ApprovalAsk, ApprovalDecision, Approver, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
+    ApprovalAsk, ApprovalDecision, Approver, CallRefusal, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
 };
-use holodeck_mcp_bridge::HOLODECK_SERVER;
 use holodeck_model::{
     Agent, ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, Provider, SideEffectGate,
 };
@@ -12,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The policy of an agent whose tools are offered by this facade.
 pub fn approval_policy(agent: &Agent) -> ApprovalPolicy {
-    ApprovalPolicy::new(agent, HOLODECK_SERVER)
+    ApprovalPolicy::new(agent)
 }
 
 /// Answers by the policy alone: nobody is there to be asked, and nothing waits.
@@ -106,7 +105,7 @@ impl<A: Approver> ToolHost for ApprovedTools<A> {
                 };
                 self.tools.call(&call, cx).await
             }
-            ApprovalDecision::Reject { reason } => Ok(ToolOutput::error(reason)),
+            ApprovalDecision::Reject { reason } => Ok(ToolOutput::refused(CallRefusal::Rejected, reason)),
             ApprovalDecision::Terminate { .. } | ApprovalDecision::Withdrawn => Err(ToolError::Cancelled),
         }
     }
@@ -155,7 +154,8 @@ mod tests {
         let ruled = under_approvals(&rejecting, tools.clone());
         assert_eq!(ruled.specs().len(), tools.specs().len());
         let output = ruled.call(&call(json!({})), ToolCx::default()).await.unwrap();
-        assert_eq!(output, ToolOutput::error("a rule of this agent rejects `echo`"));
+        let rejected = ToolOutput::refused(CallRefusal::Rejected, "a rule of this agent rejects `echo`");
+        assert_eq!(output, rejected);
         assert_eq!(tools.called(), []);
     }
 

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use holodeck_backend_api::{AgentBackend, BackendError, Mode, ToolHost};
-use holodeck_backend_claude::{AgentSetup, ClaudeBackend, ClaudeOptions, Reuse, SideEffects};
+use holodeck_backend_claude::{AgentSetup, BuiltinChanges, ClaudeBackend, ClaudeOptions, Reuse};
 use holodeck_model::{Diagnostic, Env, LoadedAgent, Occasion, SideEffectGate};
 use holodeck_otel_bridge::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env};
 use holodeck_validators::{ClaudeCliSearch, ClaudeEnv};
@@ -43,9 +43,9 @@ pub(crate) async fn backend(
         approver: Arc::new(PolicyApprover::new(policy.clone(), occasion, side_effects)),
         policy: &policy,
         side_effects: match (mode, side_effects) {
-            (Mode::Test, SideEffectGate::Closed) => SideEffects::Withheld,
-            (Mode::Test, SideEffectGate::Open) => SideEffects::Allowed,
-            _ => SideEffects::AsConfigured,
+            (Mode::Test, SideEffectGate::Closed) => BuiltinChanges::Withheld,
+            (Mode::Test, SideEffectGate::Open) => BuiltinChanges::Allowed,
+            _ => BuiltinChanges::AsConfigured,
         },
         reuse: match mode {
             Mode::Test => Reuse::WhereSafe,

@@ -110,10 +110,10 @@ fn of_claude(claude: &ClaudeConfig) -> Value {
 }
 
 /// Those that are there: a test withholds what may change something.
-fn builtin_tools(claude: &ClaudeConfig, mode: Mode, side_effects: SideEffectGate) -> Vec<&'static str> {
+fn builtin_tools(claude: &ClaudeConfig, mode: Mode, side_effects: SideEffectGate) -> Vec<&str> {
     let mut tools = claude.built_in_tools();
     if mode == Mode::Test && side_effects == SideEffectGate::Closed {
-        tools.retain(|tool| !ClaudeConfig::SIDE_EFFECT_TOOLS.contains(tool));
+        tools.retain(|tool| !ClaudeConfig::may_change_something(tool));
     }
     tools
 }

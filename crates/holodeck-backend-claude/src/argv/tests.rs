@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::{AgentSetup, Reuse, SideEffects, Tools};
+use crate::{AgentSetup, Reuse, BuiltinChanges, Tools};
 
 struct Nobody;
 
@@ -30,7 +30,7 @@ fn tools() -> Tools {
         .with("order", "Orders.", json!({"type": "object"}), answer)
 }
 
-fn options(rest: &str, side_effects: SideEffects, kind: ClaudeCliKind) -> ClaudeOptions {
+fn options(rest: &str, side_effects: BuiltinChanges, kind: ClaudeCliKind) -> ClaudeOptions {
     let yaml = format!(
         "name: test\nmodel: {{provider: anthropic, name: sonnet}}\ninstructions: {{inline: be brief}}\n{rest}"
     );
@@ -41,7 +41,7 @@ fn options(rest: &str, side_effects: SideEffects, kind: ClaudeCliKind) -> Claude
     let files = MemoryFiles::new().with(path, yaml).with("/agents/a/s.py", "");
     let load = load_agent(path, &env, &files);
     let agent = load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics));
-    let policy = ApprovalPolicy::new(&agent.config, HOLODECK_SERVER);
+    let policy = ApprovalPolicy::new(&agent.config);
     let options = ClaudeOptions::of_agent(&AgentSetup {
         agent: &agent,
         cli: &ClaudeCli {
@@ -87,7 +87,7 @@ fn fresh() -> Begin {
 
 #[test]
 fn what_is_not_asked_for_is_off() {
-    let options = options("", SideEffects::AsConfigured, ClaudeCliKind::Native);
+    let options = options("", BuiltinChanges::AsConfigured, ClaudeCliKind::Native);
     assert_snapshot!(shown(&options, &fresh()));
 }
 
@@ -115,7 +115,7 @@ claude:
 
 #[test]
 fn what_is_asked_for_is_said() {
-    let options = options(EVERYTHING, SideEffects::AsConfigured, ClaudeCliKind::Native);
+    let options = options(EVERYTHING, BuiltinChanges::AsConfigured, ClaudeCliKind::Native);
     assert_snapshot!(shown(&options, &fresh()));
 }
 
@@ -124,7 +124,7 @@ fn tests_withhold_what_changes_something() {
     let script = ClaudeCliKind::Script {
         node: PathBuf::from("/opt/node"),
     };
-    let options = options(EVERYTHING, SideEffects::Withheld, script);
+    let options = options(EVERYTHING, BuiltinChanges::Withheld, script);
     let resumed = Begin::Resumed {
         id: "[id]".to_owned(),
         at: Some("[message]".to_owned()),
@@ -144,7 +144,7 @@ fn tests_withhold_what_changes_something() {
 #[test]
 fn a_list_of_tools_allows_no_others() {
     let allowed = format!("{EVERYTHING}  allowed_tools: [Read, order, mcp__holodeck_tools__search]\n");
-    let options = options(&allowed, SideEffects::AsConfigured, ClaudeCliKind::Native);
+    let options = options(&allowed, BuiltinChanges::AsConfigured, ClaudeCliKind::Native);
     let text = shown(&options, &fresh());
     assert!(text.contains("--tools Read\n"), "{text}");
     assert!(

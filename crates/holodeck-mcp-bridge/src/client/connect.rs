@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use holodeck_backend_api::{Tool, ToolSource};
 use holodeck_http::{HttpClient, HttpOptions};
-use holodeck_model::{Env, McpSampling, McpTool, McpTransport};
+use holodeck_model::{Env, McpSampling, McpTool, McpTransport, server_key, taken_server_keys};
 use holodeck_process::Watchdog;
 use rmcp::model::ServerPeerInfo;
 
@@ -16,7 +16,7 @@ use crate::client::plan::Plan;
 use crate::client::sampler::Sampler;
 use crate::client::server::Server;
 use crate::client::{ElicitationHost, SamplingHost};
-use crate::{ServerNeed, names};
+use crate::ServerNeed;
 
 /// What connecting to servers needs.
 #[derive(Clone)]
@@ -152,13 +152,13 @@ impl McpServer {
             http: http_client(tools, options),
             startup: options.startup,
         };
-        let mut taken = names::taken();
+        let mut taken = taken_server_keys();
         let connecting: Vec<_> = tools
             .iter()
             .map(|tool| {
                 connect(
                     tool,
-                    names::server(&tool.name, &mut taken),
+                    server_key(&tool.name, &mut taken),
                     options,
                     &surroundings,
                 )

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holodeck_backend_api::{Conversation, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
-use holodeck_model::{Env, MemoryFiles, load_agent};
+use holodeck_model::{Env, MemoryFiles, ToolNames, load_agent};
 use holodeck_tools::{FunctionTool, Toolbox};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -20,9 +20,7 @@ fn toolbox(tools: &str) -> Toolbox {
     let agent = load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics));
     let mut toolbox = Toolbox::new();
     toolbox
-        .add_mocks(&agent.config.tools, |server, tool| {
-            format!("mcp__{server}__{tool}")
-        })
+        .add_mocks(&agent.config.tools, &ToolNames::of(&agent.config))
         .unwrap();
     toolbox
 }
