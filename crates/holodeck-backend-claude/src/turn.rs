@@ -3,7 +3,12 @@ use std::collections::HashMap;
 use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
+<<<<<<< HEAD
     BackendError, BackendEvent, CallDetails, CallRefusal, ExecutionResult, Outcome, ResultFold, StopReason, TurnRequest,
+=======
+    ApprovalDecision, BackendError, BackendEvent, ExecutionResult, Outcome, ResultFold, StopReason,
+    TurnRequest,
+>>>>>>> main
 };
 use serde_json::json;
 
@@ -106,6 +111,8 @@ struct Turn<'a> {
     details: HashMap<String, CallDetails>,
     /// A tool of ours that could not be run, once its result was heard.
     unavailable: Option<(String, String)>,
+    /// Why an approver ended the turn, once it has.
+    terminated: Option<String>,
 }
 
 impl<'a> Turn<'a> {
@@ -124,7 +131,11 @@ impl<'a> Turn<'a> {
             stands: Stands::default(),
             begun: false,
             unavailable: None,
+<<<<<<< HEAD
             details: HashMap::new(),
+=======
+            terminated: None,
+>>>>>>> main
             core,
             heard,
         }
@@ -142,8 +153,13 @@ impl<'a> Turn<'a> {
                 None
             }
             Incoming::Answered { call_id, decision } => {
+<<<<<<< HEAD
                 if !decision.is_approved() {
                     self.refuse(&call_id, CallRefusal::Rejected);
+=======
+                if let ApprovalDecision::Terminate { reason } = &decision {
+                    self.terminated = Some(reason.clone());
+>>>>>>> main
                 }
                 self.tell(BackendEvent::ApprovalAnswered { call_id, decision });
                 None
@@ -238,6 +254,9 @@ impl<'a> Turn<'a> {
     }
 
     fn done(&mut self, done: TurnDone) -> Result<End, BackendError> {
+        if let Some(reason) = self.terminated.take() {
+            return Ok(End::With(Outcome::Terminated { reason }));
+        }
         match done {
             TurnDone::Answered {
                 stop_reason,
@@ -250,7 +269,10 @@ impl<'a> Turn<'a> {
             },
             TurnDone::Ended(outcome) => Ok(End::With(outcome)),
             TurnDone::Failed(error) => Err(error),
-            TurnDone::Interrupted => Err(BackendError::Cancelled),
+            // Our own interrupt ends the turn before the CLI reports it.
+            TurnDone::Interrupted => Err(BackendError::Session {
+                message: "the Claude Code CLI was interrupted, but not by this program".to_owned(),
+            }),
         }
     }
 

@@ -3,9 +3,11 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, Read},
+    io::{self, BufRead as _, Read},
     path::{Path, PathBuf},
 };
+
+use sha2::{Digest as _, Sha256};
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,11 @@ pub trait Files {
 
     /// What is at this path.
     fn kind(&self, path: &Path) -> FileKind;
+
+    /// The SHA-256 of a regular file.
+    fn digest(&self, path: &Path) -> io::Result<[u8; 32]> {
+        Ok(Sha256::digest(self.read(path, u64::MAX)?).into())
+    }
 }
 
 /// The file system.
@@ -45,6 +52,29 @@ impl Files for DiskFiles {
             Err(_) => FileKind::Missing,
         }
     }
+
+    fn digest(&self, path: &Path) -> io::Result<[u8; 32]> {
+        let file = open_regular(path)?;
+        let mut hash = Sha256::new();
+        let mut reader = io::BufReader::with_capacity(1 << 16, file);
+        loop {
+            let piece = reader.fill_buf()?;
+            if piece.is_empty() {
+                return Ok(hash.finalize().into());
+            }
+            hash.update(piece);
+            let read = piece.len();
+            reader.consume(read);
+        }
+    }
+}
+
+/// A pipe or a device has no end that one could wait for.
+fn open_regular(path: &Path) -> io::Result<fs::File> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    fs::File::open(path)
 }
 
 /// Files held in memory.

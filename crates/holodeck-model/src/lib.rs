@@ -5,6 +5,7 @@
 
 mod approval;
 mod call_details;
+mod case;
 mod check;
 mod code;
 mod config;
@@ -31,6 +32,9 @@ pub use approval::{
     ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate,
 };
 pub use call_details::{CallDetails, CallRefusal, Passage};
+pub use case::{
+    CaseContent, CaseId, CaseIdentity, InvalidCaseId, UnitKey, equal_cases, identify_cases, match_cases,
+};
 pub use check::closest;
 pub use code::Code;
 pub use config::*;

@@ -1,0 +1,323 @@
+//! Which test cases of two files are the same case.
+//!
+//! The one definition for resume, regrade, `--failed`, recordings and comparisons. A case is identified by what it asks
+//! (inputs, turns and the content of their files), by its name where names are unique, and by its ordinal among cases
+//! that are equal in both. What a case *expects* is no part of it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use sha2::{Digest as _, Sha256};
+
+use crate::{FileInput, Files, TestCase};
+
+/// Identifies a test case within its file and across edits of the file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CaseId([u8; 16]);
+
+/// Identifies what a case asks: its inputs, its turns and the content of their files.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CaseContent([u8; 16]);
+
+/// One unit of work: a case, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct UnitKey {
+    /// The case.
+    pub case: CaseId,
+    /// Which repetition of it, from 0.
+    pub trial: u32,
+}
+
+/// The identity of a case, and of what it asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CaseIdentity {
+    /// The case.
+    pub id: CaseId,
+    /// What it asks.
+    pub content: CaseContent,
+}
+
+/// The identities of the cases of a file, in their order. Reads the files that the cases name; a file that cannot be
+/// read counts as such.
+pub fn identify_cases(cases: &[TestCase], files: &dyn Files) -> Vec<CaseIdentity> {
+    let mut digests = FileDigests {
+        files,
+        known: HashMap::new(),
+    };
+    let mut names: HashMap<&str, u32> = HashMap::new();
+    for name in cases.iter().filter_map(|case| case.name.as_deref()) {
+        *names.entry(name).or_default() += 1;
+    }
+    let mut equals: HashMap<(Option<&str>, CaseContent), u64> = HashMap::new();
+    cases
+        .iter()
+        .map(|case| {
+            let content = content_of(case, &mut digests);
+            let name = case
+                .name
+                .as_deref()
+                .filter(|&name| names.get(name).is_some_and(|&count| count == 1));
+            let ordinal = equals.entry((name, content)).or_default();
+            let mut parts = Parts::new("case");
+            parts.optional(name.map(str::as_bytes));
+            parts.add(&content.0);
+            parts.add(&ordinal.to_be_bytes());
+            *ordinal += 1;
+            CaseIdentity {
+                id: CaseId(parts.finish()),
+                content,
+            }
+        })
+        .collect()
+}
+
+/// For each of today's cases its place in `earlier`. Cases pair by their identity; a case that was renamed pairs only
+/// if what it asks is unique on both sides. A case that asks something else under its old name has no place.
+pub fn match_cases(earlier: &[CaseIdentity], today: &[CaseIdentity]) -> Vec<Option<usize>> {
+    let places: HashMap<CaseId, usize> = earlier
+        .iter()
+        .enumerate()
+        .map(|(place, identity)| (identity.id, place))
+        .collect();
+    let (before, now) = (unique_contents(earlier), unique_contents(today));
+    let renamed = |identity: &CaseIdentity| {
+        let place = before.get(&identity.content).copied().flatten();
+        place.filter(|_| now.get(&identity.content).copied().flatten().is_some())
+    };
+    today
+        .iter()
+        .map(|identity| places.get(&identity.id).copied().or_else(|| renamed(identity)))
+        .collect()
+}
+
+/// The place of each content, if only one case has it.
+fn unique_contents(identities: &[CaseIdentity]) -> HashMap<CaseContent, Option<usize>> {
+    let mut places = HashMap::new();
+    for (place, identity) in identities.iter().enumerate() {
+        places
+            .entry(identity.content)
+            .and_modify(|unique| *unique = None)
+            .or_insert(Some(place));
+    }
+    places
+}
+
+fn content_of(case: &TestCase, digests: &mut FileDigests<'_>) -> CaseContent {
+    let mut parts = Parts::new("content");
+    parts.optional(case.input.as_deref().map(str::as_bytes));
+    add_files(&mut parts, &case.files, digests);
+    parts.count(case.turns.len());
+    for turn in &case.turns {
+        parts.add(turn.input.as_bytes());
+        add_files(&mut parts, &turn.files, digests);
+    }
+    CaseContent(parts.finish())
+}
+
+fn add_files(parts: &mut Parts, files: &[FileInput], digests: &mut FileDigests<'_>) {
+    parts.count(files.len());
+    for file in files {
+        match (&file.path, &file.url) {
+            (Some(path), _) => parts.file(digests.of(path.path())),
+            (None, Some(url)) => match local_path(url) {
+                Some(path) => parts.file(digests.of(PathBuf::from(path))),
+                None => parts.add(public_url(url).as_bytes()),
+            },
+            (None, None) => parts.optional(None),
+        }
+        // What of the file is sent.
+        parts.optional(file.description.as_deref().map(str::as_bytes));
+        parts.count(file.pages.len());
+        for page in &file.pages {
+            parts.add(&page.to_be_bytes());
+        }
+        parts.optional(file.sheet.as_deref().map(str::as_bytes));
+        parts.optional(file.range.as_deref().map(str::as_bytes));
+    }
+}
+
+/// The path of a `url` that names a file of this machine.
+fn local_path(url: &str) -> Option<&str> {
+    let url = url.trim();
+    match url.split_once("://") {
+        None => Some(url),
+        Some((scheme, path)) if scheme.eq_ignore_ascii_case("file") => Some(path),
+        Some(_) => None,
+    }
+}
+
+/// A URL without user information and without the parameters of a signature: both change while the file stays.
+fn public_url(url: &str) -> String {
+    let (scheme, rest) = url.trim().split_once("://").unwrap_or(("", url));
+    let rest = rest.split('#').next().unwrap_or_default();
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (host, path) = place.find('/').map_or((place, ""), |slash| place.split_at(slash));
+    let host = host.rsplit('@').next().unwrap_or_default();
+    let parameters: Vec<&str> = query.split('&').filter(|part| !part.is_empty()).collect();
+    let name = |part: &str| part.split('=').next().unwrap_or_default().to_ascii_lowercase();
+    let signed_by = |signature: &str| parameters.iter().any(|part| name(part) == signature);
+    let (azure, classic) = (signed_by("sig"), signed_by("signature"));
+    let kept = parameters.iter().filter(|part| {
+        let name = name(part);
+        let signature = name.starts_with("x-amz-")
+            || name.starts_with("x-goog-")
+            || azure && AZURE_SIGNATURE.contains(&name.as_str())
+            || classic && CLASSIC_SIGNATURE.contains(&name.as_str());
+        !signature
+    });
+    let kept: Vec<&str> = kept.copied().collect();
+    format!(
+        "{}://{}{path}?{}",
+        scheme.to_ascii_lowercase(),
+        host.to_ascii_lowercase(),
+        kept.join("&")
+    )
+}
+
+/// The parameters of an Azure shared access signature; only together with `sig`.
+const AZURE_SIGNATURE: &[&str] = &[
+    "sig", "sv", "ss", "srt", "sp", "st", "se", "spr", "sr", "si", "sip", "skoid", "sktid", "skt", "ske",
+    "sks", "skv",
+];
+
+/// The parameters of signatures of S3 (version 2), Google Cloud and CloudFront; only together with `Signature`.
+const CLASSIC_SIGNATURE: &[&str] = &[
+    "signature",
+    "expires",
+    "awsaccesskeyid",
+    "googleaccessid",
+    "key-pair-id",
+    "policy",
+];
+
+/// Digests of files, each read once.
+struct FileDigests<'a> {
+    files: &'a dyn Files,
+    known: HashMap<PathBuf, Option<[u8; 32]>>,
+}
+
+impl FileDigests<'_> {
+    fn of(&mut self, path: PathBuf) -> Option<[u8; 32]> {
+        let files = self.files;
+        *self
+            .known
+            .entry(path)
+            .or_insert_with_key(|path: &PathBuf| files.digest(Path::new(path)).ok())
+    }
+}
+
+/// A hash over parts that cannot run into one another.
+struct Parts(Sha256);
+
+impl Parts {
+    fn new(kind: &str) -> Self {
+        let mut parts = Self(Sha256::new());
+        parts.add(kind.as_bytes());
+        parts
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        self.count(part.len());
+        self.0.update(part);
+    }
+
+    fn optional(&mut self, part: Option<&[u8]>) {
+        self.0.update([u8::from(part.is_some())]);
+        if let Some(part) = part {
+            self.add(part);
+        }
+    }
+
+    fn file(&mut self, digest: Option<[u8; 32]>) {
+        self.optional(digest.as_ref().map(<[u8; 32]>::as_slice));
+    }
+
+    fn count(&mut self, count: usize) {
+        self.0.update((count as u64).to_be_bytes());
+    }
+
+    fn finish(self) -> [u8; 16] {
+        let mut beginning = [0; 16];
+        for (to, from) in beginning.iter_mut().zip(self.0.finalize()) {
+            *to = from;
+        }
+        beginning
+    }
+}
+
+/// Names and contents that more than one case has, with the places of those cases.
+pub fn equal_cases(cases: &[TestCase], identities: &[CaseIdentity]) -> Vec<Vec<usize>> {
+    let mut groups: BTreeMap<(Option<&str>, Option<CaseContent>), Vec<usize>> = BTreeMap::new();
+    for (place, (case, identity)) in cases.iter().zip(identities).enumerate() {
+        let key = match case.name.as_deref() {
+            Some(name) => (Some(name), None),
+            None => (None, Some(identity.content)),
+        };
+        groups.entry(key).or_default().push(place);
+    }
+    groups.into_values().filter(|places| places.len() > 1).collect()
+}
+
+macro_rules! hexadecimal {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({self})", stringify!($name))
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidCaseId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidCaseId> {
+                parse_hexadecimal(text).map(Self).ok_or(InvalidCaseId)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(D::Error::custom)
+            }
+        }
+    )*};
+}
+
+hexadecimal!(CaseId, CaseContent);
+
+/// The text is not the identity of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected 32 hexadecimal digits")]
+pub struct InvalidCaseId;
+
+fn parse_hexadecimal(text: &str) -> Option<[u8; 16]> {
+    if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let digits = std::str::from_utf8(digits).ok()?;
+        *byte = u8::from_str_radix(digits, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests;
