@@ -3,12 +3,8 @@ use std::collections::HashMap;
 use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
-<<<<<<< HEAD
-    BackendError, BackendEvent, CallDetails, CallRefusal, ExecutionResult, Outcome, ResultFold, StopReason, TurnRequest,
-=======
-    ApprovalDecision, BackendError, BackendEvent, ExecutionResult, Outcome, ResultFold, StopReason,
-    TurnRequest,
->>>>>>> main
+    ApprovalDecision, BackendError, BackendEvent, CallDetails, CallRefusal, ExecutionResult, Outcome, ResultFold,
+    StopReason, TurnRequest,
 };
 use serde_json::json;
 
@@ -131,11 +127,8 @@ impl<'a> Turn<'a> {
             stands: Stands::default(),
             begun: false,
             unavailable: None,
-<<<<<<< HEAD
             details: HashMap::new(),
-=======
             terminated: None,
->>>>>>> main
             core,
             heard,
         }
@@ -153,13 +146,11 @@ impl<'a> Turn<'a> {
                 None
             }
             Incoming::Answered { call_id, decision } => {
-<<<<<<< HEAD
                 if !decision.is_approved() {
                     self.refuse(&call_id, CallRefusal::Rejected);
-=======
+                }
                 if let ApprovalDecision::Terminate { reason } = &decision {
                     self.terminated = Some(reason.clone());
->>>>>>> main
                 }
                 self.tell(BackendEvent::ApprovalAnswered { call_id, decision });
                 None

@@ -67,7 +67,7 @@ fn shown(options: &ClaudeOptions, begin: &Begin) -> String {
     let folder = home.home().parent().unwrap().display().to_string();
     let mut text = String::new();
     let mut after_name = false;
-    for argument in argv(options, &home, begin) {
+    for argument in argv(options, &home, begin, &[]) {
         let argument = argument.into_string().unwrap();
         assert!(!argument.contains("secret"), "{argument}");
         let is_name = argument.starts_with("--");
