@@ -23,10 +23,11 @@ pub use backend::{
 };
 pub use conversation::Conversation;
 pub use error::BackendError;
-pub use event::{BackendEvent, StopReason};
+pub use event::BackendEvent;
 pub use fold::{FailedTurn, ResultFold, collect};
 pub use holodeck_model::{
     CallDetails, CallRefusal, Passage, SideEffects, TokenUsage, ToolIdentity, ToolKind, ToolNames,
+    events::StopReason,
 };
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};

@@ -16,6 +16,7 @@ mod changes;
 mod claude;
 mod convert;
 mod defects_contract;
+mod defects_identity;
 mod defects_tools;
 mod doctor;
 mod exit_codes;
