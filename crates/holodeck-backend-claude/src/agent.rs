@@ -183,7 +183,11 @@ fn tool_access(setup: &AgentSetup<'_>) -> Result<(ToolNames, ToolAccess), Backen
     let config = &setup.agent.config;
     let (mut names, access) = (ToolNames::of(config), ToolAccess::of_loaded(setup.agent));
     let here: Vec<String> = servers_here(setup).map(str::to_owned).collect();
-    names.list_shown(&here, setup.tools.specs().iter().map(|spec| spec.name.as_str()));
+    let specs = setup.tools.specs();
+    names.list_shown(&here, specs.iter().map(|spec| spec.name.as_str()));
+    for spec in specs {
+        names.host(&spec.name);
+    }
     let unresolved = access.unresolved(&names);
     if unresolved.is_empty() {
         return Ok((names, access));

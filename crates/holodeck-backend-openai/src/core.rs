@@ -40,7 +40,10 @@ impl Core {
     ) -> Result<Self, BackendError> {
         let config = &agent.config;
         let openai = config.openai.clone().unwrap_or_default();
-        let names = ToolNames::of(config);
+        let mut names = ToolNames::of(config);
+        for spec in tools.specs() {
+            names.host(&spec.name);
+        }
         let access = ToolAccess::of(config);
         let offered = offered(&names, &access, tools.specs());
         Ok(Self {

@@ -75,17 +75,13 @@ pub(crate) struct Response {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) spent: Vec<ToolUsage>,
     /// Of a tool, what else is known of the call.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, skip_serializing_if = "CallDetails::is_empty")]
     pub(crate) details: CallDetails,
     pub(crate) stop_reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) message_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
-}
-
-fn is_empty(details: &CallDetails) -> bool {
-    *details == CallDetails::default()
 }
 
 impl Response {

@@ -193,6 +193,7 @@ impl Book {
             error,
             duration_ms: result.duration_ms,
             synthetic: from == Answerer::Nobody,
+            details: result.details,
         };
         self.write(place(agent.as_deref(), turn), EventBody::ToolResult(body));
     }

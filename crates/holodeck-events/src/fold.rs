@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use holodeck_backend_api::{
-    BackendEvent, CallDetails, ContextMessage, ExecutionResult, Outcome, ResultFold, Role, StopReason, ToolCall,
+    BackendEvent, ContextMessage, ExecutionResult, Outcome, ResultFold, Role, StopReason, ToolCall,
     ToolResult,
 };
 use holodeck_model::events::{
@@ -126,7 +126,7 @@ fn told(body: &EventBody) -> Option<BackendEvent> {
             result: text_of(result),
             is_error: !result.success,
             duration_ms: result.duration_ms,
-            details: CallDetails::default(),
+            details: result.details.clone(),
         }),
         _ => return None,
     })

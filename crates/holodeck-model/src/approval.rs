@@ -176,7 +176,7 @@ impl ApprovalPolicy {
         match self.settings.non_interactive {
             NonInteractive::Approve => PolicyDecision::Approve,
             NonInteractive::Reject => reject(format!(
-                "`{}` needs approval, and no person is there to give it",
+                "`{}` needs approval, and nobody is there to give it",
                 tool.shown_to_model
             )),
         }

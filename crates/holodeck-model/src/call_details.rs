@@ -25,6 +25,11 @@ pub struct CallDetails {
 }
 
 impl CallDetails {
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Masks secrets in it.
     pub fn redact(&mut self, redactor: &Redactor) {
         for passage in &mut self.passages {

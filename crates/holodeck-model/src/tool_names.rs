@@ -324,6 +324,9 @@ impl ToolNames {
         if let Some(tool) = self.declared.iter().find(is_called) {
             return Some(tool.clone());
         }
+        if let Some(own) = called.strip_prefix(&mcp_tool_name(HOLODECK_SERVER, "")) {
+            return Some(ToolIdentity::own(ToolKind::Function, own, self.has_builtins));
+        }
         if let Some(server) = self.server_of(called) {
             return Some(server.tool(called));
         }
@@ -419,7 +422,10 @@ impl ToolNames {
     /// Whether `written` can only be the name that a server gives one of its tools.
     fn is_bare(&self, written: &str) -> bool {
         !written.starts_with(MCP)
-            && !self.servers.iter().any(|server| server.is_named(written))
+            && !self
+                .servers
+                .iter()
+                .any(|server| server.is_named(written) || server.own_part(written).is_some())
             && !(self.has_builtins && ClaudeConfig::CLI_TOOLS.contains(&written))
     }
 
@@ -482,7 +488,7 @@ impl ToolNames {
         }
         let mut could_have = self.servers.iter().filter_map(|server| match server.own_part(written) {
             Some(own) => Some((server, own)),
-            None => (!written.starts_with(MCP)).then_some((server, written)),
+            None => self.is_bare(written).then_some((server, written)),
         });
         if could_have.clone().any(|(server, own)| server.lists(own)) {
             Resolved::Known
@@ -495,7 +501,10 @@ impl ToolNames {
 
     /// The known name that is most like `written`.
     pub fn suggest(&self, written: &str) -> Option<String> {
-        let mut known: Vec<String> = self.declared.iter().map(|tool| tool.declared.clone()).collect();
+        let mut known: Vec<String> = Vec::new();
+        if self.has_builtins {
+            known.extend(ClaudeConfig::CLI_TOOLS.iter().map(|&name| name.to_owned()));
+        }
         for server in &self.servers {
             known.push(server.declared.clone());
             let prefix = mcp_tool_name(&server.key, "");
@@ -503,9 +512,8 @@ impl ToolNames {
             let own = listed.filter_map(|shown| shown.strip_prefix(&prefix));
             known.extend(own.flat_map(|own| [own.to_owned(), format!("{}__{own}", server.declared)]));
         }
-        if self.has_builtins {
-            known.extend(ClaudeConfig::CLI_TOOLS.iter().map(|&name| name.to_owned()));
-        }
+        // Of equally near names the last counts.
+        known.extend(self.declared.iter().map(|tool| tool.declared.clone()));
         closest(written, known.iter().map(String::as_str)).map(str::to_owned)
     }
 }

@@ -3,8 +3,8 @@ use std::{sync::Arc, time::Duration};
 use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
-    BackendError, BackendEvent, CallDetails, ExecutionResult, Outcome, ResultFold, StopReason, TokenUsage, ToolCall,
-    ToolCx, ToolError, ToolHost, ToolOutput, ToolResult,
+    BackendError, BackendEvent, CallDetails, ExecutionResult, Outcome, Passage, ResultFold, StopReason, TokenUsage, ToolCall,
+    ToolCx, ToolError, ToolHost, ToolKind, ToolOutput, ToolResult,
 };
 use serde_json::Value;
 
@@ -79,6 +79,20 @@ impl ScriptedTurn {
 
     /// Adds a tool call and its result, without a tool.
     pub fn and_called(self, name: &str, arguments: Value, result: &str) -> Self {
+        self.and_called_with(name, arguments, result, CallDetails::default())
+    }
+
+    /// Adds a call of a tool that retrieves, without a tool.
+    pub fn and_retrieved(self, name: &str, arguments: Value, passages: &[&str]) -> Self {
+        let details = CallDetails {
+            kind: Some(ToolKind::Retrieval),
+            passages: passages.iter().copied().map(Passage::of).collect(),
+            ..CallDetails::default()
+        };
+        self.and_called_with(name, arguments, &passages.join("\n"), details)
+    }
+
+    fn and_called_with(self, name: &str, arguments: Value, result: &str, details: CallDetails) -> Self {
         let call_id = format!("call_{}", self.steps.len());
         let result = ToolResult {
             call_id: call_id.clone(),
@@ -86,7 +100,7 @@ impl ScriptedTurn {
             result: result.to_owned(),
             is_error: false,
             duration_ms: None,
-            details: CallDetails::default(),
+            details,
         };
         let call = ToolCall {
             name: name.to_owned(),

@@ -305,7 +305,8 @@ fn order_matters_where_it_is_strict() {
 #[test]
 fn forbidden_tools_must_not_be_called() {
     let calls = [("lookup", json!({})), ("mcp__shop__delete_order", json!({}))];
-    let found = outcome(&[json!("lookup")], ToolOrder::Any, &["delete_order"], &calls);
+    let banned = ["mcp__shop__delete_order"];
+    let found = outcome(&[json!("lookup")], ToolOrder::Any, &banned, &calls);
     assert_eq!(
         found.errors,
         ["forbidden tool called: mcp__shop__delete_order (call 2)"]

@@ -144,7 +144,7 @@ fn rules_name_tools_by_any_of_their_names() {
         ("lookup", "mcp__holodeck_tools__lookup", true),
         ("mcp__holodeck_tools__*", "mcp__holodeck_tools__lookup", true),
         ("look", "mcp__holodeck_tools__lookup", false),
-        ("lookup", "mcp__holodeck_tools__lookup_search", true),
+        ("kb", "mcp__holodeck_tools__kb_search", true),
         ("files", "mcp__files__read", true),
         ("files", "mcp__files__old__read", false),
         ("files__old", "mcp__files__old__read", true),

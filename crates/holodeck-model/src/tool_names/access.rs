@@ -59,6 +59,10 @@ impl fmt::Display for UnresolvedName {
             Resolved::Ambiguous(names) => {
                 write!(f, "`{name}` in `{field}` is the name of several tools: {}", names.join(", "))
             }
+            Resolved::Known => write!(
+                f,
+                "`{name}` in `{field}` cannot be enforced: only `Bash` takes a pattern there; name the tool alone"
+            ),
             _ => {
                 write!(f, "`{name}` in `{field}` is not a tool of this agent")?;
                 match &self.suggestion {
@@ -163,7 +167,7 @@ impl ToolAccess {
         match names.identify(called) {
             Some(tool) => self.allows(names, &tool),
             // Not a tool of this agent, which the call itself reports.
-            None => true,
+            None => self.allowed.is_none() && !self.denied().any(|name| name.trim() == called),
         }
     }
 
@@ -202,11 +206,13 @@ impl ToolAccess {
                 let tool = without_pattern(name);
                 let resolved = names.resolve(tool);
                 let is_denied = self.denied.iter().any(|denied| denied.field == list.field);
+                let is_allowlist = self.allowed.as_ref().is_some_and(|allowed| allowed.field == list.field);
                 let is_problem = match &resolved {
+                    Resolved::Known => is_allowlist && name.contains('(') && tool != "Bash",
                     Resolved::Unknown => true,
                     // All of them are denied.
                     Resolved::Ambiguous(_) => !is_denied,
-                    Resolved::Known | Resolved::Unlisted => false,
+                    Resolved::Unlisted => false,
                 };
                 if is_problem {
                     unresolved.push(UnresolvedName {

@@ -222,13 +222,15 @@ fn b03_an_allowlist_leaves_only_what_it_names() {
 
 #[test]
 fn names_in_lists_that_nothing_answers_to_are_named_with_a_suggestion() {
-    let block = "claude: {allowed_tools: [kb, kbb, 'Bash(git *)', mcp__files, lookup], disallowed_tools: [Wirte], \
+    let block = "claude: {allowed_tools: [kb, kbb, 'Bash(git *)', 'Read(docs/**)', mcp__files, lookup], disallowed_tools: [Wirte], \
                  agents: {helper: {description: d, prompt: p, tools: [web_serch]}}}";
     let (mut names, access) = access("anthropic", block);
     let said = |names: &ToolNames| -> Vec<String> {
         access.unresolved(names).iter().map(ToString::to_string).collect()
     };
-    assert_eq!(said(&names), Vec::<String>::new(), "a server may have them");
+    let pattern = "`Read(docs/**)` in `claude.allowed_tools` cannot be enforced: only `Bash` takes a pattern there; name the \
+                   tool alone";
+    assert_eq!(said(&names), [pattern], "a server may have the others");
     assert!(access.needs_lists(&names));
     for server in ["wiki", "files"] {
         names.list(server, ["lookup"]);
@@ -239,6 +241,7 @@ fn names_in_lists_that_nothing_answers_to_are_named_with_a_suggestion() {
         said(&names),
         [
             "`kbb` in `claude.allowed_tools` is not a tool of this agent; did you mean `kb`?",
+            pattern,
             "`lookup` in `claude.allowed_tools` is the name of several tools: mcp__files__lookup, mcp__wiki__lookup",
             "`Wirte` in `claude.disallowed_tools` is not a tool of this agent; did you mean `Write`?",
             "`web_serch` in `claude.agents.helper.tools` is not a tool of this agent; did you mean `web_search`?",
