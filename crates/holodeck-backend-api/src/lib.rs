@@ -17,22 +17,22 @@ mod session;
 mod spending;
 mod tool;
 
-pub use approval::{ApprovalAsk, ApprovalDecision, Approver};
+pub use approval::{Approval, ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
 pub use backend::{
-    AgentBackend, BackendFactory, Capabilities, ContextMessage, EventStream, Mode, Role, TurnRequest,
+    AgentBackend, BackendFactory, Capabilities, ContextMessage, EventStream, Role, TurnRequest,
 };
 pub use conversation::Conversation;
 pub use error::BackendError;
 pub use event::BackendEvent;
 pub use fold::{FailedTurn, ResultFold, collect};
 pub use holodeck_model::{
-    CallDetails, CallRefusal, Passage, SideEffects, TokenUsage, ToolIdentity, ToolKind, ToolNames,
+    CallDetails, CallRefusal, Occasion, Passage, SideEffects, TokenUsage, ToolIdentity, ToolKind, ToolNames,
     events::StopReason,
 };
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
-pub use result::{ExecutionResult, Outcome, ToolCall, ToolResult};
-pub use session::{AgentSession, RunningTurn, SessionControl, SessionState, TextStream, TurnGuard};
+pub use result::{ExecutionResult, MAX_TOOL_CALLS, Outcome, ToolCall, ToolResult};
+pub use session::{AgentSession, SessionControl, SessionCore, SessionState, TextStream};
 pub use spending::{Spending, ToolUsage, total_usage};
 pub use tool::{
     NoTools, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec,

@@ -1,17 +1,17 @@
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
     time::Duration,
 };
 
 use holodeck_backend_api::BackendError;
 use holodeck_mcp_bridge::ServerNeed;
 use holodeck_model::mcp_tool_name;
-use holodeck_process::Watchdog;
 use holodeck_validators::CliVersion;
 use jsonschema::Validator;
-use serde_json::Value;
-use tokio::{sync::Semaphore, time::sleep};
+use serde_json::{Value, json};
+use tokio::{sync::Semaphore, task::JoinHandle, time::sleep};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     ClaudeOptions, McpServer,
@@ -19,6 +19,7 @@ use crate::{
     connection::{Connection, FailedServer, ListedServer, OpenError},
     home::Home,
     host::Host,
+    wire,
 };
 
 /// From here on a message can be marked as being meant literally.
@@ -48,7 +49,9 @@ pub(crate) struct Core {
     /// Tools of external servers that are not offered.
     withheld: Mutex<Vec<String>>,
     swept: Once,
-    watchdog: OnceLock<Option<Arc<Watchdog>>>,
+    /// What outlives the turn it belongs to: processes that end or are made ready.
+    background: TaskTracker,
+    closing: CancellationToken,
 }
 
 impl Core {
@@ -60,7 +63,8 @@ impl Core {
             notices: Mutex::new(Notices(options.notices.clone(), HashSet::new())),
             withheld: Mutex::default(),
             swept: Once::new(),
-            watchdog: OnceLock::new(),
+            background: TaskTracker::new(),
+            closing: CancellationToken::new(),
             format,
             options,
         })
@@ -106,8 +110,7 @@ impl Core {
         let connection = loop {
             let withheld = self.withheld().clone();
             let home = Arc::clone(home);
-            let opened =
-                Connection::open(&self.options, &self.host, home, begin, &withheld, self.watchdog()).await;
+            let opened = Connection::open(&self.options, &self.host, home, begin, &withheld).await;
             match opened {
                 Ok(connection) => break connection,
                 Err(error) if error.is_passing() && attempt < self.options.limits.attempts => {
@@ -123,14 +126,35 @@ impl Core {
         Ok(connection)
     }
 
-    /// What ends the processes if this one is killed. A CLI that waits for an answer would go on for minutes.
-    fn watchdog(&self) -> Option<&Arc<Watchdog>> {
-        let start = || {
-            Watchdog::start()
-                .inspect_err(|error| tracing::debug!(%error, "nobody watches the Claude Code processes"))
-                .ok()
-        };
-        self.watchdog.get_or_init(start).as_ref()
+    /// Runs `work` beside the turns; [`settle`](Self::settle) waits for it. Outside of a runtime nothing can run, and
+    /// what `work` holds is dropped.
+    pub(crate) fn background(
+        &self,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Option<JoinHandle<()>> {
+        tokio::runtime::Handle::try_current().ok()?;
+        Some(self.background.spawn(work))
+    }
+
+    /// Lets a process end by itself, whatever it does at the moment.
+    pub(crate) fn leave(&self, connection: Connection) -> Option<JoinHandle<()>> {
+        connection.send(wire::control_request(
+            "hd_leave",
+            &json!({"subtype": "interrupt"}),
+        ));
+        self.background(connection.close())
+    }
+
+    /// Fires when the backend is closed: no further process needs to be made ready.
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.closing
+    }
+
+    /// Waits until no process is left of what ran beside the turns.
+    pub(crate) async fn settle(&self) {
+        self.closing.cancel();
+        self.background.close();
+        self.background.wait().await;
     }
 
     fn withheld(&self) -> MutexGuard<'_, Vec<String>> {

@@ -2,20 +2,20 @@
 
 use std::{
     collections::HashMap,
-    panic::AssertUnwindSafe,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use futures::FutureExt as _;
 use holodeck_backend_api::{
-    ApprovalAsk, ApprovalDecision, Approver, BackendError, CallDetails, CallRefusal, Conversation, Spending,
-    ToolCx, ToolNames,
+    Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, CallDetails, CallRefusal, Conversation,
+    DecidedBy, Spending, ToolCx, ToolNames, TurnRequest,
 };
 use holodeck_mcp_bridge::InProcessServer;
 use holodeck_model::{Glob, HOLODECK_SERVER, ToolAccess, mcp_tool_name};
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     ClaudeOptions, McpServer,
@@ -45,6 +45,7 @@ pub(crate) struct Host {
     /// The commands that the shell may run; `None`: all.
     commands: Option<Vec<String>>,
     agents: Option<usize>,
+    tool_calls: usize,
 }
 
 /// The answering side of one process.
@@ -57,25 +58,45 @@ pub(crate) struct Answering {
     running: Arc<Mutex<HashMap<String, CancellationToken>>>,
     places: Option<Arc<Semaphore>>,
     taken: Arc<Mutex<HashMap<String, OwnedSemaphorePermit>>>,
+    tasks: TaskTracker,
+    /// Places for calls of our own tools.
+    tool_calls: Arc<Semaphore>,
 }
 
 /// Whose turn runs in a process, for the tools it calls.
 #[derive(Clone, Default)]
-pub(crate) struct Caller(Arc<Mutex<(Option<String>, Conversation, Spending)>>);
+pub(crate) struct Caller(Arc<Mutex<Serving>>);
+
+#[derive(Clone, Default)]
+struct Serving {
+    unit: Option<String>,
+    conversation: Conversation,
+    spending: Spending,
+    approver: Option<Arc<dyn Approver>>,
+}
 
 impl Caller {
-    pub(crate) fn set(&self, unit: Option<String>, conversation: Conversation, spending: Spending) {
-        *lock(&self.0) = (unit, conversation, spending);
+    pub(crate) fn set(&self, request: &TurnRequest, conversation: Conversation) {
+        *lock(&self.0) = Serving {
+            unit: request.unit.clone(),
+            conversation,
+            spending: request.spending.clone(),
+            approver: request.approver.clone(),
+        };
     }
 
     fn cx(&self, cancel: CancellationToken) -> ToolCx {
-        let (unit, conversation, spending) = lock(&self.0).clone();
+        let serving = lock(&self.0).clone();
         ToolCx {
             cancel,
-            unit,
-            conversation,
-            spending,
+            unit: serving.unit,
+            conversation: serving.conversation,
+            spending: serving.spending,
         }
+    }
+
+    fn approver(&self) -> Option<Arc<dyn Approver>> {
+        lock(&self.0).approver.clone()
     }
 }
 
@@ -100,6 +121,7 @@ impl Host {
             access: options.access.clone(),
             commands: options.allowed_commands.clone(),
             agents: options.parallel_agents.map(std::num::NonZeroUsize::get),
+            tool_calls: options.limits.tool_calls.get(),
         })
     }
 
@@ -191,6 +213,7 @@ impl Host {
         incoming: mpsc::Sender<Incoming>,
         stop: CancellationToken,
         caller: Caller,
+        tasks: TaskTracker,
     ) -> Answering {
         Answering {
             host: Arc::clone(self),
@@ -201,6 +224,8 @@ impl Host {
             running: Arc::default(),
             places: self.agents.map(|places| Arc::new(Semaphore::new(places))),
             taken: Arc::default(),
+            tasks,
+            tool_calls: Arc::new(Semaphore::new(self.tool_calls)),
         }
     }
 }
@@ -217,9 +242,10 @@ impl Answering {
             cancel: cancel.clone(),
             places: self.places.clone(),
             taken: Arc::clone(&self.taken),
+            tool_calls: Arc::clone(&self.tool_calls),
         };
         let (outgoing, running) = (self.outgoing.clone(), Arc::clone(&self.running));
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             let reply = tokio::select! {
                 biased;
                 // Withdrawn: nothing is to be sent.
@@ -264,6 +290,7 @@ struct One {
     cancel: CancellationToken,
     places: Option<Arc<Semaphore>>,
     taken: Arc<Mutex<HashMap<String, OwnedSemaphorePermit>>>,
+    tool_calls: Arc<Semaphore>,
 }
 
 impl One {
@@ -287,39 +314,7 @@ impl One {
     async fn permission(&self, request: CanUseTool) -> Value {
         let withheld = self.host.withholds(&request);
         let ask = self.host.ask(request);
-        self.tell(Incoming::Asked(ask.clone())).await;
-        let mut told = Told {
-            incoming: self.incoming.clone(),
-            call_id: Some(ask.call_id.clone()),
-        };
-        let decision = match &self.host.approver {
-            _ if withheld => {
-                self.know(&ask.call_id, CallDetails {
-                    refused: Some(CallRefusal::NotAllowed),
-                    ..CallDetails::default()
-                })
-                .await;
-                ApprovalDecision::Reject {
-                    reason: format!("this agent may not use `{}` like this", ask.tool_name),
-                }
-            }
-            Some(approver) => AssertUnwindSafe(approver.decide(&ask, &self.cancel))
-                .catch_unwind()
-                .await
-                .unwrap_or_else(|_| ApprovalDecision::Reject {
-                    reason: "the approval failed".to_owned(),
-                }),
-            None => ApprovalDecision::Reject {
-                reason: "nobody is there to approve it".to_owned(),
-            },
-        };
-        told.call_id = None;
-        self.tell(Incoming::Answered {
-            call_id: ask.call_id.clone(),
-            decision: decision.clone(),
-        })
-        .await;
-        match decision {
+        match self.decision(&ask, withheld).await {
             ApprovalDecision::Approve { arguments } => json!({
                 "behavior": "allow",
                 "updatedInput": arguments.unwrap_or(ask.arguments),
@@ -332,10 +327,65 @@ impl One {
         }
     }
 
+    async fn decision(&self, ask: &ApprovalAsk, withheld: bool) -> ApprovalDecision {
+        let failed = || ApprovalDecision::reject("the approval failed");
+        let approver = self.caller.approver().or_else(|| self.host.approver.clone());
+        let decided = match &approver {
+            _ if withheld => {
+                let refused = CallDetails {
+                    refused: Some(CallRefusal::NotAllowed),
+                    ..CallDetails::default()
+                };
+                self.know(&ask.call_id, refused).await;
+                let reason = format!("this agent may not use `{}` like this", ask.tool_name);
+                Some((ApprovalDecision::reject(reason), DecidedBy::Rule))
+            }
+            Some(approver) => catch_unwind(AssertUnwindSafe(|| approver.decide(ask)))
+                .unwrap_or_else(|_panic| Some((failed(), DecidedBy::Mode))),
+            None => Some((
+                ApprovalDecision::reject("no approver is configured"),
+                DecidedBy::Mode,
+            )),
+        };
+        if let Some((decision, by)) = decided {
+            self.tell(Incoming::Decided(Approval {
+                call_id: ask.call_id.clone(),
+                decision: decision.clone(),
+                by,
+            }))
+            .await;
+            return decision;
+        }
+        let Some(approver) = approver else { return failed() };
+        self.tell(Incoming::Asked(ask.clone())).await;
+        let mut told = Told {
+            incoming: self.incoming.clone(),
+            call_id: Some(ask.call_id.clone()),
+        };
+        let decision = AssertUnwindSafe(approver.ask(ask, &self.cancel))
+            .catch_unwind()
+            .await;
+        let decision = decision.unwrap_or_else(|_panic| failed());
+        told.call_id = None;
+        self.tell(Incoming::Answered {
+            call_id: ask.call_id.clone(),
+            decision: decision.clone(),
+        })
+        .await;
+        decision
+    }
+
     async fn own_server(&self, server_name: &str, message: &Value) -> Result<Value, String> {
         let mut own = self.host.own_servers.iter();
         let Some(server) = own.find(|server| server.name() == server_name) else {
             return Err(format!("there is no MCP server `{server_name}` here"));
+        };
+        let is_call = message.get("method").is_some_and(|method| method == "tools/call");
+        // It is never closed; a call that is withdrawn does not wait any longer.
+        let _place = if is_call {
+            self.tool_calls.acquire().await.ok()
+        } else {
+            None
         };
         let cx = self.caller.cx(self.cancel.clone());
         let reply = server.handle(message, cx).await;

@@ -3,10 +3,9 @@ use std::collections::HashMap;
 use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
-    ApprovalDecision, BackendError, BackendEvent, CallDetails, CallRefusal, ExecutionResult, Outcome, ResultFold,
-    StopReason, TurnRequest,
+    ApprovalDecision, BackendError, BackendEvent, CallDetails, CallRefusal, ExecutionResult, MAX_TOOL_CALLS,
+    Outcome, ResultFold, StopReason, TurnRequest,
 };
-use serde_json::json;
 
 use crate::{
     connection::{Connection, Incoming},
@@ -55,7 +54,6 @@ pub(crate) fn run<'a>(
             let incoming = tokio::select! {
                 biased;
                 () = request.cancel.cancelled() => {
-                    connection.send(wire::control_request("hd_stop", &json!({"subtype": "interrupt"})));
                     yield Err(BackendError::Cancelled);
                     return;
                 }
@@ -105,8 +103,12 @@ struct Turn<'a> {
     begun: bool,
     /// What is known of calls whose results are still to come.
     details: HashMap<String, CallDetails>,
+    /// Tool calls of each message of the model: sub-agents send theirs in between.
+    calls: HashMap<String, usize>,
     /// A tool of ours that could not be run, once its result was heard.
     unavailable: Option<(String, String)>,
+    /// Questions that a person has not answered yet.
+    questions: usize,
     /// Why an approver ended the turn, once it has.
     terminated: Option<String>,
 }
@@ -126,8 +128,10 @@ impl<'a> Turn<'a> {
             fold: ResultFold::new(),
             stands: Stands::default(),
             begun: false,
+            calls: HashMap::new(),
             unavailable: None,
             details: HashMap::new(),
+            questions: 0,
             terminated: None,
             core,
             heard,
@@ -137,7 +141,16 @@ impl<'a> Turn<'a> {
     fn hear(&mut self, incoming: Incoming) -> Option<Result<End, BackendError>> {
         match incoming {
             Incoming::Frame(frame) => self.frame(&frame),
+            Incoming::Decided(approval) => {
+                self.decided(&approval.call_id, &approval.decision);
+                self.tell(BackendEvent::ApprovalDecided(approval));
+                None
+            }
             Incoming::Asked(ask) => {
+                if self.questions == 0 {
+                    self.tell(BackendEvent::Paused);
+                }
+                self.questions += 1;
                 self.tell(BackendEvent::ApprovalAsked(ask));
                 None
             }
@@ -146,13 +159,12 @@ impl<'a> Turn<'a> {
                 None
             }
             Incoming::Answered { call_id, decision } => {
-                if !decision.is_approved() {
-                    self.refuse(&call_id, CallRefusal::Rejected);
-                }
-                if let ApprovalDecision::Terminate { reason } = &decision {
-                    self.terminated = Some(reason.clone());
-                }
+                self.decided(&call_id, &decision);
                 self.tell(BackendEvent::ApprovalAnswered { call_id, decision });
+                self.questions = self.questions.saturating_sub(1);
+                if self.questions == 0 {
+                    self.tell(BackendEvent::Resumed);
+                }
                 None
             }
             Incoming::Unavailable {
@@ -235,6 +247,13 @@ impl<'a> Turn<'a> {
             // The model need not be asked what to do about it.
             return Some(Ok(End::With(Outcome::ToolFailed { name })));
         }
+        if let Some((message, calls)) = frame.tool_calls() {
+            let total = self.calls.entry(message.to_owned()).or_default();
+            *total += calls;
+            if *total > MAX_TOOL_CALLS {
+                return Some(Ok(End::With(Outcome::too_many_tool_calls())));
+            }
+        }
         done.map(|done| self.done(done))
     }
 
@@ -242,6 +261,15 @@ impl<'a> Turn<'a> {
     fn refuse(&mut self, call_id: &str, refusal: CallRefusal) {
         let details = self.details.entry(call_id.to_owned()).or_default();
         details.refused.get_or_insert(refusal);
+    }
+
+    fn decided(&mut self, call_id: &str, decision: &ApprovalDecision) {
+        if !decision.is_approved() {
+            self.refuse(call_id, CallRefusal::Rejected);
+        }
+        if let ApprovalDecision::Terminate { reason } = decision {
+            self.terminated = Some(reason.clone());
+        }
     }
 
     fn done(&mut self, done: TurnDone) -> Result<End, BackendError> {

@@ -4,7 +4,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use holodeck_backend_api::{BackendError, ModelCalls, ModelRequest, ToolFilter, ToolHost, ToolSpec};
+use holodeck_backend_api::{
+    Approver, BackendError, ModelCalls, ModelRequest, ToolFilter, ToolHost, ToolSpec,
+};
 use holodeck_model::{LoadedAgent, ToolAccess, ToolNames};
 use serde_json::{Map, Value};
 
@@ -18,8 +20,11 @@ use crate::{
 pub(crate) struct Core {
     pub(crate) calls: Arc<dyn ModelCalls>,
     pub(crate) tools: Arc<dyn ToolHost>,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) format: Option<AnswerFormat>,
     pub(crate) max_turns: u32,
+    /// Tool calls of one answer that run at the same time.
+    pub(crate) parallel_tool_calls: usize,
     pub(crate) model: String,
     pub(crate) fallback_model: Option<String>,
     provider: String,
@@ -53,6 +58,7 @@ impl Core {
                 .map(AnswerFormat::new)
                 .transpose()?,
             max_turns: openai.max_turns.max(1),
+            parallel_tool_calls: agent.execution.parallel_tool_calls.value.get(),
             model: config.model.name.clone(),
             fallback_model: openai.fallback_model,
             provider: config.model.provider.to_string(),
@@ -61,6 +67,7 @@ impl Core {
             said: Mutex::default(),
             calls,
             tools,
+            approver: None,
             offered,
             filter: None,
             names,

@@ -1,10 +1,14 @@
+use std::sync::Arc;
+
 use futures::{Stream, StreamExt as _, stream::FuturesOrdered};
-use holodeck_backend_api::{BackendError, CallRefusal, Image, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult};
+use holodeck_backend_api::{
+    ApprovalDecision, BackendError, CallRefusal, Image, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult,
+};
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 use tracing::Instrument as _;
 
-use crate::core::Core;
+use crate::{approvals::Decisions, core::Core};
 
 /// A call that was run.
 pub(crate) enum Ran {
@@ -14,11 +18,12 @@ pub(crate) enum Ran {
     Unavailable(ToolResult),
 }
 
-/// Runs the calls of one message at the same time and gives their results in the order of the calls. Dropping the
-/// stream stops those that still run.
+/// Runs the calls of one message, as many at the same time as the agent allows, and returns their results in the order
+/// of the calls. Dropping the stream stops those that still run.
 pub(crate) fn run<'a>(
     core: &'a Core,
     calls: &'a [ToolCall],
+    decisions: &'a Decisions,
     cx: &ToolCx,
 ) -> impl Stream<Item = Result<Ran, BackendError>> + Send + use<'a> {
     let stop = cx.cancel.child_token();
@@ -26,7 +31,11 @@ pub(crate) fn run<'a>(
         cancel: stop.clone(),
         ..cx.clone()
     };
-    let running: FuturesOrdered<_> = calls.iter().map(|call| one(core, call, cx.clone())).collect();
+    let places = Arc::new(Semaphore::new(core.parallel_tool_calls));
+    let running: FuturesOrdered<_> = calls
+        .iter()
+        .map(|call| one(core, call, decisions.of(call), cx.clone(), Arc::clone(&places)))
+        .collect();
     let guard = stop.drop_guard();
     running.map(move |ran| {
         let _held = &guard;
@@ -34,10 +43,18 @@ pub(crate) fn run<'a>(
     })
 }
 
-async fn one(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<Ran, BackendError> {
+async fn one(
+    core: &Core,
+    call: &ToolCall,
+    decision: Option<&ApprovalDecision>,
+    cx: ToolCx,
+    places: Arc<Semaphore>,
+) -> Result<Ran, BackendError> {
+    // It is never closed. Places are given in the order of the calls.
+    let _place = places.acquire().await;
     let (started, stop) = (Instant::now(), cx.cancel.clone());
     let span = tracing::debug_span!("execute_tool", gen_ai.tool.name = call.name);
-    let output = output(core, call, cx).instrument(span).await;
+    let output = output(core, call, decision, cx).instrument(span).await;
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let result = |output: ToolOutput| ToolResult {
         call_id: call.call_id.clone(),
@@ -62,19 +79,48 @@ async fn one(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<Ran, BackendErr
     }
 }
 
-async fn output(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
+async fn output(
+    core: &Core,
+    call: &ToolCall,
+    decision: Option<&ApprovalDecision>,
+    cx: ToolCx,
+) -> Result<ToolOutput, ToolError> {
+    if let Some(refusal) = refusal(core, call) {
+        return Ok(refusal);
+    }
+    match decision {
+        None | Some(ApprovalDecision::Approve { arguments: None }) => core.tools.call(call, cx).await,
+        Some(ApprovalDecision::Approve {
+            arguments: Some(arguments),
+        }) => {
+            let call = ToolCall {
+                arguments: arguments.clone(),
+                ..call.clone()
+            };
+            core.tools.call(&call, cx).await
+        }
+        Some(ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason }) => {
+            Ok(ToolOutput::refused(CallRefusal::Rejected, reason.clone()))
+        }
+        Some(ApprovalDecision::Withdrawn) => {
+            let text = "the approval was withdrawn";
+            Ok(ToolOutput::refused(CallRefusal::Rejected, text))
+        }
+    }
+}
+
+/// Why a call cannot run, whatever an approver decides.
+pub(crate) fn refusal(core: &Core, call: &ToolCall) -> Option<ToolOutput> {
     if !core.allows(&call.name) {
         let text = format!("tool `{}` is not allowed", call.name);
-        return Ok(ToolOutput::refused(CallRefusal::NotAllowed, text));
+        return Some(ToolOutput::refused(CallRefusal::NotAllowed, text));
     }
-    if let Some(problem) = not_an_object(&call.arguments) {
-        let text = format!(
-            "the arguments for `{}` are not a JSON object ({problem}); call it again with one",
-            call.name
-        );
-        return Ok(ToolOutput::refused(CallRefusal::InvalidArguments, text));
-    }
-    core.tools.call(call, cx).await
+    let problem = not_an_object(&call.arguments)?;
+    let text = format!(
+        "the arguments for `{}` are not a JSON object ({problem}); call it again with one",
+        call.name
+    );
+    Some(ToolOutput::refused(CallRefusal::InvalidArguments, text))
 }
 
 /// What is wrong with arguments that are no object.

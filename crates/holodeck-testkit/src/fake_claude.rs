@@ -52,6 +52,8 @@ pub enum ClaudeFault {
     IgnoresTerm,
     /// It has a child that holds its pipes and lives on.
     LeavesGrandchild,
+    /// When its input ends it takes a moment to write down what it has gathered. Not a fault.
+    FlushesAtExit,
     /// It goes on when its input ends.
     IgnoresEof,
     /// Within an answer it ends.
@@ -61,6 +63,8 @@ pub enum ClaudeFault {
         /// With this on stderr.
         stderr: String,
     },
+    /// Its answer holds this many calls of `mcp__holodeck_tools__work`, and it waits for all results. No fault.
+    ToolCalls(usize),
     /// It reports each turn's result twice.
     TwoResults,
     /// It reports each turn's result a second time when it has taken the next message.
@@ -149,6 +153,11 @@ impl FakeClaude {
         self.lines("starts").len()
     }
 
+    /// How many of its processes wrote down what they had gathered before they ended.
+    pub fn flushes(&self) -> usize {
+        self.lines("flushed").len()
+    }
+
     /// The arguments of all starts, one after the other.
     pub fn arguments(&self) -> Vec<String> {
         self.lines("arguments")
@@ -220,11 +229,16 @@ impl FakeClaude {
             }
             ClaudeFault::IgnoresTerm => "ignore-term",
             ClaudeFault::LeavesGrandchild => "grandchild",
+            ClaudeFault::FlushesAtExit => "flush",
             ClaudeFault::IgnoresEof => "ignore-eof",
             ClaudeFault::Exits { code, stderr } => {
                 amount = usize::from(*code);
                 complaint = stderr;
                 "exit"
+            }
+            ClaudeFault::ToolCalls(count) => {
+                amount = *count;
+                "tool-calls"
             }
             ClaudeFault::TwoResults => "two-results",
             ClaudeFault::LateResult => "late-result",

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use holodeck_backend_api::{BackendError, BackendFactory as _, Mode};
+use holodeck_backend_api::{BackendError, BackendFactory as _, Occasion};
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_model::{Env, Layer, LoadedAgent, Provider, Replayed, RunMetadata, SideEffectGate, ToolConfig};
 use holodeck_runner::{
@@ -190,7 +190,7 @@ pub async fn prepare_test(
         warnings,
     } = tools(&setup).await?;
     metadata.mcp_servers = servers.records();
-    let backend = factory.create(Arc::clone(&agent), Mode::Test, tools).await?;
+    let backend = factory.create(Arc::clone(&agent), Occasion::Test, tools).await?;
     // Whoever tells places has looked them up by now.
     if let Some(agent) = Arc::get_mut(&mut agent) {
         agent.forget_places();
@@ -286,7 +286,7 @@ impl PreparedTest {
         // The run makes its own; of many cases, two would be felt.
         drop(plan);
         let outcome = run_tests(request, control, sink).await;
-        servers.close().await;
+        control.within(servers.close()).await;
         // Only a run of everything may take old calls out of a recording.
         let whole = every_case && outcome.as_ref().is_ok_and(RunOutcome::is_complete);
         answers.finish(if whole {

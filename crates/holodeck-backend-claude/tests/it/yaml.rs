@@ -3,14 +3,15 @@
 use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, BackendError, NoTools, ToolHost};
-use holodeck_backend_claude::{AgentSetup, ClaudeCli, ClaudeOptions, CliVersion, Reuse, BuiltinChanges};
+use holodeck_backend_api::{
+    ApprovalAsk, ApprovalDecision, Approver, BackendError, DecidedBy, NoTools, ToolHost,
+};
+use holodeck_backend_claude::{AgentSetup, BuiltinChanges, ClaudeCli, ClaudeOptions, CliVersion, Reuse};
 use holodeck_model::{
     ApprovalContext, ApprovalPolicy, Env, LoadedAgent, MemoryFiles, Occasion, PolicyDecision, Presence,
     SideEffectGate, load_agent,
 };
 use holodeck_validators::{ClaudeCliKind, ClaudeEnv};
-use tokio_util::sync::CancellationToken;
 
 use crate::setup::{PATH, cli, limits, no};
 
@@ -75,16 +76,17 @@ struct Nobody(ApprovalPolicy);
 
 #[async_trait]
 impl Approver for Nobody {
-    async fn decide(&self, ask: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
+    fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
         let context = ApprovalContext {
             occasion: Occasion::Test,
             presence: Presence::Nobody,
             side_effects: SideEffectGate::Open,
         };
-        match self.0.decide(&ask.tool_name, context) {
+        let decision = match self.0.decide(&ask.tool_name, context) {
             PolicyDecision::Approve => ApprovalDecision::approve(),
             PolicyDecision::Reject { reason } => no(&reason),
-            PolicyDecision::AskPerson { .. } => no("nobody is here"),
-        }
+            PolicyDecision::AskPerson { .. } => return None,
+        };
+        Some((decision, DecidedBy::Mode))
     }
 }
