@@ -34,6 +34,4 @@ pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, Recorde
 pub use result::{ExecutionResult, MAX_TOOL_CALLS, Outcome, ToolCall, ToolResult};
 pub use session::{AgentSession, SessionControl, SessionCore, SessionState, TextStream};
 pub use spending::{Spending, ToolUsage, total_usage};
-pub use tool::{
-    NoTools, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec,
-};
+pub use tool::{NoTools, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec};

@@ -6,8 +6,9 @@ use holodeck_backend_api::{
 };
 use holodeck_mcp_bridge::ClaudeServers;
 use holodeck_model::{
-    ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, LoadedAgent, McpTool, ServerAccess, SettingSource,
-    SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, mcp_tool_name, read_text_input,
+    ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, LoadedAgent, McpTool, ServerAccess,
+    SettingSource, SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, mcp_tool_name,
+    read_text_input,
 };
 use holodeck_validators::{ClaudeCli, ClaudeEnv};
 use serde_json::{Map, Value, json};

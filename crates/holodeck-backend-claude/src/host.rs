@@ -154,7 +154,11 @@ impl Host {
         if tool == "Bash"
             && let Some(commands) = &self.commands
         {
-            let command = request.input.get("command").and_then(Value::as_str).unwrap_or_default();
+            let command = request
+                .input
+                .get("command")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             return !is_allowed_command(command, commands);
         }
         self.withholds_tool(tool)
@@ -173,7 +177,9 @@ impl Host {
             .filter(of_tool)
             .max_by_key(|server| server.name.len());
         server.is_some_and(|server| match &server.allowed_tools {
-            Some(allowed) => !allowed.iter().any(|name| mcp_tool_name(&server.name, name) == tool),
+            Some(allowed) => !allowed
+                .iter()
+                .any(|name| mcp_tool_name(&server.name, name) == tool),
             None => false,
         })
     }

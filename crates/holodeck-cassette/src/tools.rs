@@ -7,7 +7,8 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    CallDetails, Image, ModelRequest, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
+    CallDetails, Image, ModelRequest, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput,
+    ToolSpec,
 };
 use holodeck_model::Redactor;
 use serde::{Deserialize, Serialize};

@@ -97,7 +97,9 @@ impl Subject {
         match error {
             PrepareError::Answers(error) => answers(&error),
             PrepareError::Tools(ToolSetupError::Index(error)) => self.index(&error),
-            PrepareError::Tools(error @ ToolSetupError::Names(_)) => told(ExitCode::Config, &error.to_string()),
+            PrepareError::Tools(error @ ToolSetupError::Names(_)) => {
+                told(ExitCode::Config, &error.to_string())
+            }
             PrepareError::Backend(error) => self.backend(&error),
             PrepareError::Plan(error) => plan(&error),
             PrepareError::UnknownPrice { .. } => Problem::config(error.to_string())

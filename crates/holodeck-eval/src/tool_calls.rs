@@ -162,7 +162,10 @@ impl<'a> Found<'a> {
         let name = &self.tool.name;
         Some(match &self.mismatch {
             _ if !self.ambiguous.is_empty() => {
-                format!("'{name}' is the name of several tools: {}", self.ambiguous.join(", "))
+                format!(
+                    "'{name}' is the name of several tools: {}",
+                    self.ambiguous.join(", ")
+                )
             }
             _ if !self.named => format!("no call to '{name}' found"),
             Some(reason) if self.matching.is_empty() => reason.clone(),

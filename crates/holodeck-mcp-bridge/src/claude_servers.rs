@@ -1,14 +1,10 @@
 use std::{fmt, path::Path};
 
-use holodeck_model::{
-    Code, Diagnostic, Env, McpTool, McpTransport, env, server_key, taken_server_keys,
-};
+use holodeck_model::{Code, Diagnostic, Env, McpTool, McpTransport, env, server_key, taken_server_keys};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    launch::{self, placed, placed_argument},
-};
+use crate::launch::{self, placed, placed_argument};
 
 /// Variables the CLI gives its children beside its own environment and that open its message socket to them.
 const CLI_SECRETS: [&str; 2] = ["CLAUDE_CODE_MESSAGING_SOCKET", "CLAUDE_CODE_MESSAGING_TOKEN"];

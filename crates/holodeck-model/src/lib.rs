@@ -30,9 +30,7 @@ mod usage;
 mod value;
 mod yaml;
 
-pub use approval::{
-    ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate,
-};
+pub use approval::{ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate};
 pub use call_details::{CallDetails, CallRefusal, Passage};
 pub use case::{
     CaseContent, CaseId, CaseIdentity, InvalidCaseId, UnitKey, equal_cases, identify_cases, match_cases,
@@ -55,8 +53,8 @@ pub use schema::{config_json_schema, json_schema};
 pub use settings::{ExecutionSettings, Layer, Setting};
 pub use source::{Source, Sources};
 pub use tool_names::{
-    HOLODECK_SERVER, Resolved, ServerAccess, SideEffects, ToolAccess, ToolIdentity, ToolKind, ToolNames, ToolOrigin,
-    UnresolvedName, bounded, mcp_tool_name, server_key, taken_server_keys,
+    HOLODECK_SERVER, Resolved, ServerAccess, SideEffects, ToolAccess, ToolIdentity, ToolKind, ToolNames,
+    ToolOrigin, UnresolvedName, bounded, mcp_tool_name, server_key, taken_server_keys,
 };
 pub use usage::TokenUsage;
 pub use value::{Glob, JsonMap, OneOrMany, PathRef, Pattern, PatternError, SecretMap, python_str};

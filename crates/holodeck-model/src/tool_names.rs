@@ -246,10 +246,7 @@ impl ToolNames {
         names
     }
 
-    pub(crate) fn declaring<'a>(
-        has_builtins: bool,
-        tools: impl IntoIterator<Item = Declared<'a>>,
-    ) -> Self {
+    pub(crate) fn declaring<'a>(has_builtins: bool, tools: impl IntoIterator<Item = Declared<'a>>) -> Self {
         let mut names = Self {
             has_builtins,
             ..Self::default()
@@ -388,7 +385,9 @@ impl ToolNames {
                 tool.is_named(written)
                     || self.server_of(shown).is_some_and(|server| {
                         server.is_named(written)
-                            || server.own_part(written).is_some_and(|own| server.shows(own, shown))
+                            || server
+                                .own_part(written)
+                                .is_some_and(|own| server.shows(own, shown))
                             || (self.is_bare(written) && server.shows(written, shown))
                     })
             }
@@ -437,9 +436,9 @@ impl ToolNames {
         }
         let mut meant = Vec::new();
         for server in &self.servers {
-            let was_called = called
-                .clone()
-                .any(|name| server.shows(written, name) && self.server_of(name).is_some_and(|own| own.key == server.key));
+            let was_called = called.clone().any(|name| {
+                server.shows(written, name) && self.server_of(name).is_some_and(|own| own.key == server.key)
+            });
             if was_called || server.lists(written) {
                 meant.push(mcp_tool_name(&server.key, written));
             }
@@ -465,7 +464,10 @@ impl ToolNames {
         let servers = self.servers.iter().filter(|_| !is_builtin);
         let external = servers.filter_map(|server| {
             let bare = || self.is_bare(written).then_some(written);
-            Some(mcp_tool_name(&server.key, server.own_part(written).or_else(bare)?))
+            Some(mcp_tool_name(
+                &server.key,
+                server.own_part(written).or_else(bare)?,
+            ))
         });
         let external: Vec<String> = external.collect();
         if external.is_empty() {
@@ -486,10 +488,13 @@ impl ToolNames {
         if !meant.is_empty() {
             return Resolved::Ambiguous(meant);
         }
-        let mut could_have = self.servers.iter().filter_map(|server| match server.own_part(written) {
-            Some(own) => Some((server, own)),
-            None => self.is_bare(written).then_some((server, written)),
-        });
+        let mut could_have = self
+            .servers
+            .iter()
+            .filter_map(|server| match server.own_part(written) {
+                Some(own) => Some((server, own)),
+                None => self.is_bare(written).then_some((server, written)),
+            });
         if could_have.clone().any(|(server, own)| server.lists(own)) {
             Resolved::Known
         } else if could_have.any(|(server, _)| server.listed.is_none()) {

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use holodeck_eval::{CalledTool, EvalInput, Grader, MetricOutcome, ToolExpectations, Verdict, check_tools};
 use holodeck_model::{
-    ArgMatchDetail, CaseState, ExecutionState, LoadedAgent, MetricConfig, MetricResult, TestCase,
-    TestResult, ToolInvocation, ToolNames, Turn, TurnResult,
+    ArgMatchDetail, CaseState, ExecutionState, LoadedAgent, MetricConfig, MetricResult, TestCase, TestResult,
+    ToolInvocation, ToolNames, Turn, TurnResult,
 };
 
 /// The checks of an agent. Those that all cases share are made ready once; a case with checks of its own has them made

@@ -2,7 +2,8 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    CallRefusal, Image, Passage, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolKind, ToolOutput, ToolSpec,
+    CallRefusal, Image, Passage, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolKind, ToolOutput,
+    ToolSpec,
 };
 use serde_json::json;
 use tokio::sync::Barrier;
@@ -19,7 +20,7 @@ pub struct ScriptedTools {
 
 /// The tool that the YAML declares as `shelf`: a search, so the model sees it under this name, and on the wire of the
 /// Claude CLI it has a third one.
-pub const SEARCH: &str = "shelf_search";
+pub(crate) const SEARCH: &str = "shelf_search";
 
 const TOOLS: [(&str, &str); 8] = [
     ("echo", "Gives its argument `text` back."),

@@ -4,8 +4,8 @@ use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
     Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, CallDetails, CallRefusal,
-    ExecutionResult, Outcome, Passage, ResultFold, StopReason, TokenUsage, ToolCall, ToolCx, ToolError, ToolHost,
-    ToolKind, ToolOutput, ToolResult,
+    ExecutionResult, Outcome, Passage, ResultFold, StopReason, TokenUsage, ToolCall, ToolCx, ToolError,
+    ToolHost, ToolKind, ToolOutput, ToolResult,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;

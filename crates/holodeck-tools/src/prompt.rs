@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, SideEffects, Tool, ToolCx, ToolError, ToolKind, ToolOutput, ToolSpec};
+use holodeck_backend_api::{
+    BackendError, SideEffects, Tool, ToolCx, ToolError, ToolKind, ToolOutput, ToolSpec,
+};
 use holodeck_model::{JsonMap, PromptTool as PromptConfig, read_text_input};
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::Value;

@@ -75,9 +75,10 @@ impl Tool for SearchTool {
             Ok(found) => Ok(ToolOutput::retrieved(found.text, found.passages)),
             Err(RetrievalError::Cancelled) => Err(ToolError::Cancelled),
             // What the model wrote is at fault, and it can write something else.
-            Err(error @ RetrievalError::Query(_)) => {
-                Ok(ToolOutput::refused(CallRefusal::InvalidArguments, error.to_string()))
-            }
+            Err(error @ RetrievalError::Query(_)) => Ok(ToolOutput::refused(
+                CallRefusal::InvalidArguments,
+                error.to_string(),
+            )),
             // Nobody can tell what would have been found: going on without it would lead to a verdict on something else.
             Err(error) => Err(ToolError::Unavailable {
                 name: self.spec.name.clone(),

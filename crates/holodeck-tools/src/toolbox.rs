@@ -130,11 +130,7 @@ impl Toolbox {
     }
 
     /// Adds what the mocked ones among `configs` give the model; see [`MockTool::of`].
-    pub fn add_mocks(
-        &mut self,
-        configs: &[ToolConfig],
-        names: &ToolNames,
-    ) -> Result<(), Vec<SetupError>> {
+    pub fn add_mocks(&mut self, configs: &[ToolConfig], names: &ToolNames) -> Result<(), Vec<SetupError>> {
         let mut errors = Vec::new();
         for config in configs {
             for tool in MockTool::of(config, names) {

@@ -14,8 +14,8 @@ use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{CassetteError, ToolSet};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{
-    EmbeddingProvider, Env, LoadedAgent, Provider, SearchMethod, ServerAccess, SideEffectGate, ToolAccess, ToolConfig,
-    ToolFilteringConfig, ToolNames, UnresolvedName,
+    EmbeddingProvider, Env, LoadedAgent, Provider, SearchMethod, ServerAccess, SideEffectGate, ToolAccess,
+    ToolConfig, ToolFilteringConfig, ToolNames, UnresolvedName,
 };
 use holodeck_retrieval::{EndpointOptions, embedder};
 use holodeck_tools::{PromptTool, Search, SearchTool, SetupError, ToolSearch, Toolbox};

@@ -11,7 +11,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::*;
-use crate::{AgentSetup, Reuse, BuiltinChanges, Tools};
+use crate::{AgentSetup, BuiltinChanges, Reuse, Tools};
 
 struct Nobody;
 

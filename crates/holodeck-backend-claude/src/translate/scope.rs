@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use holodeck_backend_api::{
-    BackendEvent, CallDetails, CallRefusal, Passage, SideEffects, StopReason, ToolCall, ToolIdentity, ToolKind,
-    ToolNames, ToolResult,
+    BackendEvent, CallDetails, CallRefusal, Passage, SideEffects, StopReason, ToolCall, ToolIdentity,
+    ToolKind, ToolNames, ToolResult,
 };
 use holodeck_model::{ClaudeConfig, ToolOrigin};
 use serde_json::Value;
@@ -99,12 +99,7 @@ impl Scope {
         self.last_stop_reason.as_ref()
     }
 
-    pub(super) fn stream(
-        &mut self,
-        event: &StreamEvent,
-        names: &Shown,
-        emit: &mut dyn FnMut(BackendEvent),
-    ) {
+    pub(super) fn stream(&mut self, event: &StreamEvent, names: &Shown, emit: &mut dyn FnMut(BackendEvent)) {
         match event {
             StreamEvent::MessageStart {
                 message_id,

@@ -48,7 +48,8 @@ fn agent(model: &str, more: &str, case: &str) -> String {
     )
 }
 
-const SERVER: &str = "  - {type: mcp, name: shelves, description: Shelves., command: /bin/sh, args: [shelves.sh]}\n";
+const SERVER: &str =
+    "  - {type: mcp, name: shelves, description: Shelves., command: /bin/sh, args: [shelves.sh]}\n";
 
 /// A model that calls `tool` once.
 fn calling(tool: &'static str, arguments: &Value) -> ModelServer {
@@ -64,7 +65,12 @@ fn calling(tool: &'static str, arguments: &Value) -> ModelServer {
 }
 
 /// The program with an agent whose model calls `tool` once.
-fn openai(tool: &'static str, arguments: &Value, more: &str, case: &str) -> (Project, Ran, Vec<ReceivedRequest>) {
+fn openai(
+    tool: &'static str,
+    arguments: &Value,
+    more: &str,
+    case: &str,
+) -> (Project, Ran, Vec<ReceivedRequest>) {
     let server = calling(tool, arguments);
     let project = Project::with(&agent(
         &format!("provider: openai, endpoint: '{}'", server.url()),
@@ -97,7 +103,9 @@ fn claude(tool: &'static str, arguments: &Value, more: &str, case: &str) -> (Ben
 /// The names of the tools that a request shows the model.
 fn offered(request: &ReceivedRequest) -> Vec<String> {
     let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
-    let names = tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned());
+    let names = tools
+        .iter()
+        .map(|tool| tool["function"]["name"].as_str().unwrap().to_owned());
     names.collect()
 }
 
@@ -111,7 +119,11 @@ fn forbidding(tool: &str) -> String {
 
 /// Blocks under which a call of `pay` does not run.
 const REFUSING: [(&str, &str, &str); 2] = [
-    ("approvals: {rules: [{tools: pay, decision: reject}]}", "pay", "pay (rejected)"),
+    (
+        "approvals: {rules: [{tools: pay, decision: reject}]}",
+        "pay",
+        "pay (rejected)",
+    ),
     ("openai: {disallowed_tools: [pay]}", "pay", "pay (not allowed)"),
 ];
 
@@ -122,7 +134,10 @@ fn a09_a_call_that_did_not_run_meets_no_expectation() {
         let (project, ran, _) = openai(tool, &amount, block, &expecting("pay"));
         ran.exits(1).says(&format!("not called: pay; called: {said}"));
         assert!(!project.path("paid").exists(), "{block}");
-        openai(tool, &amount, block, &forbidding("pay")).1.exits(1).says("forbidden tool called: pay");
+        openai(tool, &amount, block, &forbidding("pay"))
+            .1
+            .exits(1)
+            .says("forbidden tool called: pay");
     }
     // Unknown, though the test expects it; and known, with arguments that its schema refuses.
     for (tool, arguments, said) in [
@@ -132,7 +147,10 @@ fn a09_a_call_that_did_not_run_meets_no_expectation() {
         let (project, ran, _) = openai(tool, &arguments, "", &expecting(tool));
         ran.exits(1).says(&format!("called: {said}"));
         assert!(!project.path("paid").exists(), "{tool}");
-        openai(tool, &arguments, "", &forbidding(tool)).1.exits(1).says("forbidden tool called");
+        openai(tool, &arguments, "", &forbidding(tool))
+            .1
+            .exits(1)
+            .says("forbidden tool called");
     }
     let (project, ran, _) = openai("pay", &amount, "", &expecting("pay"));
     ran.exits(0);
@@ -160,8 +178,18 @@ fn a09_on_claude_a_call_that_did_not_run_meets_no_expectation() {
     const PAY: &str = "mcp__holodeck_tools__pay";
     let amount = json!({"amount": 3});
     for (block, tool, arguments, said) in [
-        ("approvals: {rules: [{tools: pay, decision: reject}]}", PAY, &amount, "pay (rejected)"),
-        ("claude: {disallowed_tools: [pay]}", PAY, &amount, "(no such tool)"),
+        (
+            "approvals: {rules: [{tools: pay, decision: reject}]}",
+            PAY,
+            &amount,
+            "pay (rejected)",
+        ),
+        (
+            "claude: {disallowed_tools: [pay]}",
+            PAY,
+            &amount,
+            "(no such tool)",
+        ),
         ("", "mcp__holodeck_tools__invented", &json!({}), "(no such tool)"),
         ("", PAY, &json!({"amount": "much"}), "pay (invalid arguments)"),
     ] {
@@ -195,15 +223,23 @@ fn a10_part_of_a_name_is_not_the_name() {
         }
     }
     for expected in ["lookup", "shelves__lookup", "mcp__shelves__lookup", "shelves"] {
-        openai("mcp__shelves__lookup", &json!({}), SERVER, &expecting(expected)).1.exits(0);
+        openai("mcp__shelves__lookup", &json!({}), SERVER, &expecting(expected))
+            .1
+            .exits(0);
     }
-    openai("mcp__shelves__lookup", &json!({}), SERVER, &expecting("look")).1.exits(1);
+    openai("mcp__shelves__lookup", &json!({}), SERVER, &expecting("look"))
+        .1
+        .exits(1);
 }
 
 #[test]
 fn a10_a_name_that_no_tool_has_is_reported_with_what_was_meant() {
     for (provider, more) in [("provider: openai", ""), ("provider: anthropic", "")] {
-        for (written, meant) in [("refund", None), ("deny_refnd", Some("deny_refund")), ("kbb", Some("kb"))] {
+        for (written, meant) in [
+            ("refund", None),
+            ("deny_refnd", Some("deny_refund")),
+            ("kbb", Some("kb")),
+        ] {
             let case = format!("expected_tools: [{written}], ground_truth: x");
             let project = Project::with(&agent(provider, more, &case));
             project.write("docs/a.md", "x");
@@ -223,20 +259,39 @@ fn b01_on_claude_a_rule_reaches_a_search_by_its_declared_name() {
     let mode = "claude: {permission_mode: acceptAll, i_understand_this_is_unsafe: true}\n";
     for name in ["kb", "kb_search", "mcp__holodeck_tools__kb_search"] {
         let rejecting = format!("{mode}approvals: {{rules: [{{tools: {name}, decision: reject}}]}}");
-        let (bench, ran) = claude("mcp__holodeck_tools__kb_search", &query, &rejecting, &expecting("kb"));
+        let (bench, ran) = claude(
+            "mcp__holodeck_tools__kb_search",
+            &query,
+            &rejecting,
+            &expecting("kb"),
+        );
         ran.exits(1).says("kb_search (rejected)");
         let requests = bench.server.finish();
         // A rule never hides a tool.
-        assert!(requests[0].tool_names().contains(&"mcp__holodeck_tools__kb_search"));
+        assert!(
+            requests[0]
+                .tool_names()
+                .contains(&"mcp__holodeck_tools__kb_search")
+        );
         let approving = format!("approvals: {{rules: [{{tools: {name}, decision: approve}}]}}");
-        claude("mcp__holodeck_tools__kb_search", &query, &approving, &expecting("kb")).1.exits(0);
+        claude(
+            "mcp__holodeck_tools__kb_search",
+            &query,
+            &approving,
+            &expecting("kb"),
+        )
+        .1
+        .exits(0);
     }
 }
 
 #[test]
 fn b02_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it_begins() {
     let query = json!({"query": "returns"});
-    for list in ["openai: {disallowed_tools: [kb, erase]}", "openai: {permissions: {disallowed_tools: [kb, erase]}}"] {
+    for list in [
+        "openai: {disallowed_tools: [kb, erase]}",
+        "openai: {permissions: {disallowed_tools: [kb, erase]}}",
+    ] {
         let more = format!("{SERVER}{list}");
         let (_, ran, requests) = openai("kb_search", &query, &more, &expecting("kb"));
         ran.exits(1).says("kb_search (not allowed)");
@@ -246,14 +301,18 @@ fn b02_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it_begins() 
         assert!(names.contains(&"mcp__shelves__lookup".to_owned()), "{names:?}");
     }
     for (list, said) in [
-        ("openai: {disallowed_tools: [kbb]}", "`kbb` in `openai.disallowed_tools`"),
+        (
+            "openai: {disallowed_tools: [kbb]}",
+            "`kbb` in `openai.disallowed_tools`",
+        ),
         ("openai: {disallowed_tools: [eraze]}", "did you mean `erase`?"),
         (
             "openai: {permissions: {allowed_tools: [kb, shelves__lokup]}}",
             "`shelves__lokup` in `openai.permissions.allowed_tools`",
         ),
     ] {
-        let (project, ran, requests) = openai("kb_search", &query, &format!("{SERVER}{list}"), &expecting("kb"));
+        let (project, ran, requests) =
+            openai("kb_search", &query, &format!("{SERVER}{list}"), &expecting("kb"));
         ran.exits(2).says(said);
         assert_eq!(requests.len(), 0, "{list}");
         assert!(!project.path("results").exists());
@@ -264,7 +323,12 @@ fn b02_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it_begins() 
 fn b02_on_claude_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it_begins() {
     let query = json!({"query": "returns"});
     let denying = format!("{SERVER}claude: {{disallowed_tools: [kb, erase]}}");
-    let (bench, ran) = claude("mcp__holodeck_tools__kb_search", &query, &denying, &expecting("kb"));
+    let (bench, ran) = claude(
+        "mcp__holodeck_tools__kb_search",
+        &query,
+        &denying,
+        &expecting("kb"),
+    );
     ran.exits(1);
     let requests = bench.server.finish();
     let names = requests[0].tool_names();
@@ -273,9 +337,15 @@ fn b02_on_claude_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it
     assert!(names.contains(&"mcp__shelves__lookup"), "{names:?}");
     assert!(names.contains(&"mcp__holodeck_tools__pay"), "{names:?}");
     for (list, said) in [
-        ("claude: {disallowed_tools: [kbb]}", "`kbb` in `claude.disallowed_tools`"),
+        (
+            "claude: {disallowed_tools: [kbb]}",
+            "`kbb` in `claude.disallowed_tools`",
+        ),
         ("claude: {disallowed_tools: [eraze]}", "did you mean `erase`?"),
-        ("claude: {allowed_tools: [kb, shelves__lokup]}", "`shelves__lokup` in `claude.allowed_tools`"),
+        (
+            "claude: {allowed_tools: [kb, shelves__lokup]}",
+            "`shelves__lokup` in `claude.allowed_tools`",
+        ),
     ] {
         let more = format!("{SERVER}{list}");
         let (bench, ran) = claude("mcp__holodeck_tools__kb_search", &query, &more, &expecting("kb"));
@@ -301,8 +371,14 @@ fn b03_on_claude_an_allowlist_offers_exactly_what_it_names() {
     for (list, expected) in [
         ("[Read]", &["Read"][..]),
         ("[kb]", &["mcp__holodeck_tools__kb_search"]),
-        ("[kb, shelves__lookup]", &["mcp__holodeck_tools__kb_search", "mcp__shelves__lookup"]),
-        ("[lookup, mcp__holodeck_tools__pay]", &["mcp__holodeck_tools__pay", "mcp__shelves__lookup"]),
+        (
+            "[kb, shelves__lookup]",
+            &["mcp__holodeck_tools__kb_search", "mcp__shelves__lookup"],
+        ),
+        (
+            "[lookup, mcp__holodeck_tools__pay]",
+            &["mcp__holodeck_tools__pay", "mcp__shelves__lookup"],
+        ),
         (
             "[mcp__shelves, Glob]",
             &["Glob", "mcp__shelves__erase", "mcp__shelves__lookup"],
@@ -310,7 +386,11 @@ fn b03_on_claude_an_allowlist_offers_exactly_what_it_names() {
     ] {
         let server = AnthropicServer::answering(|_| AnthropicReply::text("done"));
         let more = format!("{SERVER}claude: {{allowed_tools: {list}}}");
-        let text = agent("provider: anthropic", &more, "ground_truth: done, evaluations: [{metric: contains}]");
+        let text = agent(
+            "provider: anthropic",
+            &more,
+            "ground_truth: done, evaluations: [{metric: contains}]",
+        );
         let bench = Bench::new(&text, server);
         bench.project.write("shelves.sh", SHELVES);
         bench.project.write("docs/a.md", "x");
@@ -325,18 +405,37 @@ fn b03_on_claude_an_allowlist_offers_exactly_what_it_names() {
 #[test]
 fn b03_an_allowlist_says_what_it_leaves_out() {
     for (provider, list) in [
-        ("provider: anthropic", "claude: {bash: {enabled: true}, allowed_tools: [kb, Read]}"),
+        (
+            "provider: anthropic",
+            "claude: {bash: {enabled: true}, allowed_tools: [kb, Read]}",
+        ),
         ("provider: openai", "openai: {permissions: {allowed_tools: [kb]}}"),
     ] {
         let project = Project::with(&agent(provider, &format!("{SERVER}{list}"), "ground_truth: x"));
         project.write("docs/a.md", "x");
         project.write("shelves.sh", SHELVES);
         let ran = project.run(&["validate"]);
-        for tool in ["pay", "breaks", "sleeps", "deny_refund", "database_search", "shelves"] {
-            assert!(ran.all().contains(&format!("leaves out tool `{tool}`")), "{tool}: {}", ran.all());
+        for tool in [
+            "pay",
+            "breaks",
+            "sleeps",
+            "deny_refund",
+            "database_search",
+            "shelves",
+        ] {
+            assert!(
+                ran.all().contains(&format!("leaves out tool `{tool}`")),
+                "{tool}: {}",
+                ran.all()
+            );
         }
         assert!(!ran.all().contains("leaves out tool `kb`"), "{}", ran.all());
-        assert_eq!(ran.all().contains("leaves out `Bash`"), provider.contains("anthropic"), "{}", ran.all());
+        assert_eq!(
+            ran.all().contains("leaves out `Bash`"),
+            provider.contains("anthropic"),
+            "{}",
+            ran.all()
+        );
     }
 }
 
@@ -396,12 +495,26 @@ fn retrieval_context_is_what_searches_found_in_their_order() {
     let (project, ran, _) = openai("kb_search", &json!({"query": "returns"}), "", &expecting("kb"));
     ran.exits(0);
     let result = &project.run_file()["report"]["results"][0];
-    assert_eq!(result["retrieval_context"], json!(["first passage", "second passage"]));
+    assert_eq!(
+        result["retrieval_context"],
+        json!(["first passage", "second passage"])
+    );
     let call = &result["tool_invocations"][0];
-    assert_eq!((&call["kind"], &call["side_effects"]), (&json!("retrieval"), &json!("none")));
-    let (bench, ran) = claude("mcp__holodeck_tools__kb_search", &json!({"query": "x"}), "", &expecting("kb"));
+    assert_eq!(
+        (&call["kind"], &call["side_effects"]),
+        (&json!("retrieval"), &json!("none"))
+    );
+    let (bench, ran) = claude(
+        "mcp__holodeck_tools__kb_search",
+        &json!({"query": "x"}),
+        "",
+        &expecting("kb"),
+    );
     ran.exits(0);
     let result = &bench.project.run_file()["report"]["results"][0];
-    assert_eq!(result["retrieval_context"], json!(["first passage", "second passage"]));
+    assert_eq!(
+        result["retrieval_context"],
+        json!(["first passage", "second passage"])
+    );
     assert_eq!(result["tool_invocations"][0]["kind"], "retrieval");
 }

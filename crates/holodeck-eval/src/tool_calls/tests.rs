@@ -117,7 +117,11 @@ fn a10_part_of_a_name_is_not_the_name() {
             ("up", "mcp__shop__lookup", false),
         ] {
             let call = [CalledTool::new(called, &none)];
-            assert_eq!(met(&names, expected, &call), (same, same), "{provider} {expected} {called}");
+            assert_eq!(
+                met(&names, expected, &call),
+                (same, same),
+                "{provider} {expected} {called}"
+            );
         }
     }
 }
@@ -153,7 +157,11 @@ fn a09_only_a_call_that_ran_meets_an_expectation() {
     let names = names("openai");
     assert_eq!(met(&names, "deny_refund", &[ran]), (true, true));
     let failed = CalledTool { failed: true, ..ran };
-    assert_eq!(met(&names, "deny_refund", &[failed]), (true, true), "it ran and failed");
+    assert_eq!(
+        met(&names, "deny_refund", &[failed]),
+        (true, true),
+        "it ran and failed"
+    );
     for refused in [
         CallRefusal::Rejected,
         CallRefusal::NotAllowed,
@@ -166,7 +174,11 @@ fn a09_only_a_call_that_ran_meets_an_expectation() {
             ..ran
         };
         assert_eq!(met(&names, "deny_refund", &[call]), (false, true), "{refused:?}");
-        assert_eq!(met(&names, "deny_refund", &[call, ran]), (true, true), "{refused:?}");
+        assert_eq!(
+            met(&names, "deny_refund", &[call, ran]),
+            (true, true),
+            "{refused:?}"
+        );
         let invented = CalledTool {
             refused: Some(refused),
             ..CalledTool::new("invented", &none)
@@ -186,7 +198,10 @@ fn a09_only_a_call_that_ran_meets_an_expectation() {
         ..ToolExpectations::default()
     };
     assert_eq!(check_tools(&expectations, &calls).matched, Some(false));
-    assert_eq!(called(&calls), "called: deny_refund (rejected), kb_search, deny_refund");
+    assert_eq!(
+        called(&calls),
+        "called: deny_refund (rejected), kb_search, deny_refund"
+    );
     assert_eq!(called(&[failed]), "called: deny_refund (failed)");
 }
 

@@ -1,8 +1,8 @@
 //! What a backend says, in few words.
 
 use holodeck_backend_api::{
-    ApprovalAsk, ApprovalDecision, BackendError, BackendEvent, CallDetails, Outcome, ResultFold, StopReason, TokenUsage,
-    ToolCall, ToolResult,
+    ApprovalAsk, ApprovalDecision, BackendError, BackendEvent, CallDetails, Outcome, ResultFold, StopReason,
+    TokenUsage, ToolCall, ToolResult,
 };
 use serde_json::json;
 

@@ -9,13 +9,13 @@ use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{Env, McpSampling, McpTool, McpTransport, server_key, taken_server_keys};
 use rmcp::model::ServerPeerInfo;
 
+use crate::ServerNeed;
 use crate::client::connection::Surroundings;
 use crate::client::listing::Offer;
 use crate::client::plan::Plan;
 use crate::client::sampler::Sampler;
 use crate::client::server::Server;
 use crate::client::{ElicitationHost, SamplingHost};
-use crate::ServerNeed;
 
 /// What connecting to servers needs.
 #[derive(Clone)]
@@ -147,14 +147,7 @@ impl McpServer {
         let mut taken = taken_server_keys();
         let connecting: Vec<_> = tools
             .iter()
-            .map(|tool| {
-                connect(
-                    tool,
-                    server_key(&tool.name, &mut taken),
-                    options,
-                    &surroundings,
-                )
-            })
+            .map(|tool| connect(tool, server_key(&tool.name, &mut taken), options, &surroundings))
             .collect();
         let mut connected = Connected::default();
         for (index, (result, tool)) in join_all(connecting).await.into_iter().zip(tools).enumerate() {

@@ -218,7 +218,8 @@ impl List<'_> {
     fn add(&mut self, spec: ToolSpec, ask: Ask) {
         if self.taken.insert(spec.name.clone()) {
             let kind = self.offer.kind;
-            self.tools.push(ServerTool::new(spec, kind, ask, self.server.clone()));
+            self.tools
+                .push(ServerTool::new(spec, kind, ask, self.server.clone()));
         } else {
             tracing::warn!(
                 tool = spec.name,

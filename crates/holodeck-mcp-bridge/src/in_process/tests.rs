@@ -125,7 +125,10 @@ async fn calls_reach_the_host_with_the_models_id() {
         json!({"jsonrpc": "2.0", "id": 2, "result":
             {"content": [{"type": "text", "text": r#"toolu_1 {"query":"rust"}"#}]}})
     );
-    assert_eq!(reply.details, Some(("toolu_1".to_owned(), CallDetails::default())));
+    assert_eq!(
+        reply.details,
+        Some(("toolu_1".to_owned(), CallDetails::default()))
+    );
     assert_eq!(reply.failed, None);
     let bare = json!({"method": "tools/call", "params": {"name": "any"}, "id": 7});
     assert_eq!(ask(bare).await.message["result"]["content"][0]["text"], "7 {}");

@@ -176,7 +176,11 @@ fn b01_rules_reach_a_tool_by_each_of_its_names() {
                 ));
                 for called in ["kb_search", "mcp__holodeck_tools__kb_search"] {
                     let (with_person, alone) = answers(&policy, called);
-                    assert_eq!((with_person, alone), (expected, expected), "{mode}{written} {called}");
+                    assert_eq!(
+                        (with_person, alone),
+                        (expected, expected),
+                        "{mode}{written} {called}"
+                    );
                 }
                 let (_, other) = answers(&policy, "mcp__holodeck_tools__lookup");
                 assert_eq!(other, "approve", "{written}");

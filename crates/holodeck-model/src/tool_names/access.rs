@@ -57,7 +57,11 @@ impl fmt::Display for UnresolvedName {
         }
         match &self.resolved {
             Resolved::Ambiguous(names) => {
-                write!(f, "`{name}` in `{field}` is the name of several tools: {}", names.join(", "))
+                write!(
+                    f,
+                    "`{name}` in `{field}` is the name of several tools: {}",
+                    names.join(", ")
+                )
             }
             Resolved::Known => write!(
                 f,
@@ -101,7 +105,9 @@ impl ToolAccess {
                     .into_iter()
                     .collect(),
                 subagents: subagents
-                    .filter_map(|(name, agent)| list(&format!("claude.agents.{name}.tools"), agent.tools.as_ref()))
+                    .filter_map(|(name, agent)| {
+                        list(&format!("claude.agents.{name}.tools"), agent.tools.as_ref())
+                    })
                     .collect(),
             };
         }
@@ -115,7 +121,10 @@ impl ToolAccess {
             ),
         ];
         Self {
-            allowed: list("openai.permissions.allowed_tools", permissions.allowed_tools.as_ref()),
+            allowed: list(
+                "openai.permissions.allowed_tools",
+                permissions.allowed_tools.as_ref(),
+            ),
             denied: denied.into_iter().flatten().collect(),
             subagents: Vec::new(),
         }
@@ -124,7 +133,11 @@ impl ToolAccess {
     /// The same, with the place of every name.
     pub fn of_loaded(agent: &LoadedAgent) -> Self {
         let mut access = Self::of(&agent.config);
-        let lists = access.allowed.iter_mut().chain(&mut access.denied).chain(&mut access.subagents);
+        let lists = access
+            .allowed
+            .iter_mut()
+            .chain(&mut access.denied)
+            .chain(&mut access.subagents);
         for list in lists {
             let locate = |index| agent.locate(&format!("{}.{index}", list.field));
             list.places = (0..list.names.len()).map(locate).collect();
@@ -187,7 +200,11 @@ impl ToolAccess {
             && !allowed.names.iter().any(|name| server.is_named(name.trim()))
         {
             let any = allowed.names.iter().any(|name| could_be_part(name.trim()));
-            return if any { ServerAccess::Some } else { ServerAccess::None };
+            return if any {
+                ServerAccess::Some
+            } else {
+                ServerAccess::None
+            };
         }
         if self.denied().any(|name| could_be_part(name.trim())) {
             ServerAccess::Some
@@ -206,7 +223,10 @@ impl ToolAccess {
                 let tool = without_pattern(name);
                 let resolved = names.resolve(tool);
                 let is_denied = self.denied.iter().any(|denied| denied.field == list.field);
-                let is_allowlist = self.allowed.as_ref().is_some_and(|allowed| allowed.field == list.field);
+                let is_allowlist = self
+                    .allowed
+                    .as_ref()
+                    .is_some_and(|allowed| allowed.field == list.field);
                 let is_problem = match &resolved {
                     Resolved::Known => is_allowlist && name.contains('(') && tool != "Bash",
                     Resolved::Unknown => true,
@@ -237,6 +257,9 @@ impl ToolAccess {
 
     /// What is denied, as written.
     pub fn denied(&self) -> impl Iterator<Item = &str> {
-        self.denied.iter().flat_map(|list| &list.names).map(String::as_str)
+        self.denied
+            .iter()
+            .flat_map(|list| &list.names)
+            .map(String::as_str)
     }
 }

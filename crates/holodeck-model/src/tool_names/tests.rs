@@ -36,7 +36,10 @@ fn a_tool_has_one_identity_under_all_its_names() {
         );
     }
     let openai = names("openai").identify("kb_search").unwrap();
-    assert_eq!((&*openai.shown_to_model, &*openai.on_the_wire), ("kb_search", "kb_search"));
+    assert_eq!(
+        (&*openai.shown_to_model, &*openai.on_the_wire),
+        ("kb_search", "kb_search")
+    );
 }
 
 #[test]
@@ -48,7 +51,10 @@ fn a_built_in_tool_keeps_its_name_where_the_yaml_has_a_tool_of_that_name() {
     assert_eq!(own.origin, ToolOrigin::Declared);
     assert_eq!(own.shown_to_model, "mcp__holodeck_tools__Write");
     assert!(names.refers("Write", &own));
-    assert!(!names.refers("Write", &builtin), "a rule for one must not cover the other");
+    assert!(
+        !names.refers("Write", &builtin),
+        "a rule for one must not cover the other"
+    );
     assert!(names.matches(&Glob::new("*"), &builtin));
 }
 
@@ -69,7 +75,10 @@ fn the_kind_of_a_call_follows_from_its_identity() {
         }
     }
     assert_eq!(names("openai").identify("kb"), None);
-    assert_eq!(names("anthropic").identify("Read").unwrap().kind, ToolKind::Builtin);
+    assert_eq!(
+        names("anthropic").identify("Read").unwrap().kind,
+        ToolKind::Builtin
+    );
 }
 
 #[test]
@@ -101,7 +110,11 @@ fn a10_names_are_exact() {
             ("Lookup", "mcp__files__lookup", false),
         ] {
             let tool = names.identify(called).unwrap();
-            assert_eq!(names.refers(written, &tool), refers, "{provider} {written} {called}");
+            assert_eq!(
+                names.refers(written, &tool),
+                refers,
+                "{provider} {written} {called}"
+            );
         }
     }
 }
@@ -123,7 +136,10 @@ fn a_name_of_a_server_is_resolved_once_it_has_listed_its_tools() {
     assert_eq!(names.suggest("lokup").as_deref(), Some("lookup"));
     assert_eq!(
         names.resolve("lookup"),
-        Resolved::Ambiguous(vec!["mcp__wiki__admin__lookup".into(), "mcp__wiki__lookup".into()])
+        Resolved::Ambiguous(vec![
+            "mcp__wiki__admin__lookup".into(),
+            "mcp__wiki__lookup".into()
+        ])
     );
     let called = ["mcp__files__edit_page"];
     assert_eq!(names.ambiguous("edit.page", called.into_iter()).len(), 2);
@@ -167,7 +183,10 @@ fn b02_a_declared_name_denies_the_tool_on_every_provider() {
     for (provider, block) in [
         ("anthropic", "claude: {disallowed_tools: [kb, files, lookup]}"),
         ("openai", "openai: {disallowed_tools: [kb, files, lookup]}"),
-        ("openai", "openai: {permissions: {disallowed_tools: [kb, files, lookup]}}"),
+        (
+            "openai",
+            "openai: {permissions: {disallowed_tools: [kb, files, lookup]}}",
+        ),
     ] {
         let access = access(provider, block);
         for (called, allowed) in [
@@ -192,7 +211,10 @@ fn b02_a_declared_name_denies_the_tool_on_every_provider() {
 fn b03_an_allowlist_leaves_only_what_it_names() {
     for (provider, block) in [
         ("anthropic", "claude: {allowed_tools: [kb, wiki__lookup]}"),
-        ("openai", "openai: {permissions: {allowed_tools: [kb, wiki__lookup]}}"),
+        (
+            "openai",
+            "openai: {permissions: {allowed_tools: [kb, wiki__lookup]}}",
+        ),
     ] {
         let access = access(provider, block);
         for (called, allowed) in [

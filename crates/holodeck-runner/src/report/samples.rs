@@ -1,8 +1,8 @@
 //! Results for tests of everything that reads them.
 
 use holodeck_model::{
-    CallDetails, CaseState, ExecutionState, MetricResult, REPORT_SCHEMA_VERSION, Replayed, ReportHead, RunMetadata,
-    TestResult, TokenUsage, ToolInvocation, TurnResult,
+    CallDetails, CaseState, ExecutionState, MetricResult, REPORT_SCHEMA_VERSION, Replayed, ReportHead,
+    RunMetadata, TestResult, TokenUsage, ToolInvocation, TurnResult,
 };
 use serde_json::json;
 

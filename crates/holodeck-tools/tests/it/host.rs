@@ -3,7 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{CallRefusal, SideEffects, Tool, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
+use holodeck_backend_api::{
+    CallRefusal, SideEffects, Tool, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
+};
 use holodeck_tools::Toolbox;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};

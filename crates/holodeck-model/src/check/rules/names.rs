@@ -90,7 +90,9 @@ pub(super) fn check_left_out(rules: &mut Rules<'_>, names: &ToolNames, list: &Vi
         ("file_system", "edit", &["Edit"]),
         ("bash", "enabled", &["Bash"]),
     ] {
-        let Some(view) = rules.child(list, block) else { continue };
+        let Some(view) = rules.child(list, block) else {
+            continue;
+        };
         if rules.flag(&view, on) != Some(true) {
             continue;
         }
