@@ -11,6 +11,12 @@ pub enum BackendError {
         /// What is wrong, lower case, no full stop.
         message: String,
     },
+    /// The agent's file asks for something that cannot be had.
+    #[error("{message}")]
+    Config {
+        /// What is wrong, a line each, lower case, no full stop.
+        message: String,
+    },
     /// A conversation broke off.
     #[error("{message}")]
     Session {

@@ -191,6 +191,7 @@ mod tests {
                 result: "found".to_owned(),
                 is_error: false,
                 duration_ms: Some(3),
+                details: crate::CallDetails::default(),
             }),
             BackendEvent::Usage(TokenUsage::new(3, 2)),
             BackendEvent::TurnEnd {

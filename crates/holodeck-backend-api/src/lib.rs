@@ -25,12 +25,13 @@ pub use error::BackendError;
 pub use event::BackendEvent;
 pub use fold::{FailedTurn, ResultFold, collect};
 pub use history::{HistoryFold, HistoryItem, Opening, Role, SessionHandle};
-pub use holodeck_model::{Occasion, TokenUsage, events::StopReason};
+pub use holodeck_model::{
+    CallDetails, CallRefusal, Occasion, Passage, SideEffects, TokenUsage, ToolIdentity, ToolKind, ToolNames,
+    events::StopReason,
+};
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
 pub use result::{ExecutionResult, MAX_TOOL_CALLS, Outcome, ToolCall, ToolResult};
 pub use session::{AgentSession, SessionControl, SessionCore, SessionState, TextStream};
 pub use spending::{Spending, ToolUsage, total_usage};
-pub use tool::{
-    NoTools, SideEffects, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec,
-};
+pub use tool::{NoTools, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec};

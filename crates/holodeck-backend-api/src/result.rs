@@ -1,6 +1,6 @@
 use std::{borrow::Cow, time::Duration};
 
-use holodeck_model::TokenUsage;
+use holodeck_model::{CallDetails, TokenUsage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -77,6 +77,9 @@ pub struct ToolResult {
     /// How long the tool ran, where it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
+    /// What else is known of the call.
+    #[serde(flatten)]
+    pub details: CallDetails,
 }
 
 /// How a turn ended. The texts of [`Outcome::reason`] are part of the contract.

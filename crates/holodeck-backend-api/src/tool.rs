@@ -6,6 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use holodeck_model::{CallDetails, CallRefusal, Passage, SideEffects, ToolKind};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +17,11 @@ use crate::{BackendError, Conversation, Image, Spending, ToolCall};
 pub trait Tool: Send + Sync {
     /// How the model sees it.
     fn spec(&self) -> &ToolSpec;
+
+    /// What it is.
+    fn kind(&self) -> ToolKind {
+        ToolKind::Function
+    }
 
     /// Runs it. A failure of the tool itself is an `Ok` with `is_error`; an `Err` means that it could not run.
     async fn call(&self, arguments: Value, cx: ToolCx) -> Result<ToolOutput, ToolError>;
@@ -66,15 +72,6 @@ pub struct ToolSpec {
     pub side_effects: SideEffects,
 }
 
-/// Whether a tool changes the world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SideEffects {
-    /// It only reads.
-    None,
-    /// It may change things; nobody said that it doesn't.
-    Possible,
-}
-
 /// What a tool call is given beside its arguments.
 #[derive(Clone, Debug, Default)]
 pub struct ToolCx {
@@ -99,7 +96,7 @@ impl From<CancellationToken> for ToolCx {
 }
 
 /// What a tool answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolOutput {
     /// Text for the model.
     pub text: String,
@@ -107,6 +104,8 @@ pub struct ToolOutput {
     pub images: Vec<Image>,
     /// Whether the tool reports a failure.
     pub is_error: bool,
+    /// What else is known of the call.
+    pub details: CallDetails,
 }
 
 impl ToolOutput {
@@ -114,8 +113,7 @@ impl ToolOutput {
     pub fn ok(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
-            images: Vec::new(),
-            is_error: false,
+            ..Self::default()
         }
     }
 
@@ -135,9 +133,23 @@ impl ToolOutput {
     pub fn error(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
-            images: Vec::new(),
             is_error: true,
+            ..Self::default()
         }
+    }
+
+    /// The answer to a call that did not reach its tool.
+    pub fn refused(refusal: CallRefusal, text: impl Into<String>) -> Self {
+        let mut output = Self::error(text);
+        output.details.refused = Some(refusal);
+        output
+    }
+
+    /// An answer with what was retrieved, the best first.
+    pub fn retrieved(text: impl Into<String>, passages: Vec<Passage>) -> Self {
+        let mut output = Self::ok(text);
+        output.details.passages = passages;
+        output
     }
 }
 
@@ -188,9 +200,9 @@ impl ToolHost for NoTools {
     }
 
     async fn call(&self, call: &ToolCall, _: ToolCx) -> Result<ToolOutput, ToolError> {
-        Ok(ToolOutput::error(format!(
-            "there is no tool `{}`; this agent has none",
-            call.name
-        )))
+        Ok(ToolOutput::refused(
+            CallRefusal::Unknown,
+            format!("there is no tool `{}`; this agent has none", call.name),
+        ))
     }
 }

@@ -2,12 +2,13 @@ use std::{num::NonZeroUsize, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    Approver, BackendError, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
+    Approver, BackendError, CallRefusal, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
 };
-use holodeck_mcp_bridge::{ClaudeServers, HOLODECK_SERVER, model_name};
+use holodeck_mcp_bridge::ClaudeServers;
 use holodeck_model::{
-    Agent, ApprovalPolicy, ClaudeConfig, Effort, Env, LoadedAgent, McpTool, SettingSource, SubagentConfig,
-    SubagentModel, ToolConfig, read_text_input,
+    ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, LoadedAgent, McpTool, ServerAccess,
+    SettingSource, SubagentConfig, SubagentModel, ToolAccess, ToolConfig, ToolNames, mcp_tool_name,
+    read_text_input,
 };
 use holodeck_validators::{ClaudeCli, ClaudeEnv};
 use serde_json::{Map, Value, json};
@@ -55,7 +56,7 @@ pub struct AgentSetup<'a> {
     /// What `approvals:` and the permission mode say.
     pub policy: &'a ApprovalPolicy,
     /// Whether built-in tools that change something are there.
-    pub side_effects: SideEffects,
+    pub side_effects: BuiltinChanges,
     /// Whether conversations may share processes.
     pub reuse: Reuse,
     /// Further variables of the child, for instance where it sends telemetry.
@@ -64,7 +65,7 @@ pub struct AgentSetup<'a> {
 
 /// Whether built-in tools that change something are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SideEffects {
+pub enum BuiltinChanges {
     /// Those of the YAML are.
     AsConfigured,
     /// Those of the YAML are, and a warning names them: a test was allowed to change something.
@@ -80,6 +81,7 @@ impl ClaudeOptions {
         let config = &agent.config;
         let claude = config.claude.clone().unwrap_or_default();
         let servers = servers(setup)?;
+        let (names, access) = tool_access(setup)?;
         let mut options = Self::of_cli(setup.cli)
             .model(&config.model.name)
             .system_prompt(&agent.instructions.text)
@@ -117,16 +119,16 @@ impl ClaudeOptions {
             options.edits = Edits::Accept;
         }
         options = builtin_tools(options, &claude, setup);
-        options = own_tools(options, &claude, setup);
-        options.disallowed_tools = disallowed(&claude, config);
-        options.agents = agents(&claude, config)?;
+        options = own_tools(options, setup, &names, &access);
+        options.disallowed_tools = disallowed(&claude, &names);
+        options.agents = agents(&claude, &names)?;
         options.parallel_agents = claude
             .subagents
             .as_ref()
             .and_then(|subagents| NonZeroUsize::new(usize::try_from(subagents.max_parallel).ok()?));
         options.limits.tool_calls = agent.execution.parallel_tool_calls.value;
         options.mcp_servers = servers;
-        Ok(options)
+        Ok(options.tool_access(names, access))
     }
 }
 
@@ -134,26 +136,30 @@ impl ClaudeOptions {
 fn builtin_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &AgentSetup<'_>) -> ClaudeOptions {
     let mut names = claude.built_in_tools();
     let withheld: Vec<&str> = match setup.side_effects {
-        SideEffects::AsConfigured | SideEffects::Allowed => Vec::new(),
-        SideEffects::Withheld => names
-            .extract_if(.., |name| ClaudeConfig::SIDE_EFFECT_TOOLS.contains(name))
+        BuiltinChanges::AsConfigured | BuiltinChanges::Allowed => Vec::new(),
+        BuiltinChanges::Withheld => names
+            .extract_if(.., |name| ClaudeConfig::may_change_something(name))
             .collect(),
     };
-    // The CLI would let these run unasked; a rule that names them is to be heard all the same.
+    let commands = claude.allowed_commands();
+    // The CLI would let these run unasked; a rule or a pattern for them applies all the same.
     let governed: Vec<&str> = names
         .iter()
         .copied()
-        .filter(|name| setup.policy.has_rule_for(name))
+        .filter(|name| setup.policy.has_rule_for(name) || (commands.is_some() && *name == "Bash"))
         .collect();
     let allowed: Vec<&str> = match setup.side_effects {
-        SideEffects::AsConfigured | SideEffects::Withheld => Vec::new(),
-        SideEffects::Allowed => names
+        BuiltinChanges::AsConfigured | BuiltinChanges::Withheld => Vec::new(),
+        BuiltinChanges::Allowed => names
             .iter()
             .copied()
-            .filter(|name| ClaudeConfig::SIDE_EFFECT_TOOLS.contains(name))
+            .filter(|name| ClaudeConfig::may_change_something(name))
             .collect(),
     };
-    let mut options = options.builtin_tools(names).governed_tools(governed);
+    let mut options = options.governed_tools(governed).builtin_tools(names);
+    if let Some(commands) = commands {
+        options = options.allowed_commands(commands);
+    }
     if !withheld.is_empty() {
         options = options.notice(format!(
             "this test runs without {}, which may change something; `--allow-side-effects` gives the agent what its \
@@ -175,45 +181,69 @@ fn list(names: &[&str]) -> String {
     quoted.join(", ")
 }
 
+/// The tools by their names, those of servers that run here included, and what the lists say of them. A name that no
+/// tool can have is an error.
+fn tool_access(setup: &AgentSetup<'_>) -> Result<(ToolNames, ToolAccess), BackendError> {
+    let config = &setup.agent.config;
+    let (mut names, access) = (ToolNames::of(config), ToolAccess::of_loaded(setup.agent));
+    let here: Vec<String> = servers_here(setup).map(str::to_owned).collect();
+    let specs = setup.tools.specs();
+    names.list_shown(&here, specs.iter().map(|spec| spec.name.as_str()));
+    for spec in specs {
+        names.host(&spec.name);
+    }
+    let unresolved = access.unresolved(&names);
+    if unresolved.is_empty() {
+        return Ok((names, access));
+    }
+    let problems: Vec<_> = unresolved.iter().map(ToString::to_string).collect();
+    Err(BackendError::Config {
+        message: problems.join("\n"),
+    })
+}
+
 /// Those of the agent's own tools that it may use.
-fn own_tools(options: ClaudeOptions, claude: &ClaudeConfig, setup: &AgentSetup<'_>) -> ClaudeOptions {
+fn own_tools(
+    options: ClaudeOptions,
+    setup: &AgentSetup<'_>,
+    names: &ToolNames,
+    access: &ToolAccess,
+) -> ClaudeOptions {
     let mut options = options;
     let mut of_servers = Vec::new();
     for server in servers_here(setup) {
-        let prefix = model_name(server, "");
+        let key = names.server_key(server).unwrap_or(server);
+        let prefix = mcp_tool_name(key, "");
         let specs = setup.tools.specs().iter();
+        let specs = specs.filter(|spec| spec.name.starts_with(&prefix));
+        of_servers.extend(specs.clone().map(|spec| spec.name.clone()));
+        let specs = specs.filter(|spec| access.allows_call(names, &spec.name));
         let specs: Vec<_> = specs.filter_map(|spec| without_prefix(spec, &prefix)).collect();
-        of_servers.extend(specs.iter().map(|spec| format!("{prefix}{}", spec.name)));
+        if specs.is_empty() {
+            continue;
+        }
         let host = Arc::clone(&setup.tools);
-        options = options.tool_server(server, Arc::new(OfServer { prefix, specs, host }));
+        options = options.tool_server(key, Arc::new(OfServer { prefix, specs, host }));
     }
-    let specs: Vec<_> = setup
-        .tools
-        .specs()
-        .iter()
-        .filter(|spec| !of_servers.contains(&spec.name) && allows(claude, &spec.name))
+    let own = setup.tools.specs().iter();
+    let own = own.filter(|spec| !of_servers.contains(&spec.name));
+    let specs: Vec<ToolSpec> = own
+        .filter(|spec| access.allows_call(names, &on_the_wire(spec)))
         .cloned()
         .collect();
-    let names: Vec<_> = specs.iter().map(|spec| spec.name.clone()).collect();
-    let approved: Vec<_> = setup
-        .policy
-        .auto_allowed_tools(names.iter().map(String::as_str))
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
+    let approved = specs
+        .iter()
+        .filter(|spec| !setup.policy.has_rule_for(&on_the_wire(spec)));
+    let approved: Vec<_> = approved.map(|spec| spec.name.clone()).collect();
     let host = Arc::clone(&setup.tools);
     options
         .tool_host(Arc::new(Offered { specs, host }))
         .approved_tools(approved)
 }
 
-/// Whether `claude.allowed_tools`, when it is there, names a tool.
-fn allows(claude: &ClaudeConfig, tool: &str) -> bool {
-    claude.allowed_tools.as_ref().is_none_or(|allowed| {
-        allowed
-            .iter()
-            .any(|name| name == tool || *name == model_name(HOLODECK_SERVER, tool))
-    })
+/// The CLI's name for a tool of our own process.
+fn on_the_wire(spec: &ToolSpec) -> String {
+    mcp_tool_name(HOLODECK_SERVER, &spec.name)
 }
 
 /// Servers whose tools run here and look as if they did not: those that answer from the YAML, and those that need more
@@ -273,26 +303,19 @@ impl ToolHost for Offered {
         if self.specs.iter().any(|spec| spec.name == call.name) {
             return self.host.call(call, cx).await;
         }
-        Ok(ToolOutput::error(format!("there is no tool `{}`", call.name)))
+        let text = format!("there is no tool `{}`", call.name);
+        Ok(ToolOutput::refused(CallRefusal::Unknown, text))
     }
 }
 
 /// What is refused whatever else is said, in the CLI's words for it.
-fn disallowed(claude: &ClaudeConfig, agent: &Agent) -> Vec<String> {
+fn disallowed(claude: &ClaudeConfig, names: &ToolNames) -> Vec<String> {
     let excluded = claude.bash.iter().flat_map(|bash| &bash.excluded_commands);
     let excluded = excluded.map(|command| format!("Bash({}:*)", command.trim()));
     let named = claude.disallowed_tools.iter().flatten();
-    let named = named.map(|name| cli_name(name, agent));
-    excluded.chain(named).collect()
-}
-
-/// A tool's name as the CLI knows it: those of the YAML are behind a server.
-fn cli_name(name: &str, agent: &Agent) -> String {
-    match agent.tools.iter().find(|tool| tool.name() == name) {
-        Some(ToolConfig::Mcp(_)) => format!("mcp__{name}"),
-        Some(_) => model_name(HOLODECK_SERVER, name),
-        None => name.to_owned(),
-    }
+    excluded
+        .chain(named.flat_map(|name| names.for_cli(name)))
+        .collect()
 }
 
 fn thinking(claude: &ClaudeConfig) -> Thinking {
@@ -327,16 +350,16 @@ fn setting_sources(claude: &ClaudeConfig) -> Vec<&'static str> {
     names.map(|(_, name)| name).collect()
 }
 
-fn agents(claude: &ClaudeConfig, agent: &Agent) -> Result<Map<String, Value>, BackendError> {
+fn agents(claude: &ClaudeConfig, names: &ToolNames) -> Result<Map<String, Value>, BackendError> {
     claude
         .agents
         .iter()
-        .map(|(name, subagent)| Ok((name.clone(), definition(subagent, agent)?)))
+        .map(|(name, subagent)| Ok((name.clone(), definition(subagent, names)?)))
         .collect()
 }
 
 /// A sub-agent in the CLI's form.
-fn definition(subagent: &SubagentConfig, agent: &Agent) -> Result<Value, BackendError> {
+fn definition(subagent: &SubagentConfig, names: &ToolNames) -> Result<Value, BackendError> {
     let prompt = match (&subagent.prompt, &subagent.prompt_file) {
         (Some(prompt), _) => prompt.clone(),
         (None, Some(file)) => {
@@ -349,7 +372,7 @@ fn definition(subagent: &SubagentConfig, agent: &Agent) -> Result<Value, Backend
     let mut definition = json!({"description": subagent.description, "prompt": prompt});
     if let Some(definition) = definition.as_object_mut() {
         if let Some(tools) = &subagent.tools {
-            let tools: Vec<_> = tools.iter().map(|name| cli_name(name, agent)).collect();
+            let tools: Vec<_> = tools.iter().flat_map(|name| names.for_cli(name)).collect();
             definition.insert("tools".to_owned(), json!(tools));
         }
         if let Some(model) = subagent.model {
@@ -365,15 +388,18 @@ fn definition(subagent: &SubagentConfig, agent: &Agent) -> Result<Value, Backend
     Ok(definition)
 }
 
-/// The external MCP servers, in a document for the CLI.
+/// The external MCP servers, in a document for the CLI, but for those of which the agent may use nothing.
 fn servers(setup: &AgentSetup<'_>) -> Result<McpServers, BackendError> {
+    let config = &setup.agent.config;
+    let (names, access) = (ToolNames::of(config), ToolAccess::of(config));
+    let is_used = |tool: &McpTool| access.of_server(&names, &tool.name) != ServerAccess::None;
     let tools: Vec<&McpTool> = setup
         .agent
         .config
         .tools
         .iter()
         .filter_map(|tool| match tool {
-            ToolConfig::Mcp(tool) if !is_here(tool) => Some(tool),
+            ToolConfig::Mcp(tool) if !is_here(tool) && is_used(tool) => Some(tool),
             _ => None,
         })
         .collect();

@@ -3,8 +3,9 @@
 
 use std::{ffi::OsString, path::Path};
 
-use holodeck_mcp_bridge::{HOLODECK_SERVER, model_name};
+use holodeck_model::{HOLODECK_SERVER, mcp_tool_name};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::{ClaudeOptions, Edits, Thinking, home::Home};
 
@@ -21,6 +22,13 @@ pub(crate) enum Begin {
 }
 
 impl Begin {
+    /// A new conversation.
+    pub(crate) fn fresh() -> Self {
+        Self::Fresh {
+            id: Uuid::new_v4().to_string(),
+        }
+    }
+
     /// The conversation, by the CLI's own id.
     pub(crate) fn session(&self) -> &str {
         match self {
@@ -29,7 +37,13 @@ impl Begin {
     }
 }
 
-pub(crate) fn argv(options: &ClaudeOptions, home: &Home, begin: &Begin) -> Vec<OsString> {
+/// `withheld` are tools of external servers that are not offered.
+pub(crate) fn argv(
+    options: &ClaudeOptions,
+    home: &Home,
+    begin: &Begin,
+    withheld: &[String],
+) -> Vec<OsString> {
     let mut args = Args::default();
     if let Some(script) = &options.script {
         args.0.push(script.into());
@@ -57,8 +71,14 @@ pub(crate) fn argv(options: &ClaudeOptions, home: &Home, begin: &Begin) -> Vec<O
     if !approved.is_empty() {
         args.pair("--allowedTools", &approved.join(","));
     }
-    if !options.disallowed_tools.is_empty() {
-        args.pair("--disallowedTools", &options.disallowed_tools.join(","));
+    let refused: Vec<&str> = options
+        .disallowed_tools
+        .iter()
+        .chain(withheld)
+        .map(String::as_str)
+        .collect();
+    if !refused.is_empty() {
+        args.pair("--disallowedTools", &refused.join(","));
     }
     if let Some(model) = &options.model {
         args.pair("--model", model);
@@ -110,7 +130,7 @@ fn without_dialect(schema: &Value) -> Value {
 fn approved(options: &ClaudeOptions) -> Vec<String> {
     let own = options.tools.iter().flat_map(|tools| tools.specs());
     own.filter(|spec| options.approved_tools.contains(&spec.name))
-        .map(|spec| model_name(HOLODECK_SERVER, &spec.name))
+        .map(|spec| mcp_tool_name(HOLODECK_SERVER, &spec.name))
         .collect()
 }
 

@@ -1,6 +1,6 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
-use holodeck_backend_api::{Approval, ApprovalAsk, ApprovalDecision, Conversation, TurnRequest};
+use holodeck_backend_api::{Approval, ApprovalAsk, ApprovalDecision, CallDetails, Conversation, TurnRequest};
 use holodeck_process::{ChildEnv, ChildProcess, ProcessError, ProcessSpec};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
@@ -66,6 +66,11 @@ pub(crate) enum Incoming {
         call_id: String,
         decision: ApprovalDecision,
     },
+    /// What is known of a call beside its answer.
+    Details {
+        call_id: String,
+        details: CallDetails,
+    },
     /// One of our tools could not be run at all.
     Unavailable {
         call_id: String,
@@ -109,9 +114,10 @@ impl Connection {
         host: &Arc<Host>,
         home: Arc<Home>,
         begin: &Begin,
+        withheld: &[String],
     ) -> Result<Self, OpenError> {
         let spec = ProcessSpec::new(&options.cli, child_env(options, &home))
-            .args(argv(options, &home, begin))
+            .args(argv(options, &home, begin, withheld))
             .current_dir(home.working_directory());
         let mut process = ChildProcess::spawn(&spec)?;
         let (outgoing, lines) = Outgoing::new();
@@ -217,12 +223,12 @@ impl Connection {
         self.process.has_ended() || self.incoming.is_closed() && self.incoming.is_empty()
     }
 
-    /// Waits until the servers that `required` names are connected; what they say that can't be started.
-    pub(crate) async fn failed_servers(
+    /// Waits until the servers are connected: those that are not, and the tools of those that are.
+    pub(crate) async fn servers(
         &mut self,
         names: &[&str],
         patience: Duration,
-    ) -> Result<Vec<FailedServer>, OpenError> {
+    ) -> Result<(Vec<FailedServer>, Vec<ListedServer>), OpenError> {
         let deadline = Instant::now() + patience;
         loop {
             let status = self.request(&json!({"subtype": "mcp_status"}), patience).await;
@@ -257,6 +263,8 @@ impl Connection {
                 sleep(Duration::from_millis(20)).await;
                 continue;
             }
+            let listed = names.iter().filter_map(|name| ListedServer::of(name, of(name)?));
+            let listed: Vec<_> = listed.collect();
             let failed = states
                 .into_iter()
                 .filter(|(_, state, _)| state.as_deref() != Some("connected"))
@@ -271,7 +279,7 @@ impl Connection {
                         (None, Some(state)) => state.to_owned(),
                     },
                 });
-            return Ok(failed.collect());
+            return Ok((failed.collect(), listed));
         }
     }
 
@@ -360,6 +368,27 @@ impl Connection {
 pub(crate) struct FailedServer {
     pub(crate) name: String,
     pub(crate) reason: String,
+}
+
+/// The tools of an external MCP server that is connected.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ListedServer {
+    pub(crate) name: String,
+    /// As the server names them.
+    pub(crate) tools: Vec<String>,
+}
+
+impl ListedServer {
+    /// `None` if it is not connected, or the CLI does not say what it has.
+    fn of(name: &str, status: &Value) -> Option<Self> {
+        let tools = status.get("tools")?.as_array()?.iter();
+        let is_connected = status.get("status").and_then(Value::as_str) == Some("connected");
+        let tools = tools.filter_map(|tool| Some(tool.get("name")?.as_str()?.to_owned()));
+        is_connected.then(|| Self {
+            name: name.to_owned(),
+            tools: tools.collect(),
+        })
+    }
 }
 
 fn child_env(options: &ClaudeOptions, home: &Home) -> ChildEnv {

@@ -6,17 +6,17 @@ use std::{
 
 use holodeck_backend_api::{BackendError, SessionHandle, ToolSpec};
 use holodeck_mcp_bridge::ServerNeed;
+use holodeck_model::mcp_tool_name;
 use holodeck_validators::CliVersion;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinHandle, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use uuid::Uuid;
 
 use crate::{
     ClaudeOptions, McpServer,
     argv::Begin,
-    connection::{Connection, FailedServer, OpenError},
+    connection::{Connection, FailedServer, ListedServer, OpenError},
     home::Home,
     host::Host,
     session::Kept,
@@ -34,6 +34,14 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// Notices to be said, and those that were.
 struct Notices(Vec<String>, HashSet<String>);
 
+/// The tools of external servers that a process offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offer {
+    AsAllowed,
+    /// Some that the agent may not use.
+    TooMuch,
+}
+
 /// What all conversations of a backend share.
 pub(crate) struct Core {
     pub(crate) options: ClaudeOptions,
@@ -41,6 +49,8 @@ pub(crate) struct Core {
     format: Option<Validator>,
     starts: Semaphore,
     notices: Mutex<Notices>,
+    /// Tools of external servers that are not offered.
+    withheld: Mutex<Vec<String>>,
     swept: Once,
     /// Conversations of sessions that were closed, the newest last.
     kept: Mutex<VecDeque<Kept>>,
@@ -56,6 +66,7 @@ impl Core {
             host: Arc::new(Host::new(&options)?),
             starts: Semaphore::new(options.limits.starts.get()),
             notices: Mutex::new(Notices(options.notices.clone(), HashSet::new())),
+            withheld: Mutex::default(),
             swept: Once::new(),
             kept: Mutex::default(),
             background: TaskTracker::new(),
@@ -67,10 +78,7 @@ impl Core {
 
     /// A process for a new conversation, checked to be whole.
     pub(crate) async fn open_new(&self) -> Result<Connection, BackendError> {
-        let begin = Begin::Fresh {
-            id: Uuid::new_v4().to_string(),
-        };
-        self.open(self.home()?, &begin).await
+        self.open(self.home()?, &Begin::fresh()).await
     }
 
     pub(crate) fn home(&self) -> Result<Arc<Home>, BackendError> {
@@ -88,10 +96,28 @@ impl Core {
         let Ok(_place) = self.starts.acquire().await else {
             return Err(BackendError::Cancelled);
         };
+        let mut connection = self.connect(&home, begin).await?;
+        if self.check_servers(&mut connection).await? == Offer::TooMuch {
+            // What is not to be offered is known only now. Nothing was asked yet.
+            connection.close().await;
+            let begin = match begin {
+                Begin::Fresh { .. } => &Begin::fresh(),
+                resumed @ Begin::Resumed { .. } => resumed,
+            };
+            connection = self.connect(&home, begin).await?;
+            self.check_servers(&mut connection).await?;
+        }
+        Ok(connection)
+    }
+
+    async fn connect(&self, home: &Arc<Home>, begin: &Begin) -> Result<Connection, BackendError> {
         let mut wait = FIRST_WAIT;
         let mut attempt = 1;
-        let mut connection = loop {
-            match Connection::open(&self.options, &self.host, Arc::clone(&home), begin).await {
+        let connection = loop {
+            let withheld = self.withheld().clone();
+            let home = Arc::clone(home);
+            let opened = Connection::open(&self.options, &self.host, home, begin, &withheld).await;
+            match opened {
                 Ok(connection) => break connection,
                 Err(error) if error.is_passing() && attempt < self.options.limits.attempts => {
                     tracing::warn!(%error, attempt, "the Claude Code CLI did not start; trying again");
@@ -103,7 +129,6 @@ impl Core {
             wait *= 2;
         };
         tracing::debug!(pid = connection.id(), "a Claude Code process is ready");
-        self.check_servers(&mut connection).await?;
         Ok(connection)
     }
 
@@ -162,14 +187,49 @@ impl Core {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    async fn check_servers(&self, connection: &mut Connection) -> Result<(), BackendError> {
+    fn withheld(&self) -> MutexGuard<'_, Vec<String>> {
+        self.withheld.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks the names of the lists against the tools that the servers have.
+    fn check_tools(&self, listed: &[ListedServer]) -> Result<Offer, BackendError> {
+        let mut names = self.options.names.clone();
+        for server in listed {
+            names.list(&server.name, server.tools.iter().map(String::as_str));
+        }
+        let unresolved = self.options.access.unresolved(&names);
+        if !unresolved.is_empty() {
+            let problems: Vec<_> = unresolved.iter().map(ToString::to_string).collect();
+            return Err(BackendError::Config {
+                message: problems.join("\n"),
+            });
+        }
+        let tools = listed.iter().flat_map(|server| {
+            let tools = server.tools.iter();
+            tools.map(|tool| mcp_tool_name(&server.name, tool))
+        });
+        let mut withheld = self.withheld();
+        let known = withheld.len();
+        for tool in tools.filter(|tool| self.host.withholds_tool(tool)) {
+            if !withheld.contains(&tool) {
+                withheld.push(tool);
+            }
+        }
+        Ok(if withheld.len() > known {
+            Offer::TooMuch
+        } else {
+            Offer::AsAllowed
+        })
+    }
+
+    async fn check_servers(&self, connection: &mut Connection) -> Result<Offer, BackendError> {
         let servers = &self.options.mcp_servers.servers;
         if servers.is_empty() {
-            return Ok(());
+            return Ok(Offer::AsAllowed);
         }
         let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
-        let failed = connection
-            .failed_servers(&names, self.options.limits.mcp_start)
+        let (failed, listed) = connection
+            .servers(&names, self.options.limits.mcp_start)
             .await
             .map_err(|error| init(&error))?;
         let mut fatal = Vec::new();
@@ -183,7 +243,7 @@ impl Core {
             }
         }
         if fatal.is_empty() {
-            return Ok(());
+            return self.check_tools(&listed);
         }
         Err(BackendError::Init {
             message: format!(

@@ -8,10 +8,11 @@ use std::{
 
 use futures::FutureExt as _;
 use holodeck_backend_api::{
-    Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, Conversation, DecidedBy, Spending,
-    ToolCx, TurnRequest,
+    Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, CallDetails, CallRefusal, Conversation,
+    DecidedBy, Spending, ToolCx, ToolNames, TurnRequest,
 };
-use holodeck_mcp_bridge::{HOLODECK_SERVER, InProcessServer, model_name};
+use holodeck_mcp_bridge::InProcessServer;
+use holodeck_model::{Glob, HOLODECK_SERVER, ToolAccess, mcp_tool_name};
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -39,6 +40,10 @@ pub(crate) struct Host {
     own_servers: Vec<InProcessServer>,
     governed: Vec<String>,
     servers: Vec<McpServer>,
+    names: ToolNames,
+    access: ToolAccess,
+    /// The commands that the shell may run; `None`: all.
+    commands: Option<Vec<String>>,
     agents: Option<usize>,
     tool_calls: usize,
 }
@@ -112,6 +117,9 @@ impl Host {
             own_servers,
             governed: options.governed_tools.clone(),
             servers: options.mcp_servers.servers.clone(),
+            names: options.names.clone(),
+            access: options.access.clone(),
+            commands: options.allowed_commands.clone(),
             agents: options.parallel_agents.map(std::num::NonZeroUsize::get),
             tool_calls: options.limits.tool_calls.get(),
         })
@@ -140,19 +148,51 @@ impl Host {
         request
     }
 
-    /// Whether the YAML leaves a tool of an external server out.
-    fn withholds(&self, tool: &str) -> bool {
-        let of_tool = |server: &&McpServer| tool.starts_with(&model_name(&server.name, ""));
-        // The longest name: `a` must not speak for the tools of `a__b`.
+    /// Whether the YAML leaves out what is asked about.
+    fn withholds(&self, request: &CanUseTool) -> bool {
+        let tool = request.tool_name.as_str();
+        if tool == "Bash"
+            && let Some(commands) = &self.commands
+        {
+            let command = request
+                .input
+                .get("command")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            return !is_allowed_command(command, commands);
+        }
+        self.withholds_tool(tool)
+    }
+
+    /// Whether the YAML leaves a tool out.
+    pub(crate) fn withholds_tool(&self, tool: &str) -> bool {
+        if !self.access.allows_call(&self.names, tool) {
+            return true;
+        }
+        let of_tool = |server: &&McpServer| tool.starts_with(&mcp_tool_name(&server.name, ""));
+        // The longest name: `a` must not take the tools of `a__b`.
         let server = self
             .servers
             .iter()
             .filter(of_tool)
             .max_by_key(|server| server.name.len());
         server.is_some_and(|server| match &server.allowed_tools {
-            Some(allowed) => !allowed.iter().any(|name| model_name(&server.name, name) == tool),
+            Some(allowed) => !allowed
+                .iter()
+                .any(|name| mcp_tool_name(&server.name, name) == tool),
             None => false,
         })
+    }
+
+    fn ask(&self, request: CanUseTool) -> ApprovalAsk {
+        let tool = self.names.identify(&request.tool_name);
+        ApprovalAsk {
+            tool_name: tool.map_or(request.tool_name, |tool| tool.shown_to_model),
+            arguments: request.input,
+            call_id: request.tool_use_id.unwrap_or_default(),
+            description: request.description,
+            agent_id: request.agent_id,
+        }
     }
 
     fn hooks(&self) -> Value {
@@ -278,8 +318,9 @@ impl One {
     }
 
     async fn permission(&self, request: CanUseTool) -> Value {
-        let ask = ask(&request);
-        match self.decision(&ask).await {
+        let withheld = self.host.withholds(&request);
+        let ask = self.host.ask(request);
+        match self.decision(&ask, withheld).await {
             ApprovalDecision::Approve { arguments } => json!({
                 "behavior": "allow",
                 "updatedInput": arguments.unwrap_or(ask.arguments),
@@ -292,13 +333,18 @@ impl One {
         }
     }
 
-    async fn decision(&self, ask: &ApprovalAsk) -> ApprovalDecision {
+    async fn decision(&self, ask: &ApprovalAsk, withheld: bool) -> ApprovalDecision {
         let failed = || ApprovalDecision::reject("the approval failed");
         let approver = self.caller.approver().or_else(|| self.host.approver.clone());
         let decided = match &approver {
-            _ if self.host.withholds(&ask.tool_name) => {
-                let decision = ApprovalDecision::reject("this agent may not call this tool of the server");
-                Some((decision, DecidedBy::Rule))
+            _ if withheld => {
+                let refused = CallDetails {
+                    refused: Some(CallRefusal::NotAllowed),
+                    ..CallDetails::default()
+                };
+                self.know(&ask.call_id, refused).await;
+                let reason = format!("this agent may not use `{}` like this", ask.tool_name);
+                Some((ApprovalDecision::reject(reason), DecidedBy::Rule))
             }
             Some(approver) => catch_unwind(AssertUnwindSafe(|| approver.decide(ask)))
                 .unwrap_or_else(|_panic| Some((failed(), DecidedBy::Mode))),
@@ -349,6 +395,9 @@ impl One {
         };
         let cx = self.caller.cx(self.cancel.clone());
         let reply = server.handle(message, cx).await;
+        if let Some((call_id, details)) = reply.details {
+            self.know(&call_id, details).await;
+        }
         if let Some(failed) = reply.failed {
             let name = if server_name == HOLODECK_SERVER {
                 failed.name
@@ -386,6 +435,12 @@ impl One {
         }
     }
 
+    /// Before the answer, so that the result of the call finds it.
+    async fn know(&self, call_id: &str, details: CallDetails) {
+        let call_id = call_id.to_owned();
+        self.tell(Incoming::Details { call_id, details }).await;
+    }
+
     /// A turn that is over hears nothing any more.
     async fn tell(&self, incoming: Incoming) {
         let _ = self.incoming.send(incoming).await;
@@ -420,16 +475,17 @@ fn before_tool(decision: &str, reason: &str) -> Value {
     })
 }
 
-fn ask(request: &CanUseTool) -> ApprovalAsk {
-    let own = model_name(HOLODECK_SERVER, "");
-    let name = request.tool_name.strip_prefix(&own).unwrap_or(&request.tool_name);
-    ApprovalAsk {
-        tool_name: name.to_owned(),
-        arguments: request.input.clone(),
-        call_id: request.tool_use_id.clone().unwrap_or_default(),
-        description: request.description.clone(),
-        agent_id: request.agent_id.clone(),
-    }
+/// Whether a command is one program call that a pattern allows. What a shell could make more of is refused.
+fn is_allowed_command(command: &str, patterns: &[String]) -> bool {
+    let is_plain = !command.contains([';', '|', '&', '$', '`', '<', '>', '(', ')', '{', '}', '\n', '\\']);
+    is_plain
+        && patterns.iter().any(|pattern| match pattern.strip_suffix(":*") {
+            Some(prefix) => {
+                let rest = command.strip_prefix(prefix);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+            }
+            None => Glob::new(pattern).matches(command.trim()),
+        })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -29,7 +29,7 @@ mod wire;
 #[cfg(test)]
 mod recording;
 
-pub use agent::{AgentSetup, SideEffects};
+pub use agent::{AgentSetup, BuiltinChanges};
 pub use backend::{ClaudeBackend, query};
 pub use holodeck_mcp_bridge::ServerNeed;
 pub use holodeck_validators::{ClaudeCli, ClaudeCliSearch, CliVersion};

@@ -1,7 +1,8 @@
 use std::{collections::BTreeMap, fmt, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
-use holodeck_backend_api::{Approver, ToolHost};
+use holodeck_backend_api::{Approver, ToolHost, ToolNames};
 use holodeck_mcp_bridge::ServerNeed;
+use holodeck_model::ToolAccess;
 use holodeck_validators::{ClaudeCli, CliVersion};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
@@ -23,6 +24,9 @@ pub struct ClaudeOptions {
     pub(crate) builtin_tools: Vec<String>,
     pub(crate) disallowed_tools: Vec<String>,
     pub(crate) approved_tools: Vec<String>,
+    pub(crate) allowed_commands: Option<Vec<String>>,
+    pub(crate) names: ToolNames,
+    pub(crate) access: ToolAccess,
     pub(crate) governed_tools: Vec<String>,
     pub(crate) tools: Option<Arc<dyn ToolHost>>,
     pub(crate) tool_servers: Vec<(String, Arc<dyn ToolHost>)>,
@@ -147,6 +151,9 @@ impl ClaudeOptions {
             builtin_tools: Vec::new(),
             disallowed_tools: Vec::new(),
             approved_tools: Vec::new(),
+            allowed_commands: None,
+            names: ToolNames::with_builtins(),
+            access: ToolAccess::default(),
             governed_tools: Vec::new(),
             tools: None,
             tool_servers: Vec::new(),
@@ -240,6 +247,19 @@ impl ClaudeOptions {
         self
     }
 
+    /// The tools by their names, and the lists that say which of them the agent may use.
+    pub fn tool_access(mut self, names: ToolNames, access: ToolAccess) -> Self {
+        self.names = names;
+        self.access = access;
+        self
+    }
+
+    /// The commands that the shell may run, with patterns as in `git *`. Every command is then asked about.
+    pub fn allowed_commands<T: Into<String>>(mut self, patterns: impl IntoIterator<Item = T>) -> Self {
+        self.allowed_commands = Some(patterns.into_iter().map(Into::into).collect());
+        self
+    }
+
     /// Own tools, all approved.
     pub fn tools(self, tools: Tools) -> Self {
         self.tool_host(Arc::new(tools))
@@ -248,6 +268,9 @@ impl ClaudeOptions {
     /// Own tools behind a host, all approved.
     pub fn tool_host(mut self, host: Arc<dyn ToolHost>) -> Self {
         self.approved_tools = host.specs().iter().map(|spec| spec.name.clone()).collect();
+        for spec in host.specs() {
+            self.names.host(&spec.name);
+        }
         self.tools = Some(host);
         self
     }

@@ -204,19 +204,14 @@ impl Pool {
 
 /// What of one conversation could reach the next through a shared process.
 fn reuse_refusal(options: &ClaudeOptions) -> Option<&'static str> {
-    let has = |names: &[&str]| {
-        options
-            .builtin_tools
-            .iter()
-            .any(|tool| names.contains(&tool.as_str()))
-    };
+    let has = |is_meant: &dyn Fn(&str) -> bool| options.builtin_tools.iter().any(|tool| is_meant(tool));
     if options.reuse == Reuse::Never {
         Some("the options say so")
     } else if options.mcp_servers.document.is_some() {
         Some("its MCP servers may keep something")
-    } else if has(ClaudeConfig::SIDE_EFFECT_TOOLS) {
+    } else if has(&ClaudeConfig::may_change_something) {
         Some("its tools may change something")
-    } else if has(&AGENTS) || !options.agents.is_empty() {
+    } else if has(&|tool| AGENTS.contains(&tool)) || !options.agents.is_empty() {
         Some("it starts sub-agents")
     } else if !options.setting_sources.is_empty() {
         Some("settings of the machine apply")

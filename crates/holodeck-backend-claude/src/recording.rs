@@ -4,7 +4,7 @@ mod events;
 
 use std::{fs, path::PathBuf};
 
-use holodeck_backend_api::BackendEvent;
+use holodeck_backend_api::{BackendEvent, ToolNames};
 use serde_json::Value;
 
 use crate::{
@@ -64,7 +64,7 @@ impl Recording {
         let started = self.of("note").next().unwrap().to_string();
         TranslateOptions {
             structured: started.contains("--json-schema"),
-            own_server: Some("holodeck".to_owned()),
+            names: ToolNames::with_builtins(),
         }
     }
 

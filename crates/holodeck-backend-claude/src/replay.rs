@@ -1,6 +1,6 @@
 //! Reads what a CLI wrote without the CLI: for recordings, and for random input.
 
-use holodeck_backend_api::BackendEvent;
+use holodeck_backend_api::{BackendEvent, ToolNames};
 
 use crate::{
     framing::{LINE_LIMIT, Lines},
@@ -21,13 +21,13 @@ pub struct Replay {
     pub errors: Vec<String>,
 }
 
-/// Reads all that a CLI wrote, in pieces of `chunk` bytes, as the answer of an agent whose tool server is `holodeck`.
+/// Reads all that a CLI wrote, in pieces of `chunk` bytes, as the answer of an agent.
 pub fn replay(output: &[u8], chunk: usize) -> Replay {
     let mut replay = Replay::default();
     let mut lines = Lines::new(LINE_LIMIT);
     let mut translator = Translator::new(TranslateOptions {
         structured: true,
-        own_server: Some("holodeck".to_owned()),
+        names: ToolNames::with_builtins(),
     });
     for piece in output.chunks(chunk.max(1)) {
         lines.room().extend_from_slice(piece);

@@ -6,10 +6,10 @@ mod scope;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holodeck_backend_api::{BackendError, BackendEvent, Outcome, StopReason, TokenUsage};
+use holodeck_backend_api::{BackendError, BackendEvent, Outcome, StopReason, TokenUsage, ToolNames};
 use serde_json::Value;
 
-use self::scope::{Scope, ToolNames};
+use self::scope::{Scope, Shown};
 use crate::wire::{
     ApiRetry, AssistantFrame, Block, Frame, Init, ResultFrame, StreamFrame, TaskNews, UserFrame,
 };
@@ -23,8 +23,8 @@ pub(crate) struct TranslateOptions {
     /// The agent has a `response_format`: the CLI's own tool for it is hidden, and an answer without the object is
     /// none.
     pub(crate) structured: bool,
-    /// The tool server inside the host, whose prefix is taken off the names of its tools.
-    pub(crate) own_server: Option<String>,
+    /// The names of the tools.
+    pub(crate) names: ToolNames,
 }
 
 /// How a turn ended.
@@ -51,7 +51,7 @@ pub(crate) enum TurnDone {
 #[derive(Debug)]
 pub(crate) struct Translator {
     options: TranslateOptions,
-    names: ToolNames,
+    names: Shown,
     main: Scope,
     /// Agents that the main one started, by the call that did.
     nested: BTreeMap<String, Scope>,
@@ -70,7 +70,7 @@ pub(crate) struct Translator {
 
 impl Translator {
     pub(crate) fn new(options: TranslateOptions) -> Self {
-        let names = ToolNames::new(options.own_server.as_deref(), options.structured);
+        let names = Shown::new(options.names.clone(), options.structured);
         Self {
             options,
             names,
@@ -260,7 +260,7 @@ impl Translator {
         &mut self,
         parent: Option<&str>,
         emit: &mut dyn FnMut(BackendEvent),
-        act: impl FnOnce(&mut Scope, &ToolNames, &mut dyn FnMut(BackendEvent)),
+        act: impl FnOnce(&mut Scope, &Shown, &mut dyn FnMut(BackendEvent)),
     ) {
         if let Some(parent) = parent {
             let counted = &mut self.counted_nested;

@@ -3,10 +3,9 @@ use std::{collections::HashMap, time::Duration};
 use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
-    ApprovalDecision, BackendError, BackendEvent, ExecutionResult, MAX_TOOL_CALLS, Outcome, ResultFold,
-    StopReason, TurnRequest,
+    ApprovalDecision, BackendError, BackendEvent, CallDetails, CallRefusal, ExecutionResult, MAX_TOOL_CALLS,
+    Outcome, ResultFold, StopReason, TurnRequest,
 };
-use holodeck_mcp_bridge::HOLODECK_SERVER;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -122,6 +121,8 @@ struct Turn<'a> {
     stands: Stands,
     /// Whether the CLI has taken up the message. What it says before that is of an earlier one.
     begun: bool,
+    /// What is known of calls whose results are still to come.
+    details: HashMap<String, CallDetails>,
     /// Tool calls of each message of the model: sub-agents send theirs in between.
     calls: HashMap<String, usize>,
     /// A tool of ours that could not be run, once its result was heard.
@@ -142,13 +143,14 @@ impl<'a> Turn<'a> {
         Self {
             translator: Translator::new(TranslateOptions {
                 structured: core.structured(),
-                own_server: Some(HOLODECK_SERVER.to_owned()),
+                names: core.options.names.clone(),
             }),
             fold: ResultFold::new(),
             stands: Stands::default(),
             begun: false,
             calls: HashMap::new(),
             unavailable: None,
+            details: HashMap::new(),
             questions: 0,
             terminated: None,
             core,
@@ -179,7 +181,7 @@ impl<'a> Turn<'a> {
         match incoming {
             Incoming::Frame(frame) => self.frame(&frame),
             Incoming::Decided(approval) => {
-                self.decided(&approval.decision);
+                self.decided(&approval.call_id, &approval.decision);
                 self.tell(BackendEvent::ApprovalDecided(approval));
                 None
             }
@@ -191,8 +193,12 @@ impl<'a> Turn<'a> {
                 self.tell(BackendEvent::ApprovalAsked(ask));
                 None
             }
+            Incoming::Details { call_id, details } => {
+                self.details.insert(call_id, details);
+                None
+            }
             Incoming::Answered { call_id, decision } => {
-                self.decided(&decision);
+                self.decided(&call_id, &decision);
                 self.tell(BackendEvent::ApprovalAnswered { call_id, decision });
                 self.questions = self.questions.saturating_sub(1);
                 if self.questions == 0 {
@@ -246,21 +252,31 @@ impl<'a> Turn<'a> {
         if let Some(message) = frame.place() {
             self.stands.message = Some(message.to_owned());
         }
+        if let Frame::PermissionDenied {
+            call_id: Some(call_id),
+            ..
+        } = frame
+        {
+            self.refuse(call_id, CallRefusal::Rejected);
+        }
         let mut events = Vec::new();
         let done = self.translator.observe(frame, &mut |event| events.push(event));
         let mut failed_tool = None;
-        for event in events {
-            match &event {
+        for mut event in events {
+            match &mut event {
                 BackendEvent::SessionStarted { session_id, .. } => {
                     self.stands.session.clone_from(session_id);
                 }
                 // An object that has not the form is none.
-                BackendEvent::StructuredOutput(value) if self.core.check_form(Some(value)).is_err() => {
+                BackendEvent::StructuredOutput(value) if self.core.check_form(Some(&*value)).is_err() => {
                     continue;
                 }
                 BackendEvent::ToolResult(result) => {
                     let told = |(call_id, _): &mut (String, String)| *call_id == result.call_id;
                     failed_tool = self.unavailable.take_if(told).map(|(_, name)| name);
+                    if let Some(known) = self.details.remove(&result.call_id) {
+                        result.details = complete(known, &result.details);
+                    }
                 }
                 _ => {}
             }
@@ -280,7 +296,16 @@ impl<'a> Turn<'a> {
         done.map(|done| self.done(done))
     }
 
-    fn decided(&mut self, decision: &ApprovalDecision) {
+    /// The first reason counts: what follows from it is none of its own.
+    fn refuse(&mut self, call_id: &str, refusal: CallRefusal) {
+        let details = self.details.entry(call_id.to_owned()).or_default();
+        details.refused.get_or_insert(refusal);
+    }
+
+    fn decided(&mut self, call_id: &str, decision: &ApprovalDecision) {
+        if !decision.is_approved() {
+            self.refuse(call_id, CallRefusal::Rejected);
+        }
         if let ApprovalDecision::Terminate { reason } = decision {
             self.terminated = Some(reason.clone());
         }
@@ -332,5 +357,15 @@ impl<'a> Turn<'a> {
             stands: goes_on.then_some(self.stands),
             result,
         }
+    }
+}
+
+/// What the host knows of a call, with what can be told from the CLI's own words where the host knows nothing.
+fn complete(known: CallDetails, told: &CallDetails) -> CallDetails {
+    CallDetails {
+        refused: known.refused.or(told.refused),
+        kind: known.kind.or(told.kind),
+        side_effects: known.side_effects.or(told.side_effects),
+        passages: known.passages,
     }
 }

@@ -7,7 +7,7 @@ use std::{
 use holodeck_backend_api::{
     Approver, BackendError, ModelCalls, ModelRequest, TokenUsage, ToolFilter, ToolHost, ToolSpec,
 };
-use holodeck_model::{LoadedAgent, OpenAiConfig};
+use holodeck_model::{LoadedAgent, ToolAccess, ToolNames};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -39,7 +39,8 @@ pub(crate) struct Core {
     parameters: Parameters,
     offered: Vec<Offered>,
     filter: Option<Arc<dyn ToolFilter>>,
-    allowed: Allowed,
+    names: ToolNames,
+    access: ToolAccess,
     said: Mutex<HashSet<String>>,
 }
 
@@ -51,8 +52,12 @@ impl Core {
     ) -> Result<Self, BackendError> {
         let config = &agent.config;
         let openai = config.openai.clone().unwrap_or_default();
-        let allowed = Allowed::of(&openai);
-        let offered = allowed.offered(tools.specs());
+        let mut names = ToolNames::of(config);
+        for spec in tools.specs() {
+            names.host(&spec.name);
+        }
+        let access = ToolAccess::of(config);
+        let offered = offered(&names, &access, tools.specs());
         Ok(Self {
             format: agent
                 .response_format
@@ -74,7 +79,8 @@ impl Core {
             approver: None,
             offered,
             filter: None,
-            allowed,
+            names,
+            access,
         })
     }
 
@@ -151,7 +157,7 @@ impl Core {
             Cow::Borrowed(_) => &self.offered,
             // The tools of an MCP server have changed.
             Cow::Owned(specs) => {
-                changed = self.allowed.offered(&specs);
+                changed = offered(&self.names, &self.access, &specs);
                 &changed
             }
         };
@@ -165,7 +171,7 @@ impl Core {
 
     /// Whether a tool may be called; a model may ask for one it was not offered.
     pub(crate) fn allows(&self, tool: &str) -> bool {
-        self.allowed.allows(tool)
+        self.access.allows_call(&self.names, tool)
     }
 
     /// An error with the line of the YAML it comes from, where one can be told.
@@ -228,35 +234,12 @@ fn used(conversation: &[Value]) -> HashMap<String, usize> {
     used
 }
 
-/// Which tools the `openai` block leaves to the model.
-#[derive(Debug)]
-struct Allowed {
-    only: Option<Vec<String>>,
-    not: Vec<String>,
-}
-
-impl Allowed {
-    fn of(openai: &OpenAiConfig) -> Self {
-        let permissions = openai.permissions.clone().unwrap_or_default();
-        let mut not = openai.disallowed_tools.clone().unwrap_or_default();
-        not.extend(permissions.disallowed_tools.unwrap_or_default());
-        Self {
-            only: permissions.allowed_tools,
-            not,
-        }
-    }
-
-    fn offered(&self, specs: &[ToolSpec]) -> Vec<Offered> {
-        let allowed = specs.iter().filter(|spec| self.allows(&spec.name));
-        let offered = allowed.map(|spec| Offered {
-            name: spec.name.clone(),
-            sent: wire_message::tool(spec),
-        });
-        offered.collect()
-    }
-
-    fn allows(&self, tool: &str) -> bool {
-        let named = |names: &[String]| names.iter().any(|name| name == tool);
-        self.only.as_deref().is_none_or(named) && !named(&self.not)
-    }
+/// The tools that the lists of the `openai` block leave to the model.
+fn offered(names: &ToolNames, access: &ToolAccess, specs: &[ToolSpec]) -> Vec<Offered> {
+    let allowed = specs.iter().filter(|spec| access.allows_call(names, &spec.name));
+    let offered = allowed.map(|spec| Offered {
+        name: spec.name.clone(),
+        sent: wire_message::tool(spec),
+    });
+    offered.collect()
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt as _, stream::FuturesOrdered};
 use holodeck_backend_api::{
-    ApprovalDecision, BackendError, Image, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult,
+    ApprovalDecision, BackendError, CallRefusal, Image, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult,
 };
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
@@ -60,6 +60,7 @@ async fn one(
         call_id: call.call_id.clone(),
         name: call.name.clone(),
         is_error: output.is_error,
+        details: output.details.clone(),
         result: output.into_record(),
         duration_ms: Some(duration),
     };
@@ -85,7 +86,7 @@ async fn output(
     cx: ToolCx,
 ) -> Result<ToolOutput, ToolError> {
     if let Some(refusal) = refusal(core, call) {
-        return Ok(ToolOutput::error(refusal));
+        return Ok(refusal);
     }
     match decision {
         None | Some(ApprovalDecision::Approve { arguments: None }) => core.tools.call(call, cx).await,
@@ -99,22 +100,27 @@ async fn output(
             core.tools.call(&call, cx).await
         }
         Some(ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason }) => {
-            Ok(ToolOutput::error(reason.clone()))
+            Ok(ToolOutput::refused(CallRefusal::Rejected, reason.clone()))
         }
-        Some(ApprovalDecision::Withdrawn) => Ok(ToolOutput::error("the approval was withdrawn")),
+        Some(ApprovalDecision::Withdrawn) => {
+            let text = "the approval was withdrawn";
+            Ok(ToolOutput::refused(CallRefusal::Rejected, text))
+        }
     }
 }
 
 /// Why a call cannot run, whatever an approver decides.
-pub(crate) fn refusal(core: &Core, call: &ToolCall) -> Option<String> {
+pub(crate) fn refusal(core: &Core, call: &ToolCall) -> Option<ToolOutput> {
     if !core.allows(&call.name) {
-        return Some(format!("tool `{}` is not allowed", call.name));
+        let text = format!("tool `{}` is not allowed", call.name);
+        return Some(ToolOutput::refused(CallRefusal::NotAllowed, text));
     }
     let problem = not_an_object(&call.arguments)?;
-    Some(format!(
+    let text = format!(
         "the arguments for `{}` are not a JSON object ({problem}); call it again with one",
         call.name
-    ))
+    );
+    Some(ToolOutput::refused(CallRefusal::InvalidArguments, text))
 }
 
 /// What is wrong with arguments that are no object.

@@ -1,6 +1,8 @@
 use std::fmt::Write as _;
 
-use holodeck_backend_api::{BackendEvent, ModelRequest, Spending, TokenUsage, ToolCall, ToolUsage};
+use holodeck_backend_api::{
+    BackendEvent, CallDetails, ModelRequest, Spending, TokenUsage, ToolCall, ToolUsage,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -72,6 +74,9 @@ pub(crate) struct Response {
     /// What tools asked models for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) spent: Vec<ToolUsage>,
+    /// Of a tool, what else is known of the call.
+    #[serde(default, skip_serializing_if = "CallDetails::is_empty")]
+    pub(crate) details: CallDetails,
     pub(crate) stop_reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) message_id: Option<String>,

@@ -164,6 +164,7 @@ impl Tape {
     pub(crate) fn keep(&self, request: &ModelRequest, mut response: Response, latency_ms: u64) -> Response {
         response.text = self.redactor.text(&response.text).into_owned();
         response.reasoning = self.redactor.text(&response.reasoning).into_owned();
+        response.details.redact(&self.redactor);
         for call in &mut response.tool_calls {
             self.redactor.value(&mut call.arguments);
         }

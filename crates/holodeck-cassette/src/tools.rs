@@ -7,7 +7,8 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    Image, ModelRequest, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
+    CallDetails, Image, ModelRequest, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput,
+    ToolSpec,
 };
 use holodeck_model::Redactor;
 use serde::{Deserialize, Serialize};
@@ -311,6 +312,10 @@ fn response(result: &Result<ToolOutput, ToolError>) -> Option<Response> {
         text,
         images: images.collect(),
         stop_reason: ended.word().to_owned(),
+        details: match result {
+            Ok(output) => output.details.clone(),
+            Err(_) => CallDetails::default(),
+        },
         ..Response::default()
     })
 }
@@ -328,6 +333,7 @@ fn output(response: Response, tool: &str, latency_ms: u64) -> Result<ToolOutput,
             text: response.text,
             images: images.collect(),
             is_error: matches!(ended, Some(Ended::Error)),
+            details: response.details,
         }),
         Some(Ended::Unavailable) => Err(ToolError::Unavailable {
             name: tool.to_owned(),

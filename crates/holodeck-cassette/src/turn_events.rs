@@ -85,7 +85,10 @@ pub(crate) fn redact(event: &mut BackendEvent, redactor: &Redactor) {
             ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason } => clean(reason),
             ApprovalDecision::Withdrawn => {}
         },
-        BackendEvent::ToolResult(result) => clean(&mut result.result),
+        BackendEvent::ToolResult(result) => {
+            clean(&mut result.result);
+            result.details.redact(redactor);
+        }
         BackendEvent::Nested { event, .. } => redact(event, redactor),
         BackendEvent::StructuredOutput(value) => redactor.value(value),
         _ => {}

@@ -86,6 +86,7 @@ impl Subject {
             AskError::Unbuilt(error) => Problem::config(error.to_string()),
             AskError::Answers(error) => answers(&error),
             AskError::Tools(ToolSetupError::Index(error)) => self.index(&error),
+            AskError::Tools(error @ ToolSetupError::Names(_)) => told(ExitCode::Config, &error.to_string()),
             AskError::Backend(error) | AskError::Turn { error, .. } => self.backend(&error),
             other => Problem::execution(other.to_string()),
         }
@@ -96,6 +97,9 @@ impl Subject {
         match error {
             PrepareError::Answers(error) => answers(&error),
             PrepareError::Tools(ToolSetupError::Index(error)) => self.index(&error),
+            PrepareError::Tools(error @ ToolSetupError::Names(_)) => {
+                told(ExitCode::Config, &error.to_string())
+            }
             PrepareError::Backend(error) => self.backend(&error),
             PrepareError::Plan(error) => plan(&error),
             PrepareError::UnknownPrice { .. } => Problem::config(error.to_string())
@@ -166,7 +170,11 @@ impl Subject {
             BackendError::Timeout { after } => format!("{error} ({} s)", after.as_secs_f64()),
             _ => error.to_string(),
         };
-        let mut problem = self::told(ExitCode::Execution, &told);
+        let exit = match error {
+            BackendError::Config { .. } => ExitCode::Config,
+            _ => ExitCode::Execution,
+        };
+        let mut problem = self::told(exit, &told);
         problem.hint = problem.hint.or_else(|| self.next_step(error));
         problem
     }

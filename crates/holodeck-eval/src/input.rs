@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holodeck_backend_api::ToolCall;
-use holodeck_model::ToolInvocation;
+use holodeck_model::{CallRefusal, ToolInvocation};
 use serde_json::Value;
 
 /// One answer of an agent with all that grading it needs.
@@ -39,12 +39,21 @@ pub struct CalledTool<'a> {
     pub name: &'a str,
     /// Arguments, as a rule an object.
     pub arguments: &'a Value,
+    /// Why the tool did not run, if it did not.
+    pub refused: Option<CallRefusal>,
+    /// Whether the tool ran and failed.
+    pub failed: bool,
 }
 
 impl<'a> CalledTool<'a> {
-    /// A call of the tool with these arguments.
+    /// A call of the tool with these arguments that did what it was asked.
     pub fn new(name: &'a str, arguments: &'a Value) -> Self {
-        Self { name, arguments }
+        Self {
+            name,
+            arguments,
+            refused: None,
+            failed: false,
+        }
     }
 }
 
@@ -56,6 +65,10 @@ impl<'a> From<&'a ToolCall> for CalledTool<'a> {
 
 impl<'a> From<&'a ToolInvocation> for CalledTool<'a> {
     fn from(call: &'a ToolInvocation) -> Self {
-        Self::new(&call.name, &call.args)
+        Self {
+            refused: call.details.refused,
+            failed: call.error.is_some(),
+            ..Self::new(&call.name, &call.args)
+        }
     }
 }

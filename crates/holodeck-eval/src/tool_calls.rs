@@ -2,7 +2,7 @@
 
 mod arguments;
 
-use holodeck_model::{ArgMatchDetail, ExpectedTool, ToolOrder};
+use holodeck_model::{ArgMatchDetail, ExpectedTool, ToolNames, ToolOrder};
 use serde_json::Value;
 
 use crate::CalledTool;
@@ -20,6 +20,8 @@ pub struct ToolExpectations<'a> {
     pub order: ToolOrder,
     /// Tools that must not be called.
     pub forbidden: &'a [String],
+    /// What their names refer to; without it a name is that of the call.
+    pub names: Option<&'a ToolNames>,
 }
 
 /// How the expectations fared.
@@ -34,14 +36,16 @@ pub struct ToolsOutcome {
     pub errors: Vec<String>,
 }
 
-/// Holds the calls an agent made, in order, against what is expected.
+/// Compares the calls an agent made, in order, with what is expected.
 ///
-/// One call may meet several expectations, unless the order matters. Calls beyond the expected ones are free.
+/// Only a call whose tool ran meets an expectation, whatever came of it; of a forbidden tool every attempt counts. One
+/// call may meet several expectations, unless the order matters. Calls beyond the expected ones are free.
 pub fn check_tools(expectations: &ToolExpectations<'_>, calls: &[CalledTool<'_>]) -> ToolsOutcome {
     let ToolExpectations {
         expected,
         order,
         forbidden,
+        names,
     } = *expectations;
     if expected.is_empty() && forbidden.is_empty() {
         return ToolsOutcome::default();
@@ -49,8 +53,8 @@ pub fn check_tools(expectations: &ToolExpectations<'_>, calls: &[CalledTool<'_>]
     let mut outcome = ToolsOutcome::default();
     let mut not_called = Vec::new();
     for tool in expected {
-        let found = Found::new(tool, calls);
-        if tool.is_simple() {
+        let found = Found::new(tool, calls, names);
+        if tool.is_simple() && found.ambiguous.is_empty() {
             if !found.is_met() {
                 not_called.push(tool.name.as_str());
             }
@@ -61,6 +65,9 @@ pub fn check_tools(expectations: &ToolExpectations<'_>, calls: &[CalledTool<'_>]
             outcome
                 .errors
                 .push(format!("expected {}: {reason}", written(tool)));
+        }
+        if tool.is_simple() {
+            continue;
         }
         outcome.details.push(ArgMatchDetail {
             expected_tool: tool.name.clone(),
@@ -81,13 +88,16 @@ pub fn check_tools(expectations: &ToolExpectations<'_>, calls: &[CalledTool<'_>]
         outcome.errors.insert(0, line);
     }
     if order == ToolOrder::Strict && outcome.errors.is_empty() {
-        outcome.errors.extend(out_of_order(expected, calls));
+        outcome.errors.extend(out_of_order(expected, calls, names));
     }
     for name in forbidden {
         let places: Vec<String> = (1..)
             .zip(calls)
-            .filter(|(_, call)| is_named(name, call.name))
-            .map(|(at, call)| format!("{} (call {at})", call.name))
+            .filter(|(_, call)| refers(names, name, call.name))
+            .map(|(at, call)| match call.refused {
+                Some(refused) => format!("{} (call {at}, {})", call.name, refused.as_str()),
+                None => format!("{} (call {at})", call.name),
+            })
             .collect();
         if !places.is_empty() {
             outcome
@@ -99,27 +109,19 @@ pub fn check_tools(expectations: &ToolExpectations<'_>, calls: &[CalledTool<'_>]
     outcome
 }
 
-/// Whether a called name is the expected one. Beside the name itself: with a prefix that ends in `_`
-/// (`mcp__shop__lookup`), or as the search tool of a knowledge base (`kb_search`), which is how 0.7.1 names its tools.
-fn is_named(expected: &str, called: &str) -> bool {
-    let prefixed = || {
-        called
-            .strip_suffix(expected)
-            .is_some_and(|prefix| prefix.ends_with('_'))
-    };
-    let searched = || {
-        called
-            .strip_suffix("_search")
-            .is_some_and(|called| called.ends_with(expected))
-    };
-    called == expected || prefixed() || searched()
+/// Whether a name of the test refers to the called tool.
+fn refers(names: Option<&ToolNames>, written: &str, called: &str) -> bool {
+    let tool = names.and_then(|names| Some((names, names.identify(called)?)));
+    tool.map_or(written == called, |(names, tool)| names.refers(written, &tool))
 }
 
 /// The calls that meet one expectation.
 struct Found<'a> {
     tool: &'a ExpectedTool,
-    /// Whether any call has the name.
+    /// Whether a tool of this name ran.
     named: bool,
+    /// The tools that the name may mean, if it does not say which.
+    ambiguous: Vec<String>,
     /// Places of the calls that meet the expectation.
     matching: Vec<usize>,
     /// Why the last call that has the name does not.
@@ -127,16 +129,17 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn new(tool: &'a ExpectedTool, calls: &[CalledTool<'_>]) -> Self {
+    fn new(tool: &'a ExpectedTool, calls: &[CalledTool<'_>], names: Option<&ToolNames>) -> Self {
+        let called = calls.iter().map(|call| call.name);
         let mut found = Self {
             tool,
             named: false,
+            ambiguous: names.map_or_else(Vec::new, |names| names.ambiguous(&tool.name, called)),
             matching: Vec::new(),
             mismatch: None,
         };
-        let named = named(tool, calls);
         for (index, call) in calls.iter().enumerate() {
-            if !named(call.name) {
+            if call.refused.is_some() || !refers(names, &tool.name, call.name) {
                 continue;
             }
             found.named = true;
@@ -149,7 +152,7 @@ impl<'a> Found<'a> {
     }
 
     fn is_met(&self) -> bool {
-        self.matching.len() >= wanted(self.tool)
+        self.ambiguous.is_empty() && self.matching.len() >= wanted(self.tool)
     }
 
     fn unmet_reason(&self) -> Option<String> {
@@ -158,6 +161,12 @@ impl<'a> Found<'a> {
         }
         let name = &self.tool.name;
         Some(match &self.mismatch {
+            _ if !self.ambiguous.is_empty() => {
+                format!(
+                    "'{name}' is the name of several tools: {}",
+                    self.ambiguous.join(", ")
+                )
+            }
             _ if !self.named => format!("no call to '{name}' found"),
             Some(reason) if self.matching.is_empty() => reason.clone(),
             _ => format!(
@@ -169,31 +178,24 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Which called names count as this tool: the name itself if it was called, else what [`is_named`] accepts.
-fn named<'a>(tool: &'a ExpectedTool, calls: &[CalledTool<'_>]) -> impl Fn(&str) -> bool + use<'a> {
-    let exact = calls.iter().any(|call| call.name == tool.name);
-    move |called| {
-        if exact {
-            called == tool.name
-        } else {
-            is_named(&tool.name, called)
-        }
-    }
-}
-
 fn wanted(tool: &ExpectedTool) -> usize {
     usize::try_from(tool.count.max(1)).unwrap_or(usize::MAX)
 }
 
 /// The line that tells where the order breaks, if it does. Taking the first call that fits each time leaves the most
 /// room for the rest.
-fn out_of_order(expected: &[ExpectedTool], calls: &[CalledTool<'_>]) -> Option<String> {
+fn out_of_order(
+    expected: &[ExpectedTool],
+    calls: &[CalledTool<'_>],
+    names: Option<&ToolNames>,
+) -> Option<String> {
     let mut next = 0;
     for tool in expected {
-        let named = named(tool, calls);
         for _ in 0..wanted(tool) {
             let fits = |call: &CalledTool<'_>| {
-                named(call.name) && arguments::mismatch(&tool.args, call.arguments).is_none()
+                call.refused.is_none()
+                    && refers(names, &tool.name, call.name)
+                    && arguments::mismatch(&tool.args, call.arguments).is_none()
             };
             let Some(step) = calls.get(next..)?.iter().position(fits) else {
                 let order: Vec<&str> = expected.iter().map(|tool| tool.name.as_str()).collect();
@@ -214,10 +216,12 @@ fn called(calls: &[CalledTool<'_>]) -> String {
     if calls.is_empty() {
         return "no tool was called".to_owned();
     }
-    format!(
-        "called: {}",
-        calls.iter().map(|call| call.name).collect::<Vec<_>>().join(", ")
-    )
+    let called = calls.iter().map(|call| match call.refused {
+        Some(refused) => format!("{} ({})", call.name, refused.as_str()),
+        None if call.failed => format!("{} (failed)", call.name),
+        None => call.name.to_owned(),
+    });
+    format!("called: {}", called.collect::<Vec<_>>().join(", "))
 }
 
 /// The expectation in one line: `lookup(id=7, price>9) ×2`.

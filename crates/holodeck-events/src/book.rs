@@ -1,6 +1,6 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, ToolCall, ToolResult};
+use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, CallDetails, ToolCall, ToolResult};
 use holodeck_model::events::{
     AgentEvent, ApprovalRequested, ApprovalResolved, Decision, EventBody, EventClass, EventMeta, IdSource,
     PersistenceState, Priority, ToolResult as ResultBody, ToolUse,
@@ -193,6 +193,7 @@ impl Book {
             error,
             duration_ms: result.duration_ms,
             synthetic: from == Answerer::Nobody,
+            details: result.details,
         };
         self.write(place(agent.as_deref(), turn), EventBody::ToolResult(body));
     }
@@ -205,6 +206,7 @@ impl Book {
             result: format!("not answered: {reason}"),
             is_error: true,
             duration_ms: None,
+            details: CallDetails::default(),
         };
         self.tell_result(id, result, Answerer::Nobody);
     }

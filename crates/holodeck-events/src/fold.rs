@@ -128,6 +128,7 @@ fn told(body: &EventBody) -> Option<BackendEvent> {
             result: text_of(result),
             is_error: !result.success,
             duration_ms: result.duration_ms,
+            details: result.details.clone(),
         }),
         _ => return None,
     })

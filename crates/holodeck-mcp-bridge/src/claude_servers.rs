@@ -1,13 +1,10 @@
 use std::{fmt, path::Path};
 
-use holodeck_model::{Code, Diagnostic, Env, McpTool, McpTransport, env};
+use holodeck_model::{Code, Diagnostic, Env, McpTool, McpTransport, env, server_key, taken_server_keys};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    launch::{self, placed, placed_argument},
-    names,
-};
+use crate::launch::{self, placed, placed_argument};
 
 /// Variables the CLI gives its children beside its own environment and that open its message socket to them.
 const CLI_SECRETS: [&str; 2] = ["CLAUDE_CODE_MESSAGING_SOCKET", "CLAUDE_CODE_MESSAGING_TOKEN"];
@@ -69,7 +66,7 @@ impl ClaudeServers {
             base_dir,
             env,
             blank,
-            taken: names::taken(),
+            taken: taken_server_keys(),
             warnings: Vec::new(),
             errors: Vec::new(),
         };
@@ -251,7 +248,7 @@ impl Translation<'_> {
 
     /// A name that the CLI takes and no other server has.
     fn free_name(&mut self, name: &str) -> String {
-        let free = names::server(name, &mut self.taken);
+        let free = server_key(name, &mut self.taken);
         if free != name {
             self.warn(
                 Code::IgnoredForProvider,

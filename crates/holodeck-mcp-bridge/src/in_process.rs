@@ -1,13 +1,13 @@
 use std::{collections::HashMap, fmt, sync::Arc};
 
-use holodeck_backend_api::{SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
+use holodeck_backend_api::{
+    CallDetails, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
+};
+use holodeck_model::mcp_tool_name;
 use serde_json::{Map, Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{
-    model_name,
-    reply::{self, Fault},
-};
+use crate::reply::{self, Fault};
 
 /// The version answered to a client that names none.
 const PROTOCOL: &str = "2025-11-25";
@@ -34,6 +34,8 @@ pub struct Reply {
     /// Set when a tool could not be run at all. The model is told, but the turn should end as
     /// `tool execution failed: <name>`.
     pub failed: Option<FailedCall>,
+    /// The model's id of the call and what is known of it beside its answer, which the message has no place for.
+    pub details: Option<(String, CallDetails)>,
 }
 
 /// A call of a tool that could not be run.
@@ -76,7 +78,7 @@ impl InProcessServer {
         let mut by_model_name = HashMap::new();
         let mut tools = Vec::new();
         for spec in host.specs() {
-            let model_name = model_name(&name, &spec.name);
+            let model_name = mcp_tool_name(&name, &spec.name);
             if let Some(first) = by_model_name.insert(model_name.clone(), spec.name.clone()) {
                 return Err(ServerError::SameName {
                     first,
@@ -101,7 +103,7 @@ impl InProcessServer {
 
     /// What the model calls one of its tools.
     pub fn model_name(&self, tool: &str) -> String {
-        model_name(&self.name, tool)
+        mcp_tool_name(&self.name, tool)
     }
 
     /// The tool that the model means by `model_name`; `None` if it is none of this server.
@@ -162,7 +164,10 @@ impl InProcessServer {
         let (name, call_id) = (call.name.clone(), call.call_id.clone());
         let result = self.run(call, cx).await;
         match result {
-            Ok(output) => Reply::of(reply::tool_result(id, &output)),
+            Ok(output) => Reply {
+                details: Some((call_id, output.details.clone())),
+                ..Reply::of(reply::tool_result(id, &output))
+            },
             Err(error) => {
                 let text = error.to_string();
                 let failed = match error {
@@ -177,6 +182,7 @@ impl InProcessServer {
                         call_id,
                         reason,
                     }),
+                    details: None,
                 }
             }
         }
@@ -212,6 +218,7 @@ impl Reply {
         Self {
             message,
             failed: None,
+            details: None,
         }
     }
 }

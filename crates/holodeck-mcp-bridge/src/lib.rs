@@ -6,7 +6,6 @@ mod client;
 mod env_file;
 mod in_process;
 mod launch;
-mod names;
 mod registry;
 mod reply;
 
@@ -17,5 +16,4 @@ pub use client::{
 };
 pub use env_file::env_file_variables;
 pub use in_process::{FailedCall, InProcessServer, Reply, ServerError, cancelled_request};
-pub use names::{HOLODECK_SERVER, model_name};
 pub use registry::{REGISTRY_URL, Registry, RegistryError, RegistryServer, ServerForm, Unusable};

@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use crate::{
     Agent, ApprovalPriority, ApprovalRule, ApprovalsConfig, ClaudeConfig, NonInteractive, OnApprovalTimeout,
-    PermissionMode, Provider, RuleDecision, ToolConfig, value::Glob,
+    PermissionMode, Provider, RuleDecision, ToolIdentity, ToolNames, ToolOrigin, value::Glob,
 };
 
 /// Built-in tools that change files.
@@ -53,17 +53,6 @@ pub struct ApprovalContext {
     pub side_effects: SideEffectGate,
 }
 
-/// Where a tool comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToolOrigin {
-    /// A `vectorstore`, `hierarchical_document`, `function` or `prompt` tool of the YAML.
-    Declared,
-    /// A tool of the CLI.
-    BuiltIn,
-    /// A tool of an MCP server of the YAML.
-    External,
-}
-
 /// What a policy says about a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyDecision {
@@ -89,13 +78,9 @@ pub struct ApprovalPolicy {
     rules: Vec<Rule>,
     /// As written; absent is not the same as `manual`.
     mode: Option<PermissionMode>,
-    /// Whether names without `mcp__` are tools of the CLI.
-    has_built_ins: bool,
+    /// Built-in tools that the YAML switches on.
     enabled: HashSet<String>,
-    declared: HashSet<String>,
-    servers: Vec<String>,
-    /// What names of tools that run in our own process begin with.
-    in_process: String,
+    names: ToolNames,
 }
 
 #[derive(Clone, Debug)]
@@ -111,94 +96,59 @@ enum Verdict {
 }
 
 impl ApprovalPolicy {
-    /// The policy of an agent whose own tools are called `mcp__<in_process_server>__<tool>`, or just `<tool>`.
-    pub fn new(agent: &Agent, in_process_server: &str) -> Self {
+    /// The policy of an agent.
+    pub fn new(agent: &Agent) -> Self {
         let settings = agent.approvals.clone().unwrap_or_default();
-        let rules = settings.rules.iter().map(Rule::new).collect();
         let is_claude = agent.model.provider == Provider::Anthropic;
         let claude = agent.claude.as_ref().filter(|_| is_claude);
-        let mut declared = HashSet::new();
-        let mut servers = Vec::new();
-        for tool in &agent.tools {
-            match tool {
-                ToolConfig::Mcp(server) => servers.push(server.name.clone()),
-                ToolConfig::Vectorstore(_)
-                | ToolConfig::HierarchicalDocument(_)
-                | ToolConfig::Function(_)
-                | ToolConfig::Prompt(_) => {
-                    declared.insert(tool.name().to_owned());
-                }
-            }
-        }
-        // The longest name first: `a` must not take the tools of `a__b`.
-        servers.sort_by_key(|server| std::cmp::Reverse(server.len()));
         Self {
+            rules: settings.rules.iter().map(Rule::new).collect(),
             settings,
-            rules,
             mode: claude.and_then(|claude| claude.permission_mode),
-            has_built_ins: is_claude,
             enabled: claude.map(enabled_tools).unwrap_or_default(),
-            declared,
-            servers,
-            in_process: format!("mcp__{in_process_server}__"),
+            names: ToolNames::of(agent),
         }
     }
 
-    /// Whether a call of `tool`, as the model names it, may run.
+    /// Whether a call of `tool`, as the model or the CLI names it, may run.
     pub fn decide(&self, tool: &str, context: ApprovalContext) -> PolicyDecision {
-        let name = self.identify(tool);
+        let identity = self.identify(tool);
+        let is_builtin = identity.origin == ToolOrigin::BuiltIn;
         let withheld = context.occasion == Occasion::Test && context.side_effects == SideEffectGate::Closed;
-        if withheld && name.origin == ToolOrigin::BuiltIn && ClaudeConfig::SIDE_EFFECT_TOOLS.contains(&tool) {
+        if withheld && is_builtin && ClaudeConfig::may_change_something(tool) {
             return reject(format!(
                 "tests withhold `{tool}`; `--allow-side-effects` gives it"
             ));
         }
-        if let Some(rule) = self.rule(&name) {
+        if let Some(rule) = self.rule(&identity) {
             return match rule.verdict {
                 Verdict::Decided(RuleDecision::Approve) => PolicyDecision::Approve,
-                Verdict::Decided(RuleDecision::Reject) => {
-                    reject(format!("a rule of this agent rejects `{tool}`"))
-                }
-                Verdict::Person(priority) => self.ask(&name, priority, context),
+                Verdict::Decided(RuleDecision::Reject) => reject(format!(
+                    "a rule of this agent rejects `{}`",
+                    identity.shown_to_model
+                )),
+                Verdict::Person(priority) => self.ask(&identity, priority, context),
             };
         }
-        if name.origin == ToolOrigin::Declared {
+        if identity.origin == ToolOrigin::Declared {
             return PolicyDecision::Approve;
         }
-        let someone = context.is_attended();
         match self.mode {
             Some(PermissionMode::AcceptAll) => PolicyDecision::Approve,
-            Some(PermissionMode::AcceptEdits)
-                if name.origin == ToolOrigin::BuiltIn && EDITS.contains(&tool) =>
-            {
+            Some(PermissionMode::AcceptEdits) if is_builtin && EDITS.contains(&tool) => {
                 PolicyDecision::Approve
             }
-            Some(PermissionMode::AcceptEdits | PermissionMode::Manual) => self.ask(&name, None, context),
-            None if someone => self.ask(&name, None, context),
-            None if self.is_enabled(&name) => PolicyDecision::Approve,
+            Some(PermissionMode::AcceptEdits | PermissionMode::Manual) => self.ask(&identity, None, context),
+            None if context.is_attended() => self.ask(&identity, None, context),
+            // Only servers of the YAML exist.
+            None if !is_builtin || self.enabled.contains(tool) => PolicyDecision::Approve,
             None => reject(format!("this agent's YAML does not enable `{tool}`")),
         }
     }
 
-    /// Those of the tools that run in our own process that no rule names: they need not be asked about.
-    pub fn auto_allowed_tools<'a>(
-        &self,
-        in_process_tools: impl IntoIterator<Item = &'a str>,
-    ) -> Vec<&'a str> {
-        in_process_tools
-            .into_iter()
-            .filter(|tool| self.rule(&self.in_process_name(tool)).is_none())
-            .collect()
-    }
-
-    /// Whether a rule names a tool: what the CLI allows by itself must then be asked about all the same.
+    /// Whether a rule is about a tool: what the CLI allows by itself must then be asked about all the same.
     pub fn has_rule_for(&self, tool: &str) -> bool {
         self.rule(&self.identify(tool)).is_some()
-    }
-
-    /// Where a tool comes from, told from how the model names it.
-    pub fn origin(&self, tool: &str) -> ToolOrigin {
-        self.identify(tool).origin
     }
 
     /// How long a person may take; `None`: as long as it takes.
@@ -215,99 +165,38 @@ impl ApprovalPolicy {
     /// The person who is there, else what was settled for when there is none.
     fn ask(
         &self,
-        name: &Name<'_>,
+        tool: &ToolIdentity,
         priority: Option<ApprovalPriority>,
         context: ApprovalContext,
     ) -> PolicyDecision {
         if context.is_attended() {
-            let priority = priority.unwrap_or_else(|| ApprovalPriority::of_tool(name.own));
+            let priority = priority.unwrap_or_else(|| ApprovalPriority::of_tool(self.names.own_name(tool)));
             return PolicyDecision::AskPerson { priority };
         }
         match self.settings.non_interactive {
             NonInteractive::Approve => PolicyDecision::Approve,
             NonInteractive::Reject => reject(format!(
                 "`{}` needs approval, and nobody is there to give it",
-                name.full
+                tool.shown_to_model
             )),
         }
     }
 
-    fn rule(&self, name: &Name<'_>) -> Option<&Rule> {
-        let names = [
-            Some(name.full.as_str()),
-            Some(name.own),
-            name.server,
-            name.written,
-        ];
-        self.rules.iter().find(|rule| {
-            names
-                .iter()
-                .flatten()
-                .any(|name| rule.tools.iter().any(|glob| glob.matches(name)))
-        })
+    fn rule(&self, tool: &ToolIdentity) -> Option<&Rule> {
+        let matches = |rule: &&Rule| rule.tools.iter().any(|glob| self.names.matches(glob, tool));
+        self.rules.iter().find(matches)
     }
 
-    fn is_enabled(&self, name: &Name<'_>) -> bool {
-        match name.origin {
-            // Only servers of the YAML exist.
-            ToolOrigin::External | ToolOrigin::Declared => true,
-            ToolOrigin::BuiltIn => self.enabled.contains(name.own),
-        }
-    }
-
-    fn identify<'n>(&'n self, tool: &'n str) -> Name<'n> {
-        if let Some(own) = tool.strip_prefix(&self.in_process) {
-            return self.in_process_name(own);
-        }
-        if let Some(rest) = tool.strip_prefix("mcp__") {
-            let known = self.servers.iter().find_map(|server| {
-                let own = rest.strip_prefix(server.as_str())?.strip_prefix("__")?;
-                Some((server.as_str(), own))
-            });
-            let (server, own) = known.or_else(|| rest.split_once("__")).unwrap_or((rest, rest));
-            return Name {
-                origin: ToolOrigin::External,
-                full: tool.to_owned(),
-                own,
-                server: Some(server),
-                written: None,
-            };
-        }
-        if self.has_built_ins {
-            return Name {
-                origin: ToolOrigin::BuiltIn,
-                full: tool.to_owned(),
-                own: tool,
-                server: None,
-                written: None,
-            };
-        }
-        if self.written(tool).is_some() {
-            return self.in_process_name(tool);
-        }
-        Name {
+    /// A name that no tool has is judged like a tool of a server.
+    fn identify(&self, tool: &str) -> ToolIdentity {
+        let known = self.names.identify(tool);
+        known.unwrap_or_else(|| ToolIdentity {
+            kind: crate::ToolKind::Mcp,
             origin: ToolOrigin::External,
-            full: tool.to_owned(),
-            own: tool,
-            server: None,
-            written: None,
-        }
-    }
-
-    fn in_process_name<'n>(&'n self, own: &'n str) -> Name<'n> {
-        Name {
-            origin: ToolOrigin::Declared,
-            full: format!("{}{own}", self.in_process),
-            own,
-            server: None,
-            written: self.written(own),
-        }
-    }
-
-    /// The name in the YAML: tools that search are offered as `<name>_search`.
-    fn written(&self, own: &str) -> Option<&str> {
-        let found = |name: &str| self.declared.get(name).map(String::as_str);
-        found(own).or_else(|| found(own.strip_suffix("_search")?))
+            declared: tool.to_owned(),
+            shown_to_model: tool.to_owned(),
+            on_the_wire: tool.to_owned(),
+        })
     }
 }
 
@@ -330,40 +219,23 @@ impl Rule {
     }
 }
 
-/// All that a rule may call a tool.
-struct Name<'n> {
-    origin: ToolOrigin,
-    /// With its server.
-    full: String,
-    /// Without it.
-    own: &'n str,
-    /// Its MCP server.
-    server: Option<&'n str>,
-    /// In the YAML.
-    written: Option<&'n str>,
-}
-
 /// The built-in tools that a `claude:` block switches on, for the agent or for one it starts, with what comes with
 /// them or was another name of theirs.
 fn enabled_tools(claude: &ClaudeConfig) -> HashSet<String> {
     let with = |tool: &str| -> &[&str] {
         match tool {
-            "Bash" => &["Bash", "BashOutput", "KillShell"],
-            "Read" => &["Read", "LS"],
-            "Glob" => &["Glob"],
-            "Grep" => &["Grep"],
-            "Write" => &["Write"],
-            "Edit" => &["Edit", "MultiEdit", "NotebookEdit"],
-            "WebSearch" => &["WebSearch"],
-            "Agent" => &["Agent", "Task"],
+            "Bash" => &["BashOutput", "KillShell"],
+            "Read" => &["LS"],
+            "Edit" => &["MultiEdit", "NotebookEdit"],
+            "Agent" => &["Task"],
             _ => &[],
         }
     };
     let own = claude
         .built_in_tools()
         .into_iter()
-        .flat_map(with)
-        .map(|tool| (*tool).to_owned());
+        .flat_map(|tool| with(tool).iter().copied().chain([tool]))
+        .map(str::to_owned);
     let of_subagents = claude
         .agents
         .values()

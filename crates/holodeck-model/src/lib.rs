@@ -4,6 +4,7 @@
 //! Nothing here is asynchronous, uses the network, or reads the process environment.
 
 mod approval;
+mod call_details;
 mod case;
 mod check;
 mod code;
@@ -21,18 +22,17 @@ mod loaded;
 mod printable;
 mod redact;
 mod report;
-mod retrieval;
 mod schema;
 mod settings;
 mod shape;
 mod source;
+mod tool_names;
 mod usage;
 mod value;
 mod yaml;
 
-pub use approval::{
-    ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate, ToolOrigin,
-};
+pub use approval::{ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate};
+pub use call_details::{CallDetails, CallRefusal, Passage};
 pub use case::{
     CaseContent, CaseId, CaseIdentity, InvalidCaseId, UnitKey, equal_cases, identify_cases, match_cases,
 };
@@ -51,9 +51,12 @@ pub use loaded::{InstructionsSource, LoadedAgent, Need, ResolvedInstructions, Un
 pub use printable::{printable, printable_json};
 pub use redact::{RedactedStream, Redactor, variable_secrets};
 pub use report::*;
-pub use retrieval::RetrievalTools;
 pub use schema::{config_json_schema, json_schema};
 pub use settings::{ExecutionSettings, Layer, Setting};
 pub use source::{Source, Sources};
+pub use tool_names::{
+    HOLODECK_SERVER, Resolved, ServerAccess, SideEffects, ToolAccess, ToolIdentity, ToolKind, ToolNames,
+    ToolOrigin, UnresolvedName, bounded, mcp_tool_name, server_key, taken_server_keys,
+};
 pub use usage::TokenUsage;
 pub use value::{Decimal, Glob, JsonMap, OneOrMany, PathRef, Pattern, PatternError, SecretMap, python_str};

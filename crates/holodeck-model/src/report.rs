@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::TokenUsage;
+use crate::{CallDetails, TokenUsage};
 
 /// Version of the run file; see [`RunFile::schema_version`].
 pub const REPORT_SCHEMA_VERSION: u32 = 1;
@@ -192,6 +192,9 @@ pub struct ToolInvocation {
     pub duration_ms: Option<u64>,
     /// Why it failed.
     pub error: Option<String>,
+    /// What else is known of it.
+    #[serde(flatten)]
+    pub details: CallDetails,
 }
 
 /// How one expectation about a tool's arguments fared.

@@ -189,6 +189,7 @@ fn outcome_type(outcome: &Outcome) -> &'static str {
 fn error_type(error: &BackendError) -> Cow<'static, str> {
     match error {
         BackendError::Init { .. } => "init".into(),
+        BackendError::Config { .. } => "config".into(),
         BackendError::Session { .. } => "session".into(),
         BackendError::Terminated { .. } => "subprocess_terminated".into(),
         BackendError::Timeout { .. } => "timeout".into(),

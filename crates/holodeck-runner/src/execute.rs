@@ -523,6 +523,7 @@ fn invocations(result: &ExecutionResult) -> Vec<ToolInvocation> {
                     Some(answer) => answer.is_error.then(|| answer.result.clone()),
                 },
                 result: value,
+                details: answer.map(|answer| answer.details.clone()).unwrap_or_default(),
             }
         })
         .collect()

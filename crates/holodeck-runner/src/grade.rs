@@ -2,16 +2,15 @@ use std::time::Duration;
 
 use holodeck_eval::{CalledTool, EvalInput, Grader, MetricOutcome, ToolExpectations, Verdict, check_tools};
 use holodeck_model::{
-    ArgMatchDetail, CaseState, ExecutionState, LoadedAgent, MetricConfig, MetricResult, RetrievalTools,
-    TestCase, TestResult, ToolInvocation, Turn, TurnResult,
+    ArgMatchDetail, CaseState, ExecutionState, LoadedAgent, MetricConfig, MetricResult, TestCase, TestResult,
+    ToolInvocation, ToolNames, Turn, TurnResult,
 };
-use serde_json::Value;
 
 /// The checks of an agent. Those that all cases share are made ready once; a case with checks of its own has them made
 /// ready when it is graded, so that memory does not grow with the number of cases.
 pub(crate) struct Graders {
     shared: Grader,
-    retrieval: RetrievalTools,
+    names: ToolNames,
 }
 
 impl Graders {
@@ -23,7 +22,7 @@ impl Graders {
             .map_or(&[][..], |evaluations| &evaluations.metrics);
         Ok(Self {
             shared: Grader::new(metrics).map_err(|error| error.to_string())?,
-            retrieval: RetrievalTools::of(&agent.config),
+            names: ToolNames::of(&agent.config),
         })
     }
 
@@ -37,8 +36,9 @@ impl Graders {
                     expected: case.expected_tools.as_deref().unwrap_or_default(),
                     order: case.expected_tools_order,
                     forbidden: &case.forbidden_tools,
+                    names: Some(&self.names),
                 };
-                let found = || self.found(&result.tool_invocations);
+                let found = || retrieved(&result.tool_invocations);
                 result.retrieval_context = case.retrieval_context.clone().or_else(found);
                 let subject = Subject::case(result, case);
                 let grades = self.judge(&subject, own_metrics(case, None), &expectations);
@@ -51,7 +51,7 @@ impl Graders {
                 result.retrieval_context = None;
                 let mut so_far = Vec::new();
                 for (graded, turn) in turns.iter_mut().zip(&case.turns) {
-                    let found = self.found(&graded.tool_invocations);
+                    let found = retrieved(&graded.tool_invocations);
                     so_far.extend(found.iter().flatten().cloned());
                     let known = || (!so_far.is_empty()).then(|| so_far.clone());
                     graded.retrieval_context = turn.retrieval_context.clone().or(found).or_else(known);
@@ -64,19 +64,6 @@ impl Graders {
         result.passed = result.state == CaseState::Passed;
     }
 
-    /// The outputs of retrieval tools, one for each call.
-    fn found(&self, calls: &[ToolInvocation]) -> Option<Vec<String>> {
-        let found: Vec<String> = calls
-            .iter()
-            .filter(|call| call.error.is_none() && self.retrieval.include(&call.name))
-            .map(|call| match &call.result {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            })
-            .collect();
-        (!found.is_empty()).then_some(found)
-    }
-
     fn grade_turn(&self, graded: &mut TurnResult, case: &TestCase, turn: &Turn) {
         graded.ground_truth.clone_from(&turn.ground_truth);
         graded.expected_tools = as_written(turn.expected_tools.as_ref());
@@ -84,6 +71,7 @@ impl Graders {
             expected: turn.expected_tools.as_deref().unwrap_or_default(),
             order: turn.expected_tools_order,
             forbidden: &turn.forbidden_tools,
+            names: Some(&self.names),
         };
         let grades = self.judge(
             &Subject::turn(graded, turn),
@@ -134,6 +122,14 @@ impl Graders {
         grades.metrics = outcomes.into_iter().map(metric_result).collect();
         grades
     }
+}
+
+/// The passages that tools retrieved, in the order of the calls, the best of each first.
+fn retrieved(calls: &[ToolInvocation]) -> Option<Vec<String>> {
+    let ran = calls.iter().filter(|call| call.error.is_none());
+    let passages = ran.flat_map(|call| &call.details.passages);
+    let found: Vec<String> = passages.map(|passage| passage.text.clone()).collect();
+    (!found.is_empty()).then_some(found)
 }
 
 /// Whether every test ran and only metrics stand between the case and a verdict.

@@ -55,6 +55,7 @@ fn redact_turn(redactor: &Redactor, turn: &mut TurnResult) {
 fn invocations(redactor: &Redactor, invocations: &mut [ToolInvocation]) {
     for invocation in invocations {
         redactor.value(&mut invocation.args);
+        invocation.details.redact(redactor);
         redactor.value(&mut invocation.result);
         optional(redactor, &mut invocation.error);
     }

@@ -1,7 +1,10 @@
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{Image, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
+use holodeck_backend_api::{
+    CallRefusal, Image, Passage, SideEffects, ToolCall, ToolCx, ToolError, ToolHost, ToolKind, ToolOutput,
+    ToolSpec,
+};
 use serde_json::json;
 use tokio::sync::Barrier;
 
@@ -15,7 +18,11 @@ pub struct ScriptedTools {
     pair: Barrier,
 }
 
-const TOOLS: [(&str, &str); 7] = [
+/// The tool that the YAML declares as `shelf`: a search, so the model sees it under this name, and on the wire of the
+/// Claude CLI it has a third one.
+pub(crate) const SEARCH: &str = "shelf_search";
+
+const TOOLS: [(&str, &str); 8] = [
     ("echo", "Gives its argument `text` back."),
     ("picture", "Answers with its argument `text` and a picture."),
     ("fails", "Reports an error."),
@@ -23,6 +30,7 @@ const TOOLS: [(&str, &str); 7] = [
     ("slow", "Does not answer in time."),
     ("pair", "Answers once two calls of it run at the same time."),
     ("hang", "Never answers."),
+    (SEARCH, "Finds `text` and then nothing better."),
 ];
 
 impl Default for ScriptedTools {
@@ -89,7 +97,17 @@ impl ToolHost for ScriptedTools {
                 after: std::time::Duration::from_secs(5),
             }),
             "hang" => std::future::pending().await,
-            other => Ok(ToolOutput::error(format!("there is no tool `{other}`"))),
+            SEARCH => {
+                let passages = vec![Passage::of(text), Passage::of("second best")];
+                let mut found = ToolOutput::retrieved(format!("1. {text}\n2. second best"), passages);
+                found.details.kind = Some(ToolKind::Retrieval);
+                found.details.side_effects = Some(SideEffects::None);
+                Ok(found)
+            }
+            other => {
+                let text = format!("there is no tool `{other}`");
+                Ok(ToolOutput::refused(CallRefusal::Unknown, text))
+            }
         }
     }
 }

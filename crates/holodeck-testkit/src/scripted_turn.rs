@@ -3,8 +3,9 @@ use std::{sync::Arc, time::Duration};
 use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
-    Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, ExecutionResult, Outcome,
-    ResultFold, StopReason, TokenUsage, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolResult,
+    Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, CallDetails, CallRefusal,
+    ExecutionResult, Outcome, Passage, ResultFold, StopReason, TokenUsage, ToolCall, ToolCx, ToolError,
+    ToolHost, ToolKind, ToolOutput, ToolResult,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -80,6 +81,20 @@ impl ScriptedTurn {
 
     /// Adds a tool call and its result, without a tool.
     pub fn and_called(self, name: &str, arguments: Value, result: &str) -> Self {
+        self.and_called_with(name, arguments, result, CallDetails::default())
+    }
+
+    /// Adds a call of a tool that retrieves, without a tool.
+    pub fn and_retrieved(self, name: &str, arguments: Value, passages: &[&str]) -> Self {
+        let details = CallDetails {
+            kind: Some(ToolKind::Retrieval),
+            passages: passages.iter().copied().map(Passage::of).collect(),
+            ..CallDetails::default()
+        };
+        self.and_called_with(name, arguments, &passages.join("\n"), details)
+    }
+
+    fn and_called_with(self, name: &str, arguments: Value, result: &str, details: CallDetails) -> Self {
         let call_id = format!("call_{}", self.steps.len());
         let result = ToolResult {
             call_id: call_id.clone(),
@@ -87,6 +102,7 @@ impl ScriptedTurn {
             result: result.to_owned(),
             is_error: false,
             duration_ms: None,
+            details,
         };
         let call = ToolCall {
             name: name.to_owned(),
@@ -247,7 +263,9 @@ async fn call_all(
     let decisions = decisions.iter().map(Some).chain(std::iter::repeat(None));
     let outputs = calls.iter().zip(decisions).map(|(call, decision)| async move {
         match decision {
-            Some(ApprovalDecision::Reject { reason }) => Ok(ToolOutput::error(reason.clone())),
+            Some(ApprovalDecision::Reject { reason }) => {
+                Ok(ToolOutput::refused(CallRefusal::Rejected, reason.clone()))
+            }
             Some(ApprovalDecision::Approve {
                 arguments: Some(arguments),
             }) => {
@@ -277,6 +295,7 @@ fn tool_result(call: ToolCall, output: Result<ToolOutput, ToolError>) -> Backend
         result: output.text,
         is_error: output.is_error,
         duration_ms: None,
+        details: output.details,
     })
 }
 

@@ -22,6 +22,6 @@ pub use filter::ToolSearch;
 pub use function::FunctionTool;
 pub use mock::MockTool;
 pub use prompt::{PromptModel, PromptProblem, PromptTool};
-pub use retrieval::{Search, SearchTool, render_documents};
+pub use retrieval::{Found, Search, SearchTool, render_documents};
 pub use retrieval_spec::retrieval_spec;
 pub use toolbox::{MAX_OUTPUT_BYTES, Toolbox};

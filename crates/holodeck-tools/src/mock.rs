@@ -1,7 +1,9 @@
 use std::{borrow::Cow, time::Duration};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{SideEffects, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use holodeck_backend_api::{
+    Passage, SideEffects, Tool, ToolCx, ToolError, ToolKind, ToolNames, ToolOutput, ToolSpec,
+};
 use holodeck_model::{
     JsonMap, McpMockConfig, McpTool, MockAnswer, MockConfig, MockOutcome, MockUsedUp, ToolConfig,
     parameters_schema,
@@ -15,16 +17,19 @@ use crate::retrieval_spec;
 #[derive(Debug)]
 pub struct MockTool {
     spec: ToolSpec,
+    kind: ToolKind,
     mock: MockConfig,
 }
 
 impl MockTool {
     /// The tools that a mocked tool of the YAML gives the model: as the real one would, but of an MCP server those
-    /// that its mock names. `server_tool` gives the name of a server's tool. None if the tool is not mocked.
-    pub fn of(config: &ToolConfig, server_tool: impl Fn(&str, &str) -> String) -> Vec<Self> {
+    /// that its mock names. None if the tool is not mocked.
+    pub fn of(config: &ToolConfig, names: &ToolNames) -> Vec<Self> {
+        let kind = config.tool_kind();
         let one = |spec: ToolSpec, mock: &Option<MockConfig>| {
             let mock = mock.clone();
-            mock.map(|mock| Self { spec, mock }).into_iter().collect()
+            let tool = mock.map(|mock| Self { spec, kind, mock });
+            tool.into_iter().collect()
         };
         match config {
             ToolConfig::Vectorstore(tool) => one(retrieval_spec(&tool.name, &tool.description), &tool.mock),
@@ -50,7 +55,7 @@ impl MockTool {
                 &tool.mock,
             ),
             ToolConfig::Mcp(tool) => match &tool.mock {
-                Some(mock) => of_server(tool, mock, server_tool),
+                Some(mock) => of_server(tool, mock, names),
                 None => Vec::new(),
             },
         }
@@ -67,11 +72,7 @@ impl MockTool {
     }
 }
 
-fn of_server(
-    server: &McpTool,
-    mock: &McpMockConfig,
-    server_tool: impl Fn(&str, &str) -> String,
-) -> Vec<MockTool> {
+fn of_server(server: &McpTool, mock: &McpMockConfig, names: &ToolNames) -> Vec<MockTool> {
     let allowed = server
         .config
         .as_ref()
@@ -82,7 +83,7 @@ fn of_server(
     tools
         .map(|(name, tool)| MockTool {
             spec: ToolSpec {
-                name: server_tool(&server.name, name),
+                name: names.tool_of_server(&server.name, name),
                 description: tool
                     .description
                     .clone()
@@ -90,6 +91,7 @@ fn of_server(
                 parameters: tool.parameters.as_ref().map_or_else(anything, parameters_schema),
                 side_effects: SideEffects::Possible,
             },
+            kind: server.tools_kind(),
             mock: tool.mock.clone(),
         })
         .collect()
@@ -104,6 +106,10 @@ fn anything() -> Value {
 impl Tool for MockTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn kind(&self) -> ToolKind {
+        self.kind
     }
 
     async fn call(&self, arguments: Value, cx: ToolCx) -> Result<ToolOutput, ToolError> {
@@ -126,12 +132,30 @@ impl Tool for MockTool {
             }
         }
         match &answer.outcome {
-            MockOutcome::Result(Value::String(text)) => Ok(ToolOutput::ok(text)),
-            MockOutcome::Result(value) => Ok(ToolOutput::ok(value.to_string())),
+            MockOutcome::Result(value) => {
+                let mut output = ToolOutput::ok(text_of(value));
+                if self.kind == ToolKind::Retrieval {
+                    output.details.passages = passages(value);
+                }
+                Ok(output)
+            }
             MockOutcome::Error(text) => Ok(ToolOutput::error(text)),
             MockOutcome::Unavailable(reason) => Err(unavailable(reason.into())),
         }
     }
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// What a mocked search found: each item of a list, else the answer as a whole.
+fn passages(value: &Value) -> Vec<Passage> {
+    let items = match value {
+        Value::Array(items) => items.as_slice(),
+        whole => std::slice::from_ref(whole),
+    };
+    items.iter().map(|item| Passage::of(text_of(item))).collect()
 }
 
 /// How often each answer was given in a conversation.

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, SideEffects, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use holodeck_backend_api::{
+    BackendError, SideEffects, Tool, ToolCx, ToolError, ToolKind, ToolOutput, ToolSpec,
+};
 use holodeck_model::{JsonMap, PromptTool as PromptConfig, read_text_input};
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::Value;
@@ -137,6 +139,10 @@ fn told(error: &minijinja::Error) -> String {
 impl Tool for PromptTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn kind(&self) -> ToolKind {
+        ToolKind::Prompt
     }
 
     async fn call(&self, arguments: Value, cx: ToolCx) -> Result<ToolOutput, ToolError> {

@@ -2,15 +2,39 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use holodeck_backend_api::{CallRefusal, Passage, Tool, ToolCx, ToolError, ToolKind, ToolOutput, ToolSpec};
 use holodeck_retrieval::{Hit, RetrievalError, SearchResults, render_hits};
 use serde_json::Value;
 
 /// What a [`SearchTool`] asks.
 #[async_trait]
 pub trait Search: Send + Sync {
-    /// What is found for `query`, in words for the model.
-    async fn search(&self, query: &str) -> Result<String, RetrievalError>;
+    /// What is found for `query`.
+    async fn search(&self, query: &str) -> Result<Found, RetrievalError>;
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Text for the model.
+    pub text: String,
+    /// The passages in it, the best first.
+    pub passages: Vec<Passage>,
+}
+
+impl Found {
+    /// The results, as `text` shows them to the model.
+    pub fn new(text: String, results: &SearchResults) -> Self {
+        let passages = results.hits.iter().map(|hit| Passage {
+            text: hit.text.clone(),
+            source: Some(hit.source.clone()),
+            score: Some(hit.score),
+        });
+        Self {
+            text,
+            passages: passages.collect(),
+        }
+    }
 }
 
 /// A `type: vectorstore` or `type: hierarchical_document` tool.
@@ -32,10 +56,15 @@ impl Tool for SearchTool {
         &self.spec
     }
 
+    fn kind(&self) -> ToolKind {
+        ToolKind::Retrieval
+    }
+
     async fn call(&self, arguments: Value, cx: ToolCx) -> Result<ToolOutput, ToolError> {
         let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default();
         if query.trim().is_empty() {
-            return Ok(ToolOutput::error("`query` is empty: say what to search for"));
+            let text = "`query` is empty: say what to search for";
+            return Ok(ToolOutput::refused(CallRefusal::InvalidArguments, text));
         }
         let found = tokio::select! {
             biased;
@@ -43,10 +72,13 @@ impl Tool for SearchTool {
             found = self.search.search(query) => found,
         };
         match found {
-            Ok(text) => Ok(ToolOutput::ok(text)),
+            Ok(found) => Ok(ToolOutput::retrieved(found.text, found.passages)),
             Err(RetrievalError::Cancelled) => Err(ToolError::Cancelled),
             // What the model wrote is at fault, and it can write something else.
-            Err(error @ RetrievalError::Query(_)) => Ok(ToolOutput::error(error.to_string())),
+            Err(error @ RetrievalError::Query(_)) => Ok(ToolOutput::refused(
+                CallRefusal::InvalidArguments,
+                error.to_string(),
+            )),
             // Nobody can tell what would have been found: going on without it would lead to a verdict on something else.
             Err(error) => Err(ToolError::Unavailable {
                 name: self.spec.name.clone(),
@@ -115,7 +147,7 @@ mod tests {
 
     #[async_trait]
     impl Search for Echo {
-        async fn search(&self, query: &str) -> Result<String, RetrievalError> {
+        async fn search(&self, query: &str) -> Result<Found, RetrievalError> {
             match query {
                 "wrong" => Err(RetrievalError::Query("no phrase".to_owned())),
                 "down" => Err(RetrievalError::Store {
@@ -123,7 +155,10 @@ mod tests {
                     reason: "connection refused".to_owned(),
                 }),
                 "hang" => std::future::pending().await,
-                query => Ok(format!("found {query}")),
+                query => Ok(Found {
+                    text: format!("found {query}"),
+                    passages: vec![Passage::of(query)],
+                }),
             }
         }
     }
@@ -143,11 +178,11 @@ mod tests {
     async fn the_model_hears_what_was_found_and_what_it_asked_wrongly() {
         assert_eq!(
             call(json!("refund")).await.unwrap(),
-            ToolOutput::ok("found refund")
+            ToolOutput::retrieved("found refund", vec![Passage::of("refund")])
         );
         assert_eq!(
             call(json!("wrong")).await.unwrap(),
-            ToolOutput::error("no phrase")
+            ToolOutput::refused(CallRefusal::InvalidArguments, "no phrase")
         );
         for empty in [json!(" "), json!(null)] {
             assert!(call(empty).await.unwrap().is_error);

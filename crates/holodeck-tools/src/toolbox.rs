@@ -6,8 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::join_all;
-use holodeck_backend_api::{Tool, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSource, ToolSpec};
-use holodeck_model::{Env, FunctionTool as FunctionConfig, ToolConfig};
+use holodeck_backend_api::{
+    CallRefusal, Tool, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSource, ToolSpec,
+};
+use holodeck_model::{Env, FunctionTool as FunctionConfig, ToolConfig, ToolNames};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -128,14 +130,10 @@ impl Toolbox {
     }
 
     /// Adds what the mocked ones among `configs` give the model; see [`MockTool::of`].
-    pub fn add_mocks(
-        &mut self,
-        configs: &[ToolConfig],
-        server_tool: impl Fn(&str, &str) -> String,
-    ) -> Result<(), Vec<SetupError>> {
+    pub fn add_mocks(&mut self, configs: &[ToolConfig], names: &ToolNames) -> Result<(), Vec<SetupError>> {
         let mut errors = Vec::new();
         for config in configs {
-            for tool in MockTool::of(config, &server_tool) {
+            for tool in MockTool::of(config, names) {
                 errors.extend(self.add(Arc::new(tool), MockTool::timeout(config)).err());
             }
         }
@@ -145,10 +143,52 @@ impl Toolbox {
     fn unknown(&self, name: &str) -> ToolOutput {
         let specs = self.current();
         let names: Vec<_> = specs.iter().map(|spec| format!("`{}`", spec.name)).collect();
-        ToolOutput::error(match names.as_slice() {
+        let text = match names.as_slice() {
             [] => format!("there is no tool `{name}`; this agent has none"),
             names => format!("there is no tool `{name}`; there are {}", names.join(", ")),
-        })
+        };
+        ToolOutput::refused(CallRefusal::Unknown, text)
+    }
+}
+
+async fn run(entry: &Entry, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
+    let arguments = match entry.arguments.check(&call.arguments) {
+        Ok(arguments) => arguments,
+        Err(problems) => {
+            let text = format!("invalid arguments: {problems}");
+            return Ok(ToolOutput::refused(CallRefusal::InvalidArguments, text));
+        }
+    };
+    if cx.cancel.is_cancelled() {
+        return Err(ToolError::Cancelled);
+    }
+    let stop = cx.cancel.child_token();
+    let inner = ToolCx {
+        cancel: stop.clone(),
+        ..cx.clone()
+    };
+    let running = AssertUnwindSafe(entry.tool.call(arguments, inner)).catch_unwind();
+    tokio::pin!(running);
+    // A tool is told to stop and awaited, so that what it started is gone when the call returns.
+    let result = tokio::select! {
+        biased;
+        result = &mut running => result,
+        () = cx.cancel.cancelled() => {
+            let _ = timeout(GRACE, &mut running).await;
+            return Err(ToolError::Cancelled);
+        }
+        () = sleep(entry.timeout) => {
+            stop.cancel();
+            let _ = timeout(GRACE, &mut running).await;
+            return Ok(ToolOutput::error(format!("no answer within {} s", entry.timeout.as_secs_f64())));
+        }
+    };
+    match result {
+        Ok(output) => output.map(limited),
+        Err(_panic) => Err(ToolError::Unavailable {
+            name: call.name.clone(),
+            reason: "it panicked".to_owned(),
+        }),
     }
 }
 
@@ -177,45 +217,19 @@ impl ToolHost for Toolbox {
         let Some(entry) = self.entry(&call.name) else {
             return Ok(self.unknown(&call.name));
         };
-        let arguments = match entry.arguments.check(&call.arguments) {
-            Ok(arguments) => arguments,
-            Err(problems) => return Ok(ToolOutput::error(format!("invalid arguments: {problems}"))),
-        };
-        if cx.cancel.is_cancelled() {
-            return Err(ToolError::Cancelled);
-        }
-        let stop = cx.cancel.child_token();
-        let inner = ToolCx {
-            cancel: stop.clone(),
-            ..cx.clone()
-        };
-        let running = AssertUnwindSafe(entry.tool.call(arguments, inner)).catch_unwind();
-        tokio::pin!(running);
-        // A tool is told to stop and awaited, so that what it started is gone when the call returns.
-        let result = tokio::select! {
-            biased;
-            result = &mut running => result,
-            () = cx.cancel.cancelled() => {
-                let _ = timeout(GRACE, &mut running).await;
-                return Err(ToolError::Cancelled);
-            }
-            () = sleep(entry.timeout) => {
-                stop.cancel();
-                let _ = timeout(GRACE, &mut running).await;
-                return Ok(ToolOutput::error(format!("no answer within {} s", entry.timeout.as_secs_f64())));
-            }
-        };
-        match result {
-            Ok(output) => output.map(limited),
-            Err(_panic) => Err(ToolError::Unavailable {
-                name: call.name.clone(),
-                reason: "it panicked".to_owned(),
-            }),
-        }
+        let mut output = run(&entry, call, cx).await?;
+        output.details.kind = Some(entry.tool.kind());
+        output.details.side_effects = Some(entry.spec().side_effects);
+        Ok(output)
     }
 }
 
 fn limited(mut output: ToolOutput) -> ToolOutput {
+    let mut size = 0;
+    output.details.passages.retain(|passage| {
+        size += passage.text.len();
+        size <= MAX_OUTPUT_BYTES
+    });
     if output.text.len() > MAX_OUTPUT_BYTES {
         output
             .text

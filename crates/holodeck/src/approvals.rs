@@ -1,13 +1,12 @@
 use async_trait::async_trait;
 use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
-use holodeck_mcp_bridge::HOLODECK_SERVER;
 use holodeck_model::{
     Agent, ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate,
 };
 
 /// The policy of an agent whose tools are offered by this facade.
 pub fn approval_policy(agent: &Agent) -> ApprovalPolicy {
-    ApprovalPolicy::new(agent, HOLODECK_SERVER)
+    ApprovalPolicy::new(agent)
 }
 
 /// Decides by the policy alone, where no person can be asked.

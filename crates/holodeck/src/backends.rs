@@ -13,10 +13,9 @@ use holodeck_backend_api::{
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{CassetteError, ToolSet};
 use holodeck_http::{HttpClient, HttpOptions};
-use holodeck_mcp_bridge::model_name;
 use holodeck_model::{
-    EmbeddingProvider, Env, LoadedAgent, Provider, SearchMethod, SideEffectGate, ToolConfig,
-    ToolFilteringConfig,
+    EmbeddingProvider, Env, LoadedAgent, Provider, SearchMethod, ServerAccess, SideEffectGate, ToolAccess,
+    ToolConfig, ToolFilteringConfig, ToolNames, UnresolvedName,
 };
 use holodeck_retrieval::{EndpointOptions, embedder};
 use holodeck_runner::Prices;
@@ -188,15 +187,15 @@ fn always<'a>(
     settings: &'a ToolFilteringConfig,
     specs: &'a [ToolSpec],
 ) -> impl Iterator<Item = String> + use<'a> {
-    let named = move |spec: &ToolSpec, name: &str| {
-        let own = agent.config.tool(name).and_then(ToolConfig::model_name);
-        spec.name == name
-            || own.is_some_and(|own| own == spec.name)
-            || spec.name.starts_with(&model_name(name, ""))
+    let names = ToolNames::of(&agent.config);
+    let named = move |spec: &ToolSpec| {
+        let tool = names.identify(&spec.name)?;
+        let mut written = settings.always_include.iter();
+        Some(written.any(|name| names.refers(name, &tool)))
     };
     specs
         .iter()
-        .filter(move |spec| settings.always_include.iter().any(|name| named(spec, name)))
+        .filter(move |spec| named(spec) == Some(true))
         .map(|spec| spec.name.clone())
 }
 
@@ -234,9 +233,11 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
             warnings: Vec::new(),
         });
     }
+    let mut names = ToolNames::of(&agent.config);
+    let access = ToolAccess::of_loaded(agent);
     let mut toolbox = Toolbox::new();
     toolbox
-        .add_mocks(&agent.config.tools, model_name)
+        .add_mocks(&agent.config.tools, &names)
         .map_err(|errors| ToolSetupError::all(&errors))?;
     let real = || agent.config.tools.iter().filter(|tool| !tool.is_mocked());
     let mut declared = serde_json::to_value(real().collect::<Vec<_>>()).unwrap_or_default();
@@ -268,8 +269,21 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
         add_prompts(&mut toolbox, setup).await?;
         warnings = add_searches(&mut toolbox, setup).await?;
         if setup.preparing == Preparing::Run {
-            servers = McpServers::connect(agent, env, answers).await?;
+            servers = McpServers::connect(agent, env, answers, |server| {
+                access.of_server(&names, server) != ServerAccess::None
+            })
+            .await?;
             servers.add_to(&mut toolbox);
+        }
+    }
+    // The Claude CLI connects to servers of its own; its backend knows their tools later.
+    if !by_turn && setup.preparing == Preparing::Run && answers.replayed().is_none() {
+        let shown = toolbox.specs().iter().map(|spec| spec.name.as_str());
+        names.list_shown(&servers.names(), shown);
+        let unresolved = access.unresolved(&names);
+        if !unresolved.is_empty() {
+            servers.close().await;
+            return Err(ToolSetupError::names(&unresolved));
         }
     }
     let mut tools: Arc<dyn ToolHost> = Arc::new(toolbox);
@@ -334,12 +348,20 @@ pub enum ToolSetupError {
     /// Tools that can't be offered to the model, one a line.
     #[error("{0}")]
     Tools(String),
+    /// Names in allow and deny lists that no tool has, one a line.
+    #[error("{0}")]
+    Names(String),
     /// An index that can't be searched.
     #[error(transparent)]
     Index(#[from] IndexError),
 }
 
 impl ToolSetupError {
+    fn names(unresolved: &[UnresolvedName]) -> Self {
+        let lines: Vec<String> = unresolved.iter().map(ToString::to_string).collect();
+        Self::Names(lines.join("\n"))
+    }
+
     fn all(errors: &[SetupError]) -> Self {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         Self::Tools(errors.join("\n"))

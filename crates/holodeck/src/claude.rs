@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use holodeck_backend_api::{AgentBackend, BackendError, ToolHost};
-use holodeck_backend_claude::{AgentSetup, ClaudeBackend, ClaudeOptions, Reuse, SideEffects};
+use holodeck_backend_claude::{AgentSetup, BuiltinChanges, ClaudeBackend, ClaudeOptions, Reuse};
 use holodeck_model::{Diagnostic, Env, LoadedAgent, Occasion, SideEffectGate};
 use holodeck_otel_bridge::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env};
 use holodeck_validators::{ClaudeCliSearch, ClaudeEnv};
@@ -38,9 +38,9 @@ pub(crate) async fn backend(
         approver: Arc::new(PolicyApprover::new(policy.clone(), occasion, side_effects)),
         policy: &policy,
         side_effects: match (occasion, side_effects) {
-            (Occasion::Test, SideEffectGate::Closed) => SideEffects::Withheld,
-            (Occasion::Test, SideEffectGate::Open) => SideEffects::Allowed,
-            _ => SideEffects::AsConfigured,
+            (Occasion::Test, SideEffectGate::Closed) => BuiltinChanges::Withheld,
+            (Occasion::Test, SideEffectGate::Open) => BuiltinChanges::Allowed,
+            _ => BuiltinChanges::AsConfigured,
         },
         reuse: match occasion {
             Occasion::Test => Reuse::WhereSafe,

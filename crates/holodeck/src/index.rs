@@ -19,7 +19,7 @@ use holodeck_model::{Env, LoadedAgent, SearchMode, ToolConfig};
 use holodeck_retrieval::{
     Embedder, IngestMode, RetrievalError, SearchRequest, Searcher, VectorStore, Weights, render_hits,
 };
-use holodeck_tools::{Search, retrieval_spec};
+use holodeck_tools::{Found, Search, retrieval_spec};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -290,12 +290,13 @@ impl Index {
 
 #[async_trait]
 impl Search for Index {
-    async fn search(&self, query: &str) -> Result<String, RetrievalError> {
+    async fn search(&self, query: &str) -> Result<Found, RetrievalError> {
         let results = self.searcher().await?.search(&self.request(query)).await?;
-        Ok(match &self.tool {
+        let text = match &self.tool {
             ToolConfig::HierarchicalDocument(_) => holodeck_tools::render_documents(&results),
             _ => render_hits(&results),
-        })
+        };
+        Ok(Found::new(text, &results))
     }
 }
 

@@ -12,14 +12,16 @@ use crate::{Answers, ToolSetupError, sampling::AgentModel};
 pub(crate) struct McpServers(Vec<McpServer>);
 
 impl McpServers {
-    /// Connects to all of them but those that the Claude CLI connects to itself. One that is required and does not
+    /// Connects to those that `is_used` accepts and that the Claude CLI does not connect to itself. One that is required and does not
     /// answer is an error, any other a warning.
     pub(crate) async fn connect(
         agent: &LoadedAgent,
         env: &Env,
         answers: &Answers,
+        is_used: impl Fn(&str) -> bool,
     ) -> Result<Self, ToolSetupError> {
         let mut tools = of_yaml(agent);
+        tools.retain(|(_, tool)| is_used(&tool.name));
         if agent.config.model.provider == Provider::Anthropic {
             tools.retain(|(_, tool)| tool.needs_our_client());
         }
@@ -70,6 +72,11 @@ impl McpServers {
         for server in &self.0 {
             toolbox.add_source(Arc::new(server.clone()), server.request_timeout());
         }
+    }
+
+    /// Their names in the YAML.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.iter().map(|server| server.info().tool).collect()
     }
 
     /// What they say of themselves, for the run file.

@@ -116,14 +116,10 @@ fn of_claude(claude: &ClaudeConfig) -> Value {
 }
 
 /// Those that are there: a test withholds what may change something.
-fn builtin_tools(
-    claude: &ClaudeConfig,
-    occasion: Occasion,
-    side_effects: SideEffectGate,
-) -> Vec<&'static str> {
+fn builtin_tools(claude: &ClaudeConfig, occasion: Occasion, side_effects: SideEffectGate) -> Vec<&str> {
     let mut tools = claude.built_in_tools();
     if occasion == Occasion::Test && side_effects == SideEffectGate::Closed {
-        tools.retain(|tool| !ClaudeConfig::SIDE_EFFECT_TOOLS.contains(tool));
+        tools.retain(|tool| !ClaudeConfig::may_change_something(tool));
     }
     tools
 }

@@ -11,7 +11,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::*;
-use crate::{AgentSetup, Reuse, SideEffects, Tools};
+use crate::{AgentSetup, BuiltinChanges, Reuse, Tools};
 
 struct Nobody;
 
@@ -29,7 +29,7 @@ fn tools() -> Tools {
         .with("order", "Orders.", json!({"type": "object"}), answer)
 }
 
-fn options(rest: &str, side_effects: SideEffects, kind: ClaudeCliKind) -> ClaudeOptions {
+fn options(rest: &str, side_effects: BuiltinChanges, kind: ClaudeCliKind) -> ClaudeOptions {
     let yaml = format!(
         "name: test\nmodel: {{provider: anthropic, name: sonnet}}\ninstructions: {{inline: be brief}}\n{rest}"
     );
@@ -40,7 +40,7 @@ fn options(rest: &str, side_effects: SideEffects, kind: ClaudeCliKind) -> Claude
     let files = MemoryFiles::new().with(path, yaml).with("/agents/a/s.py", "");
     let load = load_agent(path, &env, &files);
     let agent = load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics));
-    let policy = ApprovalPolicy::new(&agent.config, HOLODECK_SERVER);
+    let policy = ApprovalPolicy::new(&agent.config);
     let options = ClaudeOptions::of_agent(&AgentSetup {
         agent: &agent,
         cli: &ClaudeCli {
@@ -66,7 +66,7 @@ fn shown(options: &ClaudeOptions, begin: &Begin) -> String {
     let folder = home.home().parent().unwrap().display().to_string();
     let mut text = String::new();
     let mut after_name = false;
-    for argument in argv(options, &home, begin) {
+    for argument in argv(options, &home, begin, &[]) {
         let argument = argument.into_string().unwrap();
         assert!(!argument.contains("secret"), "{argument}");
         let is_name = argument.starts_with("--");
@@ -86,7 +86,7 @@ fn fresh() -> Begin {
 
 #[test]
 fn what_is_not_asked_for_is_off() {
-    let options = options("", SideEffects::AsConfigured, ClaudeCliKind::Native);
+    let options = options("", BuiltinChanges::AsConfigured, ClaudeCliKind::Native);
     assert_snapshot!(shown(&options, &fresh()));
 }
 
@@ -114,7 +114,7 @@ claude:
 
 #[test]
 fn what_is_asked_for_is_said() {
-    let options = options(EVERYTHING, SideEffects::AsConfigured, ClaudeCliKind::Native);
+    let options = options(EVERYTHING, BuiltinChanges::AsConfigured, ClaudeCliKind::Native);
     assert_snapshot!(shown(&options, &fresh()));
 }
 
@@ -123,7 +123,7 @@ fn tests_withhold_what_changes_something() {
     let script = ClaudeCliKind::Script {
         node: PathBuf::from("/opt/node"),
     };
-    let options = options(EVERYTHING, SideEffects::Withheld, script);
+    let options = options(EVERYTHING, BuiltinChanges::Withheld, script);
     let resumed = Begin::Resumed {
         id: "[id]".to_owned(),
         at: Some("[message]".to_owned()),
@@ -143,7 +143,7 @@ fn tests_withhold_what_changes_something() {
 #[test]
 fn a_list_of_tools_allows_no_others() {
     let allowed = format!("{EVERYTHING}  allowed_tools: [Read, order, mcp__holodeck_tools__search]\n");
-    let options = options(&allowed, SideEffects::AsConfigured, ClaudeCliKind::Native);
+    let options = options(&allowed, BuiltinChanges::AsConfigured, ClaudeCliKind::Native);
     let text = shown(&options, &fresh());
     assert!(text.contains("--tools Read\n"), "{text}");
     assert!(

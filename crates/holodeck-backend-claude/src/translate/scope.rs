@@ -1,6 +1,10 @@
 use std::collections::BTreeMap;
 
-use holodeck_backend_api::{BackendEvent, StopReason, ToolCall, ToolResult};
+use holodeck_backend_api::{
+    BackendEvent, CallDetails, CallRefusal, Passage, SideEffects, StopReason, ToolCall, ToolIdentity,
+    ToolKind, ToolNames, ToolResult,
+};
+use holodeck_model::{ClaudeConfig, ToolOrigin};
 use serde_json::Value;
 
 use super::message::Message;
@@ -9,28 +13,71 @@ use crate::wire::{AssistantFrame, Block, StreamEvent};
 /// The CLI's own tool that takes a structured answer.
 const STRUCTURED_OUTPUT: &str = "StructuredOutput";
 
-/// What tools are called.
+/// What tools are called, and which of them is hidden.
 #[derive(Debug)]
-pub(super) struct ToolNames {
-    own_prefix: Option<String>,
+pub(super) struct Shown {
+    names: ToolNames,
     hides_structured_output: bool,
 }
 
-impl ToolNames {
-    pub(super) fn new(own_server: Option<&str>, hides_structured_output: bool) -> Self {
+impl Shown {
+    pub(super) fn new(names: ToolNames, hides_structured_output: bool) -> Self {
         Self {
-            own_prefix: own_server.map(|server| format!("mcp__{server}__")),
+            names,
             hides_structured_output,
         }
     }
 
-    fn shown<'a>(&self, name: &'a str) -> &'a str {
-        let own = self.own_prefix.as_deref();
-        own.and_then(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
+    fn identify(&self, name: &str) -> Option<ToolIdentity> {
+        self.names.identify(name)
     }
 
     fn hides(&self, name: &str) -> bool {
         self.hides_structured_output && name == STRUCTURED_OUTPUT
+    }
+}
+
+/// A call that waits for its result.
+#[derive(Clone, Debug)]
+struct Called {
+    name: String,
+    details: CallDetails,
+}
+
+impl Called {
+    fn of(name: &str, tool: Option<ToolIdentity>) -> Self {
+        let Some(tool) = tool else {
+            return Self {
+                name: name.to_owned(),
+                details: CallDetails::default(),
+            };
+        };
+        let changes = tool.origin != ToolOrigin::BuiltIn || ClaudeConfig::may_change_something(name);
+        Self {
+            name: tool.shown_to_model,
+            details: CallDetails {
+                kind: Some(tool.kind),
+                side_effects: Some(if changes {
+                    SideEffects::Possible
+                } else {
+                    SideEffects::None
+                }),
+                ..CallDetails::default()
+            },
+        }
+    }
+}
+
+/// Why a call did not reach its tool, as the CLI says it.
+fn refusal(text: &str) -> Option<CallRefusal> {
+    let error = text.strip_prefix("<tool_use_error>").unwrap_or(text);
+    let error = error.strip_prefix("Error: ").unwrap_or(error);
+    if error.starts_with("No such tool available") {
+        Some(CallRefusal::Unknown)
+    } else if error.starts_with("InputValidationError") || error.starts_with("MCP error -32602") {
+        Some(CallRefusal::InvalidArguments)
+    } else {
+        None
     }
 }
 
@@ -42,7 +89,7 @@ pub(super) struct Scope {
     closed: Option<String>,
     last_stop_reason: Option<StopReason>,
     /// By id; `None` for a call that is not shown.
-    calls: BTreeMap<String, Option<String>>,
+    calls: BTreeMap<String, Option<Called>>,
     /// Results that came while their message was still being written.
     held: Vec<ToolResult>,
 }
@@ -52,12 +99,7 @@ impl Scope {
         self.last_stop_reason.as_ref()
     }
 
-    pub(super) fn stream(
-        &mut self,
-        event: &StreamEvent,
-        names: &ToolNames,
-        emit: &mut dyn FnMut(BackendEvent),
-    ) {
+    pub(super) fn stream(&mut self, event: &StreamEvent, names: &Shown, emit: &mut dyn FnMut(BackendEvent)) {
         match event {
             StreamEvent::MessageStart {
                 message_id,
@@ -111,7 +153,7 @@ impl Scope {
     pub(super) fn assistant(
         &mut self,
         frame: &AssistantFrame,
-        names: &ToolNames,
+        names: &Shown,
         emit: &mut dyn FnMut(BackendEvent),
     ) {
         let is_open = match &self.message {
@@ -148,17 +190,23 @@ impl Scope {
         is_error: bool,
         emit: &mut dyn FnMut(BackendEvent),
     ) {
-        let name = match self.calls.remove(call_id) {
+        let (name, mut details) = match self.calls.remove(call_id) {
             Some(None) => return,
-            Some(Some(name)) => name,
-            None => String::new(),
+            Some(Some(called)) => (called.name, called.details),
+            None => (String::new(), CallDetails::default()),
         };
+        if is_error {
+            details.refused = refusal(text);
+        } else if details.kind == Some(ToolKind::Retrieval) {
+            details.passages = vec![Passage::of(text)];
+        }
         let result = ToolResult {
             call_id: call_id.to_owned(),
             name,
             result: text.to_owned(),
             is_error,
             duration_ms: None,
+            details,
         };
         // A tool starts when its block is complete, and may be done before the message is.
         if self.message.is_some() {
@@ -202,7 +250,7 @@ impl Scope {
         }
     }
 
-    fn calls_of(&mut self, frame: &AssistantFrame, names: &ToolNames, emit: &mut dyn FnMut(BackendEvent)) {
+    fn calls_of(&mut self, frame: &AssistantFrame, names: &Shown, emit: &mut dyn FnMut(BackendEvent)) {
         for block in &frame.blocks {
             if let Block::ToolUse { id, name, input } = block {
                 self.call(id, name, input.clone(), names, emit);
@@ -215,17 +263,17 @@ impl Scope {
         id: &str,
         name: &str,
         arguments: Value,
-        names: &ToolNames,
+        names: &Shown,
         emit: &mut dyn FnMut(BackendEvent),
     ) {
         if self.calls.contains_key(id) {
             return;
         }
-        let shown = (!names.hides(name)).then(|| names.shown(name).to_owned());
-        self.calls.insert(id.to_owned(), shown.clone());
-        if let Some(name) = shown {
+        let called = (!names.hides(name)).then(|| Called::of(name, names.identify(name)));
+        self.calls.insert(id.to_owned(), called.clone());
+        if let Some(called) = called {
             emit(BackendEvent::ToolCall(ToolCall {
-                name,
+                name: called.name,
                 arguments,
                 call_id: id.to_owned(),
             }));

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use holodeck_backend_api::{Outcome, ToolOutput};
-use holodeck_backend_claude::{SideEffects, Tools};
+use holodeck_backend_claude::{BuiltinChanges, Tools};
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -102,7 +102,7 @@ async fn tools_are_those_that_are_switched_on_and_allowed() {
     let (withheld, notices) = offered(|url, folder| {
         let rest = format!("{EVERYTHING}  disallowed_tools: [Grep, mcp__holodeck_tools__order]\n");
         let mut yaml = agent_at(url, folder, &rest);
-        yaml.side_effects = SideEffects::Withheld;
+        yaml.side_effects = BuiltinChanges::Withheld;
         yaml.tools = Arc::new(own_tools());
         yaml
     })

@@ -6,8 +6,7 @@ use async_trait::async_trait;
 use holodeck_backend_api::{
     ApprovalAsk, ApprovalDecision, Approver, BackendError, DecidedBy, NoTools, ToolHost,
 };
-use holodeck_backend_claude::{AgentSetup, ClaudeCli, ClaudeOptions, CliVersion, Reuse, SideEffects};
-use holodeck_mcp_bridge::HOLODECK_SERVER;
+use holodeck_backend_claude::{AgentSetup, BuiltinChanges, ClaudeCli, ClaudeOptions, CliVersion, Reuse};
 use holodeck_model::{
     ApprovalContext, ApprovalPolicy, Env, LoadedAgent, MemoryFiles, Occasion, PolicyDecision, Presence,
     SideEffectGate, load_agent,
@@ -21,7 +20,7 @@ pub(crate) struct Yaml {
     pub(crate) agent: LoadedAgent,
     pub(crate) env: Env,
     pub(crate) tools: Arc<dyn ToolHost>,
-    pub(crate) side_effects: SideEffects,
+    pub(crate) side_effects: BuiltinChanges,
     pub(crate) variables: Vec<(String, String)>,
 }
 
@@ -37,7 +36,7 @@ pub(crate) fn agent(folder: &Path, model: &str, rest: &str, env: &[(&str, &str)]
         agent: load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics)),
         env,
         tools: Arc::new(NoTools),
-        side_effects: SideEffects::AsConfigured,
+        side_effects: BuiltinChanges::AsConfigured,
         variables: Vec::new(),
     }
 }
@@ -55,7 +54,7 @@ impl Yaml {
             version: CliVersion::new(2, 1, 330),
             kind: ClaudeCliKind::Native,
         };
-        let policy = ApprovalPolicy::new(&self.agent.config, HOLODECK_SERVER);
+        let policy = ApprovalPolicy::new(&self.agent.config);
         let options = ClaudeOptions::of_agent(&AgentSetup {
             agent: &self.agent,
             cli: &cli,

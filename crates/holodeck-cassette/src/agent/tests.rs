@@ -3,8 +3,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, ApprovalAsk, ApprovalDecision, BackendError, Capabilities, EventStream,
-    ExecutionResult, Opening, ResultFold, SessionControl, SessionState, StopReason, TokenUsage, ToolCall,
+    AgentBackend, AgentSession, ApprovalAsk, ApprovalDecision, BackendError, CallDetails, Capabilities, EventStream, ExecutionResult, Opening, ResultFold, SessionControl, SessionState, StopReason, TokenUsage, ToolCall,
     ToolResult,
 };
 use holodeck_model::Redactor;
@@ -79,6 +78,7 @@ fn told(message: &str) -> Vec<BackendEvent> {
             result: format!("found {SECRET}"),
             is_error: false,
             duration_ms: None,
+            details: CallDetails::default(),
         }),
         text("You said "),
         text(message),

@@ -20,6 +20,7 @@ mod defects_identity;
 mod defects_language;
 mod defects_processes;
 mod defects_secrets;
+mod defects_tools;
 mod doctor;
 mod exit_codes;
 mod files;

@@ -1,4 +1,4 @@
-use holodeck_model::ArgMatcher;
+use holodeck_model::{ArgMatcher, CallRefusal, Env, MemoryFiles, load_agent};
 use serde_json::json;
 
 use super::*;
@@ -41,6 +41,7 @@ fn outcome(
             expected: &expected,
             order,
             forbidden: &forbidden,
+            names: None,
         },
         &calls,
     )
@@ -58,42 +59,150 @@ fn nothing_expected_is_nothing_checked() {
     assert_eq!(nothing, ToolsOutcome::default());
 }
 
+fn names(provider: &str) -> ToolNames {
+    let text = format!(
+        "name: a\nmodel: {{provider: {provider}, name: m}}\ninstructions: {{inline: Hi}}\n\
+         embedding_provider: {{provider: hash}}\ntools:\n\
+         - {{type: vectorstore, name: kb, description: d, source: docs}}\n\
+         - {{type: function, name: deny_refund, description: d, command: cat}}\n\
+         - {{type: function, name: database_search, description: d, command: cat}}\n\
+         - {{type: mcp, name: shop, description: d, command: npx}}\n\
+         - {{type: mcp, name: store, description: d, command: npx}}\n"
+    );
+    let files = MemoryFiles::new().with("agent.yaml", text);
+    let load = load_agent("agent.yaml".as_ref(), &Env::empty(), &files);
+    ToolNames::of(&load.agent.unwrap().config)
+}
+
+/// Whether a call of `called` meets an expectation of `expected`, and breaks a ban of it.
+fn met(names: &ToolNames, expected: &str, called: &[CalledTool<'_>]) -> (bool, bool) {
+    let tool = [ExpectedTool::named(expected)];
+    let banned = [expected.to_owned()];
+    let wanted = ToolExpectations {
+        expected: &tool,
+        names: Some(names),
+        ..ToolExpectations::default()
+    };
+    let forbidden = ToolExpectations {
+        forbidden: &banned,
+        names: Some(names),
+        ..ToolExpectations::default()
+    };
+    (
+        check_tools(&wanted, called).matched == Some(true),
+        check_tools(&forbidden, called).matched == Some(false),
+    )
+}
+
 #[test]
-fn names_are_exact_but_for_prefixes_and_search_tools() {
-    for (expected, called, same) in [
-        ("lookup", "lookup", true),
-        ("lookup", "mcp__shop__lookup", true),
-        ("lookup", "shop_lookup", true),
-        ("kb", "kb_search", true),
-        ("kb", "mcp__holodeck_tools__kb_search", true),
-        ("search", "mcp__holodeck_tools__kb_search", true),
-        ("kb_search", "mcp__holodeck_tools__kb_search", true),
-        ("lookup", "Lookup", false),
-        ("look", "lookup", false),
-        ("lookup", "lookup_all", false),
-        ("up", "lookup", false),
-        ("lookup", "relookup", false),
-        ("lookup", "mcp__lookup__delete", false),
-        ("kb", "kb_searches", false),
-    ] {
-        assert_eq!(is_named(expected, called), same, "{expected} {called}");
+fn a10_part_of_a_name_is_not_the_name() {
+    let none = json!({});
+    for provider in ["openai", "anthropic"] {
+        let names = names(provider);
+        for (expected, called, same) in [
+            ("refund", "deny_refund", false),
+            ("deny_refund", "deny_refund", true),
+            ("ase", "database_search", false),
+            ("database", "database_search", false),
+            ("search", "kb_search", false),
+            ("kb", "kb_search", true),
+            ("kb_search", "kb_search", true),
+            ("mcp__holodeck_tools__kb_search", "kb_search", true),
+            ("lookup", "mcp__shop__lookup", true),
+            ("shop__lookup", "mcp__shop__lookup", true),
+            ("mcp__shop__lookup", "mcp__shop__lookup", true),
+            ("store__lookup", "mcp__shop__lookup", false),
+            ("shop", "mcp__shop__lookup", true),
+            ("Lookup", "mcp__shop__lookup", false),
+            ("up", "mcp__shop__lookup", false),
+        ] {
+            let call = [CalledTool::new(called, &none)];
+            assert_eq!(
+                met(&names, expected, &call),
+                (same, same),
+                "{provider} {expected} {called}"
+            );
+        }
     }
 }
 
 #[test]
-fn the_name_itself_comes_before_names_that_end_in_it() {
-    let calls = [("order", json!({"id": 1})), ("cancel_order", json!({"id": 2}))];
-    check(&[json!({"name": "order", "args": {"id": 1}})], &calls, &[]);
-    check(
-        &[json!({"name": "order", "args": {"id": 2}})],
-        &calls,
-        &["expected order(id=2): arg 'id' mismatch: expected 2, got 1"],
+fn a10_a_bare_name_of_two_servers_is_refused() {
+    let none = json!({});
+    let mut names = names("openai");
+    let one = [CalledTool::new("mcp__shop__lookup", &none)];
+    names.list("shop", ["lookup"]);
+    names.list("store", ["lookup", "pay"]);
+    assert_eq!(met(&names, "lookup", &one), (false, true));
+    assert_eq!(met(&names, "shop__lookup", &one), (true, true));
+    let expected = [ExpectedTool::named("lookup")];
+    let outcome = check_tools(
+        &ToolExpectations {
+            expected: &expected,
+            names: Some(&names),
+            ..ToolExpectations::default()
+        },
+        &one,
     );
-    check(
-        &[json!({"name": "order", "count": 2})],
-        &calls,
-        &["expected order() ×2: expected 2 matching call(s), got 1"],
+    assert_eq!(
+        outcome.errors,
+        ["expected lookup(): 'lookup' is the name of several tools: mcp__shop__lookup, mcp__store__lookup"]
     );
+}
+
+#[test]
+fn a09_only_a_call_that_ran_meets_an_expectation() {
+    let none = json!({});
+    let ran = CalledTool::new("deny_refund", &none);
+    let names = names("openai");
+    assert_eq!(met(&names, "deny_refund", &[ran]), (true, true));
+    let failed = CalledTool { failed: true, ..ran };
+    assert_eq!(
+        met(&names, "deny_refund", &[failed]),
+        (true, true),
+        "it ran and failed"
+    );
+    for refused in [
+        CallRefusal::Rejected,
+        CallRefusal::NotAllowed,
+        CallRefusal::Unknown,
+        CallRefusal::InvalidArguments,
+    ] {
+        let call = CalledTool {
+            refused: Some(refused),
+            failed: true,
+            ..ran
+        };
+        assert_eq!(met(&names, "deny_refund", &[call]), (false, true), "{refused:?}");
+        assert_eq!(
+            met(&names, "deny_refund", &[call, ran]),
+            (true, true),
+            "{refused:?}"
+        );
+        let invented = CalledTool {
+            refused: Some(refused),
+            ..CalledTool::new("invented", &none)
+        };
+        assert_eq!(met(&names, "invented", &[invented]), (false, true), "{refused:?}");
+    }
+    let strict = [json!("deny_refund"), json!("kb")].map(|name| tool(&name));
+    let rejected = CalledTool {
+        refused: Some(CallRefusal::Rejected),
+        ..ran
+    };
+    let calls = [rejected, CalledTool::new("kb_search", &none), ran];
+    let expectations = ToolExpectations {
+        expected: &strict,
+        order: ToolOrder::Strict,
+        names: Some(&names),
+        ..ToolExpectations::default()
+    };
+    assert_eq!(check_tools(&expectations, &calls).matched, Some(false));
+    assert_eq!(
+        called(&calls),
+        "called: deny_refund (rejected), kb_search, deny_refund"
+    );
+    assert_eq!(called(&[failed]), "called: deny_refund (failed)");
 }
 
 #[test]
@@ -211,7 +320,8 @@ fn order_matters_where_it_is_strict() {
 #[test]
 fn forbidden_tools_must_not_be_called() {
     let calls = [("lookup", json!({})), ("mcp__shop__delete_order", json!({}))];
-    let found = outcome(&[json!("lookup")], ToolOrder::Any, &["delete_order"], &calls);
+    let banned = ["mcp__shop__delete_order"];
+    let found = outcome(&[json!("lookup")], ToolOrder::Any, &banned, &calls);
     assert_eq!(
         found.errors,
         ["forbidden tool called: mcp__shop__delete_order (call 2)"]

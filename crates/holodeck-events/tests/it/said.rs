@@ -1,8 +1,8 @@
 //! What a backend says, in few words.
 
 use holodeck_backend_api::{
-    ApprovalAsk, ApprovalDecision, BackendError, BackendEvent, Outcome, ResultFold, StopReason, TokenUsage,
-    ToolCall, ToolResult,
+    ApprovalAsk, ApprovalDecision, BackendError, BackendEvent, CallDetails, Outcome, ResultFold, StopReason,
+    TokenUsage, ToolCall, ToolResult,
 };
 use serde_json::json;
 
@@ -41,6 +41,7 @@ pub(crate) fn result(id: &str, name: &str, text: &str) -> BackendEvent {
         result: text.to_owned(),
         is_error: false,
         duration_ms: Some(5),
+        details: CallDetails::default(),
     })
 }
 

@@ -6,16 +6,16 @@ use std::time::Duration;
 use futures::future::join_all;
 use holodeck_backend_api::{Tool, ToolSource};
 use holodeck_http::{HttpClient, HttpOptions};
-use holodeck_model::{Env, McpSampling, McpTool, McpTransport};
+use holodeck_model::{Env, McpSampling, McpTool, McpTransport, server_key, taken_server_keys};
 use rmcp::model::ServerPeerInfo;
 
+use crate::ServerNeed;
 use crate::client::connection::Surroundings;
 use crate::client::listing::Offer;
 use crate::client::plan::Plan;
 use crate::client::sampler::Sampler;
 use crate::client::server::Server;
 use crate::client::{ElicitationHost, SamplingHost};
-use crate::{ServerNeed, names};
 
 /// What connecting to servers needs.
 #[derive(Clone)]
@@ -144,17 +144,10 @@ impl McpServer {
             http: http_client(tools, options),
             startup: options.startup,
         };
-        let mut taken = names::taken();
+        let mut taken = taken_server_keys();
         let connecting: Vec<_> = tools
             .iter()
-            .map(|tool| {
-                connect(
-                    tool,
-                    names::server(&tool.name, &mut taken),
-                    options,
-                    &surroundings,
-                )
-            })
+            .map(|tool| connect(tool, server_key(&tool.name, &mut taken), options, &surroundings))
             .collect();
         let mut connected = Connected::default();
         for (index, (result, tool)) in join_all(connecting).await.into_iter().zip(tools).enumerate() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use holodeck_backend_api::{Image, ToolOutput};
+use holodeck_backend_api::{Image, Passage, ToolOutput};
 use rmcp::model::{
     CallToolResult, ContentBlock, GetPromptResult, PromptMessage, Resource, ResourceContents, Role,
 };
@@ -81,11 +81,13 @@ pub(crate) fn of_call(result: CallToolResult) -> ToolOutput {
             parts.text.push(structured.to_string());
         }
     }
+    // What is retrieved comes as texts, the best first.
+    let passages = parts.text.iter().map(Passage::of).collect();
     let (text, images) = parts.into_text_and_images();
     ToolOutput {
-        text,
         images,
         is_error: result.is_error.unwrap_or_default(),
+        ..ToolOutput::retrieved(text, passages)
     }
 }
 
@@ -210,7 +212,8 @@ mod tests {
     #[test]
     fn a_failure_of_the_tool_is_one() {
         let failed = json!({ "content": [{ "type": "text", "text": "no such file" }], "isError": true });
-        assert_eq!(output(failed), ToolOutput::error("no such file"));
+        let failed = output(failed);
+        assert_eq!((failed.text.as_str(), failed.is_error), ("no such file", true));
     }
 
     #[test]

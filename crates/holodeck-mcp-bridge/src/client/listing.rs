@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Weak;
 
-use holodeck_backend_api::{SideEffects, ToolSpec};
-use holodeck_model::McpTool;
+use holodeck_backend_api::{SideEffects, ToolKind, ToolSpec};
+use holodeck_model::{McpTool, bounded, mcp_tool_name};
 use rmcp::RoleClient;
 use rmcp::model::{JsonObject, PaginatedRequestParams, Prompt, Tool};
 use rmcp::service::{Peer, ServiceError};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::client::server::{Ask, Repeat, Server};
 use crate::client::tools::ServerTool;
-use crate::{launch, names};
+use crate::launch;
 
 /// Pages of one list.
 const MAX_PAGES: usize = 100;
@@ -41,6 +41,7 @@ pub(crate) struct Offer {
     tools: Offered,
     prompts: Offered,
     only: Option<Vec<String>>,
+    kind: ToolKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,6 +58,7 @@ impl Offer {
             tools: offered(tool.load_tools),
             prompts: offered(tool.load_prompts == Some(true)),
             only: launch::allowed_tools(tool),
+            kind: tool.tools_kind(),
         }
     }
 
@@ -205,12 +207,19 @@ impl List<'_> {
     }
 
     fn name_of(&self, name: &str) -> String {
-        names::bounded(names::model_name(&self.offer.name, name))
+        let name = mcp_tool_name(&self.offer.name, name);
+        let shown = bounded(name.clone());
+        if shown != name {
+            tracing::warn!("the name `{name}` is too long for a tool; it is offered as `{shown}`");
+        }
+        shown
     }
 
     fn add(&mut self, spec: ToolSpec, ask: Ask) {
         if self.taken.insert(spec.name.clone()) {
-            self.tools.push(ServerTool::new(spec, ask, self.server.clone()));
+            let kind = self.offer.kind;
+            self.tools
+                .push(ServerTool::new(spec, kind, ask, self.server.clone()));
         } else {
             tracing::warn!(
                 tool = spec.name,

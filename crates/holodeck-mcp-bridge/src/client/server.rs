@@ -1,8 +1,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holodeck_backend_api::{Tool, ToolCx, ToolOutput};
-use rmcp::model::{CallToolRequestParams, GetPromptRequestParams, JsonObject};
+use holodeck_backend_api::{CallRefusal, Tool, ToolCx, ToolOutput};
+use rmcp::model::{CallToolRequestParams, ErrorCode, GetPromptRequestParams, JsonObject};
 use rmcp::service::ServiceError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -181,6 +181,10 @@ impl Server {
         };
         let output = match answer {
             Ok(output) => output,
+            // The server does not know the tool, or not with these arguments.
+            Err(ServiceError::McpError(error)) if error.code == ErrorCode::INVALID_PARAMS => {
+                ToolOutput::refused(CallRefusal::InvalidArguments, error.message.into_owned())
+            }
             Err(ServiceError::McpError(error)) => ToolOutput::error(error.message.into_owned()),
             Err(ServiceError::TransportClosed) => {
                 return Err(Lost {

@@ -1,7 +1,7 @@
 use std::sync::Weak;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use holodeck_backend_api::{CallRefusal, Tool, ToolCx, ToolError, ToolKind, ToolOutput, ToolSpec};
 use serde_json::Value;
 
 use crate::client::server::{Ask, Server};
@@ -9,13 +9,19 @@ use crate::client::server::{Ask, Server};
 /// A tool or a prompt of a server.
 pub(crate) struct ServerTool {
     spec: ToolSpec,
+    kind: ToolKind,
     ask: Ask,
     server: Weak<Server>,
 }
 
 impl ServerTool {
-    pub(crate) fn new(spec: ToolSpec, ask: Ask, server: Weak<Server>) -> Self {
-        Self { spec, ask, server }
+    pub(crate) fn new(spec: ToolSpec, kind: ToolKind, ask: Ask, server: Weak<Server>) -> Self {
+        Self {
+            spec,
+            kind,
+            ask,
+            server,
+        }
     }
 }
 
@@ -23,6 +29,10 @@ impl ServerTool {
 impl Tool for ServerTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn kind(&self) -> ToolKind {
+        self.kind
     }
 
     async fn call(&self, arguments: Value, cx: ToolCx) -> Result<ToolOutput, ToolError> {
@@ -34,13 +44,18 @@ impl Tool for ServerTool {
             return Err(unavailable("its MCP server was closed".to_owned()));
         };
         let Value::Object(arguments) = arguments else {
-            return Ok(ToolOutput::error("the arguments must be a JSON object"));
+            let text = "the arguments must be a JSON object";
+            return Ok(ToolOutput::refused(CallRefusal::InvalidArguments, text));
         };
-        tokio::select! {
+        let mut output = tokio::select! {
             biased;
-            answer = server.ask(&self.ask, &arguments, &cx) => answer.map_err(unavailable),
+            answer = server.ask(&self.ask, &arguments, &cx) => answer.map_err(unavailable)?,
             // Whoever drops a request takes it back on the server too.
-            () = cx.cancel.cancelled() => Err(ToolError::Cancelled),
+            () = cx.cancel.cancelled() => return Err(ToolError::Cancelled),
+        };
+        if self.kind != ToolKind::Retrieval {
+            output.details.passages.clear();
         }
+        Ok(output)
     }
 }

@@ -121,10 +121,15 @@ async fn the_protocol_version_is_echoed() {
 async fn calls_reach_the_host_with_the_models_id() {
     let reply = ask(call("search", &json!({"query": "rust"}))).await;
     assert_eq!(
-        reply,
-        Reply::of(json!({"jsonrpc": "2.0", "id": 2, "result":
-            {"content": [{"type": "text", "text": r#"toolu_1 {"query":"rust"}"#}]}}))
+        reply.message,
+        json!({"jsonrpc": "2.0", "id": 2, "result":
+            {"content": [{"type": "text", "text": r#"toolu_1 {"query":"rust"}"#}]}})
     );
+    assert_eq!(
+        reply.details,
+        Some(("toolu_1".to_owned(), CallDetails::default()))
+    );
+    assert_eq!(reply.failed, None);
     let bare = json!({"method": "tools/call", "params": {"name": "any"}, "id": 7});
     assert_eq!(ask(bare).await.message["result"]["content"][0]["text"], "7 {}");
 }
@@ -133,10 +138,11 @@ async fn calls_reach_the_host_with_the_models_id() {
 async fn a_tool_that_reports_an_error_ran() {
     let reply = ask(call("fail", &json!({}))).await;
     assert_eq!(
-        reply,
-        Reply::of(json!({"jsonrpc": "2.0", "id": 2, "result":
-            {"content": [{"type": "text", "text": "tool exploded"}], "isError": true}}))
+        reply.message,
+        json!({"jsonrpc": "2.0", "id": 2, "result":
+            {"content": [{"type": "text", "text": "tool exploded"}], "isError": true}})
     );
+    assert_eq!(reply.failed, None);
 }
 
 #[tokio::test]

@@ -11,16 +11,18 @@ const PRESENCES: [Presence; 2] = [Presence::Person, Presence::Nobody];
 /// An agent with one tool of each origin: `lookup`, server `files`, and what the blocks say.
 fn policy(blocks: &str) -> ApprovalPolicy {
     let text = format!(
-        "name: a\nmodel: {{provider: anthropic, name: sonnet}}\ninstructions: {{inline: Hi}}\ntools:\n\
+        "name: a\nmodel: {{provider: anthropic, name: sonnet}}\ninstructions: {{inline: Hi}}\n\
+        embedding_provider: {{provider: hash}}\ntools:\n\
         - {{type: function, name: lookup, description: L., command: cat, parameters: {{}}}}\n\
         - {{type: function, name: delete_all, description: D., command: cat, parameters: {{}}}}\n\
+        - {{type: vectorstore, name: kb, description: K., source: .}}\n\
         - {{type: mcp, name: files, description: F., command: node}}\n\
         - {{type: mcp, name: files__old, description: F., command: node}}\n{blocks}\n"
     );
     let files = MemoryFiles::new().with("agent.yaml", text);
     let load = load_agent(Path::new("agent.yaml"), &Env::empty(), &files);
     let agent = load.agent.unwrap_or_else(|| panic!("{:?}", load.diagnostics));
-    ApprovalPolicy::new(&agent.config, "holodeck")
+    ApprovalPolicy::new(&agent.config)
 }
 
 fn context(occasion: Occasion, presence: Presence) -> ApprovalContext {
@@ -66,7 +68,7 @@ fn answers(policy: &ApprovalPolicy, tool: &str) -> (&'static str, &'static str) 
 #[test]
 fn every_combination_without_a_rule() {
     let tools = [
-        "mcp__holodeck__lookup",
+        "mcp__holodeck_tools__lookup",
         "mcp__files__read_text",
         "Read",
         "Write",
@@ -107,7 +109,7 @@ fn a_rule_comes_before_origin_and_mode() {
                 "claude: {{permission_mode: {mode}}}\napprovals: {{rules: [{{tools: '*', {decision}}}]}}"
             ));
             for tool in [
-                "mcp__holodeck__lookup",
+                "mcp__holodeck_tools__lookup",
                 "mcp__files__read",
                 "Read",
                 "Write",
@@ -139,16 +141,16 @@ fn rules_name_tools_by_any_of_their_names() {
         answers(&policy, tool).0 == "reject"
     };
     for (glob, tool, fits) in [
-        ("lookup", "mcp__holodeck__lookup", true),
-        ("mcp__holodeck__*", "mcp__holodeck__lookup", true),
-        ("look", "mcp__holodeck__lookup", false),
-        ("lookup", "mcp__holodeck__lookup_search", true),
+        ("lookup", "mcp__holodeck_tools__lookup", true),
+        ("mcp__holodeck_tools__*", "mcp__holodeck_tools__lookup", true),
+        ("look", "mcp__holodeck_tools__lookup", false),
+        ("kb", "mcp__holodeck_tools__kb_search", true),
         ("files", "mcp__files__read", true),
         ("files", "mcp__files__old__read", false),
         ("files__old", "mcp__files__old__read", true),
         ("read", "mcp__files__old__read", true),
         ("read", "mcp__files__read", true),
-        ("holodeck", "mcp__holodeck__lookup", false),
+        ("holodeck", "mcp__holodeck_tools__lookup", false),
         ("Bash", "Bash", true),
     ] {
         assert_eq!(rejects(glob, tool), fits, "{glob} {tool}");
@@ -163,17 +165,27 @@ fn what_a_rule_names_is_told() {
     }
 }
 
+/// On Claude the name on the wire and the one in events both lead to the tool of the YAML.
 #[test]
-fn origins_are_told_from_names() {
-    let policy = policy("");
-    for (tool, origin) in [
-        ("mcp__holodeck__lookup", ToolOrigin::Declared),
-        ("mcp__files__lookup", ToolOrigin::External),
-        ("mcp__unknown", ToolOrigin::External),
-        ("lookup", ToolOrigin::BuiltIn),
-        ("Bash", ToolOrigin::BuiltIn),
-    ] {
-        assert_eq!(policy.origin(tool), origin, "{tool}");
+fn b01_rules_reach_a_tool_by_each_of_its_names() {
+    for mode in ["", "claude: {permission_mode: acceptAll}\n"] {
+        for (decision, expected) in [("reject", "reject"), ("approve", "approve")] {
+            for written in ["kb", "kb_search", "mcp__holodeck_tools__kb_search", "kb*"] {
+                let policy = policy(&format!(
+                    "{mode}approvals: {{rules: [{{tools: '{written}', decision: {decision}}}]}}"
+                ));
+                for called in ["kb_search", "mcp__holodeck_tools__kb_search"] {
+                    let (with_person, alone) = answers(&policy, called);
+                    assert_eq!(
+                        (with_person, alone),
+                        (expected, expected),
+                        "{mode}{written} {called}"
+                    );
+                }
+                let (_, other) = answers(&policy, "mcp__holodeck_tools__lookup");
+                assert_eq!(other, "approve", "{written}");
+            }
+        }
     }
 }
 
@@ -185,8 +197,7 @@ fn other_providers_have_no_built_in_tools() {
     let agent = load_agent(Path::new("agent.yaml"), &Env::empty(), &files)
         .agent
         .unwrap();
-    let policy = ApprovalPolicy::new(&agent.config, "holodeck");
-    assert_eq!(policy.origin("Bash"), ToolOrigin::Declared);
+    let policy = ApprovalPolicy::new(&agent.config);
     let in_a_test = ApprovalContext {
         side_effects: SideEffectGate::Closed,
         ..context(Occasion::Test, Presence::Nobody)
@@ -271,15 +282,21 @@ fn what_the_blocks_switch_on_is_enabled() {
 
 #[test]
 fn tools_of_our_own_need_no_asking_unless_a_rule_names_them() {
-    let names = ["lookup", "delete_all"];
-    let rest = |rules: &str| policy(rules).auto_allowed_tools(names).join(" ");
+    let rest = |rules: &str| {
+        let policy = policy(rules);
+        let names = ["lookup", "mcp__holodeck_tools__delete_all"];
+        let free = names.into_iter().filter(|name| !policy.has_rule_for(name));
+        free.map(|name| name.trim_start_matches("mcp__holodeck_tools__"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     assert_eq!(rest(""), "lookup delete_all");
     assert_eq!(
         rest("approvals: {rules: [{tools: 'delete_*', approver: human}]}"),
         "lookup"
     );
     assert_eq!(
-        rest("approvals: {rules: [{tools: mcp__holodeck__lookup, decision: approve}]}"),
+        rest("approvals: {rules: [{tools: mcp__holodeck_tools__lookup, decision: approve}]}"),
         "delete_all"
     );
     assert_eq!(rest("approvals: {rules: [{tools: '*', decision: approve}]}"), "");

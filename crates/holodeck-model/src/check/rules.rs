@@ -7,6 +7,7 @@ mod backends;
 mod evaluation;
 mod mocks;
 mod model;
+mod names;
 mod operations;
 mod test_cases;
 mod tools;
@@ -32,7 +33,7 @@ pub(crate) fn check_agent_rules(tree: &Tree, root: NodeId, files: &dyn Files, fi
     model::check_instructions(&mut rules, &agent);
     tools::check_tools(&mut rules, &agent, provider);
     tools::check_embeddings(&mut rules, &agent, provider);
-    approvals::check_approvals(&mut rules, &agent);
+    approvals::check_approvals(&mut rules, &agent, provider);
     evaluation::check_evaluations(&mut rules, &agent);
     test_cases::check_test_cases(&mut rules, &agent, provider);
     backends::check_backends(&mut rules, &agent, provider);

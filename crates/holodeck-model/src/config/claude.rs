@@ -112,8 +112,76 @@ impl Default for ClaudeConfig {
 }
 
 impl ClaudeConfig {
-    /// Built-in tools that change files or run programs: tests withhold them unless told otherwise.
-    pub const SIDE_EFFECT_TOOLS: &[&str] = &["Bash", "Edit", "MultiEdit", "NotebookEdit", "Write"];
+    /// The built-in tools of the CLI that are known here, former ones included.
+    pub const CLI_TOOLS: &[&str] = &[
+        "Agent",
+        "AskUserQuestion",
+        "Bash",
+        "BashOutput",
+        "CronCreate",
+        "CronDelete",
+        "CronList",
+        "Edit",
+        "EnterPlanMode",
+        "EnterWorktree",
+        "ExitPlanMode",
+        "ExitWorktree",
+        "Glob",
+        "Grep",
+        "KillShell",
+        "LS",
+        "ListAgents",
+        "ListMcpResourcesTool",
+        "Monitor",
+        "MultiEdit",
+        "NotebookEdit",
+        "NotebookRead",
+        "Read",
+        "ReadMcpResourceDirTool",
+        "ReadMcpResourceTool",
+        "ReportFindings",
+        "ScheduleWakeup",
+        "SendMessage",
+        "Skill",
+        "Task",
+        "TaskOutput",
+        "TaskStop",
+        "TodoWrite",
+        "ToolSearch",
+        "WebFetch",
+        "WebSearch",
+        "Workflow",
+        "Write",
+    ];
+
+    /// Built-in tools that change nothing outside the conversation.
+    const READERS: &[&str] = &[
+        "Agent",
+        "AskUserQuestion",
+        "BashOutput",
+        "CronList",
+        "Glob",
+        "Grep",
+        "LS",
+        "ListAgents",
+        "ListMcpResourcesTool",
+        "NotebookRead",
+        "Read",
+        "ReadMcpResourceDirTool",
+        "ReadMcpResourceTool",
+        "Skill",
+        "Task",
+        "TaskOutput",
+        "TodoWrite",
+        "ToolSearch",
+        "WebFetch",
+        "WebSearch",
+    ];
+
+    /// Whether a built-in tool may change files or run programs: tests withhold it unless told otherwise.
+    pub fn may_change_something(tool: &str) -> bool {
+        !Self::READERS.contains(&tool)
+    }
 
     /// Whether the agent may start others.
     pub fn has_subagents(&self) -> bool {
@@ -121,8 +189,9 @@ impl ClaudeConfig {
         said.unwrap_or(!self.agents.is_empty())
     }
 
-    /// The built-in tools that are switched on and that `allowed_tools` does not leave out, as the CLI names them.
-    pub fn built_in_tools(&self) -> Vec<&'static str> {
+    /// The built-in tools that are there, as the CLI names them: those that are switched on or that `allowed_tools`
+    /// names, without those that it leaves out or `disallowed_tools` names.
+    pub fn built_in_tools(&self) -> Vec<&str> {
         let files = self.file_system.as_ref();
         let groups: [(bool, &[&str]); 6] = [
             (files.is_some_and(|files| files.read), &["Read", "Glob", "Grep"]),
@@ -132,24 +201,52 @@ impl ClaudeConfig {
             (self.web_search, &["WebSearch"]),
             (self.has_subagents(), &["Agent"]),
         ];
-        groups
+        let switched_on = groups
             .into_iter()
             .filter_map(|(on, tools)| on.then_some(tools))
             .flatten()
             .copied()
-            .filter(|tool| self.is_allowed(tool))
-            .collect()
+            .filter(|tool| self.is_allowed(tool));
+        let mut tools: Vec<&str> = switched_on.collect();
+        for name in self.allowed_tools.iter().flatten() {
+            let name = tool_of_rule(name);
+            if Self::CLI_TOOLS.contains(&name) && !tools.contains(&name) {
+                tools.push(name);
+            }
+        }
+        let denied = |tool: &&str| {
+            let mut denied = self.disallowed_tools.iter().flatten();
+            denied.any(|name| current_name(name.trim()) == *tool)
+        };
+        tools.retain(|tool| !denied(tool));
+        tools
     }
 
-    /// `Task` is what `Agent` was called. A pattern as in `Bash(git *)` allows nothing: it would give the whole tool.
-    fn is_allowed(&self, tool: &str) -> bool {
-        let Some(allowed) = &self.allowed_tools else {
-            return true;
-        };
-        allowed
-            .iter()
-            .any(|name| name == tool || (name == "Task" && tool == "Agent"))
+    /// The commands that the shell may run, where `allowed_tools` names it only with patterns as in `Bash(git *)`.
+    pub fn allowed_commands(&self) -> Option<Vec<&str>> {
+        let allowed = self.allowed_tools.as_ref()?;
+        let mut patterns = Vec::new();
+        for name in allowed.iter().filter(|name| tool_of_rule(name) == "Bash") {
+            let (_, pattern) = name.split_once('(')?;
+            patterns.push(pattern.trim_end().trim_end_matches(')').trim());
+        }
+        (!patterns.is_empty()).then_some(patterns)
     }
+
+    fn is_allowed(&self, tool: &str) -> bool {
+        let allowed = self.allowed_tools.as_ref();
+        allowed.is_none_or(|allowed| allowed.iter().any(|name| tool_of_rule(name) == tool))
+    }
+}
+
+/// The tool that a name or a rule such as `Bash(git *)` is about.
+fn tool_of_rule(name: &str) -> &str {
+    current_name(name.split_once('(').map_or(name, |(tool, _)| tool).trim())
+}
+
+/// `Task` is what `Agent` was called.
+fn current_name(name: &str) -> &str {
+    if name == "Task" { "Agent" } else { name }
 }
 
 /// What needs approval.

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{CompleteReason, Decision, IdSource, Interruption, Priority, StopReason, meta::milliseconds};
-use crate::TokenUsage;
+use crate::{CallDetails, TokenUsage};
 
 /// How an event is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,6 +245,9 @@ pub struct ToolResult {
     /// Set when no tool answered: the run ended, and this only closes the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
+    /// What else is known of the call.
+    #[serde(default, skip_serializing_if = "CallDetails::is_empty")]
+    pub details: CallDetails,
 }
 
 /// `approval_requested`.

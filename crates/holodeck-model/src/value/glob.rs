@@ -10,6 +10,12 @@ impl Glob {
         Self(text.trim().chars().collect())
     }
 
+    /// The name itself, if it has no wildcard.
+    pub fn as_literal(&self) -> Option<String> {
+        let has_wildcard = self.0.iter().any(|character| matches!(character, '*' | '?'));
+        (!has_wildcard).then(|| self.0.iter().collect())
+    }
+
     /// Whether a whole name matches.
     pub fn matches(&self, name: &str) -> bool {
         let name: Vec<char> = name.chars().collect();

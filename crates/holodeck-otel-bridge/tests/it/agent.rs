@@ -10,8 +10,7 @@ use std::{
 use async_trait::async_trait;
 use futures::stream;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, ExecutionResult,
-    Opening, SessionControl, StopReason, TokenUsage, ToolCall, ToolResult, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, CallDetails, Capabilities, EventStream, ExecutionResult, Opening, SessionControl, StopReason, TokenUsage, ToolCall, ToolResult, TurnRequest,
 };
 use holodeck_http::HttpOptions;
 use holodeck_model::{Env, LoadedAgent, MemoryFiles, Redactor, load_agent};
@@ -123,6 +122,7 @@ pub(crate) fn result(id: &str, text: &str, is_error: bool) -> BackendEvent {
         result: text.to_owned(),
         is_error,
         duration_ms: None,
+        details: CallDetails::default(),
     })
 }
 

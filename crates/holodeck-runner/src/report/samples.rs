@@ -1,8 +1,8 @@
 //! Results for tests of everything that reads them.
 
 use holodeck_model::{
-    CaseState, ExecutionState, MetricResult, REPORT_SCHEMA_VERSION, Replayed, ReportHead, RunMetadata,
-    TestResult, TokenUsage, ToolInvocation, TurnResult,
+    CallDetails, CaseState, ExecutionState, MetricResult, REPORT_SCHEMA_VERSION, Replayed, ReportHead,
+    RunMetadata, TestResult, TokenUsage, ToolInvocation, TurnResult,
 };
 use serde_json::json;
 
@@ -79,6 +79,7 @@ pub(crate) fn failed() -> TestResult {
             bytes: 15,
             duration_ms: Some(12),
             error: None,
+            details: CallDetails::default(),
         }],
         expected_tools: Some(json!(["get_order"])),
         tools_matched: Some(false),

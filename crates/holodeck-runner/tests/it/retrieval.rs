@@ -19,9 +19,9 @@ fn backend() -> ScriptedBackend {
         let turn = ScriptedTurn::nothing().and_called("clock", json!({}), "noon");
         let turn = match asked.message.as_str() {
             "both" => turn
-                .and_called("kb_search", query.clone(), "from the index")
-                .and_called("mcp__wiki__page", query, "from the server"),
-            "claude" => turn.and_called("mcp__holodeck_tools__kb_search", query, "the same"),
+                .and_retrieved("kb_search", query.clone(), &["from the index"])
+                .and_retrieved("mcp__wiki__page", query, &["from the server"]),
+            "claude" => turn.and_retrieved("mcp__holodeck_tools__kb_search", query, &["the same"]),
             _ => turn,
         };
         turn.and_text("yes")

@@ -1,5 +1,7 @@
 use futures::FutureExt as _;
-use holodeck_backend_api::{Outcome as TurnOutcome, TokenUsage};
+use holodeck_backend_api::{CallRefusal, Outcome as TurnOutcome, SideEffects, TokenUsage, ToolKind};
+
+use crate::scripted_tools::SEARCH;
 
 use super::{
     Check, ModelMove, Outcome, Scenario, Subject,
@@ -10,6 +12,10 @@ use super::{
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
     ("a tool is called and its result goes back", |s| one(s).boxed()),
+    (
+        "a tool has one name in every event, whatever the wire calls it",
+        |s| search(s).boxed(),
+    ),
     ("parallel calls run at the same time, results in order", |s| {
         parallel(s).boxed()
     }),
@@ -74,7 +80,52 @@ async fn failing(subject: &dyn Subject) -> Outcome {
 }
 
 async fn unknown(subject: &dyn Subject) -> Outcome {
-    goes_on(subject, "invented").await
+    goes_on(subject, "invented").await?;
+    let (prepared, _) = equipped(
+        subject,
+        Scenario::of([ModelMove::call("invented"), ModelMove::say("x")]),
+    )
+    .await;
+    let heard = ask(&*prepared.backend, "go").await;
+    let refused = heard
+        .results()
+        .iter()
+        .map(|result| result.details.refused)
+        .collect::<Vec<_>>();
+    same("why the call did not run", refused, [Some(CallRefusal::Unknown)])
+}
+
+/// The wire name of the tool differs from the one shown, and both from the one that a file declares.
+async fn search(subject: &dyn Subject) -> Outcome {
+    let moves = [ModelMove::call(SEARCH), ModelMove::say("done")];
+    let (prepared, tools) = equipped(subject, Scenario::of(moves)).await;
+    let heard = ask(&*prepared.backend, "go").await;
+    let result = heard.result()?;
+    let expected = [call("c1", SEARCH, "x")];
+    same("what the host ran", tools.called(), expected.as_slice())?;
+    same(
+        "the tool calls",
+        result.tool_calls.as_slice(),
+        expected.as_slice(),
+    )?;
+    let [answer] = result.tool_results.as_slice() else {
+        return Err(format!("the tool results are {:?}", result.tool_results));
+    };
+    same("the name in the result", answer.name.as_str(), SEARCH)?;
+    same("the kind", answer.details.kind, Some(ToolKind::Retrieval))?;
+    same(
+        "the side effects",
+        answer.details.side_effects,
+        Some(SideEffects::None),
+    )?;
+    same("why it did not run", answer.details.refused, None)?;
+    let passages = answer
+        .details
+        .passages
+        .iter()
+        .map(|passage| passage.text.as_str());
+    same("the passages", passages.collect::<Vec<_>>(), ["x", "second best"])?;
+    heard.folds()
 }
 
 async fn slow(subject: &dyn Subject) -> Outcome {

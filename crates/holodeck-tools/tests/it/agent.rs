@@ -71,12 +71,20 @@ impl Agent {
     pub(crate) async fn try_call(&self, tool: Value, arguments: Value) -> Result<ToolOutput, ToolError> {
         let toolbox = self.toolbox(&[tool]).await.unwrap();
         let name = toolbox.specs()[0].name.clone();
-        toolbox.call(&call(&name, arguments), ToolCx::default()).await
+        let output = toolbox.call(&call(&name, arguments), ToolCx::default()).await;
+        output.map(plain)
     }
 
     pub(crate) async fn call(&self, tool: Value, arguments: Value) -> ToolOutput {
         self.try_call(tool, arguments).await.unwrap()
     }
+}
+
+/// The output without what the toolbox says of the tool.
+pub(crate) fn plain(mut output: ToolOutput) -> ToolOutput {
+    output.details.kind = None;
+    output.details.side_effects = None;
+    output
 }
 
 pub(crate) fn call(name: &str, arguments: Value) -> ToolCall {

@@ -3,13 +3,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{SideEffects, Tool, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
+use holodeck_backend_api::{
+    CallRefusal, SideEffects, Tool, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
+};
 use holodeck_tools::Toolbox;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{Agent, call};
+use crate::agent::{Agent, call, plain};
 
 /// A tool that does what it is named for.
 struct Fake(ToolSpec);
@@ -61,7 +63,7 @@ async fn an_unknown_tool_is_answered_with_the_known_ones() {
         .unwrap();
     assert_eq!(
         answer,
-        ToolOutput::error("there is no tool `c`; there are `a`, `b`")
+        ToolOutput::refused(CallRefusal::Unknown, "there is no tool `c`; there are `a`, `b`")
     );
     let answer = Toolbox::new()
         .call(&call("c", json!({})), ToolCx::default())
@@ -69,7 +71,7 @@ async fn an_unknown_tool_is_answered_with_the_known_ones() {
         .unwrap();
     assert_eq!(
         answer,
-        ToolOutput::error("there is no tool `c`; this agent has none")
+        ToolOutput::refused(CallRefusal::Unknown, "there is no tool `c`; this agent has none")
     );
 }
 
@@ -81,8 +83,11 @@ async fn wrong_arguments_never_reach_the_tool() {
         .await
         .unwrap();
     assert_eq!(
-        answer,
-        ToolOutput::error("invalid arguments: `id`: \"x\" is not of type \"integer\"")
+        plain(answer),
+        ToolOutput::refused(
+            CallRefusal::InvalidArguments,
+            "invalid arguments: `id`: \"x\" is not of type \"integer\""
+        )
     );
 }
 
@@ -104,7 +109,8 @@ async fn a_time_out_holds_whether_the_tool_listens_or_not() {
             .call(&call(name, json!({})), ToolCx::default())
             .await
             .unwrap();
-        assert_eq!(answer, ToolOutput::error("no answer within 30 s"));
+        assert_eq!(answer.details.side_effects, Some(SideEffects::None));
+        assert_eq!(plain(answer), ToolOutput::error("no answer within 30 s"));
         // Virtual time.
         assert_eq!(started.elapsed().as_secs(), longest);
     }

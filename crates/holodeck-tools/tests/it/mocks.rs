@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use holodeck_backend_api::{Conversation, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec};
-use holodeck_model::{Env, MemoryFiles, load_agent};
+use holodeck_backend_api::{Conversation, ToolCx, ToolError, ToolHost, ToolKind, ToolOutput, ToolSpec};
+use holodeck_model::{Env, MemoryFiles, ToolNames, load_agent};
 use holodeck_tools::{FunctionTool, Toolbox};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::call;
+use crate::agent::{call, plain};
 
 fn toolbox(tools: &str) -> Toolbox {
     let text = format!(
@@ -20,9 +20,7 @@ fn toolbox(tools: &str) -> Toolbox {
     let agent = load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics));
     let mut toolbox = Toolbox::new();
     toolbox
-        .add_mocks(&agent.config.tools, |server, tool| {
-            format!("mcp__{server}__{tool}")
-        })
+        .add_mocks(&agent.config.tools, &ToolNames::of(&agent.config))
         .unwrap();
     toolbox
 }
@@ -187,7 +185,8 @@ async fn the_model_sees_what_it_would_see_of_the_real_tools() {
         )
         .await
         .unwrap();
-    assert_eq!(output, ToolOutput::ok("rain"));
+    assert_eq!(output.details.kind, Some(ToolKind::Mcp));
+    assert_eq!(plain(output), ToolOutput::ok("rain"));
     let wrong = toolbox
         .call(&call("kb_search", json!({"q": "x"})), ToolCx::default())
         .await

@@ -8,7 +8,7 @@ use super::*;
 fn results_wait_for_the_end_of_their_message() {
     let mut frames = vec![message_start("a")];
     for id in ["t1", "t2"] {
-        let call = json!({"type": "tool_use", "id": id, "name": "mcp__holodeck__f", "input": {}});
+        let call = json!({"type": "tool_use", "id": id, "name": "mcp__holodeck_tools__f", "input": {}});
         frames.extend([
             block_start(&call),
             delta(&json!({"type": "input_json_delta", "partial_json": "{}"})),
@@ -19,8 +19,10 @@ fn results_wait_for_the_end_of_their_message() {
     }
     frames.extend(message_end("tool_use"));
     frames.push(tool_result("unknown"));
+    let mut names = ToolNames::with_builtins();
+    names.host("f");
     let options = TranslateOptions {
-        own_server: Some("holodeck".to_owned()),
+        names,
         ..TranslateOptions::default()
     };
     assert_eq!(
@@ -236,7 +238,7 @@ fn a_refusal_is_not_a_missing_object() {
     frames.push(json!({"type": "result", "subtype": "success", "is_error": false, "result": ""}));
     let options = TranslateOptions {
         structured: true,
-        own_server: None,
+        ..TranslateOptions::default()
     };
     let turn = translated(options, &frames);
     assert!(matches!(

@@ -366,8 +366,8 @@ fn the_tool_for_structured_answers_is_not_shown() {
 fn tools_of_the_host_have_their_own_names() {
     let turns = Recording::read("sdk_mcp_tool").turns();
     let answer = fold(&turns[0]).finish(Outcome::Completed);
-    assert_eq!(answer.tool_calls[0].name, "search");
-    assert_eq!(answer.tool_results[0].name, "search");
+    assert_eq!(answer.tool_calls[0].name, "mcp__holodeck__search");
+    assert_eq!(answer.tool_results[0].name, "mcp__holodeck__search");
     let turns = Recording::read("stdio_mcp_tool").turns();
     assert_eq!(
         fold(&turns[0]).finish(Outcome::Completed).tool_calls[0].name,

@@ -1,32 +1,13 @@
 //! The `claude`, `openai` and `tool_filtering` blocks.
 
-use super::{Rules, View};
-use crate::{Code, Diagnostic, FileKind, check::closest};
-
-/// Tools of the CLI that an agent may be given or denied.
-const CLI_TOOLS: [&str; 19] = [
-    "Agent",
-    "Bash",
-    "BashOutput",
-    "Edit",
-    "Glob",
-    "Grep",
-    "KillShell",
-    "LS",
-    "MultiEdit",
-    "NotebookEdit",
-    "Read",
-    "Skill",
-    "Task",
-    "TaskOutput",
-    "TodoWrite",
-    "ToolSearch",
-    "WebFetch",
-    "WebSearch",
-    "Write",
-];
+use super::{
+    Rules, View,
+    names::{check_left_out, check_names, tool_names},
+};
+use crate::{Code, Diagnostic, FileKind, ToolNames};
 
 pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
+    let names = tool_names(rules, agent, provider);
     if let Some(provider) = provider {
         let unused = if provider == "anthropic" {
             "openai"
@@ -41,46 +22,23 @@ pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Opti
     if provider.is_some_and(|provider| provider != "anthropic")
         && let Some(filtering) = rules.child(agent, "tool_filtering")
     {
-        check_filtering(rules, &filtering, agent);
+        check_names(rules, &names, &filtering, "always_include");
     }
     if let Some(claude) = rules.child(agent, "claude") {
-        check_claude(rules, &claude, agent);
+        check_claude(rules, &claude, &names);
         if provider == Some("anthropic") {
+            check_left_out(rules, &names, &claude, "allowed_tools", agent);
             check_risk(rules, &claude);
             check_working_directory(rules, &claude);
         }
     }
     if let Some(openai) = rules.child(agent, "openai") {
-        check_openai(rules, &openai);
-    }
-}
-
-/// Names of tools that are always offered. Those of servers' tools are not known here.
-fn check_filtering(rules: &mut Rules<'_>, filtering: &View, agent: &View) {
-    let tools = rules.list(agent, "tools");
-    let own: Vec<&str> = tools.iter().filter_map(|tool| rules.text(tool, "name")).collect();
-    for (node, name) in rules.texts(filtering, "always_include") {
-        let plain = name.strip_suffix("_search").unwrap_or(name);
-        if own.contains(&name) || own.contains(&plain) || name.starts_with("mcp__") {
-            continue;
+        check_openai(rules, &openai, &names);
+        if provider.is_some_and(|provider| provider != "anthropic")
+            && let Some(permissions) = rules.child(&openai, "permissions")
+        {
+            check_left_out(rules, &names, &permissions, "allowed_tools", agent);
         }
-        let substituted = rules.tree.scalar(node).is_some_and(|scalar| scalar.substituted);
-        let shown = if substituted {
-            "a name".to_owned()
-        } else {
-            format!("`{name}`")
-        };
-        let message = format!(
-            "{shown} in `always_include`{} is no tool of this agent",
-            rules.of(filtering)
-        );
-        let mut diagnostic = Diagnostic::warning(Code::UnknownValue, message)
-            .about(filtering.path.pointer(Some("always_include")));
-        if !substituted && let Some(close) = closest(name, own.iter().copied()) {
-            diagnostic = diagnostic.with_inline(format!("did you mean `{close}`?"));
-        }
-        let place = rules.tree.place(node);
-        rules.add(place, diagnostic);
     }
 }
 
@@ -97,7 +55,7 @@ fn ignored(rules: &mut Rules<'_>, agent: &View, block: &str, provider: &str) {
     rules.add(place, diagnostic);
 }
 
-fn check_claude(rules: &mut Rules<'_>, claude: &View, agent: &View) {
+fn check_claude(rules: &mut Rules<'_>, claude: &View, names: &ToolNames) {
     if let Some(thinking) = rules.child(claude, "extended_thinking") {
         if rules.has(claude, "effort") {
             let message = "`effort` and `extended_thinking` in `claude` both say how much the model thinks";
@@ -133,51 +91,13 @@ fn check_claude(rules: &mut Rules<'_>, claude: &View, agent: &View) {
             if rules.tree.entries(subagent.node).is_some() {
                 rules.exactly_one(&subagent, "prompt", "prompt_file");
                 rules.file(&subagent, "prompt_file", Diagnostic::warning);
-                check_tool_names(rules, &subagent, "tools", agent);
+                check_names(rules, names, &subagent, "tools");
             }
         }
     }
-    check_tool_names(rules, claude, "allowed_tools", agent);
-    check_tool_names(rules, claude, "disallowed_tools", agent);
+    check_names(rules, names, claude, "allowed_tools");
+    check_names(rules, names, claude, "disallowed_tools");
     both_allowed_and_not(rules, claude, claude, "allowed_tools", "disallowed_tools");
-}
-
-/// Names that are neither a tool of the CLI nor one of this file. Some may be newer than this list.
-fn check_tool_names(rules: &mut Rules<'_>, view: &View, key: &str, agent: &View) {
-    let own: Vec<&str> = rules
-        .list(agent, "tools")
-        .iter()
-        .filter_map(|tool| rules.text(tool, "name"))
-        .collect();
-    for (node, text) in rules.texts(view, key) {
-        // Patterns deny calls; they don't allow any.
-        let name = match text.split_once('(') {
-            Some((name, _)) if key != "allowed_tools" => name.trim(),
-            _ => text.trim(),
-        };
-        if CLI_TOOLS.contains(&name) || own.contains(&name) || name.starts_with("mcp__") {
-            continue;
-        }
-        let substituted = rules.tree.scalar(node).is_some_and(|scalar| scalar.substituted);
-        let shown = if substituted {
-            "a name".to_owned()
-        } else {
-            format!("`{name}`")
-        };
-        let message = format!(
-            "{shown} in `{key}`{} is neither a tool of the Claude Code CLI nor one of this agent",
-            rules.of(view)
-        );
-        let mut diagnostic =
-            Diagnostic::warning(Code::UnknownValue, message).about(view.path.pointer(Some(key)));
-        if !substituted
-            && let Some(close) = closest(name, CLI_TOOLS.iter().copied().chain(own.iter().copied()))
-        {
-            diagnostic = diagnostic.with_inline(format!("did you mean `{close}`?"));
-        }
-        let place = rules.tree.place(node);
-        rules.add(place, diagnostic);
-    }
 }
 
 /// 0.7 refused it; here it works, but not unnoticed.
@@ -233,10 +153,13 @@ fn check_working_directory(rules: &mut Rules<'_>, claude: &View) {
     }
 }
 
-fn check_openai(rules: &mut Rules<'_>, openai: &View) {
+fn check_openai(rules: &mut Rules<'_>, openai: &View, names: &ToolNames) {
+    check_names(rules, names, openai, "disallowed_tools");
     let Some(permissions) = rules.child(openai, "permissions") else {
         return;
     };
+    check_names(rules, names, &permissions, "allowed_tools");
+    check_names(rules, names, &permissions, "disallowed_tools");
     both_allowed_and_not(
         rules,
         &permissions,

@@ -1,7 +1,12 @@
 //! Test cases and turns.
 
-use super::{Rules, View, arguments::check_arguments, evaluation::check_metrics};
-use crate::{Code, Diagnostic, check::closest};
+use super::{
+    Rules, View,
+    arguments::check_arguments,
+    evaluation::check_metrics,
+    names::{check_name, tool_names},
+};
+use crate::{Code, Diagnostic, ToolNames, yaml::NodeId};
 
 /// What belongs to the turns when there are turns.
 const PER_TURN: [&str; 7] = [
@@ -15,13 +20,13 @@ const PER_TURN: [&str; 7] = [
 ];
 
 pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
-    let known = known_tools(rules, agent, provider);
+    let names = tool_names(rules, agent, provider);
     for case in rules.list(agent, "test_cases") {
         if rules.tree.entries(case.node).is_none() {
             continue;
         }
         check_metrics(rules, &case, "evaluations");
-        check_question(rules, &case, known.as_deref());
+        check_question(rules, &case, &names);
         let turns = rules.list(&case, "turns");
         if turns.is_empty() {
             if !rules.has(&case, "input") {
@@ -32,25 +37,9 @@ pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Op
         check_only_turns(rules, &case);
         for turn in &turns {
             check_metrics(rules, turn, "evaluations");
-            check_question(rules, turn, known.as_deref());
+            check_question(rules, turn, &names);
         }
     }
-}
-
-/// The tools by name, if they can all be known: an MCP server and the Claude CLI bring tools of their own.
-fn known_tools<'a>(rules: &Rules<'a>, agent: &View, provider: Option<&str>) -> Option<Vec<&'a str>> {
-    if provider == Some("anthropic") {
-        return None;
-    }
-    let tools = rules.list(agent, "tools");
-    tools
-        .iter()
-        .map(|tool| {
-            rules
-                .text(tool, "name")
-                .filter(|_| rules.text(tool, "type") != Some("mcp"))
-        })
-        .collect()
 }
 
 fn check_only_turns(rules: &mut Rules<'_>, case: &View) {
@@ -71,21 +60,17 @@ fn check_only_turns(rules: &mut Rules<'_>, case: &View) {
 }
 
 /// What a case and a turn have in common.
-fn check_question(rules: &mut Rules<'_>, owner: &View, known: Option<&[&str]>) {
+fn check_question(rules: &mut Rules<'_>, owner: &View, names: &ToolNames) {
     for call in rules.list(owner, "expected_tools") {
         check_arguments(rules, &call);
-        let name = match rules.tree.scalar(call.node) {
-            Some(scalar) => Some(scalar.text),
-            None => rules.text(&call, "name"),
+        let node = match rules.tree.scalar(call.node) {
+            Some(_) => Some(call.node),
+            None => rules.entry(&call, "name").map(|entry| entry.value),
         };
-        if let (Some(name), Some(known)) = (name, known) {
-            check_reference(rules, &call, name, known, "expected tool");
-        }
+        check_reference(rules, &call, node, names, "expected tool");
     }
     for forbidden in rules.list(owner, "forbidden_tools") {
-        if let (Some(scalar), Some(known)) = (rules.tree.scalar(forbidden.node), known) {
-            check_reference(rules, &forbidden, scalar.text, known, "forbidden tool");
-        }
+        check_reference(rules, &forbidden, Some(forbidden.node), names, "forbidden tool");
     }
     for file in rules.list(owner, "files") {
         if rules.tree.entries(file.node).is_some() {
@@ -95,21 +80,13 @@ fn check_question(rules: &mut Rules<'_>, owner: &View, known: Option<&[&str]>) {
     }
 }
 
-/// A name that no tool answers to: an expectation that cannot be met, or a ban that bans nothing.
-fn check_reference(rules: &mut Rules<'_>, at: &View, name: &str, known: &[&str], what: &str) {
-    // 0.7 accepted a part of the called name, and calls its search tools `<name>_search`.
-    let answers = |tool: &&str| tool.contains(name) || format!("{tool}_search").contains(name);
-    if name.trim().is_empty() || known.iter().any(answers) {
+/// A name that nothing answers to: an expectation that cannot be met, or a ban without effect.
+fn check_reference(rules: &mut Rules<'_>, at: &View, node: Option<NodeId>, names: &ToolNames, what: &str) {
+    let Some((node, scalar)) = node.and_then(|node| Some((node, rules.tree.scalar(node)?))) else {
         return;
-    }
-    let mut diagnostic = Diagnostic::warning(
-        Code::UnknownReference,
-        format!("{what} `{name}` is not among the `tools`"),
-    )
-    .about(at.path.pointer(None));
-    if let Some(meant) = closest(name, known.iter().copied()) {
-        diagnostic = diagnostic.with_inline(format!("did you mean `{meant}`?"));
-    }
-    let place = rules.tree.place(at.node);
-    rules.add(place, diagnostic);
+    };
+    check_name(rules, names, node, scalar.text, |shown| {
+        let message = format!("{what} {shown} is not among the `tools`");
+        Diagnostic::warning(Code::UnknownReference, message).about(at.path.pointer(None))
+    });
 }
