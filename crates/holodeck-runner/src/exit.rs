@@ -1,4 +1,4 @@
-use holodeck_model::{CaseState, TestResult};
+use holodeck_model::{CaseState, ExecutionState, TestResult};
 
 /// The exit codes of `holodeck test`. Where several apply, the one listed first here is returned: a certain failure
 /// outranks an infrastructure error, which outranks an unusable metric.
@@ -8,6 +8,8 @@ pub enum ExitCode {
     Config,
     /// Interrupted.
     Interrupted,
+    /// Ended by SIGTERM, SIGHUP or SIGQUIT.
+    Terminated,
     /// A budget stopped the run.
     Budget,
     /// A test failed.
@@ -34,6 +36,7 @@ impl ExitCode {
             Self::Nothing => 5,
             Self::Budget => 6,
             Self::Interrupted => 130,
+            Self::Terminated => 143,
         }
     }
 
@@ -42,7 +45,8 @@ impl ExitCode {
         match result.state {
             CaseState::Passed | CaseState::Unchecked => None,
             CaseState::Failed => Some(Self::Failed),
-            CaseState::Error if crate::grade::only_metrics_erred(result) => Some(Self::Metric),
+            // Every turn ran; only checks stand between the case and a verdict.
+            CaseState::Error if result.execution == ExecutionState::Completed => Some(Self::Metric),
             CaseState::Error => Some(Self::Execution),
         }
     }
@@ -58,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ranking_is_2_130_6_1_3_4_5_0() {
+    fn the_ranking_is_2_130_143_6_1_3_4_5_0() {
         let mut all = [
             ExitCode::Passed,
             ExitCode::Failed,
@@ -68,9 +72,10 @@ mod tests {
             ExitCode::Nothing,
             ExitCode::Budget,
             ExitCode::Interrupted,
+            ExitCode::Terminated,
         ];
         all.sort();
-        assert_eq!(all.map(ExitCode::code), [2, 130, 6, 1, 3, 4, 5, 0]);
+        assert_eq!(all.map(ExitCode::code), [2, 130, 143, 6, 1, 3, 4, 5, 0]);
         assert_eq!(
             ExitCode::Passed.worse(ExitCode::Metric).worse(ExitCode::Failed),
             ExitCode::Failed

@@ -332,37 +332,3 @@ impl ToolSetupError {
         Self::Tools(errors.join("\n"))
     }
 }
-
-/// Stands where nothing will be asked: an earlier run is graded again.
-pub(crate) struct NoBackend;
-
-impl NoBackend {
-    fn error() -> BackendError {
-        BackendError::Init {
-            message: "a run that is graded again asks nothing".to_owned(),
-        }
-    }
-}
-
-#[async_trait]
-impl AgentBackend for NoBackend {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
-    }
-
-    async fn initialize(&self) -> Result<(), BackendError> {
-        Ok(())
-    }
-
-    fn start(&self, _: TurnRequest) -> EventStream<'_> {
-        Box::pin(stream::iter([Err(Self::error())]))
-    }
-
-    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
-        Err(Self::error())
-    }
-
-    async fn teardown(&self) -> Result<(), BackendError> {
-        Ok(())
-    }
-}

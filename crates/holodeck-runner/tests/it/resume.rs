@@ -87,7 +87,7 @@ async fn grading_again_asks_nothing_and_uses_todays_checks() {
     project.write(&tests("starts_with, negate: true"));
     let again = backend();
     let old = first.outcome.journal_path().to_owned();
-    let outcome = regrade(&project.request(&again), &old, &mut Events::default()).unwrap();
+    let outcome = regrade(&project.regrade_request(), &old, &mut Events::default()).unwrap();
     assert_eq!(again.turns(), 0);
     assert_eq!(outcome.head.summary.failed, 10);
     assert_eq!(outcome.exit.code(), 1);
