@@ -20,10 +20,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let dir = args
-        .dir
+    check(&args.dir)
+}
+
+/// Fails unless every file of the folder's expected.tsv is as expected.
+pub(crate) fn check(dir: &Path) -> Result<()> {
+    let dir = dir
         .canonicalize()
-        .with_context(|| format!("failed to find {}", args.dir.display()))?;
+        .with_context(|| format!("failed to find {}", dir.display()))?;
     let expected = fs::read_to_string(dir.join("expected.tsv")).context("failed to read expected.tsv")?;
     let metadata = Metadata::load()?;
     let validator = Validator {

@@ -48,8 +48,8 @@ enum Verb {
     Tidy,
     /// Check every library crate by itself.
     Standalone,
-    /// Write the files the product generates, or check them.
-    Codegen(codegen::Args),
+    /// Write the files that the product generates.
+    Codegen,
     /// Check a folder of agent files against its expected.tsv.
     Corpus(corpus::Args),
     /// Serve a small real model on loopback, OpenAI-compatibly.
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         Verb::Services(args) => services::run(&args),
         Verb::Tidy => tidy::run(),
         Verb::Standalone => standalone::run(),
-        Verb::Codegen(args) => codegen::run(&args),
+        Verb::Codegen => codegen::run(),
         Verb::Corpus(args) => corpus::run(&args),
         Verb::LocalModel(args) => local_model::run(&args),
         Verb::Fixtures(args) => fixtures::run(&args),

@@ -7,14 +7,18 @@ use anyhow::Result;
 use crate::host;
 use crate::workspace::Metadata;
 
-/// Builds `holodeck` in the profile that tests use, and says where it is.
+/// Builds `holodeck` as the tests of the workspace do, and returns its path. A build of its package alone would resolve
+/// other features of tokio and hyper, and compile most dependencies a second time.
 pub(crate) fn build(metadata: &Metadata) -> Result<PathBuf> {
-    host::run(&mut host::cargo([
-        "build",
-        "--quiet",
+    let build = [
+        "test",
+        "--workspace",
+        "--test",
+        "it",
+        "--no-run",
         "--locked",
-        "-p",
-        "holodeck-cli",
-    ]))?;
+        "--quiet",
+    ];
+    host::run(&mut host::cargo(build))?;
     Ok(metadata.target_directory().join("debug/holodeck"))
 }

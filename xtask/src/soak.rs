@@ -16,6 +16,19 @@ struct Run {
 
 const RUNS: &[Run] = &[
     Run {
+        name: "readme",
+        planned_minutes: 3,
+        // The README's first command, word for word, in a fresh clone.
+        cargo: &[
+            "run",
+            "-p",
+            "holodeck-cli",
+            "--",
+            "test",
+            "fixtures/quickstart/agent.yaml",
+        ],
+    },
+    Run {
         name: "resume",
         planned_minutes: 2,
         // Not through nextest, which ends a test that takes long.
@@ -79,7 +92,7 @@ const RUNS: &[Run] = &[
     Run {
         name: "fuzz",
         planned_minutes: 10,
-        cargo: &["xtask", "fuzz", "--seconds", "600"],
+        cargo: &["xtask", "fuzz", "--seconds", "30"],
     },
 ];
 
@@ -112,8 +125,22 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             services::chroma()?;
         }
         let rounds = args.rounds.to_string();
-        host::run(host::cargo(run.cargo).env("HOLODECK_KILL_ROUNDS", rounds))?;
+        let mut cargo = host::cargo(run.cargo);
+        cargo.env("HOLODECK_KILL_ROUNDS", rounds);
+        let clone = (run.name == "readme").then(fresh_clone).transpose()?;
+        if let Some(clone) = &clone {
+            cargo.current_dir(clone.path());
+        }
+        host::run(&mut cargo)?;
         println!("{}: took {} s", run.name, started.elapsed().as_secs());
     }
     Ok(())
+}
+
+/// A clone of what is committed, with nothing built.
+fn fresh_clone() -> Result<tempfile::TempDir> {
+    let dir = tempfile::tempdir()?;
+    let mut git = host::command("git");
+    host::run(git.args(["clone", "--quiet", "."]).arg(dir.path()))?;
+    Ok(dir)
 }

@@ -1,9 +1,10 @@
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 /// A question to the host: may this call run?
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalAsk {
     /// The tool, as the model named it.
     pub tool_name: String,
@@ -12,17 +13,21 @@ pub struct ApprovalAsk {
     /// The provider's id of the call.
     pub call_id: String,
     /// What the call is about, in the asker's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Set when an agent that the running one started asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
 }
 
 /// The host's answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ApprovalDecision {
     /// It may run, with these arguments if there are any, else with its own.
     Approve {
         /// Arguments that replace the model's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<Value>,
     },
     /// It may not; the model is told and goes on.

@@ -1,10 +1,15 @@
+use holodeck_model::events::StopReason;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{ApprovalAsk, ApprovalDecision, ExecutionResult, TokenUsage, ToolCall, ToolResult};
 
-/// What a backend tells while a turn runs. The order within one model message is reasoning, text, tool calls,
+/// What a backend emits while a turn runs. The order within one model message is reasoning, text, tool calls,
 /// usage, [`TurnEnd`](BackendEvent::TurnEnd); tool results follow; [`End`](BackendEvent::End) is last.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// The serialised names are part of the format of recordings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BackendEvent {
     /// A piece of reasoning text.
@@ -15,6 +20,7 @@ pub enum BackendEvent {
     /// A block of reasoning is complete.
     ThinkingEnd {
         /// The provider's signature, which belongs to exactly this block.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
     /// A piece of answer text.
@@ -42,8 +48,10 @@ pub enum BackendEvent {
         /// Why the model stopped.
         stop_reason: StopReason,
         /// The provider's id of the message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         message_id: Option<String>,
         /// The model that wrote it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
     },
     /// The other side names the conversation this turn belongs to.
@@ -51,6 +59,7 @@ pub enum BackendEvent {
         /// Its own id of the conversation.
         session_id: String,
         /// The model it will ask.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
     },
     /// An event of an agent that the running one started. No part of the turn's own result.
@@ -65,6 +74,7 @@ pub enum BackendEvent {
     /// A model call came from a recording that took this long.
     Replayed {
         /// The recorded duration.
+        #[serde(rename = "latency_ms", with = "milliseconds")]
         latency: std::time::Duration,
     },
     /// The turn waits for its place under `model.rpm`, or for a process to start. Whoever times the turn stops the
@@ -81,35 +91,141 @@ pub enum BackendEvent {
     End(Box<ExecutionResult>),
 }
 
-/// Why a model stopped writing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StopReason {
-    /// It was done.
-    EndTurn,
-    /// It waits for tools.
-    ToolUse,
-    /// It hit the token limit.
-    MaxTokens,
-    /// A stop sequence.
-    StopSequence,
-    /// It refused, or a filter did.
-    Refusal,
-    /// A value this version does not know, kept as it came.
-    Other(String),
-}
+/// A duration as a whole number of milliseconds.
+mod milliseconds {
+    use std::time::Duration;
 
-impl StopReason {
-    /// The word, under [`StopReason::Other`], for a message that was cut off before it was complete.
-    pub const ABORTED: &str = "aborted";
+    use serde::{Deserialize as _, Deserializer, Serializer};
 
-    /// A message that was cut off before it was complete.
-    pub fn aborted() -> Self {
-        Self::Other(Self::ABORTED.to_owned())
+    pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Whether the message was cut off.
-    pub fn is_aborted(&self) -> bool {
-        matches!(self, Self::Other(word) if word == Self::ABORTED)
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+    use crate::Outcome;
+
+    /// One of each, with every field set.
+    fn events() -> Vec<BackendEvent> {
+        let call = ToolCall {
+            name: "look_up".to_owned(),
+            arguments: json!({"query": "x"}),
+            call_id: "c1".to_owned(),
+        };
+        let answered = |decision| BackendEvent::ApprovalAnswered {
+            call_id: "c1".to_owned(),
+            decision,
+        };
+        vec![
+            BackendEvent::Thinking {
+                text: "hm".to_owned(),
+            },
+            BackendEvent::ThinkingEnd {
+                signature: Some("s".to_owned()),
+            },
+            BackendEvent::Text {
+                text: "hi".to_owned(),
+            },
+            BackendEvent::ToolCall(call.clone()),
+            BackendEvent::ApprovalAsked(ApprovalAsk {
+                tool_name: call.name.clone(),
+                arguments: call.arguments.clone(),
+                call_id: call.call_id.clone(),
+                description: Some("a search".to_owned()),
+                agent_id: Some("a1".to_owned()),
+            }),
+            answered(ApprovalDecision::Approve {
+                arguments: Some(json!({"query": "y"})),
+            }),
+            answered(ApprovalDecision::Reject {
+                reason: "no".to_owned(),
+            }),
+            answered(ApprovalDecision::Terminate {
+                reason: "stop".to_owned(),
+            }),
+            answered(ApprovalDecision::Withdrawn),
+            BackendEvent::ToolResult(ToolResult {
+                call_id: call.call_id,
+                name: call.name,
+                result: "found".to_owned(),
+                is_error: false,
+                duration_ms: Some(3),
+            }),
+            BackendEvent::Usage(TokenUsage::new(3, 2)),
+            BackendEvent::TurnEnd {
+                stop_reason: StopReason::MaxTokens,
+                message_id: Some("m1".to_owned()),
+                model: Some("m".to_owned()),
+            },
+            BackendEvent::SessionStarted {
+                session_id: "s1".to_owned(),
+                model: Some("m".to_owned()),
+            },
+            BackendEvent::Nested {
+                parent_call_id: "c1".to_owned(),
+                event: Box::new(BackendEvent::Text {
+                    text: "in".to_owned(),
+                }),
+            },
+            BackendEvent::StructuredOutput(json!({"n": 1})),
+            BackendEvent::Replayed {
+                latency: Duration::from_millis(1500),
+            },
+            BackendEvent::Paused,
+            BackendEvent::Resumed,
+            BackendEvent::Notice {
+                message: "slow".to_owned(),
+            },
+            BackendEvent::End(Box::new(ExecutionResult {
+                response: "hi".to_owned(),
+                num_turns: 1,
+                outcome: Outcome::MaxTurns,
+                ..ExecutionResult::default()
+            })),
+        ]
+    }
+
+    /// Recordings hold these names: a change needs a new format version of `holodeck-cassette`.
+    #[test]
+    fn serialised_names_are_frozen() {
+        let lines: Vec<String> = events()
+            .iter()
+            .map(|event| serde_json::to_string(event).unwrap())
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"));
+        for (event, line) in events().iter().zip(&lines) {
+            assert_eq!(&serde_json::from_str::<BackendEvent>(line).unwrap(), event);
+        }
+    }
+
+    #[test]
+    fn stop_reasons_survive_storage() {
+        for word in [
+            "end_turn",
+            "tool_use",
+            "max_tokens",
+            "stop_sequence",
+            "pause_turn",
+            "refusal",
+            "aborted",
+            "odd",
+        ] {
+            let reason = StopReason::from(word.to_owned());
+            assert_eq!(reason.as_str(), word);
+            let known = !matches!(reason, StopReason::Other(_));
+            assert_eq!(known, !["aborted", "odd"].contains(&word), "{word}");
+        }
+        assert!(StopReason::aborted().is_aborted());
     }
 }

@@ -23,9 +23,9 @@ pub use backend::{
 };
 pub use conversation::Conversation;
 pub use error::BackendError;
-pub use event::{BackendEvent, StopReason};
+pub use event::BackendEvent;
 pub use fold::{FailedTurn, ResultFold, collect};
-pub use holodeck_model::TokenUsage;
+pub use holodeck_model::{TokenUsage, events::StopReason};
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
 pub use result::{ExecutionResult, Outcome, ToolCall, ToolResult};

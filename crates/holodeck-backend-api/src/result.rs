@@ -101,6 +101,11 @@ pub enum Outcome {
     Refused,
     /// The final answer held nothing.
     EmptyResponse,
+    /// An approver ended the turn instead of allowing a tool call.
+    Terminated {
+        /// The approver's reason.
+        reason: String,
+    },
     /// Anything else, in lower case without a full stop.
     Failed {
         /// The reason.
@@ -115,6 +120,7 @@ const TIMED_OUT: &str = "timeout exceeded";
 const BUDGET: &str = "budget exceeded";
 const REFUSED: &str = "refused by the model";
 const EMPTY: &str = "empty response";
+const TERMINATED_BY_APPROVER: &str = "terminated by approval: ";
 
 impl Outcome {
     /// The stored `error_reason`; `None` when the agent answered.
@@ -128,6 +134,7 @@ impl Outcome {
             Self::BudgetExceeded => BUDGET.into(),
             Self::Refused => REFUSED.into(),
             Self::EmptyResponse => EMPTY.into(),
+            Self::Terminated { reason } => format!("{TERMINATED_BY_APPROVER}{reason}").into(),
             Self::Failed { reason } => reason.as_str().into(),
         })
     }
@@ -142,14 +149,19 @@ impl Outcome {
             Some(BUDGET) => Self::BudgetExceeded,
             Some(REFUSED) => Self::Refused,
             Some(EMPTY) => Self::EmptyResponse,
-            Some(other) => match other.strip_prefix(TOOL_FAILED) {
-                Some(name) => Self::ToolFailed {
-                    name: name.to_owned(),
-                },
-                None => Self::Failed {
+            Some(other) => {
+                if let Some(name) = other.strip_prefix(TOOL_FAILED) {
+                    let name = name.to_owned();
+                    return Self::ToolFailed { name };
+                }
+                if let Some(reason) = other.strip_prefix(TERMINATED_BY_APPROVER) {
+                    let reason = reason.to_owned();
+                    return Self::Terminated { reason };
+                }
+                Self::Failed {
                     reason: other.to_owned(),
-                },
-            },
+                }
+            }
         }
     }
 
@@ -157,7 +169,12 @@ impl Outcome {
     pub fn is_agent_failure(&self) -> bool {
         matches!(
             self,
-            Self::MaxTurns | Self::BudgetExceeded | Self::Refused | Self::EmptyResponse | Self::Failed { .. }
+            Self::MaxTurns
+                | Self::BudgetExceeded
+                | Self::Refused
+                | Self::EmptyResponse
+                | Self::Terminated { .. }
+                | Self::Failed { .. }
         )
     }
 }
@@ -255,6 +272,9 @@ mod tests {
             Outcome::BudgetExceeded,
             Outcome::Refused,
             Outcome::EmptyResponse,
+            Outcome::Terminated {
+                reason: "enough".to_owned(),
+            },
             Outcome::Failed {
                 reason: "disk full".to_owned(),
             },

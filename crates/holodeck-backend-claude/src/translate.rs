@@ -38,7 +38,7 @@ pub(crate) enum TurnDone {
     },
     /// The agent ended the turn badly.
     Ended(Outcome),
-    /// The host interrupted it.
+    /// It was interrupted. Whether by this host only the host knows: a signal to the CLI has the same effect.
     Interrupted,
     /// The turn could not be ended.
     Failed(BackendError),

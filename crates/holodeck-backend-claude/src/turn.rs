@@ -1,7 +1,8 @@
 use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
-    BackendError, BackendEvent, ExecutionResult, Outcome, ResultFold, StopReason, TurnRequest,
+    ApprovalDecision, BackendError, BackendEvent, ExecutionResult, Outcome, ResultFold, StopReason,
+    TurnRequest,
 };
 use holodeck_mcp_bridge::HOLODECK_SERVER;
 use serde_json::json;
@@ -103,6 +104,8 @@ struct Turn<'a> {
     begun: bool,
     /// A tool of ours that could not be run, once its result was heard.
     unavailable: Option<(String, String)>,
+    /// Why an approver ended the turn, once it has.
+    terminated: Option<String>,
 }
 
 impl<'a> Turn<'a> {
@@ -121,6 +124,7 @@ impl<'a> Turn<'a> {
             stands: Stands::default(),
             begun: false,
             unavailable: None,
+            terminated: None,
             core,
             heard,
         }
@@ -134,6 +138,9 @@ impl<'a> Turn<'a> {
                 None
             }
             Incoming::Answered { call_id, decision } => {
+                if let ApprovalDecision::Terminate { reason } = &decision {
+                    self.terminated = Some(reason.clone());
+                }
                 self.tell(BackendEvent::ApprovalAnswered { call_id, decision });
                 None
             }
@@ -211,6 +218,9 @@ impl<'a> Turn<'a> {
     }
 
     fn done(&mut self, done: TurnDone) -> Result<End, BackendError> {
+        if let Some(reason) = self.terminated.take() {
+            return Ok(End::With(Outcome::Terminated { reason }));
+        }
         match done {
             TurnDone::Answered {
                 stop_reason,
@@ -223,7 +233,10 @@ impl<'a> Turn<'a> {
             },
             TurnDone::Ended(outcome) => Ok(End::With(outcome)),
             TurnDone::Failed(error) => Err(error),
-            TurnDone::Interrupted => Err(BackendError::Cancelled),
+            // Our own interrupt ends the turn before the CLI reports it.
+            TurnDone::Interrupted => Err(BackendError::Session {
+                message: "the Claude Code CLI was interrupted, but not by this program".to_owned(),
+            }),
         }
     }
 

@@ -3,7 +3,10 @@ use std::borrow::Cow;
 use holodeck_backend_api::{BackendError, ModelDelta, StopReason, ToolCall};
 use serde_json::{Map, Value};
 
-use crate::wire::{CallFragment, Chunk, Message, Usage};
+use crate::{
+    failure,
+    wire::{CallFragment, Chunk, Message, Usage},
+};
 
 /// Puts the chunks of one answer together: text passes through at once, tool calls, usage and the end are told when
 /// the stream is over.
@@ -59,10 +62,23 @@ impl Assembler {
         let Some(reason) = self.finish_reason else {
             return Err(BackendError::ended_early());
         };
+        if matches!(
+            reason.as_str(),
+            "error" | "abort" | "aborted" | "cancelled" | "canceled"
+        ) {
+            return Err(failure::of_answer(format!(
+                "the endpoint did not complete its answer (finish_reason `{reason}`)"
+            )));
+        }
         let stop_reason = match stop_reason(reason) {
             _ if self.refused => StopReason::Refusal,
             // Many servers say `stop` though they call tools.
             StopReason::EndTurn if !self.calls.is_empty() => StopReason::ToolUse,
+            StopReason::ToolUse if self.calls.is_empty() => {
+                return Err(failure::of_answer(
+                    "the endpoint reported tool calls but sent none".to_owned(),
+                ));
+            }
             other => other,
         };
         let mut deltas = Vec::with_capacity(self.calls.len() + 2);

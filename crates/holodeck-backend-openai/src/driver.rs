@@ -255,7 +255,7 @@ impl Driver {
             ))
         } else {
             let chunk = serde_json::from_str::<Chunk<'_>>(data).map_err(|_error| self.no_chunk(data));
-            chunk.and_then(|chunk| self.without_error(chunk))
+            chunk.and_then(|chunk| self.without_error(chunk, || serde_json::from_str(data)))
         };
         chunk.map(|chunk| Event::Chunk(Box::new(chunk)))
     }
@@ -264,18 +264,29 @@ impl Driver {
         let what = || format!("{} answered with JSON that is no chat completion", self.endpoint);
         let chunk =
             Chunk::deserialize(value).map_err(|_error| failure::incompatible(&what(), &self.endpoint))?;
-        let chunk = self.without_error(chunk)?;
+        let chunk = self.without_error(chunk, || Ok(value.clone()))?;
         if chunk.choices.as_ref().is_none_or(Vec::is_empty) {
             return Err(failure::incompatible(&what(), &self.endpoint));
         }
         Ok(chunk)
     }
 
-    fn without_error<'a>(&self, chunk: Chunk<'a>) -> Result<Chunk<'a>, BackendError> {
-        match &chunk.error {
-            Some(error) if !error.is_null() => Err(failure::in_stream(error, &self.endpoint)),
-            _ => Ok(chunk),
+    /// The chunk, unless it reports an error: itself, in its `error`, or in that of a choice.
+    fn without_error<'a>(
+        &self,
+        chunk: Chunk<'a>,
+        sent: impl FnOnce() -> serde_json::Result<Value>,
+    ) -> Result<Chunk<'a>, BackendError> {
+        let of_choices = chunk.choices.iter().flatten().map(|choice| &choice.error);
+        let mut errors = std::iter::once(&chunk.error).chain(of_choices).flatten();
+        if let Some(error) = errors.find(|error| !error.is_null()) {
+            return Err(failure::in_stream(error, &self.endpoint));
         }
+        if chunk.object.as_deref() == Some("error") {
+            let error = sent().unwrap_or_default();
+            return Err(failure::in_stream(&error, &self.endpoint));
+        }
+        Ok(chunk)
     }
 
     fn no_chunk(&self, data: &str) -> BackendError {

@@ -113,6 +113,18 @@ pub(crate) fn in_stream(value: &Value, endpoint: &Endpoint) -> BackendError {
     }
 }
 
+/// An answer that arrived whole and reports its own failure.
+pub(crate) fn of_answer(message: String) -> BackendError {
+    BackendError::Provider {
+        status: Some(200),
+        code: None,
+        message,
+        param: None,
+        retryable: false,
+        retry_after: None,
+    }
+}
+
 /// A quota that is used up looks like a rate limit but does not pass.
 pub(crate) fn is_final(error: &HttpError) -> bool {
     let quota = ["insufficient_quota", "billing_hard_limit_reached"];

@@ -153,14 +153,15 @@ impl Message {
                 let replayed = recorded.map(|recorded| BackendEvent::Replayed {
                     latency: recorded.latency,
                 });
-                let notice = model.as_deref().and_then(|model| fallback_notice(core, model));
-                let notice = notice.map(|message| BackendEvent::Notice { message });
+                let fallback = model.as_deref().and_then(|model| fallback_notice(core, model));
+                let notices = fallback.into_iter().chain(unknown_reason(core, &stop_reason));
+                let notices = notices.map(|message| BackendEvent::Notice { message });
                 let end = BackendEvent::TurnEnd {
                     stop_reason,
                     message_id,
                     model,
                 };
-                replayed.into_iter().chain(notice).chain([end]).collect()
+                replayed.into_iter().chain(notices).chain([end]).collect()
             }
             _ => Vec::new(),
         }
@@ -183,6 +184,16 @@ impl Message {
         let mut candidates = (1_u32..).map(|number| format!("{}{stem}_{number}", ToolCall::MINTED));
         candidates.find(|id| !used(id)).unwrap_or_default()
     }
+}
+
+/// The answer counts, but a reader should know that its end was not understood.
+fn unknown_reason(core: &Core, stop_reason: &StopReason) -> Option<String> {
+    let StopReason::Other(word) = stop_reason else {
+        return None;
+    };
+    core.say_once(format!(
+        "the endpoint ended an answer with the unknown finish_reason `{word}`; the answer is accepted"
+    ))
 }
 
 /// A verdict about one model must not silently be another one's.

@@ -35,7 +35,7 @@ pub(crate) fn run<'a>(
 }
 
 async fn one(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<Ran, BackendError> {
-    let started = Instant::now();
+    let (started, stop) = (Instant::now(), cx.cancel.clone());
     let span = tracing::debug_span!("execute_tool", gen_ai.tool.name = call.name);
     let output = output(core, call, cx).instrument(span).await;
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -51,7 +51,7 @@ async fn one(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<Ran, BackendErr
             let images = output.images.clone();
             Ok(Ran::Answered(result(output), images))
         }
-        Err(ToolError::Cancelled) => Err(BackendError::Cancelled),
+        Err(ToolError::Cancelled) if stop.is_cancelled() => Err(BackendError::Cancelled),
         // The tool ran; that it was too slow is something the model can act on.
         Err(error @ ToolError::TimedOut { .. }) => {
             let result = result(ToolOutput::error(error.to_string()));

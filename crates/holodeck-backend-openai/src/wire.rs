@@ -26,11 +26,16 @@ pub(crate) struct Chunk<'a> {
     #[serde(deserialize_with = "lenient")]
     pub(crate) usage: Option<Usage>,
     pub(crate) error: Option<Value>,
+    /// `error` when the chunk itself is one, as vLLM and FastChat send it.
+    #[serde(borrow, deserialize_with = "plain")]
+    pub(crate) object: Option<Cow<'a, str>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Choice<'a> {
+    /// OpenRouter reports a provider's failure here.
+    pub(crate) error: Option<Value>,
     #[serde(deserialize_with = "plain")]
     pub(crate) index: Option<u64>,
     #[serde(borrow)]

@@ -6,10 +6,7 @@ mod replayed;
 use holodeck_backend_api::{BackendEvent, ContextMessage, Image, ModelRequest, Outcome, Role, TurnRequest};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    digest::digest,
-    told::{self, Told},
-};
+use crate::{digest::digest, turn_events};
 
 pub use recorded::RecordedAgent;
 pub use replayed::ReplayedAgent;
@@ -73,15 +70,14 @@ impl Said {
     }
 
     /// A turn is over that ended in an answer, good or bad. One that broke off was not said.
-    fn add(&mut self, question: Value, told: &[Told], outcome: &Outcome) {
-        let events: Vec<BackendEvent> = told.iter().cloned().map(Told::event).collect();
-        let result = told::result(&events, outcome.clone());
+    fn add(&mut self, question: Value, events: &[BackendEvent], outcome: &Outcome) {
+        let result = turn_events::result(events, outcome.clone());
         let mut answer = Map::new();
         answer.insert("role".to_owned(), "assistant".into());
         answer.insert("content".to_owned(), result.response.into());
-        let tools: Vec<&Told> = told
+        let tools: Vec<&BackendEvent> = events
             .iter()
-            .filter(|told| matches!(told, Told::ToolCall(_) | Told::ToolResult(_)))
+            .filter(|event| matches!(event, BackendEvent::ToolCall(_) | BackendEvent::ToolResult(_)))
             .collect();
         if !tools.is_empty() {
             // They are in the turn's own entry, and whole once more in every later one would be much.

@@ -100,7 +100,7 @@ impl Cassette {
         let mut line = String::new();
         let mut offset = reader.read_line(&mut line).map_err(io)? as u64;
         let header: Header = serde_json::from_str(&line)
-            .map_err(|_| malformed(1, "expected a header `{\"holodeck_cassette\": 1}`".to_owned()))?;
+            .map_err(|_| malformed(1, "expected a header `{\"holodeck_cassette\": 2}`".to_owned()))?;
         if header.holodeck_cassette != FORMAT_VERSION {
             return Err(CassetteError::Version {
                 path: path.display().to_string(),

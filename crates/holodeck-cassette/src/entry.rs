@@ -1,15 +1,13 @@
 use std::fmt::Write as _;
 
-use holodeck_backend_api::{ModelRequest, Spending, StopReason, TokenUsage, ToolCall, ToolUsage};
+use holodeck_backend_api::{BackendEvent, ModelRequest, Spending, TokenUsage, ToolCall, ToolUsage};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::told::Told;
-
 /// The format this version writes and reads.
-pub const FORMAT_VERSION: u64 = 1;
+pub const FORMAT_VERSION: u64 = 2;
 
 /// The first line of a cassette.
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,9 +66,9 @@ pub(crate) struct Response {
     pub(crate) usage: Option<TokenUsage>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) images: Vec<Picture>,
-    /// Of a turn, everything it told; then nothing of it is above.
+    /// Of a turn, all its events; then the fields above are empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) events: Vec<Told>,
+    pub(crate) events: Vec<BackendEvent>,
     /// What tools asked models for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) spent: Vec<ToolUsage>,
@@ -123,31 +121,6 @@ fn canonical(value: &Value) -> Value {
         }
         Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
         other => other.clone(),
-    }
-}
-
-pub(crate) fn stop_reason_text(reason: &StopReason) -> String {
-    match reason {
-        StopReason::EndTurn => "end_turn",
-        StopReason::ToolUse => "tool_use",
-        StopReason::MaxTokens => "max_tokens",
-        StopReason::StopSequence => "stop_sequence",
-        StopReason::Refusal => "refusal",
-        StopReason::Other(other) => other,
-        // A variant added later without a text of its own must not look like a known one.
-        _ => "unknown",
-    }
-    .to_owned()
-}
-
-pub(crate) fn stop_reason(text: &str) -> StopReason {
-    match text {
-        "end_turn" => StopReason::EndTurn,
-        "tool_use" => StopReason::ToolUse,
-        "max_tokens" => StopReason::MaxTokens,
-        "stop_sequence" => StopReason::StopSequence,
-        "refusal" => StopReason::Refusal,
-        other => StopReason::Other(other.to_owned()),
     }
 }
 

@@ -16,8 +16,8 @@ mod error;
 mod nearest;
 mod recorder;
 mod replayer;
-mod told;
 mod tools;
+mod turn_events;
 
 pub use agent::{AgentSeen, RecordedAgent, ReplayedAgent};
 pub use cassette::{Cassette, Recorded};

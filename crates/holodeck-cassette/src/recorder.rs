@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Cassette, CassetteError,
-    entry::{Entry, FORMAT_VERSION, Header, Response, is_of_tools, request_key, stop_reason_text},
+    entry::{Entry, FORMAT_VERSION, Header, Response, is_of_tools, request_key},
+    turn_events,
 };
 
 /// Stands before the real driver and writes down every complete answer.
@@ -118,7 +119,7 @@ fn note(response: &mut Response, delta: &ModelDelta) {
             model,
             ..
         } => {
-            response.stop_reason = stop_reason_text(stop_reason);
+            stop_reason.as_str().clone_into(&mut response.stop_reason);
             response.message_id.clone_from(message_id);
             response.model.clone_from(model);
         }
@@ -166,8 +167,8 @@ impl Tape {
         for call in &mut response.tool_calls {
             self.redactor.value(&mut call.arguments);
         }
-        for told in &mut response.events {
-            told.redact(&self.redactor);
+        for event in &mut response.events {
+            turn_events::redact(event, &self.redactor);
         }
         let entry = Entry {
             key: request_key(request),

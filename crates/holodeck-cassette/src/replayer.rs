@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Cassette, CassetteError,
-    entry::{Entry, request_key, stop_reason},
+    entry::{Entry, request_key},
     recorder::redacted,
 };
 
@@ -101,7 +101,7 @@ fn deltas(entry: Entry) -> Vec<ModelDelta> {
     deltas.extend(response.tool_calls.into_iter().map(ModelDelta::ToolCall));
     deltas.extend(response.usage.map(ModelDelta::Usage));
     deltas.push(ModelDelta::Finish {
-        stop_reason: stop_reason(&response.stop_reason),
+        stop_reason: response.stop_reason.into(),
         message_id: response.message_id,
         model: response.model,
         recorded: Some(RecordedCall {

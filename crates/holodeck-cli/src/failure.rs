@@ -1,7 +1,7 @@
 use std::io;
 
 use holodeck::{
-    AnswerError, AskError, EnvironmentError, PrepareError, TestError, ToolSetupError,
+    AnswerError, AskError, CassetteError, EnvironmentError, PrepareError, TestError, ToolSetupError,
     backend_api::BackendError,
     index::{IndexError, IndexErrorKind},
     runner::{ExitCode, LockError, PlanError, RunError, StoreError},
@@ -211,6 +211,9 @@ fn told(exit: ExitCode, text: &str) -> Problem {
 fn answers(error: &AnswerError) -> Problem {
     let problem = Problem::config(error.to_string());
     match error {
+        AnswerError::Cassette(CassetteError::Version { .. }) => {
+            problem.with_hint("record again: `--live --record FILE`")
+        }
         AnswerError::Cassette(_) => problem.with_hint("`--live` asks the endpoint; `--record FILE` records"),
         _ => problem,
     }

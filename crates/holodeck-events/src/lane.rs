@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 
 use holodeck_backend_api::{ApprovalAsk, BackendEvent, StopReason, ToolCall, ToolResult};
-use holodeck_model::events::{AgentMessage, EventBody, Interruption, ReasoningBlock, StopReason as StopWord};
+use holodeck_model::events::{AgentMessage, EventBody, Interruption, ReasoningBlock};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ pub(crate) struct Lane {
     /// What was said meanwhile.
     waiting: VecDeque<BackendEvent>,
     /// How the last message ended.
-    last_stop: Option<StopWord>,
+    last_stop: Option<StopReason>,
     /// What was told last is JSON, as an answer with a form is.
     told_json: bool,
 }
@@ -54,7 +54,7 @@ impl Lane {
     }
 
     /// How the last message ended.
-    pub(crate) fn last_stop(&self) -> Option<StopWord> {
+    pub(crate) fn last_stop(&self) -> Option<StopReason> {
         self.last_stop.clone()
     }
 
@@ -324,7 +324,7 @@ impl Lane {
         }
         let (stop_reason, provider_stop_reason) = writing.stop_reason(seal);
         // What says nothing but its calls, shown or not, needs no message.
-        let waits = stop_reason == StopWord::ToolUse || writing.told_calls;
+        let waits = stop_reason == StopReason::ToolUse || writing.told_calls;
         let only_calls = !writing.calls.is_empty() || (waits && !reasoned);
         let ended = was_aborted || matches!(seal, Seal::Whole { .. });
         let silent = writing.text.is_empty() && (only_calls || !ended);

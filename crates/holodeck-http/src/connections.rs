@@ -11,7 +11,6 @@ use crate::{HttpError, HttpOptions, HttpUrl, LoopbackProxy, ProxyOptions, Reach,
 type Pool = OnceLock<Result<Client, String>>;
 
 /// Pools for HTTP/2 alone, opened on first use.
-#[cfg(feature = "http2")]
 #[derive(Debug, Default)]
 struct Http2 {
     plain: Pool,
@@ -24,7 +23,6 @@ struct Http2 {
 pub(crate) struct Connections {
     plain: Client,
     secure: Pool,
-    #[cfg(feature = "http2")]
     http2: Http2,
     options: HttpOptions,
     bundle: Vec<CertificateDer<'static>>,
@@ -44,7 +42,6 @@ impl Connections {
         Ok(Self {
             plain: plain.map_err(|reason| SetupError::Client { reason })?,
             secure: OnceLock::new(),
-            #[cfg(feature = "http2")]
             http2: Http2::default(),
             options: options.clone(),
             bundle,
@@ -65,7 +62,6 @@ impl Connections {
     }
 
     /// The pool for a target that is spoken to in HTTP/2 only.
-    #[cfg(feature = "http2")]
     pub(crate) fn over_http2(&self, url: &HttpUrl) -> Result<&Client, HttpError> {
         self.options.reach.check(url)?;
         let plain = url.as_url().scheme() == "http" && !self.proxy_speaks_tls();

@@ -4,8 +4,8 @@
 //! policy, one place that bounds what a server may send, one decoder for server-sent events. Header values, URL
 //! user names and query strings never appear in what this crate displays or logs.
 //!
-//! With the feature `http2`, requests can be sent over HTTP/2 alone, and their answers' trailers be read; with
-//! `tls-stream`, other protocols get TLS by the same decision.
+//! Requests can also be sent over HTTP/2 alone, with the trailers of their responses; other protocols get TLS by the
+//! same decision.
 //!
 //! It knows nothing of models, agents or YAML.
 
@@ -16,7 +16,6 @@ mod error;
 mod excerpt;
 mod exchange;
 mod headers;
-#[cfg(feature = "http2")]
 mod http2;
 mod options;
 mod pacer;
@@ -25,7 +24,6 @@ mod response;
 mod retry;
 mod sse;
 mod tls;
-#[cfg(feature = "tls-stream")]
 mod tls_stream;
 mod transport;
 mod url;
@@ -35,7 +33,6 @@ pub use client::HttpClient;
 pub use error::{ConnectReason, Found, HttpError, SetupError};
 pub use exchange::{Exchange, Verb};
 pub use headers::Headers;
-#[cfg(feature = "http2")]
 pub use http2::Http2Answer;
 pub use options::{CallOptions, HttpOptions, LoopbackProxy, ProxyOptions};
 pub use pacer::Pacer;
@@ -43,6 +40,5 @@ pub use reach::Reach;
 pub use response::Response;
 pub use retry::{RetryPolicy, parse_retry_after};
 pub use sse::{SseDecoder, SseEvent, SseStream, decode_sse};
-#[cfg(feature = "tls-stream")]
 pub use tls_stream::{Tls, TlsStream};
 pub use url::HttpUrl;

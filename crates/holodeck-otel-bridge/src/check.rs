@@ -3,22 +3,14 @@ use holodeck_model::{Code, Diagnostic, LoadedAgent, ObservabilityConfig, OtlpExp
 
 use crate::{
     claude_env,
-    collector::{collector_endpoint, otlp},
+    collector::{collector_endpoint, insecure_ignored, otlp},
     unmapped,
-    wire::Wire,
 };
 
 /// gRPC's port of a collector.
 const GRPC_PORT: u16 = 4317;
 
-const GRPC_PORT_HELP: &str = if cfg!(feature = "otlp-grpc") {
-    "use port 4318, or say what this port speaks: `protocol: grpc` or `protocol: http`"
-} else {
-    "use port 4318, or say `protocol: http` if this port speaks it"
-};
-
-/// What of an agent's `observability` can't work, or works otherwise than one may think. Nothing if it is switched
-/// off.
+/// Warns of settings in `observability` that cannot work or have no effect. Nothing if it is switched off.
 pub fn check(agent: &LoadedAgent) -> Vec<Diagnostic> {
     let Some(config) = agent
         .config
@@ -44,49 +36,47 @@ pub fn check(agent: &LoadedAgent) -> Vec<Diagnostic> {
 
 fn check_otlp(otlp: &OtlpExporter) -> Vec<Diagnostic> {
     let mut found = Vec::new();
-    if let Err(diagnostic) = Wire::of(otlp) {
-        found.push(*diagnostic);
-    }
-    match HttpUrl::parse(collector_endpoint(otlp)) {
-        Err(error) => found.push(bad_endpoint(&error)),
-        Ok(_) if otlp.protocol.is_none() && is_grpc_port(collector_endpoint(otlp)) => {
+    let endpoint = collector_endpoint(otlp);
+    match HttpUrl::parse(&endpoint) {
+        Err(error) => found.push(not_exported(&error, "endpoint")),
+        Ok(_) if otlp.protocol.is_none() && is_grpc_port(&endpoint) => {
             let message =
                 "port 4317 of a collector speaks gRPC; without `protocol`, telemetry is sent as HTTP";
             found.push(
                 Diagnostic::warning(Code::NoEffect, message)
                     .about("observability.exporters.otlp.endpoint")
-                    .with_help(GRPC_PORT_HELP),
+                    .with_help(
+                        "add `protocol: grpc`, or `protocol: http` if this port accepts it, or use port 4318",
+                    ),
             );
         }
         Ok(_) => {}
     }
-    if let Err(diagnostic) = headers(otlp) {
-        found.push(*diagnostic);
+    if let Err(error) = headers(otlp) {
+        found.push(not_exported(&error, "headers"));
+    }
+    if insecure_ignored(otlp) {
+        let message = "`insecure` has no effect: the endpoint's scheme decides about TLS";
+        found.push(
+            Diagnostic::warning(Code::NoEffect, message).about("observability.exporters.otlp.insecure"),
+        );
     }
     found
 }
 
 /// The request headers of an exporter.
-pub(crate) fn headers(otlp: &OtlpExporter) -> Result<Headers, Box<Diagnostic>> {
+pub(crate) fn headers(otlp: &OtlpExporter) -> Result<Headers, HttpError> {
     let mut headers = Headers::new();
     for (name, value) in &otlp.headers {
-        headers.insert_secret(name, value).map_err(|error| {
-            Diagnostic::error(Code::BadFormat, error.to_string())
-                .about("observability.exporters.otlp.headers")
-        })?;
+        headers.insert_secret(name, value)?;
     }
     Ok(headers)
 }
 
-pub(crate) fn no_grpc() -> Diagnostic {
-    let message = "protocol `grpc` needs the feature `otlp-grpc`, which this build does not have";
-    Diagnostic::error(Code::NotYetSupported, message)
-        .about("observability.exporters.otlp.protocol")
-        .with_help("leave `protocol` out and use the collector's HTTP port, 4318, or build with `--features otlp-grpc`")
-}
-
-pub(crate) fn bad_endpoint(error: &HttpError) -> Diagnostic {
-    Diagnostic::error(Code::BadFormat, error.to_string()).about("observability.exporters.otlp.endpoint")
+/// Telemetry must never stop a run.
+fn not_exported(error: &HttpError, field: &str) -> Diagnostic {
+    Diagnostic::warning(Code::NoEffect, format!("telemetry will not be exported: {error}"))
+        .about(format!("observability.exporters.otlp.{field}"))
 }
 
 fn is_grpc_port(endpoint: &str) -> bool {

@@ -1,5 +1,6 @@
 use std::fmt::{self, Write as _};
 
+use holodeck_http::HttpUrl;
 use holodeck_model::{ObservabilityConfig, OtlpExporter, OtlpProtocol};
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -37,7 +38,8 @@ pub fn claude_env(config: &ObservabilityConfig, traceparent: Option<&str>) -> Cl
         return ClaudeTelemetry::default();
     }
     let mut vars = Variables(Vec::new());
-    let otlp = otlp(config.exporters.as_ref());
+    let otlp =
+        otlp(config.exporters.as_ref()).filter(|otlp| HttpUrl::parse(&collector_endpoint(otlp)).is_ok());
     let traces = config.traces.clone().unwrap_or_default();
     let metrics = config.metrics.clone().unwrap_or_default();
     let logs = config.logs.clone().unwrap_or_default();
@@ -89,7 +91,7 @@ impl Variables {
             Some(OtlpProtocol::Http) | None => "http/protobuf",
         };
         self.set("OTEL_EXPORTER_OTLP_PROTOCOL", protocol);
-        self.set("OTEL_EXPORTER_OTLP_ENDPOINT", collector_endpoint(otlp));
+        self.set("OTEL_EXPORTER_OTLP_ENDPOINT", &collector_endpoint(otlp));
         self.set("OTEL_EXPORTER_OTLP_TIMEOUT", &otlp.timeout_ms.to_string());
         if let Some(compression) = &otlp.compression {
             self.set("OTEL_EXPORTER_OTLP_COMPRESSION", compression);
@@ -224,6 +226,7 @@ mod tests {
             json!({"enabled": true}),
             json!({"enabled": true, "exporters": {"console": {}}}),
             json!({"enabled": true, "exporters": {"otlp": {"enabled": false}}}),
+            json!({"enabled": true, "exporters": {"otlp": {"endpoint": "ftp://c"}}}),
             json!({"enabled": true, "exporters": {"otlp": {}}, "traces": {"enabled": false},
                 "metrics": {"enabled": false}, "logs": {"enabled": false}}),
         ] {
@@ -250,6 +253,26 @@ mod tests {
             (
                 json!({"protocol": "grpc", "endpoint": "http://c:1"}),
                 "grpc",
+                "http://c:1",
+            ),
+            (
+                json!({"protocol": "grpc", "endpoint": "c:1"}),
+                "grpc",
+                "http://c:1",
+            ),
+            (
+                json!({"protocol": "grpc", "endpoint": "c:1", "insecure": false}),
+                "grpc",
+                "https://c:1",
+            ),
+            (
+                json!({"protocol": "grpc", "endpoint": "http://c:1", "insecure": false}),
+                "grpc",
+                "https://c:1",
+            ),
+            (
+                json!({"endpoint": "http://c:1", "insecure": false}),
+                "http/protobuf",
                 "http://c:1",
             ),
         ] {

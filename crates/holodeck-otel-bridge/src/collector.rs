@@ -2,14 +2,26 @@ use holodeck_model::{ExportersConfig, OtlpExporter, OtlpProtocol};
 
 use crate::export::Encoding;
 
-/// Where an OTLP exporter sends: as written, else what a collector on this machine listens on.
-pub(crate) fn collector_endpoint(otlp: &OtlpExporter) -> &str {
+/// Where an OTLP exporter sends: as written, else the port of a collector on this machine. As in 0.7.1, `insecure`
+/// decides about TLS where no scheme does, and `insecure: false` turns it on for every gRPC endpoint.
+pub(crate) fn collector_endpoint(otlp: &OtlpExporter) -> String {
+    let grpc = otlp.protocol == Some(OtlpProtocol::Grpc);
+    let local = if grpc { "localhost:4317" } else { "localhost:4318" };
     let written = otlp.endpoint.as_deref().map(str::trim);
-    match (written.filter(|text| !text.is_empty()), otlp.protocol) {
-        (Some(written), _) => written,
-        (None, Some(OtlpProtocol::Grpc)) => "http://localhost:4317",
-        (None, Some(OtlpProtocol::Http) | None) => "http://localhost:4318",
+    let written = written.filter(|text| !text.is_empty()).unwrap_or(local);
+    let secure = otlp.insecure == Some(false);
+    match written.split_once("://") {
+        Some(("http", rest)) if grpc && secure => format!("https://{rest}"),
+        Some(_) => written.to_owned(),
+        None if secure => format!("https://{written}"),
+        None => format!("http://{written}"),
     }
+}
+
+/// Whether `insecure` is written and the endpoint contradicts it.
+pub(crate) fn insecure_ignored(otlp: &OtlpExporter) -> bool {
+    otlp.insecure
+        .is_some_and(|insecure| insecure == collector_endpoint(otlp).starts_with("https://"))
 }
 
 /// The OTLP exporter, if there is one that is switched on.

@@ -27,9 +27,10 @@ use opentelemetry_sdk::{
 use prost::Message;
 use tokio::runtime::Handle;
 
-#[cfg(feature = "otlp-grpc")]
-use crate::grpc;
-use crate::wire::{Signal, Wire};
+use crate::{
+    grpc,
+    wire::{Signal, Wire},
+};
 
 /// What became of the exports; for the one warning at the end.
 #[derive(Debug, Default)]
@@ -39,6 +40,14 @@ pub(crate) struct Fate {
 }
 
 impl Fate {
+    /// Nothing can be exported.
+    pub(crate) fn failed(problem: String) -> Self {
+        Self {
+            problem: OnceLock::from(problem),
+            exported: AtomicU64::default(),
+        }
+    }
+
     /// Why exports failed, in the words of the first failure.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.get().map(String::as_str)
@@ -82,7 +91,6 @@ impl Collector {
             retry: RetryPolicy::none(),
             pacer: None,
         };
-        #[cfg(feature = "otlp-grpc")]
         let encoding = self.encoding;
         let sent = self.runtime.spawn(async move {
             match wire {
@@ -90,7 +98,6 @@ impl Collector {
                     let answer = client.post_bytes(&url, &headers, message, &options).await;
                     answer.map(drop).map_err(|error| error.to_string())
                 }
-                #[cfg(feature = "otlp-grpc")]
                 Wire::Grpc => grpc::call(&client, &url, &headers, &message, encoding, &options).await,
             }
         });

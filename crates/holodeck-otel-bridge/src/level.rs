@@ -280,7 +280,6 @@ fn finish_reason(reason: &StopReason) -> &str {
         StopReason::ToolUse => "tool_call",
         StopReason::MaxTokens => "length",
         StopReason::Refusal => "content_filter",
-        StopReason::Other(other) => other,
-        _ => "unknown",
+        other => other.as_str(),
     }
 }

@@ -1,10 +1,8 @@
 //! OpenTelemetry: what an agent's `observability` block asks for.
 //!
 //! [`claude_env`] translates it for the Claude CLI, which exports its own telemetry. [`Telemetry`] exports ours:
-//! [`Telemetry::wrap`] makes spans and metrics of the events of any backend. [`check`] tells what of the block has no
+//! [`Telemetry::wrap`] makes spans and metrics of the events of any backend. [`check`] reports what of the block has no
 //! effect, before anything runs.
-//!
-//! With the feature `otlp-grpc`, a collector can be spoken to in gRPC.
 
 mod check;
 mod claude_env;
@@ -13,7 +11,6 @@ mod console;
 mod content;
 mod conventions;
 mod export;
-#[cfg(feature = "otlp-grpc")]
 mod grpc;
 mod level;
 mod meters;

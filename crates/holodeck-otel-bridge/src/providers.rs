@@ -3,7 +3,7 @@
 use std::{sync::Arc, thread, time::Duration};
 
 use holodeck_http::{HttpClient, HttpUrl};
-use holodeck_model::{Code, Diagnostic, MetricsConfig, ObservabilityConfig, OtlpExporter, TracesConfig};
+use holodeck_model::{MetricsConfig, ObservabilityConfig, OtlpExporter, TracesConfig};
 use opentelemetry_sdk::{
     Resource,
     metrics::{PeriodicReader, SdkMeterProvider},
@@ -13,7 +13,7 @@ use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
 use crate::{
     TelemetryOptions,
-    check::{bad_endpoint, headers},
+    check::headers,
     collector::{collector_endpoint, compression, otlp},
     console::Console,
     export::{Collector, Encoding, Fate, OtlpMetrics, OtlpSpans},
@@ -34,26 +34,26 @@ pub(crate) struct Providers {
 
 impl Providers {
     /// Must be called inside a tokio runtime, which sends the requests.
-    pub(crate) fn new(
-        config: &ObservabilityConfig,
-        service: &str,
-        options: &TelemetryOptions,
-    ) -> Result<Self, Box<Diagnostic>> {
-        let collector = otlp(config.exporters.as_ref())
-            .map(|otlp| collector(otlp, options))
-            .transpose()?;
+    pub(crate) fn new(config: &ObservabilityConfig, service: &str, options: &TelemetryOptions) -> Self {
+        let (collector, fate) = match otlp(config.exporters.as_ref()).map(|otlp| collector(otlp, options)) {
+            Some(Ok(collector)) => {
+                let fate = Arc::clone(&collector.fate);
+                (Some(collector), Some(fate))
+            }
+            Some(Err(problem)) => (None, Some(Arc::new(Fate::failed(problem)))),
+            None => (None, None),
+        };
         let console = console(config, options);
         let traces = config.traces.clone().unwrap_or_default();
         let metrics = config.metrics.clone().unwrap_or_default();
         let resource = resource(config, service);
         let somewhere = collector.is_some() || console.is_some();
-        let fate = collector.as_ref().map(|collector| Arc::clone(&collector.fate));
-        Ok(Self {
+        Self {
             tracer: (traces.enabled && somewhere)
                 .then(|| tracer(&traces, resource.clone(), collector.clone(), console.clone())),
             meter: (metrics.enabled && somewhere).then(|| meter(&metrics, resource, collector, console)),
             fate,
-        })
+        }
     }
 
     /// Sends what is left; `false` if that took longer than `limit`, and then it is given up.
@@ -102,19 +102,16 @@ fn on_thread(work: impl FnOnce() + Send + 'static) -> oneshot::Receiver<()> {
     wait
 }
 
-fn collector(otlp: &OtlpExporter, options: &TelemetryOptions) -> Result<Collector, Box<Diagnostic>> {
-    let wire = Wire::of(otlp)?;
-    let endpoint =
-        HttpUrl::parse(collector_endpoint(otlp)).map_err(|error| Box::new(bad_endpoint(&error)))?;
-    let mut headers = headers(otlp)?;
+/// The error is the reason why nothing can be exported.
+fn collector(otlp: &OtlpExporter, options: &TelemetryOptions) -> Result<Collector, String> {
+    let wire = Wire::of(otlp);
+    let endpoint = HttpUrl::parse(&collector_endpoint(otlp)).map_err(|error| error.to_string())?;
+    let mut headers = headers(otlp).map_err(|error| error.to_string())?;
     let encoding = compression(otlp).unwrap_or(Encoding::Plain);
     for (name, value) in wire.headers(encoding) {
-        headers
-            .insert(name, value)
-            .map_err(|error| Diagnostic::error(Code::BadFormat, error.to_string()))?;
+        headers.insert(name, value).map_err(|error| error.to_string())?;
     }
-    let client = HttpClient::new(&options.http)
-        .map_err(|error| Diagnostic::error(Code::EndpointUnreachable, error.to_string()))?;
+    let client = HttpClient::new(&options.http).map_err(|error| error.to_string())?;
     Ok(Collector {
         wire,
         client,

@@ -10,7 +10,7 @@ use std::{
 
 use holodeck_backend_api::AgentBackend;
 use holodeck_http::HttpOptions;
-use holodeck_model::{Diagnostic, LoadedAgent, Redactor};
+use holodeck_model::{LoadedAgent, Redactor};
 use opentelemetry::{
     Context, KeyValue, SpanId, TraceFlags, TraceId,
     metrics::MeterProvider as _,
@@ -55,24 +55,24 @@ pub struct Telemetry(Option<Arc<Running>>);
 
 impl Telemetry {
     /// Starts what the agent's `observability` asks for; must be called inside a tokio runtime. Nothing is sent before
-    /// the first turn.
-    pub fn start(agent: &LoadedAgent, options: &TelemetryOptions) -> Result<Self, Box<Diagnostic>> {
+    /// the first turn. A collector that cannot be used is the warning of [`shutdown`](Self::shutdown).
+    pub fn start(agent: &LoadedAgent, options: &TelemetryOptions) -> Self {
         let Some(config) = agent
             .config
             .observability
             .as_ref()
             .filter(|config| config.enabled)
         else {
-            return Ok(Self::off());
+            return Self::off();
         };
         let name = &agent.config.name;
         let service = config
             .service_name
             .clone()
             .unwrap_or_else(|| format!("holodeck-{name}"));
-        let providers = Providers::new(config, &service, options)?;
-        if providers.tracer.is_none() && providers.meter.is_none() {
-            return Ok(Self::off());
+        let providers = Providers::new(config, &service, options);
+        if providers.tracer.is_none() && providers.meter.is_none() && providers.fate.is_none() {
+            return Self::off();
         }
         let tracer = providers.tracer.as_ref().map(|provider| provider.tracer(SCOPE));
         let meters = providers
@@ -92,7 +92,7 @@ impl Telemetry {
                 .with_attributes([KeyValue::new(AGENT_NAME, name.clone())])
                 .start_with_context(tracer, &above)
         });
-        Ok(Self(Some(Arc::new(Running {
+        Self(Some(Arc::new(Running {
             run_context: run.as_ref().map(|span| span.span_context().clone()),
             providers,
             tracer,
@@ -103,7 +103,7 @@ impl Telemetry {
             provider: provider_name(&agent.config.model),
             ended: AtomicU64::new(0),
             run: Mutex::new(run),
-        }))))
+        })))
     }
 
     /// Nothing is exported.

@@ -190,6 +190,7 @@ fn outcome_type(outcome: &Outcome) -> &'static str {
         Outcome::BudgetExceeded => "budget_exceeded",
         Outcome::Refused => "refused",
         Outcome::EmptyResponse => "empty_response",
+        Outcome::Terminated { .. } => "terminated",
         _ => "failed",
     }
 }

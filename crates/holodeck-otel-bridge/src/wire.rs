@@ -1,15 +1,14 @@
-//! In what form a collector is spoken to.
+//! The protocol a collector is reached with.
 
 use holodeck_http::HttpUrl;
-use holodeck_model::{Diagnostic, OtlpExporter, OtlpProtocol};
+use holodeck_model::{OtlpExporter, OtlpProtocol};
 
-use crate::{check::no_grpc, export::Encoding};
+use crate::export::Encoding;
 
 /// A form of OTLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     Http,
-    #[cfg(feature = "otlp-grpc")]
     Grpc,
 }
 
@@ -20,28 +19,22 @@ pub(crate) enum Signal {
     Metrics,
 }
 
-#[cfg(feature = "otlp-grpc")]
-const GRPC: Option<Wire> = Some(Wire::Grpc);
-#[cfg(not(feature = "otlp-grpc"))]
-const GRPC: Option<Wire> = None;
-
 impl Wire {
-    /// HTTP, if the YAML does not say otherwise.
-    pub(crate) fn of(otlp: &OtlpExporter) -> Result<Self, Box<Diagnostic>> {
+    /// HTTP, unless the YAML names another.
+    pub(crate) fn of(otlp: &OtlpExporter) -> Self {
         match otlp.protocol {
-            Some(OtlpProtocol::Http) | None => Ok(Self::Http),
-            Some(OtlpProtocol::Grpc) => GRPC.ok_or_else(|| Box::new(no_grpc())),
+            Some(OtlpProtocol::Http) | None => Self::Http,
+            Some(OtlpProtocol::Grpc) => Self::Grpc,
         }
     }
 
-    /// The headers that tell what a request is.
+    /// The headers that describe a request.
     pub(crate) fn headers(self, encoding: Encoding) -> Vec<(&'static str, &'static str)> {
         let (mut headers, coding) = match self {
             Self::Http => (
                 vec![("content-type", "application/x-protobuf")],
                 "content-encoding",
             ),
-            #[cfg(feature = "otlp-grpc")]
             Self::Grpc => (
                 vec![("content-type", "application/grpc"), ("te", "trailers")],
                 "grpc-encoding",
@@ -58,11 +51,9 @@ impl Wire {
         match (self, signal) {
             (Self::Http, Signal::Traces) => endpoint.join("v1/traces"),
             (Self::Http, Signal::Metrics) => endpoint.join("v1/metrics"),
-            #[cfg(feature = "otlp-grpc")]
             (Self::Grpc, Signal::Traces) => endpoint
                 .origin()
                 .join("opentelemetry.proto.collector.trace.v1.TraceService/Export"),
-            #[cfg(feature = "otlp-grpc")]
             (Self::Grpc, Signal::Metrics) => endpoint
                 .origin()
                 .join("opentelemetry.proto.collector.metrics.v1.MetricsService/Export"),

@@ -68,6 +68,8 @@ pub enum ClaudeFault {
     /// Within an answer it asks the host something nobody knows, and goes on only when that is answered with an
     /// error.
     UnknownRequest,
+    /// Within an answer it is interrupted as by SIGINT, though the host did not ask for it.
+    InterruptsItself,
     /// Within an answer it waits to be interrupted, which it then is as the real one. No fault.
     WaitsForInterrupt,
 }
@@ -227,6 +229,7 @@ impl FakeClaude {
             ClaudeFault::TwoResults => "two-results",
             ClaudeFault::LateResult => "late-result",
             ClaudeFault::UnknownRequest => "unknown-request",
+            ClaudeFault::InterruptsItself => "interrupt-itself",
             ClaudeFault::WaitsForInterrupt => "wait-for-interrupt",
         };
         let folder = quoted(&self.folder.path().to_string_lossy());

@@ -144,6 +144,10 @@ turn() {
     grandchild
     while :; do /bin/sleep 600; done
     ;;
+  interrupt-itself)
+    interrupted
+    return
+    ;;
   wait-for-interrupt)
     while listen; do
       case $line in

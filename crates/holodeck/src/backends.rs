@@ -124,7 +124,7 @@ impl BackendFactory for BackendSelector {
         tools: Arc<dyn ToolHost>,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {
         let replayed = self.answers.replayed().is_some();
-        let telemetry = telemetry::start(&agent, mode, &self.env, replayed)?;
+        let telemetry = telemetry::start(&agent, mode, &self.env, replayed);
         let backend: Arc<dyn AgentBackend> = match agent.config.model.provider {
             Provider::Openai | Provider::AzureOpenai | Provider::Ollama => {
                 let calls = self.answers.model_calls(|| self.live(&agent))?;

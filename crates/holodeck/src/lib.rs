@@ -44,6 +44,7 @@ pub use conversion::convert_documents_with;
 pub use dry_run::{DryRun, Estimate};
 pub use environment::{EnvironmentError, environment};
 pub use holodeck_backend_api as backend_api;
+pub use holodeck_cassette::CassetteError;
 pub use holodeck_documents as documents;
 pub use holodeck_mcp_bridge::{Registry, RegistryError, RegistryServer, Unusable};
 pub use holodeck_model as model;

@@ -1,19 +1,14 @@
 use std::io;
 
-use holodeck_backend_api::{BackendError, Mode};
+use holodeck_backend_api::Mode;
 use holodeck_http::HttpOptions;
 use holodeck_model::{Env, Load, LoadedAgent, env};
 use holodeck_otel_bridge::{Telemetry, TelemetryOptions};
 
 /// Starts what the agent's `observability` asks for. A replayed run exports nothing: no model was asked.
-pub(crate) fn start(
-    agent: &LoadedAgent,
-    mode: Mode,
-    env: &Env,
-    replayed: bool,
-) -> Result<Telemetry, BackendError> {
+pub(crate) fn start(agent: &LoadedAgent, mode: Mode, env: &Env, replayed: bool) -> Telemetry {
     if replayed {
-        return Ok(Telemetry::off());
+        return Telemetry::off();
     }
     let run = match mode {
         Mode::Test => "holodeck test",
@@ -26,16 +21,11 @@ pub(crate) fn start(
         run: run.to_owned(),
         parent: env.non_blank(env::TRACEPARENT).map(str::to_owned),
     };
-    Telemetry::start(agent, &options).map_err(|problem| BackendError::Init {
-        message: problem.message,
-    })
+    Telemetry::start(agent, &options)
 }
 
-/// Says at load time what of `observability` can't work or has no effect.
+/// Adds warnings about settings of `observability` that cannot work or have no effect.
 pub(crate) fn check(load: &mut Load) {
     let found = load.agent.as_ref().map(holodeck_otel_bridge::check);
     load.diagnostics.extend(found.unwrap_or_default());
-    if load.has_errors() {
-        load.agent = None;
-    }
 }

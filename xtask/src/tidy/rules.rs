@@ -203,7 +203,12 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
         &["holodeck-tools"],
         "only prompt tools fill in templates",
     ),
-    importer("rustix", &["holodeck-process"], "only holodeck-process spawns"),
+    Importer {
+        package: "rustix",
+        crates: &["holodeck-process"],
+        tests: Tests::Anyone,
+        why: "only holodeck-process spawns",
+    },
     importer(
         "nix",
         &["xtask"],

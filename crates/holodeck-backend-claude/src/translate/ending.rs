@@ -1,6 +1,6 @@
 use holodeck_backend_api::{BackendError, Outcome, StopReason, TokenUsage};
 
-use super::{TurnDone, message::stop_reason};
+use super::TurnDone;
 use crate::wire::{ApiRetry, AssistantFrame, ResultFrame};
 
 /// What the turn showed before its result.
@@ -33,7 +33,7 @@ pub(super) fn of(result: &ResultFrame, seen: &Seen<'_>) -> TurnDone {
 
 fn answered(result: &ResultFrame, seen: &Seen<'_>) -> TurnDone {
     let stop_reason = match &result.stop_reason {
-        Some(reason) => stop_reason(reason),
+        Some(reason) => StopReason::from(reason.to_owned()),
         None => seen.stop_reason.cloned().unwrap_or(StopReason::EndTurn),
     };
     if seen.structured && result.structured_output.is_none() && stop_reason != StopReason::Refusal {

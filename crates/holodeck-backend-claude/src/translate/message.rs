@@ -64,7 +64,7 @@ impl Message {
 
     pub(super) fn stop_reason(&self) -> StopReason {
         match self.stop_reason.as_deref() {
-            Some(reason) => stop_reason(reason),
+            Some(reason) => StopReason::from(reason.to_owned()),
             // The CLI itself closes a message it gives up, without a reason.
             None if self.is_aborted || self.is_streamed => StopReason::aborted(),
             None if self.calls_tools => StopReason::ToolUse,
@@ -232,17 +232,5 @@ fn emit_piece(kind: &Kind, piece: &str, emit: &mut dyn FnMut(BackendEvent)) {
         Kind::Text => emit(BackendEvent::Text { text }),
         Kind::Thinking => emit(BackendEvent::Thinking { text }),
         Kind::Tool { .. } | Kind::Other => {}
-    }
-}
-
-/// The Messages API's word for why a model stopped.
-pub(super) fn stop_reason(word: &str) -> StopReason {
-    match word {
-        "end_turn" => StopReason::EndTurn,
-        "tool_use" => StopReason::ToolUse,
-        "max_tokens" => StopReason::MaxTokens,
-        "stop_sequence" => StopReason::StopSequence,
-        "refusal" => StopReason::Refusal,
-        other => StopReason::Other(other.to_owned()),
     }
 }

@@ -433,3 +433,19 @@ async fn a_process_that_died_while_idle_is_replaced() {
         no_orphans(&fake).await;
     }
 }
+
+/// The CLI reports SIGINT in the words of an interrupt. Only a turn that this program cancelled is cancelled.
+#[tokio::test]
+async fn a01_a_turn_that_the_cli_ends_by_itself_is_an_error() {
+    let fake = FakeClaude::new(&ClaudeFault::InterruptsItself);
+    for reuse in [Reuse::Never, Reuse::WhereSafe] {
+        let error = error(&fake, options(&fake).reuse(reuse)).await;
+        assert!(matches!(error, BackendError::Session { .. }), "{error:?}");
+    }
+    let backend = ClaudeBackend::new(options(&fake)).unwrap();
+    let mut session = backend.create_session().await.unwrap();
+    let error = session.send("Hi.").await.unwrap_err();
+    assert!(matches!(error, BackendError::Session { .. }), "{error:?}");
+    session.close().await.unwrap();
+    backend.teardown().await.unwrap();
+}

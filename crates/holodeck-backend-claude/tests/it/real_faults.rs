@@ -14,7 +14,7 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::setup::{PATH, cli, hear, options, options_of};
+use crate::setup::{PATH, ask, cli, hear, options, options_of, yes};
 
 /// The CLI behind a script of these lines.
 fn behind(folder: &Path, lines: &str) -> std::path::PathBuf {
@@ -145,4 +145,27 @@ async fn an_error_of_the_endpoint_leaves_no_process() {
     backend.teardown().await.unwrap();
     drop(backend);
     let _ = server.finish_unchecked();
+}
+
+/// The agent's own shell can send the CLI the signal that a person's Ctrl-C would.
+#[tokio::test]
+async fn a01_an_agent_that_interrupts_its_own_cli_does_not_look_cancelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = AnthropicServer::answering(|request| {
+        if request.tool_results().is_empty() {
+            AnthropicReply::tool_use("Bash", &json!({"command": "kill -INT $PPID; sleep 20"}))
+        } else {
+            AnthropicReply::text("still here")
+        }
+    });
+    let options = options(&server)
+        .builtin_tools(["Bash"])
+        .approver(yes())
+        .working_directory(folder.path());
+    let end = ask(options, "go").await.end;
+    match end {
+        Err(BackendError::Session { .. } | BackendError::Terminated { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    server.finish();
 }

@@ -1,4 +1,4 @@
-use holodeck_backend_api::{AgentBackend as _, Outcome, TokenUsage};
+use holodeck_backend_api::{AgentBackend as _, BackendError, BackendEvent, Outcome, TokenUsage};
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -129,4 +129,68 @@ async fn half_a_stream_in_its_three_forms() {
         assert!(failed.to_string().starts_with(error), "{failed}");
         server.finish();
     }
+}
+
+/// What the endpoint itself reports as failed is a provider's error, whatever text came with it.
+#[tokio::test]
+async fn a12_an_answer_that_reports_its_own_failure_is_an_error() {
+    let text = r#"{"choices": [{"index": 0, "delta": {"content": "30 days"}}]}"#;
+    let stop = r#"{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}"#;
+    let in_choice =
+        r#"{"choices": [{"index": 0, "delta": {}, "error": {"code": 502, "message": "upstream broke"}}]}"#;
+    let object = r#"{"object": "error", "message": "engine died", "code": 500}"#;
+    let mut replies = vec![
+        (Reply::text("30 days").finish_reason("tool_calls"), "sent none"),
+        (Reply::text("30 days").finish_reason("function_call"), "sent none"),
+        (Reply::events([text, in_choice, stop, "[DONE]"]), "upstream broke"),
+        (Reply::events([text, object, stop, "[DONE]"]), "engine died"),
+        (Reply::raw(200, "application/json", object), "engine died"),
+    ];
+    for reason in ["error", "abort", "cancelled"] {
+        replies.push((Reply::text("30 days").finish_reason(reason), reason));
+        replies.push((Reply::text("30 days").finish_reason(reason).as_json(), reason));
+    }
+    for (reply, cause) in replies {
+        let server = ModelServer::replies([reply.clone()]);
+        let (events, failed) = hear(&backend(&agent_of(&server, ""))).await;
+        let failed = failed.unwrap_or_else(|| panic!("{cause}: accepted: {events:?}"));
+        assert!(matches!(failed, BackendError::Provider { .. }), "{failed:?}");
+        assert!(failed.to_string().contains(cause), "{failed}");
+        server.finish();
+    }
+}
+
+#[tokio::test]
+async fn a12_an_unknown_finish_reason_is_accepted_with_a_notice() {
+    let server = ModelServer::replies([
+        Reply::text("30 days").finish_reason("eos_token"),
+        Reply::text("30 days"),
+        Reply::nothing().finish_reason("eos_token"),
+    ]);
+    let backend = backend(&agent_of(&server, ""));
+    let mut turns = Vec::new();
+    for _ in 0..3 {
+        let (events, failed) = hear(&backend).await;
+        assert!(failed.is_none(), "{failed:?}");
+        let notices = events.iter().filter_map(|event| match event {
+            BackendEvent::Notice { message } => Some(message.clone()),
+            _ => None,
+        });
+        let notices: Vec<_> = notices.collect();
+        let Some(BackendEvent::End(result)) = events.last() else {
+            panic!("{events:?}");
+        };
+        turns.push((notices, result.outcome.clone()));
+    }
+    server.finish();
+    let notice =
+        "the endpoint ended an answer with the unknown finish_reason `eos_token`; the answer is accepted";
+    assert_eq!(
+        turns,
+        [
+            (vec![notice.to_owned()], Outcome::Completed),
+            (Vec::new(), Outcome::Completed),
+            (Vec::new(), Outcome::EmptyResponse),
+        ]
+    );
 }

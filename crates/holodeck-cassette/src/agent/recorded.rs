@@ -14,7 +14,7 @@ use crate::{
     Tape,
     entry::Response,
     recorder::redacted,
-    told::{self, Told, outcome_text},
+    turn_events::{self, outcome_text},
 };
 
 /// Stands before an agent that is asked turn by turn, and writes down every turn that it ended. One that broke off, or
@@ -83,7 +83,7 @@ impl AgentSession for RecordedSession {
             self.session.turn(request),
             notes,
             &self.tape,
-            move |told, outcome| said.add(question, told, outcome),
+            move |events, outcome| said.add(question, events, outcome),
         )
     }
 
@@ -105,16 +105,16 @@ fn noted<'a>(
     mut events: EventStream<'a>,
     mut notes: Notes,
     tape: &'a Tape,
-    over: impl FnOnce(&[Told], &Outcome) + Send + 'a,
+    over: impl FnOnce(&[BackendEvent], &Outcome) + Send + 'a,
 ) -> EventStream<'a> {
     Box::pin(stream! {
         let mut over = Some(over);
         while let Some(event) = events.next().await {
             match &event {
                 Ok(BackendEvent::End(result)) => {
-                    let told = notes.keep(result, tape);
+                    let recorded = notes.keep(result, tape);
                     if let Some(over) = over.take() {
-                        over(&told, &result.outcome);
+                        over(&recorded, &result.outcome);
                     }
                 }
                 Ok(event) => notes.hear(event),
@@ -128,7 +128,7 @@ fn noted<'a>(
 /// What is noted of a turn while it runs.
 struct Notes {
     request: ModelRequest,
-    told: Vec<Told>,
+    events: Vec<BackendEvent>,
     /// Hears what tools ask models in this turn.
     spending: Spending,
     before: Duration,
@@ -140,7 +140,7 @@ impl Notes {
         turn.spending = turn.spending.part();
         Self {
             request,
-            told: Vec::new(),
+            events: Vec::new(),
             spending: turn.spending.clone(),
             before: Duration::ZERO,
             running: Some(Instant::now()),
@@ -155,7 +155,7 @@ impl Notes {
                 self.running = None;
             }
             BackendEvent::Resumed => self.running = Some(Instant::now()),
-            event => told::note(&mut self.told, event),
+            event => turn_events::append(&mut self.events, event),
         }
     }
 
@@ -163,10 +163,10 @@ impl Notes {
         self.before + self.running.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Writes the turn down and gives what was written of its events.
-    fn keep(&mut self, result: &ExecutionResult, tape: &Tape) -> Vec<Told> {
+    /// Writes the turn down and gives the events as they were written.
+    fn keep(&mut self, result: &ExecutionResult, tape: &Tape) -> Vec<BackendEvent> {
         let response = Response {
-            events: std::mem::take(&mut self.told),
+            events: std::mem::take(&mut self.events),
             spent: self.spending.take(),
             stop_reason: outcome_text(&result.outcome),
             model: result.model.clone(),

@@ -9,12 +9,7 @@ use holodeck_backend_api::{
 use holodeck_model::Redactor;
 
 use super::{AgentSeen, Said, question};
-use crate::{
-    Cassette,
-    entry::Entry,
-    replayer::Reel,
-    told::{self, Told},
-};
+use crate::{Cassette, entry::Entry, replayer::Reel, turn_events};
 
 /// Answers turns from a recording: no agent, none of its tools and none of their servers runs. The n-th equal turn gets
 /// the n-th recorded answer; after that the last one again.
@@ -110,7 +105,7 @@ impl AgentSession for ReplayedSession {
             match answer(reel, &asked) {
                 Ok(entry) => {
                     entry.response.repeat_spending(&request.spending);
-                    let outcome = told::outcome(&entry.response.stop_reason);
+                    let outcome = turn_events::outcome(&entry.response.stop_reason);
                     said.add(question(&request), &entry.response.events, &outcome);
                     for event in events(entry) {
                         yield Ok(event);
@@ -145,12 +140,12 @@ fn answer(reel: &Reel, asked: &ModelRequest) -> Result<Entry, BackendError> {
 
 /// The events of a recorded turn, its end with them.
 fn events(entry: Entry) -> Vec<BackendEvent> {
-    let outcome = told::outcome(&entry.response.stop_reason);
-    let mut events: Vec<_> = entry.response.events.into_iter().map(Told::event).collect();
+    let outcome = turn_events::outcome(&entry.response.stop_reason);
+    let mut events = entry.response.events;
     events.push(BackendEvent::Replayed {
         latency: Duration::from_millis(entry.latency_ms),
     });
-    let result = told::result(&events, outcome);
+    let result = turn_events::result(&events, outcome);
     events.push(BackendEvent::End(Box::new(result)));
     events
 }

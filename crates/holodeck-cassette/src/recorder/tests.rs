@@ -168,7 +168,10 @@ async fn an_interrupted_recording_leaves_the_old_one_alone() {
 async fn equal_requests_of_two_units_keep_their_own_answers() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
-    let mut text = serde_json::to_string(&Header { holodeck_cassette: 1 }).unwrap();
+    let mut text = serde_json::to_string(&Header {
+        holodeck_cassette: FORMAT_VERSION,
+    })
+    .unwrap();
     for (unit, said) in [("a", "first"), ("b", "second")] {
         let request = request("same", Some(unit));
         let response = Response {
@@ -222,11 +225,11 @@ fn files_that_are_no_cassettes_are_named() {
         ("", "line 1: expected a header"),
         ("hello", "line 1: expected a header"),
         (
-            "{\"holodeck_cassette\": 7}\n",
-            "has format version 7; this holodeck reads version 1",
+            "{\"holodeck_cassette\": 1}\n",
+            "has format version 1; this holodeck reads version 2",
         ),
-        ("{\"holodeck_cassette\": 1}\n", "holds no recorded call"),
-        ("{\"holodeck_cassette\": 1}\n{\"key\": 3}\n", "line 2"),
+        ("{\"holodeck_cassette\": 2}\n", "holds no recorded call"),
+        ("{\"holodeck_cassette\": 2}\n{\"key\": 3}\n", "line 2"),
     ] {
         fs::write(&path, content).unwrap();
         let error = Cassette::open(&path).unwrap_err().to_string();

@@ -46,9 +46,11 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
         argument: as_argument(path),
     };
     let question = question(&args.question)?;
+    let has_format = agent.response_format.is_some();
     let mut answer = Answer {
         terminal,
-        streamed: !args.json,
+        // An object is printed whole: repaired attempts and text around it are not part of the answer.
+        streamed: !args.json && !has_format,
         written: 0,
         broken: None,
     };
@@ -76,6 +78,18 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
     if args.json {
         let json = serde_json::to_string_pretty(&result).map_err(io::Error::from)?;
         terminal.data(&format!("{json}\n"))?;
+    }
+    if has_format && !args.json && !result.response.is_empty() {
+        let whole = match &result.structured_output {
+            Some(object) => object.to_string(),
+            None => result.response.clone(),
+        };
+        let shown = if terminal.stdout_is_terminal() {
+            words::printable(&whole)
+        } else {
+            whole.as_str().into()
+        };
+        terminal.data(&format!("{shown}\n"))?;
     }
     if terminal.verbosity() >= Verbosity::Verbose {
         terminal.talk(&spent(&result));

@@ -70,7 +70,7 @@ impl Bench {
         self.records().join("claude")
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.project.command(args);
         command
             .env("HOLODECK_CLAUDE_CLI", self.wrapper())

@@ -1,5 +1,5 @@
 use holodeck_backend_api::{StopReason, TokenUsage, ToolCall};
-use holodeck_model::events::{Interruption, ReasoningBlock, StopReason as StopWord, Thinking, WrittenChunk};
+use holodeck_model::events::{Interruption, ReasoningBlock, Thinking, WrittenChunk};
 
 /// A model message being written, since it was sealed last: that happens in the middle of it when one of its calls
 /// is asked about or answered before it is complete.
@@ -90,33 +90,28 @@ impl Writing {
 
     /// Why the message ended, and what the provider said when that is another word. A message with calls always
     /// waits for them.
-    pub(super) fn stop_reason(&self, seal: &Seal<'_>) -> (StopWord, Option<String>) {
+    pub(super) fn stop_reason(&self, seal: &Seal<'_>) -> (StopReason, Option<String>) {
         let said = match seal {
             Seal::Whole { stop_reason, .. } => stop_word(stop_reason),
-            Seal::Early => (StopWord::ToolUse, None),
-            Seal::Cut(_) => (StopWord::PauseTurn, None),
+            Seal::Early => (StopReason::ToolUse, None),
+            Seal::Cut(_) => (StopReason::PauseTurn, None),
         };
         match said {
-            (StopWord::ToolUse, own) => (StopWord::ToolUse, own),
+            (StopReason::ToolUse, own) => (StopReason::ToolUse, own),
             (word, own) if !self.calls.is_empty() => {
                 let own = own.or_else(|| matches!(seal, Seal::Whole { .. }).then(|| word.to_string()));
-                (StopWord::ToolUse, own)
+                (StopReason::ToolUse, own)
             }
             said => said,
         }
     }
 }
 
-fn stop_word(reason: &StopReason) -> (StopWord, Option<String>) {
+/// The contract has six words; any other becomes `end_turn` and is kept beside it.
+fn stop_word(reason: &StopReason) -> (StopReason, Option<String>) {
     match reason {
-        StopReason::ToolUse => (StopWord::ToolUse, None),
-        StopReason::MaxTokens => (StopWord::MaxTokens, None),
-        StopReason::StopSequence => (StopWord::StopSequence, None),
-        StopReason::Refusal => (StopWord::Refusal, None),
-        StopReason::Other(word) if word == StopWord::PauseTurn.as_str() => (StopWord::PauseTurn, None),
-        // The contract has six words; the seventh is told beside.
-        StopReason::Other(word) => (StopWord::EndTurn, Some(word.clone())),
-        _ => (StopWord::EndTurn, None),
+        StopReason::Other(word) => (StopReason::EndTurn, Some(word.clone())),
+        known => (known.clone(), None),
     }
 }
 

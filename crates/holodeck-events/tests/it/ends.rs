@@ -219,7 +219,7 @@ fn each_way_to_end_has_its_event() {
 
 #[test]
 fn a_word_the_contract_does_not_have_is_told_beside() {
-    let other = |word: &str| StopReason::Other(word.to_owned());
+    let other = |word: &str| StopReason::from(word.to_owned());
     let message = |said| kept(answered(said)).remove(1);
     assert_eq!(
         message(vec![text("x"), stop(other("eos"), "m")]),

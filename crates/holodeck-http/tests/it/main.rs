@@ -10,7 +10,6 @@
 mod answers;
 mod exchange;
 mod failures;
-#[cfg(feature = "http2")]
 mod http2;
 mod proxy;
 mod reach;

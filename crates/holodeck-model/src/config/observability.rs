@@ -176,7 +176,7 @@ impl Default for ConsoleExporter {
 pub struct OtlpExporter {
     /// Whether it is used.
     pub enabled: bool,
-    /// URL; `http://localhost:4318` if absent, for `grpc` port 4317.
+    /// URL; `http://localhost:4318` if absent, for `grpc` port 4317. Without a scheme, `insecure` decides.
     pub endpoint: Option<String>,
     /// What it speaks; `http` if absent.
     pub protocol: Option<OtlpProtocol>,
@@ -189,8 +189,8 @@ pub struct OtlpExporter {
     pub timeout_ms: u32,
     /// Compression.
     pub compression: Option<String>,
-    /// Whether TLS is left out.
-    pub insecure: bool,
+    /// Whether TLS is left out; true if absent. An `https://` endpoint always uses TLS.
+    pub insecure: Option<bool>,
 }
 
 impl Default for OtlpExporter {
@@ -202,7 +202,7 @@ impl Default for OtlpExporter {
             headers: SecretMap::new(),
             timeout_ms: 30_000,
             compression: None,
-            insecure: true,
+            insecure: None,
         }
     }
 }

@@ -82,8 +82,23 @@ words! {
         StopSequence = "stop_sequence",
         /// It paused, or was made to.
         PauseTurn = "pause_turn",
-        /// It refused.
+        /// It refused, or a filter did.
         Refusal = "refusal",
+    }
+}
+
+impl StopReason {
+    /// The word for a message that was cut off before it was complete.
+    pub const ABORTED: &str = "aborted";
+
+    /// A message that was cut off before it was complete.
+    pub fn aborted() -> Self {
+        Self::Other(Self::ABORTED.to_owned())
+    }
+
+    /// Whether the message was cut off.
+    pub fn is_aborted(&self) -> bool {
+        matches!(self, Self::Other(word) if word == Self::ABORTED)
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn options() -> TelemetryOptions {
 }
 
 pub(crate) fn start(observability: &Value) -> Telemetry {
-    Telemetry::start(&agent("openai", observability), &options()).unwrap()
+    Telemetry::start(&agent("openai", observability), &options())
 }
 
 pub(crate) fn otlp(url: &str, traces: &Value) -> Value {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use holodeck_model::Severity;
 use holodeck_otel_bridge::{Telemetry, check};
 use pretty_assertions::assert_eq;
@@ -51,28 +53,46 @@ fn a_grpc_port_without_a_protocol_is_doubtful() {
 }
 
 #[tokio::test]
-async fn grpc_is_an_error_that_names_the_feature_unless_it_is_there() {
-    let observability = otlp(&json!({"protocol": "grpc"}));
-    for provider in ["openai", "anthropic"] {
-        let found = found(provider, &observability);
-        let started = Telemetry::start(&agent(provider, &observability), &options());
-        if cfg!(feature = "otlp-grpc") {
-            assert_eq!(found, []);
-            assert!(started.unwrap().is_on());
-        } else {
-            let message = "protocol `grpc` needs the feature `otlp-grpc`, which this build does not have";
-            assert_eq!(found, [(Severity::Error, message.to_owned())]);
-            assert_eq!(started.unwrap_err().message, message);
+async fn d01_grpc_is_always_there() {
+    for fields in [
+        json!({"protocol": "grpc"}),
+        json!({"protocol": "grpc", "endpoint": "http://localhost:4317", "insecure": true}),
+        json!({"protocol": "grpc", "endpoint": "http://collector:4317", "insecure": false}),
+        json!({"protocol": "grpc", "endpoint": "collector:4317"}),
+    ] {
+        for provider in ["openai", "anthropic"] {
+            let observability = otlp(&fields);
+            assert_eq!(found(provider, &observability), [], "{fields}");
+            let started = Telemetry::start(&agent(provider, &observability), &options());
+            assert!(started.is_on());
         }
     }
 }
 
+#[test]
+fn c07_insecure_without_effect_is_a_warning() {
+    for fields in [
+        json!({"endpoint": "http://collector:4318", "insecure": false}),
+        json!({"endpoint": "https://collector:4318", "insecure": true}),
+        json!({"endpoint": "https://collector:4317", "insecure": true, "protocol": "grpc"}),
+    ] {
+        assert_eq!(
+            found("openai", &otlp(&fields)),
+            [(
+                Severity::Warning,
+                "`insecure` has no effect: the endpoint's scheme decides about TLS".to_owned()
+            )],
+            "{fields}"
+        );
+    }
+}
+
 #[tokio::test]
-async fn what_cannot_work_is_an_error_before_and_at_the_start() {
+async fn d01_what_cannot_be_exported_is_a_warning_at_load_and_at_the_end() {
     for (fields, message) in [
         (
-            json!({"endpoint": "collector:4318"}),
-            "invalid URL `collector:4318`: scheme `collector` is neither http nor https",
+            json!({"endpoint": "ftp://collector:4318"}),
+            "invalid URL `ftp://collector:4318`: scheme `ftp` is neither http nor https",
         ),
         (
             json!({"headers": {"a b": "hush"}}),
@@ -82,10 +102,16 @@ async fn what_cannot_work_is_an_error_before_and_at_the_start() {
         let observability = otlp(&fields);
         assert_eq!(
             found("openai", &observability),
-            [(Severity::Error, message.to_owned())]
+            [(
+                Severity::Warning,
+                format!("telemetry will not be exported: {message}")
+            )]
         );
-        let error = Telemetry::start(&agent("openai", &observability), &options()).unwrap_err();
-        assert_eq!(error.message, message);
+        let telemetry = Telemetry::start(&agent("openai", &observability), &options());
+        assert_eq!(
+            telemetry.shutdown(Duration::from_secs(30)).await,
+            Some(format!("telemetry was not exported: {message}"))
+        );
     }
 }
 

@@ -34,7 +34,7 @@ async fn the_console_gets_json_when_no_exporter_is_named_or_it_is() {
     };
     let plain = json!({"enabled": true, "exporters": {"console": {"pretty_print": false, "include_timestamps": false}}});
     for (observability, pretty) in [(plain, false), (json!({"enabled": true}), true)] {
-        let telemetry = Telemetry::start(&agent("openai", &observability), &options).unwrap();
+        let telemetry = Telemetry::start(&agent("openai", &observability), &options);
         let backend = telemetry.wrap(Scripted::backend([with_a_tool()]));
         run(&backend).await;
         backend.teardown().await.unwrap();

@@ -13,6 +13,5 @@ mod checks;
 mod collector;
 mod console;
 mod faults;
-#[cfg(feature = "otlp-grpc")]
 mod grpc;
 mod spans;

@@ -248,7 +248,7 @@ async fn the_run_has_a_place_in_the_callers_trace() {
         ..options()
     };
     let agent = agent("openai", &otlp(&collector.url, &json!({})));
-    let telemetry = Telemetry::start(&agent, &options).unwrap();
+    let telemetry = Telemetry::start(&agent, &options);
     let traceparent = telemetry.traceparent().unwrap();
     assert!(traceparent.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && traceparent.ends_with("-01"));
     assert!(!traceparent.contains("00f067aa0ba902b7"));

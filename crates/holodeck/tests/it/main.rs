@@ -9,7 +9,6 @@
 
 mod answers;
 mod refusals;
-mod saved_inputs;
 mod support;
 mod telemetry;
 mod tools;

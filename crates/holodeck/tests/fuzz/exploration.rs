@@ -1,15 +1,6 @@
-//! Random inputs for everything that reads what others wrote; `cargo xtask fuzz` drives it.
-//!
-//! It ends at the first panic: the input is in the file given for it, so that even an abort loses nothing.
-#![allow(
-    clippy::print_stdout,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a developer's tool talks, and a panic is its finding"
-)]
+//! Feeds one target with saved and mutated inputs, and keeps the current one on disk for a process that dies.
 
 use std::{
-    error::Error,
     fs,
     io::{Seek as _, Write as _},
     path::{Path, PathBuf},
@@ -20,15 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-mod chunking;
-mod documents;
-mod mutate;
-mod targets;
-
-use mutate::{Mutator, Random};
-use targets::Target;
-
-const USAGE: &str = "usage: fuzz list | fuzz run TARGET SECONDS SEED INPUT_FILE | fuzz repeat TARGET FILE";
+use crate::{
+    Failure, fixtures,
+    mutate::{Mutator, Random},
+    targets::Target,
+};
 
 /// An input that takes longer is a finding.
 const HANG: Duration = Duration::from_secs(20);
@@ -40,51 +27,8 @@ const LARGEST: usize = 64 * 1024;
 const MOST_KEPT: usize = 4_000;
 const LARGEST_KEPT: usize = 4 * 1024;
 
-type Failure = Box<dyn Error>;
-
-fn main() -> Result<(), Failure> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match arguments.as_slice() {
-        ["list"] => {
-            for target in targets() {
-                println!("{}", target.name);
-            }
-            Ok(())
-        }
-        ["run", target, seconds, seed, input_file] => {
-            let time = Duration::from_secs(seconds.parse()?);
-            run(find(target)?, time, seed.parse()?, Path::new(input_file))
-        }
-        ["repeat", target, file] => {
-            let outcome = (find(target)?.run)(&fs::read(file)?);
-            println!("no panic: {outcome:?}");
-            Ok(())
-        }
-        // What this program starts for itself: its documents are converted as the product does it.
-        ["convert"] => {
-            std::panic::set_hook(Box::new(|_| {}));
-            Ok(holodeck_documents::answer_conversion(
-                std::io::stdin().lock(),
-                std::io::stdout().lock(),
-            )?)
-        }
-        _ => Err(USAGE.into()),
-    }
-}
-
-fn targets() -> impl Iterator<Item = &'static Target> {
-    let own = [targets::TARGETS, documents::TARGETS, chunking::TARGETS];
-    own.into_iter().flatten()
-}
-
-fn find(name: &str) -> Result<&'static Target, Failure> {
-    let target = targets().find(|target| target.name == name);
-    Ok(target.ok_or_else(|| format!("there is no target `{name}`"))?)
-}
-
 /// Mutates inputs until the time is over. An input with an outcome not seen before is kept and mutated further.
-fn run(target: &Target, time: Duration, seed: u64, input_file: &Path) -> Result<(), Failure> {
+pub(crate) fn run(target: &Target, time: Duration, seed: u64, input_file: &Path) -> Result<(), Failure> {
     let mut inputs = seeds(target)?;
     let given = inputs.len();
     let mut outcomes = std::collections::HashSet::new();
@@ -92,9 +36,12 @@ fn run(target: &Target, time: Duration, seed: u64, input_file: &Path) -> Result<
     let count = watched();
     let mut mutator = Mutator::new(Random::new(seed), target.words);
     let started = Instant::now();
-    while started.elapsed() < time {
+    loop {
         let at = usize::try_from(count.load(Ordering::Relaxed))?;
-        // The seeds themselves come first.
+        if at >= given && started.elapsed() >= time {
+            break;
+        }
+        // Every saved input comes first, whatever the time.
         let input = match inputs.get(at) {
             Some(input) if at < given => input.clone(),
             _ => mutator.mutate(&inputs, LARGEST),
@@ -119,7 +66,7 @@ fn run(target: &Target, time: Duration, seed: u64, input_file: &Path) -> Result<
 
 /// The saved inputs and the fixtures this target can read, in a fixed order.
 fn seeds(target: &Target) -> Result<Vec<Vec<u8>>, Failure> {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let fixtures = fixtures();
     let mut paths = Vec::new();
     collect(&fixtures, &mut paths)?;
     paths.sort();

@@ -217,7 +217,7 @@ const JSON: &[&str] = &[
     "{\"end\":",
     "\"index\":",
     "\"holodeck_journal\":1",
-    "\"holodeck_cassette\":1",
+    "\"holodeck_cassette\":2",
     "\"selected\":{\"first\":3}",
     "é",
 ];

@@ -1,0 +1,57 @@
+//! Files that the product prints and that are checked in, for readers and editors.
+
+use std::{fs, path::Path};
+
+use crate::project::Project;
+
+/// Each generated file, and the arguments with which `holodeck` prints it.
+const GENERATED: &[(&str, &[&str])] = &[
+    ("docs/cli.md", &["internal", "cli-reference"]),
+    ("docs/diagnostics.md", &["internal", "diagnostics-reference"]),
+    ("docs/schemas/agent.schema.json", &["schema"]),
+    ("docs/schemas/config.schema.json", &["schema", "--config"]),
+];
+
+/// Set by `cargo xtask codegen`: write the files instead of comparing them.
+const WRITE: &str = "HOLODECK_WRITE_GENERATED";
+
+#[test]
+fn generated_files_are_up_to_date() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let project = Project::empty();
+    let mut stale = Vec::new();
+    for (path, args) in GENERATED {
+        let printed = project.run(args).exits(0).stdout;
+        let file = root.join(path);
+        if std::env::var_os(WRITE).is_some() {
+            fs::write(&file, printed).unwrap();
+        } else if let Some(line) = first_difference(&fs::read_to_string(&file).unwrap_or_default(), &printed)
+        {
+            stale.push(format!("{path}:{line}"));
+        }
+    }
+    assert!(
+        stale.is_empty(),
+        "{}: run `cargo xtask codegen` and commit",
+        stale.join(", ")
+    );
+}
+
+/// The first line in which two texts differ.
+fn first_difference(one: &str, other: &str) -> Option<usize> {
+    let same = || {
+        one.lines()
+            .zip(other.lines())
+            .take_while(|(one, other)| one == other)
+    };
+    (one != other).then(|| same().count() + 1)
+}
+
+#[test]
+fn differences_have_a_line() {
+    assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
+    assert_eq!(first_difference("a\nb\n", "a\nc\n"), Some(2));
+    assert_eq!(first_difference("a\n", "a\nb\n"), Some(2));
+    assert_eq!(first_difference("", "a\n"), Some(1));
+    assert_eq!(first_difference("a\n", "a"), Some(2));
+}
