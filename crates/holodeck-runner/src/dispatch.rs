@@ -11,7 +11,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Budget, ExitCode, Journal, RunError, RunEvent, RunSink,
+    Budget, Journal, RunError, RunEvent, RunSink,
     budget::Meter,
     ended::{Ended, HowEnded},
     execute::{CaseEnd, Executor},

@@ -211,8 +211,11 @@ impl Executor {
                 files: &turn.files,
                 unit: Some(&unit),
             };
-            let start = |request| session.turn(request);
-            match self.turns.run(input, cancel, start, |event| self.notice(event)).await {
+            let ran = self
+                .turns
+                .run(input, cancel, |request| session.turn(request), |event| self.notice(event))
+                .await;
+            match ran {
                 TurnEnd::Stopped => return None,
                 TurnEnd::Ended { record, error } => {
                     let failed = record.state == holodeck_model::ExecutionState::Error;

@@ -84,21 +84,28 @@ pub struct RunOutcome {
     pub exit: ExitCode,
     /// The run file.
     pub run_file: PathBuf,
+    /// Why there is no run file, if it could not be written.
+    pub run_file_error: Option<ReportError>,
     /// About the agent.
     pub metadata: RunMetadata,
-    journal: Journal,
+    cases: PlannedCases,
 }
 
 impl RunOutcome {
     /// Shows the run to a report.
     pub fn with_view<T>(&self, show: impl FnOnce(&RunView<'_>) -> T) -> T {
-        let results = || -> Results<'_> { Box::new(self.journal.results()) };
+        let results = || self.cases.results();
         show(&RunView::new(&self.head, &self.metadata, &results))
     }
 
-    /// Whether every case of the plan was run to its end.
+    /// Whether every planned case has a result.
     pub fn is_complete(&self) -> bool {
-        self.head.ended == Ended::Completed.as_str()
+        self.head.ended == HowEnded::Completed.as_str()
+    }
+
+    /// The planned cases without a result.
+    pub fn not_run(&self) -> Result<Vec<NotRun>, JournalError> {
+        self.with_view(|view| view.not_run().collect())
     }
 
     /// The journal.
@@ -200,6 +207,9 @@ pub enum RunError {
         /// Why.
         reason: &'static str,
     },
+    /// The totals could not be made.
+    #[error(transparent)]
+    Report(#[from] ReportError),
     /// A metric of the YAML can't be set up.
     #[error("{0}")]
     Metric(String),

@@ -128,6 +128,8 @@ impl Journal {
                         graded_with_run: ran.grade.is_some(),
                     };
                 }
+                // A verdict on an answer that is damaged is none.
+                _ if self.header.regrades.is_none() && !place.has_run() => {}
                 _ => place.graded = Some(written),
             }
             // A run that was resumed has not ended where it was interrupted.

@@ -123,6 +123,8 @@ fn head(cases: &[TestResult], ended: &str, replayed: Option<Replayed>) -> Report
         warnings: Vec::new(),
         replayed,
         ended: ended.to_owned(),
+        ended_because: None,
+        regraded_from: None,
     }
 }
 
