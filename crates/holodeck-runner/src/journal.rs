@@ -160,7 +160,7 @@ impl Journal {
 
     /// Takes up writing where the journal ends. A line that a killed process left half-written is cut off; damaged
     /// lines stay, and what they held has no record.
-    pub(crate) fn reopen(mut self) -> Result<Self, JournalError> {
+    pub fn reopen(mut self) -> Result<Self, JournalError> {
         let file = OpenOptions::new().read(true).write(true).open(&self.path);
         self.file = Arc::new(file.map_err(|source| io_error(&self.path, source))?);
         self.file

@@ -5,10 +5,8 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures::stream;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendFactory, Capabilities, EventStream, Mode, ModelCalls,
-    NoTools, ToolFilter, ToolHost, ToolSpec, TurnRequest,
+    AgentBackend, BackendError, BackendFactory, Mode, ModelCalls, NoTools, ToolFilter, ToolHost, ToolSpec,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{CassetteError, ToolSet};

@@ -324,7 +324,7 @@ impl PreparedTest {
     /// What would run, and what it may cost.
     pub fn dry_run(&self) -> DryRun {
         let live = self.request.replayed.is_none();
-        let estimate = live.then(|| estimate(&self.request.agent, &self.plan, &self.request.prices));
+        let estimate = live.then(|| estimate(&self.request.agent, &self.plan, &self.request.turns.prices));
         DryRun {
             plan: self.plan.clone(),
             estimate,

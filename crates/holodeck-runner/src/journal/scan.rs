@@ -31,6 +31,26 @@ struct KeySketch {
 }
 
 pub(super) fn open(path: &Path) -> Result<Journal, JournalError> {
+    let mut journal = open_one(path)?;
+    if let Some(run) = &journal.header.regrades {
+        let malformed = |reason: &str| JournalError::Malformed {
+            path: path.display().to_string(),
+            line: 1,
+            reason: reason.to_owned(),
+        };
+        if run.contains(['/', '\\']) {
+            return Err(malformed("`regrades` must be the id of a run"));
+        }
+        let base = open_one(&path.with_file_name(format!("{run}.jsonl")))?;
+        if base.header.regrades.is_some() {
+            return Err(malformed("the run that it grades again asked nothing itself"));
+        }
+        journal.answers = Some(Answers::new(base, &journal.header.plan));
+    }
+    Ok(journal)
+}
+
+fn open_one(path: &Path) -> Result<Journal, JournalError> {
     #[derive(Deserialize)]
     struct Version {
         holodeck_journal: u64,
@@ -83,10 +103,6 @@ pub(super) fn open(path: &Path) -> Result<Journal, JournalError> {
         journal.scan(&mut lines).map_err(io)?;
     }
     journal.finished = journal.places.iter().filter(|place| place.is_graded()).count();
-    if let Some(run) = &journal.header.regrades {
-        let base = open(&path.with_file_name(format!("{run}.jsonl")))?;
-        journal.answers = Some(Answers::new(base, &journal.header.plan));
-    }
     Ok(journal)
 }
 

@@ -77,7 +77,7 @@ async fn a_changed_agent_is_not_mixed_with_old_answers() {
     project.write(&tests("icontains"));
     let mut request = project.request(&backend());
     request.resume = Some(journal.clone());
-    let error = run(request).await.unwrap_err();
+    let error = run(request).await.err().unwrap();
     assert!(matches!(&error, RunError::AgentChanged { parts, .. } if parts == &["agent"]), "{error}");
     assert_eq!(fs::read(&journal).unwrap(), before);
     let mut request = project.request(&backend());

@@ -6,7 +6,7 @@ use std::{
 };
 
 use holodeck::{
-    model::{Replayed, ReportHead, TestResult},
+    model::{NotRun, Replayed, ReportHead, TestResult},
     runner::{ExitCode, RunEvent, RunSink, SummaryFold},
 };
 use serde_json::{Value, json};
@@ -160,8 +160,10 @@ fn events(cases: &[TestResult], total: usize, ended: &str, replayed: Option<Repl
             running: 2,
         });
     }
+    let mut head = head(cases, ended, replayed);
+    head.summary.not_run = total - cases.len();
     events.push(RunEvent::Finished {
-        head: Arc::new(head(cases, ended, replayed)),
+        head: Arc::new(head),
         exit: ExitCode::Failed,
     });
     events
@@ -236,8 +238,18 @@ fn end(events: &[RunEvent], failures: Failures, width: usize) -> String {
             told = Some(Arc::clone(head));
         }
     }
+    let head = told.unwrap();
+    let planned = head.summary.total_tests + head.summary.not_run;
+    let not_run: Vec<NotRun> = (head.summary.total_tests..planned)
+        .map(|index| NotRun {
+            index,
+            test_name: None,
+            reason: "not run".to_owned(),
+        })
+        .collect();
     let run = Summary {
-        head: &told.unwrap(),
+        head: &head,
+        not_run: &not_run,
         kept: &kept,
         took: Duration::from_millis(14_800),
         files: &[PathBuf::from(
