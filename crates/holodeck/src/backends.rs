@@ -6,7 +6,7 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend, BackendError, BackendFactory, Mode, ModelCalls, NoTools, ToolFilter, ToolHost, ToolSpec,
+    AgentBackend, BackendError, BackendFactory, ModelCalls, NoTools, Occasion, ToolFilter, ToolHost, ToolSpec,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{CassetteError, ToolSet};
@@ -22,9 +22,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Answers, Preparing,
-    approvals::under_approvals,
-    claude,
+    Answers, PolicyApprover, Preparing, approval_policy, claude,
     index::{IndexError, IndexSink, Indexes, Rebuild},
     mcp::McpServers,
     prompts,
@@ -118,16 +116,18 @@ impl BackendFactory for BackendSelector {
     async fn create(
         &self,
         agent: Arc<LoadedAgent>,
-        mode: Mode,
+        occasion: Occasion,
         tools: Arc<dyn ToolHost>,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {
         let replayed = self.answers.replayed().is_some();
-        let telemetry = telemetry::start(&agent, mode, &self.env, replayed);
+        let telemetry = telemetry::start(&agent, occasion, &self.env, replayed);
         let backend: Arc<dyn AgentBackend> = match agent.config.model.provider {
             Provider::Openai | Provider::AzureOpenai | Provider::Ollama => {
                 let calls = self.answers.model_calls(|| self.live(&agent))?;
                 let filter = self.filter(&agent, &tools)?;
-                let mut backend = OpenAiBackend::new(&agent, tools, calls)?;
+                let approver =
+                    PolicyApprover::new(approval_policy(&agent.config), occasion, self.side_effects);
+                let mut backend = OpenAiBackend::new(&agent, tools, calls)?.approver(Arc::new(approver));
                 if let Some(filter) = filter {
                     backend = backend.filtered(filter);
                 }
@@ -138,10 +138,10 @@ impl BackendFactory for BackendSelector {
                 let gate = self.side_effects;
                 let live = async {
                     let backend =
-                        claude::backend(&agent, &self.env, mode, gate, tools, traceparent.as_deref());
+                        claude::backend(&agent, &self.env, occasion, gate, tools, traceparent.as_deref());
                     backend.await.map_err(SelectError::from)
                 };
-                self.answers.agent(|| seen(&agent, mode, gate), live).await?
+                self.answers.agent(|| seen(&agent, occasion, gate), live).await?
             }
         };
         Ok(telemetry.wrap(backend))
@@ -259,8 +259,7 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
     let mut tools: Arc<dyn ToolHost> = Arc::new(toolbox);
     if !by_turn {
         let answered = answers.tools(tools, set);
-        let answered = answered.map_err(|error| ToolSetupError::Tools(error.to_string()))?;
-        tools = under_approvals(&agent.config, answered);
+        tools = answered.map_err(|error| ToolSetupError::Tools(error.to_string()))?;
     }
     Ok(ReadyTools {
         tools,

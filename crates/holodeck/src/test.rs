@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use holodeck_backend_api::{BackendError, BackendFactory as _, Mode};
+use holodeck_backend_api::{BackendError, BackendFactory as _, Occasion};
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_model::{
     CaseIdentity, DiskFiles, Env, Layer, LoadedAgent, Provider, Replayed, RunMetadata, SideEffectGate, ToolConfig,
@@ -213,7 +213,7 @@ pub async fn prepare_test(
     } = tools(&setup).await?;
     warnings.extend(about_tools);
     metadata.mcp_servers = servers.records();
-    let backend = factory.create(Arc::clone(&agent), Mode::Test, tools).await?;
+    let backend = factory.create(Arc::clone(&agent), Occasion::Test, tools).await?;
     // Whoever tells places has looked them up by now.
     if let Some(agent) = Arc::get_mut(&mut agent) {
         agent.forget_places();
