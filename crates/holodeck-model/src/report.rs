@@ -467,7 +467,10 @@ impl ReportHead {
     /// Where the answers come from, if not from the agent as it is now: what every summary and report shows.
     pub fn provenance(&self) -> Vec<String> {
         let replayed = self.replayed.iter().map(Replayed::describe);
-        let regraded = self.regraded_from.iter().map(|run| format!("regraded from {run}"));
+        let regraded = self
+            .regraded_from
+            .iter()
+            .map(|run| format!("regraded from {run}"));
         replayed.chain(regraded).collect()
     }
 }

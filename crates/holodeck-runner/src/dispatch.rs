@@ -100,6 +100,8 @@ struct Work {
     /// Why no other case can succeed, by the case that showed it.
     fatal: HashMap<usize, String>,
     to_grade: VecDeque<usize>,
+    /// Set when a budget is used up; it takes effect once the case that did it is reported.
+    over_budget: Option<Ended>,
 }
 
 impl Work {
@@ -121,19 +123,31 @@ impl Dispatcher<'_> {
         // Dropping this future must stop every case: JoinSet aborts its tasks, the guard stops their tools.
         let _stop_all = cancel.clone().drop_guard();
         let units = 0..self.indices.len();
-        let waiting: Vec<usize> = units.clone().filter(|&unit| !self.journal.has_answer(unit)).collect();
+        let waiting: Vec<usize> = units
+            .clone()
+            .filter(|&unit| !self.journal.has_answer(unit))
+            .collect();
         let mut waiting = waiting.into_iter();
         let mut work = Work {
             to_grade: units.filter(|&unit| self.is_to_grade(unit)).collect(),
             ..Work::default()
         };
         loop {
+            if ended.is_none()
+                && let Some(over) = work.over_budget.take()
+            {
+                let reason = over.because.clone().unwrap_or_default();
+                self.drain(&reason, work.running.len());
+                ended = Some(over);
+            }
             while ended.is_none() && self.has_room(&work) {
                 let Some(unit) = waiting.next() else { break };
                 self.start(unit, &mut work, &cancel);
             }
             while work.grading.len() < self.concurrency {
-                let Some(unit) = work.to_grade.pop_front() else { break };
+                let Some(unit) = work.to_grade.pop_front() else {
+                    break;
+                };
                 if let Some(record) = self.journal.unit(unit).transpose()? {
                     self.start_grading(unit, Box::new(record), &mut work);
                 }
@@ -168,12 +182,7 @@ impl Dispatcher<'_> {
                 Some(joined) = work.running.join_next_with_id() => {
                     let Some((unit, record, grade)) = self.ran(joined, &mut work) else { continue };
                     self.journal.record(unit, &record, grade.as_deref())?;
-                    let over_budget = meter.add(&record);
-                    if ended.is_none() && let Some(over) = over_budget {
-                        let reason = over.because.clone().unwrap_or_default();
-                        self.drain(&reason, work.running.len());
-                        ended = Some(over);
-                    }
+                    work.over_budget = meter.add(&record).or(work.over_budget.take());
                     match grade {
                         Some(grade) => (unit, record, *grade),
                         None if work.to_grade.is_empty() && self.executor.is_short(&record) => {
@@ -207,7 +216,7 @@ impl Dispatcher<'_> {
                 cancel.cancel();
                 self.drain(&reason, work.running.len());
                 ended = Some(Ended::early(HowEnded::Stopped, reason));
-            } else if self.on_failure == OnFailure::Stop && !passed {
+            } else if self.on_failure == OnFailure::Stop && !passed && work.over_budget.is_none() {
                 let reason = "a case did not pass";
                 self.drain(reason, work.running.len());
                 ended = Some(Ended::early(HowEnded::Stopped, reason));
@@ -231,7 +240,9 @@ impl Dispatcher<'_> {
         }
         let case = self.index(unit).and_then(|index| self.executor.case(index));
         match self.journal.verdict(unit) {
-            Some(Ok(grade)) => case.is_some_and(|case| self.executor.graders.fingerprint(case) != grade.grader),
+            Some(Ok(grade)) => {
+                case.is_some_and(|case| self.executor.graders.fingerprint(case) != grade.grader)
+            }
             Some(Err(_)) | None => true,
         }
     }
@@ -292,7 +303,11 @@ impl Dispatcher<'_> {
             Ok((id, end)) => {
                 let unit = work.units.remove(&id)?;
                 match end {
-                    CaseEnd::Ended { unit: record, grade, fatal } => {
+                    CaseEnd::Ended {
+                        unit: record,
+                        grade,
+                        fatal,
+                    } => {
                         if let Some(fatal) = fatal {
                             work.fatal.insert(unit, fatal);
                         }

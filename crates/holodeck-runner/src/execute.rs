@@ -159,7 +159,12 @@ impl Executor {
     }
 
     /// `None` if this run stopped it.
-    async fn single(&self, case: &TestCase, index: usize, cancel: &CancellationToken) -> Option<Conversation> {
+    async fn single(
+        &self,
+        case: &TestCase,
+        index: usize,
+        cancel: &CancellationToken,
+    ) -> Option<Conversation> {
         let label = label(case, index);
         let turn = TurnInput {
             input: case.input.as_deref().unwrap_or_default(),
@@ -167,7 +172,11 @@ impl Executor {
             unit: Some(&label),
         };
         let start = |request| self.backend.start(request);
-        match self.turns.run(turn, cancel, start, |event| self.notice(event)).await {
+        match self
+            .turns
+            .run(turn, cancel, start, |event| self.notice(event))
+            .await
+        {
             TurnEnd::Stopped => None,
             TurnEnd::Ended { record, error } => Some(Conversation {
                 turns: vec![*record],
@@ -213,7 +222,12 @@ impl Executor {
             };
             let ran = self
                 .turns
-                .run(input, cancel, |request| session.turn(request), |event| self.notice(event))
+                .run(
+                    input,
+                    cancel,
+                    |request| session.turn(request),
+                    |event| self.notice(event),
+                )
                 .await;
             match ran {
                 TurnEnd::Stopped => return None,

@@ -5,7 +5,8 @@ use holodeck_eval::{
 };
 use holodeck_model::{
     ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, FailureKind, LoadedAgent, MetricConfig,
-    MetricResult, OnTruncated, OneOrMany, RetrievalTools, StandardMetric, StandardMetricName, TestCase, ToolOrder,
+    MetricResult, OnTruncated, OneOrMany, RetrievalTools, StandardMetric, StandardMetricName, TestCase,
+    ToolOrder,
 };
 use holodeck_turn::TurnRecord;
 use serde::Serialize;
@@ -230,7 +231,11 @@ impl Subject<'_> {
                 );
             }
         }
-        if self.turn.truncated && outcome.verdict == Verdict::Passed && is_negated(config) && reads_answer(config) {
+        if self.turn.truncated
+            && outcome.verdict == Verdict::Passed
+            && is_negated(config)
+            && reads_answer(config)
+        {
             return error_of(
                 outcome,
                 "answer truncated at max_tokens: the missing text could contain what it must not",
@@ -247,7 +252,9 @@ impl Subject<'_> {
         };
         let hidden = matches!(self.sight, Sight::Masked(_)) && !self.turn.redacted.arguments.is_empty();
         if hidden {
-            let recorded = self.recorded.filter(|grade| grade.checks.first() == Some(&self.tools_check()));
+            let recorded = self
+                .recorded
+                .filter(|grade| grade.checks.first() == Some(&self.tools_check()));
             if let Some(grade) = recorded {
                 let about_tools = |failure: &&Failure| failure.kind == FailureKind::Expectation;
                 return Tools {
@@ -333,7 +340,9 @@ fn certain_in_part(outcome: &MetricOutcome, config: &MetricConfig) -> bool {
     };
     let looks_for_a_part = matches!(
         metric.metric,
-        StandardMetricName::Contains | StandardMetricName::ContainsAny | StandardMetricName::ContainsAll
+        StandardMetricName::Contains
+            | StandardMetricName::ContainsAny
+            | StandardMetricName::ContainsAll
             | StandardMetricName::Icontains
     );
     let found = match outcome.verdict {

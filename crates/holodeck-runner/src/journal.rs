@@ -48,7 +48,9 @@ pub enum JournalError {
         reason: String,
     },
     /// Written by a version this one does not know.
-    #[error("journal `{path}` has format version {found}; this holodeck reads versions 1 and {JOURNAL_VERSION}")]
+    #[error(
+        "journal `{path}` has format version {found}; this holodeck reads versions 1 and {JOURNAL_VERSION}"
+    )]
     Version {
         /// The file.
         path: String,
@@ -204,7 +206,9 @@ impl Journal {
     /// Whether the unit at this place in the plan has an answer.
     pub fn has_answer(&self, unit: usize) -> bool {
         match &self.answers {
-            Some(answers) => answers.of(unit).is_some_and(|place| answers.journal.has_answer(place)),
+            Some(answers) => answers
+                .of(unit)
+                .is_some_and(|place| answers.journal.has_answer(place)),
             None => self.places.get(unit).is_some_and(Place::has_run),
         }
     }
@@ -361,7 +365,10 @@ impl Journal {
         Ok(bytes)
     }
 
-    fn write<R: Serialize, G: Serialize>(&mut self, line: &Line<R, G>) -> Result<place::Written, JournalError> {
+    fn write<R: Serialize, G: Serialize>(
+        &mut self,
+        line: &Line<R, G>,
+    ) -> Result<place::Written, JournalError> {
         let line = serde_json::to_vec(line).map_err(|error| io_error(&self.path, error.into()))?;
         self.append(line)
     }

@@ -26,9 +26,9 @@ mod summary;
 
 pub use budget::Budget;
 pub use dispatch::{OnFailure, RunControl, Stop};
+pub use ended::{Ended, HowEnded};
 pub use event::{RunEvent, RunSink};
 pub use exit::ExitCode;
-pub use ended::{Ended, HowEnded};
 pub use journal::{JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, Selected};
 pub use lock::{LockError, RunLock};
 pub use plan::{Plan, PlanError, PlannedCase, Selection};

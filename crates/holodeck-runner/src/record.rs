@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use holodeck_backend_api::ApprovalDecision;
 use holodeck_model::{
-    ArgMatchDetail, CaseIdentity, CaseState, ExecutionState, Failure, FailureKind, MetricResult, Redactor, TokenUsage, UnitKey,
+    ArgMatchDetail, CaseIdentity, CaseState, ExecutionState, Failure, FailureKind, MetricResult, Redactor,
+    TokenUsage, UnitKey,
 };
 use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
@@ -151,6 +153,17 @@ impl UnitRecord {
             mask_failures(redactor, &mut turn.failures);
             for file in &mut turn.files {
                 redactor.value(file);
+            }
+            for approval in &mut turn.approvals {
+                match &mut approval.decision {
+                    ApprovalDecision::Approve { arguments } => {
+                        arguments.iter_mut().for_each(|it| redactor.value(it))
+                    }
+                    ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason } => {
+                        mask_text(redactor, reason);
+                    }
+                    ApprovalDecision::Withdrawn => {}
+                }
             }
             let result = &mut turn.result;
             turn.redacted.answer |= mask_text(redactor, &mut result.response);

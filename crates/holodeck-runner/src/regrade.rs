@@ -4,8 +4,8 @@ use holodeck_model::{CaseIdentity, LoadedAgent, Redactor, RunMetadata};
 use jiff::Timestamp;
 
 use crate::{
-    Ended, HowEnded, JOURNAL_VERSION, Journal, JournalHeader, RunError, RunEvent, RunLock, RunOutcome, RunSink,
-    RunStore,
+    Ended, HowEnded, JOURNAL_VERSION, Journal, JournalHeader, RunError, RunEvent, RunLock, RunOutcome,
+    RunSink, RunStore,
     grade::{Graders, Sight},
     plan::planned_now,
     project::project,

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, LockError, OnFailure, Plan, PlanError,
-    PlannedResult, ReportError, RunControl, RunEvent, RunFlags, RunLock, RunSink, RunStore, RunView, Selected,
-    Selection,
+    Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, LockError, OnFailure, Plan,
+    PlanError, PlannedResult, ReportError, RunControl, RunEvent, RunFlags, RunLock, RunSink, RunStore,
+    RunView, Selected, Selection,
     dispatch::Dispatcher,
     ended::{Ended, HowEnded},
     execute::Executor,
@@ -138,7 +138,9 @@ impl PlannedCases {
         let verdict = self.journal.verdict(unit).transpose()?;
         let answered = record.is_some();
         Ok(Some(match (record, verdict) {
-            (Some(record), Some(grade)) => PlannedResult::Finished(Box::new(project(case, index, record, grade))),
+            (Some(record), Some(grade)) => {
+                PlannedResult::Finished(Box::new(project(case, index, record, grade)))
+            }
             _ => PlannedResult::NotRun(NotRun {
                 index,
                 test_name: case.name.clone(),
@@ -148,7 +150,11 @@ impl PlannedCases {
     }
 
     fn why_not_run(&self, answered: bool) -> String {
-        let what = if answered { "answered, but not graded" } else { "not run" };
+        let what = if answered {
+            "answered, but not graded"
+        } else {
+            "not run"
+        };
         let regraded = self.journal.header().regrades.is_some();
         match &self.ended.because {
             None if regraded => "not run: the graded run has no answer to it".to_owned(),
@@ -276,7 +282,14 @@ pub async fn run_tests(
         indices,
         ended,
     };
-    finish(cases, request.metadata, &request.agent_path, settings(&request.settings, &request.turns), &store, sink)
+    finish(
+        cases,
+        request.metadata,
+        &request.agent_path,
+        settings(&request.settings, &request.turns),
+        &store,
+        sink,
+    )
 }
 
 /// The journal to write to, and where each planned case is in the file.
@@ -329,10 +342,14 @@ fn reopen_journal(request: &TestRequest, journal: Journal) -> Result<(Journal, V
         reason,
     };
     if header.regrades.is_some() {
-        return Err(not_resumable("it grades the answers of another run, which can be resumed"));
+        return Err(not_resumable(
+            "it grades the answers of another run, which can be resumed",
+        ));
     }
     if journal.version() != JOURNAL_VERSION {
-        return Err(not_resumable("an earlier version of holodeck recorded it; it can be regraded"));
+        return Err(not_resumable(
+            "an earlier version of holodeck recorded it; it can be regraded",
+        ));
     }
     let changed = changed_parts(&header.agent, &request.fingerprint);
     if !changed.is_empty() && !request.accept_changes {
@@ -366,7 +383,9 @@ fn reopen_journal(request: &TestRequest, journal: Journal) -> Result<(Journal, V
 /// The parts of an agent that are not the same in both fingerprints.
 fn changed_parts(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
     let parts: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
-    let changed = parts.into_iter().filter(|&part| before.get(part) != now.get(part));
+    let changed = parts
+        .into_iter()
+        .filter(|&part| before.get(part) != now.get(part));
     changed.cloned().collect()
 }
 

@@ -120,7 +120,11 @@ impl RunStore {
             return Ok(self.journal_path(latest));
         }
         if name == LATEST_ASKED {
-            let asked = runs.iter().rev().map(|run| self.journal_path(run)).find(|path| asked(path));
+            let asked = runs
+                .iter()
+                .rev()
+                .map(|run| self.journal_path(run))
+                .find(|path| asked(path));
             return asked.ok_or_else(|| StoreError::NoRuns {
                 path: self.runs_dir().display().to_string(),
             });

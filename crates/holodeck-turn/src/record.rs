@@ -1,4 +1,4 @@
-use holodeck_backend_api::{BackendError, ExecutionResult};
+use holodeck_backend_api::{Approval, BackendError, ExecutionResult};
 use holodeck_model::{ExecutionState, Failure, FailureKind, TokenUsage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -30,6 +30,9 @@ pub struct TurnRecord {
     /// Whether the answer was cut off at `max_tokens`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// Every decision about its tool calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<Approval>,
     /// Why it did not end well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,

@@ -77,10 +77,12 @@ impl TurnRunner {
         request.cancel = cancel.clone();
         let spending = request.spending.clone();
         let mut truncated = false;
+        let mut approvals = Vec::new();
         let driven = drive(start(request), self.timeout, |event| {
             if let BackendEvent::TurnEnd { stop_reason, .. } = event {
                 truncated = *stop_reason == StopReason::MaxTokens;
             }
+            approvals.extend(event.approval());
             on_event(event);
         })
         .await;
@@ -115,6 +117,7 @@ impl TurnRunner {
             elapsed_ms: millis(elapsed),
             latency_ms: Some(millis(latency)),
             truncated,
+            approvals,
             failures: failure.into_iter().collect(),
             redacted: crate::Redacted::default(),
             result,
@@ -215,7 +218,9 @@ mod tests {
     #[tokio::test]
     async fn a01_a_turn_that_somebody_else_cancelled_is_an_error() {
         let end = run(BackendError::Cancelled, &CancellationToken::new()).await;
-        let TurnEnd::Ended { record, error } = end else { panic!("{end:?}") };
+        let TurnEnd::Ended { record, error } = end else {
+            panic!("{end:?}")
+        };
         assert!(matches!(error, Some(BackendError::Cancelled)));
         assert_eq!(record.state, ExecutionState::Error);
         assert_eq!(record.failures[0].kind, FailureKind::Cancelled);
@@ -258,7 +263,9 @@ mod tests {
             let start = |_| -> EventStream<'static> { Box::pin(futures::stream::iter(events)) };
             let cancel = CancellationToken::new();
             let end = runner().run(TurnInput::default(), &cancel, start, |_| {}).await;
-            let TurnEnd::Ended { record, .. } = end else { panic!("{end:?}") };
+            let TurnEnd::Ended { record, .. } = end else {
+                panic!("{end:?}")
+            };
             assert_eq!(record.truncated, truncated);
         }
     }

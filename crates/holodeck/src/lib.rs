@@ -53,6 +53,7 @@ pub use holodeck_validators::{Check, CheckState};
 pub use load::{doctor, load};
 pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
 pub use test::{
-    PrepareError, PreparedRegrade, PreparedTest, Preparing, TestError, TestOptions, prepare_regrade, prepare_test,
+    PrepareError, PreparedRegrade, PreparedTest, Preparing, TestError, TestOptions, prepare_regrade,
+    prepare_test,
 };
 pub use unsupported::Unbuilt;

@@ -8,12 +8,12 @@ use std::{
 use holodeck_backend_api::{BackendError, BackendFactory as _, Occasion};
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_model::{
-    CaseIdentity, DiskFiles, Env, Layer, LoadedAgent, Provider, Replayed, RunMetadata, SideEffectGate, ToolConfig,
-    identify_cases,
+    CaseIdentity, DiskFiles, Env, Layer, LoadedAgent, Provider, Replayed, RunMetadata, SideEffectGate,
+    ToolConfig, identify_cases,
 };
 use holodeck_runner::{
-    Budget, JournalHeader, OnFailure, Plan, PlanError, RegradeRequest, RunControl, RunError, RunFlags, RunOutcome,
-    RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest, agent_digest, run_tests,
+    Budget, JournalHeader, OnFailure, Plan, PlanError, RegradeRequest, RunControl, RunError, RunFlags,
+    RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest, agent_digest, run_tests,
 };
 use holodeck_turn::{FileReader, PriceError, Prices, TurnRunner};
 use serde_json::{Value, json};
@@ -312,12 +312,17 @@ fn take_over(
         None => AnswerSource::Live,
     };
     let given = options.timeout.is_some();
-    options.timeout = options.timeout.or_else(|| flags.timeout_s.map(Duration::from_secs_f64));
+    options.timeout = options
+        .timeout
+        .or_else(|| flags.timeout_s.map(Duration::from_secs_f64));
     let mut timeout = agent.execution.llm_timeout.clone();
     timeout.override_with(options.timeout);
     let (now, before) = (timeout.value.as_secs_f64(), header.settings.get("llm_timeout_s"));
-    let before = before.and_then(Value::as_f64).filter(|&before| given && before.to_bits() != now.to_bits());
-    Ok(before.map(|before| format!("resumed with `--timeout {now}`; the run began with a time-out of {before} s")))
+    let before = before
+        .and_then(Value::as_f64)
+        .filter(|&before| given && before.to_bits() != now.to_bits());
+    Ok(before
+        .map(|before| format!("resumed with `--timeout {now}`; the run began with a time-out of {before} s")))
 }
 
 impl PreparedTest {

@@ -248,7 +248,9 @@ impl<'a> Session<'a> {
         });
         let own = run_file_problem.is_none().then(|| shorten(&outcome.run_file));
         let files: Vec<_> = own.into_iter().chain(written.iter().cloned()).collect();
-        let missing = outcome.not_run().map_err(|error| Problem::execution(error.to_string()))?;
+        let missing = outcome
+            .not_run()
+            .map_err(|error| Problem::execution(error.to_string()))?;
         let summary = Summary {
             head: &outcome.head,
             kept: &kept,
@@ -331,7 +333,10 @@ fn interrupted() -> Failure {
 
 /// The last line of `--json`.
 fn finished(outcome: &RunOutcome, exit: ExitCode, reports: &[std::path::PathBuf]) -> serde_json::Value {
-    let run_file = outcome.run_file_error.is_none().then(|| shorten(&outcome.run_file));
+    let run_file = outcome
+        .run_file_error
+        .is_none()
+        .then(|| shorten(&outcome.run_file));
     json!({
         "event": "finished",
         "exit_code": exit.code(),

@@ -54,7 +54,12 @@ pub(crate) fn summary(run: &Summary<'_>, failures: Failures, width: usize) -> St
     }
     shown.push_str(&totals(run, width));
     shown.push_str(&not_run(run, width));
-    for line in run.head.provenance().into_iter().chain(words::truncated(&run.head.summary)) {
+    for line in run
+        .head
+        .provenance()
+        .into_iter()
+        .chain(words::truncated(&run.head.summary))
+    {
         shown.push_str(&one_line(&line));
         shown.push('\n');
     }
@@ -107,12 +112,20 @@ fn not_run(run: &Summary<'_>, width: usize) -> String {
     if run.not_run.is_empty() {
         return String::new();
     }
-    let names: Vec<String> = run.not_run.iter().take(NAMED).map(|case| one_line(&case.label())).collect();
+    let names: Vec<String> = run
+        .not_run
+        .iter()
+        .take(NAMED)
+        .map(|case| one_line(&case.label()))
+        .collect();
     let mut line = format!("not run: {}", names.join(", "));
     if run.not_run.len() > NAMED {
         line.push_str(&format!(" and {} more", run.not_run.len() - NAMED));
     }
-    text::wrap(&line, width).iter().map(|line| format!("{line}\n")).collect()
+    text::wrap(&line, width)
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 /// What one can do next.
@@ -121,7 +134,9 @@ pub(crate) fn hints(run: &Summary<'_>, agent: &str) -> String {
     let mut hints: Vec<String> = run.kept.hints.iter().map(|hint| one_line(hint)).collect();
     let did_not_pass = summary.failed + summary.errors;
     if summary.not_run > 0 && run.head.regraded_from.is_some() {
-        hints.push(format!("`holodeck test{agent}` asks for the answers that are missing"));
+        hints.push(format!(
+            "`holodeck test{agent}` asks for the answers that are missing"
+        ));
     } else if summary.not_run > 0 {
         hints.push(format!(
             "`holodeck test resume {}{agent}` resumes where it stopped",

@@ -71,8 +71,8 @@ fn open_one(path: &Path) -> Result<Journal, JournalError> {
     if lines.next().map_err(io)?.is_none() {
         return Err(malformed("the first line is not complete".to_owned()));
     }
-    let version: Version =
-        serde_json::from_slice(&lines.line).map_err(|_| malformed("this is not a journal of a run".to_owned()))?;
+    let version: Version = serde_json::from_slice(&lines.line)
+        .map_err(|_| malformed("this is not a journal of a run".to_owned()))?;
     let parsed = match version.holodeck_journal {
         1 => version_1::header(&lines.line),
         JOURNAL_VERSION => serde_json::from_slice::<JournalHeader>(&lines.line),
@@ -114,8 +114,9 @@ impl Journal {
             self.end = lines.offset;
             let number = lines.number;
             let Ok(line) = serde_json::from_slice::<Line<RanSketch, KeySketch>>(&lines.line) else {
-                self.warnings
-                    .push(format!("line {number} of the journal is damaged; its case has no result"));
+                self.warnings.push(format!(
+                    "line {number} of the journal is damaged; its case has no result"
+                ));
                 continue;
             };
             let key = match &line {
@@ -132,8 +133,9 @@ impl Journal {
             };
             let unit = units.get(&key.case).filter(|_| key.trial == 0);
             let Some(place) = unit.and_then(|&unit| self.places.get_mut(unit)) else {
-                self.warnings
-                    .push(format!("line {number} of the journal is of a case that was not planned; it is ignored"));
+                self.warnings.push(format!(
+                    "line {number} of the journal is of a case that was not planned; it is ignored"
+                ));
                 continue;
             };
             match line {

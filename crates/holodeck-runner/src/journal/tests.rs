@@ -1,6 +1,8 @@
 use std::fs;
 
-use holodeck_model::{CaseIdentity, ExecutionState, MemoryFiles, RunMetadata, TestCase, UnitKey, identify_cases};
+use holodeck_model::{
+    CaseIdentity, ExecutionState, MemoryFiles, RunMetadata, TestCase, UnitKey, identify_cases,
+};
 use holodeck_turn::TurnRecord;
 use pretty_assertions::assert_eq;
 use serde_json::Value;
@@ -93,13 +95,18 @@ fn what_was_written_is_read() {
     let path = dir.path().join("r.jsonl");
     let mut journal = written(&path);
     journal.warn("careful".to_owned()).unwrap();
-    journal.close(&Ended::completed(), "2026-11-21T00:00:01Z").unwrap();
+    journal
+        .close(&Ended::completed(), "2026-11-21T00:00:01Z")
+        .unwrap();
     let read = Journal::open(&path).unwrap();
     assert_eq!(read.header(), &header(3));
     assert_eq!(answers(&read), ["zero", "one"]);
     assert_eq!(read.verdict(0).unwrap().unwrap(), grade(CaseState::Passed));
     assert!(read.verdict(1).is_none() && read.unit(2).is_none());
-    assert_eq!((read.finished(), read.warnings()), (1, &["careful".to_owned()][..]));
+    assert_eq!(
+        (read.finished(), read.warnings()),
+        (1, &["careful".to_owned()][..])
+    );
     assert_eq!(read.not_passed().unwrap(), [1, 2]);
     assert_eq!(read.ended(), Some(&Ended::completed()));
 }
@@ -110,7 +117,9 @@ fn a_grade_that_saw_secrets_is_in_the_line_of_its_unit() {
     let path = dir.path().join("r.jsonl");
     let mut journal = written(&path);
     let failed = grade(CaseState::Failed);
-    journal.record(2, &unit(&journal, 2, "***"), Some(&failed)).unwrap();
+    journal
+        .record(2, &unit(&journal, 2, "***"), Some(&failed))
+        .unwrap();
     let read = Journal::open(&path).unwrap();
     assert_eq!(read.verdict(2).unwrap().unwrap(), failed);
     assert_eq!(read.finished(), 2);
@@ -161,7 +170,10 @@ fn c17_a_first_line_without_its_end_is_refused_and_kept() {
         "something else\n".to_owned(),
     ] {
         fs::write(&path, &damaged).unwrap();
-        assert!(matches!(Journal::open(&path), Err(JournalError::Malformed { line: 1, .. })));
+        assert!(matches!(
+            Journal::open(&path),
+            Err(JournalError::Malformed { line: 1, .. })
+        ));
         assert_eq!(fs::read_to_string(&path).unwrap(), damaged);
     }
     fs::write(&path, "{\"holodeck_journal\":99}\n").unwrap();

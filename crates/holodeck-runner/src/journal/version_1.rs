@@ -2,9 +2,9 @@
 
 use holodeck_backend_api::{ExecutionResult, Outcome, ToolCall, ToolResult};
 use holodeck_model::{
-    CaseContent, CaseId, CaseIdentity, ExecutionState, Failure, FailureKind, FileInput, FileType, McpServerRecord,
-    MemoryFiles, Replayed, RunMetadata, TestCase, TestResult, ToolInvocation, Turn, TurnResult, UnitKey,
-    identify_cases,
+    CaseContent, CaseId, CaseIdentity, ExecutionState, Failure, FailureKind, FileInput, FileType,
+    McpServerRecord, MemoryFiles, Replayed, RunMetadata, TestCase, TestResult, ToolInvocation, Turn,
+    TurnResult, UnitKey, identify_cases,
 };
 use holodeck_turn::{Redacted, TurnRecord};
 use serde::Deserialize;
@@ -176,8 +176,14 @@ pub(super) fn read(line: &[u8]) -> serde_json::Result<Ran> {
     } = *case;
     // Regrading and summaries look up units by their place, not by these.
     let case = CaseIdentity {
-        id: "0".repeat(32).parse::<CaseId>().map_err(serde::de::Error::custom)?,
-        content: "0".repeat(32).parse::<CaseContent>().map_err(serde::de::Error::custom)?,
+        id: "0"
+            .repeat(32)
+            .parse::<CaseId>()
+            .map_err(serde::de::Error::custom)?,
+        content: "0"
+            .repeat(32)
+            .parse::<CaseContent>()
+            .map_err(serde::de::Error::custom)?,
     };
     let failure = |text: &String| Failure::with_hint(FailureKind::Other, text.clone());
     let conversation = result.turns.is_some();
@@ -286,6 +292,7 @@ fn turn(turn: &TurnResult) -> (TurnRecord, TurnGrade) {
         elapsed_ms: turn.execution_time_ms,
         latency_ms: turn.latency_ms,
         truncated: false,
+        approvals: Vec::new(),
         failures: turn
             .errors
             .iter()

@@ -37,7 +37,11 @@ pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), Repo
     }
     let early = (head.ended != "completed").then(|| words::verdict(head));
     let warnings = head.warnings.iter().map(|warning| format!("warning: {warning}"));
-    let notes: Vec<String> = early.into_iter().chain(head.provenance()).chain(warnings).collect();
+    let notes: Vec<String> = early
+        .into_iter()
+        .chain(head.provenance())
+        .chain(warnings)
+        .collect();
     if !notes.is_empty() {
         writeln!(out, "    <system-out>{}</system-out>", Text(&notes.join("\n")))?;
     }

@@ -160,7 +160,10 @@ fn all_cases(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError>
         let result = match planned? {
             PlannedResult::Finished(result) => result,
             PlannedResult::NotRun(case) => {
-                let (label, reason) = (inline(&case.label()), words::clip(&case.reason, REASON_CHARS).into_owned());
+                let (label, reason) = (
+                    inline(&case.label()),
+                    words::clip(&case.reason, REASON_CHARS).into_owned(),
+                );
                 writeln!(out, "| {label} | not run | | | | {} |", inline(&reason))?;
                 continue;
             }

@@ -1,8 +1,8 @@
 //! Results for tests of everything that reads them.
 
 use holodeck_model::{
-    CaseState, ExecutionState, Failure, FailureKind, MetricResult, NotRun, REPORT_SCHEMA_VERSION, Replayed, ReportHead, RunMetadata,
-    TestResult, TokenUsage, ToolInvocation, TurnResult,
+    CaseState, ExecutionState, Failure, FailureKind, MetricResult, NotRun, REPORT_SCHEMA_VERSION, Replayed,
+    ReportHead, RunMetadata, TestResult, TokenUsage, ToolInvocation, TurnResult,
 };
 use serde_json::json;
 
@@ -84,7 +84,10 @@ pub(crate) fn failed() -> TestResult {
         }],
         expected_tools: Some(json!(["get_order"])),
         tools_matched: Some(false),
-        failures: vec![Failure::of_field("expected_tools", "not called: get_order; called: search_docs")],
+        failures: vec![Failure::of_field(
+            "expected_tools",
+            "not called: get_order; called: search_docs",
+        )],
         cost_usd: Some(0.0026),
         ..result(1, CaseState::Failed, &[("rougeL", Some(0.31))])
     };
@@ -252,7 +255,10 @@ pub(crate) fn stopped_report(format: Format, results: &[TestResult]) -> String {
     head.ended = "budget".to_owned();
     head.ended_because = Some("token budget used up: 40 of 40 tokens".to_owned());
     head.summary.not_run = 2;
-    let finished = results.iter().cloned().map(|result| PlannedResult::Finished(Box::new(result)));
+    let finished = results
+        .iter()
+        .cloned()
+        .map(|result| PlannedResult::Finished(Box::new(result)));
     let missing = [not_run(8, Some("returns & refunds")), not_run(9, None)].map(PlannedResult::NotRun);
     let planned: Vec<PlannedResult> = finished.chain(missing).collect();
     write(format, &head, &planned)

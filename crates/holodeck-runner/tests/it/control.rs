@@ -138,7 +138,10 @@ async fn a01_a_turn_that_this_run_did_not_cancel_is_an_error_and_not_lost() {
     assert_eq!((run.code(), run.outcome.head.ended.as_str()), (3, "completed"));
     let summary = &run.outcome.head.summary;
     assert_eq!((summary.passed, summary.errors, summary.not_run), (2, 1, 0));
-    assert_eq!(run.results()[1].errors, ["the turn was cancelled, but not by this run"]);
+    assert_eq!(
+        run.results()[1].errors,
+        ["the turn was cancelled, but not by this run"]
+    );
 }
 
 #[tokio::test]

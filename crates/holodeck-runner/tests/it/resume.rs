@@ -59,7 +59,11 @@ async fn a_run_cut_anywhere_and_resumed_repeats_nothing_and_equals_a_whole_one()
             let mut request = project.request(&again);
             request.resume = Some(journal);
             let resumed = run(request).await.unwrap();
-            assert_eq!(again.turns(), CASES - lines.div_ceil(2), "{lines} lines, {bytes} bytes");
+            assert_eq!(
+                again.turns(),
+                CASES - lines.div_ceil(2),
+                "{lines} lines, {bytes} bytes"
+            );
             let mut found = run_file(&resumed.outcome.run_file);
             // The concurrency of this test's runs is not the same; nothing else may differ.
             found["report"]["environment"] = expected["report"]["environment"].clone();
@@ -78,7 +82,10 @@ async fn a_changed_agent_is_not_mixed_with_old_answers() {
     let mut request = project.request(&backend());
     request.resume = Some(journal.clone());
     let error = run(request).await.err().unwrap();
-    assert!(matches!(&error, RunError::AgentChanged { parts, .. } if parts == &["agent"]), "{error}");
+    assert!(
+        matches!(&error, RunError::AgentChanged { parts, .. } if parts == &["agent"]),
+        "{error}"
+    );
     assert_eq!(fs::read(&journal).unwrap(), before);
     let mut request = project.request(&backend());
     request.resume = Some(journal);

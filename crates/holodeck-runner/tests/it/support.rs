@@ -2,13 +2,15 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::AgentBackend;
 use holodeck_documents::{Converter, Isolation};
-use holodeck_model::{DiskFiles, Env, LoadedAgent, Redactor, RunMetadata, TestResult, identify_cases, load_agent};
+use holodeck_model::{
+    DiskFiles, Env, LoadedAgent, Redactor, RunMetadata, TestResult, identify_cases, load_agent,
+};
 use holodeck_runner::{
     RegradeRequest, RunControl, RunError, RunEvent, RunOutcome, RunSettings, RunSink, Selection, TestRequest,
     agent_digest, run_tests,
 };
-use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_testkit::ScriptedBackend;
+use holodeck_turn::{FileReader, Prices, TurnRunner};
 use serde_json::Value;
 
 /// An agent in a folder of its own.

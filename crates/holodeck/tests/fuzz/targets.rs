@@ -412,7 +412,11 @@ fn journal(bytes: &[u8]) -> Outcome {
     let found: Vec<_> = before
         .iter()
         .take(8)
-        .map(|(_, verdict)| verdict.as_ref().map(|verdict| verdict.as_ref().map(|grade| grade.state)))
+        .map(|(_, verdict)| {
+            verdict
+                .as_ref()
+                .map(|verdict| verdict.as_ref().map(|grade| grade.state))
+        })
         .collect();
     outcome(&found)
 }

@@ -95,8 +95,8 @@ fn write(format: Format, path: &Path, outcome: &RunOutcome) -> Result<(), Report
         return write_to(format, fs::OpenOptions::new().write(true).open(path)?, outcome);
     }
     let partial = partial(path);
-    let written = write_to(format, fs::File::create(&partial)?, outcome)
-        .and_then(|()| Ok(fs::rename(&partial, path)?));
+    let written =
+        write_to(format, fs::File::create(&partial)?, outcome).and_then(|()| Ok(fs::rename(&partial, path)?));
     if written.is_err() {
         // Half a report is of no use, and a full disk needs the room.
         let _ = fs::remove_file(&partial);

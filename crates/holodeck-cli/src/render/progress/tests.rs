@@ -69,7 +69,11 @@ fn cases() -> Vec<TestResult> {
     let failed = json!({
         "tools_matched": false,
         "tool_calls": ["search_docs"],
-        "errors": ["expected tool(s) not called: get_order; called: search_docs"],
+        "failures": [{
+            "kind": "expectation",
+            "field": "expected_tools",
+            "text": "not called: get_order; called: search_docs",
+        }],
         "metric_results": [metric("rougeL", 0.31, Some(0.4), Some(false), None)],
     });
     let timed_out = json!({
@@ -78,7 +82,7 @@ fn cases() -> Vec<TestResult> {
         "agent_response": null,
         "token_usage": null,
         "cost_usd": null,
-        "errors": ["timeout exceeded (60 s, `execution.llm_timeout`)"],
+        "failures": [{"kind": "timeout", "text": "timeout exceeded (60 s, `execution.llm_timeout`)"}],
     });
     let hostile = json!({
         "agent_response": "\u{1b}[2J\u{1b}]0;owned\u{7} gone",
