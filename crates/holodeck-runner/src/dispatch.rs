@@ -1,12 +1,14 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use holodeck_model::{CaseIdentity, CaseState};
 use tokio::{
     sync::{mpsc, watch},
     task::{Id, JoinError, JoinSet},
+    time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -14,11 +16,14 @@ use crate::{
     Budget, Journal, RunError, RunEvent, RunSink,
     budget::Meter,
     ended::{Ended, HowEnded},
-    execute::{CaseEnd, Executor},
+    execute::{CaseEnd, Executor, Hopeless},
     plan::label,
     project::project,
     record::{Grade, UnitRecord},
 };
+
+/// Finished cases in a row without a connection to the endpoint after which no further case is started.
+const UNREACHED: u32 = 3;
 
 /// Stops a run from outside. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -36,6 +41,8 @@ pub enum Stop {
     Drain,
     /// Running cases are stopped too; they count as not run.
     Now,
+    /// As [`Now`](Self::Now), and the run ends by this time: what does not close until then is killed.
+    By(Instant),
 }
 
 impl Default for RunControl {
@@ -58,9 +65,52 @@ impl RunControl {
             *stop = match stop {
                 Stop::No => Stop::Drain,
                 Stop::Drain | Stop::Now => Stop::Now,
+                Stop::By(_) => *stop,
             };
         });
         *self.stop.borrow()
+    }
+
+    /// Stops running cases and ends the run within `limit`, which closing everything shares.
+    pub fn terminate(&self, limit: Duration) {
+        self.stop.send_if_modified(|stop| {
+            let first = !matches!(stop, Stop::By(_));
+            if first {
+                *stop = Stop::By(Instant::now() + limit);
+            }
+            first
+        });
+    }
+
+    /// Waits until running cases are to be stopped.
+    pub async fn cancelled(&self) {
+        let mut stop = self.stop.subscribe();
+        // This control holds a sender, so the channel is open.
+        let _ = stop.wait_for(|stop| *stop >= Stop::Now).await;
+    }
+
+    /// Waits for `work`; a run that is terminated drops it when its time is over.
+    pub async fn within<F: Future>(&self, work: F) -> Option<F::Output> {
+        let over = async {
+            let mut stop = self.stop.subscribe();
+            let asked = stop.wait_for(|stop| matches!(stop, Stop::By(_))).await;
+            let asked = asked.map(|stop| *stop);
+            if let Ok(Stop::By(deadline)) = asked {
+                sleep_until(deadline).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            output = work => Some(output),
+            () = over => None,
+        }
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -97,8 +147,8 @@ struct Work {
     grading: JoinSet<(Box<UnitRecord>, Grade)>,
     /// Places in the plan of what the tasks of both sets work on.
     units: HashMap<Id, usize>,
-    /// Why no other case can succeed, by the case that showed it.
-    fatal: HashMap<usize, String>,
+    /// Why other cases will not succeed either, by the case that showed it.
+    hopeless: HashMap<usize, Hopeless>,
     to_grade: VecDeque<usize>,
     /// Set when a budget is used up; it takes effect once the case that did it is reported.
     over_budget: Option<Ended>,
@@ -132,6 +182,12 @@ impl Dispatcher<'_> {
             to_grade: units.filter(|&unit| self.is_to_grade(unit)).collect(),
             ..Work::default()
         };
+        let mut unreached = 0;
+        let mut abort_at = None;
+        let asked = *stop.borrow_and_update();
+        if asked != Stop::No {
+            ended = Some(Ended::by(asked));
+        }
         loop {
             if ended.is_none()
                 && let Some(over) = work.over_budget.take()
@@ -163,16 +219,27 @@ impl Dispatcher<'_> {
                 biased;
                 Ok(()) = stop.changed() => {
                     let asked = *stop.borrow_and_update();
-                    if asked == Stop::Now {
+                    if asked >= Stop::Now {
                         cancel.cancel();
                         // Their answers are written down: a resumed run grades them.
                         work.to_grade.clear();
                     }
-                    let how = ended.as_ref().map(|ended| ended.how);
-                    if !matches!(how, Some(HowEnded::Interrupted | HowEnded::Budget | HowEnded::Unenforceable)) {
-                        self.drain("interrupted", work.running.len());
+                    if let Stop::By(deadline) = asked {
+                        // The other half is for closing what cases used.
+                        let left = deadline.saturating_duration_since(Instant::now());
+                        abort_at = Some(Instant::now() + left / 2);
                     }
-                    ended = Some(Ended::early(HowEnded::Interrupted, "interrupted"));
+                    let before = ended.replace(Ended::by(asked)).map(|ended| ended.how);
+                    let first = matches!(before, None | Some(HowEnded::Stopped));
+                    if first || matches!(asked, Stop::By(_)) {
+                        self.drain(Ended::by(asked).how.as_str(), work.running.len());
+                    }
+                    continue;
+                }
+                () = until(abort_at), if abort_at.is_some() => {
+                    abort_at = None;
+                    work.running.abort_all();
+                    work.grading.abort_all();
                     continue;
                 }
                 Some(message) = self.notices.recv() => {
@@ -208,12 +275,22 @@ impl Dispatcher<'_> {
             };
             let (unit, record, grade) = finished;
             let passed = self.finish(unit, record, grade);
+            let hopeless = work.hopeless.remove(&unit);
+            unreached = match hopeless {
+                Some(Hopeless::Unreached(_)) => unreached + 1,
+                _ => 0,
+            };
             if ended.is_some() {
                 continue;
             }
-            if let Some(reason) = work.fatal.remove(&unit) {
+            if let Some(Hopeless::Credentials(reason)) = hopeless {
                 // Nothing else can be answered: what runs is stopped and stays to be run.
                 cancel.cancel();
+                self.drain(&reason, work.running.len());
+                ended = Some(Ended::early(HowEnded::Stopped, reason));
+            } else if let Some(Hopeless::Unreached(reason)) = hopeless
+                && unreached >= UNREACHED
+            {
                 self.drain(&reason, work.running.len());
                 ended = Some(Ended::early(HowEnded::Stopped, reason));
             } else if self.on_failure == OnFailure::Stop && !passed && work.over_budget.is_none() {
@@ -306,10 +383,10 @@ impl Dispatcher<'_> {
                     CaseEnd::Ended {
                         unit: record,
                         grade,
-                        fatal,
+                        hopeless,
                     } => {
-                        if let Some(fatal) = fatal {
-                            work.fatal.insert(unit, fatal);
+                        if let Some(hopeless) = hopeless {
+                            work.hopeless.insert(unit, hopeless);
                         }
                         Some((unit, record, grade))
                     }
@@ -318,6 +395,10 @@ impl Dispatcher<'_> {
             }
             Err(error) => {
                 let unit = work.units.remove(&error.id())?;
+                if error.is_cancelled() {
+                    // Only this run aborts its tasks, when its time is over.
+                    return None;
+                }
                 let what = describe_end(error);
                 let record = self
                     .executor
@@ -336,7 +417,7 @@ impl Dispatcher<'_> {
         match joined {
             Ok((id, (record, grade))) => Ok(work.units.remove(&id).map(|unit| (unit, record, grade))),
             Err(error) => {
-                let Some(unit) = work.units.remove(&error.id()) else {
+                let Some(unit) = work.units.remove(&error.id()).filter(|_| !error.is_cancelled()) else {
                     return Ok(None);
                 };
                 let Some(record) = self.journal.unit(unit).transpose()? else {

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::ExitCode;
+use crate::{ExitCode, Stop};
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +49,15 @@ impl Ended {
             how,
             because: Some(because.into()),
         }
+    }
+
+    /// By a signal.
+    pub(crate) fn by(stop: Stop) -> Self {
+        let how = match stop {
+            Stop::By(_) => HowEnded::Terminated,
+            Stop::No | Stop::Drain | Stop::Now => HowEnded::Interrupted,
+        };
+        Self::early(how, how.as_str())
     }
 
     /// The same end, given how many planned cases have no result: a run that was to stop and had nothing left to do is

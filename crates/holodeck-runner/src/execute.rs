@@ -30,18 +30,26 @@ pub(crate) enum CaseEnd {
         unit: Box<UnitRecord>,
         /// What the checks found, where they had to see what was masked.
         grade: Option<Box<Grade>>,
-        /// Why no other case can succeed either, if that is so.
-        fatal: Option<String>,
+        /// Why no other case will succeed either, if that is so.
+        hopeless: Option<Hopeless>,
     },
     /// Because this run cancelled it; it counts as not run.
     Stopped,
+}
+
+/// Why other cases will end as this one did.
+pub(crate) enum Hopeless {
+    /// The endpoint refused the credentials: certain after one case.
+    Credentials(String),
+    /// The endpoint was not reached: certain after several cases.
+    Unreached(String),
 }
 
 /// How the turns of a case ended.
 struct Conversation {
     turns: Vec<TurnRecord>,
     failures: Vec<Failure>,
-    fatal: Option<String>,
+    hopeless: Option<Hopeless>,
 }
 
 /// Bytes of answers up to which grading is too short to hold up other cases, which share the thread.
@@ -62,7 +70,7 @@ impl Executor {
         let Some(Conversation {
             turns,
             failures,
-            fatal,
+            hopeless,
         }) = ended
         else {
             return CaseEnd::Stopped;
@@ -81,7 +89,11 @@ impl Executor {
             None
         };
         unit.mask(&self.redactor);
-        CaseEnd::Ended { unit, grade, fatal }
+        CaseEnd::Ended {
+            unit,
+            grade,
+            hopeless,
+        }
     }
 
     /// Grades a unit; long answers on a thread of their own, so that no other case's clock runs on meanwhile.
@@ -181,7 +193,7 @@ impl Executor {
             TurnEnd::Ended { record, error } => Some(Conversation {
                 turns: vec![*record],
                 failures: Vec::new(),
-                fatal: fatal(error.as_ref()),
+                hopeless: error.as_ref().and_then(Hopeless::of),
             }),
         }
     }
@@ -196,21 +208,21 @@ impl Executor {
         let mut conversation = Conversation {
             turns: Vec::with_capacity(case.turns.len()),
             failures: Vec::new(),
-            fatal: None,
+            hopeless: None,
         };
         let mut session = match self.backend.create_session().await {
             Ok(session) => session,
             Err(_) if cancel.is_cancelled() => return None,
             Err(error) => {
                 conversation.failures.push(self.describe(&error));
-                conversation.fatal = fatal(Some(&error));
+                conversation.hopeless = Hopeless::of(&error);
                 return Some(conversation);
             }
         };
         let label = label(case, index);
         let mut failures_in_a_row = 0;
         for (place, turn) in case.turns.iter().enumerate() {
-            if conversation.fatal.is_some() || failures_in_a_row >= 2 {
+            if conversation.hopeless.is_some() || failures_in_a_row >= 2 {
                 conversation.turns.push(TurnRecord::skipped(&turn.input));
                 continue;
             }
@@ -234,7 +246,7 @@ impl Executor {
                 TurnEnd::Ended { record, error } => {
                     let failed = record.state == holodeck_model::ExecutionState::Error;
                     failures_in_a_row = if failed { failures_in_a_row + 1 } else { 0 };
-                    conversation.fatal = fatal(error.as_ref());
+                    conversation.hopeless = error.as_ref().and_then(Hopeless::of);
                     conversation.turns.push(*record);
                 }
             }
@@ -261,9 +273,14 @@ impl Executor {
     }
 }
 
-/// Why the run cannot continue, if it cannot: with these credentials nothing will be answered.
-fn fatal(error: Option<&BackendError>) -> Option<String> {
-    error
-        .filter(|error| error.is_credentials())
-        .map(ToString::to_string)
+impl Hopeless {
+    fn of(error: &BackendError) -> Option<Self> {
+        if error.is_credentials() {
+            Some(Self::Credentials(error.to_string()))
+        } else if error.is_unreachable() {
+            Some(Self::Unreached(error.to_string()))
+        } else {
+            None
+        }
+    }
 }

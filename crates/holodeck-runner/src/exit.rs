@@ -71,6 +71,7 @@ mod tests {
             ExitCode::Metric,
             ExitCode::Nothing,
             ExitCode::Budget,
+            ExitCode::Terminated,
             ExitCode::Interrupted,
             ExitCode::Terminated,
         ];

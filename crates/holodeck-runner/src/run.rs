@@ -239,7 +239,11 @@ pub async fn run_tests(
     for warning in &request.warnings {
         journal.warn(request.redactor.text(warning).into_owned())?;
     }
-    request.backend.initialize().await?;
+    tokio::select! {
+        ready = request.backend.initialize() => ready?,
+        // The dispatcher starts nothing then.
+        () = control.cancelled() => {}
+    }
     sink.on(&RunEvent::Started {
         run_id: journal.header().run_id.clone(),
         agent_name: request.agent.config.name.clone(),
@@ -275,7 +279,9 @@ pub async fn run_tests(
         },
     };
     let ended = dispatcher.run(control).await?;
-    request.backend.teardown().await?;
+    if let Some(closed) = control.within(request.backend.teardown()).await {
+        closed?;
+    }
     let cases = PlannedCases {
         agent: request.agent,
         journal,
