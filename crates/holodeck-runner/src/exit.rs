@@ -73,7 +73,6 @@ mod tests {
             ExitCode::Budget,
             ExitCode::Terminated,
             ExitCode::Interrupted,
-            ExitCode::Terminated,
         ];
         all.sort();
         assert_eq!(all.map(ExitCode::code), [2, 130, 143, 6, 1, 3, 4, 5, 0]);
