@@ -141,7 +141,7 @@ impl UnitRecord {
                     .structured_output
                     .iter()
                     .chain(turn.result.tool_calls.iter().map(|call| &call.arguments))
-                    .any(|value| dirty_value(redactor, value))
+                    .any(|value| redactor.mask_value(&mut value.clone()))
         })
     }
 
@@ -149,7 +149,7 @@ impl UnitRecord {
     pub(crate) fn mask(&mut self, redactor: &Redactor) {
         mask_failures(redactor, &mut self.failures);
         for turn in &mut self.turns {
-            mask_text(redactor, &mut turn.input);
+            redactor.mask_text(&mut turn.input);
             mask_failures(redactor, &mut turn.failures);
             for file in &mut turn.files {
                 redactor.value(file);
@@ -160,26 +160,26 @@ impl UnitRecord {
                         arguments.iter_mut().for_each(|it| redactor.value(it))
                     }
                     ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason } => {
-                        mask_text(redactor, reason);
+                        redactor.mask_text(reason);
                     }
                     ApprovalDecision::Withdrawn => {}
                 }
             }
             let result = &mut turn.result;
-            turn.redacted.answer |= mask_text(redactor, &mut result.response);
+            turn.redacted.answer |= redactor.mask_text(&mut result.response);
             if let Some(thinking) = &mut result.thinking {
-                mask_text(redactor, thinking);
+                redactor.mask_text(thinking);
             }
             if let Some(object) = &mut result.structured_output {
-                turn.redacted.object |= mask_value(redactor, object);
+                turn.redacted.object |= redactor.mask_value(object);
             }
             for call in &mut result.tool_calls {
-                if mask_value(redactor, &mut call.arguments) {
+                if redactor.mask_value(&mut call.arguments) {
                     turn.redacted.arguments.push(call.call_id.clone());
                 }
             }
             for answer in &mut result.tool_results {
-                if mask_text(redactor, &mut answer.result) {
+                if redactor.mask_text(&mut answer.result) {
                     turn.redacted.results.push(answer.call_id.clone());
                 }
             }
@@ -219,7 +219,7 @@ impl Grade {
         for turn in &mut self.turns {
             mask_failures(redactor, &mut turn.failures);
             for text in turn.retrieval_context.iter_mut().flatten() {
-                mask_text(redactor, text);
+                redactor.mask_text(text);
             }
             for metric in &mut turn.metrics {
                 mask_optional(redactor, &mut metric.reasoning);
@@ -233,36 +233,15 @@ impl Grade {
     }
 }
 
-fn dirty_value(redactor: &Redactor, value: &serde_json::Value) -> bool {
-    mask_value(redactor, &mut value.clone())
-}
-
-fn mask_value(redactor: &Redactor, value: &mut serde_json::Value) -> bool {
-    if value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty) {
-        return false;
-    }
-    let before = value.clone();
-    redactor.value(value);
-    before != *value
-}
-
 fn mask_failures(redactor: &Redactor, failures: &mut [Failure]) {
     for failure in failures {
-        mask_text(redactor, &mut failure.text);
+        redactor.mask_text(&mut failure.text);
         mask_optional(redactor, &mut failure.hint);
     }
 }
 
 fn mask_optional(redactor: &Redactor, text: &mut Option<String>) {
     if let Some(text) = text {
-        mask_text(redactor, text);
+        redactor.mask_text(text);
     }
-}
-
-fn mask_text(redactor: &Redactor, text: &mut String) -> bool {
-    let Cow::Owned(clean) = redactor.text(text) else {
-        return false;
-    };
-    *text = clean;
-    true
 }

@@ -310,8 +310,6 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec
     }
     let indices = plan.indices();
     let now = Timestamp::now();
-    let mut metadata = request.metadata.clone();
-    request.redactor.value(&mut metadata.agent_config);
     let header = JournalHeader {
         holodeck_journal: JOURNAL_VERSION,
         run_id: new_run_id(now),
@@ -333,7 +331,7 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec
         flags: request.settings.flags.clone(),
         replayed: request.replayed.clone(),
         settings: settings(&request.settings, &request.turns),
-        metadata,
+        metadata: request.metadata.clone(),
     };
     let journal = Journal::create(&store.journal_path(&header.run_id), header)?;
     Ok((journal, indices))
@@ -487,7 +485,7 @@ fn partial(path: &Path) -> PathBuf {
 /// In one step: a run file is whole or not there. Returns the totals, which are not known before.
 fn write_run_file(path: &Path, view: &RunView<'_>) -> Result<Totals, ReportError> {
     if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
+        holodeck_model::create_private_folder(parent)?;
     }
     let partial = partial(path);
     let mut file = std::fs::OpenOptions::new()

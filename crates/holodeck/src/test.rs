@@ -8,8 +8,8 @@ use std::{
 use holodeck_backend_api::{BackendError, BackendFactory as _, Occasion};
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_model::{
-    CaseIdentity, DiskFiles, Env, Layer, LoadedAgent, Provider, Replayed, RunMetadata, SideEffectGate,
-    ToolConfig, identify_cases,
+    CaseIdentity, DiskFiles, Env, Layer, LoadedAgent, Provider, Redactor, Replayed, RunMetadata,
+    SideEffectGate, ToolConfig, identify_cases,
 };
 use holodeck_runner::{
     Budget, JournalHeader, OnFailure, Plan, PlanError, RegradeRequest, RunControl, RunError, RunFlags,
@@ -196,7 +196,7 @@ pub async fn prepare_test(
     let settings = settings(&agent, options, answers.replayed().as_ref());
     let turns = turns(&agent, env, options, prices)?;
     let fingerprint = [("agent".to_owned(), agent_digest(&agent)?)].into();
-    let mut metadata = metadata(&mut agent, options);
+    let mut metadata = metadata(&mut agent, options, &answers.redactor());
     let mut agent = Arc::new(agent);
     let setup = ToolSetup {
         agent: &agent,
@@ -212,7 +212,7 @@ pub async fn prepare_test(
         warnings: about_tools,
     } = tools(&setup).await?;
     warnings.extend(about_tools);
-    metadata.mcp_servers = servers.records();
+    metadata.mcp_servers = servers.records(&answers.redactor());
     let backend = factory.create(Arc::clone(&agent), Occasion::Test, tools).await?;
     // Whoever tells places has looked them up by now.
     if let Some(agent) = Arc::get_mut(&mut agent) {
@@ -259,12 +259,14 @@ pub fn prepare_regrade(
     let old = RunStore::new(&agent.dir).find(run)?;
     let answers = Answers::open(&AnswerSource::Live, None, &agent, env)?;
     let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
+    let mut cli_args = options.cli_args.clone();
+    answers.redactor().arguments(&mut cli_args);
     let request = RegradeRequest {
         agent: Arc::new(agent),
         agent_path: options.agent_path.clone(),
         identities,
         redactor: answers.redactor(),
-        cli_args: options.cli_args.clone(),
+        cli_args,
     };
     Ok(PreparedRegrade { request, old })
 }
@@ -464,7 +466,7 @@ fn prices(agent: &LoadedAgent, env: &Env, flag: Option<&Path>) -> Result<Prices,
     }
 }
 
-fn metadata(agent: &mut LoadedAgent, options: &TestOptions) -> RunMetadata {
+fn metadata(agent: &mut LoadedAgent, options: &TestOptions, redactor: &Redactor) -> RunMetadata {
     // The cases are in the report: a second copy would double the file, and many of them as JSON values the memory.
     let cases = std::mem::take(&mut agent.config.test_cases);
     let mut config = serde_json::to_value(&agent.config).unwrap_or(Value::Null);
@@ -472,21 +474,26 @@ fn metadata(agent: &mut LoadedAgent, options: &TestOptions) -> RunMetadata {
     if let Some(config) = config.as_object_mut() {
         config.remove("test_cases");
     }
+    redactor.configuration(&mut config);
+    let mut cli_args = options.cli_args.clone();
+    redactor.arguments(&mut cli_args);
     let instructions = &agent.instructions;
+    let mut prompt_version = json!({
+        "version": instructions.version,
+        "author": instructions.author,
+        "description": instructions.description,
+        "tags": instructions.tags,
+        "source": instructions.source,
+        "file_path": instructions.file_path,
+        "body_hash": instructions.body_hash,
+        "extra": instructions.extra,
+    });
+    redactor.configuration(&mut prompt_version);
     RunMetadata {
         agent_config: config,
-        prompt_version: json!({
-            "version": instructions.version,
-            "author": instructions.author,
-            "description": instructions.description,
-            "tags": instructions.tags,
-            "source": instructions.source,
-            "file_path": instructions.file_path,
-            "body_hash": instructions.body_hash,
-            "extra": instructions.extra,
-        }),
+        prompt_version,
         holodeck_version: env!("CARGO_PKG_VERSION").to_owned(),
-        cli_args: options.cli_args.clone(),
+        cli_args,
         git_commit: git::commit(&agent.dir),
         mcp_servers: Vec::new(),
     }
