@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BackendEvent, ToolCall, ToolResult};
+use crate::{BackendEvent, CallDetails, ToolCall, ToolResult};
 
 /// What a tool call without a result is answered with: no provider continues a conversation that lacks one.
 const INTERRUPTED: &str = "the turn was interrupted before this call ended";
@@ -171,6 +171,7 @@ fn whole(history: Vec<HistoryItem>) -> Vec<HistoryItem> {
                         result: INTERRUPTED.to_owned(),
                         is_error: true,
                         duration_ms: None,
+                        details: CallDetails::default(),
                     }));
                 }
             }
@@ -207,6 +208,7 @@ mod tests {
             result: text.to_owned(),
             is_error,
             duration_ms: None,
+            details: CallDetails::default(),
         }
     }
 

@@ -39,6 +39,14 @@ impl ExecutionResult {
         self.outcome.reason().is_some()
     }
 
+    /// The tool calls, each with its result where one came.
+    pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, Option<&ToolResult>)> {
+        self.tool_calls.iter().map(|call| {
+            let mut results = self.tool_results.iter();
+            (call, results.find(|result| result.call_id == call.call_id))
+        })
+    }
+
     /// Why the agent ended the turn badly, in the contract's words.
     pub fn error_reason(&self) -> Option<Cow<'_, str>> {
         self.outcome.reason()

@@ -1,7 +1,7 @@
 //! A conversation in the form in which the CLI keeps one, so that it continues from there.
 
 use holodeck_backend_api::{HistoryItem, ToolSpec};
-use holodeck_mcp_bridge::{HOLODECK_SERVER, model_name};
+use holodeck_model::{HOLODECK_SERVER, mcp_tool_name};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -74,7 +74,7 @@ fn block(item: &HistoryItem, own: &[ToolSpec]) -> Value {
     match item {
         HistoryItem::Call(call) => {
             let name = if own.iter().any(|spec| spec.name == call.name) {
-                model_name(HOLODECK_SERVER, &call.name)
+                mcp_tool_name(HOLODECK_SERVER, &call.name)
             } else {
                 call.name.clone()
             };

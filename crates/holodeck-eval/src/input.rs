@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use holodeck_backend_api::ToolCall;
-use holodeck_model::{CallRefusal, ToolInvocation};
+use holodeck_backend_api::{ToolCall, ToolResult};
+use holodeck_model::CallRefusal;
 use serde_json::Value;
 
 /// One answer of an agent with all that grading it needs.
@@ -55,20 +55,13 @@ impl<'a> CalledTool<'a> {
             failed: false,
         }
     }
-}
 
-impl<'a> From<&'a ToolCall> for CalledTool<'a> {
-    fn from(call: &'a ToolCall) -> Self {
-        Self::new(&call.name, &call.arguments)
-    }
-}
-
-impl<'a> From<&'a ToolInvocation> for CalledTool<'a> {
-    fn from(call: &'a ToolInvocation) -> Self {
+    /// A call with what came of it, where anything did.
+    pub fn with_result(call: &'a ToolCall, result: Option<&ToolResult>) -> Self {
         Self {
-            refused: call.details.refused,
-            failed: call.error.is_some(),
-            ..Self::new(&call.name, &call.args)
+            refused: result.and_then(|result| result.details.refused),
+            failed: result.is_none_or(|result| result.is_error),
+            ..Self::new(&call.name, &call.arguments)
         }
     }
 }

@@ -32,7 +32,7 @@ impl Loader<'_> {
     /// A misspelt setting would silently not hold. What a file mentions is the author's own.
     fn warn_unknown_variables(&mut self) {
         for name in self.env.names().filter(|name| name.starts_with("HOLODECK_")) {
-            let is_mentioned = self.tree.sources().any(|source| source.text.contains(name));
+            let is_mentioned = self.tree.sources().any(|(_, source)| source.text.contains(name));
             if env::SETTINGS.contains(&name) || name == env::HOLODECK_MCP_SERVER || is_mentioned {
                 continue;
             }
@@ -124,6 +124,12 @@ impl Loader<'_> {
             );
             let replay = file.replay.as_ref().map(|replay| Some(replay.path()));
             self.lay(root, "replay", &mut settings.replay, replay);
+            self.lay(
+                root,
+                "on_truncated",
+                &mut settings.on_truncated,
+                file.on_truncated,
+            );
         }
         lay_env(&mut settings.file_timeout, from_env.file_timeout);
         lay_env(&mut settings.llm_timeout, from_env.llm_timeout);

@@ -1,6 +1,6 @@
 use futures::{FutureExt as _, StreamExt as _};
 use holodeck_backend_api::{
-    AgentSession, BackendError, BackendEvent, HistoryItem, Opening, SessionState, ToolResult, TurnRequest,
+    AgentSession, BackendError, BackendEvent, CallDetails, HistoryItem, Opening, SessionState, ToolResult, TurnRequest,
 };
 
 use super::{
@@ -138,6 +138,7 @@ async fn opened(subject: &dyn Subject) -> Outcome {
         result: "x".to_owned(),
         is_error: false,
         duration_ms: None,
+        details: CallDetails::default(),
     };
     let unanswered = call_of("c9", "echo", "y");
     let opening = Opening::after([
