@@ -96,7 +96,9 @@ impl Subject {
         match error {
             PrepareError::Answers(error) => answers(&error),
             PrepareError::Tools(ToolSetupError::Index(error)) => self.index(&error),
-            PrepareError::Backend(error) => self.backend(&error),
+            PrepareError::Backend(error) | PrepareError::Tools(ToolSetupError::Replay(error)) => {
+                self.backend(&error)
+            }
             PrepareError::Plan(error) => plan(&error),
             PrepareError::UnknownPrice { .. } => Problem::config(error.to_string())
                 .with_hint("give its price with `--prices FILE`, or use `--max-tokens-total`"),

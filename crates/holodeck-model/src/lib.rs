@@ -50,4 +50,6 @@ pub use schema::{config_json_schema, json_schema};
 pub use settings::{ExecutionSettings, Layer, Setting};
 pub use source::{Source, Sources};
 pub use usage::TokenUsage;
-pub use value::{Glob, JsonMap, OneOrMany, PathRef, Pattern, PatternError, SecretMap, python_str};
+pub use value::{
+    Glob, JsonMap, OneOrMany, PathRef, Pattern, PatternError, SecretMap, names_a_secret, python_str,
+};

@@ -1,8 +1,4 @@
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::stream;
@@ -11,7 +7,7 @@ use holodeck_backend_api::{
     NoTools, ToolFilter, ToolHost, ToolSpec, TurnRequest,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
-use holodeck_cassette::{CassetteError, ToolSet};
+use holodeck_cassette::{CassetteError, ToolFiles, ToolSet};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_mcp_bridge::model_name;
 use holodeck_model::{
@@ -27,10 +23,11 @@ use crate::{
     Answers, Preparing,
     approvals::under_approvals,
     claude,
+    fingerprint::files_of_tools,
     index::{IndexError, IndexSink, Indexes, Rebuild},
     mcp::McpServers,
     prompts,
-    seen::{files_of_tools, seen},
+    seen::seen,
     telemetry,
 };
 
@@ -231,15 +228,21 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
         declared: serde_json::to_value(real().collect::<Vec<_>>()).unwrap_or_default(),
         own: toolbox.specs().iter().map(|spec| spec.name.clone()).collect(),
         files: if answers.are_live() || by_turn {
-            HashMap::new()
+            Vec::new()
         } else {
             files_of_tools(agent)
-                .filter_map(|(tool, files)| Some((tool.model_name()?, files)))
+                .map(|(tool, digests)| ToolFiles {
+                    tool: tool.name().to_owned(),
+                    // The names of a server's tools begin with its own.
+                    shown: tool.model_name().unwrap_or_else(|| model_name(tool.name(), "")),
+                    digests,
+                })
                 .collect()
         },
     };
     let mut servers = McpServers::default();
     let mut warnings = Vec::new();
+    answers.check_files(&set)?;
     if !answers.know_tools(&set) {
         let functions: Vec<_> = real()
             .filter_map(|tool| match tool {
@@ -324,6 +327,9 @@ pub enum ToolSetupError {
     /// An index that can't be searched.
     #[error(transparent)]
     Index(#[from] IndexError),
+    /// The recording was made with other files.
+    #[error(transparent)]
+    Replay(#[from] BackendError),
 }
 
 impl ToolSetupError {

@@ -91,7 +91,7 @@ fn set(own: &[&str]) -> ToolSet {
     ToolSet {
         declared: json!([{"name": "kb", "type": "vectorstore", "key": "hunter2-secret"}]),
         own: own.iter().map(|name| (*name).to_owned()).collect(),
-        files: HashMap::new(),
+        files: Vec::new(),
     }
 }
 
@@ -229,7 +229,18 @@ async fn other_files_behind_a_tool_are_another_question() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     let of = |digest: &str| ToolSet {
-        files: HashMap::from([("echo".to_owned(), json!({"a.md": digest}))]),
+        files: vec![
+            ToolFiles {
+                tool: "echo".to_owned(),
+                shown: "echo".to_owned(),
+                digests: [("a.md".to_owned(), digest.to_owned())].into(),
+            },
+            ToolFiles {
+                tool: "garden".to_owned(),
+                shown: "garden__".to_owned(),
+                digests: [("garden.py".to_owned(), "same".to_owned())].into(),
+            },
+        ],
         ..set(&[])
     };
     let replayed = |digest: &str| {
@@ -256,11 +267,27 @@ async fn other_files_behind_a_tool_are_another_question() {
         missed.contains("to these arguments from these files; record again"),
         "{missed}"
     );
-
-    // Where files were not looked at yet, they do not count.
-    record(&path, &["echo"], &[]).await;
-    let answer = ask(&replayed("2"), "echo", json!({"q": "hunter2-secret"}), "a").await;
-    assert!(answer.starts_with("1 ***"), "{answer}");
+    let cassette = Cassette::open(&path).unwrap();
+    let changed = |digest: &str| ReplayedTools::changed_files(&cassette, &redactor(), &of(digest));
+    assert_eq!(changed("1"), [""; 0]);
+    assert_eq!(changed("2"), ["tool `echo`: a.md"]);
+    // Tools of another YAML are not these with other files.
+    assert_eq!(
+        ReplayedTools::changed_files(
+            &cassette,
+            &redactor(),
+            &ToolSet {
+                declared: json!([]),
+                ..of("2")
+            }
+        ),
+        [""; 0]
+    );
+    assert_eq!(
+        of("1").files_of("garden__plant"),
+        json!({"garden": {"garden.py": "same"}})
+    );
+    assert_eq!(of("1").files_of("echoes"), json!({}));
 }
 
 #[tokio::test]
@@ -329,7 +356,7 @@ async fn a_replay_shows_each_message_the_tools_it_was_shown() {
             call_id: "c".to_owned(),
         },
         None,
-        None,
+        &set(&[]),
     );
     tape.keep(
         &ModelRequest {

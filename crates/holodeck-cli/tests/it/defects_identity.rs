@@ -1,5 +1,8 @@
 //! Which agent and which case an answer belongs to.
 
+use holodeck_testkit::{ModelServer, Reply};
+use serde_json::json;
+
 use crate::project::{Project, TWO_CASES, agent, knowing};
 
 #[test]
@@ -16,4 +19,80 @@ fn a_recording_of_an_older_format_is_refused_with_what_to_do() {
         .exits(2)
         .says("`old.jsonl` has format version 1; this holodeck reads version 2")
         .says("record again: `--live --record FILE`");
+}
+
+/// An agent with a file behind each kind of tool. Its model looks up an order and is done.
+fn shop() -> (ModelServer, Project) {
+    let server = ModelServer::answering(|request| {
+        match request
+            .messages()
+            .last()
+            .and_then(|message| message["role"].as_str())
+        {
+            Some("tool") => Reply::text("done"),
+            _ => Reply::tool_call("c1", "look_up", &json!({"order": "7"})),
+        }
+    });
+    let project = Project::with(&format!(
+        "name: shop\nmodel: {{provider: openai, name: m, endpoint: \"{}\"}}\ninstructions: {{file: instructions.md}}\n\
+         embedding_provider: {{provider: hash}}\n\
+         tools:\n\
+         \x20 - {{type: function, name: look_up, description: d, file: tools/orders.py, function: look_up, \
+         parameters: {{order: {{type: string}}}}}}\n\
+         \x20 - {{type: function, name: check, description: d, command: cat, args: [./rules.txt], parameters: {{}}}}\n\
+         \x20 - {{type: mcp, name: garden, description: d, command: python3, args: [./server/garden.py]}}\n\
+         \x20 - {{type: prompt, name: sum_up, description: d, file: prompt.txt, parameters: {{}}}}\n\
+         \x20 - {{type: vectorstore, name: kb, description: d, source: docs}}\n\
+         evaluations: {{metrics: [{{type: standard, metric: contains}}]}}\n\
+         test_cases: [{{name: one, input: \"Where is order 7?\", ground_truth: done}}]\n",
+        server.url()
+    ));
+    project.write("instructions.md", "Be kind.\n");
+    project.write(
+        "tools/orders.py",
+        "import prices\n\ndef look_up(order):\n    return prices.OF\n",
+    );
+    project.write("tools/prices.py", "OF = 'sent'\n");
+    project.write("rules.txt", "none\n");
+    project.write("server/garden.py", crate::changes::GARDEN);
+    project.write("prompt.txt", "Sum up.\n");
+    project.write("docs/a.md", "Orders are sent at night.\n");
+    (server, project)
+}
+
+/// The files of [`shop`] that shape an answer, each with what names it in a refusal.
+const SHOP_FILES: &[(&str, &str)] = &[
+    ("tools/orders.py", "tool `look_up`: tools/orders.py"),
+    ("tools/prices.py", "tool `look_up`: tools/prices.py"),
+    ("rules.txt", "tool `check`: rules.txt"),
+    ("server/garden.py", "tool `garden`: server/garden.py"),
+    ("prompt.txt", "tool `sum_up`: prompt.txt"),
+    ("docs/a.md", "tool `kb`: docs/a.md"),
+    ("instructions.md", "messages[0].content"),
+];
+
+#[test]
+fn a07_a_changed_file_behind_a_tool_misses_by_name() {
+    let (_server, project) = shop();
+    project.run(&["test", "--record", "tape.jsonl"]).exits(0);
+    project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
+    for (file, named) in SHOP_FILES {
+        let old = project.read(file);
+        project.write(file, format!("{old}# changed\n"));
+        project
+            .run(&["test", "--replay", "tape.jsonl"])
+            .exits(3)
+            .says(named)
+            .says("record again");
+        project.write(file, old);
+    }
+    // A new module may be imported in place of another one.
+    project.write("tools/json.py", "x = 1\n");
+    project
+        .run(&["test", "--replay", "tape.jsonl"])
+        .exits(3)
+        .says("tool `look_up`: tools/json.py");
+    project.write("tools/readme.md", "Nothing of it is run.\n");
+    std::fs::remove_file(project.path("tools/json.py")).unwrap();
+    project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
 }

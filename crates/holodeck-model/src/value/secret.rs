@@ -47,7 +47,7 @@ pub(crate) fn write_secrets<S: Serializer>(secrets: &SecretMap, serializer: S) -
 const SECRET_NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSW", "AUTH", "CREDENTIAL"];
 
 /// Whether a name says that its value is a secret.
-pub(crate) fn names_a_secret(name: &str) -> bool {
+pub fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET_NAMES.iter().any(|part| name.contains(part))
 }
