@@ -1,3 +1,5 @@
+use std::fmt;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -30,12 +32,12 @@ pub enum ApprovalDecision {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<Value>,
     },
-    /// It may not; the model is told and goes on.
+    /// It may not; the model sees the reason and continues.
     Reject {
-        /// What the model is told.
+        /// What the model sees.
         reason: String,
     },
-    /// It may not, and the turn ends.
+    /// It may not, and the turn ends as [`Outcome::Terminated`](crate::Outcome::Terminated).
     Terminate {
         /// Why.
         reason: String,
@@ -50,15 +52,57 @@ impl ApprovalDecision {
         Self::Approve { arguments: None }
     }
 
+    /// It may not run.
+    pub fn reject(reason: impl Into<String>) -> Self {
+        Self::Reject {
+            reason: reason.into(),
+        }
+    }
+
     /// Whether the call runs.
     pub fn is_approved(&self) -> bool {
         matches!(self, Self::Approve { .. })
     }
 }
 
-/// Answers asks: by a policy, or by asking a person.
+/// Who or what decided about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecidedBy {
+    /// A rule of the agent's YAML that names the tool.
+    Rule,
+    /// What holds without a rule: how the tool was declared, and the permission mode.
+    Mode,
+    /// A person.
+    Person,
+}
+
+/// A decision about one call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Approval {
+    /// The provider's id of the call.
+    pub call_id: String,
+    /// What was decided.
+    pub decision: ApprovalDecision,
+    /// Who or what decided.
+    pub by: DecidedBy,
+}
+
+/// Decides about tool calls: by a policy, or by asking a person.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Decides about one call. `cancel` fires when the answer is no longer wanted.
-    async fn decide(&self, ask: &ApprovalAsk, cancel: &CancellationToken) -> ApprovalDecision;
+    /// What is decided without a person; `None` if a person must be [asked](Self::ask).
+    fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)>;
+
+    /// Asks a person; by default there is none. `cancel` fires when the answer is no longer needed.
+    async fn ask(&self, ask: &ApprovalAsk, cancel: &CancellationToken) -> ApprovalDecision {
+        let _ = (ask, cancel);
+        ApprovalDecision::reject("no person is available to approve it")
+    }
+}
+
+impl fmt::Debug for dyn Approver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Approver")
+    }
 }

@@ -2,12 +2,13 @@ use std::{future::poll_fn, pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
 use futures_core::Stream;
-use holodeck_model::LoadedAgent;
+use holodeck_model::{LoadedAgent, Occasion};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    AgentSession, BackendError, BackendEvent, ExecutionResult, Image, Spending, ToolHost, fold::collect,
+    AgentSession, Approver, BackendError, BackendEvent, ExecutionResult, Image, Spending, ToolHost,
+    fold::collect,
 };
 
 /// The events of one turn; the last one is [`BackendEvent::End`] or an error.
@@ -48,24 +49,13 @@ pub trait AgentBackend: Send + Sync {
 /// Makes the backend of an agent. The engines know only this.
 #[async_trait]
 pub trait BackendFactory: Send + Sync {
-    /// A backend for `agent` in `mode` with the tools of `tools`.
+    /// A backend for `agent` on `occasion` with the tools of `tools`.
     async fn create(
         &self,
         agent: Arc<LoadedAgent>,
-        mode: Mode,
+        occasion: Occasion,
         tools: Arc<dyn ToolHost>,
     ) -> Result<Arc<dyn AgentBackend>, BackendError>;
-}
-
-/// What an agent is run for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Test cases: nobody is there to be asked.
-    Test,
-    /// A person talks to it.
-    Chat,
-    /// A server answers with it.
-    Serve,
 }
 
 /// What a backend can do.
@@ -102,8 +92,10 @@ pub struct TurnRequest {
     pub context: Vec<ContextMessage>,
     /// What asks, for instance a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
     pub unit: Option<String>,
-    /// Hears what models are asked by tools; the result of the turn tells of the agent's own calls.
+    /// Collects what models use that tools of the turn ask; the turn's result holds the agent's own usage.
     pub spending: Spending,
+    /// Decides about the turn's tool calls; `None`: the backend's own approver does.
+    pub approver: Option<Arc<dyn Approver>>,
     /// Stops the turn; what has arrived is kept.
     pub cancel: CancellationToken,
 }
@@ -117,6 +109,7 @@ impl TurnRequest {
             context: Vec::new(),
             unit: None,
             spending: Spending::new(),
+            approver: None,
             cancel: CancellationToken::new(),
         }
     }

@@ -2,7 +2,9 @@ use holodeck_model::events::StopReason;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ApprovalAsk, ApprovalDecision, ExecutionResult, TokenUsage, ToolCall, ToolResult};
+use crate::{
+    Approval, ApprovalAsk, ApprovalDecision, DecidedBy, ExecutionResult, TokenUsage, ToolCall, ToolResult,
+};
 
 /// What a backend emits while a turn runs. The order within one model message is reasoning, text, tool calls,
 /// usage, [`TurnEnd`](BackendEvent::TurnEnd); tool results follow; [`End`](BackendEvent::End) is last.
@@ -30,9 +32,12 @@ pub enum BackendEvent {
     },
     /// The model called a tool.
     ToolCall(ToolCall),
-    /// The host is asked whether a call may run.
+    /// A call may run or not, as it was decided without asking a person.
+    ApprovalDecided(Approval),
+    /// A person is asked whether a call may run. [`Paused`](BackendEvent::Paused) is emitted before, and
+    /// [`Resumed`](BackendEvent::Resumed) when every such question is answered.
     ApprovalAsked(ApprovalAsk),
-    /// The ask about a call is over.
+    /// The question to a person about a call is over.
     ApprovalAnswered {
         /// The call that was asked about.
         call_id: String,
@@ -77,8 +82,8 @@ pub enum BackendEvent {
         #[serde(rename = "latency_ms", with = "milliseconds")]
         latency: std::time::Duration,
     },
-    /// The turn waits for its place under `model.rpm`, or for a process to start. Whoever times the turn stops the
-    /// clock until [`Resumed`](BackendEvent::Resumed).
+    /// The turn waits for its place under `model.rpm`, for a process to start, or for a person. The clock of a
+    /// turn's limit stops until [`Resumed`](BackendEvent::Resumed).
     Paused,
     /// The wait is over.
     Resumed,
@@ -89,6 +94,21 @@ pub enum BackendEvent {
     },
     /// The turn is over; nothing follows.
     End(Box<ExecutionResult>),
+}
+
+impl BackendEvent {
+    /// The decision about a call, if the event is one.
+    pub fn approval(&self) -> Option<Approval> {
+        match self {
+            Self::ApprovalDecided(approval) => Some(approval.clone()),
+            Self::ApprovalAnswered { call_id, decision } => Some(Approval {
+                call_id: call_id.clone(),
+                decision: decision.clone(),
+                by: DecidedBy::Person,
+            }),
+            _ => None,
+        }
+    }
 }
 
 /// A duration as a whole number of milliseconds.
@@ -144,6 +164,11 @@ mod tests {
                 call_id: call.call_id.clone(),
                 description: Some("a search".to_owned()),
                 agent_id: Some("a1".to_owned()),
+            }),
+            BackendEvent::ApprovalDecided(Approval {
+                call_id: "c1".to_owned(),
+                decision: ApprovalDecision::approve(),
+                by: DecidedBy::Rule,
             }),
             answered(ApprovalDecision::Approve {
                 arguments: Some(json!({"query": "y"})),

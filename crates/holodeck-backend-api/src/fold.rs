@@ -53,6 +53,7 @@ impl ResultFold {
                 *self.result.recorded_latency.get_or_insert(Duration::ZERO) += *latency;
             }
             BackendEvent::ThinkingEnd { .. }
+            | BackendEvent::ApprovalDecided(_)
             | BackendEvent::ApprovalAsked(_)
             | BackendEvent::ApprovalAnswered { .. }
             | BackendEvent::SessionStarted { .. }

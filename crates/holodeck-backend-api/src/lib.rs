@@ -17,19 +17,19 @@ mod session;
 mod spending;
 mod tool;
 
-pub use approval::{ApprovalAsk, ApprovalDecision, Approver};
+pub use approval::{Approval, ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
 pub use backend::{
-    AgentBackend, BackendFactory, Capabilities, ContextMessage, EventStream, Mode, Role, TurnRequest,
+    AgentBackend, BackendFactory, Capabilities, ContextMessage, EventStream, Role, TurnRequest,
 };
 pub use conversation::Conversation;
 pub use error::BackendError;
 pub use event::BackendEvent;
 pub use fold::{FailedTurn, ResultFold, collect};
-pub use holodeck_model::{TokenUsage, events::StopReason};
+pub use holodeck_model::{Occasion, TokenUsage, events::StopReason};
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
 pub use result::{ExecutionResult, Outcome, ToolCall, ToolResult};
-pub use session::{AgentSession, RunningTurn, SessionControl, SessionState, TextStream, TurnGuard};
+pub use session::{AgentSession, SessionControl, SessionCore, SessionState, TextStream};
 pub use spending::{Spending, ToolUsage, total_usage};
 pub use tool::{
     NoTools, SideEffects, Tool, ToolCx, ToolError, ToolFilter, ToolHost, ToolOutput, ToolSource, ToolSpec,

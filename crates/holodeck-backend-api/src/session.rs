@@ -1,7 +1,8 @@
 use std::{
+    mem,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use async_trait::async_trait;
@@ -19,14 +20,16 @@ pub trait AgentSession: Send {
     /// Runs the next turn. Everything else is built on this.
     fn turn(&mut self, request: TurnRequest) -> EventStream<'_>;
 
-    /// Where the conversation stands.
-    fn state(&self) -> SessionState;
-
-    /// A handle that can interrupt a running turn from elsewhere.
+    /// A handle to observe the conversation and to interrupt its running turn from elsewhere.
     fn control(&self) -> SessionControl;
 
     /// Ends the conversation and releases what it holds.
     async fn close(&mut self) -> Result<(), BackendError>;
+
+    /// The state of the conversation.
+    fn state(&self) -> SessionState {
+        self.control().state()
+    }
 
     /// Runs the next turn and waits for its result.
     async fn send(&mut self, message: &str) -> Result<ExecutionResult, BackendError> {
@@ -44,81 +47,152 @@ pub trait AgentSession: Send {
 /// The states of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionState {
-    /// Made, nothing started.
-    Created,
     /// Waiting for a message.
     Ready,
-    /// A turn runs.
+    /// A turn runs, and no text of its answer has arrived yet.
     Processing,
+    /// A turn runs, and its answer is arriving.
+    Streaming,
     /// Over; every further turn is an error.
     Closed,
 }
 
-/// Interrupts the running turn of a session. Cheap to clone, outlives the session.
-#[derive(Clone)]
-pub struct SessionControl(Arc<dyn Fn() + Send + Sync>);
+/// Observes a session and interrupts its running turn, from anywhere. Cheap to clone, outlives the session.
+#[derive(Clone, Debug, Default)]
+pub struct SessionControl(Arc<Mutex<Stage>>);
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Ready,
+    Running {
+        cancel: CancellationToken,
+        streaming: bool,
+    },
+    Closed,
+}
 
 impl SessionControl {
-    /// A control that runs `interrupt`.
-    pub fn new(interrupt: impl Fn() + Send + Sync + 'static) -> Self {
-        Self(Arc::new(interrupt))
-    }
-
-    /// A control that cancels whatever token `current` gives at that moment.
-    pub fn cancelling(current: impl Fn() -> CancellationToken + Send + Sync + 'static) -> Self {
-        Self::new(move || current().cancel())
-    }
-
     /// Stops the turn that runs now; without one, does nothing.
     pub fn interrupt(&self) {
-        (self.0)();
-    }
-}
-
-impl std::fmt::Debug for SessionControl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SessionControl")
-    }
-}
-
-/// The turn that runs in a session, if one does: for [`AgentSession::state`] and [`AgentSession::control`].
-#[derive(Clone, Debug, Default)]
-pub struct RunningTurn(Arc<Mutex<Option<CancellationToken>>>);
-
-impl RunningTurn {
-    /// A turn begins that `cancel` stops. It runs until the guard is dropped.
-    pub fn begin(&self, cancel: CancellationToken) -> TurnGuard {
-        *self.lock() = Some(cancel);
-        TurnGuard(self.clone())
+        if let Stage::Running { cancel, .. } = &*self.stage() {
+            cancel.cancel();
+        }
     }
 
-    /// Whether a turn runs.
-    pub fn is_running(&self) -> bool {
-        self.lock().is_some()
+    /// The state of the session.
+    pub fn state(&self) -> SessionState {
+        match &*self.stage() {
+            Stage::Ready => SessionState::Ready,
+            Stage::Running { streaming: false, .. } => SessionState::Processing,
+            Stage::Running { streaming: true, .. } => SessionState::Streaming,
+            Stage::Closed => SessionState::Closed,
+        }
     }
 
-    /// A handle that stops the turn that runs when it is used.
-    pub fn control(&self) -> SessionControl {
-        let running = self.clone();
-        SessionControl::new(move || {
-            if let Some(turn) = &*running.lock() {
-                turn.cancel();
-            }
-        })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<CancellationToken>> {
+    fn stage(&self) -> MutexGuard<'_, Stage> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Ends a [`RunningTurn`] when its stream is dropped.
-#[derive(Debug)]
-pub struct TurnGuard(RunningTurn);
+/// What every session keeps about itself: whether it is open, and the turn that runs.
+#[derive(Debug, Default)]
+pub struct SessionCore(SessionControl);
 
-impl Drop for TurnGuard {
+impl SessionCore {
+    /// An open session.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs a turn whose events come from `events`, which receives the request with a token of its own: interrupting
+    /// this turn must not stop what else the caller's token stops. A closed session gives an error instead.
+    pub fn turn<'a>(
+        &self,
+        mut request: TurnRequest,
+        events: impl FnOnce(TurnRequest) -> EventStream<'a>,
+    ) -> EventStream<'a> {
+        request.cancel = request.cancel.child_token();
+        {
+            let mut stage = self.0.stage();
+            if matches!(*stage, Stage::Closed) {
+                return Box::pin(Closed(false));
+            }
+            *stage = Stage::Running {
+                cancel: request.cancel.clone(),
+                streaming: false,
+            };
+        }
+        let running = Running(self.0.clone());
+        Box::pin(Turn {
+            events: events(request),
+            running: Some(running),
+        })
+    }
+
+    /// A handle to observe and interrupt the session.
+    pub fn control(&self) -> SessionControl {
+        self.0.clone()
+    }
+
+    /// Ends the session: every further turn is an error.
+    pub fn close(&self) {
+        *self.0.stage() = Stage::Closed;
+    }
+}
+
+/// Marks a turn as running until it is dropped.
+struct Running(SessionControl);
+
+impl Drop for Running {
     fn drop(&mut self) {
-        *self.0.lock() = None;
+        let mut stage = self.0.stage();
+        if matches!(*stage, Stage::Running { .. }) {
+            *stage = Stage::Ready;
+        }
+    }
+}
+
+/// The events of a turn, observed for the state of its session.
+struct Turn<'a> {
+    events: EventStream<'a>,
+    running: Option<Running>,
+}
+
+impl Stream for Turn<'_> {
+    type Item = Result<BackendEvent, BackendError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = ready!(self.events.as_mut().poll_next(cx));
+        match &next {
+            Some(Ok(BackendEvent::Text { .. })) => {
+                if let Some(Running(control)) = &self.running
+                    && let Stage::Running { streaming, .. } = &mut *control.stage()
+                {
+                    *streaming = true;
+                }
+            }
+            // The turn is over, even if its stream is not dropped yet.
+            Some(Ok(BackendEvent::End(_)) | Err(_)) | None => self.running = None,
+            Some(Ok(_)) => {}
+        }
+        Poll::Ready(next)
+    }
+}
+
+/// The only event of a turn in a closed session, and whether it was emitted.
+struct Closed(bool);
+
+impl Stream for Closed {
+    type Item = Result<BackendEvent, BackendError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let first = !mem::replace(&mut self.0, true);
+        Poll::Ready(first.then(|| {
+            Err(BackendError::Session {
+                message: "the session is closed".to_owned(),
+            })
+        }))
     }
 }
 
@@ -129,7 +203,7 @@ impl Stream for TextOnly<'_> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            match std::task::ready!(self.0.as_mut().poll_next(cx)) {
+            match ready!(self.0.as_mut().poll_next(cx)) {
                 Some(Ok(BackendEvent::Text { text })) => return Poll::Ready(Some(Ok(text))),
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),

@@ -64,6 +64,20 @@ impl ClaudeBackend {
     }
 }
 
+/// The process of one turn. Unless it is taken out, it ends in the background, also when the turn's stream is dropped.
+struct Lease<'a> {
+    core: &'a Core,
+    connection: Option<Connection>,
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.core.leave(connection);
+        }
+    }
+}
+
 #[async_trait]
 impl AgentBackend for ClaudeBackend {
     fn capabilities(&self) -> Capabilities {
@@ -89,18 +103,19 @@ impl AgentBackend for ClaudeBackend {
                 process = self.process(&request.context) => process,
             };
             yield Ok(BackendEvent::Resumed);
-            let mut connection = match process {
-                Ok(connection) => connection,
+            let mut lease = match process {
+                Ok(connection) => Lease { core: &self.core, connection: Some(connection) },
                 Err(error) => {
                     yield Err(error);
                     return;
                 }
             };
             let earlier = !request.context.is_empty();
+            let Some(connection) = lease.connection.as_mut() else { return };
             connection.serve(&request, Conversation::new());
             let mut end = None;
             {
-                let mut steps = pin!(turn::run(&self.core, &mut connection, request));
+                let mut steps = pin!(turn::run(&self.core, connection, request));
                 while let Some(step) = steps.next().await {
                     match step {
                         Ok(Step::Event(event)) => yield Ok(event),
@@ -111,15 +126,14 @@ impl AgentBackend for ClaudeBackend {
             }
             match end {
                 Some(Ok(done)) => {
-                    if done.stands.is_some() && !earlier {
+                    if done.stands.is_some() && !earlier && let Some(connection) = lease.connection.take() {
                         self.pool.give_back(connection);
-                    } else {
-                        tokio::spawn(connection.close());
                     }
+                    drop(lease);
                     yield Ok(BackendEvent::End(Box::new(done.result)));
                 }
                 Some(Err(error)) => {
-                    drop(connection);
+                    drop(lease);
                     yield Err(error);
                 }
                 None => {}

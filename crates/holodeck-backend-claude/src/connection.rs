@@ -1,6 +1,6 @@
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Conversation, TurnRequest};
+use holodeck_backend_api::{Approval, ApprovalAsk, ApprovalDecision, Conversation, TurnRequest};
 use holodeck_process::{ChildEnv, ChildProcess, ProcessError, ProcessSpec, Watchdog, Watched};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
@@ -8,7 +8,10 @@ use tokio::{
     sync::mpsc,
     time::{Instant, sleep, timeout},
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 use crate::{
     ClaudeOptions,
@@ -29,6 +32,8 @@ use pipes::{read, write};
 const WAITING: usize = 1024;
 /// Output of a program that has ended, unless somebody else still holds the pipe.
 const REST: Duration = Duration::from_secs(1);
+/// Time between SIGTERM and SIGKILL, once the CLI has not ended by itself.
+const TERMINATE: Duration = Duration::from_secs(1);
 /// Lines of stderr that are shown of a program that died.
 const LAST_LINES: usize = 5;
 
@@ -46,14 +51,17 @@ pub(crate) struct Connection {
     cleared: bool,
     clear: Duration,
     close: Duration,
+    /// Its writer, its reader, and the answers it waits for.
+    tasks: TaskTracker,
+    stop: DropGuard,
     _watched: Option<Watched>,
-    _stop: DropGuard,
 }
 
 /// What a turn hears.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     Frame(Box<Frame>),
+    Decided(Approval),
     Asked(ApprovalAsk),
     Answered {
         call_id: String,
@@ -116,12 +124,19 @@ impl Connection {
         let stop = CancellationToken::new();
         let pending = Arc::new(Pending::new());
         let caller = Caller::default();
+        let tasks = TaskTracker::new();
         if let Some(stdin) = process.take_stdin() {
-            tokio::spawn(write(stdin, lines));
+            tasks.spawn(write(stdin, lines));
         }
         if let Some(stdout) = process.take_stdout() {
-            let answering = host.answering(outgoing.clone(), heard.clone(), stop.clone(), caller.clone());
-            tokio::spawn(read(stdout, Arc::clone(&pending), answering, heard));
+            let answering = host.answering(
+                outgoing.clone(),
+                heard.clone(),
+                stop.clone(),
+                caller.clone(),
+                tasks.clone(),
+            );
+            tasks.spawn(read(stdout, Arc::clone(&pending), answering, heard));
         }
         let mut connection = Self {
             process,
@@ -135,8 +150,9 @@ impl Connection {
             cleared: false,
             clear: options.limits.clear,
             close: options.limits.close,
+            tasks,
+            stop: stop.drop_guard(),
             _watched: watched,
-            _stop: stop.drop_guard(),
         };
         connection.shake_hands(options, host).await?;
         Ok(connection)
@@ -292,19 +308,47 @@ impl Connection {
         self.cleared
     }
 
-    /// Lets the CLI end by itself, then makes it.
+    /// Closes the CLI's input and lets it end by itself: it may have telemetry to send. Then ends it.
     pub(crate) async fn close(self) {
-        self.outgoing.close();
-        let closed = self.process.close(self.close).await;
-        if let Err(error) = closed {
-            tracing::debug!(%error, "the Claude Code CLI did not end well");
+        let Self {
+            mut process,
+            outgoing,
+            mut incoming,
+            close,
+            tasks,
+            stop,
+            ..
+        } = self;
+        drop(stop);
+        outgoing.close();
+        let end = async {
+            match timeout(close, process.wait()).await {
+                Ok(exit) => exit,
+                Err(_) => process.stop(close.min(TERMINATE)).await,
+            }
+        };
+        // Its output is read to the end, or a full pipe would stop it.
+        let read = async {
+            while incoming.recv().await.is_some() {}
+            pending::<()>().await;
+        };
+        tokio::select! {
+            exit = end => {
+                if let Err(error) = exit {
+                    tracing::debug!(%error, "the Claude Code CLI did not end well");
+                }
+            }
+            () = read => {}
         }
+        drop(incoming);
+        tasks.close();
+        // A process that is not of this group may hold the pipes open.
+        let _ = timeout(REST, tasks.wait()).await;
     }
 
     /// Whose turn it runs from now on.
     pub(crate) fn serve(&self, request: &TurnRequest, conversation: Conversation) {
-        self.caller
-            .set(request.unit.clone(), conversation, request.spending.clone());
+        self.caller.set(request, conversation);
     }
 
     /// The folder in which its conversations are kept.

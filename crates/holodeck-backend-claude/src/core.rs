@@ -9,8 +9,9 @@ use holodeck_mcp_bridge::ServerNeed;
 use holodeck_process::Watchdog;
 use holodeck_validators::CliVersion;
 use jsonschema::Validator;
-use serde_json::Value;
-use tokio::{sync::Semaphore, time::sleep};
+use serde_json::{Value, json};
+use tokio::{sync::Semaphore, task::JoinHandle, time::sleep};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
     connection::{Connection, FailedServer, OpenError},
     home::Home,
     host::Host,
+    wire,
 };
 
 /// From here on a message can be marked as being meant literally.
@@ -39,6 +41,9 @@ pub(crate) struct Core {
     notices: Mutex<Notices>,
     swept: Once,
     watchdog: OnceLock<Option<Arc<Watchdog>>>,
+    /// What outlives the turn it belongs to: processes that end or are made ready.
+    background: TaskTracker,
+    closing: CancellationToken,
 }
 
 impl Core {
@@ -50,6 +55,8 @@ impl Core {
             notices: Mutex::new(Notices(options.notices.clone(), HashSet::new())),
             swept: Once::new(),
             watchdog: OnceLock::new(),
+            background: TaskTracker::new(),
+            closing: CancellationToken::new(),
             format,
             options,
         })
@@ -96,6 +103,37 @@ impl Core {
         tracing::debug!(pid = connection.id(), "a Claude Code process is ready");
         self.check_servers(&mut connection).await?;
         Ok(connection)
+    }
+
+    /// Runs `work` beside the turns; [`settle`](Self::settle) waits for it. Outside of a runtime nothing can run, and
+    /// what `work` holds is dropped.
+    pub(crate) fn background(
+        &self,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Option<JoinHandle<()>> {
+        tokio::runtime::Handle::try_current().ok()?;
+        Some(self.background.spawn(work))
+    }
+
+    /// Lets a process end by itself, whatever it does at the moment.
+    pub(crate) fn leave(&self, connection: Connection) -> Option<JoinHandle<()>> {
+        connection.send(wire::control_request(
+            "hd_leave",
+            &json!({"subtype": "interrupt"}),
+        ));
+        self.background(connection.close())
+    }
+
+    /// Fires when the backend is closed: no further process needs to be made ready.
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.closing
+    }
+
+    /// Waits until no process is left of what ran beside the turns.
+    pub(crate) async fn settle(&self) {
+        self.closing.cancel();
+        self.background.close();
+        self.background.wait().await;
     }
 
     /// What ends the processes if this one is killed. A CLI that waits for an answer would go on for minutes.

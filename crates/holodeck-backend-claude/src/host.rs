@@ -2,18 +2,19 @@
 
 use std::{
     collections::HashMap,
-    panic::AssertUnwindSafe,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use futures::FutureExt as _;
 use holodeck_backend_api::{
-    ApprovalAsk, ApprovalDecision, Approver, BackendError, Conversation, Spending, ToolCx,
+    Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, Conversation, DecidedBy, Spending,
+    ToolCx, TurnRequest,
 };
 use holodeck_mcp_bridge::{HOLODECK_SERVER, InProcessServer, model_name};
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     ClaudeOptions, McpServer,
@@ -51,25 +52,43 @@ pub(crate) struct Answering {
     running: Arc<Mutex<HashMap<String, CancellationToken>>>,
     places: Option<Arc<Semaphore>>,
     taken: Arc<Mutex<HashMap<String, OwnedSemaphorePermit>>>,
+    tasks: TaskTracker,
 }
 
 /// Whose turn runs in a process, for the tools it calls.
 #[derive(Clone, Default)]
-pub(crate) struct Caller(Arc<Mutex<(Option<String>, Conversation, Spending)>>);
+pub(crate) struct Caller(Arc<Mutex<Serving>>);
+
+#[derive(Clone, Default)]
+struct Serving {
+    unit: Option<String>,
+    conversation: Conversation,
+    spending: Spending,
+    approver: Option<Arc<dyn Approver>>,
+}
 
 impl Caller {
-    pub(crate) fn set(&self, unit: Option<String>, conversation: Conversation, spending: Spending) {
-        *lock(&self.0) = (unit, conversation, spending);
+    pub(crate) fn set(&self, request: &TurnRequest, conversation: Conversation) {
+        *lock(&self.0) = Serving {
+            unit: request.unit.clone(),
+            conversation,
+            spending: request.spending.clone(),
+            approver: request.approver.clone(),
+        };
     }
 
     fn cx(&self, cancel: CancellationToken) -> ToolCx {
-        let (unit, conversation, spending) = lock(&self.0).clone();
+        let serving = lock(&self.0).clone();
         ToolCx {
             cancel,
-            unit,
-            conversation,
-            spending,
+            unit: serving.unit,
+            conversation: serving.conversation,
+            spending: serving.spending,
         }
+    }
+
+    fn approver(&self) -> Option<Arc<dyn Approver>> {
+        lock(&self.0).approver.clone()
     }
 }
 
@@ -156,6 +175,7 @@ impl Host {
         incoming: mpsc::Sender<Incoming>,
         stop: CancellationToken,
         caller: Caller,
+        tasks: TaskTracker,
     ) -> Answering {
         Answering {
             host: Arc::clone(self),
@@ -166,6 +186,7 @@ impl Host {
             running: Arc::default(),
             places: self.agents.map(|places| Arc::new(Semaphore::new(places))),
             taken: Arc::default(),
+            tasks,
         }
     }
 }
@@ -184,7 +205,7 @@ impl Answering {
             taken: Arc::clone(&self.taken),
         };
         let (outgoing, running) = (self.outgoing.clone(), Arc::clone(&self.running));
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             let reply = tokio::select! {
                 biased;
                 // Withdrawn: nothing is to be sent.
@@ -251,32 +272,7 @@ impl One {
 
     async fn permission(&self, request: CanUseTool) -> Value {
         let ask = ask(&request);
-        self.tell(Incoming::Asked(ask.clone())).await;
-        let mut told = Told {
-            incoming: self.incoming.clone(),
-            call_id: Some(ask.call_id.clone()),
-        };
-        let decision = match &self.host.approver {
-            _ if self.host.withholds(&ask.tool_name) => ApprovalDecision::Reject {
-                reason: "this agent may not call this tool of the server".to_owned(),
-            },
-            Some(approver) => AssertUnwindSafe(approver.decide(&ask, &self.cancel))
-                .catch_unwind()
-                .await
-                .unwrap_or_else(|_| ApprovalDecision::Reject {
-                    reason: "the approval failed".to_owned(),
-                }),
-            None => ApprovalDecision::Reject {
-                reason: "nobody is there to approve it".to_owned(),
-            },
-        };
-        told.call_id = None;
-        self.tell(Incoming::Answered {
-            call_id: ask.call_id.clone(),
-            decision: decision.clone(),
-        })
-        .await;
-        match decision {
+        match self.decision(&ask).await {
             ApprovalDecision::Approve { arguments } => json!({
                 "behavior": "allow",
                 "updatedInput": arguments.unwrap_or(ask.arguments),
@@ -287,6 +283,49 @@ impl One {
             }
             ApprovalDecision::Withdrawn => json!({"behavior": "deny", "message": "withdrawn"}),
         }
+    }
+
+    async fn decision(&self, ask: &ApprovalAsk) -> ApprovalDecision {
+        let failed = || ApprovalDecision::reject("the approval failed");
+        let approver = self.caller.approver().or_else(|| self.host.approver.clone());
+        let decided = match &approver {
+            _ if self.host.withholds(&ask.tool_name) => {
+                let decision = ApprovalDecision::reject("this agent may not call this tool of the server");
+                Some((decision, DecidedBy::Rule))
+            }
+            Some(approver) => catch_unwind(AssertUnwindSafe(|| approver.decide(ask)))
+                .unwrap_or_else(|_panic| Some((failed(), DecidedBy::Mode))),
+            None => Some((
+                ApprovalDecision::reject("no approver is configured"),
+                DecidedBy::Mode,
+            )),
+        };
+        if let Some((decision, by)) = decided {
+            self.tell(Incoming::Decided(Approval {
+                call_id: ask.call_id.clone(),
+                decision: decision.clone(),
+                by,
+            }))
+            .await;
+            return decision;
+        }
+        let Some(approver) = approver else { return failed() };
+        self.tell(Incoming::Asked(ask.clone())).await;
+        let mut told = Told {
+            incoming: self.incoming.clone(),
+            call_id: Some(ask.call_id.clone()),
+        };
+        let decision = AssertUnwindSafe(approver.ask(ask, &self.cancel))
+            .catch_unwind()
+            .await;
+        let decision = decision.unwrap_or_else(|_panic| failed());
+        told.call_id = None;
+        self.tell(Incoming::Answered {
+            call_id: ask.call_id.clone(),
+            decision: decision.clone(),
+        })
+        .await;
+        decision
     }
 
     async fn own_server(&self, server_name: &str, message: &Value) -> Result<Value, String> {

@@ -105,7 +105,7 @@ pub struct Limits {
     pub mcp_start: Duration,
     /// How long it may take to forget a conversation, which takes it milliseconds.
     pub clear: Duration,
-    /// How long the CLI is given to end after it was asked to.
+    /// How long the CLI may take to end by itself once its input is closed.
     pub close: Duration,
     /// Processes that are started at the same time.
     pub starts: NonZeroUsize,
@@ -121,7 +121,7 @@ impl Default for Limits {
             handshake: Duration::from_mins(1),
             mcp_start: Duration::from_secs(30),
             clear: Duration::from_secs(5),
-            close: Duration::from_secs(5),
+            close: Duration::from_secs(3),
             starts: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             attempts: 3,
             api_retries: 3,
@@ -256,7 +256,8 @@ impl ClaudeOptions {
         self
     }
 
-    /// Who is asked whether a call may run. Without one, whatever needs an answer is refused.
+    /// Decides whether a call may run, unless a turn brings an approver of its own. Without one, every call that needs
+    /// a decision is rejected.
     pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
         self.approver = Some(approver);
         self

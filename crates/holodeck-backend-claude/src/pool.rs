@@ -6,9 +6,10 @@ use std::{
     },
 };
 
+use futures::future::join_all;
 use holodeck_backend_api::BackendError;
 use holodeck_model::ClaudeConfig;
-use tokio::{sync::Notify, task::JoinSet};
+use tokio::sync::Notify;
 
 use crate::{ClaudeOptions, Reuse, connection::Connection, core::Core};
 
@@ -74,12 +75,15 @@ impl Pool {
             }
             match connection.clear().await {
                 Ok(()) => return Ok(connection),
-                Err(error) if attempt >= self.core.options.limits.attempts => {
-                    return Err(BackendError::Init {
-                        message: error.to_string(),
-                    });
+                Err(error) => {
+                    self.core.leave(connection);
+                    if attempt >= self.core.options.limits.attempts {
+                        return Err(BackendError::Init {
+                            message: error.to_string(),
+                        });
+                    }
+                    tracing::warn!(%error, attempt, "a Claude Code process cannot be used again");
                 }
-                Err(error) => tracing::warn!(%error, attempt, "a Claude Code process is of no use"),
             }
             attempt += 1;
         }
@@ -128,19 +132,19 @@ impl Pool {
     /// Takes back a process whose turn ended well.
     pub(crate) fn give_back(self: &Arc<Self>, mut connection: Connection) {
         if self.closed.load(Ordering::Relaxed) || !self.reusable {
-            tokio::spawn(connection.close());
+            self.core.background(connection.close());
             return;
         }
         self.ready().coming += 1;
         let pool = Arc::clone(self);
-        tokio::spawn(async move {
-            match connection.clear().await {
-                Ok(()) => pool.arrived(Some(connection)),
-                Err(error) => {
-                    tracing::debug!(%error, "a Claude Code process is not used again");
-                    pool.arrived(None);
-                    connection.close().await;
-                }
+        self.core.background(async move {
+            let cleared = connection.clear().await;
+            if let Err(error) = &cleared {
+                tracing::debug!(%error, "a Claude Code process is not used again");
+            }
+            let surplus = pool.arrived(connection, cleared.is_ok());
+            if let Some(connection) = surplus {
+                connection.close().await;
             }
         });
     }
@@ -148,36 +152,49 @@ impl Pool {
     /// The next case finds a process that has started while this one ran.
     fn start_spare(self: &Arc<Self>) {
         let pool = Arc::clone(self);
-        tokio::spawn(async move {
-            // If it can't be started, whoever needs it tries again and tells why.
-            let spare = pool.core.open_new().await.ok();
-            pool.arrived(spare);
+        self.core.background(async move {
+            let closing = pool.core.closing().clone();
+            let spare = closing.run_until_cancelled(pool.core.open_new()).await;
+            match spare {
+                Some(Ok(connection)) => {
+                    if let Some(connection) = pool.arrived(connection, true) {
+                        connection.close().await;
+                    }
+                }
+                // The next turn starts a process itself, and reports why it cannot.
+                Some(Err(_)) | None => pool.absent(),
+            }
         });
     }
 
-    fn arrived(&self, connection: Option<Connection>) {
-        {
+    /// Takes in a process that was on its way, if it can be used; else gives it back to be closed.
+    fn arrived(&self, connection: Connection, usable: bool) -> Option<Connection> {
+        let surplus = {
             let mut ready = self.ready();
             ready.coming -= 1;
-            match connection {
-                Some(connection) if !self.closed.load(Ordering::Relaxed) => {
-                    ready.idle.push_back(connection);
-                }
-                Some(connection) => {
-                    tokio::spawn(connection.close());
-                }
-                None => {}
+            if usable && !self.closed.load(Ordering::Relaxed) {
+                ready.idle.push_back(connection);
+                None
+            } else {
+                Some(connection)
             }
-        }
+        };
+        self.changed.notify_waiters();
+        surplus
+    }
+
+    /// A process that was on its way does not come.
+    fn absent(&self) {
+        self.ready().coming -= 1;
         self.changed.notify_waiters();
     }
 
-    /// Ends all that is idle. What still runs ends by itself.
+    /// Ends every process that no turn uses, and waits for it. A running turn ends its own.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         let idle: Vec<_> = self.ready().idle.drain(..).collect();
-        let mut closing: JoinSet<_> = idle.into_iter().map(Connection::close).collect();
-        while closing.join_next().await.is_some() {}
+        join_all(idle.into_iter().map(Connection::close)).await;
+        self.core.settle().await;
     }
 
     fn ready(&self) -> MutexGuard<'_, Ready> {

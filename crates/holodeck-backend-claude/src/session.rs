@@ -4,10 +4,9 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentSession, BackendError, BackendEvent, Conversation, EventStream, RunningTurn, SessionControl,
-    SessionState, TurnRequest,
+    AgentSession, BackendError, BackendEvent, Conversation, EventStream, SessionControl, SessionCore,
+    TurnRequest,
 };
-use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -17,7 +16,6 @@ use crate::{
     home::Home,
     pool::Pool,
     turn::{self, Stands, Step},
-    wire,
 };
 
 /// A conversation with one live process. When the process is gone, or what it heard is to be forgotten, the next turn
@@ -27,8 +25,7 @@ pub(crate) struct ClaudeSession {
     pool: Arc<Pool>,
     link: Link,
     conversation: Conversation,
-    running: RunningTurn,
-    open: bool,
+    session: SessionCore,
 }
 
 /// The process of a session, and what is needed to go on without it.
@@ -53,8 +50,7 @@ impl ClaudeSession {
                 ..Link::default()
             },
             conversation: Conversation::new(),
-            running: RunningTurn::default(),
-            open: true,
+            session: SessionCore::new(),
             core,
             pool,
         }
@@ -63,86 +59,70 @@ impl ClaudeSession {
 
 #[async_trait]
 impl AgentSession for ClaudeSession {
-    fn turn(&mut self, mut request: TurnRequest) -> EventStream<'_> {
-        if !self.open {
-            let closed = BackendError::Session {
-                message: "the session is closed".to_owned(),
-            };
-            return Box::pin(futures::stream::iter([Err(closed)]));
-        }
-        // Its own token: interrupting this turn must not stop whatever else the caller's token stops.
-        request.cancel = request.cancel.child_token();
-        let running = self.running.begin(request.cancel.clone());
+    fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
         let (core, pool, link) = (&self.core, &self.pool, &mut self.link);
         let conversation = self.conversation.clone();
-        Box::pin(stream! {
-            let _running = running;
-            if let Err(error) = core.check_message(&request.message) {
-                yield Err(error);
-                return;
-            }
-            if request.cancel.is_cancelled() {
-                yield Err(BackendError::Cancelled);
-                return;
-            }
-            let starts = link.connection.is_none();
-            if starts {
-                yield Ok(BackendEvent::Paused);
-            }
-            let mut busy = match link.busy(core, pool).await {
-                Ok(busy) => {
-                    if starts {
-                        yield Ok(BackendEvent::Resumed);
-                    }
-                    busy
-                }
-                Err(error) => {
+        self.session.turn(request, |request| {
+            Box::pin(stream! {
+                if let Err(error) = core.check_message(&request.message) {
                     yield Err(error);
                     return;
                 }
-            };
-            let Some(connection) = busy.connection.as_mut() else { return };
-            connection.serve(&request, conversation);
-            let mut end = None;
-            {
-                let mut steps = pin!(turn::run(core, connection, request));
-                while let Some(step) = steps.next().await {
-                    match step {
-                        Ok(Step::Event(event)) => yield Ok(event),
-                        Ok(Step::Done(done)) => end = Some(Ok(*done)),
-                        Err(error) => end = Some(Err(error)),
+                if request.cancel.is_cancelled() {
+                    yield Err(BackendError::Cancelled);
+                    return;
+                }
+                let starts = link.connection.is_none();
+                if starts {
+                    yield Ok(BackendEvent::Paused);
+                }
+                let mut busy = match link.busy(core, pool).await {
+                    Ok(busy) => {
+                        if starts {
+                            yield Ok(BackendEvent::Resumed);
+                        }
+                        busy
+                    }
+                    Err(error) => {
+                        yield Err(error);
+                        return;
+                    }
+                };
+                let Some(connection) = busy.connection.as_mut() else { return };
+                connection.serve(&request, conversation);
+                let mut end = None;
+                {
+                    let mut steps = pin!(turn::run(core, connection, request));
+                    while let Some(step) = steps.next().await {
+                        match step {
+                            Ok(Step::Event(event)) => yield Ok(event),
+                            Ok(Step::Done(done)) => end = Some(Ok(*done)),
+                            Err(error) => end = Some(Err(error)),
+                        }
                     }
                 }
-            }
-            // What the turn did to the conversation is settled before its end is told.
-            match end {
-                Some(Ok(done)) => {
-                    busy.over(done.stands);
-                    yield Ok(BackendEvent::End(Box::new(done.result)));
+                // What the turn did to the conversation is settled before its end is told.
+                match end {
+                    Some(Ok(done)) => {
+                        busy.over(done.stands);
+                        yield Ok(BackendEvent::End(Box::new(done.result)));
+                    }
+                    Some(Err(error)) => {
+                        drop(busy);
+                        yield Err(error);
+                    }
+                    None => {}
                 }
-                Some(Err(error)) => {
-                    drop(busy);
-                    yield Err(error);
-                }
-                None => {}
-            }
+            })
         })
     }
 
-    fn state(&self) -> SessionState {
-        match (self.open, self.running.is_running()) {
-            (false, _) => SessionState::Closed,
-            (true, true) => SessionState::Processing,
-            (true, false) => SessionState::Ready,
-        }
-    }
-
     fn control(&self) -> SessionControl {
-        self.running.control()
+        self.session.control()
     }
 
     async fn close(&mut self) -> Result<(), BackendError> {
-        self.open = false;
+        self.session.close();
         let link = std::mem::take(&mut self.link);
         if let Some(connection) = link.connection {
             connection.close().await;
@@ -156,13 +136,14 @@ impl AgentSession for ClaudeSession {
 
 impl Link {
     /// The live process, or a new one that knows what was said up to the last good turn.
-    async fn busy(&mut self, core: &Core, pool: &Arc<Pool>) -> Result<Busy<'_>, BackendError> {
+    async fn busy<'a>(&'a mut self, core: &'a Core, pool: &Arc<Pool>) -> Result<Busy<'a>, BackendError> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.reopen(core, pool).await?,
         };
         Ok(Busy {
             link: self,
+            core,
             connection: Some(connection),
             // The CLI counts what its process has cost; the limit is one message's.
             one_turn_each: core.options.max_budget_usd.is_some(),
@@ -184,22 +165,12 @@ impl Link {
         };
         core.open(Arc::clone(home), &begin).await
     }
-
-    /// Lets a process end in the background.
-    fn leave(&mut self, connection: Connection) {
-        connection.send(wire::control_request(
-            "hd_leave",
-            &json!({"subtype": "interrupt"}),
-        ));
-        if tokio::runtime::Handle::try_current().is_ok() {
-            self.leaving = Some(tokio::spawn(connection.close()));
-        }
-    }
 }
 
 /// A process during a turn. Dropped in the middle of it, the process is left.
 struct Busy<'a> {
     link: &'a mut Link,
+    core: &'a Core,
     connection: Option<Connection>,
     one_turn_each: bool,
 }
@@ -212,7 +183,7 @@ impl Busy<'_> {
                 home: connection.home(),
             });
             if self.one_turn_each {
-                self.link.leave(connection);
+                self.link.leaving = self.core.leave(connection);
             } else {
                 self.link.connection = Some(connection);
             }
@@ -223,7 +194,7 @@ impl Busy<'_> {
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
-            self.link.leave(connection);
+            self.link.leaving = self.core.leave(connection);
         }
     }
 }

@@ -5,7 +5,6 @@ use holodeck_backend_api::{
     TurnRequest,
 };
 use holodeck_mcp_bridge::HOLODECK_SERVER;
-use serde_json::json;
 
 use crate::{
     connection::{Connection, Incoming},
@@ -54,7 +53,6 @@ pub(crate) fn run<'a>(
             let incoming = tokio::select! {
                 biased;
                 () = request.cancel.cancelled() => {
-                    connection.send(wire::control_request("hd_stop", &json!({"subtype": "interrupt"})));
                     yield Err(BackendError::Cancelled);
                     return;
                 }
@@ -104,6 +102,8 @@ struct Turn<'a> {
     begun: bool,
     /// A tool of ours that could not be run, once its result was heard.
     unavailable: Option<(String, String)>,
+    /// Questions that a person has not answered yet.
+    questions: usize,
     /// Why an approver ended the turn, once it has.
     terminated: Option<String>,
 }
@@ -124,6 +124,7 @@ impl<'a> Turn<'a> {
             stands: Stands::default(),
             begun: false,
             unavailable: None,
+            questions: 0,
             terminated: None,
             core,
             heard,
@@ -133,15 +134,26 @@ impl<'a> Turn<'a> {
     fn hear(&mut self, incoming: Incoming) -> Option<Result<End, BackendError>> {
         match incoming {
             Incoming::Frame(frame) => self.frame(&frame),
+            Incoming::Decided(approval) => {
+                self.decided(&approval.decision);
+                self.tell(BackendEvent::ApprovalDecided(approval));
+                None
+            }
             Incoming::Asked(ask) => {
+                if self.questions == 0 {
+                    self.tell(BackendEvent::Paused);
+                }
+                self.questions += 1;
                 self.tell(BackendEvent::ApprovalAsked(ask));
                 None
             }
             Incoming::Answered { call_id, decision } => {
-                if let ApprovalDecision::Terminate { reason } = &decision {
-                    self.terminated = Some(reason.clone());
-                }
+                self.decided(&decision);
                 self.tell(BackendEvent::ApprovalAnswered { call_id, decision });
+                self.questions = self.questions.saturating_sub(1);
+                if self.questions == 0 {
+                    self.tell(BackendEvent::Resumed);
+                }
                 None
             }
             Incoming::Unavailable {
@@ -215,6 +227,12 @@ impl<'a> Turn<'a> {
             return Some(Ok(End::With(Outcome::ToolFailed { name })));
         }
         done.map(|done| self.done(done))
+    }
+
+    fn decided(&mut self, decision: &ApprovalDecision) {
+        if let ApprovalDecision::Terminate { reason } = decision {
+            self.terminated = Some(reason.clone());
+        }
     }
 
     fn done(&mut self, done: TurnDone) -> Result<End, BackendError> {

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, Conversation, EventStream,
-    ModelCalls, ToolFilter, ToolHost, TurnRequest,
+    AgentBackend, AgentSession, Approver, BackendError, BackendEvent, Capabilities, Conversation,
+    EventStream, ModelCalls, ToolFilter, ToolHost, TurnRequest,
 };
 use holodeck_model::LoadedAgent;
 
@@ -39,6 +39,14 @@ impl OpenAiBackend {
         // Nothing else holds it before the first turn.
         if let Some(core) = Arc::get_mut(&mut self.core) {
             core.filtered(filter);
+        }
+        self
+    }
+
+    /// Decides about tool calls, unless a turn brings an approver of its own. Without one all of them run.
+    pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
+        if let Some(core) = Arc::get_mut(&mut self.core) {
+            core.approver = Some(approver);
         }
         self
     }

@@ -4,7 +4,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use holodeck_backend_api::{BackendError, ModelCalls, ModelRequest, ToolFilter, ToolHost, ToolSpec};
+use holodeck_backend_api::{
+    Approver, BackendError, ModelCalls, ModelRequest, ToolFilter, ToolHost, ToolSpec,
+};
 use holodeck_model::{LoadedAgent, OpenAiConfig};
 use serde_json::{Map, Value};
 
@@ -18,6 +20,7 @@ use crate::{
 pub(crate) struct Core {
     pub(crate) calls: Arc<dyn ModelCalls>,
     pub(crate) tools: Arc<dyn ToolHost>,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) format: Option<AnswerFormat>,
     pub(crate) max_turns: u32,
     pub(crate) model: String,
@@ -56,6 +59,7 @@ impl Core {
             said: Mutex::default(),
             calls,
             tools,
+            approver: None,
             offered,
             filter: None,
             allowed,

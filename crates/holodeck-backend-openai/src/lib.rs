@@ -5,6 +5,7 @@
 //! replayer fits between the two.
 
 mod answer_format;
+mod approvals;
 mod assemble;
 mod backend;
 mod core;

@@ -4,8 +4,8 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentSession, BackendError, BackendEvent, Conversation, EventStream, RunningTurn, SessionControl,
-    SessionState, TurnRequest,
+    AgentSession, BackendError, BackendEvent, Conversation, EventStream, SessionControl, SessionCore,
+    TurnRequest,
 };
 use serde_json::Value;
 
@@ -19,8 +19,7 @@ pub(crate) struct OpenAiSession {
     core: Arc<Core>,
     history: Vec<Value>,
     conversation: Conversation,
-    running: RunningTurn,
-    open: bool,
+    session: SessionCore,
 }
 
 impl OpenAiSession {
@@ -29,60 +28,43 @@ impl OpenAiSession {
             core,
             history: Vec::new(),
             conversation: Conversation::new(),
-            running: RunningTurn::default(),
-            open: true,
+            session: SessionCore::new(),
         }
     }
 }
 
 #[async_trait]
 impl AgentSession for OpenAiSession {
-    fn turn(&mut self, mut request: TurnRequest) -> EventStream<'_> {
-        if !self.open {
-            let closed = BackendError::Session {
-                message: "the session is closed".to_owned(),
-            };
-            return Box::pin(futures::stream::iter([Err(closed)]));
-        }
-        // Its own token: interrupting this turn must not stop whatever else the caller's token stops.
-        request.cancel = request.cancel.child_token();
-        let running = self.running.begin(request.cancel.clone());
+    fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
         let core = &self.core;
         let history = &mut self.history;
         let conversation = self.conversation.clone();
-        Box::pin(stream! {
-            let _running = running;
-            let mut steps = pin!(turn::run(core, history.clone(), request, conversation));
-            while let Some(step) = steps.next().await {
-                match step {
-                    Ok(Step::Event(event)) => yield Ok(event),
-                    Ok(Step::Done(done)) => {
-                        // A turn that did not get here leaves the history as it was, so it can be tried again.
-                        if let Some(conversation) = done.conversation {
-                            *history = conversation;
+        self.session.turn(request, |request| {
+            Box::pin(stream! {
+                let mut steps = pin!(turn::run(core, history.clone(), request, conversation));
+                while let Some(step) = steps.next().await {
+                    match step {
+                        Ok(Step::Event(event)) => yield Ok(event),
+                        Ok(Step::Done(done)) => {
+                            // A turn that did not get here leaves the history as it was, so it can be tried again.
+                            if let Some(conversation) = done.conversation {
+                                *history = conversation;
+                            }
+                            yield Ok(BackendEvent::End(Box::new(done.result)));
                         }
-                        yield Ok(BackendEvent::End(Box::new(done.result)));
+                        Err(error) => yield Err(error),
                     }
-                    Err(error) => yield Err(error),
                 }
-            }
+            })
         })
     }
 
-    fn state(&self) -> SessionState {
-        match (self.open, self.running.is_running()) {
-            (false, _) => SessionState::Closed,
-            (true, true) => SessionState::Processing,
-            (true, false) => SessionState::Ready,
-        }
-    }
-
     fn control(&self) -> SessionControl {
-        self.running.control()
+        self.session.control()
     }
 
     async fn close(&mut self) -> Result<(), BackendError> {
-        self.open = false;
+        self.session.close();
         self.history = Vec::new();
         Ok(())
     }

@@ -1,10 +1,12 @@
 use futures::{Stream, StreamExt as _, stream::FuturesOrdered};
-use holodeck_backend_api::{BackendError, Image, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult};
+use holodeck_backend_api::{
+    ApprovalDecision, BackendError, Image, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult,
+};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use crate::core::Core;
+use crate::{approvals::Decisions, core::Core};
 
 /// A call that was run.
 pub(crate) enum Ran {
@@ -19,6 +21,7 @@ pub(crate) enum Ran {
 pub(crate) fn run<'a>(
     core: &'a Core,
     calls: &'a [ToolCall],
+    decisions: &'a Decisions,
     cx: &ToolCx,
 ) -> impl Stream<Item = Result<Ran, BackendError>> + Send + use<'a> {
     let stop = cx.cancel.child_token();
@@ -26,7 +29,10 @@ pub(crate) fn run<'a>(
         cancel: stop.clone(),
         ..cx.clone()
     };
-    let running: FuturesOrdered<_> = calls.iter().map(|call| one(core, call, cx.clone())).collect();
+    let running: FuturesOrdered<_> = calls
+        .iter()
+        .map(|call| one(core, call, decisions.of(call), cx.clone()))
+        .collect();
     let guard = stop.drop_guard();
     running.map(move |ran| {
         let _held = &guard;
@@ -34,10 +40,15 @@ pub(crate) fn run<'a>(
     })
 }
 
-async fn one(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<Ran, BackendError> {
+async fn one(
+    core: &Core,
+    call: &ToolCall,
+    decision: Option<&ApprovalDecision>,
+    cx: ToolCx,
+) -> Result<Ran, BackendError> {
     let (started, stop) = (Instant::now(), cx.cancel.clone());
     let span = tracing::debug_span!("execute_tool", gen_ai.tool.name = call.name);
-    let output = output(core, call, cx).instrument(span).await;
+    let output = output(core, call, decision, cx).instrument(span).await;
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let result = |output: ToolOutput| ToolResult {
         call_id: call.call_id.clone(),
@@ -61,17 +72,43 @@ async fn one(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<Ran, BackendErr
     }
 }
 
-async fn output(core: &Core, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
+async fn output(
+    core: &Core,
+    call: &ToolCall,
+    decision: Option<&ApprovalDecision>,
+    cx: ToolCx,
+) -> Result<ToolOutput, ToolError> {
+    if let Some(refusal) = refusal(core, call) {
+        return Ok(ToolOutput::error(refusal));
+    }
+    match decision {
+        None | Some(ApprovalDecision::Approve { arguments: None }) => core.tools.call(call, cx).await,
+        Some(ApprovalDecision::Approve {
+            arguments: Some(arguments),
+        }) => {
+            let call = ToolCall {
+                arguments: arguments.clone(),
+                ..call.clone()
+            };
+            core.tools.call(&call, cx).await
+        }
+        Some(ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason }) => {
+            Ok(ToolOutput::error(reason.clone()))
+        }
+        Some(ApprovalDecision::Withdrawn) => Ok(ToolOutput::error("the approval was withdrawn")),
+    }
+}
+
+/// Why a call cannot run, whatever an approver decides.
+pub(crate) fn refusal(core: &Core, call: &ToolCall) -> Option<String> {
     if !core.allows(&call.name) {
-        return Ok(ToolOutput::error(format!("tool `{}` is not allowed", call.name)));
+        return Some(format!("tool `{}` is not allowed", call.name));
     }
-    if let Some(problem) = not_an_object(&call.arguments) {
-        return Ok(ToolOutput::error(format!(
-            "the arguments for `{}` are not a JSON object ({problem}); call it again with one",
-            call.name
-        )));
-    }
-    core.tools.call(call, cx).await
+    let problem = not_an_object(&call.arguments)?;
+    Some(format!(
+        "the arguments for `{}` are not a JSON object ({problem}); call it again with one",
+        call.name
+    ))
 }
 
 /// What is wrong with arguments that are no object.

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::{
     answer_format::AnswerFormat,
+    approvals::{self, Decisions},
     core::Core,
     message::{self, Asking, Message, Writing, until},
     tool_calls::{self, Ran},
@@ -86,10 +87,20 @@ pub(crate) fn run(
                 // Nobody would read the results, and running tools may change things.
                 break Some(Outcome::MaxTurns);
             }
+            let mut decisions = Decisions::default();
+            {
+                let mut deciding = pin!(approvals::decide(core, &message.calls, &request, &mut decisions));
+                while let Some(event) = deciding.next().await {
+                    yield turn.tell(event?);
+                }
+            }
+            if let Some(reason) = decisions.terminated() {
+                break Some(Outcome::Terminated { reason: reason.to_owned() });
+            }
             let mut unavailable = None;
             // After all answers: a server refuses another message between them.
             let mut pictures = Vec::new();
-            let mut running = pin!(tool_calls::run(core, &message.calls, &cx));
+            let mut running = pin!(tool_calls::run(core, &message.calls, &decisions, &cx));
             while let Some(ran) = until(&request.cancel, running.next()).await? {
                 let (result, failed) = match ran? {
                     Ran::Answered(result, images) => {

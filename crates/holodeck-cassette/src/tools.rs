@@ -151,7 +151,7 @@ impl ReplayedTools {
         listed(cassette, redactor, set).is_some()
     }
 
-    /// The files that were others when the tools of this YAML were recorded, as `tool: file`.
+    /// The files that were others when the tools of this YAML were recorded, as `tool NAME: file`.
     pub fn changed_files(cassette: &Cassette, redactor: &Redactor, set: &ToolSet) -> Vec<String> {
         if Self::knows(cassette, redactor, set) {
             return Vec::new();
@@ -259,7 +259,7 @@ fn differing_files(recorded: &Value, today: &Value) -> Vec<String> {
     let (recorded, today) = (files(recorded), files(today));
     let changed: BTreeSet<String> = recorded
         .symmetric_difference(&today)
-        .map(|(tool, file, _)| format!("tool `{tool}`: {file}"))
+        .map(|(tool, file, _)| format!("tool {tool}: {file}"))
         .collect();
     changed.into_iter().collect()
 }

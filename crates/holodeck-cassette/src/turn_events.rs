@@ -1,6 +1,6 @@
 //! What a recording holds of the events of a turn.
 
-use holodeck_backend_api::{ApprovalDecision, BackendEvent, ExecutionResult, Outcome, ResultFold};
+use holodeck_backend_api::{Approval, ApprovalDecision, BackendEvent, ExecutionResult, Outcome, ResultFold};
 use holodeck_model::Redactor;
 
 /// How a turn ended that the agent answered.
@@ -31,6 +31,7 @@ fn recorded(event: &BackendEvent) -> Option<BackendEvent> {
         BackendEvent::Thinking { .. }
         | BackendEvent::Text { .. }
         | BackendEvent::ToolCall(_)
+        | BackendEvent::ApprovalDecided(_)
         | BackendEvent::ApprovalAsked(_)
         | BackendEvent::ApprovalAnswered { .. }
         | BackendEvent::ToolResult(_)
@@ -73,7 +74,8 @@ pub(crate) fn redact(event: &mut BackendEvent, redactor: &Redactor) {
             redactor.value(&mut ask.arguments);
             ask.description.iter_mut().for_each(clean);
         }
-        BackendEvent::ApprovalAnswered { decision, .. } => match decision {
+        BackendEvent::ApprovalDecided(Approval { decision, .. })
+        | BackendEvent::ApprovalAnswered { decision, .. } => match decision {
             ApprovalDecision::Approve { arguments } => {
                 if let Some(arguments) = arguments {
                     redactor.value(arguments);

@@ -10,10 +10,10 @@ use crate::{
 /// Built-in tools that change files.
 const EDITS: [&str; 4] = ["Edit", "MultiEdit", "NotebookEdit", "Write"];
 
-/// What an agent runs for.
+/// What an agent runs for. The one place that says so: backends, policies and telemetry all receive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// Test cases. Nobody is ever waited for.
+    /// Test cases. No person is ever asked.
     Test,
     /// One question.
     Run,

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures_core::Stream;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, SessionControl,
-    SessionState, TurnRequest,
+    TurnRequest,
 };
 use uuid::Uuid;
 
@@ -79,10 +79,6 @@ impl AgentSession for TracedSession {
     fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
         let turn = TurnTrace::new(Arc::clone(&self.running), &request, Some(self.id.clone()));
         traced(self.inner.turn(request), turn)
-    }
-
-    fn state(&self) -> SessionState {
-        self.inner.state()
     }
 
     fn control(&self) -> SessionControl {

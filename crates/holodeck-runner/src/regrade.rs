@@ -31,7 +31,7 @@ pub fn regrade(request: &TestRequest, old: &Path, sink: &mut dyn RunSink) -> Res
     let now = Timestamp::now();
     let indices: Vec<usize> = pairs.iter().map(|(index, _)| *index).collect();
     let plan = Plan::of_indices(&request.agent.config.test_cases, &indices);
-    let mut header = header(request, new_run_id(now), now, agent_hash(&request.agent)?, &plan);
+    let mut header = header(request, new_run_id(now), now, agent_hash(request)?, &plan);
     header.replayed.clone_from(&old.header().replayed);
     if let Some(settings) = header.settings.as_object_mut() {
         settings.insert("regraded_from".to_owned(), old.header().run_id.clone().into());

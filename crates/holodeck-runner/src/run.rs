@@ -1,4 +1,5 @@
 use std::{
+    collections::{BTreeMap, BTreeSet},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -33,6 +34,8 @@ pub struct TestRequest {
     pub agent: Arc<LoadedAgent>,
     /// Its file as typed.
     pub agent_path: String,
+    /// Each part that shapes its answers, with its digest.
+    pub fingerprint: BTreeMap<String, String>,
     /// What answers.
     pub backend: Arc<dyn AgentBackend>,
     /// Set when answers come from a recording.
@@ -127,10 +130,15 @@ pub enum RunError {
         source: ReportError,
     },
     /// The agent is not the one the run began with.
-    #[error("the agent changed since run `{run_id}` began, so its results can't be mixed with new ones")]
+    #[error(
+        "the agent changed since run `{run_id}` began, so its results can't be mixed with new ones: {}",
+        parts.join(", ")
+    )]
     AgentChanged {
         /// The run.
         run_id: String,
+        /// The parts that differ.
+        parts: Vec<String>,
     },
     /// A metric of the YAML can't be set up.
     #[error("{0}")]
@@ -202,12 +210,13 @@ pub async fn run_tests(
 /// The journal to write to, and the plan it stands for.
 fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Plan), RunError> {
     let cases = &request.agent.config.test_cases;
-    let hash = agent_hash(&request.agent)?;
+    let hash = agent_hash(request)?;
     if let Some(path) = &request.resume {
         let journal = Journal::reopen(path)?;
         if journal.header().agent_hash != hash {
             return Err(RunError::AgentChanged {
                 run_id: journal.header().run_id.clone(),
+                parts: changed_parts(&journal.header().agent_hash, &request.fingerprint),
             });
         }
         let plan = Plan::of_indices(cases, &journal.header().selected.indices(cases.len()));
@@ -347,26 +356,27 @@ fn holder(request: &TestRequest) -> String {
     )
 }
 
-/// A hash of everything in the YAML and its files that decides what a run gives.
-pub(crate) fn agent_hash(agent: &LoadedAgent) -> Result<String, RunError> {
-    struct Hasher(Sha256);
-    impl std::io::Write for Hasher {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.update(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut hasher = Hasher(Sha256::new());
-    serde_json::to_writer(&mut hasher, &agent.config)
-        .and_then(|()| {
-            serde_json::to_writer(
-                &mut hasher,
-                &(&agent.instructions.body_hash, &agent.response_format),
-            )
-        })
+/// The fingerprint of the agent and what judges it, as the header of a journal holds it.
+pub(crate) fn agent_hash(request: &TestRequest) -> Result<String, RunError> {
+    let config = &request.agent.config;
+    let judged_by = serde_json::to_vec(&(&config.evaluations, &config.test_cases))
         .map_err(|error| RunError::Metric(error.to_string()))?;
-    Ok(hex(hasher.0.finalize().iter()))
+    let mut parts = request.fingerprint.clone();
+    parts.insert("test cases".to_owned(), hex(Sha256::digest(&judged_by).iter()));
+    serde_json::to_string(&parts).map_err(|error| RunError::Metric(error.to_string()))
+}
+
+/// The parts of an agent that are not as the header of a journal says.
+fn changed_parts(header: &str, now: &BTreeMap<String, String>) -> Vec<String> {
+    let mut before: BTreeMap<String, String> = serde_json::from_str(header).unwrap_or_default();
+    let judged_by = before.remove("test cases");
+    let parts: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let changed = parts
+        .into_iter()
+        .filter(|&part| before.get(part) != now.get(part));
+    let mut changed: Vec<String> = changed.cloned().collect();
+    if changed.is_empty() && judged_by.is_some() {
+        changed.push("test cases".to_owned());
+    }
+    changed
 }

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use holodeck_backend_api::{AgentBackend, ToolHost};
 
 mod answers;
+mod approvals;
 mod failures;
 mod heard;
 mod recording;
@@ -59,6 +60,7 @@ pub async fn run(subject: &dyn Subject) -> Report {
     let checks = [
         answers::CHECKS,
         tools::CHECKS,
+        approvals::CHECKS,
         failures::CHECKS,
         sessions::CHECKS,
         recording::CHECKS,

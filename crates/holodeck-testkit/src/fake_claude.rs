@@ -52,6 +52,8 @@ pub enum ClaudeFault {
     IgnoresTerm,
     /// It has a child that holds its pipes and lives on.
     LeavesGrandchild,
+    /// When its input ends it takes a moment to write down what it has gathered. Not a fault.
+    FlushesAtExit,
     /// It goes on when its input ends.
     IgnoresEof,
     /// Within an answer it ends.
@@ -149,6 +151,11 @@ impl FakeClaude {
         self.lines("starts").len()
     }
 
+    /// How many of its processes wrote down what they had gathered before they ended.
+    pub fn flushes(&self) -> usize {
+        self.lines("flushed").len()
+    }
+
     /// The arguments of all starts, one after the other.
     pub fn arguments(&self) -> Vec<String> {
         self.lines("arguments")
@@ -220,6 +227,7 @@ impl FakeClaude {
             }
             ClaudeFault::IgnoresTerm => "ignore-term",
             ClaudeFault::LeavesGrandchild => "grandchild",
+            ClaudeFault::FlushesAtExit => "flush",
             ClaudeFault::IgnoresEof => "ignore-eof",
             ClaudeFault::Exits { code, stderr } => {
                 amount = usize::from(*code);

@@ -232,4 +232,8 @@ while listen; do
   esac
 done
 [ "$fault" != ignore-eof ] || last
+if [ "$fault" = flush ]; then
+  /bin/sleep 0.3
+  printf '%s\n' "$$" >>"$folder/flushed"
+fi
 exit 0

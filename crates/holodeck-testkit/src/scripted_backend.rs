@@ -1,7 +1,7 @@
 use std::{
     pin::pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -11,10 +11,9 @@ use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, BackendFactory, Capabilities, ContextMessage,
-    EventStream, Image, Mode, NoTools, Role, SessionControl, SessionState, ToolHost, TurnRequest,
+    EventStream, Image, NoTools, Occasion, Role, SessionControl, SessionCore, ToolHost, TurnRequest,
 };
 use holodeck_model::LoadedAgent;
-use tokio_util::sync::CancellationToken;
 
 use crate::ScriptedTurn;
 
@@ -78,9 +77,9 @@ impl ScriptedBackend {
         };
         let turn = (self.script)(&asked);
         let tools = Arc::clone(&self.tools);
-        let cancel = request.cancel;
+        let (cancel, approver) = (request.cancel, request.approver);
         stream! {
-            let mut events = pin!(turn.events(tools));
+            let mut events = pin!(turn.events(tools, approver, cancel.clone()));
             loop {
                 match cancel.run_until_cancelled(events.next()).await {
                     Some(Some(event)) => yield event,
@@ -113,8 +112,7 @@ impl AgentBackend for ScriptedBackend {
         Ok(Box::new(ScriptedSession {
             backend: self.clone(),
             history: Vec::new(),
-            turn: Arc::default(),
-            state: SessionState::Ready,
+            core: SessionCore::new(),
         }))
     }
 
@@ -128,7 +126,7 @@ impl BackendFactory for ScriptedBackend {
     async fn create(
         &self,
         _agent: Arc<LoadedAgent>,
-        _mode: Mode,
+        _occasion: Occasion,
         tools: Arc<dyn ToolHost>,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {
         Ok(Arc::new(self.clone().with_tools(tools)))
@@ -138,48 +136,35 @@ impl BackendFactory for ScriptedBackend {
 struct ScriptedSession {
     backend: ScriptedBackend,
     history: Vec<ContextMessage>,
-    turn: Arc<Mutex<Option<CancellationToken>>>,
-    state: SessionState,
+    core: SessionCore,
 }
 
 #[async_trait]
 impl AgentSession for ScriptedSession {
-    fn turn(&mut self, mut request: TurnRequest) -> EventStream<'_> {
-        if self.state == SessionState::Closed {
-            let message = "the session is closed".to_owned();
-            return Box::pin(futures::stream::iter([Err(BackendError::Session { message })]));
-        }
-        request.cancel = request.cancel.child_token();
-        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.cancel.clone());
-        let message = request.message.clone();
-        let events = self.backend.run(self.history.clone(), request);
-        Box::pin(events.inspect(move |event| {
-            if let Ok(BackendEvent::End(result)) = event
-                && !result.is_error()
-            {
-                self.history.extend([
-                    said(Role::User, &message),
-                    said(Role::Assistant, &result.response),
-                ]);
-            }
-        }))
-    }
-
-    fn state(&self) -> SessionState {
-        self.state
-    }
-
-    fn control(&self) -> SessionControl {
-        let turn = Arc::clone(&self.turn);
-        SessionControl::new(move || {
-            if let Some(turn) = &*turn.lock().unwrap_or_else(PoisonError::into_inner) {
-                turn.cancel();
-            }
+    fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
+        let (backend, history) = (&self.backend, &mut self.history);
+        self.core.turn(request, |request| {
+            let message = request.message.clone();
+            let events = backend.run(history.clone(), request);
+            Box::pin(events.inspect(move |event| {
+                if let Ok(BackendEvent::End(result)) = event
+                    && !result.is_error()
+                {
+                    history.extend([
+                        said(Role::User, &message),
+                        said(Role::Assistant, &result.response),
+                    ]);
+                }
+            }))
         })
     }
 
+    fn control(&self) -> SessionControl {
+        self.core.control()
+    }
+
     async fn close(&mut self) -> Result<(), BackendError> {
-        self.state = SessionState::Closed;
+        self.core.close();
         Ok(())
     }
 }

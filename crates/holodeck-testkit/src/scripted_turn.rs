@@ -3,10 +3,11 @@ use std::{sync::Arc, time::Duration};
 use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
-    BackendError, BackendEvent, ExecutionResult, Outcome, ResultFold, StopReason, TokenUsage, ToolCall,
-    ToolCx, ToolError, ToolHost, ToolOutput, ToolResult,
+    Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, ExecutionResult, Outcome,
+    ResultFold, StopReason, TokenUsage, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolResult,
 };
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::Gate;
 
@@ -149,6 +150,8 @@ impl ScriptedTurn {
     pub(crate) fn events(
         self,
         tools: Arc<dyn ToolHost>,
+        approver: Option<Arc<dyn Approver>>,
+        cancel: CancellationToken,
     ) -> impl Stream<Item = Result<BackendEvent, BackendError>> + Send {
         stream! {
             let mut fold = ResultFold::new();
@@ -160,9 +163,37 @@ impl ScriptedTurn {
                     Step::Behind(gate) => gate.opened().await,
                     Step::Tell(event) => events.push(event),
                     Step::Call(calls) => {
-                        events.extend(calls.iter().cloned().map(BackendEvent::ToolCall));
-                        events.push(turn_end(StopReason::ToolUse));
-                        for (call, output) in call_all(&*tools, calls).await {
+                        let called = calls.iter().cloned().map(BackendEvent::ToolCall);
+                        for event in called.chain([turn_end(StopReason::ToolUse)]) {
+                            fold.observe(&event);
+                            yield Ok(event);
+                        }
+                        let mut decisions = Vec::new();
+                        for call in &calls {
+                            let Some(approver) = &approver else { break };
+                            let ask = ask_about(call);
+                            let call_id = call.call_id.clone();
+                            let decision = if let Some((decision, by)) = approver.decide(&ask) {
+                                let decided = Approval { call_id, decision: decision.clone(), by };
+                                yield Ok(BackendEvent::ApprovalDecided(decided));
+                                decision
+                            } else {
+                                yield Ok(BackendEvent::Paused);
+                                yield Ok(BackendEvent::ApprovalAsked(ask.clone()));
+                                let decision = approver.ask(&ask, &cancel).await;
+                                let answered = decision.clone();
+                                yield Ok(BackendEvent::ApprovalAnswered { call_id, decision: answered });
+                                yield Ok(BackendEvent::Resumed);
+                                decision
+                            };
+                            if let ApprovalDecision::Terminate { reason } = decision {
+                                let outcome = Outcome::Terminated { reason };
+                                yield Ok(BackendEvent::End(Box::new(fold.finish(outcome))));
+                                return;
+                            }
+                            decisions.push(decision);
+                        }
+                        for (call, output) in call_all(&*tools, calls, &decisions).await {
                             if output.is_err() {
                                 failed = Some(Outcome::ToolFailed { name: call.name.clone() });
                             }
@@ -198,12 +229,39 @@ impl ScriptedTurn {
     }
 }
 
+fn ask_about(call: &ToolCall) -> ApprovalAsk {
+    ApprovalAsk {
+        tool_name: call.name.clone(),
+        arguments: call.arguments.clone(),
+        call_id: call.call_id.clone(),
+        description: None,
+        agent_id: None,
+    }
+}
+
 async fn call_all(
     tools: &dyn ToolHost,
     calls: Vec<ToolCall>,
+    decisions: &[ApprovalDecision],
 ) -> Vec<(ToolCall, Result<ToolOutput, ToolError>)> {
-    let outputs =
-        futures::future::join_all(calls.iter().map(|call| tools.call(call, ToolCx::default()))).await;
+    let decisions = decisions.iter().map(Some).chain(std::iter::repeat(None));
+    let outputs = calls.iter().zip(decisions).map(|(call, decision)| async move {
+        match decision {
+            Some(ApprovalDecision::Reject { reason }) => Ok(ToolOutput::error(reason.clone())),
+            Some(ApprovalDecision::Approve {
+                arguments: Some(arguments),
+            }) => {
+                let arguments = arguments.clone();
+                let call = ToolCall {
+                    arguments,
+                    ..call.clone()
+                };
+                tools.call(&call, ToolCx::default()).await
+            }
+            _ => tools.call(call, ToolCx::default()).await,
+        }
+    });
+    let outputs = futures::future::join_all(outputs).await;
     let outputs = outputs.into_iter().map(|output| match output {
         Err(error @ ToolError::TimedOut { .. }) => Ok(ToolOutput::error(error.to_string())),
         other => other,

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use holodeck_backend_api::{
-    BackendError, BackendEvent, BackendFactory as _, ExecutionResult, Mode, TurnRequest, total_usage,
+    BackendError, BackendEvent, BackendFactory as _, ExecutionResult, Occasion, TurnRequest, total_usage,
 };
 use holodeck_model::{Env, LoadedAgent};
 use holodeck_runner::{Driven, drive};
@@ -73,7 +73,7 @@ pub async fn ask_showing(
     };
     // Whoever listens has been told of what could not be read.
     let ReadyTools { tools, servers, .. } = tools(&setup).await?;
-    let backend = factory.create(agent, Mode::Chat, tools).await?;
+    let backend = factory.create(agent, Occasion::Run, tools).await?;
     backend.initialize().await?;
     let request = TurnRequest::new(question);
     let spending = request.spending.clone();

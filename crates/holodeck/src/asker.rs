@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, BackendError, BackendEvent, BackendFactory as _, EventStream, Mode, NoTools, StopReason,
-    ToolCx, ToolUsage, TurnRequest, collect,
+    AgentBackend, BackendError, BackendEvent, BackendFactory as _, EventStream, NoTools, Occasion,
+    StopReason, ToolCx, ToolUsage, TurnRequest, collect,
 };
 use holodeck_model::{Env, LoadedAgent, Provider};
 
@@ -46,7 +46,7 @@ impl Asker {
 
     async fn backend(&self) -> Result<Arc<dyn AgentBackend>, BackendError> {
         let agent = Arc::clone(&self.agent);
-        self.factory.create(agent, Mode::Chat, Arc::new(NoTools)).await
+        self.factory.create(agent, Occasion::Run, Arc::new(NoTools)).await
     }
 
     /// Asks for the call of a tool, to whose turn it is counted.

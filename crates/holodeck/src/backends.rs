@@ -3,8 +3,8 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures::stream;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendFactory, Capabilities, EventStream, Mode, ModelCalls,
-    NoTools, ToolFilter, ToolHost, ToolSpec, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendFactory, Capabilities, EventStream, ModelCalls, NoTools,
+    Occasion, ToolFilter, ToolHost, ToolSpec, TurnRequest,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{CassetteError, ToolFiles, ToolSet};
@@ -20,9 +20,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Answers, Preparing,
-    approvals::under_approvals,
-    claude,
+    Answers, PolicyApprover, Preparing, approval_policy, claude,
     fingerprint::files_of_tools,
     index::{IndexError, IndexSink, Indexes, Rebuild},
     mcp::McpServers,
@@ -117,16 +115,18 @@ impl BackendFactory for BackendSelector {
     async fn create(
         &self,
         agent: Arc<LoadedAgent>,
-        mode: Mode,
+        occasion: Occasion,
         tools: Arc<dyn ToolHost>,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {
         let replayed = self.answers.replayed().is_some();
-        let telemetry = telemetry::start(&agent, mode, &self.env, replayed);
+        let telemetry = telemetry::start(&agent, occasion, &self.env, replayed);
         let backend: Arc<dyn AgentBackend> = match agent.config.model.provider {
             Provider::Openai | Provider::AzureOpenai | Provider::Ollama => {
                 let calls = self.answers.model_calls(|| self.live(&agent))?;
                 let filter = self.filter(&agent, &tools)?;
-                let mut backend = OpenAiBackend::new(&agent, tools, calls)?;
+                let approver =
+                    PolicyApprover::new(approval_policy(&agent.config), occasion, self.side_effects);
+                let mut backend = OpenAiBackend::new(&agent, tools, calls)?.approver(Arc::new(approver));
                 if let Some(filter) = filter {
                     backend = backend.filtered(filter);
                 }
@@ -137,10 +137,10 @@ impl BackendFactory for BackendSelector {
                 let gate = self.side_effects;
                 let live = async {
                     let backend =
-                        claude::backend(&agent, &self.env, mode, gate, tools, traceparent.as_deref());
+                        claude::backend(&agent, &self.env, occasion, gate, tools, traceparent.as_deref());
                     backend.await.map_err(SelectError::from)
                 };
-                self.answers.agent(|| seen(&agent, mode, gate), live).await?
+                self.answers.agent(|| seen(&agent, occasion, gate), live).await?
             }
         };
         Ok(telemetry.wrap(backend))
@@ -264,8 +264,7 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
     let mut tools: Arc<dyn ToolHost> = Arc::new(toolbox);
     if !by_turn {
         let answered = answers.tools(tools, set);
-        let answered = answered.map_err(|error| ToolSetupError::Tools(error.to_string()))?;
-        tools = under_approvals(&agent.config, answered);
+        tools = answered.map_err(|error| ToolSetupError::Tools(error.to_string()))?;
     }
     Ok(ReadyTools {
         tools,

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use holodeck_backend_api::{AgentBackend, BackendError, Mode, ToolHost};
+use holodeck_backend_api::{AgentBackend, BackendError, ToolHost};
 use holodeck_backend_claude::{AgentSetup, ClaudeBackend, ClaudeOptions, Reuse, SideEffects};
 use holodeck_model::{Diagnostic, Env, LoadedAgent, Occasion, SideEffectGate};
 use holodeck_otel_bridge::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env};
@@ -14,7 +14,7 @@ use crate::{PolicyApprover, approval_policy};
 pub(crate) async fn backend(
     agent: &LoadedAgent,
     env: &Env,
-    mode: Mode,
+    occasion: Occasion,
     side_effects: SideEffectGate,
     tools: Arc<dyn ToolHost>,
     traceparent: Option<&str>,
@@ -28,11 +28,6 @@ pub(crate) async fn backend(
         None => ClaudeTelemetry::default(),
     };
     credentials.secret_names.extend(CLAUDE_SECRET_VARIABLES);
-    let occasion = match mode {
-        Mode::Test => Occasion::Test,
-        Mode::Chat => Occasion::Run,
-        Mode::Serve => Occasion::Serve,
-    };
     let policy = approval_policy(&agent.config);
     let options = ClaudeOptions::of_agent(&AgentSetup {
         agent,
@@ -42,14 +37,14 @@ pub(crate) async fn backend(
         tools,
         approver: Arc::new(PolicyApprover::new(policy.clone(), occasion, side_effects)),
         policy: &policy,
-        side_effects: match (mode, side_effects) {
-            (Mode::Test, SideEffectGate::Closed) => SideEffects::Withheld,
-            (Mode::Test, SideEffectGate::Open) => SideEffects::Allowed,
+        side_effects: match (occasion, side_effects) {
+            (Occasion::Test, SideEffectGate::Closed) => SideEffects::Withheld,
+            (Occasion::Test, SideEffectGate::Open) => SideEffects::Allowed,
             _ => SideEffects::AsConfigured,
         },
-        reuse: match mode {
-            Mode::Test => Reuse::WhereSafe,
-            Mode::Chat | Mode::Serve => Reuse::Never,
+        reuse: match occasion {
+            Occasion::Test => Reuse::WhereSafe,
+            Occasion::Run | Occasion::Chat | Occasion::Serve => Reuse::Never,
         },
         variables: telemetry.vars,
     })?;

@@ -2,7 +2,7 @@
 //!
 //! It is made of the YAML and the files it names alone: a replay has no CLI, no server and no index to ask.
 
-use holodeck_backend_api::Mode;
+use holodeck_backend_api::Occasion;
 use holodeck_cassette::AgentSeen;
 use holodeck_model::{ClaudeConfig, LoadedAgent, SideEffectGate};
 use serde::Serialize;
@@ -21,7 +21,7 @@ const UNFELT: [&str; 6] = [
 ];
 
 /// Everything of `agent` that its model sees, or that says what its tools answer.
-pub(crate) fn seen(agent: &LoadedAgent, mode: Mode, side_effects: SideEffectGate) -> AgentSeen {
+pub(crate) fn seen(agent: &LoadedAgent, occasion: Occasion, side_effects: SideEffectGate) -> AgentSeen {
     let config = &agent.config;
     let claude = config.claude.clone().unwrap_or_default();
     let mut seen = Map::new();
@@ -42,7 +42,10 @@ pub(crate) fn seen(agent: &LoadedAgent, mode: Mode, side_effects: SideEffectGate
         agent.response_format.clone().unwrap_or_default(),
     );
     add("claude", of_claude(&claude));
-    add("builtin_tools", json!(builtin_tools(&claude, mode, side_effects)));
+    add(
+        "builtin_tools",
+        json!(builtin_tools(&claude, occasion, side_effects)),
+    );
     add("tools", config.tools.iter().map(written).collect());
     add(
         "approvals",
@@ -89,9 +92,13 @@ pub(crate) fn of_claude(claude: &ClaudeConfig) -> Value {
 }
 
 /// Those that are there: a test withholds what may change something.
-fn builtin_tools(claude: &ClaudeConfig, mode: Mode, side_effects: SideEffectGate) -> Vec<&'static str> {
+fn builtin_tools(
+    claude: &ClaudeConfig,
+    occasion: Occasion,
+    side_effects: SideEffectGate,
+) -> Vec<&'static str> {
     let mut tools = claude.built_in_tools();
-    if mode == Mode::Test && side_effects == SideEffectGate::Closed {
+    if occasion == Occasion::Test && side_effects == SideEffectGate::Closed {
         tools.retain(|tool| !ClaudeConfig::SIDE_EFFECT_TOOLS.contains(tool));
     }
     tools

@@ -1,19 +1,20 @@
 use std::io;
 
-use holodeck_backend_api::Mode;
+use holodeck_backend_api::Occasion;
 use holodeck_http::HttpOptions;
 use holodeck_model::{Env, Load, LoadedAgent, env};
 use holodeck_otel_bridge::{Telemetry, TelemetryOptions};
 
 /// Starts what the agent's `observability` asks for. A replayed run exports nothing: no model was asked.
-pub(crate) fn start(agent: &LoadedAgent, mode: Mode, env: &Env, replayed: bool) -> Telemetry {
+pub(crate) fn start(agent: &LoadedAgent, occasion: Occasion, env: &Env, replayed: bool) -> Telemetry {
     if replayed {
         return Telemetry::off();
     }
-    let run = match mode {
-        Mode::Test => "holodeck test",
-        Mode::Chat => "holodeck chat",
-        Mode::Serve => "holodeck serve",
+    let run = match occasion {
+        Occasion::Test => "holodeck test",
+        Occasion::Run => "holodeck run",
+        Occasion::Chat => "holodeck chat",
+        Occasion::Serve => "holodeck serve",
     };
     let options = TelemetryOptions {
         http: HttpOptions::from_variables(|name| env.get(name).map(str::to_owned)),

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use holodeck_backend_api::{BackendError, BackendFactory as _, Mode};
+use holodeck_backend_api::{BackendError, BackendFactory as _, Occasion};
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_model::{Env, Layer, LoadedAgent, Provider, Replayed, RunMetadata, SideEffectGate, ToolConfig};
 use holodeck_runner::{
@@ -19,6 +19,7 @@ use crate::{
     backends::{ReadyTools, ToolSetup, tools},
     conversion::{Keep, converter, fetcher},
     dry_run::estimate,
+    fingerprint::fingerprint,
     git,
     index::{IndexSink, Rebuild},
     mcp::McpServers,
@@ -174,6 +175,7 @@ pub async fn prepare_test(
     factory.check_key(&agent)?;
     let settings = settings(&agent, options, answers.replayed().as_ref());
     let files = files(&agent, env)?;
+    let fingerprint = fingerprint(&agent, env, &answers);
     let mut metadata = metadata(&mut agent, options);
     let mut agent = Arc::new(agent);
     let setup = ToolSetup {
@@ -190,7 +192,7 @@ pub async fn prepare_test(
         warnings,
     } = tools(&setup).await?;
     metadata.mcp_servers = servers.records();
-    let backend = factory.create(Arc::clone(&agent), Mode::Test, tools).await?;
+    let backend = factory.create(Arc::clone(&agent), Occasion::Test, tools).await?;
     // Whoever tells places has looked them up by now.
     if let Some(agent) = Arc::get_mut(&mut agent) {
         agent.forget_places();
@@ -198,6 +200,7 @@ pub async fn prepare_test(
     let request = TestRequest {
         agent,
         agent_path: options.agent_path.clone(),
+        fingerprint,
         backend,
         replayed: answers.replayed(),
         selection,
@@ -233,6 +236,7 @@ pub async fn prepare_regrade(
     let plan = Plan::new(&agent.config.test_cases, &Selection::default())?;
     let files = files(&agent, env)?;
     let request = TestRequest {
+        fingerprint: fingerprint(&agent, env, &answers),
         agent: Arc::new(agent),
         agent_path: options.agent_path.clone(),
         backend: Arc::new(crate::backends::NoBackend),

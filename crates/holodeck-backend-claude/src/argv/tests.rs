@@ -4,12 +4,11 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, ToolOutput};
+use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, DecidedBy, ToolOutput};
 use holodeck_model::{ApprovalPolicy, Env, MemoryFiles, load_agent};
 use holodeck_validators::{ClaudeCli, ClaudeCliKind, ClaudeEnv, CliVersion};
 use insta::assert_snapshot;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{AgentSetup, Reuse, SideEffects, Tools};
@@ -18,8 +17,8 @@ struct Nobody;
 
 #[async_trait]
 impl Approver for Nobody {
-    async fn decide(&self, _: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
-        ApprovalDecision::approve()
+    fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+        Some((ApprovalDecision::approve(), DecidedBy::Mode))
     }
 }
 

@@ -25,6 +25,9 @@ impl Subject for Claude {
         });
         let server = AnthropicServer::answering(move |request| script.lock().unwrap().reply(request));
         let mut options = options(&server).tool_host(tools);
+        if scenario.asks {
+            options = options.approved_tools(Vec::<String>::new());
+        }
         if let Some(max) = scenario.max_turns {
             options = options.max_turns(max);
         }

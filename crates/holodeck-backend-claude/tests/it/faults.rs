@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use holodeck_backend_api::{AgentBackend as _, BackendError, BackendEvent, ExecutionResult, TurnRequest};
 use holodeck_backend_claude::{
     ClaudeBackend, ClaudeOptions, Limits, McpServer, McpServers, Reuse, ServerNeed,
@@ -448,4 +449,36 @@ async fn a01_a_turn_that_the_cli_ends_by_itself_is_an_error() {
     assert!(matches!(error, BackendError::Session { .. }), "{error:?}");
     session.close().await.unwrap();
     backend.teardown().await.unwrap();
+}
+
+/// What the CLI gathered about a run, for instance telemetry, it sends when its input ends.
+#[tokio::test]
+async fn c01_every_process_ends_by_itself_before_the_backend_is_closed() {
+    let fake = FakeClaude::new(&ClaudeFault::FlushesAtExit);
+    let patient = |reuse| {
+        options(&fake).reuse(reuse).limits(Limits {
+            close: Duration::from_secs(20),
+            ..Limits::default()
+        })
+    };
+    for reuse in [Reuse::Never, Reuse::WhereSafe] {
+        let backend = ClaudeBackend::new(patient(reuse)).unwrap();
+        for _ in 0..2 {
+            backend.invoke_once("Hi.", &[]).await.unwrap();
+        }
+        let mut session = backend.create_session().await.unwrap();
+        session.send("Hi.").await.unwrap();
+        // A turn that is given up in the middle.
+        let mut turn = session.turn(TurnRequest::new("Hi."));
+        while !matches!(turn.next().await, Some(Ok(BackendEvent::Text { .. }))) {}
+        drop(turn);
+        session.close().await.unwrap();
+        let mut turn = backend.start(TurnRequest::new("Hi."));
+        while !matches!(turn.next().await, Some(Ok(BackendEvent::Text { .. }))) {}
+        drop(turn);
+        backend.teardown().await.unwrap();
+        assert!(fake.starts() >= 3, "{reuse:?}");
+        assert_eq!(fake.flushes(), fake.starts(), "{reuse:?}");
+    }
+    no_orphans(&fake).await;
 }

@@ -12,7 +12,8 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendEvent, ToolOutput, TurnRequest,
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendEvent, DecidedBy, ToolOutput,
+    TurnRequest,
 };
 use holodeck_backend_claude::{
     ClaudeBackend, ClaudeOptions, McpServer, McpServers, Reuse, ServerNeed, Tools,
@@ -21,7 +22,6 @@ use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
 use crate::setup::{cli, hear, installed, options_of, said};
 
@@ -74,8 +74,8 @@ struct Approves;
 
 #[async_trait]
 impl Approver for Approves {
-    async fn decide(&self, _: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
-        ApprovalDecision::approve()
+    fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+        Some((ApprovalDecision::approve(), DecidedBy::Mode))
     }
 }
 

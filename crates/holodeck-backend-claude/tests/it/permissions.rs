@@ -5,8 +5,8 @@ use std::{future::pending, path::Path, sync::Arc};
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, Outcome,
-    ToolOutput, TurnRequest,
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, DecidedBy,
+    Outcome, ToolOutput, TurnRequest,
 };
 use holodeck_backend_claude::{ClaudeBackend, Edits, Reuse, Tools};
 use holodeck_testkit::{AnthropicReply, AnthropicServer, Gate};
@@ -31,6 +31,9 @@ fn asks_and_answers(events: &[BackendEvent]) -> Vec<String> {
             ApprovalDecision::Terminate { reason } => format!("stop: {reason}"),
             ApprovalDecision::Withdrawn => "withdrawn".to_owned(),
         }),
+        BackendEvent::ApprovalDecided(approval) => {
+            Some(format!("{:?}: {:?}", approval.by, approval.decision))
+        }
         _ => None,
     });
     told.collect()
@@ -170,12 +173,12 @@ async fn where_nobody_is_to_be_asked_the_answer_is_no() {
     assert_eq!(heard.result().response, "I may not.");
     assert_eq!(
         asks_and_answers(&heard.events),
-        ["Write?", "no: nobody is there to approve it"]
+        [r#"Mode: Reject { reason: "no approver is configured" }"#]
     );
     assert!(!folder.path().join("made").exists());
     assert_eq!(
         told(&server.finish()[1]),
-        [("nobody is there to approve it".to_owned(), true)]
+        [("no approver is configured".to_owned(), true)]
     );
 }
 
@@ -223,7 +226,11 @@ struct Undecided(Gate);
 
 #[async_trait]
 impl Approver for Undecided {
-    async fn decide(&self, _: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
+    fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+        None
+    }
+
+    async fn ask(&self, _: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
         let _dropped = OpensWhenDropped(self.0.clone());
         pending().await
     }

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, Outcome, ToolOutput,
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, DecidedBy, Outcome, ToolOutput,
     TurnRequest,
 };
 use holodeck_backend_claude::{ClaudeBackend, Tools};
@@ -50,11 +50,19 @@ async fn a_tool_that_panics_ends_the_turn_by_name() {
     let _ = server.finish_unchecked();
 }
 
-struct Panics;
+/// Panics at once, or when a person would be asked.
+struct Panics {
+    at_once: bool,
+}
 
 #[async_trait]
 impl Approver for Panics {
-    async fn decide(&self, ask: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
+    fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+        assert!(!self.at_once, "as it is told, at {}", ask.tool_name);
+        None
+    }
+
+    async fn ask(&self, ask: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
         panic!("as it is told, at {}", ask.tool_name);
     }
 }
@@ -68,19 +76,16 @@ async fn an_approver_that_panics_approves_nothing() {
         Some(result) => AnthropicReply::text(result.text.clone()),
         None => AnthropicReply::tool_use("Write", &json!({"file_path": target, "content": "x"})),
     });
-    let options = options(&server)
-        .working_directory(folder.path())
-        .builtin_tools(["Write"])
-        .approver(Arc::new(Panics));
-    let backend = ClaudeBackend::new(options).unwrap();
-    let result = backend.invoke_once("Write.", &[]).await.unwrap();
-    assert!(
-        result.response.contains("the approval failed"),
-        "{}",
-        result.response
-    );
-    assert!(!file.exists());
-    backend.teardown().await.unwrap();
+    for at_once in [true, false] {
+        let options = options(&server)
+            .working_directory(folder.path())
+            .builtin_tools(["Write"])
+            .approver(Arc::new(Panics { at_once }));
+        let heard = ask(options, "Write.").await;
+        let response = &heard.result().response;
+        assert!(response.contains("the approval failed"), "{response}");
+        assert!(!file.exists());
+    }
     server.finish();
 }
 

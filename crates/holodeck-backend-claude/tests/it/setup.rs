@@ -6,8 +6,8 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, EventStream,
-    ExecutionResult, TurnRequest,
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, DecidedBy,
+    EventStream, ExecutionResult, TurnRequest,
 };
 use holodeck_backend_claude::{ClaudeBackend, ClaudeOptions, Limits, Reuse};
 use holodeck_process::{ChildEnv, ProcessSpec};
@@ -129,7 +129,11 @@ impl<F: Fn(&ApprovalAsk) -> ApprovalDecision + Send + Sync> Answers<F> {
 
 #[async_trait]
 impl<F: Fn(&ApprovalAsk) -> ApprovalDecision + Send + Sync> Approver for Answers<F> {
-    async fn decide(&self, ask: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
+    fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+        None
+    }
+
+    async fn ask(&self, ask: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
         self.asked.lock().unwrap().push(ask.clone());
         (self.answer)(ask)
     }

@@ -3,7 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, BackendError, NoTools, ToolHost};
+use holodeck_backend_api::{
+    ApprovalAsk, ApprovalDecision, Approver, BackendError, DecidedBy, NoTools, ToolHost,
+};
 use holodeck_backend_claude::{AgentSetup, ClaudeCli, ClaudeOptions, CliVersion, Reuse, SideEffects};
 use holodeck_mcp_bridge::HOLODECK_SERVER;
 use holodeck_model::{
@@ -11,7 +13,6 @@ use holodeck_model::{
     SideEffectGate, load_agent,
 };
 use holodeck_validators::{ClaudeCliKind, ClaudeEnv};
-use tokio_util::sync::CancellationToken;
 
 use crate::setup::{PATH, cli, limits, no};
 
@@ -76,16 +77,17 @@ struct Nobody(ApprovalPolicy);
 
 #[async_trait]
 impl Approver for Nobody {
-    async fn decide(&self, ask: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
+    fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
         let context = ApprovalContext {
             occasion: Occasion::Test,
             presence: Presence::Nobody,
             side_effects: SideEffectGate::Open,
         };
-        match self.0.decide(&ask.tool_name, context) {
+        let decision = match self.0.decide(&ask.tool_name, context) {
             PolicyDecision::Approve => ApprovalDecision::approve(),
             PolicyDecision::Reject { reason } => no(&reason),
-            PolicyDecision::AskPerson { .. } => no("nobody is here"),
-        }
+            PolicyDecision::AskPerson { .. } => return None,
+        };
+        Some((decision, DecidedBy::Mode))
     }
 }

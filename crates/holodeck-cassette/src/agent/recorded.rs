@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, ExecutionResult,
-    ModelRequest, Outcome, SessionControl, SessionState, Spending, TurnRequest,
+    ModelRequest, Outcome, SessionControl, Spending, TurnRequest,
 };
 use tokio::time::Instant;
 
@@ -85,10 +85,6 @@ impl AgentSession for RecordedSession {
             &self.tape,
             move |events, outcome| said.add(question, events, outcome),
         )
-    }
-
-    fn state(&self) -> SessionState {
-        self.session.state()
     }
 
     fn control(&self) -> SessionControl {

@@ -4,7 +4,7 @@ use async_stream::stream;
 use async_trait::async_trait;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, ModelRequest,
-    RunningTurn, SessionControl, SessionState, TurnRequest,
+    SessionControl, SessionCore, TurnRequest,
 };
 use holodeck_model::Redactor;
 
@@ -65,8 +65,7 @@ impl AgentBackend for ReplayedAgent {
             seen: Arc::clone(&self.seen),
             reel: Arc::clone(&self.reel),
             said: Said::default(),
-            running: RunningTurn::default(),
-            open: true,
+            core: SessionCore::new(),
         }))
     }
 
@@ -79,57 +78,41 @@ struct ReplayedSession {
     seen: Arc<AgentSeen>,
     reel: Arc<Reel>,
     said: Said,
-    running: RunningTurn,
-    open: bool,
+    core: SessionCore,
 }
 
 #[async_trait]
 impl AgentSession for ReplayedSession {
     fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
         let asked = self.seen.request(&request, &self.said);
-        let cancel = request.cancel.child_token();
-        let running = self.running.begin(cancel.clone());
-        let (reel, said, open) = (&self.reel, &mut self.said, self.open);
-        Box::pin(stream! {
-            let _running = running;
-            if !open {
-                yield Err(BackendError::Session {
-                    message: "the session is closed".to_owned(),
-                });
-                return;
-            }
-            if cancel.is_cancelled() {
-                yield Err(BackendError::Cancelled);
-                return;
-            }
-            match answer(reel, &asked) {
-                Ok(entry) => {
-                    entry.response.repeat_spending(&request.spending);
-                    let outcome = turn_events::outcome(&entry.response.stop_reason);
-                    said.add(question(&request), &entry.response.events, &outcome);
-                    for event in events(entry) {
-                        yield Ok(event);
-                    }
+        let (reel, said) = (&self.reel, &mut self.said);
+        self.core.turn(request, |request| {
+            Box::pin(stream! {
+                if request.cancel.is_cancelled() {
+                    yield Err(BackendError::Cancelled);
+                    return;
                 }
-                Err(error) => yield Err(error),
-            }
+                match answer(reel, &asked) {
+                    Ok(entry) => {
+                        entry.response.repeat_spending(&request.spending);
+                        let outcome = turn_events::outcome(&entry.response.stop_reason);
+                        said.add(question(&request), &entry.response.events, &outcome);
+                        for event in events(entry) {
+                            yield Ok(event);
+                        }
+                    }
+                    Err(error) => yield Err(error),
+                }
+            })
         })
     }
 
-    fn state(&self) -> SessionState {
-        match (self.open, self.running.is_running()) {
-            (false, _) => SessionState::Closed,
-            (true, true) => SessionState::Processing,
-            (true, false) => SessionState::Ready,
-        }
-    }
-
     fn control(&self) -> SessionControl {
-        self.running.control()
+        self.core.control()
     }
 
     async fn close(&mut self) -> Result<(), BackendError> {
-        self.open = false;
+        self.core.close();
         Ok(())
     }
 }

@@ -149,12 +149,8 @@ impl AgentSession for Live {
         live(request)
     }
 
-    fn state(&self) -> SessionState {
-        SessionState::Ready
-    }
-
     fn control(&self) -> SessionControl {
-        SessionControl::new(|| {})
+        SessionControl::default()
     }
 
     async fn close(&mut self) -> Result<(), BackendError> {

@@ -270,7 +270,7 @@ async fn other_files_behind_a_tool_are_another_question() {
     let cassette = Cassette::open(&path).unwrap();
     let changed = |digest: &str| ReplayedTools::changed_files(&cassette, &redactor(), &of(digest));
     assert_eq!(changed("1"), [""; 0]);
-    assert_eq!(changed("2"), ["tool `echo`: a.md"]);
+    assert_eq!(changed("2"), ["tool echo: a.md"]);
     // Tools of another YAML are not these with other files.
     assert_eq!(
         ReplayedTools::changed_files(

@@ -153,7 +153,7 @@ impl Handler {
     /// In a task of its own: the connection that tells of the change must answer too.
     fn refresh(&self) {
         if let Some(server) = self.server.upgrade() {
-            tokio::spawn(async move { server.refresh_if_stale().await });
+            server.refresh_later();
         }
     }
 }

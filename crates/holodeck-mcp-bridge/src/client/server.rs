@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use holodeck_backend_api::{Tool, ToolCx, ToolOutput};
 use rmcp::model::{CallToolRequestParams, GetPromptRequestParams, JsonObject};
 use rmcp::service::ServiceError;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::client::connection::{Connection, Surroundings};
 use crate::client::content;
@@ -26,6 +28,8 @@ pub(crate) struct Server {
     live: tokio::sync::Mutex<Live>,
     listed: Mutex<Listed>,
     refreshing: tokio::sync::Mutex<()>,
+    refreshes: TaskTracker,
+    closing: CancellationToken,
     /// How often a connection was lost since a request was last answered.
     losses: AtomicU64,
 }
@@ -92,6 +96,8 @@ impl Server {
             live: tokio::sync::Mutex::new(Live::Lost(0)),
             listed: Mutex::default(),
             refreshing: tokio::sync::Mutex::default(),
+            refreshes: TaskTracker::new(),
+            closing: CancellationToken::new(),
             losses: AtomicU64::new(0),
         })
     }
@@ -241,6 +247,14 @@ impl Server {
         }
     }
 
+    /// As [`refresh_if_stale`](Self::refresh_if_stale), in a task that [`close`](Self::close) ends and waits for.
+    pub(crate) fn refresh_later(self: &Arc<Self>) {
+        let (server, closing) = (Arc::clone(self), self.closing.clone());
+        self.refreshes.spawn(async move {
+            closing.run_until_cancelled(server.refresh_if_stale()).await;
+        });
+    }
+
     /// Asks for the lists again if the server has said that they are others.
     pub(crate) async fn refresh_if_stale(self: &Arc<Self>) {
         let _one_at_a_time = self.refreshing.lock().await;
@@ -304,6 +318,9 @@ impl Server {
     /// Ends the session and the process.
     pub(crate) async fn close(&self) {
         let last = std::mem::replace(&mut *self.live.lock().await, Live::Closed);
+        self.closing.cancel();
+        self.refreshes.close();
+        self.refreshes.wait().await;
         let Live::Open(connection, _) = last else { return };
         match Arc::try_unwrap(connection) {
             Ok(connection) => connection.close().await,

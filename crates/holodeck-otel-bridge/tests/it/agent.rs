@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures::stream;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, ExecutionResult,
-    SessionControl, SessionState, StopReason, TokenUsage, ToolCall, ToolResult, TurnRequest,
+    SessionControl, StopReason, TokenUsage, ToolCall, ToolResult, TurnRequest,
 };
 use holodeck_http::HttpOptions;
 use holodeck_model::{Env, LoadedAgent, MemoryFiles, load_agent};
@@ -92,12 +92,8 @@ impl AgentSession for Session {
         Box::pin(stream::iter(self.0.pop_front().unwrap()))
     }
 
-    fn state(&self) -> SessionState {
-        SessionState::Ready
-    }
-
     fn control(&self) -> SessionControl {
-        SessionControl::new(|| {})
+        SessionControl::default()
     }
 
     async fn close(&mut self) -> Result<(), BackendError> {

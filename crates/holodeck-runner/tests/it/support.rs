@@ -40,6 +40,7 @@ impl Project {
         TestRequest {
             agent: Arc::new(self.agent()),
             agent_path: "agent.yaml".to_owned(),
+            fingerprint: std::collections::BTreeMap::default(),
             backend: Arc::new(backend.clone()) as Arc<dyn AgentBackend>,
             replayed: None,
             selection: Selection::default(),

@@ -7,8 +7,8 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::{FutureExt as _, StreamExt as _};
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, Capabilities, EventStream, SessionControl, SessionState,
-    TokenUsage, ToolHost, TurnRequest,
+    AgentBackend, AgentSession, BackendError, Capabilities, EventStream, SessionControl, TokenUsage,
+    ToolHost, TurnRequest,
 };
 
 use super::{
@@ -177,10 +177,6 @@ impl AgentSession for RecordedSession {
     fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
         let message = request.message.clone();
         self.recording.tap(message, self.session.turn(request))
-    }
-
-    fn state(&self) -> SessionState {
-        self.session.state()
     }
 
     fn control(&self) -> SessionControl {

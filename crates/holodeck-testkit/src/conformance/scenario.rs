@@ -10,6 +10,8 @@ pub struct Scenario {
     pub max_turns: Option<u32>,
     /// The agent's `response_format`.
     pub response_format: Option<Value>,
+    /// The approver of the turn is to be asked about every call.
+    pub asks: bool,
 }
 
 /// What a model does when it is called.

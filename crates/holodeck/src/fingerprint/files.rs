@@ -165,6 +165,9 @@ impl Named {
     fn add_argument(&mut self, argument: &str, folder: &Path) {
         let path = folder.join(argument);
         let Ok(about) = fs::metadata(&path) else { return };
+        if is_installed(&path) {
+            return;
+        }
         // They change while they are used.
         let note = if about.is_dir() {
             "a folder"
@@ -181,7 +184,7 @@ impl Named {
     /// A file; with a Python file the modules beside it, which it may import.
     fn add_script(&mut self, name: &str, folder: &Path) {
         let path = folder.join(name);
-        if !path.is_file() {
+        if !path.is_file() || is_installed(&path) {
             return;
         }
         if is_python(&path)
@@ -230,6 +233,12 @@ impl Named {
 
 fn is_python(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "py")
+}
+
+/// Whether a file belongs to a package that was installed: a replay elsewhere has to do without it.
+fn is_installed(path: &Path) -> bool {
+    let packages = path.components().any(|part| part.as_os_str() == "node_modules");
+    packages || path.ancestors().any(|folder| folder.join("pyvenv.cfg").exists())
 }
 
 fn begins_with(path: &Path, expected: &[u8; 16]) -> bool {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, Mode, NoTools, TurnRequest};
+use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, NoTools, Occasion, TurnRequest};
 use holodeck_model::{ClaudeConfig, Env, HierarchicalDocumentTool, LoadedAgent};
 use holodeck_retrieval::{ContextRequest, ContextWriter, RetrievalError};
 use holodeck_runner::{Driven, drive};
@@ -47,7 +47,7 @@ impl ModelWriter {
             .get_or_try_init(|| async {
                 let factory = BackendSelector::new(self.env.clone(), self.answers.clone());
                 let backend = factory
-                    .create(Arc::clone(&self.agent), Mode::Test, Arc::new(NoTools))
+                    .create(Arc::clone(&self.agent), Occasion::Test, Arc::new(NoTools))
                     .await?;
                 backend.initialize().await?;
                 Ok(backend)

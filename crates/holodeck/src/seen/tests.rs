@@ -21,7 +21,7 @@ fn agent(yaml: &str, files: &[(&str, &str)]) -> (tempfile::TempDir, LoadedAgent)
 }
 
 fn in_test(agent: &LoadedAgent) -> Value {
-    seen(agent, Mode::Test, SideEffectGate::Closed).seen
+    seen(agent, Occasion::Test, SideEffectGate::Closed).seen
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn tools_that_may_change_something_count_where_they_are_there() {
     let tools = |mode, gate| seen(&agent, mode, gate).seen["builtin_tools"].clone();
     let reading = json!(["Read", "Glob", "Grep"]);
     let all = json!(["Read", "Glob", "Grep", "Bash"]);
-    assert_eq!(tools(Mode::Test, SideEffectGate::Closed), reading);
-    assert_eq!(tools(Mode::Test, SideEffectGate::Open), all);
-    assert_eq!(tools(Mode::Chat, SideEffectGate::Closed), all);
+    assert_eq!(tools(Occasion::Test, SideEffectGate::Closed), reading);
+    assert_eq!(tools(Occasion::Test, SideEffectGate::Open), all);
+    assert_eq!(tools(Occasion::Run, SideEffectGate::Closed), all);
 }
 
 #[test]

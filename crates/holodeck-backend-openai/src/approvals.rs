@@ -1,0 +1,89 @@
+//! Decides about the calls of one model message before any of them runs.
+
+use std::collections::HashMap;
+
+use async_stream::try_stream;
+use futures::Stream;
+use holodeck_backend_api::{
+    Approval, ApprovalAsk, ApprovalDecision, BackendError, BackendEvent, ToolCall, TurnRequest,
+};
+
+use crate::{core::Core, message::until, tool_calls};
+
+/// What was decided about the calls of one message, by their ids. A call without an entry was not asked about.
+#[derive(Debug, Default)]
+pub(crate) struct Decisions(HashMap<String, ApprovalDecision>);
+
+impl Decisions {
+    /// The decision about a call.
+    pub(crate) fn of(&self, call: &ToolCall) -> Option<&ApprovalDecision> {
+        self.0.get(&call.call_id)
+    }
+
+    /// Why an approver ended the turn, if one did.
+    pub(crate) fn terminated(&self) -> Option<&str> {
+        self.0.values().find_map(|decision| match decision {
+            ApprovalDecision::Terminate { reason } => Some(reason.as_str()),
+            _ => None,
+        })
+    }
+}
+
+/// Decides about the calls in their order: a person is asked one question at a time. A decision to end the turn leaves
+/// the other calls undecided.
+pub(crate) fn decide<'a>(
+    core: &'a Core,
+    calls: &'a [ToolCall],
+    request: &'a TurnRequest,
+    decisions: &'a mut Decisions,
+) -> impl Stream<Item = Result<BackendEvent, BackendError>> + Send + 'a {
+    try_stream! {
+        let Some(approver) = request.approver.as_ref().or(core.approver.as_ref()) else { return };
+        let mut paused = false;
+        for call in calls {
+            // What cannot run needs no decision.
+            if tool_calls::refusal(core, call).is_some() {
+                continue;
+            }
+            let ask = ask_about(call);
+            let decision = if let Some((decision, by)) = approver.decide(&ask) {
+                yield BackendEvent::ApprovalDecided(Approval {
+                    call_id: call.call_id.clone(),
+                    decision: decision.clone(),
+                    by,
+                });
+                decision
+            } else {
+                if !paused {
+                    paused = true;
+                    yield BackendEvent::Paused;
+                }
+                yield BackendEvent::ApprovalAsked(ask.clone());
+                let decision = until(&request.cancel, approver.ask(&ask, &request.cancel)).await?;
+                yield BackendEvent::ApprovalAnswered {
+                    call_id: call.call_id.clone(),
+                    decision: decision.clone(),
+                };
+                decision
+            };
+            let terminates = matches!(decision, ApprovalDecision::Terminate { .. });
+            decisions.0.insert(call.call_id.clone(), decision);
+            if terminates {
+                break;
+            }
+        }
+        if paused {
+            yield BackendEvent::Resumed;
+        }
+    }
+}
+
+fn ask_about(call: &ToolCall) -> ApprovalAsk {
+    ApprovalAsk {
+        tool_name: call.name.clone(),
+        arguments: call.arguments.clone(),
+        call_id: call.call_id.clone(),
+        description: None,
+        agent_id: None,
+    }
+}
