@@ -9,6 +9,7 @@
 )]
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -26,7 +27,7 @@ mod types;
 use self::facts::Facts;
 use self::install::{CLIS, Installed, SDK_VERSION};
 use self::report::{Column, Report};
-use self::scenarios::Subject;
+use self::scenarios::{BASE, BASE_PATIENCE, OTHERS, Scenario, Subject};
 use self::types::Types;
 
 /// Where the table is kept.
@@ -72,11 +73,12 @@ pub(crate) fn gate(args: &Args) -> Result<Outcome> {
     let types = std::fs::read_to_string(installed.sdk.join("sdk.d.ts"))
         .context("failed to read the types of the SDK")?;
     let types = Types::new(types);
-    let (mut report, mut errors) = table(&subjects, &types);
+    let base = base(&subjects, BASE_PATIENCE)?;
+    let (mut report, mut errors) = table(&subjects, &base, &types);
     if report.drifted() > 0 || !errors.is_empty() {
         // A busy machine can lose what a process sends at its end. What has really drifted does so again.
         println!("{} rows drifted; looking a second time", report.drifted());
-        (report, errors) = table(&subjects, &types);
+        (report, errors) = table(&subjects, &base, &types);
     }
     report.print();
     ensure!(errors.is_empty(), "{}", errors.join("\n"));
@@ -91,15 +93,39 @@ pub(crate) fn gate(args: &Args) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// What the base conversation shows. Its drift ends the gate: every other scenario would wait for what does not come.
+fn base(subjects: &[Seen], patience: Duration) -> Result<Vec<Column>> {
+    let wrong = |columns: &[Column]| -> Vec<String> {
+        let each = columns
+            .iter()
+            .flat_map(|column| column.drift().into_iter().chain(column.errors.clone()));
+        each.collect()
+    };
+    let mut columns = look(BASE, subjects, Some(patience));
+    if !wrong(&columns).is_empty() {
+        println!("the base conversation drifted; looking a second time");
+        columns = look(BASE, subjects, Some(patience));
+    }
+    let wrong = wrong(&columns);
+    ensure!(
+        wrong.is_empty(),
+        "the base conversation drifted, so nothing else was looked at (see `rows.rs`):\n{}",
+        wrong.join("\n")
+    );
+    Ok(columns)
+}
+
 /// What is assumed beside what is found, and what kept a scenario from finding it.
-fn table(subjects: &[Seen], types: &Types) -> (Report, Vec<String>) {
-    let columns = look(subjects);
+fn table(subjects: &[Seen], base: &[Column], types: &Types) -> (Report, Vec<String>) {
+    let mut columns = look(OTHERS, subjects, None);
+    for (column, base) in columns.iter_mut().zip(base) {
+        column.facts.extend(base.facts.clone());
+    }
     let errors = columns.iter().flat_map(|column| column.errors.clone()).collect();
     (Report::new(&columns, types), errors)
 }
 
 struct Seen {
-    title: String,
     pinned: bool,
     subject: Subject,
     facts: Facts,
@@ -114,12 +140,8 @@ fn subjects(installed: &Installed, args: &Args) -> Result<Vec<Seen>> {
         let version = host::first_line(&path, &["--version"]);
         facts.set("--version", version.as_deref().unwrap_or("absent"));
         Seen {
-            title: title.to_owned(),
             pinned,
-            subject: Subject {
-                cli,
-                mcp: installed.mcp.clone(),
-            },
+            subject: Subject::new(title, cli, installed.mcp.clone()),
             facts,
         }
     };
@@ -134,17 +156,21 @@ fn subjects(installed: &Installed, args: &Args) -> Result<Vec<Seen>> {
         .collect())
 }
 
-fn look(seen: &[Seen]) -> Vec<Column> {
-    let subjects: Vec<Subject> = seen.iter().map(|seen| seen.subject.clone()).collect();
-    let found = scenarios::run_all(&subjects);
+fn look(scenarios: &[Scenario], seen: &[Seen], patience: Option<Duration>) -> Vec<Column> {
+    let subject = |seen: &Seen| Subject {
+        patience: patience.unwrap_or(seen.subject.patience),
+        ..seen.subject.clone()
+    };
+    let subjects: Vec<Subject> = seen.iter().map(subject).collect();
+    let found = scenarios::run_all(scenarios, &subjects);
     let columns = seen.iter().zip(found).map(|(seen, (mut facts, errors))| {
         facts.extend(seen.facts.clone());
         let errors = errors
             .into_iter()
-            .map(|error| format!("{}: {error}", seen.title))
+            .map(|error| format!("{}: {error}", seen.subject.title))
             .collect();
         Column {
-            title: seen.title.clone(),
+            title: seen.subject.title.clone(),
             pinned: seen.pinned,
             facts,
             errors,
@@ -171,4 +197,42 @@ fn keep(table: &str, args: &Args) -> Result<()> {
         CLIS.map(|pin| pin.version).join(", ")
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use holodeck_testkit::{ClaudeFault, FakeClaude};
+
+    use super::scenarios::Subject;
+    use super::{Facts, Seen, base};
+
+    #[test]
+    fn c20_a_renamed_result_ends_the_gate_at_once_and_the_row_is_named() {
+        let fake = FakeClaude::new(&ClaudeFault::None);
+        let script = std::fs::read_to_string(fake.path()).unwrap();
+        let renamed = script.replace(r#"\"type\":\"result\""#, r#"\"type\":\"outcome\""#);
+        assert_ne!(renamed, script);
+        std::fs::write(fake.path(), renamed).unwrap();
+        let seen = Seen {
+            pinned: false,
+            subject: Subject::new("this CLI", fake.path(), "nowhere".into()),
+            facts: Facts::default(),
+        };
+        let error = base(&[seen], Duration::from_millis(500))
+            .map(drop)
+            .unwrap_err()
+            .to_string();
+        let row = error
+            .lines()
+            .find(|line| line.contains("`order of frames in a turn`"));
+        let row = row.unwrap_or_else(|| panic!("{error}"));
+        assert!(row.contains("message_stop, result`, found `"), "{row}");
+        assert!(
+            row.ends_with("message_stop; the last is `outcome`, not `result``"),
+            "{row}"
+        );
+        assert!(error.contains("waiting for a result"), "{error}");
+    }
 }

@@ -28,7 +28,7 @@ pub use fold::{FailedTurn, ResultFold, collect};
 pub use holodeck_model::{Occasion, TokenUsage, events::StopReason};
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
-pub use result::{ExecutionResult, Outcome, ToolCall, ToolResult};
+pub use result::{ExecutionResult, MAX_TOOL_CALLS, Outcome, ToolCall, ToolResult};
 pub use session::{AgentSession, SessionControl, SessionCore, SessionState, TextStream};
 pub use spending::{Spending, ToolUsage, total_usage};
 pub use tool::{

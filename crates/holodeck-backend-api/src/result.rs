@@ -113,6 +113,9 @@ pub enum Outcome {
     },
 }
 
+/// Tool calls that one answer of a model may hold; more end the turn.
+pub const MAX_TOOL_CALLS: usize = 128;
+
 const MAX_TURNS: &str = "max_turns limit reached";
 const TERMINATED: &str = "subprocess terminated unexpectedly";
 const TOOL_FAILED: &str = "tool execution failed: ";
@@ -137,6 +140,13 @@ impl Outcome {
             Self::Terminated { reason } => format!("{TERMINATED_BY_APPROVER}{reason}").into(),
             Self::Failed { reason } => reason.as_str().into(),
         })
+    }
+
+    /// One answer held more than [`MAX_TOOL_CALLS`].
+    pub fn too_many_tool_calls() -> Self {
+        Self::Failed {
+            reason: format!("more than {MAX_TOOL_CALLS} tool calls in one answer"),
+        }
     }
 
     /// Reads a stored `error_reason` back.

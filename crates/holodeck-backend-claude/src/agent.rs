@@ -1,4 +1,4 @@
-use std::{fs, num::NonZeroUsize, sync::Arc};
+use std::{num::NonZeroUsize, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
@@ -7,7 +7,7 @@ use holodeck_backend_api::{
 use holodeck_mcp_bridge::{ClaudeServers, HOLODECK_SERVER, model_name};
 use holodeck_model::{
     Agent, ApprovalPolicy, ClaudeConfig, Effort, Env, LoadedAgent, McpTool, SettingSource, SubagentConfig,
-    SubagentModel, ToolConfig,
+    SubagentModel, ToolConfig, read_text_input,
 };
 use holodeck_validators::{ClaudeCli, ClaudeEnv};
 use serde_json::{Map, Value, json};
@@ -35,6 +35,8 @@ const MACHINE: [&str; 17] = [
     "IS_SANDBOX",
 ];
 const MAX_TURNS: u32 = 20;
+/// The longest `prompt_file` of a sub-agent.
+const MAX_PROMPT_BYTES: u64 = 1024 * 1024;
 
 /// What of an agent's world decides how Claude Code is run for it.
 pub struct AgentSetup<'a> {
@@ -122,6 +124,7 @@ impl ClaudeOptions {
             .subagents
             .as_ref()
             .and_then(|subagents| NonZeroUsize::new(usize::try_from(subagents.max_parallel).ok()?));
+        options.limits.tool_calls = agent.execution.parallel_tool_calls.value;
         options.mcp_servers = servers;
         Ok(options)
     }
@@ -336,9 +339,11 @@ fn agents(claude: &ClaudeConfig, agent: &Agent) -> Result<Map<String, Value>, Ba
 fn definition(subagent: &SubagentConfig, agent: &Agent) -> Result<Value, BackendError> {
     let prompt = match (&subagent.prompt, &subagent.prompt_file) {
         (Some(prompt), _) => prompt.clone(),
-        (None, Some(file)) => fs::read_to_string(file.path()).map_err(|error| BackendError::Init {
-            message: format!("can't read `{}`: {error}", file.path().display()),
-        })?,
+        (None, Some(file)) => {
+            read_text_input(&file.path(), MAX_PROMPT_BYTES).map_err(|error| BackendError::Init {
+                message: format!("can't read `{}`: {error}", file.path().display()),
+            })?
+        }
         (None, None) => String::new(),
     };
     let mut definition = json!({"description": subagent.description, "prompt": prompt});

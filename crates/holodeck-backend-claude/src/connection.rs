@@ -1,7 +1,7 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{Approval, ApprovalAsk, ApprovalDecision, Conversation, TurnRequest};
-use holodeck_process::{ChildEnv, ChildProcess, ProcessError, ProcessSpec, Watchdog, Watched};
+use holodeck_process::{ChildEnv, ChildProcess, ProcessError, ProcessSpec};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tokio::{
@@ -54,7 +54,6 @@ pub(crate) struct Connection {
     /// Its writer, its reader, and the answers it waits for.
     tasks: TaskTracker,
     stop: DropGuard,
-    _watched: Option<Watched>,
 }
 
 /// What a turn hears.
@@ -110,15 +109,11 @@ impl Connection {
         host: &Arc<Host>,
         home: Arc<Home>,
         begin: &Begin,
-        watchdog: Option<&Arc<Watchdog>>,
     ) -> Result<Self, OpenError> {
         let spec = ProcessSpec::new(&options.cli, child_env(options, &home))
             .args(argv(options, &home, begin))
-            .current_dir(home.working_directory())
-            // The CLI gives what its tools run a session of its own.
-            .mark(home.name());
+            .current_dir(home.working_directory());
         let mut process = ChildProcess::spawn(&spec)?;
-        let watched = watchdog.map(|watchdog| watchdog.watch(&process));
         let (outgoing, lines) = Outgoing::new();
         let (heard, incoming) = mpsc::channel(WAITING);
         let stop = CancellationToken::new();
@@ -152,7 +147,6 @@ impl Connection {
             close: options.limits.close,
             tasks,
             stop: stop.drop_guard(),
-            _watched: watched,
         };
         connection.shake_hands(options, host).await?;
         Ok(connection)

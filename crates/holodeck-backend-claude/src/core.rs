@@ -1,12 +1,11 @@
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
     time::Duration,
 };
 
 use holodeck_backend_api::BackendError;
 use holodeck_mcp_bridge::ServerNeed;
-use holodeck_process::Watchdog;
 use holodeck_validators::CliVersion;
 use jsonschema::Validator;
 use serde_json::{Value, json};
@@ -40,7 +39,6 @@ pub(crate) struct Core {
     starts: Semaphore,
     notices: Mutex<Notices>,
     swept: Once,
-    watchdog: OnceLock<Option<Arc<Watchdog>>>,
     /// What outlives the turn it belongs to: processes that end or are made ready.
     background: TaskTracker,
     closing: CancellationToken,
@@ -54,7 +52,6 @@ impl Core {
             starts: Semaphore::new(options.limits.starts.get()),
             notices: Mutex::new(Notices(options.notices.clone(), HashSet::new())),
             swept: Once::new(),
-            watchdog: OnceLock::new(),
             background: TaskTracker::new(),
             closing: CancellationToken::new(),
             format,
@@ -88,8 +85,7 @@ impl Core {
         let mut wait = FIRST_WAIT;
         let mut attempt = 1;
         let mut connection = loop {
-            let watchdog = self.watchdog();
-            match Connection::open(&self.options, &self.host, Arc::clone(&home), begin, watchdog).await {
+            match Connection::open(&self.options, &self.host, Arc::clone(&home), begin).await {
                 Ok(connection) => break connection,
                 Err(error) if error.is_passing() && attempt < self.options.limits.attempts => {
                     tracing::warn!(%error, attempt, "the Claude Code CLI did not start; trying again");
@@ -134,16 +130,6 @@ impl Core {
         self.closing.cancel();
         self.background.close();
         self.background.wait().await;
-    }
-
-    /// What ends the processes if this one is killed. A CLI that waits for an answer would go on for minutes.
-    fn watchdog(&self) -> Option<&Arc<Watchdog>> {
-        let start = || {
-            Watchdog::start()
-                .inspect_err(|error| tracing::debug!(%error, "nobody watches the Claude Code processes"))
-                .ok()
-        };
-        self.watchdog.get_or_init(start).as_ref()
     }
 
     async fn check_servers(&self, connection: &mut Connection) -> Result<(), BackendError> {

@@ -81,12 +81,6 @@ impl Home {
         }
     }
 
-    /// The folder's own name, which no other has.
-    pub(crate) fn name(&self) -> String {
-        let name = self.folder.path().file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    }
-
     pub(crate) fn home(&self) -> PathBuf {
         self.folder.path().join("home")
     }

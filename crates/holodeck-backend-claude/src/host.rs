@@ -40,6 +40,7 @@ pub(crate) struct Host {
     governed: Vec<String>,
     servers: Vec<McpServer>,
     agents: Option<usize>,
+    tool_calls: usize,
 }
 
 /// The answering side of one process.
@@ -53,6 +54,8 @@ pub(crate) struct Answering {
     places: Option<Arc<Semaphore>>,
     taken: Arc<Mutex<HashMap<String, OwnedSemaphorePermit>>>,
     tasks: TaskTracker,
+    /// Places for calls of our own tools.
+    tool_calls: Arc<Semaphore>,
 }
 
 /// Whose turn runs in a process, for the tools it calls.
@@ -110,6 +113,7 @@ impl Host {
             governed: options.governed_tools.clone(),
             servers: options.mcp_servers.servers.clone(),
             agents: options.parallel_agents.map(std::num::NonZeroUsize::get),
+            tool_calls: options.limits.tool_calls.get(),
         })
     }
 
@@ -187,6 +191,7 @@ impl Host {
             places: self.agents.map(|places| Arc::new(Semaphore::new(places))),
             taken: Arc::default(),
             tasks,
+            tool_calls: Arc::new(Semaphore::new(self.tool_calls)),
         }
     }
 }
@@ -203,6 +208,7 @@ impl Answering {
             cancel: cancel.clone(),
             places: self.places.clone(),
             taken: Arc::clone(&self.taken),
+            tool_calls: Arc::clone(&self.tool_calls),
         };
         let (outgoing, running) = (self.outgoing.clone(), Arc::clone(&self.running));
         self.tasks.spawn(async move {
@@ -250,6 +256,7 @@ struct One {
     cancel: CancellationToken,
     places: Option<Arc<Semaphore>>,
     taken: Arc<Mutex<HashMap<String, OwnedSemaphorePermit>>>,
+    tool_calls: Arc<Semaphore>,
 }
 
 impl One {
@@ -332,6 +339,13 @@ impl One {
         let mut own = self.host.own_servers.iter();
         let Some(server) = own.find(|server| server.name() == server_name) else {
             return Err(format!("there is no MCP server `{server_name}` here"));
+        };
+        let is_call = message.get("method").is_some_and(|method| method == "tools/call");
+        // It is never closed; a call that is withdrawn does not wait any longer.
+        let _place = if is_call {
+            self.tool_calls.acquire().await.ok()
+        } else {
+            None
         };
         let cx = self.caller.cx(self.cancel.clone());
         let reply = server.handle(message, cx).await;

@@ -113,6 +113,8 @@ pub struct Limits {
     pub attempts: u32,
     /// How often the CLI tries a model call again.
     pub api_retries: u32,
+    /// Calls of the agent's own tools that run at the same time in one conversation.
+    pub tool_calls: NonZeroUsize,
 }
 
 impl Default for Limits {
@@ -125,6 +127,7 @@ impl Default for Limits {
             starts: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             attempts: 3,
             api_retries: 3,
+            tool_calls: NonZeroUsize::MIN.saturating_add(7),
         }
     }
 }

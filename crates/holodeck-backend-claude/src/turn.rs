@@ -1,8 +1,10 @@
+use std::collections::HashMap;
+
 use async_stream::stream;
 use futures::Stream;
 use holodeck_backend_api::{
-    ApprovalDecision, BackendError, BackendEvent, ExecutionResult, Outcome, ResultFold, StopReason,
-    TurnRequest,
+    ApprovalDecision, BackendError, BackendEvent, ExecutionResult, MAX_TOOL_CALLS, Outcome, ResultFold,
+    StopReason, TurnRequest,
 };
 use holodeck_mcp_bridge::HOLODECK_SERVER;
 
@@ -100,6 +102,8 @@ struct Turn<'a> {
     stands: Stands,
     /// Whether the CLI has taken up the message. What it says before that is of an earlier one.
     begun: bool,
+    /// Tool calls of each message of the model: sub-agents send theirs in between.
+    calls: HashMap<String, usize>,
     /// A tool of ours that could not be run, once its result was heard.
     unavailable: Option<(String, String)>,
     /// Questions that a person has not answered yet.
@@ -123,6 +127,7 @@ impl<'a> Turn<'a> {
             fold: ResultFold::new(),
             stands: Stands::default(),
             begun: false,
+            calls: HashMap::new(),
             unavailable: None,
             questions: 0,
             terminated: None,
@@ -225,6 +230,13 @@ impl<'a> Turn<'a> {
         if let Some(name) = failed_tool {
             // The model need not be asked what to do about it.
             return Some(Ok(End::With(Outcome::ToolFailed { name })));
+        }
+        if let Some((message, calls)) = frame.tool_calls() {
+            let total = self.calls.entry(message.to_owned()).or_default();
+            *total += calls;
+            if *total > MAX_TOOL_CALLS {
+                return Some(Ok(End::With(Outcome::too_many_tool_calls())));
+            }
         }
         done.map(|done| self.done(done))
     }

@@ -6,7 +6,6 @@
 mod block;
 mod control;
 mod fields;
-mod mend;
 mod outcome;
 mod outgoing;
 mod stream;
@@ -80,6 +79,16 @@ pub(crate) enum Frame {
 }
 
 impl Frame {
+    /// The model's message that this frame is a part of, and the tool calls in it.
+    pub(crate) fn tool_calls(&self) -> Option<(&str, usize)> {
+        let Self::Assistant(frame) = self else { return None };
+        let calls = frame.blocks.iter();
+        let calls = calls
+            .filter(|block| matches!(block, Block::ToolUse { .. }))
+            .count();
+        Some((frame.message_id.as_deref()?, calls)).filter(|_| calls > 0)
+    }
+
     /// The place in the main conversation that this frame stands for.
     pub(crate) fn place(&self) -> Option<&str> {
         match self {
@@ -103,7 +112,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Frame, NotAFrame> {
     let value = match serde_json::from_slice(line) {
         Ok(value) => value,
         // JavaScript cuts strings between the halves of a character, and pipes cut bytes.
-        Err(error) => mend::mended(line)
+        Err(error) => holodeck_model::mend_json(line)
             .and_then(|line| serde_json::from_str(&line).ok())
             .ok_or_else(|| not_a_frame(&error))?,
     };

@@ -4,6 +4,8 @@ use holodeck_backend_api::BackendError;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
+use crate::driver::lenient;
+
 mod strict;
 
 /// The form an agent's answers must have, and how the endpoint is told of it.
@@ -74,7 +76,9 @@ impl AnswerFormat {
 
     /// The answer as a value that satisfies the schema, or what is wrong with it.
     pub(crate) fn read(&self, answer: &str) -> Result<Value, String> {
-        let value: Value = serde_json::from_str(without_fence(answer))
+        let answer = without_fence(answer);
+        let value = serde_json::from_str(answer)
+            .or_else(|error| lenient(answer.as_bytes()).ok_or(error))
             .map_err(|error| format!("it is not JSON ({error})"))?;
         match self.validator.validate(&value) {
             Ok(()) => Ok(value),

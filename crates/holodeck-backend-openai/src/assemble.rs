@@ -4,6 +4,7 @@ use holodeck_backend_api::{BackendError, ModelDelta, StopReason, ToolCall};
 use serde_json::{Map, Value};
 
 use crate::{
+    driver::lenient,
     failure,
     wire::{CallFragment, Chunk, Message, Usage},
 };
@@ -170,7 +171,7 @@ impl PartialCall {
         let arguments = if self.arguments.trim().is_empty() {
             Value::Object(Map::new())
         } else {
-            serde_json::from_str(&self.arguments).unwrap_or(Value::String(self.arguments))
+            lenient(self.arguments.as_bytes()).unwrap_or(Value::String(self.arguments))
         };
         Ok(ToolCall {
             name: self.name,

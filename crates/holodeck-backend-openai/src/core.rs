@@ -23,6 +23,8 @@ pub(crate) struct Core {
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) format: Option<AnswerFormat>,
     pub(crate) max_turns: u32,
+    /// Tool calls of one answer that run at the same time.
+    pub(crate) parallel_tool_calls: usize,
     pub(crate) model: String,
     pub(crate) fallback_model: Option<String>,
     provider: String,
@@ -51,6 +53,7 @@ impl Core {
                 .map(AnswerFormat::new)
                 .transpose()?,
             max_turns: openai.max_turns.max(1),
+            parallel_tool_calls: agent.execution.parallel_tool_calls.value.get(),
             model: config.model.name.clone(),
             fallback_model: openai.fallback_model,
             provider: config.model.provider.to_string(),

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream};
 use holodeck_http::{CallOptions, HttpClient, HttpError, Pacer, Response, RetryPolicy, SseEvent, decode_sse};
-use holodeck_model::{Env, LoadedAgent};
+use holodeck_model::{Env, LoadedAgent, mend_json};
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -85,7 +85,7 @@ impl HttpModelCalls {
         let mut assembler = Assembler::default();
         let mut deltas = Vec::new();
         for event in decode_sse(answer) {
-            match self.0.event(&event)? {
+            match self.0.event(&mended(event))? {
                 Event::Chunk(chunk) => assembler.push(*chunk, &mut deltas),
                 Event::Nothing => {}
                 Event::Done => break,
@@ -142,14 +142,14 @@ fn answer(
         let mut assembler = Assembler::default();
         let mut deltas = Vec::new();
         if is_json(&response) {
-            let whole = response.json().await.map_err(|error| driver.failed(&error, &request))?;
+            let whole = response.json_by(lenient).await.map_err(|error| driver.failed(&error, &request))?;
             assembler.push_whole(driver.whole(&whole)?, &mut deltas);
         } else {
             let events = response.events().await;
             let mut events = events.map_err(|error| driver.failed(&error, &request))?;
             while let Some(event) = events.next().await {
                 let event = match event {
-                    Ok(event) => event,
+                    Ok(event) => mended(event),
                     // The answer is complete; only what follows it was lost.
                     Err(_broken) if assembler.is_finished() => break,
                     Err(error) => {
@@ -301,6 +301,22 @@ impl Driver {
     fn failed(&self, error: &HttpError, request: &ModelRequest) -> BackendError {
         failure::of_http(error, &self.endpoint, &request.body)
     }
+}
+
+/// An event whose data strict parsers accept.
+fn mended(mut event: SseEvent) -> SseEvent {
+    if event.data.contains("\\u")
+        && let Some(mended) = mend_json(event.data.as_bytes())
+    {
+        event.data = mended;
+    }
+    event
+}
+
+/// JSON, also with half a character in it.
+pub(crate) fn lenient(json: &[u8]) -> Option<Value> {
+    let strict = serde_json::from_slice(json).ok();
+    strict.or_else(|| serde_json::from_str(&mend_json(json)?).ok())
 }
 
 fn is_json(response: &Response) -> bool {

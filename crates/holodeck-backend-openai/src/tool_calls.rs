@@ -1,9 +1,11 @@
+use std::sync::Arc;
+
 use futures::{Stream, StreamExt as _, stream::FuturesOrdered};
 use holodeck_backend_api::{
     ApprovalDecision, BackendError, Image, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult,
 };
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 use tracing::Instrument as _;
 
 use crate::{approvals::Decisions, core::Core};
@@ -16,8 +18,8 @@ pub(crate) enum Ran {
     Unavailable(ToolResult),
 }
 
-/// Runs the calls of one message at the same time and gives their results in the order of the calls. Dropping the
-/// stream stops those that still run.
+/// Runs the calls of one message, as many at the same time as the agent allows, and returns their results in the order
+/// of the calls. Dropping the stream stops those that still run.
 pub(crate) fn run<'a>(
     core: &'a Core,
     calls: &'a [ToolCall],
@@ -29,9 +31,10 @@ pub(crate) fn run<'a>(
         cancel: stop.clone(),
         ..cx.clone()
     };
+    let places = Arc::new(Semaphore::new(core.parallel_tool_calls));
     let running: FuturesOrdered<_> = calls
         .iter()
-        .map(|call| one(core, call, decisions.of(call), cx.clone()))
+        .map(|call| one(core, call, decisions.of(call), cx.clone(), Arc::clone(&places)))
         .collect();
     let guard = stop.drop_guard();
     running.map(move |ran| {
@@ -45,7 +48,10 @@ async fn one(
     call: &ToolCall,
     decision: Option<&ApprovalDecision>,
     cx: ToolCx,
+    places: Arc<Semaphore>,
 ) -> Result<Ran, BackendError> {
+    // It is never closed. Places are given in the order of the calls.
+    let _place = places.acquire().await;
     let (started, stop) = (Instant::now(), cx.cancel.clone());
     let span = tracing::debug_span!("execute_tool", gen_ai.tool.name = call.name);
     let output = output(core, call, decision, cx).instrument(span).await;

@@ -3,8 +3,8 @@ use std::pin::pin;
 use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
-    BackendError, BackendEvent, Conversation, ExecutionResult, Outcome, ResultFold, StopReason, ToolCx,
-    TurnRequest,
+    BackendError, BackendEvent, Conversation, ExecutionResult, MAX_TOOL_CALLS, Outcome, ResultFold,
+    StopReason, ToolCx, TurnRequest,
 };
 use serde_json::Value;
 
@@ -82,6 +82,9 @@ pub(crate) fn run(
                     Answer::Wrong(reason) => break Some(Outcome::Failed { reason }),
                 }
                 continue;
+            }
+            if message.calls.len() > MAX_TOOL_CALLS {
+                break Some(Outcome::too_many_tool_calls());
             }
             if turn.model_calls >= core.max_turns {
                 // Nobody would read the results, and running tools may change things.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use holodeck_backend_api::ModelRequest;
+use holodeck_model::open_input;
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -83,6 +84,9 @@ struct ResponseSketch {
     model: Option<String>,
 }
 
+/// The longest recording that is read.
+const MAX_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+
 impl Cassette {
     /// Opens and indexes a cassette.
     pub fn open(path: &Path) -> Result<Self, CassetteError> {
@@ -95,7 +99,7 @@ impl Cassette {
             line,
             reason,
         };
-        let file = File::open(path).map_err(io)?;
+        let file = open_input(path, MAX_BYTES).map_err(io)?;
         let mut reader = BufReader::new(file.try_clone().map_err(io)?);
         let mut line = String::new();
         let mut offset = reader.read_line(&mut line).map_err(io)? as u64;
@@ -157,7 +161,7 @@ impl Cassette {
     /// Whether a file is a recording, by how it begins.
     pub fn is_one(path: &Path) -> bool {
         let mut begins = [0; HEADER_BEGINS.len()];
-        let read = File::open(path).and_then(|mut file| file.read_exact(&mut begins));
+        let read = open_input(path, MAX_BYTES).and_then(|mut file| file.read_exact(&mut begins));
         read.is_ok() && begins == HEADER_BEGINS
     }
 

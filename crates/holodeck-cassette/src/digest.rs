@@ -1,10 +1,10 @@
 use std::{
     fmt::Write as _,
-    fs::File,
     io::{self, Read as _},
     path::Path,
 };
 
+use holodeck_model::open_input;
 use sha2::{Digest as _, Sha256};
 
 /// What stands for a content in a key: the beginning of its SHA-256.
@@ -14,7 +14,7 @@ pub fn digest(content: &[u8]) -> String {
 
 /// The [`digest`] of a file.
 pub fn file_digest(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
+    let mut file = open_input(path, u64::MAX)?;
     let mut hash = Sha256::new();
     let mut piece = vec![0; 64 * 1024];
     loop {

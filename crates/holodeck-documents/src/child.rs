@@ -138,9 +138,20 @@ pub fn answer_conversion(input: impl Read, output: impl Write) -> io::Result<()>
     output.flush()
 }
 
-/// What a panic said.
+/// The reason of a panic, as far as it is about the file: what the standard library says is about code.
 pub(crate) fn said(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("no reason was given").to_owned()
+    let text = text.unwrap_or("no reason was given");
+    let of_code = [
+        "called `",
+        "index out of bounds",
+        "attempt to ",
+        "range ",
+        "slice index",
+    ];
+    if of_code.iter().any(|begin| text.starts_with(begin)) {
+        return "a part of the file is missing or wrong".to_owned();
+    }
+    text.to_owned()
 }

@@ -99,12 +99,14 @@ impl Response {
 
     /// The whole body as JSON.
     pub async fn json(self) -> Result<Value, HttpError> {
+        self.json_by(|bytes| serde_json::from_slice(bytes).ok()).await
+    }
+
+    /// The whole body as JSON, for a caller that accepts more than the standard does.
+    pub async fn json_by(self, parse: impl FnOnce(&[u8]) -> Option<Value>) -> Result<Value, HttpError> {
         let url = self.body.url().clone();
         let bytes = self.body.collect().await?;
-        match serde_json::from_slice(&bytes) {
-            Ok(value) => Ok(value),
-            Err(_error) => Err(unexpected(url, "JSON", &bytes, &self.secrets)),
-        }
+        parse(&bytes).ok_or_else(|| unexpected(url, "JSON", &bytes, &self.secrets))
     }
 
     /// The body as events. An answer that says it is something else is an error that names it; one that says nothing

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -23,7 +24,7 @@ pub(crate) fn unused() -> Result<ClientConfig, String> {
 
 /// The certificates of a PEM file.
 pub(crate) fn read_bundle(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
-    let pem = std::fs::read(path).map_err(|source| SetupError::CaBundle {
+    let pem = read_regular(path).map_err(|source| SetupError::CaBundle {
         path: path.to_owned(),
         source,
     })?;
@@ -37,6 +38,15 @@ pub(crate) fn read_bundle(path: &Path) -> Result<Vec<CertificateDer<'static>>, S
         });
     }
     Ok(certificates)
+}
+
+/// Neither waits for a pipe's writer nor reads a device without an end.
+fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        let reason = "it is not a regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    fs::read(path)
 }
 
 fn client_config(roots: RootCertStore) -> Result<ClientConfig, String> {

@@ -1,21 +1,24 @@
 //! `env_file` of an MCP server: `NAME=value` lines as HoloDeck 0.7 reads them.
 
-use std::{fs, io, path::Path};
+use std::{io, path::Path};
 
-use holodeck_model::Env;
+use holodeck_model::{Env, read_text_input};
 use secrecy::SecretString;
+
+/// The longest file that is read.
+const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Why the variables of a file can't be had. Shows no value.
 #[derive(Debug)]
 pub(crate) enum EnvFileError {
-    Read(io::ErrorKind),
+    Read(io::Error),
     Line(usize),
     Missing(Vec<String>),
 }
 
 /// The variables in the order of the file, `${NAME}` in values replaced from `env`.
 pub(crate) fn read(path: &Path, env: &Env) -> Result<Vec<(String, SecretString)>, EnvFileError> {
-    let text = fs::read_to_string(path).map_err(|error| EnvFileError::Read(error.kind()))?;
+    let text = read_text_input(path, MAX_BYTES).map_err(EnvFileError::Read)?;
     parse(&text, env)
 }
 

@@ -48,7 +48,12 @@ pub(crate) fn allowed_tools(tool: &McpTool) -> Option<Vec<String>> {
 fn env_file_problems(tool: &McpTool, file: &str, error: &EnvFileError) -> Vec<Diagnostic> {
     let of = &tool.name;
     match error {
-        EnvFileError::Read(reason) => {
+        EnvFileError::Read(error) => {
+            // The number of an error of the system says nothing to a reader.
+            let reason = match error.raw_os_error() {
+                Some(_) => error.kind().to_string(),
+                None => error.to_string(),
+            };
             let message = format!("can't read `{file}`, the `env_file` of MCP server `{of}`: {reason}");
             vec![Diagnostic::error(Code::FileNotFound, message)]
         }

@@ -3,11 +3,13 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, BufRead as _, Read},
+    io::{self, BufRead as _},
     path::{Path, PathBuf},
 };
 
 use sha2::{Digest as _, Sha256};
+
+use crate::input::{open_input, read_up_to};
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +42,7 @@ pub struct DiskFiles;
 
 impl Files for DiskFiles {
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        read_up_to(path, limit)
     }
 
     fn kind(&self, path: &Path) -> FileKind {
@@ -54,7 +54,7 @@ impl Files for DiskFiles {
     }
 
     fn digest(&self, path: &Path) -> io::Result<[u8; 32]> {
-        let file = open_regular(path)?;
+        let file = open_input(path, u64::MAX)?;
         let mut hash = Sha256::new();
         let mut reader = io::BufReader::with_capacity(1 << 16, file);
         loop {
@@ -67,14 +67,6 @@ impl Files for DiskFiles {
             reader.consume(read);
         }
     }
-}
-
-/// A pipe or a device has no end that one could wait for.
-fn open_regular(path: &Path) -> io::Result<fs::File> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    fs::File::open(path)
 }
 
 /// Files held in memory.

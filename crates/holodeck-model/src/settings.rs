@@ -71,6 +71,9 @@ impl<T> Setting<T> {
     }
 }
 
+/// Tool calls of one answer that run at the same time, unless a layer says otherwise.
+const PARALLEL_TOOL_CALLS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
+
 /// How tests are run, after all layers but the command line: its flags are laid on top with
 /// [`Setting::override_with`].
 #[derive(Clone, Debug, Serialize)]
@@ -91,6 +94,8 @@ pub struct ExecutionSettings {
     pub quiet: Setting<bool>,
     /// How many test cases run at the same time; absent: as fits the backend.
     pub parallel_test_cases: Setting<Option<NonZeroUsize>>,
+    /// How many tool calls of one answer run at the same time.
+    pub parallel_tool_calls: Setting<NonZeroUsize>,
     /// A recording to answer from.
     pub replay: Setting<Option<PathBuf>>,
 }
@@ -106,6 +111,7 @@ impl Default for ExecutionSettings {
             verbose: Setting::built_in(false),
             quiet: Setting::built_in(false),
             parallel_test_cases: Setting::built_in(None),
+            parallel_tool_calls: Setting::built_in(PARALLEL_TOOL_CALLS),
             replay: Setting::built_in(None),
         }
     }

@@ -8,8 +8,9 @@ use tokio::time::timeout;
 
 use crate::group::Group;
 use crate::lookup::{has_folder, is_executable};
-use crate::marked::kill_marked;
+use crate::mark::{Mark, VARIABLE};
 use crate::stderr::StderrTail;
+use crate::watchdog::Watched;
 use crate::{Exit, ProcessError, ProcessSpec, which};
 
 /// A running program with piped stdin and stdout. Dropping it kills its whole process group.
@@ -22,19 +23,24 @@ pub struct ChildProcess {
     stderr: Option<StderrTail>,
     pid: u32,
     exit: Option<Exit>,
-    mark: Option<String>,
+    watched: Option<Watched>,
 }
 
 impl ChildProcess {
     /// Starts the program. Of the spec's limits only `stderr_kept` is used here; the others are `run`'s.
     pub fn spawn(spec: &ProcessSpec) -> Result<Self, ProcessError> {
         let program = find(spec)?;
-        #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
+        let mut watched = Watched::marked(Mark::new());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "with the watchdog, the only place that spawns"
+        )]
         let mut command = Command::new(&program);
         command
             .args(&spec.args)
             .env_clear()
             .envs(spec.env.iter())
+            .env(VARIABLE, watched.mark().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -45,6 +51,7 @@ impl ChildProcess {
         }
         let mut child = command.spawn().map_err(|error| spawn_error(program, error))?;
         let pid = child.id().unwrap_or_default();
+        watched.add_group(pid);
         tracing::debug!(program = %spec.program.display(), pid, "started a program");
         Ok(Self {
             group: Group::led_by(pid),
@@ -57,7 +64,7 @@ impl ChildProcess {
             child,
             pid,
             exit: None,
-            mark: spec.mark.clone(),
+            watched: Some(watched),
         })
     }
 
@@ -127,14 +134,14 @@ impl ChildProcess {
     /// Ends whatever is left.
     fn finish(&mut self) {
         self.group.finish();
-        // Once: what bears the mark later is not of this child.
-        if let Some(mark) = self.mark.take() {
-            kill_marked(&mark);
+        if let Some(watched) = self.watched.take() {
+            watched.mark().kill();
         }
     }
 
-    pub(crate) fn mark(&self) -> Option<&str> {
-        self.mark.as_deref()
+    #[cfg(test)]
+    pub(crate) fn mark(&self) -> Option<&Mark> {
+        self.watched.as_ref().map(Watched::mark)
     }
 
     /// Waits until all of stderr was read, at most `patience`.

@@ -1,8 +1,9 @@
 //! Child processes done once: explicit environment, own process group, limits, no orphan.
 //!
-//! A child sees only the variables in its [`ProcessSpec`]. It leads a process group of its own, and when it ends, by
-//! itself or not, what is left of the group is killed. A descendant that makes itself a session of its own
-//! escapes that, unless the child has a [mark](ProcessSpec::mark).
+//! A child sees only the variables in its [`ProcessSpec`] and one that marks it. It leads a process group of its own;
+//! when it ends, by itself or not, the rest of the group is killed, and so is every descendant that left the group and
+//! inherited the mark (on Linux, which shows environments). If this program is killed, a watchdog process does the same.
+//! Only a descendant that leaves the group *and* clears its environment escapes.
 
 mod child;
 mod environment;
@@ -11,7 +12,7 @@ mod exit;
 mod group;
 mod limits;
 mod lookup;
-mod marked;
+mod mark;
 mod run;
 mod spec;
 mod stderr;
@@ -25,4 +26,3 @@ pub use limits::OwnLimits;
 pub use lookup::which;
 pub use run::{ProcessOutput, run};
 pub use spec::{AtLimit, ProcessSpec};
-pub use watchdog::{Watchdog, Watched};

@@ -17,7 +17,6 @@ pub struct ProcessSpec {
     pub(crate) stdout_limit: usize,
     pub(crate) at_limit: AtLimit,
     pub(crate) stderr_kept: usize,
-    pub(crate) mark: Option<String>,
 }
 
 /// What happens when a program writes more to stdout than allowed.
@@ -44,7 +43,6 @@ impl ProcessSpec {
             stdout_limit: 16 * 1024 * 1024,
             at_limit: AtLimit::Stop,
             stderr_kept: 8 * 1024,
-            mark: None,
         }
     }
 
@@ -88,13 +86,6 @@ impl ProcessSpec {
     /// Sets how much of the end of stderr is kept.
     pub fn stderr_kept(mut self, bytes: usize) -> Self {
         self.stderr_kept = bytes;
-        self
-    }
-
-    /// Sets a text that is in the environment of this child and of nobody else. What inherits it is ended with the
-    /// child even if it has left the process group, as far as the system tells (Linux does).
-    pub fn mark(mut self, text: impl Into<String>) -> Self {
-        self.mark = Some(text.into()).filter(|text| text.len() >= crate::marked::SHORTEST);
         self
     }
 }

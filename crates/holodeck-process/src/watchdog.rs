@@ -1,13 +1,15 @@
-use std::sync::Arc;
+//! Ends children that this program leaves behind when it is killed: a shell whose stdin closes then.
 
-use tokio::io::AsyncWriteExt as _;
-use tokio::sync::mpsc;
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::{ChildProcess, ProcessError, ProcessSpec};
+use crate::mark::Mark;
 
-/// Keeps a list of process groups, and kills those on it when its input ends, which it does when we are killed.
+/// Keeps a list of process groups (numbers) and marks, and kills what is on it when its input ends.
 const SCRIPT: &str = r#"
-trap '' HUP INT TERM
+trap '' HUP INT QUIT TERM
 children=' '
 while read -r what child; do
   case $what in
@@ -15,69 +17,98 @@ while read -r what child; do
   -) children="${children%% $child *} ${children#* $child }" ;;
   esac
 done
+marks=
 for child in $children; do
-  kill -s KILL -- "-${child%%:*}"
-  mark=${child#*:}
-  [ -n "$mark" ] || continue
-  for file in $(grep -lsF -- "$mark" /proc/[0-9]*/environ); do
+  case $child in
+  *[!0-9]*) marks="$marks -e $child" ;;
+  *) kill -s KILL -- "-$child" ;;
+  esac
+done
+[ -n "$marks" ] || exit 0
+for round in 1 2 3 4 5; do
+  found=$(grep -lsF $marks /proc/[0-9]*/environ)
+  [ -n "$found" ] || break
+  for file in $found; do
     id=${file#/proc/}
     kill -s KILL "${id%/environ}"
   done
 done
 "#;
 
-/// Ends children that this program leaves behind when it is killed. Without it a child that does not read its stdin
-/// would go on.
+/// The shell's stdin; `None` if there is no shell.
+static INPUT: OnceLock<Option<Mutex<ChildStdin>>> = OnceLock::new();
+
+/// An entry on the list, until it is dropped.
 #[derive(Debug)]
-pub struct Watchdog {
-    lines: mpsc::UnboundedSender<String>,
-    _shell: ChildProcess,
+pub(crate) struct Watched {
+    mark: Mark,
+    group: Option<u32>,
 }
 
-/// A child that is watched until this is dropped.
-#[derive(Debug)]
-pub struct Watched {
-    child: String,
-    watchdog: Arc<Watchdog>,
-}
-
-impl Watchdog {
-    /// Starts one, which is a shell. Needs a runtime.
-    pub fn start() -> Result<Arc<Self>, ProcessError> {
-        let env = [("PATH".into(), "/usr/bin:/bin".into())].into_iter().collect();
-        let spec = ProcessSpec::new("/bin/sh", env).args(["-c", SCRIPT]);
-        let mut shell = ChildProcess::spawn(&spec)?;
-        let (lines, mut written) = mpsc::unbounded_channel::<String>();
-        if let Some(mut stdin) = shell.take_stdin() {
-            tokio::spawn(async move {
-                while let Some(line) = written.recv().await {
-                    if stdin.write_all(line.as_bytes()).await.is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        Ok(Arc::new(Self { lines, _shell: shell }))
+impl Watched {
+    /// Watches everything with this mark. Called before the child is started, so that no moment is left in which it
+    /// would survive.
+    pub(crate) fn marked(mark: Mark) -> Self {
+        write(&format!("+ {mark}\n"));
+        Self { mark, group: None }
     }
 
-    /// Watches a child's process group, and what bears its mark.
-    pub fn watch(self: &Arc<Self>, child: &ChildProcess) -> Watched {
-        // A mark that would be two words can't be told.
-        let mark = child.mark().filter(|mark| !mark.contains(char::is_whitespace));
-        let child = format!("{}:{}", child.id(), mark.unwrap_or_default());
-        // If the shell is gone, there is nobody to tell.
-        let _ = self.lines.send(format!("+ {child}\n"));
-        Watched {
-            child,
-            watchdog: Arc::clone(self),
-        }
+    /// Watches the child's process group as well, where environments cannot be read.
+    pub(crate) fn add_group(&mut self, group: u32) {
+        write(&format!("+ {group}\n"));
+        self.group = Some(group);
+    }
+
+    pub(crate) fn mark(&self) -> &Mark {
+        &self.mark
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let _ = self.watchdog.lines.send(format!("- {}\n", self.child));
+        let mut lines = format!("- {}\n", self.mark);
+        if let Some(group) = self.group {
+            lines.push_str(&format!("- {group}\n"));
+        }
+        write(&lines);
     }
+}
+
+fn write(lines: &str) {
+    let input = INPUT.get_or_init(|| {
+        start()
+            .inspect_err(|error| tracing::warn!(%error, "children will survive if this program is killed"))
+            .ok()
+            .map(Mutex::new)
+    });
+    let Some(input) = input else { return };
+    let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Err(error) = input.write_all(lines.as_bytes()) {
+        tracing::debug!(%error, "the watchdog of child processes is gone");
+    }
+}
+
+/// Not a `ChildProcess`: it outlives every runtime, and must not watch itself.
+fn start() -> io::Result<ChildStdin> {
+    let mut shell = shell().spawn()?;
+    shell.stdin.take().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+}
+
+fn shell() -> Command {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "with `ChildProcess`, the only place that spawns"
+    )]
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .args(["-c", SCRIPT])
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
+    shell
 }
 
 #[cfg(test)]
@@ -85,14 +116,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::ChildEnv;
+    use crate::{ChildEnv, ChildProcess, ProcessSpec};
 
     fn sleeper() -> ChildProcess {
         let spec = ProcessSpec::new("/bin/sleep", ChildEnv::new()).args(["600"]);
         ChildProcess::spawn(&spec).unwrap()
     }
 
-    /// Runs the script on these lines, as if we were gone after them.
+    /// Runs the script on these lines, as if this program ended after them.
     async fn after(lines: &str) {
         let env = [("PATH".into(), "/usr/bin:/bin".into())].into_iter().collect();
         let spec = ProcessSpec::new("/bin/sh", env).args(["-c", SCRIPT]).stdin(lines);
@@ -101,10 +132,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_on_the_list_at_the_end_is_killed() {
+    async fn groups_on_the_list_at_the_end_are_killed() {
         let (mut one, mut two, mut three) = (sleeper(), sleeper(), sleeper());
         let [a, b, c] = [one.id(), two.id(), three.id()];
-        after(&format!("+ {a}:\n+ {b}:\n+ {c}:\n- {b}:\n")).await;
+        after(&format!("+ {a}\n+ {b}\n+ {c}\n- {b}\n")).await;
         assert_eq!(one.wait().await.unwrap().to_string(), "killed by SIGKILL");
         assert_eq!(three.wait().await.unwrap().to_string(), "killed by SIGKILL");
         let waited = tokio::time::timeout(Duration::from_millis(50), two.wait()).await;
@@ -112,24 +143,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_bears_the_mark_of_one_is_killed() {
-        let mark = format!("mark-of-a-test-{}", std::process::id());
-        let env = [("MARK".into(), mark.clone().into())].into_iter().collect();
-        let spec = ProcessSpec::new("/bin/sleep", env).args(["600"]);
-        let mut child = ChildProcess::spawn(&spec).unwrap();
-        let ended = sleeper().id();
-        after(&format!("+ {ended}:{mark}\n")).await;
-        assert_eq!(child.wait().await.unwrap().to_string(), "killed by SIGKILL");
-    }
-
-    #[tokio::test]
-    async fn nothing_is_killed_while_we_live() {
-        let watchdog = Watchdog::start().unwrap();
-        let mut child = sleeper();
-        let watched = watchdog.watch(&child);
-        drop(watchdog);
-        let waited = tokio::time::timeout(Duration::from_millis(50), child.wait()).await;
+    async fn everything_with_a_mark_on_the_list_is_killed() {
+        let (mut marked, mut removed) = (sleeper(), sleeper());
+        let marks = [marked.mark().unwrap(), removed.mark().unwrap()];
+        after(&format!("+ {}\n+ {}\n- {}\n", marks[1], marks[0], marks[1])).await;
+        assert_eq!(marked.wait().await.unwrap().to_string(), "killed by SIGKILL");
+        let waited = tokio::time::timeout(Duration::from_millis(50), removed.wait()).await;
         assert!(waited.is_err(), "{waited:?}");
-        drop(watched);
     }
 }

@@ -1,6 +1,6 @@
 //! The store that needs no server: one SQLite file, scanned exactly.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -53,6 +53,13 @@ impl EmbeddedStore {
             Database::open(&path).map(Self::new)
         })
         .await
+    }
+
+    /// Moves a damaged file aside, so that [`open`](Self::open) makes a new one; returns where it is then. What is not an
+    /// index of ours stays.
+    pub async fn set_aside_if_damaged(path: impl AsRef<Path>) -> Result<Option<PathBuf>, RetrievalError> {
+        let path = path.as_ref().to_owned();
+        blocking(move || database::set_aside_if_damaged(&path)).await
     }
 
     /// An index that is gone with its last clone.

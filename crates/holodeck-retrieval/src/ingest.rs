@@ -65,18 +65,24 @@ impl Ingestor {
     pub async fn plan(
         &self,
         corpus: &dyn Corpus,
-        mode: IngestMode,
+        mut mode: IngestMode,
         cancel: &CancellationToken,
     ) -> Result<IngestPlan, RetrievalError> {
         let cut = self.cut(corpus);
         let known = match mode {
             IngestMode::Rebuild => Vec::new(),
             IngestMode::Update => {
-                let known = self.store.sources().await?;
+                let mut known = self.store.sources().await?;
                 if let Some(found) = self.store.info().await?
                     && !known.is_empty()
+                    && let Err(other) = plan::check_same(&found, self.embedder.id(), &cut)
                 {
-                    plan::check_same(&found, self.embedder.id(), &cut)?;
+                    if known.iter().any(|source| source.passages > 0) {
+                        return Err(other);
+                    }
+                    // Nothing in it could be mixed with what comes.
+                    known.clear();
+                    mode = IngestMode::Rebuild;
                 }
                 known
             }
@@ -142,7 +148,11 @@ impl Ingestor {
         let mut embedder = self.embedder.id().clone();
         let known = match embedder.dimensions {
             Some(dimensions) => Some(dimensions),
-            None => self.store.info().await?.map(|info| info.dimensions),
+            // Of an index without a passage it is only what an earlier attempt assumed.
+            None if self.store.stats().await?.passages > 0 => {
+                self.store.info().await?.map(|info| info.dimensions)
+            }
+            None => None,
         };
         let dimensions = if let Some(known) = known {
             known

@@ -1,17 +1,21 @@
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use holodeck_model::TestResult;
 use tokio::{
     sync::{mpsc, watch},
     task::{Id, JoinError, JoinSet},
+    time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Budget, ExitCode, Journal, Plan, PlannedCase, RunError, RunEvent, RunSink,
     budget::Meter,
-    execute::{CaseEnd, Executor, crashed},
+    execute::{CaseEnd, Executor, Hopeless, crashed},
 };
+
+/// Finished cases in a row without a connection to the endpoint after which no further case is started.
+const UNREACHED: u32 = 3;
 
 /// Stops a run from outside. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -29,6 +33,8 @@ pub enum Stop {
     Drain,
     /// Running cases are stopped too; they count as not run.
     Now,
+    /// As [`Now`](Self::Now), and the run ends by this time: what does not close until then is killed.
+    By(Instant),
 }
 
 impl Default for RunControl {
@@ -51,9 +57,45 @@ impl RunControl {
             *stop = match stop {
                 Stop::No => Stop::Drain,
                 Stop::Drain | Stop::Now => Stop::Now,
+                Stop::By(_) => *stop,
             };
         });
         *self.stop.borrow()
+    }
+
+    /// Stops running cases and ends the run within `limit`, which closing everything shares.
+    pub fn terminate(&self, limit: Duration) {
+        self.stop.send_if_modified(|stop| {
+            let first = !matches!(stop, Stop::By(_));
+            if first {
+                *stop = Stop::By(Instant::now() + limit);
+            }
+            first
+        });
+    }
+
+    /// Waits until running cases are to be stopped.
+    pub async fn cancelled(&self) {
+        let mut stop = self.stop.subscribe();
+        // This control holds a sender, so the channel is open.
+        let _ = stop.wait_for(|stop| *stop >= Stop::Now).await;
+    }
+
+    /// Waits for `work`; a run that is terminated drops it when its time is over.
+    pub async fn within<F: Future>(&self, work: F) -> Option<F::Output> {
+        let over = async {
+            let mut stop = self.stop.subscribe();
+            let asked = stop.wait_for(|stop| matches!(stop, Stop::By(_))).await;
+            let asked = asked.map(|stop| *stop);
+            if let Ok(Stop::By(deadline)) = asked {
+                sleep_until(deadline).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            output = work => Some(output),
+            () = over => None,
+        }
     }
 }
 
@@ -72,16 +114,32 @@ pub enum OnFailure {
 pub(crate) enum Ended {
     Completed,
     Interrupted,
+    Terminated,
     Budget,
     /// A case failed and that was to be the end, or nothing further can succeed.
     Stopped,
 }
 
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Ended {
+    fn by(stop: Stop) -> Self {
+        match stop {
+            Stop::By(_) => Self::Terminated,
+            Stop::No | Stop::Drain | Stop::Now => Self::Interrupted,
+        }
+    }
+
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
             Self::Completed => "completed",
             Self::Interrupted => "interrupted",
+            Self::Terminated => "terminated",
             Self::Budget => "budget",
             Self::Stopped => "stopped",
         }
@@ -119,6 +177,12 @@ impl Dispatcher<'_> {
         let mut waiting = waiting.into_iter();
         let mut tasks = JoinSet::new();
         let mut running: HashMap<Id, PlannedCase> = HashMap::new();
+        let mut unreached = 0;
+        let mut abort_at = None;
+        let asked = *stop.borrow_and_update();
+        if asked != Stop::No {
+            ended = Ended::by(asked);
+        }
         loop {
             while ended == Ended::Completed && tasks.len() < self.concurrency {
                 let Some(index) = waiting.next() else { break };
@@ -147,17 +211,27 @@ impl Dispatcher<'_> {
                 biased;
                 Ok(()) = stop.changed() => {
                     let asked = *stop.borrow_and_update();
-                    if asked == Stop::Now {
+                    if asked >= Stop::Now {
                         cancel.cancel();
                     }
-                    if ended == Ended::Completed || ended == Ended::Stopped {
-                        self.drain("interrupted", tasks.len());
+                    if let Stop::By(deadline) = asked {
+                        // The other half is for closing what cases used.
+                        let left = deadline.saturating_duration_since(Instant::now());
+                        abort_at = Some(Instant::now() + left / 2);
                     }
-                    ended = Ended::Interrupted;
+                    let first = ended == Ended::Completed || ended == Ended::Stopped;
+                    ended = Ended::by(asked);
+                    if first || ended == Ended::Terminated {
+                        self.drain(ended.as_str(), tasks.len());
+                    }
+                }
+                () = until(abort_at), if abort_at.is_some() => {
+                    abort_at = None;
+                    tasks.abort_all();
                 }
                 Some(message) = self.notices.recv() => self.sink.on(&RunEvent::Notice { message }),
                 Some(joined) = tasks.join_next_with_id() => {
-                    let Some((result, fatal)) = self.settle(joined, &mut running) else { continue };
+                    let Some((result, hopeless)) = self.settle(joined, &mut running) else { continue };
                     let verdict = ExitCode::of_case(&result);
                     self.journal.record(&result)?;
                     let over_budget = meter.add(&result);
@@ -165,12 +239,19 @@ impl Dispatcher<'_> {
                         finished: self.journal.finished(),
                         result: Arc::new(result),
                     });
+                    unreached = match hopeless {
+                        Some(Hopeless::Unreached(_)) => unreached + 1,
+                        _ => 0,
+                    };
                     if ended != Ended::Completed {
                         continue;
                     }
-                    if let Some(reason) = fatal {
+                    if let Some(Hopeless::Credentials(reason)) = hopeless {
                         // Nothing else can be answered: what runs is stopped and stays to be run.
                         cancel.cancel();
+                        self.drain(&reason, tasks.len());
+                        ended = Ended::Stopped;
+                    } else if let Some(Hopeless::Unreached(reason)) = hopeless && unreached >= UNREACHED {
                         self.drain(&reason, tasks.len());
                         ended = Ended::Stopped;
                     } else if let Some(reason) = over_budget {
@@ -197,12 +278,12 @@ impl Dispatcher<'_> {
         &self,
         joined: Result<(Id, CaseEnd), JoinError>,
         running: &mut HashMap<Id, PlannedCase>,
-    ) -> Option<(TestResult, Option<String>)> {
+    ) -> Option<(TestResult, Option<Hopeless>)> {
         match joined {
             Ok((id, end)) => {
                 running.remove(&id);
                 match end {
-                    CaseEnd::Finished { result, fatal } => Some((*result, fatal)),
+                    CaseEnd::Finished { result, hopeless } => Some((*result, hopeless)),
                     CaseEnd::Stopped => None,
                 }
             }

@@ -41,11 +41,19 @@ pub(crate) enum CaseEnd {
     /// It has a result.
     Finished {
         result: Box<TestResult>,
-        /// Why no other case can succeed either, if that is so.
-        fatal: Option<String>,
+        /// Why no other case will succeed either, if that is so.
+        hopeless: Option<Hopeless>,
     },
     /// It was stopped before it had one; it counts as not run.
     Stopped,
+}
+
+/// Why other cases will end as this one did.
+pub(crate) enum Hopeless {
+    /// The endpoint refused the credentials: certain after one case.
+    Credentials(String),
+    /// The endpoint was not reached: certain after several cases.
+    Unreached(String),
 }
 
 /// Bytes of answers up to which grading is too short to be felt by other cases, which share the thread.
@@ -62,9 +70,9 @@ impl Executor {
             self.conversation(planned, case, cancel).await
         };
         match end {
-            CaseEnd::Finished { result, fatal } => CaseEnd::Finished {
+            CaseEnd::Finished { result, hopeless } => CaseEnd::Finished {
                 result: Arc::clone(&self).finish(result).await,
-                fatal,
+                hopeless,
             },
             CaseEnd::Stopped => CaseEnd::Stopped,
         }
@@ -112,7 +120,7 @@ impl Executor {
                 result.execution_errors = problems;
                 return CaseEnd::Finished {
                     result: Box::new(result),
-                    fatal: None,
+                    hopeless: None,
                 };
             }
         };
@@ -126,7 +134,7 @@ impl Executor {
         if matches!(driven.error, Some(BackendError::Cancelled)) {
             return CaseEnd::Stopped;
         }
-        let fatal = fatal(driven.error.as_ref());
+        let hopeless = driven.error.as_ref().and_then(Hopeless::of);
         let turn = self.turn(0, &input, driven, &spending);
         result.test_input = input;
         result.agent_response = turn.response;
@@ -142,7 +150,7 @@ impl Executor {
         result.structured_output = turn.structured_output;
         CaseEnd::Finished {
             result: Box::new(result),
-            fatal,
+            hopeless,
         }
     }
 
@@ -167,15 +175,15 @@ impl Executor {
                 result.execution_errors.push(self.explain(&error));
                 return CaseEnd::Finished {
                     result: Box::new(result),
-                    fatal: fatal(Some(&error)),
+                    hopeless: Hopeless::of(&error),
                 };
             }
         };
         let mut turns = Vec::with_capacity(case.turns.len());
-        let mut fatal_reason = None;
+        let mut hopeless = None;
         let mut failures_in_a_row = 0;
         for (index, turn) in case.turns.iter().enumerate() {
-            if fatal_reason.is_some() || failures_in_a_row >= 2 {
+            if hopeless.is_some() || failures_in_a_row >= 2 {
                 turns.push(skipped(index, turn));
                 continue;
             }
@@ -202,7 +210,7 @@ impl Executor {
                 Some(BackendError::Cancelled) => return CaseEnd::Stopped,
                 Some(error) => {
                     failures_in_a_row += 1;
-                    fatal_reason = fatal(Some(error));
+                    hopeless = Hopeless::of(error);
                 }
                 None => failures_in_a_row = 0,
             }
@@ -216,7 +224,7 @@ impl Executor {
         roll_up(&mut result, turns);
         CaseEnd::Finished {
             result: Box::new(result),
-            fatal: fatal_reason,
+            hopeless,
         }
     }
 
@@ -349,11 +357,16 @@ fn size(result: &TestResult) -> usize {
     answers + result.agent_response.as_ref().map_or(0, String::len)
 }
 
-/// Why the run can't go on, if it can't: with these credentials nothing will be answered.
-fn fatal(error: Option<&BackendError>) -> Option<String> {
-    error
-        .filter(|error| error.is_credentials())
-        .map(ToString::to_string)
+impl Hopeless {
+    fn of(error: &BackendError) -> Option<Self> {
+        if error.is_credentials() {
+            Some(Self::Credentials(error.to_string()))
+        } else if error.is_unreachable() {
+            Some(Self::Unreached(error.to_string()))
+        } else {
+            None
+        }
+    }
 }
 
 fn blank(planned: &PlannedCase, case: &TestCase) -> TestResult {

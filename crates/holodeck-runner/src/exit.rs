@@ -8,6 +8,8 @@ pub enum ExitCode {
     Config,
     /// Interrupted.
     Interrupted,
+    /// Ended by SIGTERM, SIGHUP or SIGQUIT.
+    Terminated,
     /// A budget stopped the run.
     Budget,
     /// A test failed.
@@ -34,6 +36,7 @@ impl ExitCode {
             Self::Nothing => 5,
             Self::Budget => 6,
             Self::Interrupted => 130,
+            Self::Terminated => 143,
         }
     }
 
@@ -58,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ranking_is_2_130_6_1_3_4_5_0() {
+    fn the_ranking_is_2_130_143_6_1_3_4_5_0() {
         let mut all = [
             ExitCode::Passed,
             ExitCode::Failed,
@@ -67,10 +70,11 @@ mod tests {
             ExitCode::Metric,
             ExitCode::Nothing,
             ExitCode::Budget,
+            ExitCode::Terminated,
             ExitCode::Interrupted,
         ];
         all.sort();
-        assert_eq!(all.map(ExitCode::code), [2, 130, 6, 1, 3, 4, 5, 0]);
+        assert_eq!(all.map(ExitCode::code), [2, 130, 143, 6, 1, 3, 4, 5, 0]);
         assert_eq!(
             ExitCode::Passed.worse(ExitCode::Metric).worse(ExitCode::Failed),
             ExitCode::Failed

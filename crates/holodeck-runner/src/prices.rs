@@ -1,10 +1,13 @@
 use std::{collections::BTreeMap, path::Path};
 
-use holodeck_model::TokenUsage;
+use holodeck_model::{TokenUsage, read_text_input};
 use serde::Deserialize;
 
 /// The prices that ship with this version.
 const EMBEDDED: &str = include_str!("../data/prices.json");
+
+/// The longest list that is read.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// What tokens cost, in US dollars per million. Dated: a price list is true on a day.
 #[derive(Clone, Debug)]
@@ -73,7 +76,7 @@ impl Prices {
 
     /// Lays a user's list over this one. A list that is not there changes nothing.
     pub fn overlay(mut self, path: &Path) -> Result<Self, PriceError> {
-        let text = match std::fs::read_to_string(path) {
+        let text = match read_text_input(path, MAX_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(self),
             Err(source) => {

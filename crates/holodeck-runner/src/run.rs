@@ -162,7 +162,11 @@ pub async fn run_tests(
     for warning in &request.warnings {
         journal.warn(request.redactor.text(warning).into_owned())?;
     }
-    request.backend.initialize().await?;
+    tokio::select! {
+        ready = request.backend.initialize() => ready?,
+        // The dispatcher starts nothing then.
+        () = control.cancelled() => {}
+    }
     sink.on(&RunEvent::Started {
         run_id: journal.header().run_id.clone(),
         agent_name: request.agent.config.name.clone(),
@@ -203,7 +207,9 @@ pub async fn run_tests(
         },
     };
     let ended = dispatcher.run(plan, control).await?;
-    request.backend.teardown().await?;
+    if let Some(closed) = control.within(request.backend.teardown()).await {
+        closed?;
+    }
     finish(&request, &store, journal, &ended, sink)
 }
 
@@ -288,6 +294,7 @@ pub(crate) fn finish(
     head.summary = totals.summary.finish();
     let mut exit = totals.exit.worse(match ended {
         Ended::Interrupted => ExitCode::Interrupted,
+        Ended::Terminated => ExitCode::Terminated,
         Ended::Budget => ExitCode::Budget,
         Ended::Completed | Ended::Stopped => ExitCode::Passed,
     });

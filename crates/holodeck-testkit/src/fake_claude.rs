@@ -63,6 +63,8 @@ pub enum ClaudeFault {
         /// With this on stderr.
         stderr: String,
     },
+    /// Its answer holds this many calls of `mcp__holodeck_tools__work`, and it waits for all results. No fault.
+    ToolCalls(usize),
     /// It reports each turn's result twice.
     TwoResults,
     /// It reports each turn's result a second time when it has taken the next message.
@@ -233,6 +235,10 @@ impl FakeClaude {
                 amount = usize::from(*code);
                 complaint = stderr;
                 "exit"
+            }
+            ClaudeFault::ToolCalls(count) => {
+                amount = *count;
+                "tool-calls"
             }
             ClaudeFault::TwoResults => "two-results",
             ClaudeFault::LateResult => "late-result",

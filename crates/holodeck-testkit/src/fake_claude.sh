@@ -161,6 +161,22 @@ turn() {
     done
     exit 0
     ;;
+  tool-calls)
+    call=0
+    while [ "$call" -lt "$amount" ]; do
+      say "{\"type\":\"assistant\",\"message\":{\"id\":\"msg_$turns\",\"type\":\"message\",\"role\":\"assistant\",\
+\"model\":\"$model\",\"content\":[{\"type\":\"tool_use\",\"id\":\"toolu_$call\",\"name\":\"mcp__holodeck_tools__work\",\
+\"input\":{\"n\":$call}}],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{$usage,\"output_tokens\":1}},$common}"
+      say "{\"type\":\"control_request\",\"request_id\":\"fake-$call\",\"request\":{\"subtype\":\"mcp_message\",\
+\"server_name\":\"holodeck_tools\",\"message\":{\"jsonrpc\":\"2.0\",\"id\":$call,\"method\":\"tools/call\",\
+\"params\":{\"name\":\"work\",\"arguments\":{\"n\":$call}}}}}"
+      call=$((call + 1))
+    done
+    while [ "$call" -gt 0 ]; do
+      listen || exit 71
+      call=$((call - 1))
+    done
+    ;;
   unknown-request)
     say '{"type":"control_request","request_id":"fake-1","request":{"subtype":"telepathy","question":"?"}}'
     listen || exit 71

@@ -2,11 +2,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, SideEffects, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
-use holodeck_model::{JsonMap, PromptTool as PromptConfig};
+use holodeck_model::{JsonMap, PromptTool as PromptConfig, read_text_input};
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::Value;
 
 use crate::SetupError;
+
+/// The longest template file that is read.
+const MAX_TEMPLATE_BYTES: u64 = 1024 * 1024;
 
 /// Asks the model of a prompt tool.
 #[async_trait]
@@ -101,10 +104,12 @@ pub enum PromptProblem {
 fn template(config: &PromptConfig) -> Result<String, SetupError> {
     match (&config.template, &config.file) {
         (Some(template), _) => Ok(template.clone()),
-        (None, Some(file)) => std::fs::read_to_string(file.path()).map_err(|error| SetupError::Template {
-            name: config.name.clone(),
-            reason: format!("can't read `{}`: {error}", file.path().display()),
-        }),
+        (None, Some(file)) => {
+            read_text_input(&file.path(), MAX_TEMPLATE_BYTES).map_err(|error| SetupError::Template {
+                name: config.name.clone(),
+                reason: format!("can't read `{}`: {error}", file.path().display()),
+            })
+        }
         (None, None) => Ok(String::new()),
     }
 }

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use holodeck_model::Env;
+use holodeck_model::{Env, read_input};
 
 /// Why the environment could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +15,9 @@ pub enum EnvironmentError {
         reason: String,
     },
 }
+
+/// The longest `.env` that is read.
+const MAX_BYTES: u64 = 1024 * 1024;
 
 /// The process environment with `.env` beside the agent and `~/.holodeck/.env` beneath it: the shell wins, then the
 /// nearer file. Read once; everything below gets this value.
@@ -31,7 +34,7 @@ pub fn environment(agent_path: &Path) -> Result<Env, EnvironmentError> {
 }
 
 fn lay_beneath(env: &mut Env, file: &PathBuf) -> Result<(), EnvironmentError> {
-    if !file.is_file() {
+    if !file.exists() || file.is_dir() {
         return Ok(());
     }
     let wrong = |error: dotenvy::Error| EnvironmentError::DotEnv {
@@ -42,7 +45,8 @@ fn lay_beneath(env: &mut Env, file: &PathBuf) -> Result<(), EnvironmentError> {
             other => other.to_string(),
         },
     };
-    for pair in dotenvy::from_path_iter(file).map_err(wrong)? {
+    let text = read_input(file, MAX_BYTES).map_err(|error| wrong(dotenvy::Error::Io(error)))?;
+    for pair in dotenvy::from_read_iter(text.as_slice()) {
         let (name, value) = pair.map_err(wrong)?;
         env.set_default(name, value);
     }

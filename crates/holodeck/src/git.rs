@@ -1,7 +1,12 @@
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
+
+use holodeck_model::read_text_input;
+
+/// More than the packed references of a large repository.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The commit that the folder's repository stands at, read from its files: no program is run for it.
 pub(crate) fn commit(dir: &Path) -> Option<String> {
@@ -16,27 +21,28 @@ pub(crate) fn commit(dir: &Path) -> Option<String> {
         .map(|dir| dir.join(".git"))
         .find(|git| git.exists())?;
     let git = if git.is_dir() { git } else { linked(&git)? };
-    let head = fs::read_to_string(git.join("HEAD")).ok()?;
+    let head = read(git.join("HEAD")).ok()?;
     let Some(reference) = head.trim().strip_prefix("ref: ") else {
         return is_commit(head.trim());
     };
-    let common =
-        fs::read_to_string(git.join("commondir")).map_or_else(|_| git.clone(), |path| git.join(path.trim()));
-    if let Ok(commit) =
-        fs::read_to_string(git.join(reference)).or_else(|_| fs::read_to_string(common.join(reference)))
-    {
+    let common = read(git.join("commondir")).map_or_else(|_| git.clone(), |path| git.join(path.trim()));
+    if let Ok(commit) = read(git.join(reference)).or_else(|_| read(common.join(reference))) {
         return is_commit(commit.trim());
     }
-    let packed = fs::read_to_string(common.join("packed-refs")).ok()?;
+    let packed = read(common.join("packed-refs")).ok()?;
     packed.lines().find_map(|line| {
         line.strip_suffix(reference)
             .and_then(|commit| is_commit(commit.trim()))
     })
 }
 
+fn read(file: impl AsRef<Path>) -> io::Result<String> {
+    read_text_input(file.as_ref(), MAX_BYTES)
+}
+
 /// A worktree's `.git` is a file that names the real folder.
 fn linked(file: &Path) -> Option<PathBuf> {
-    let text = fs::read_to_string(file).ok()?;
+    let text = read(file).ok()?;
     let path = text.trim().strip_prefix("gitdir: ")?;
     Some(file.parent()?.join(path))
 }

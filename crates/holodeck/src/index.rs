@@ -187,6 +187,15 @@ impl Index {
         cancel: &CancellationToken,
     ) -> Result<Build, IndexError> {
         let of = |error: RetrievalError| IndexError::of(self.name(), &error);
+        let mut notes = sources.notes;
+        if rebuild == Rebuild::Everything
+            && let Some(aside) = self.place.set_aside_if_damaged().await.map_err(of)?
+        {
+            notes.push(format!(
+                "the old index was damaged; it is now `{}`",
+                aside.display()
+            ));
+        }
         let ingestor = self.ingestor(writer).await.map_err(of)?;
         let mode = match rebuild {
             Rebuild::Changed => IngestMode::Update,
@@ -198,7 +207,7 @@ impl Index {
             added: plan.added.len(),
             changed: plan.changed.len(),
             removed: plan.removed.len(),
-            notes: sources.notes,
+            notes,
             ..Build::default()
         };
         if plan.is_empty() {

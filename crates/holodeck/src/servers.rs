@@ -8,8 +8,11 @@ use std::{
 
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_mcp_bridge::{REGISTRY_URL, Registry, RegistryError};
-use holodeck_model::{EditError, Env, JsonMap, add_item, env, list_items, remove_item};
+use holodeck_model::{EditError, Env, JsonMap, add_item, env, list_items, read_text_input, remove_item};
 use serde_json::Value;
+
+/// The longest file that is read.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A file that names MCP servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,7 +233,7 @@ impl ServerFile {
     }
 
     fn read(&self) -> Result<String, ServersError> {
-        fs::read_to_string(&self.path).map_err(|source| self.io(source))
+        read_text_input(&self.path, MAX_BYTES).map_err(|source| self.io(source))
     }
 
     /// In one step: whoever reads finds the old text or the new one.

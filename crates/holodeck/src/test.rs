@@ -290,7 +290,7 @@ impl PreparedTest {
         // The run makes its own; of many cases, two would be felt.
         drop(plan);
         let outcome = run_tests(request, control, sink).await;
-        servers.close().await;
+        control.within(servers.close()).await;
         // Only a run of everything may take old calls out of a recording.
         let whole = every_case && outcome.as_ref().is_ok_and(RunOutcome::is_complete);
         answers.finish(if whole {

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -13,10 +12,8 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::scenarios::Subject;
 use crate::host;
-
-/// No answer within this time is a failure of the gate, not a slow machine.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The model that everything is asked of: one with thinking budgets, known to every release.
 pub(super) const MODEL: &str = "claude-sonnet-4-5";
@@ -98,9 +95,9 @@ impl Launch {
         self.place.path().join("work")
     }
 
-    pub(super) fn start(self, cli: &Path) -> Result<Conversation> {
+    pub(super) fn start(self, subject: &Subject) -> Result<Conversation> {
         let work = self.work();
-        let mut command = host::command(cli);
+        let mut command = host::command(&subject.cli);
         command
             .args(&self.args)
             .current_dir(&work)
@@ -115,7 +112,7 @@ impl Launch {
             .stderr(Stdio::piped());
         let mut child = command
             .spawn()
-            .with_context(|| format!("failed to start {}", cli.display()))?;
+            .with_context(|| format!("failed to start {}", subject.cli.display()))?;
         let (Some(stdin), Some(stdout), Some(mut stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -144,6 +141,8 @@ impl Launch {
             asked: Vec::new(),
             requests: 0,
             held: VecDeque::new(),
+            unfinished: Vec::new(),
+            patience: subject.patience,
             place: self.place,
         })
     }
@@ -160,6 +159,9 @@ pub(super) struct Conversation {
     requests: u32,
     /// What came while an answer to a control request was awaited.
     held: VecDeque<Value>,
+    /// What came before a wait ended without the frame that was wanted.
+    pub(super) unfinished: Vec<Value>,
+    patience: Duration,
     pub(super) place: Arc<TempDir>,
 }
 
@@ -234,9 +236,16 @@ impl Conversation {
         loop {
             let frame = match self.held.pop_front() {
                 Some(frame) => Some(frame),
-                None => self.next()?,
+                None => match self.next() {
+                    Ok(frame) => frame,
+                    Err(error) => {
+                        self.unfinished = before;
+                        return Err(error.context(format!("waiting for {what}")));
+                    }
+                },
             };
             let Some(frame) = frame else {
+                self.unfinished = before;
                 let ended = self.end()?;
                 bail!(
                     "the CLI ended with {:?} before {what}: {}",
@@ -274,10 +283,10 @@ impl Conversation {
     /// The next frame that is not a control request; those are answered here. Nothing at the end of the output.
     fn next(&mut self) -> Result<Option<Value>> {
         loop {
-            let frame = match self.frames.recv_timeout(PATIENCE) {
+            let frame = match self.frames.recv_timeout(self.patience) {
                 Ok(frame) => frame,
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => bail!("the CLI said nothing for {PATIENCE:?}"),
+                Err(RecvTimeoutError::Timeout) => bail!("no message of the CLI within {:?}", self.patience),
             };
             if frame["type"] != "control_request" {
                 return Ok(Some(frame));

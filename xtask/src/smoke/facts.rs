@@ -38,6 +38,11 @@ impl Facts {
         self.0.get(name).map_or("absent", String::as_str)
     }
 
+    /// Whether it was looked at.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     pub(super) fn extend(&mut self, other: Self) {
         self.0.extend(other.0);
     }

@@ -16,6 +16,34 @@ pub(super) struct Column {
     pub(super) errors: Vec<String>,
 }
 
+impl Column {
+    /// What was found for a row; nothing where only the types can tell.
+    fn cell(&self, row: &Row) -> Option<Cell> {
+        let assumed = row.assumed_of(&self.title)?;
+        let found = self.facts.found(row.name);
+        Some(Cell {
+            found: found.to_owned(),
+            // Another binary is of another release, and that is no news.
+            holds: found == assumed || (!self.pinned && row.tells_the_release()),
+        })
+    }
+
+    /// The rows that were looked at and are not as assumed, a line each.
+    pub(super) fn drift(&self) -> Vec<String> {
+        let rows = AREAS.iter().flat_map(|area| area.rows);
+        let seen = rows.filter(|row| self.facts.has(row.name));
+        seen.filter_map(|row| {
+            let cell = self.cell(row).filter(|cell| !cell.holds)?;
+            let assumed = row.assumed_of(&self.title).unwrap_or(NOTHING);
+            Some(format!(
+                "{}: `{}`: assumed `{assumed}`, found `{}`",
+                self.title, row.name, cell.found
+            ))
+        })
+        .collect()
+    }
+}
+
 /// All rows, judged.
 pub(super) struct Report {
     titles: Vec<String>,
@@ -39,18 +67,10 @@ impl Report {
     pub(super) fn new(columns: &[Column], types: &Types) -> Self {
         let judged = |row: &'static Row| {
             let cells = columns.iter().map(|column| {
-                let Some(assumed) = row.assumed_of(&column.title) else {
-                    return Cell {
-                        found: NOTHING.to_owned(),
-                        holds: true,
-                    };
-                };
-                let found = column.facts.found(row.name);
-                Cell {
-                    found: found.to_owned(),
-                    // Another binary is of another release, and that is no news.
-                    holds: found == assumed || (!column.pinned && row.tells_the_release()),
-                }
+                column.cell(row).unwrap_or(Cell {
+                    found: NOTHING.to_owned(),
+                    holds: true,
+                })
             });
             Judged {
                 row,

@@ -1,6 +1,7 @@
 //! What the CLI is put through, one process or a few at a time.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use holodeck_testkit::AnthropicServer;
@@ -18,25 +19,37 @@ mod structured;
 mod subagents;
 mod tools;
 
+/// No message within this time is a failure of the gate, not a slow machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The same for the base conversation, which runs alone: with a second attempt, its drift is known within a minute.
+pub(super) const BASE_PATIENCE: Duration = Duration::from_secs(25);
+
 /// What a scenario is about.
 #[derive(Clone)]
 pub(super) struct Subject {
+    /// Its name in the table.
+    pub(super) title: String,
     pub(super) cli: PathBuf,
     /// The package of the MCP server that is not ours.
     pub(super) mcp: PathBuf,
+    /// How long a message is waited for.
+    pub(super) patience: Duration,
 }
 
-struct Scenario {
+pub(super) struct Scenario {
     name: &'static str,
     run: fn(&Subject, &mut Facts) -> Result<()>,
 }
 
+/// What everything else rests on. It runs first, and its drift ends the gate.
+pub(super) const BASE: &[Scenario] = &[Scenario {
+    name: "conversation",
+    run: conversation::run,
+}];
+
 /// The long ones first: they run side by side.
-const SCENARIOS: &[Scenario] = &[
-    Scenario {
-        name: "conversation",
-        run: conversation::run,
-    },
+pub(super) const OTHERS: &[Scenario] = &[
     Scenario {
         name: "providers",
         run: providers::run,
@@ -75,9 +88,9 @@ const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// What all scenarios saw of each subject, and what went wrong on the way.
-pub(super) fn run_all(subjects: &[Subject]) -> Vec<(Facts, Vec<String>)> {
-    let tasks: Vec<(usize, &Scenario)> = SCENARIOS
+/// What the scenarios saw of each subject, and what went wrong on the way.
+pub(super) fn run_all(scenarios: &[Scenario], subjects: &[Subject]) -> Vec<(Facts, Vec<String>)> {
+    let tasks: Vec<(usize, &Scenario)> = scenarios
         .iter()
         .flat_map(|scenario| (0..subjects.len()).map(move |at| (at, scenario)))
         .collect();
@@ -97,9 +110,13 @@ pub(super) fn run_all(subjects: &[Subject]) -> Vec<(Facts, Vec<String>)> {
                             continue;
                         };
                         let mut facts = Facts::default();
+                        let started = Instant::now();
                         let error = (scenario.run)(subject, &mut facts)
                             .with_context(|| format!("scenario {}", scenario.name))
                             .err();
+                        let end = if error.is_some() { "failed" } else { "done" };
+                        let took = started.elapsed().as_secs_f64();
+                        println!("{}, {}: {end} after {took:.1} s", subject.title, scenario.name);
                         done.push((*at, facts, error.map(|error| format!("{error:#}"))));
                     }
                     done
@@ -118,6 +135,17 @@ pub(super) fn run_all(subjects: &[Subject]) -> Vec<(Facts, Vec<String>)> {
         }
     }
     found
+}
+
+impl Subject {
+    pub(super) fn new(title: &str, cli: PathBuf, mcp: PathBuf) -> Self {
+        Self {
+            title: title.to_owned(),
+            cli,
+            mcp,
+            patience: PATIENCE,
+        }
+    }
 }
 
 /// Runs `body` with a server, and ends it. Requests that the real API would refuse are an error, unless `body` has

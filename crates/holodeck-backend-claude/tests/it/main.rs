@@ -16,6 +16,7 @@ mod faults;
 mod from_yaml;
 mod http;
 mod isolation;
+mod limits;
 mod mcp;
 mod messages;
 mod older;

@@ -11,6 +11,7 @@ mod bad_input;
 mod conformance;
 mod control;
 mod driver;
+mod limits;
 mod recorded;
 mod requests;
 mod setup;

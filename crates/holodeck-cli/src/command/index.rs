@@ -15,7 +15,7 @@ use super::{as_argument, load, runtime};
 use crate::{
     args::AgentArg,
     failure::{Failure, Problem, Subject},
-    interrupt::Interrupts,
+    interrupt::{Ask, Interrupts},
     render::{self, IndexProgress, ProgressStyle},
     terminal::Terminal,
 };
@@ -277,16 +277,28 @@ impl Bench {
         let on = Arc::clone(&progress);
         let work = work(IndexSink::new(move |event| on.on(event)), cancel.clone());
         let mut work = std::pin::pin!(work);
-        for _ in 0..2 {
+        let mut asked: Option<Ask> = None;
+        loop {
             tokio::select! {
                 ended = &mut work => {
                     progress.end();
-                    return Ok(ended.map_err(|error| self.subject.index(&error))?);
+                    return Ok(ended.map_err(|error| {
+                        let mut problem = self.subject.index(&error);
+                        if problem.exit == ExitCode::Interrupted && asked == Some(Ask::Terminate) {
+                            problem.exit = ExitCode::Terminated;
+                        }
+                        problem
+                    })?);
                 }
-                () = interrupts.next() => cancel.cancel(),
+                ask = interrupts.next() => {
+                    if asked.is_some() {
+                        progress.end();
+                        return Err(ask.problem().into());
+                    }
+                    asked = Some(ask);
+                    cancel.cancel();
+                }
             }
         }
-        progress.end();
-        Err(Problem::new(ExitCode::Interrupted, "interrupted").into())
     }
 }

@@ -36,6 +36,9 @@ pub(crate) struct RunArgs {
     timeout: Option<Duration>,
 }
 
+/// The longest question that is read from stdin; no model takes more.
+const MAX_QUESTION: u64 = 16 * 1024 * 1024;
+
 /// One question, one answer.
 pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let path = &args.agent.agent;
@@ -69,7 +72,7 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
         tokio::select! {
             asked = ask => asked.map_err(|error| Failure::from(subject.ask(error))),
             () = gone.notified() => Err(Failure::Output(io::ErrorKind::BrokenPipe.into())),
-            () = interrupts.next() => Err(Problem::new(ExitCode::Interrupted, "interrupted").into()),
+            ask = interrupts.next() => Err(ask.problem().into()),
         }
     });
     indexing.end();
@@ -104,7 +107,10 @@ fn question(typed: &str) -> Result<String, Failure> {
     let mut question = typed.to_owned();
     if typed == "-" {
         question.clear();
-        let read = io::stdin().lock().read_to_string(&mut question);
+        let read = io::stdin()
+            .lock()
+            .take(MAX_QUESTION)
+            .read_to_string(&mut question);
         read.map_err(|error| Problem::config(format!("reading the question from stdin: {error}")))?;
     }
     if question.trim().is_empty() {

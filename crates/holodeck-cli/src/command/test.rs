@@ -22,7 +22,7 @@ use super::{as_argument, load, runtime};
 use crate::{
     args::AgentArg,
     failure::{Failure, Problem, Subject},
-    interrupt::Interrupts,
+    interrupt::{Ask, CLOSING, Interrupts},
     render::{self, Failures, IndexProgress, Kept, Progress, ProgressStyle, Summary},
     terminal::{Terminal, Verbosity},
 };
@@ -205,10 +205,12 @@ impl<'a> Session<'a> {
                 Kind::Run => {
                     let prepare = holodeck::prepare_test(agent, &env, &options);
                     let prepared = tokio::select! {
-                        prepared = prepare => {
-                            prepared.map_err(|error| Failure::from(subject.prepare(error)))
-                        }
-                        () = interrupts.next() => Err(interrupted()),
+                        prepared = prepare => match interrupts.arrived() {
+                            // While this thread was blocked.
+                            Some(ask) => Err(ask.problem().into()),
+                            None => prepared.map_err(|error| Failure::from(subject.prepare(error))),
+                        },
+                        ask = interrupts.next() => Err(ask.problem().into()),
                     };
                     // One thing at a time moves on a terminal.
                     indexing.end();
@@ -302,22 +304,21 @@ async fn drive(
     let control = RunControl::new();
     let run = prepared.run(&control, progress);
     let mut run = std::pin::pin!(run);
-    // The first asks running cases to finish, the second stops them; the third does not wait for anyone.
-    for patience in (0..=2).rev() {
+    // The first Ctrl-C asks running cases to finish, the second stops them; the third does not wait for anyone.
+    let mut interrupts_left = 2;
+    loop {
         tokio::select! {
             ended = &mut run => return Ok(ended.map_err(|error| subject.test(error))?),
-            () = interrupts.next() => {
-                if patience > 0 {
+            ask = interrupts.next() => match ask {
+                Ask::Terminate => control.terminate(CLOSING),
+                Ask::Interrupt if interrupts_left == 0 => return Err(ask.problem().into()),
+                Ask::Interrupt => {
+                    interrupts_left -= 1;
                     control.interrupt();
                 }
-            }
+            },
         }
     }
-    Err(interrupted())
-}
-
-fn interrupted() -> Failure {
-    Problem::new(ExitCode::Interrupted, "interrupted").into()
 }
 
 /// The last line of `--json`.

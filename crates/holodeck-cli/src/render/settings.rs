@@ -35,6 +35,11 @@ pub(crate) fn settings(settings: &ExecutionSettings) -> String {
             &settings.parallel_test_cases,
         ),
         row(
+            "parallel_tool_calls",
+            settings.parallel_tool_calls.value.to_string(),
+            &settings.parallel_tool_calls,
+        ),
+        row(
             "replay",
             settings
                 .replay

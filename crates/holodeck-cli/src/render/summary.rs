@@ -93,7 +93,7 @@ fn totals(run: &Summary<'_>, width: usize) -> String {
     };
     let early = match run.head.ended.as_str() {
         "completed" => return line,
-        "interrupted" | "budget" => words::verdict(run.head),
+        "interrupted" | "terminated" | "budget" => words::verdict(run.head),
         _ => "stopped early",
     };
     format!("{}\n{line}", paint(STRONG, early))

@@ -11,12 +11,13 @@ const AGENT: &str = "name: shop\n\
     instructions: {inline: Look it up.}\n\
     tools:\n";
 
-const DOCS: &str = "  - {type: vectorstore, name: docs, description: Articles., source: docs/, top_k: 2}\n";
+pub(crate) const DOCS: &str =
+    "  - {type: vectorstore, name: docs, description: Articles., source: docs/, top_k: 2}\n";
 
 const LAW: &str = "  - {type: hierarchical_document, name: law, description: Terms., source: terms.md,\n     \
                    contextual_embeddings: false, top_k: 1}\n";
 
-fn shop(tools: &str) -> Project {
+pub(crate) fn shop(tools: &str) -> Project {
     let project = Project::with(&format!("{AGENT}{tools}"));
     project.write(
         "docs/refunds.md",

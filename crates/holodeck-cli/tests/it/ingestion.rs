@@ -267,9 +267,9 @@ async fn stopped_by(name: &str) -> (Ran, Project) {
 
 #[tokio::test]
 async fn what_was_embedded_before_an_interrupt_is_kept() {
-    for name in ["-INT", "-TERM"] {
+    for (name, code) in [("-INT", 130), ("-TERM", 143)] {
         let (ended, _) = stopped_by(name).await;
-        let ended = ended.exits(130);
+        let ended = ended.exits(code);
         assert!(ended.stdout.is_empty(), "{}", ended.all());
         assert!(
             ended

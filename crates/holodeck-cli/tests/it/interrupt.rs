@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM.
+//! Ctrl-C; the signals that end a run at once are in `defects_processes`.
 
 use std::process::{Child, Command, Stdio};
 
@@ -6,7 +6,7 @@ use holodeck_testkit::{Gate, ModelServer, Reply};
 
 use crate::project::{Project, Ran, TWO_CASES, agent};
 
-fn signal(child: &Child, name: &str) {
+pub(crate) fn signal(child: &Child, name: &str) {
     let status = Command::new("kill")
         .args([name, &child.id().to_string()])
         .status()
@@ -43,26 +43,24 @@ fn until(child: &mut Child, what: &str) -> String {
 
 #[tokio::test]
 async fn the_first_lets_running_cases_finish() {
-    for name in ["-INT", "-TERM"] {
-        let gate = Gate::new();
-        let reply = Reply::text("Paris.").behind(&gate);
-        let server = ModelServer::answering(move |_| reply.clone());
-        let project = Project::with(&agent(&server.url(), TWO_CASES));
-        let mut child = start(&project);
-        server.until_open(1).await;
-        signal(&child, name);
-        until(&mut child, "press Ctrl-C again");
-        gate.open();
-        let ran = Ran::of(&child.wait_with_output().unwrap()).exits(130);
-        assert!(
-            ran.stdout.contains("2 cases: 1 passed, 1 not run"),
-            "{}",
-            ran.all()
-        );
-        assert!(ran.stderr.contains("holodeck test resume"), "{}", ran.all());
-        assert_eq!(project.journalled().len(), 1);
-        assert_eq!(server.finish().len(), 1);
-    }
+    let gate = Gate::new();
+    let reply = Reply::text("Paris.").behind(&gate);
+    let server = ModelServer::answering(move |_| reply.clone());
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let mut child = start(&project);
+    server.until_open(1).await;
+    signal(&child, "-INT");
+    until(&mut child, "press Ctrl-C again");
+    gate.open();
+    let ran = Ran::of(&child.wait_with_output().unwrap()).exits(130);
+    assert!(
+        ran.stdout.contains("2 cases: 1 passed, 1 not run"),
+        "{}",
+        ran.all()
+    );
+    assert!(ran.stderr.contains("holodeck test resume"), "{}", ran.all());
+    assert_eq!(project.journalled().len(), 1);
+    assert_eq!(server.finish().len(), 1);
 }
 
 #[tokio::test]

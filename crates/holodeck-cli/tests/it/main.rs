@@ -17,6 +17,7 @@ mod claude;
 mod convert;
 mod defects_contract;
 mod defects_identity;
+mod defects_processes;
 mod doctor;
 mod exit_codes;
 mod files;

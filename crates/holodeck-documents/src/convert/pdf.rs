@@ -83,7 +83,11 @@ fn lines(pdf: &Pdf, number: u32) -> Result<Result<Vec<letters::Line>, String>, P
         Ok(Ok(())) => Ok(Ok(letters.lines())),
         Ok(Err(_)) if letters.too_many() => Err(Limit::Output(letters::MOST_TEXT as u64).into()),
         Ok(Err(error)) => Ok(Err(error.to_string())),
-        Err(panic) => Ok(Err(crate::child::said(panic.as_ref()))),
+        Err(panic) => {
+            let reason = crate::child::said(panic.as_ref());
+            tracing::debug!(page = number, reason, "the PDF reader panicked");
+            Ok(Err("its fonts or its contents cannot be understood".to_owned()))
+        }
     }
 }
 

@@ -297,6 +297,22 @@ async fn a_pdf_whose_pages_loop_is_refused() {
 }
 
 #[tokio::test]
+async fn c18_a_pdf_without_the_fonts_it_uses_says_so() {
+    let text = stream("", "BT /F 12 Tf (words) Tj ET");
+    let without = pdf(&[
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        "<< /Type /Pages /Count 1 /Kids [3 0 R] >>",
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Contents 4 0 R >>",
+        &text,
+    ]);
+    let problem = refused("fonts.pdf", without).await.to_string();
+    assert!(
+        problem.ends_with("page 1: its fonts or its contents cannot be understood"),
+        "{problem}"
+    );
+}
+
+#[tokio::test]
 async fn a_pdf_whose_contents_loop_is_refused() {
     let page = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Contents 4 0 R /Resources << /XObject << /A 5 0 R >> >> >>";
     let draw = stream("", "/A Do");

@@ -7,7 +7,6 @@ use futures::future::join_all;
 use holodeck_backend_api::{Tool, ToolSource};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{Env, McpSampling, McpTool, McpTransport};
-use holodeck_process::Watchdog;
 use rmcp::model::ServerPeerInfo;
 
 use crate::client::connection::Surroundings;
@@ -25,7 +24,7 @@ pub struct McpOptions {
     pub base_dir: PathBuf,
     /// Where servers get the harmless variables from, and `env_file` its `${NAME}`s.
     pub env: Env,
-    /// How long a server may take to start and to say what it has.
+    /// How long a server may take to start and to list what it has, unless its tool sets a limit for requests.
     pub startup: Duration,
     /// Asks a model for servers whose tool says `sampling: allow`; without it they are refused.
     pub sampling: Option<Arc<dyn SamplingHost>>,
@@ -141,14 +140,7 @@ fn said(stderr: &str) -> String {
 impl McpServer {
     /// Connects to all servers at the same time.
     pub async fn connect_all(tools: &[&McpTool], options: &McpOptions) -> Connected {
-        let needs_watchdog = tools.iter().any(|tool| tool.transport == McpTransport::Stdio);
-        let watchdog = needs_watchdog.then(Watchdog::start).and_then(|started| {
-            started
-                .inspect_err(|error| tracing::debug!(%error, "nobody watches over MCP servers"))
-                .ok()
-        });
         let surroundings = Surroundings {
-            watchdog,
             http: http_client(tools, options),
             startup: options.startup,
         };
@@ -221,7 +213,10 @@ async fn connect(
         plan,
         offer,
         options.clone(),
-        surroundings.clone(),
+        Surroundings {
+            startup: tool.written_time_limit().unwrap_or(surroundings.startup),
+            ..surroundings.clone()
+        },
         sampler,
     );
     server.start().await.map_err(|error| server.told(&error))?;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holodeck_http::HttpClient;
-use holodeck_process::{ProcessSpec, Watchdog};
+use holodeck_process::ProcessSpec;
 use rmcp::RoleClient;
 use rmcp::model::{ProtocolVersion, SubscriptionFilter};
 use rmcp::service::{
@@ -35,7 +35,6 @@ pub(crate) struct Connection {
 /// What connections need of their surroundings.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
-    pub(crate) watchdog: Option<Arc<Watchdog>>,
     /// An error is why there is none.
     pub(crate) http: Result<HttpClient, String>,
     pub(crate) startup: Duration,
@@ -59,7 +58,7 @@ impl Connection {
             after: surroundings.startup,
         };
         match reach {
-            Reach::Stdio(spec) => Self::to_child(spec, handler, surroundings, limit).await,
+            Reach::Stdio(spec) => Self::to_child(spec, handler, limit).await,
             Reach::Http(remote) => {
                 let client = surroundings.http()?;
                 let transport = || http::transport(client, remote);
@@ -87,18 +86,12 @@ impl Connection {
 
     /// Servers older than the protocol without handshake answer the first question with an error. Some of them end
     /// instead, or are never heard of again: those are started once more and asked as they expect it.
-    async fn to_child(
-        spec: &ProcessSpec,
-        handler: Handler,
-        surroundings: &Surroundings,
-        limit: Limit,
-    ) -> Result<Self, ConnectError> {
-        let watchdog = surroundings.watchdog.as_ref();
-        let first = Self::to_child_as(spec, handler.clone(), watchdog, limit, newest_first()).await;
+    async fn to_child(spec: &ProcessSpec, handler: Handler, limit: Limit) -> Result<Self, ConnectError> {
+        let first = Self::to_child_as(spec, handler.clone(), limit, newest_first()).await;
         match first {
             Err(ConnectError::Ended { .. } | ConnectError::Handshake { .. }) => {
                 let handshake = ClientLifecycleMode::Initialize;
-                Self::to_child_as(spec, handler, watchdog, limit, handshake).await
+                Self::to_child_as(spec, handler, limit, handshake).await
             }
             first => first,
         }
@@ -107,11 +100,10 @@ impl Connection {
     async fn to_child_as(
         spec: &ProcessSpec,
         handler: Handler,
-        watchdog: Option<&Arc<Watchdog>>,
         limit: Limit,
         lifecycle: ClientLifecycleMode,
     ) -> Result<Self, ConnectError> {
-        let (mut process, transport) = Process::start(spec, watchdog)?;
+        let (mut process, transport) = Process::start(spec)?;
         tracing::debug!(
             server = handler.server_name,
             pid = process.id(),

@@ -6,13 +6,33 @@ use std::sync::Weak;
 use holodeck_backend_api::{SideEffects, ToolSpec};
 use holodeck_model::McpTool;
 use rmcp::RoleClient;
-use rmcp::model::{JsonObject, Prompt, Tool};
+use rmcp::model::{JsonObject, PaginatedRequestParams, Prompt, Tool};
 use rmcp::service::{Peer, ServiceError};
 use serde_json::{Value, json};
 
 use crate::client::server::{Ask, Repeat, Server};
 use crate::client::tools::ServerTool;
 use crate::{launch, names};
+
+/// Pages of one list.
+const MAX_PAGES: usize = 100;
+/// Tools and prompts of one server.
+const MAX_ENTRIES: usize = 2_000;
+/// Bytes of JSON of all tools and prompts of one server.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Why there is no list.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListError {
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+    #[error("the list has more than {MAX_PAGES} pages")]
+    Pages,
+    #[error("more than {MAX_ENTRIES} tools and prompts")]
+    Entries,
+    #[error("tools and prompts of more than {} MiB", MAX_BYTES / (1024 * 1024))]
+    Bytes,
+}
 
 /// What of a server is offered, and under which name.
 pub(crate) struct Offer {
@@ -45,7 +65,7 @@ impl Offer {
         &self,
         peer: &Peer<RoleClient>,
         server: &Weak<Server>,
-    ) -> Result<Vec<ServerTool>, ServiceError> {
+    ) -> Result<Vec<ServerTool>, ListError> {
         let info = peer.peer_info();
         let capabilities = info.as_deref().map(|info| &info.capabilities);
         let mut list = List {
@@ -53,15 +73,34 @@ impl Offer {
             server,
             taken: HashSet::new(),
             tools: Vec::new(),
+            read: Read::default(),
         };
         if self.tools == Offered::Yes && capabilities.is_none_or(|has| has.tools.is_some()) {
-            for tool in peer.list_all_tools().await? {
-                list.tool(tool);
+            let mut cursor = None;
+            for page in 0.. {
+                let asked = PaginatedRequestParams::default().with_cursor(cursor);
+                let answer = peer.list_tools(Some(asked)).await?;
+                let json = serde_json::to_vec(&answer.tools).unwrap_or_default();
+                list.read.page(page, answer.tools.len(), json.len())?;
+                answer.tools.into_iter().for_each(|tool| list.tool(tool));
+                cursor = answer.next_cursor;
+                if cursor.is_none() {
+                    break;
+                }
             }
         }
         if self.prompts == Offered::Yes && capabilities.is_some_and(|has| has.prompts.is_some()) {
-            for prompt in peer.list_all_prompts().await? {
-                list.prompt(prompt);
+            let mut cursor = None;
+            for page in 0.. {
+                let asked = PaginatedRequestParams::default().with_cursor(cursor);
+                let answer = peer.list_prompts(Some(asked)).await?;
+                let json = serde_json::to_vec(&answer.prompts).unwrap_or_default();
+                list.read.page(page, answer.prompts.len(), json.len())?;
+                answer.prompts.into_iter().for_each(|prompt| list.prompt(prompt));
+                cursor = answer.next_cursor;
+                if cursor.is_none() {
+                    break;
+                }
             }
         }
         Ok(list.tools)
@@ -78,6 +117,31 @@ struct List<'a> {
     server: &'a Weak<Server>,
     taken: HashSet<String>,
     tools: Vec<ServerTool>,
+    read: Read,
+}
+
+/// How much a server has listed.
+#[derive(Default)]
+struct Read {
+    entries: usize,
+    bytes: usize,
+}
+
+impl Read {
+    fn page(&mut self, number: usize, entries: usize, bytes: usize) -> Result<(), ListError> {
+        if number >= MAX_PAGES {
+            return Err(ListError::Pages);
+        }
+        self.entries += entries;
+        if self.entries > MAX_ENTRIES {
+            return Err(ListError::Entries);
+        }
+        self.bytes += bytes;
+        if self.bytes > MAX_BYTES {
+            return Err(ListError::Bytes);
+        }
+        Ok(())
+    }
 }
 
 impl List<'_> {

@@ -14,9 +14,6 @@ use crate::launch;
 /// Beside [`BASE_VARIABLES`]: who runs it, and with which shell and terminal, as the protocol's own kits pass on.
 const USER_VARIABLES: &[&str] = &["LOGNAME", "SHELL", "TERM", "USER"];
 
-/// Tells what a server started from everything else. On a child that leaves the process group too.
-const MARK: &str = "HOLODECK_MCP_SERVER";
-
 /// Shorter values are words that may stand anywhere.
 const SHORTEST_SECRET: usize = 8;
 
@@ -97,24 +94,10 @@ fn command(
     for (name, value) in variables {
         child.set(name, value.expose_secret());
     }
-    let mark = format!("{}-{}", tool.name, nonce());
-    child.set(MARK, &mark);
     let args = tool.args.iter();
     Ok(ProcessSpec::new(launch::placed(command.as_str(), &folder), child)
         .args(args.map(|argument| launch::placed_argument(argument, &folder)))
-        .current_dir(folder)
-        .mark(mark))
-}
-
-/// Unlike that of any other process of the machine: ours, the time, and where a value lies.
-fn nonce() -> String {
-    use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-    let (one, two) = (RandomState::new(), RandomState::new());
-    format!(
-        "{:016x}{:016x}",
-        one.build_hasher().finish(),
-        two.build_hasher().finish()
-    )
+        .current_dir(folder))
 }
 
 fn remote(tool: &McpTool) -> Result<Remote, ConnectError> {

@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use crate::client::connection::{Connection, Surroundings};
 use crate::client::content;
 use crate::client::handler::Handler;
-use crate::client::listing::Offer;
+use crate::client::listing::{ListError, Offer};
 use crate::client::plan::Plan;
 use crate::client::sampler::Sampler;
 use crate::client::tools::ServerTool;
@@ -269,7 +269,7 @@ impl Server {
         }
     }
 
-    async fn list(self: &Arc<Self>, connection: &Connection) -> Result<(), ServiceError> {
+    async fn list(self: &Arc<Self>, connection: &Connection) -> Result<(), ListError> {
         let us = Arc::downgrade(self);
         let listing = self.offer.list(connection.service.peer(), &us);
         let limit = self.surroundings.startup;

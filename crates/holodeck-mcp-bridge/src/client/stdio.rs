@@ -1,7 +1,6 @@
-use std::sync::Arc;
 use std::time::Duration;
 
-use holodeck_process::{ChildProcess, ProcessSpec, Watchdog, Watched};
+use holodeck_process::{ChildProcess, ProcessSpec};
 use rmcp::RoleClient;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::process::{ChildStdin, ChildStdout};
@@ -17,26 +16,17 @@ const LAST_WORDS: Duration = Duration::from_millis(250);
 /// A server that is a child of ours. Dropping it kills its process group.
 pub(crate) struct Process {
     child: ChildProcess,
-    _watched: Option<Watched>,
 }
 
 pub(crate) type StdioTransport = AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>;
 
 impl Process {
-    pub(crate) fn start(
-        spec: &ProcessSpec,
-        watchdog: Option<&Arc<Watchdog>>,
-    ) -> Result<(Self, StdioTransport), ConnectError> {
+    pub(crate) fn start(spec: &ProcessSpec) -> Result<(Self, StdioTransport), ConnectError> {
         let mut child = ChildProcess::spawn(spec).map_err(|error| ConnectError::Start(with_cause(&error)))?;
         let no_pipe = || ConnectError::Start("its pipes are missing".to_owned());
         let stdin = child.take_stdin().ok_or_else(no_pipe)?;
         let stdout = child.take_stdout().ok_or_else(no_pipe)?;
-        let watched = watchdog.map(|watchdog| watchdog.watch(&child));
-        let process = Self {
-            child,
-            _watched: watched,
-        };
-        Ok((process, AsyncRwTransport::new_client(stdout, stdin)))
+        Ok((Self { child }, AsyncRwTransport::new_client(stdout, stdin)))
     }
 
     pub(crate) fn id(&self) -> u32 {

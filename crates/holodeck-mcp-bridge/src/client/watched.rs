@@ -75,7 +75,10 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
                         | ServerNotification::PromptListChangedNotification(_)
                 )
             {
-                self.stale.store(true, Ordering::Release);
+                // One notification is enough until the lists are read again: each that is passed on waits for that.
+                if self.stale.swap(true, Ordering::AcqRel) {
+                    continue;
+                }
             }
             return Some(message);
         }

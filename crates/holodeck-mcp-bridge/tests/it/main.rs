@@ -11,5 +11,6 @@ mod conformance;
 mod everything;
 mod faults;
 mod files;
+mod limits;
 mod remote;
 mod setup;

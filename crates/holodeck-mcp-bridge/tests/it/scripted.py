@@ -13,11 +13,14 @@ if memory:
 tools = [
     {"name": "die", "description": "Ends the server.", "inputSchema": {"type": "object"}},
     {"name": "die_reading", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {"name": "flood", "inputSchema": {"type": "object"}},
     {"name": "grow", "inputSchema": {"type": "object"}},
     {"name": "hang", "inputSchema": {"type": "object"}},
+    {"name": "lists", "inputSchema": {"type": "object"}},
     {"name": "said", "inputSchema": {"type": "object"}},
 ]
 cancelled = []
+lists = 0
 
 
 def send(message):
@@ -56,7 +59,16 @@ for line in sys.stdin:
             version = "2024-11-05"
         send({"id": id, "result": {"protocolVersion": version, "capabilities": {"tools": {"listChanged": True}},
                                    "serverInfo": {"name": "scripted", "version": "1"}}})
+    elif method == "tools/list" and how == "endless":
+        send({"id": id, "result": {"tools": [], "nextCursor": "more"}})
+    elif method == "tools/list" and how == "many":
+        many = [{"name": f"tool{n}", "inputSchema": {"type": "object"}} for n in range(2001)]
+        send({"id": id, "result": {"tools": many}})
+    elif method == "tools/list" and how == "large":
+        large = {"name": "large", "description": "x" * 1_000_000, "inputSchema": {"type": "object"}}
+        send({"id": id, "result": {"tools": [large], "nextCursor": "more"}})
     elif method == "tools/list":
+        lists += 1
         send({"id": id, "result": {"tools": tools}})
     elif method == "tools/call":
         name = message["params"]["name"]
@@ -66,6 +78,15 @@ for line in sys.stdin:
             tools.append({"name": "grown", "inputSchema": {"type": "object"}})
             send({"method": "notifications/tools/list_changed"})
         if name == "hang":
+            continue
+        if name == "flood":
+            change = json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}) + "\n"
+            for _ in range(300):
+                sys.stdout.write(change * 1000)
+            sys.stdout.flush()
+            lists = 0
+        if name == "lists":
+            tool_result(id, str(lists))
             continue
         tool_result(id, json.dumps(cancelled) if name == "said" else f"{name} at start {starts}")
     elif method == "notifications/cancelled":

@@ -32,6 +32,9 @@ pub struct ExecutionConfig {
     /// How many test cases run at the same time.
     #[schemars(range(min = 1))]
     pub parallel_test_cases: Option<u32>,
+    /// How many tool calls of one answer run at the same time; 8 if absent.
+    #[schemars(range(min = 1))]
+    pub parallel_tool_calls: Option<u32>,
     /// A recording to answer from instead of the model's endpoint, unless `--live` is given.
     pub replay: Option<PathRef>,
 }

@@ -96,6 +96,15 @@ impl Loader<'_> {
                 &mut settings.parallel_test_cases,
                 parallel.map(Some),
             );
+            let tool_calls = file
+                .parallel_tool_calls
+                .and_then(|count| NonZeroUsize::new(count as usize));
+            self.lay(
+                root,
+                "parallel_tool_calls",
+                &mut settings.parallel_tool_calls,
+                tool_calls,
+            );
             let replay = file.replay.as_ref().map(|replay| Some(replay.path()));
             self.lay(root, "replay", &mut settings.replay, replay);
         }

@@ -116,3 +116,35 @@ async fn closing_goes_on_to_signals() {
         gone(group).await;
     }
 }
+
+/// A grandchild with a session of its own, which closes all pipes.
+const DAEMON: &str = "
+setsid sh -c 'echo $$ > daemon; exec sleep 600' <&- >&- 2>&- &
+while [ ! -s daemon ]; do :; done
+";
+
+#[tokio::test]
+async fn c12_a_descendant_with_its_own_session_ends_with_the_child() {
+    let ends = script(DAEMON);
+    run(&ends.spec, &CancellationToken::new()).await.unwrap();
+    gone(file(&ends, "daemon").await.parse().unwrap()).await;
+
+    let mut stays = script(&format!("{DAEMON} sleep 600"));
+    stays.spec = stays
+        .spec
+        .timeout(Duration::from_millis(500))
+        .grace(Duration::from_millis(50));
+    let error = run(&stays.spec, &CancellationToken::new()).await.unwrap_err();
+    assert!(matches!(error, ProcessError::TimedOut { .. }), "{error:?}");
+    gone(file(&stays, "daemon").await.parse().unwrap()).await;
+
+    let cancelled = script(&format!("{DAEMON} sleep 600"));
+    let cancel = CancellationToken::new();
+    let (result, daemon) = tokio::join!(run(&cancelled.spec, &cancel), async {
+        let daemon = file(&cancelled, "daemon").await;
+        cancel.cancel();
+        daemon.parse().unwrap()
+    });
+    assert!(matches!(result, Err(ProcessError::Cancelled)), "{result:?}");
+    gone(daemon).await;
+}

@@ -207,6 +207,51 @@ fn migrate(connection: &mut Connection) -> Result<(), Trouble> {
     Ok(())
 }
 
+pub(super) fn set_aside_if_damaged(path: &Path) -> Result<Option<PathBuf>, RetrievalError> {
+    if !path.exists() || !is_damaged(path) {
+        return Ok(None);
+    }
+    let beside = |more: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(more);
+        PathBuf::from(name)
+    };
+    let aside = beside(".damaged");
+    let moved = std::fs::rename(path, &aside).map_err(|error| RetrievalError::Store {
+        store: describe(Some(path)),
+        reason: format!("the damaged file cannot be moved aside: {error}"),
+    });
+    moved?;
+    // Of the old file; a new one would be read together with them.
+    for more in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(beside(more));
+    }
+    Ok(Some(aside))
+}
+
+fn is_damaged(path: &Path) -> bool {
+    let check = || -> Result<bool, Trouble> {
+        let mut connection = connect(path)?;
+        migrate(&mut connection)?;
+        let sound: String = connection.pragma_query_value(None, "quick_check", |row| row.get(0))?;
+        if sound != "ok" {
+            return Ok(true);
+        }
+        connection.query_row("SELECT generation FROM state", [], |row| row.get::<_, i64>(0))?;
+        Ok(false)
+    };
+    match check() {
+        Ok(damaged) => damaged,
+        Err(Trouble::Damaged(_)) => true,
+        Err(Trouble::Sqlite(error)) => matches!(
+            error.sqlite_error_code(),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        ),
+        // Foreign, newer, or not to be opened: what is in the way is said when it is opened.
+        Err(_) => false,
+    }
+}
+
 fn describe(place: Option<&Path>) -> String {
     match place {
         Some(path) => format!("embedded index `{}`", path.display()),

@@ -5,8 +5,9 @@ use std::sync::{
 
 use async_trait::async_trait;
 use holodeck_retrieval::{
-    CachedEmbedder, ContextRequest, ContextWriter, Contexts, EmbeddedStore, IngestEvent, IngestMode,
-    IngestReport, Ingestor, ModelCache, RetrievalError, VectorStore,
+    CachedEmbedder, ContextRequest, ContextWriter, Contexts, EmbeddedStore, Embedder, EmbedderId,
+    HashEmbedder, IngestEvent, IngestMode, IngestReport, Ingestor, ModelCache, Purpose, RetrievalError,
+    VectorStore,
 };
 use insta::assert_snapshot;
 use pretty_assertions::assert_eq;
@@ -351,4 +352,61 @@ async fn contexts_are_embedded_with_the_text_some_at_a_time_and_none_twice() {
 
     hint: `--force-ingest` builds it anew
     ");
+}
+
+/// An embedder of an unknown length, which the first attempt was configured to have.
+struct Unsized {
+    inner: HashEmbedder,
+    id: EmbedderId,
+}
+
+impl Unsized {
+    fn new(length: usize, configured: Option<usize>) -> Arc<Self> {
+        let inner = HashEmbedder::new(length);
+        let id = EmbedderId {
+            dimensions: configured,
+            ..inner.id().clone()
+        };
+        Arc::new(Self { inner, id })
+    }
+}
+
+#[async_trait]
+impl Embedder for Unsized {
+    fn id(&self) -> &EmbedderId {
+        &self.id
+    }
+
+    async fn embed(&self, texts: &[&str], purpose: Purpose) -> Result<Vec<Vec<f32>>, RetrievalError> {
+        self.inner.embed(texts, purpose).await
+    }
+}
+
+#[tokio::test]
+async fn c09_an_index_without_a_passage_takes_the_shape_of_the_next_attempt() {
+    for corpus in [MemoryCorpus::of(&[("a.md", &["one", "two"])]), three()] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("index.db");
+        let ingest = async |embedder: Arc<Unsized>, corpus: &MemoryCorpus| {
+            let store = EmbeddedStore::open(&path).await?;
+            let ingestor = Ingestor::new(Arc::new(store), embedder);
+            let (heard, cancel) = (Heard::default(), CancellationToken::new());
+            let corpus = Arc::new(corpus.clone());
+            ingestor.ingest(corpus, IngestMode::Update, &heard, &cancel).await
+        };
+        // The YAML says 48, the vectors have 32.
+        let failed = ingest(Unsized::new(32, Some(48)), &corpus).await;
+        assert!(
+            !matches!(&failed, Ok(report) if report.failed.is_empty()),
+            "{failed:?}"
+        );
+        let nothing = MemoryCorpus::of(&[("empty.md", &[])]);
+        let _ = ingest(Unsized::new(32, Some(48)), &nothing).await;
+        let built = ingest(Unsized::new(32, None), &corpus).await.unwrap();
+        assert_eq!(built.failed, []);
+        assert!(built.passages > 0);
+        // With passages in it, another length is refused.
+        let mixed = ingest(Unsized::new(16, Some(16)), &corpus).await.unwrap_err();
+        assert!(matches!(mixed, RetrievalError::Mixed { .. }), "{mixed}");
+    }
 }

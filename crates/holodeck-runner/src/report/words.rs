@@ -19,6 +19,7 @@ pub fn verdict(head: &ReportHead) -> &'static str {
     let summary = &head.summary;
     match head.ended.as_str() {
         "interrupted" => "interrupted",
+        "terminated" => "terminated",
         "budget" => "stopped by its budget",
         _ if summary.failed > 0 => "failed",
         _ if summary.errors > 0 => "error",

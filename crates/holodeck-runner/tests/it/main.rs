@@ -11,5 +11,6 @@ mod control;
 mod files;
 mod resume;
 mod retrieval;
+mod stopping;
 mod support;
 mod verdicts;

@@ -89,6 +89,14 @@ impl Place {
         matches!(self, Self::Embedded(file) if !file.exists())
     }
 
+    /// Moves a damaged file of ours aside; returns where it is then.
+    pub(super) async fn set_aside_if_damaged(&self) -> Result<Option<PathBuf>, RetrievalError> {
+        match self {
+            Self::Embedded(file) => EmbeddedStore::set_aside_if_damaged(file).await,
+            Self::Server(_) => Ok(None),
+        }
+    }
+
     /// Opens it; of an embedded one that is missing the file is made. A server is asked only when it is needed.
     pub(super) async fn open(
         &self,

@@ -40,7 +40,7 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
                 "default",
             ])
             .args(&["--allowedTools", TOOL, "--system-prompt-file", &system])
-            .start(&subject.cli)?;
+            .start(subject)?;
         let answer = cli.initialize(&json!({
             "sdkMcpServers": ["holodeck"],
             "sdkMcpServerManifests": {"holodeck": manifest()},
@@ -48,7 +48,19 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
         handshake(&answer, facts);
         controls(&mut cli, facts)?;
 
-        let first = cli.turn(FIRST)?;
+        let first = match cli.turn(FIRST) {
+            Ok(first) => first,
+            Err(error) => {
+                let came = Turn(std::mem::take(&mut cli.unfinished));
+                let last = came.0.last().map(kind).unwrap_or_default();
+                let order = listed(order(&came));
+                facts.set(
+                    "order of frames in a turn",
+                    format!("{order}; the last is `{last}`, not `result`"),
+                );
+                return Err(error);
+            }
+        };
         let session = text_at(first.result(), "/session_id").to_owned();
         first_turn(&first, facts);
         request(server, facts);

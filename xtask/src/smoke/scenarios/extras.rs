@@ -30,7 +30,7 @@ fn prompts(subject: &Subject, facts: &mut Facts) -> Result<()> {
         launch.file("CLAUDE.md", "Always rhyme.")?;
         let mut cli = launch
             .args(&["--tools", "", "--system-prompt", "S", "--add-dir", "."])
-            .start(&subject.cli)?;
+            .start(subject)?;
         cli.initialize(&Value::Null)?;
         let answer = cli.control(&json!({"subtype": "set_model", "model": OTHER_MODEL}))?;
         let asked = server.requests().len();
@@ -135,7 +135,7 @@ fn telemetry(subject: &Subject, facts: &mut Facts) -> Result<()> {
         ] {
             launch = launch.env(name, value);
         }
-        let mut cli = launch.start(&subject.cli)?;
+        let mut cli = launch.start(subject)?;
         cli.initialize(&Value::Null)?;
         cli.turn("A private question.")?;
         // A slow machine may end before everything is flushed: it leaves in its own time.

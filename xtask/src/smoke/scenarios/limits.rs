@@ -28,7 +28,7 @@ fn turns(subject: &Subject, facts: &mut Facts) -> Result<()> {
                 "--append-system-prompt",
                 "And more.",
             ])
-            .start(&subject.cli)?;
+            .start(subject)?;
         cli.initialize(&Value::Null)?;
         let over = cli.turn("Call.")?;
         facts.set("--max-turns exceeded", told_by(over.result()));
@@ -81,7 +81,7 @@ fn money(subject: &Subject, facts: &mut Facts) -> Result<()> {
                 "--thinking",
                 "adaptive",
             ])
-            .start(&subject.cli)?;
+            .start(subject)?;
         cli.initialize(&Value::Null)?;
         let over = cli.turn("Call.")?;
         facts.set("--max-budget-usd exceeded", told_by(over.result()));
@@ -107,7 +107,7 @@ fn retries(subject: &Subject, facts: &mut Facts) -> Result<()> {
     scripted(server, |server| {
         let mut cli = Launch::new(&server.url())?
             .args(&["--tools", ""])
-            .start(&subject.cli)?;
+            .start(subject)?;
         cli.initialize(&Value::Null)?;
         let retried = cli.turn("Go.")?;
         let notice = retried.first("system/api_retry");

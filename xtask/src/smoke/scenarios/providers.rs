@@ -73,7 +73,7 @@ fn one(subject: &Subject, way: &Way, facts: &mut Facts) -> Result<()> {
         for (name, value) in way.env {
             launch = launch.env(name, value);
         }
-        let mut cli = launch.args(&["--tools", ""]).start(&subject.cli)?;
+        let mut cli = launch.args(&["--tools", ""]).start(subject)?;
         cli.initialize(&Value::Null)?;
         let turn = cli.turn("Hello?")?;
         let source = text_at(turn.first("system/init"), "/apiKeySource").to_owned();
@@ -140,7 +140,7 @@ fn nothing(subject: &Subject, facts: &mut Facts) -> Result<()> {
         let mut cli = Launch::new(&server.url())?
             .without_env("ANTHROPIC_API_KEY")
             .args(&["--tools", ""])
-            .start(&subject.cli)?;
+            .start(subject)?;
         cli.initialize(&Value::Null)?;
         let turn = cli.turn("Hello?")?;
         facts.set("no credential", text_at(turn.result(), "/result"));

@@ -26,7 +26,7 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
         let mut cli = launch
             .args(&["--tools", "", "--mcp-config", &file])
             .args(&["--allowedTools", "mcp__everything,mcp__holodeck__echo"])
-            .start(&subject.cli)?;
+            .start(subject)?;
         cli.initialize(&Value::Null)?;
         let turn = cli.turn("Ask both.")?;
         let init = turn.first("system/init");

@@ -20,7 +20,7 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
         let place = {
             let mut cli = Launch::new(&server.url())?
                 .args(&["--tools", "", &format!("--session-id={ID}")])
-                .start(&subject.cli)?;
+                .start(subject)?;
             cli.initialize(&Value::Null)?;
             let turn = cli.turn("Remember seven.")?;
             facts.set("--session-id=UUID", same(text_at(turn.result(), "/session_id")));
@@ -41,7 +41,7 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
         let mut cli = Launch::new(&server.url())?
             .at(&place)
             .args(&["--tools", "", &format!("--resume={OTHER}")])
-            .start(&subject.cli)?;
+            .start(subject)?;
         cli.send(&prompt(&Value::from("Hello?")))?;
         let missing = cli.result()?;
         facts.set("--resume of an unknown id: result", told_by(missing.result()));
@@ -65,7 +65,7 @@ fn resumed(
         .at(place)
         .args(&["--tools", ""])
         .args(args)
-        .start(&subject.cli)?;
+        .start(subject)?;
     cli.initialize(&Value::Null)?;
     let turn = cli.turn("Which number?")?;
     let id = text_at(turn.result(), "/session_id").to_owned();

@@ -12,21 +12,18 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 
 pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
     let format = ["--output-format", "stream-json", "--input-format", "stream-json"];
-    let ended = Launch::bare(&format)?
-        .args(&["-p"])
-        .start(&subject.cli)?
-        .close()?;
+    let ended = Launch::bare(&format)?.args(&["-p"]).start(subject)?.close()?;
     facts.set("stream-json without --verbose", exit_of(&ended));
     for (name, args) in [
         ("an unknown option", &["--no-such-option"][..]),
         ("--json-schema that is no JSON", &["--json-schema", "{"]),
     ] {
-        let ended = Launch::new(NOWHERE)?.args(args).start(&subject.cli)?.close()?;
+        let ended = Launch::new(NOWHERE)?.args(args).start(subject)?.close()?;
         facts.set(name, exit_of(&ended));
     }
     let ended = Launch::new(NOWHERE)?
         .args(&["--permission-mode", "acceptAll"])
-        .start(&subject.cli)?
+        .start(subject)?
         .close()?;
     facts.set(
         "--permission-mode acceptAll",
@@ -48,14 +45,14 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
 }
 
 fn input(subject: &Subject, facts: &mut Facts) -> Result<()> {
-    let mut cli = Launch::new(NOWHERE)?.args(&["--tools", ""]).start(&subject.cli)?;
+    let mut cli = Launch::new(NOWHERE)?.args(&["--tools", ""]).start(subject)?;
     cli.send_line("nonsense")?;
     let ended = cli.close()?;
     facts.set(
         "a line that is no JSON",
         format!("exit {}", ended.code.unwrap_or(-1)),
     );
-    let mut cli = Launch::new(NOWHERE)?.args(&["--tools", ""]).start(&subject.cli)?;
+    let mut cli = Launch::new(NOWHERE)?.args(&["--tools", ""]).start(subject)?;
     for line in [
         String::new(),
         "[]".to_owned(),

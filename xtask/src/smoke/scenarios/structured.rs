@@ -37,7 +37,7 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
                 "--json-schema",
                 &schema.to_string(),
             ])
-            .start(&subject.cli)?;
+            .start(subject)?;
         cli.initialize(&Value::Null)?;
         let good = cli.turn("What is 2+2?")?;
         facts.set(

@@ -29,7 +29,7 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
         let mut cli = Launch::new(&server.url())?
             .args(&["--tools", "Agent", "--allowedTools", "Agent"])
             .env("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1")
-            .start(&subject.cli)?;
+            .start(subject)?;
         cli.initialize(&json!({
             "agents": {"counter": {"description": "Counts.", "prompt": ROLE}},
             "forwardSubagentText": true,

@@ -40,7 +40,7 @@ fn asked(subject: &Subject, facts: &mut Facts) -> Result<()> {
                 "--disallowedTools",
                 "Bash(rm *)",
             ])
-            .start(&subject.cli)?;
+            .start(subject)?;
         cli.initialize(
             &json!({"hooks": {"PreToolUse": [{"matcher": "Bash", "hookCallbackIds": ["hook_0"]}]}}),
         )?;
@@ -140,7 +140,7 @@ fn unasked(subject: &Subject, facts: &mut Facts) -> Result<()> {
     scripted(server, |server| {
         let mut cli = Launch::new(&server.url())?
             .args(&["--tools", "Bash"])
-            .start(&subject.cli)?;
+            .start(subject)?;
         cli.initialize(&Value::Null)?;
         let turn = cli.turn("Make it.")?;
         let denied = turn.first("system/permission_denied");

@@ -155,6 +155,12 @@ pub(super) fn draining(reason: &str, running: usize) -> String {
             _ => format!("interrupted: {running_cases} {finish}; press Ctrl-C again to stop now\n"),
         };
     }
+    if reason == "terminated" {
+        return match running {
+            0 => "terminated\n".to_owned(),
+            _ => format!("terminated: {running_cases} stopped\n"),
+        };
+    }
     // Details and hints are told with the case.
     let reason = reason.lines().next().unwrap_or_default();
     let mut text = format!("stopping: {}", one_line(reason));

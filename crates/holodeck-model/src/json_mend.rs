@@ -1,13 +1,14 @@
-//! Lines that are JSON to JavaScript but not to everyone: strings with half a character in them.
+//! JSON of programs that cut strings between the halves of a character, as JavaScript does: `"\ud800"` alone is not
+//! Unicode, and strict parsers refuse the whole text.
 
 use std::borrow::Cow;
 
 const REPLACEMENT: &str = "\\ufffd";
 const ESCAPE: usize = 6;
 
-/// The line with what is no Unicode replaced, or `None` when there is nothing of that kind in it.
-pub(super) fn mended(line: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(line);
+/// The JSON with what is not Unicode replaced by U+FFFD, or `None` if it holds nothing of that kind.
+pub fn mend_json(json: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(json);
     match without_halves(&text) {
         Some(mended) => Some(mended),
         None => match text {

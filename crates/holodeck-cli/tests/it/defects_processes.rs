@@ -1,0 +1,6 @@
+//! Signals, children and limits.
+
+mod children;
+mod indexes;
+mod inputs;
+mod signals;

@@ -1,0 +1,124 @@
+//! No child survives, however the program ends.
+
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader, Read as _},
+    os::unix::fs::PermissionsExt as _,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use holodeck_testkit::{ModelServer, Reply};
+use serde_json::json;
+
+use crate::{
+    interrupt::signal,
+    project::{Project, agent},
+};
+
+/// The tool, and a grandchild with a session of its own; both hold the pipe open, and nothing else of ours.
+const TOOL: &str = "#!/bin/sh
+exec 3> alive
+setsid sh -c 'echo up >&3; exec sleep 600' <&- >&- 2>&- &
+exec sleep 600
+";
+
+const CASE: &str = "  - {name: one, input: q, ground_truth: a}\n";
+
+struct Running {
+    project: Project,
+    _server: ModelServer,
+    child: Child,
+    alive: BufReader<File>,
+}
+
+/// Starts a run and waits until its tool and the grandchild are there.
+fn start(args: &[&str]) -> Running {
+    let server = ModelServer::answering(|_| Reply::tool_call("call-1", "lookup", &json!({})));
+    let tools = "tools:\n  - {type: function, name: lookup, description: Looks up., command: ./tool.sh}\n";
+    let project = Project::with(&format!("{}{tools}", agent(&server.url(), CASE)));
+    project.write("tool.sh", TOOL);
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(project.path("tool.sh"), executable).unwrap();
+    let made = Command::new("mkfifo")
+        .arg(project.path("alive"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let child = project
+        .command(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Opening waits for the tool.
+    let mut alive = BufReader::new(File::open(project.path("alive")).unwrap());
+    let mut line = String::new();
+    alive.read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    Running {
+        project,
+        _server: server,
+        child,
+        alive,
+    }
+}
+
+impl Running {
+    /// Waits until nothing holds the pipe: the tool and its grandchild have ended.
+    #[track_caller]
+    fn nothing_is_left(self, how: &str) {
+        let Self {
+            project,
+            mut child,
+            mut alive,
+            ..
+        } = self;
+        child.wait().unwrap();
+        let (sender, ended) = mpsc::channel();
+        thread::spawn(move || {
+            alive.read_to_end(&mut Vec::new()).unwrap();
+            sender.send(()).unwrap();
+        });
+        let ended = ended.recv_timeout(Duration::from_secs(30));
+        assert!(ended.is_ok(), "{how}: a child is alive");
+        drop(project);
+    }
+}
+
+#[test]
+fn c12_no_tool_survives_a_signal() {
+    for name in ["-KILL", "-HUP", "-QUIT", "-TERM"] {
+        let running = start(&["test"]);
+        signal(&running.child, name);
+        running.nothing_is_left(name);
+    }
+}
+
+#[test]
+fn c12_no_tool_survives_a_timeout() {
+    start(&["test", "--timeout", "0.5"]).nothing_is_left("timeout");
+}
+
+#[test]
+fn c12_no_tool_survives_a_second_interrupt() {
+    let mut running = start(&["test"]);
+    let mut stderr = BufReader::new(running.child.stderr.take().unwrap());
+    signal(&running.child, "-INT");
+    let mut line = String::new();
+    while !line.contains("press Ctrl-C again") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0);
+    }
+    signal(&running.child, "-INT");
+    running.nothing_is_left("second interrupt");
+}
+
+#[test]
+fn c12_no_tool_survives_a_killed_question() {
+    let running = start(&["run", "agent.yaml", "q"]);
+    signal(&running.child, "-KILL");
+    running.nothing_is_left("kill of `holodeck run`");
+}
