@@ -41,6 +41,8 @@ pub struct ToolFiles {
     pub shown: String,
     /// Digests by the name of the file.
     pub digests: BTreeMap<String, String>,
+    /// Whether they say which tools there are and what they take; else the YAML does.
+    pub declare: bool,
 }
 
 impl ToolSet {
@@ -151,20 +153,12 @@ impl ReplayedTools {
         listed(cassette, redactor, set).is_some()
     }
 
-    /// The files that were others when the tools of this YAML were recorded, as `tool NAME: file`.
+    /// The files that were others when it was recorded which tools this YAML gives, as `tool NAME: file`.
     pub fn changed_files(cassette: &Cassette, redactor: &Redactor, set: &ToolSet) -> Vec<String> {
         if Self::knows(cassette, redactor, set) {
             return Vec::new();
         }
-        let today = redacted(&list_request(set), redactor).body;
-        let recorded = cassette.entries().filter_map(Result::ok);
-        let recorded = recorded.filter(|entry| {
-            entry.request.provider == TOOL_LIST && entry.request.body.get("tools") == today.get("tools")
-        });
-        recorded
-            .map(|entry| differing_files(&entry.request.body, &today))
-            .min_by_key(Vec::len)
-            .unwrap_or_default()
+        changed_files(cassette, &redacted(&list_request(set), redactor), "tools")
     }
 }
 
@@ -191,21 +185,24 @@ impl ToolHost for ReplayedTools {
             name: call.name.clone(),
             reason,
         };
-        match self.reel.next(&call_request(call, cx.unit.clone(), &self.set)) {
+        let request = call_request(call, cx.unit.clone(), &self.set);
+        match self.reel.next(&request) {
             Ok(entry) => {
                 entry.response.repeat_spending(&cx.spending);
                 output(entry.response, &call.name, entry.latency_ms)
             }
             Err(NoAnswer::Cassette(error)) => Err(unavailable(error.to_string())),
-            Err(NoAnswer::Miss(_)) => Err(unavailable(format!(
-                "`{}` holds no answer of it to these arguments{}; record again",
-                self.reel.cassette.path().display(),
-                if has_files(&self.set.files_of(&call.name)) {
-                    " from these files"
-                } else {
-                    ""
-                },
-            ))),
+            Err(NoAnswer::Miss(asked)) => {
+                let changed = changed_files(&self.reel.cassette, &asked, "arguments");
+                let with = match changed.as_slice() {
+                    [] => String::new(),
+                    changed => format!(" with these files ({} changed)", changed.join(", ")),
+                };
+                Err(unavailable(format!(
+                    "`{}` holds no answer of it to these arguments{with}; record again",
+                    self.reel.cassette.path().display(),
+                )))
+            }
         }
     }
 }
@@ -246,7 +243,21 @@ fn read_list(text: &str) -> Option<Vec<ToolSpec>> {
     Some(listed.into_iter().map(Listed::spec).collect())
 }
 
-/// Files that are not the same in the bodies of two [`list_request`]s.
+/// The files that were others when the same was `asked`, by a field of its body, with as few changes as possible.
+fn changed_files(cassette: &Cassette, asked: &ModelRequest, by: &str) -> Vec<String> {
+    let recorded = cassette.entries().filter_map(Result::ok);
+    let recorded = recorded.filter(|entry| {
+        let request = &entry.request;
+        (&request.provider, &request.model) == (&asked.provider, &asked.model)
+            && request.body.get(by) == asked.body.get(by)
+    });
+    recorded
+        .map(|entry| differing_files(&entry.request.body, &asked.body))
+        .min_by_key(Vec::len)
+        .unwrap_or_default()
+}
+
+/// Files that are not the same in the bodies of two requests.
 fn differing_files(recorded: &Value, today: &Value) -> Vec<String> {
     let files = |body: &Value| -> BTreeSet<(String, String, String)> {
         let tools = body.get("files").and_then(Value::as_object).into_iter().flatten();
@@ -268,7 +279,10 @@ fn list_request(set: &ToolSet) -> ModelRequest {
     ModelRequest {
         provider: TOOL_LIST.to_owned(),
         model: String::new(),
-        body: json!({"tools": set.declared, "files": digests(set.files.iter())}),
+        body: json!({
+            "tools": set.declared,
+            "files": digests(set.files.iter().filter(|files| files.declare)),
+        }),
         unit: None,
     }
 }

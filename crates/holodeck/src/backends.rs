@@ -236,6 +236,11 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
                     // The names of a server's tools begin with its own.
                     shown: tool.model_name().unwrap_or_else(|| model_name(tool.name(), "")),
                     digests,
+                    declare: match tool {
+                        ToolConfig::Mcp(_) => true,
+                        ToolConfig::Function(tool) => tool.parameters.is_none(),
+                        _ => false,
+                    },
                 })
                 .collect()
         },

@@ -234,11 +234,13 @@ async fn other_files_behind_a_tool_are_another_question() {
                 tool: "echo".to_owned(),
                 shown: "echo".to_owned(),
                 digests: [("a.md".to_owned(), digest.to_owned())].into(),
+                declare: true,
             },
             ToolFiles {
                 tool: "garden".to_owned(),
                 shown: "garden__".to_owned(),
                 digests: [("garden.py".to_owned(), "same".to_owned())].into(),
+                declare: true,
             },
         ],
         ..set(&[])
@@ -264,7 +266,7 @@ async fn other_files_behind_a_tool_are_another_question() {
     );
     let missed = ask(&replayed("2"), "echo", json!({}), "a").await;
     assert!(
-        missed.contains("to these arguments from these files; record again"),
+        missed.contains("to these arguments with these files (tool echo: a.md changed); record again"),
         "{missed}"
     );
     let cassette = Cassette::open(&path).unwrap();

@@ -21,16 +21,22 @@ fn a_recording_of_an_older_format_is_refused_with_what_to_do() {
         .says("record again: `--live --record FILE`");
 }
 
-/// An agent with a file behind each kind of tool. Its model looks up an order and is done.
+/// An agent with a file behind each kind of tool. Its model uses one after the other and is done.
 fn shop() -> (ModelServer, Project) {
     let server = ModelServer::answering(|request| {
-        match request
-            .messages()
-            .last()
-            .and_then(|message| message["role"].as_str())
-        {
-            Some("tool") => Reply::text("done"),
-            _ => Reply::tool_call("c1", "look_up", &json!({"order": "7"})),
+        if request.texts("user").last().is_some_and(|text| text.contains("Sum up")) {
+            return Reply::text("summed up");
+        }
+        let calls = [
+            ("look_up", json!({"order": "7"})),
+            ("check", json!({})),
+            ("sum_up", json!({"text": "x"})),
+            ("kb_search", json!({"query": "night"})),
+        ];
+        let called = request.texts("tool").len();
+        match calls.get(called) {
+            Some((tool, arguments)) => Reply::tool_call(&format!("c{called}"), tool, arguments),
+            None => Reply::text("done"),
         }
     });
     let project = Project::with(&format!(
@@ -41,7 +47,7 @@ fn shop() -> (ModelServer, Project) {
          parameters: {{order: {{type: string}}}}}}\n\
          \x20 - {{type: function, name: check, description: d, command: cat, args: [./rules.txt], parameters: {{}}}}\n\
          \x20 - {{type: mcp, name: garden, description: d, command: python3, args: [./server/garden.py]}}\n\
-         \x20 - {{type: prompt, name: sum_up, description: d, file: prompt.txt, parameters: {{}}}}\n\
+         \x20 - {{type: prompt, name: sum_up, description: d, file: prompt.txt, parameters: {{text: {{type: string}}}}}}\n\
          \x20 - {{type: vectorstore, name: kb, description: d, source: docs}}\n\
          evaluations: {{metrics: [{{type: standard, metric: contains}}]}}\n\
          test_cases: [{{name: one, input: \"Where is order 7?\", ground_truth: done}}]\n",
@@ -55,7 +61,7 @@ fn shop() -> (ModelServer, Project) {
     project.write("tools/prices.py", "OF = 'sent'\n");
     project.write("rules.txt", "none\n");
     project.write("server/garden.py", crate::changes::GARDEN);
-    project.write("prompt.txt", "Sum up.\n");
+    project.write("prompt.txt", "Sum up {{ text }}.\n");
     project.write("docs/a.md", "Orders are sent at night.\n");
     (server, project)
 }

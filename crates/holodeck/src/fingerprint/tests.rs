@@ -18,7 +18,7 @@ tools:
   - {type: function, name: check, description: d, command: ./bin/check, args: [./rules.txt, --map=map.csv, ./store, shop.db], parameters: {}}
   - {type: mcp, name: garden, description: d, command: python3, args: [-m, plants.garden, "--key", "${GARDEN_TOKEN}"],
      env_file: garden.env, headers: {}}
-  - {type: prompt, name: sum_up, description: d, file: prompt.txt, parameters: {}}
+  - {type: prompt, name: sum_up, description: d, file: prompt.txt, parameters: {text: {type: string}}}
   - {type: vectorstore, name: kb, description: d, source: docs}
   - {type: function, name: mocked, description: d, file: mocked.py, function: f, parameters: {}, mock: "yes"}
 test_cases:
@@ -49,7 +49,7 @@ const FILES: &[(&str, &str)] = &[
     ("plants/garden.py", "x = 1\n"),
     ("plants/rose.py", "x = 1\n"),
     ("garden.env", "# the garden\nSIZE=3\nAPI_KEY=first-key\n"),
-    ("prompt.txt", "Sum up."),
+    ("prompt.txt", "Sum up {{ text }}."),
     ("docs/a.md", "A"),
     ("mocked.py", "def f(): return 1\n"),
     ("note.txt", "n"),
@@ -124,7 +124,8 @@ fn a06_each_part_that_shapes_an_answer_is_named() {
     ];
     for (file, named) in files {
         let old = fs::read_to_string(folder.path().join(file));
-        write(folder.path(), file, "changed = 2\n");
+        let changes = format!("{}# changed = 2\n", old.as_deref().unwrap_or_default());
+        write(folder.path(), file, &changes);
         assert_eq!(changed(&before, &parts(folder.path(), &[])), *named, "{file}");
         match old {
             Ok(old) => write(folder.path(), file, &old),
