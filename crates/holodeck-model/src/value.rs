@@ -13,14 +13,12 @@ pub use one_or_many::OneOrMany;
 pub use path_ref::PathRef;
 pub use pattern::{Pattern, PatternError};
 pub use python::python_str;
-pub use secret::{SecretMap, names_a_secret};
+pub use secret::SecretMap;
 
 pub(crate) use one_or_many::nullable;
 pub(crate) use path_ref::PATH_REF;
 pub(crate) use python::is_space;
-pub(crate) use secret::{
-    option_secrets, read_secret, read_secrets, write_options, write_secret, write_secrets,
-};
+pub(crate) use secret::{read_secret, read_secrets, write_options, write_secret, write_secrets};
 pub(crate) use tagged::{serialize_tagged, tagged_enum};
 
 /// A JSON object in file order.

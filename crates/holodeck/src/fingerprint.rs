@@ -1,7 +1,7 @@
 //! What shapes the answers of an agent: each part by its name, with a digest.
 //!
 //! The one definition of "the same agent". A resumed run compares all parts and names those that differ; recordings have
-//! the files among them in their keys. What only costs or limits an answer (time-outs, prices, concurrency) and what
+//! the files and variables among them in their keys. What only costs or limits an answer (time-outs, prices, concurrency) and what
 //! judges one (expectations, metrics) is no part of it. Secrets count by their names alone, so that a token can rotate.
 
 mod files;
@@ -10,9 +10,8 @@ use std::collections::BTreeMap;
 
 use holodeck_cassette::{digest, file_digest};
 use holodeck_model::{
-    Env, LoadedAgent, Provider, Redactor, SecretMap, ToolConfig,
+    Env, LoadedAgent, Provider, Redactor,
     env::{ANTHROPIC_BASE_URL, OPENAI_BASE_URL},
-    names_a_secret,
 };
 use holodeck_validators::ClaudeEnv;
 use secrecy::ExposeSecret as _;
@@ -31,9 +30,6 @@ pub(crate) fn fingerprint(agent: &LoadedAgent, env: &Env, answers: &Answers) -> 
         digests: BTreeMap::new(),
     };
     parts.add_configuration(agent);
-    for tool in agent.config.tools.iter().filter(|tool| !tool.is_mocked()) {
-        parts.add_variables(tool);
-    }
     for (tool, files) in files_of_tools(agent) {
         parts.add_files(&format!("tool {}", tool.name()), files);
     }
@@ -100,37 +96,6 @@ impl Parts<'_> {
             "execution.allow_private_urls",
             &agent.execution.allow_private_urls.value,
         );
-    }
-
-    /// Variables and headers that the YAML gives to a tool: secret ones are in its configuration, by their names.
-    fn add_variables(&mut self, tool: &ToolConfig) {
-        let mut add = |kind: &str, map: &SecretMap| {
-            for (name, value) in map.iter().filter(|(name, _)| !names_a_secret(name)) {
-                let part = format!("tool {}: {kind} {name}", tool.name());
-                self.add(part, &value.expose_secret());
-            }
-        };
-        match tool {
-            ToolConfig::Function(tool) => add("variable", &tool.env),
-            ToolConfig::Mcp(tool) => {
-                add("variable", &tool.env);
-                add("header", &tool.headers);
-            }
-            _ => {}
-        }
-        if let ToolConfig::Mcp(mcp) = tool
-            && let Some(file) = &mcp.env_file
-            && let Ok(text) = std::fs::read_to_string(file.path())
-        {
-            let lines: Vec<&str> = text
-                .lines()
-                .map(|line| match line.split_once('=') {
-                    Some((name, _)) if names_a_secret(name) => name,
-                    _ => line,
-                })
-                .collect();
-            self.add(format!("tool {}: {file}", tool.name()), &lines);
-        }
     }
 
     fn add_files(&mut self, owner: &str, files: FileDigests) {

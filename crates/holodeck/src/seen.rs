@@ -4,7 +4,7 @@
 
 use holodeck_backend_api::Occasion;
 use holodeck_cassette::AgentSeen;
-use holodeck_model::{ClaudeConfig, LoadedAgent, SideEffectGate};
+use holodeck_model::{ClaudeConfig, LoadedAgent, Redactor, SideEffectGate};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -76,6 +76,8 @@ fn written(part: &impl Serialize) -> Value {
     if let Some(part) = part.as_object_mut() {
         part.retain(|_, value| !value.is_null());
     }
+    // Secrets count by their names: a token that is replaced changes nothing the model sees.
+    Redactor::default().configuration(&mut part);
     part
 }
 

@@ -24,7 +24,11 @@ fn a_recording_of_an_older_format_is_refused_with_what_to_do() {
 /// An agent with a file behind each kind of tool. Its model uses one after the other and is done.
 fn shop() -> (ModelServer, Project) {
     let server = ModelServer::answering(|request| {
-        if request.texts("user").last().is_some_and(|text| text.contains("Sum up")) {
+        if request
+            .texts("user")
+            .last()
+            .is_some_and(|text| text.contains("Sum up"))
+        {
             return Reply::text("summed up");
         }
         let calls = [

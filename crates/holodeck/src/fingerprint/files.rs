@@ -9,9 +9,12 @@ use std::{
 
 use holodeck_cassette::{Cassette, digest, file_digest};
 use holodeck_documents::{Pictures, Source, WalkOptions, walk};
-use holodeck_model::{FileInput, LoadedAgent, PathRef, SettingSource, ToolConfig};
+use holodeck_model::{
+    FileInput, LoadedAgent, PathRef, SecretMap, SettingSource, ToolConfig, variable_secrets,
+};
+use secrecy::ExposeSecret as _;
 
-/// Digests of files by their names.
+/// Digests of files, and of variables, by their names.
 pub(crate) type FileDigests = BTreeMap<String, String>;
 
 /// What the CLI reads in the agent's folder once `setting_sources` lets it.
@@ -40,8 +43,8 @@ pub(crate) fn files_of_tools(agent: &LoadedAgent) -> impl Iterator<Item = (&Tool
     let real = agent.config.tools.iter().filter(|tool| !tool.is_mocked());
     real.filter_map(|tool| {
         let files = match tool {
-            ToolConfig::Vectorstore(tool) => documents(&tool.source, agent),
-            ToolConfig::HierarchicalDocument(tool) => documents(&tool.source, agent),
+            ToolConfig::Vectorstore(tool) => documents(&tool.source, tool.follow_links, agent),
+            ToolConfig::HierarchicalDocument(tool) => documents(&tool.source, tool.follow_links, agent),
             ToolConfig::Function(tool) => {
                 let mut named = Named::default();
                 tool.file
@@ -49,11 +52,15 @@ pub(crate) fn files_of_tools(agent: &LoadedAgent) -> impl Iterator<Item = (&Tool
                     .for_each(|file| named.add_script(file.as_str(), file.base()));
                 let command = tool.command.as_ref();
                 named.add_program(command, &tool.args, command.map_or(&agent.dir, |it| it.base()));
+                named.add_variables("variable", &tool.env);
                 named.digests()
             }
             ToolConfig::Mcp(tool) => {
                 let mut named = Named::default();
                 named.add_program(tool.command.as_ref(), &tool.args, &agent.dir);
+                named.add_variables("variable", &tool.env);
+                named.add_variables("header", &tool.headers);
+                tool.env_file.iter().for_each(|file| named.add_env_file(file));
                 named.digests()
             }
             ToolConfig::Prompt(tool) => of_paths(&tool.file),
@@ -101,13 +108,14 @@ pub(super) fn attachments(agent: &LoadedAgent) -> FileDigests {
 
 /// The documents that a tool searches, without the agent's own files and those that its runs write. What is on the web is
 /// not fetched: its address is in the configuration.
-fn documents(source: &PathRef, agent: &LoadedAgent) -> FileDigests {
+fn documents(source: &PathRef, follow_links: bool, agent: &LoadedAgent) -> FileDigests {
     let Ok(Source::Files(path)) = Source::parse(source.as_str()) else {
         return FileDigests::new();
     };
     let options = WalkOptions {
         // Whether they can be read depends on the machine.
         pictures: Pictures::Taken,
+        links: follow_links.into(),
         ..WalkOptions::default()
     };
     let Ok(walked) = walk(&path, source.base(), &options) else {
@@ -132,7 +140,7 @@ fn shown(path: &str) -> String {
     path.trim_start_matches("./").to_owned()
 }
 
-/// Files named by a tool, and the folders and databases that are only noted.
+/// Files named by a tool; variables, and the folders and databases that are only noted.
 #[derive(Default)]
 struct Named {
     files: BTreeMap<String, PathBuf>,
@@ -224,11 +232,42 @@ impl Named {
         }
     }
 
+    fn add_variables(&mut self, kind: &str, variables: &SecretMap) {
+        for (name, value) in variables {
+            let value = without_secrets(name, value.expose_secret());
+            self.notes
+                .insert(format!("{kind} {name}"), digest(value.as_bytes()));
+        }
+    }
+
+    fn add_env_file(&mut self, file: &PathRef) {
+        let path = file.path();
+        let Ok(text) = path.is_file().then(|| fs::read_to_string(&path)).transpose() else {
+            return;
+        };
+        let lines = text.iter().flat_map(|text| text.lines());
+        let lines: Vec<String> = lines
+            .map(|line| match line.split_once('=') {
+                Some((name, value)) => format!("{name}={}\n", without_secrets(name, value)),
+                None => format!("{line}\n"),
+            })
+            .collect();
+        self.notes
+            .insert(shown(file.as_str()), digest(lines.concat().as_bytes()));
+    }
+
     fn digests(self) -> FileDigests {
         let mut found = digests(self.files.into_iter());
         found.extend(self.notes);
         found
     }
+}
+
+/// A value in which each secret counts only as such.
+fn without_secrets(name: &str, value: &str) -> String {
+    let secrets = variable_secrets(name.trim(), value).into_iter();
+    let secrets = secrets.filter(|secret| !secret.is_empty());
+    secrets.fold(value.to_owned(), |value, secret| value.replace(&secret, "***"))
 }
 
 fn is_python(path: &Path) -> bool {

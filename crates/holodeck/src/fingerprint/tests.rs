@@ -168,7 +168,11 @@ fn a06_each_part_that_shapes_an_answer_is_named() {
             "agent.yaml",
             "API_TOKEN: first-token",
             "OTHER_TOKEN: first-token",
-            &["tool orders"],
+            &[
+                "tool orders",
+                "tool orders: variable API_TOKEN",
+                "tool orders: variable OTHER_TOKEN",
+            ],
         ),
         (
             "agent.yaml",
@@ -196,7 +200,7 @@ fn a06_each_part_that_shapes_an_answer_is_named() {
     let variables: &[(&str, &[&str])] = &[
         ("OPENAI_BASE_URL", &["variable OPENAI_BASE_URL"]),
         ("OPENAI_API_KEY", &[]),
-        ("GARDEN_TOKEN", &["tool garden"]),
+        ("GARDEN_TOKEN", &[]),
         ("UNRELATED", &[]),
     ];
     for (name, named) in variables {
