@@ -102,9 +102,10 @@ impl Subject {
             PrepareError::Plan(error) => plan(&error),
             PrepareError::UnknownPrice { .. } => Problem::config(error.to_string())
                 .with_hint("give its price with `--prices FILE`, or use `--max-tokens-total`"),
-            PrepareError::Unbuilt(_) | PrepareError::Price(_) | PrepareError::Cassette(_) => {
-                Problem::config(error.to_string())
-            }
+            PrepareError::Unbuilt(_)
+            | PrepareError::Price(_)
+            | PrepareError::Cassette(_)
+            | PrepareError::FlagDiffers { .. } => Problem::config(error.to_string()),
             PrepareError::Store(StoreError::Io { .. }) => Problem::execution(error.to_string()),
             PrepareError::Store(StoreError::NoRuns { .. }) => Problem::config(error.to_string())
                 .with_hint(format!("`holodeck test{}` makes one", self.argument)),
@@ -152,9 +153,15 @@ impl Subject {
             RunError::Nothing => Problem::new(ExitCode::Nothing, told),
             RunError::Metric(_) => Problem::config(told),
             RunError::AgentChanged { .. } => Problem::config(told).with_hint(format!(
-                "`holodeck test{0}` runs everything again; `holodeck test regrade` grades the old answers anew",
+                "`holodeck test{0}` runs everything again; `holodeck test regrade` grades the old answers again; \
+                 `--accept-changes` resumes and marks every report",
                 self.argument
             )),
+            RunError::PlanChanged { .. } => Problem::config(told).with_hint(format!(
+                "`holodeck test{0}` runs everything again; `holodeck test regrade` grades the old answers again",
+                self.argument
+            )),
+            RunError::NotResumable { .. } => Problem::config(told),
             RunError::Lock(LockError::Held { .. }) => {
                 Problem::execution(told).with_hint("wait until it ends, or end it")
             }

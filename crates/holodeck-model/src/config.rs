@@ -46,7 +46,7 @@ pub use embedding::{EmbeddingConfig, EmbeddingProvider, EmbeddingSettings};
 pub use evaluation::{
     CodeMetric, EvalParam, EvaluationConfig, GevalMetric, MetricConfig, RagMetric, RagMetricType,
 };
-pub use execution::ExecutionConfig;
+pub use execution::{ExecutionConfig, OnTruncated};
 pub use expected_tool::{ExpectedTool, ToolOrder};
 pub use files::{FileInput, FileType};
 pub use global::{GlobalConfig, VectorstoreEntry};

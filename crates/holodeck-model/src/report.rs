@@ -1,5 +1,5 @@
-//! The data of a finished run: 0.7.1's names and meanings, plus our own fields. A [`TestResult`] is also what the
-//! journal keeps of a case, so it holds all that grading it again needs.
+//! The data of a finished run: 0.7.1's names and meanings, plus our own fields. A [`TestResult`] is what reports show
+//! of a case; the journal keeps records from which it is made.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,12 +38,130 @@ pub enum ExecutionState {
     Skipped,
 }
 
+/// One thing that went wrong with a case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What kind of thing.
+    pub kind: FailureKind,
+    /// The field of the YAML it is about, such as `expected_tools`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The turn of the conversation, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<usize>,
+    /// In words; may have more than one line.
+    pub text: String,
+    /// The next action, where one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// The kinds of [`Failure`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The agent ended the turn badly: turn limit, own budget, refusal, empty answer.
+    Agent,
+    /// The answer was cut off at `max_tokens`, and the agent file makes that a failure.
+    Truncated,
+    /// The turn took too long.
+    Timeout,
+    /// The endpoint refused the credentials.
+    Credentials,
+    /// The model's endpoint answered with an error, or not at all.
+    Provider,
+    /// A tool could not be run at all.
+    Tool,
+    /// The recording has no answer.
+    Replay,
+    /// Something other than this run cancelled the turn.
+    Cancelled,
+    /// The backend failed in another way.
+    Backend,
+    /// Files of the question could not be read.
+    Files,
+    /// Not run because an earlier turn failed.
+    Skipped,
+    /// An expectation about tools was not met.
+    Expectation,
+    /// The checks could not be set up.
+    Checks,
+    /// A fault of this program.
+    Internal,
+    /// Read from a file that does not record the kind.
+    #[serde(other)]
+    Other,
+}
+
+impl Failure {
+    /// A failure without a field, a turn or a hint.
+    pub fn new(kind: FailureKind, text: impl Into<String>) -> Self {
+        Self {
+            kind,
+            field: None,
+            turn: None,
+            text: text.into(),
+            hint: None,
+        }
+    }
+
+    /// The same, with the hint that `message` ends with.
+    pub fn with_hint(kind: FailureKind, message: String) -> Self {
+        match message.split_once("\n\nhint: ") {
+            None => Self::new(kind, message),
+            Some((text, hint)) => Self {
+                hint: Some(hint.trim_end().to_owned()),
+                ..Self::new(kind, text)
+            },
+        }
+    }
+
+    /// An expectation of this field that was not met.
+    pub fn of_field(field: &str, text: impl Into<String>) -> Self {
+        Self {
+            field: Some(field.to_owned()),
+            ..Self::new(FailureKind::Expectation, text)
+        }
+    }
+
+    /// Everything but kind and hint, on the lines of its text.
+    pub fn line(&self) -> String {
+        let turn = self.turn.map(|turn| format!("turn {turn}: ")).unwrap_or_default();
+        let field = self.field.as_ref().map(|field| format!("{field}: "));
+        format!("{turn}{}{}", field.unwrap_or_default(), self.text)
+    }
+}
+
+/// A planned case without a result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotRun {
+    /// Place in the file, from 0.
+    pub index: usize,
+    /// The case's name.
+    pub test_name: Option<String>,
+    /// Why it has no result.
+    pub reason: String,
+}
+
+impl NotRun {
+    /// The name people see: the case's own, else its place.
+    pub fn label(&self) -> String {
+        label(self.test_name.as_deref(), self.index)
+    }
+}
+
+/// The name of a case as people see it: its own, else its place.
+fn label(name: Option<&str>, index: usize) -> String {
+    name.map_or_else(|| format!("#{}", index + 1), ToOwned::to_owned)
+}
+
 /// One case of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TestResult {
     /// Place in the file, from 0.
     pub index: usize,
-    /// Hash of what the case asks: tells the case again in another run.
+    /// Identity of the case, the same in every run; see [`CaseId`](crate::CaseId).
     pub case_id: String,
     /// The case's name.
     pub test_name: Option<String>,
@@ -80,9 +198,9 @@ pub struct TestResult {
     pub latency_ms: Option<u64>,
     /// Everything that went wrong, for people.
     pub errors: Vec<String>,
-    /// The part of `errors` that was there before grading.
+    /// The same for programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub execution_errors: Vec<String>,
+    pub failures: Vec<Failure>,
     /// When it ended, RFC 3339.
     pub timestamp: String,
     /// Tokens; absent when the endpoint told none.
@@ -93,9 +211,15 @@ pub struct TestResult {
     /// Model calls made.
     #[serde(default)]
     pub num_turns: u32,
-    /// The model's own name.
+    /// The model that answered, by its own name; of several turns, the last one.
     #[serde(default)]
     pub model: Option<String>,
+    /// Whether the answer was cut off at `max_tokens`; of several turns, any.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// Whether secrets were masked in the answer before it was stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub redacted: bool,
     /// The answer as an object, when the agent has a `response_format`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output: Option<Value>,
@@ -109,9 +233,7 @@ pub struct TestResult {
 impl TestResult {
     /// The name people see: the case's own, else its place.
     pub fn label(&self) -> String {
-        self.test_name
-            .clone()
-            .unwrap_or_else(|| format!("#{}", self.index + 1))
+        label(self.test_name.as_deref(), self.index)
     }
 }
 
@@ -167,9 +289,15 @@ pub struct TurnResult {
     pub retrieval_context: Option<Vec<String>>,
     /// Everything that went wrong.
     pub errors: Vec<String>,
-    /// The part of `errors` that was there before grading.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub execution_errors: Vec<String>,
+    /// The model that answered, by its own name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Whether the answer was cut off at `max_tokens`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// Whether secrets were masked in the answer before it was stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub redacted: bool,
     /// Whether the turn was not run.
     pub skipped: bool,
     /// Details of code graders.
@@ -249,6 +377,12 @@ pub struct ReportSummary {
     /// Cases that nothing gates.
     #[serde(default)]
     pub unchecked: usize,
+    /// Planned cases without a result; no part of `total_tests`.
+    #[serde(default)]
+    pub not_run: usize,
+    /// Cases with an answer that was cut off at `max_tokens`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub truncated: usize,
     /// Percent of the checked cases that passed; null when nothing was checked.
     pub pass_rate: Option<f64>,
     /// Sum over the cases.
@@ -269,6 +403,11 @@ pub struct ReportSummary {
     /// Price of the run, where it is known.
     #[serde(default)]
     pub cost_usd: Option<f64>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// Where a replayed run's answers come from.
@@ -313,8 +452,27 @@ pub struct ReportHead {
     /// What a reader of the verdicts must know, such as sources of an index that could not be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// How the run ended: `completed`, `interrupted`, `budget` or `stopped`.
+    /// How the run ended: `completed`, `interrupted`, `terminated`, `budget`, `unenforceable` (a budget that could not
+    /// be enforced), `stopped` or `incomplete`.
     pub ended: String,
+    /// Why it ended before its plan did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_because: Option<String>,
+    /// The run whose answers were graded again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regraded_from: Option<String>,
+}
+
+impl ReportHead {
+    /// Where the answers come from, if not from the agent as it is now: what every summary and report shows.
+    pub fn provenance(&self) -> Vec<String> {
+        let replayed = self.replayed.iter().map(Replayed::describe);
+        let regraded = self
+            .regraded_from
+            .iter()
+            .map(|run| format!("regraded from {run}"));
+        replayed.chain(regraded).collect()
+    }
 }
 
 /// What is kept about the agent of a run.

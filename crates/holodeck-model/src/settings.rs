@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use serde::Serialize;
 
-use crate::Location;
+use crate::{Location, OnTruncated};
 
 /// A layer of configuration, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -98,6 +98,8 @@ pub struct ExecutionSettings {
     pub parallel_tool_calls: Setting<NonZeroUsize>,
     /// A recording to answer from.
     pub replay: Setting<Option<PathBuf>>,
+    /// What an answer that was cut off means.
+    pub on_truncated: Setting<OnTruncated>,
 }
 
 impl Default for ExecutionSettings {
@@ -113,6 +115,7 @@ impl Default for ExecutionSettings {
             parallel_test_cases: Setting::built_in(None),
             parallel_tool_calls: Setting::built_in(PARALLEL_TOOL_CALLS),
             replay: Setting::built_in(None),
+            on_truncated: Setting::built_in(OnTruncated::Warn),
         }
     }
 }

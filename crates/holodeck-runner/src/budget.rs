@@ -1,4 +1,7 @@
-use holodeck_model::TestResult;
+use crate::{
+    ended::{Ended, HowEnded},
+    record::UnitRecord,
+};
 
 /// What a run may use before it stops starting cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -9,7 +12,7 @@ pub struct Budget {
     pub max_tokens_total: Option<u64>,
 }
 
-/// Adds up what a run uses and tells when it is too much.
+/// Adds up what a run uses, in running and in grading, and decides when it is too much.
 #[derive(Debug)]
 pub(crate) struct Meter {
     budget: Budget,
@@ -26,28 +29,36 @@ impl Meter {
         }
     }
 
-    /// Adds a finished case; tells why the run must stop, if it must. A case whose use is not known can't be held
-    /// against a budget, so it stops the run too.
-    pub(crate) fn add(&mut self, result: &TestResult) -> Option<String> {
-        self.tokens += result.token_usage.as_ref().map_or(0, |usage| usage.total_tokens);
-        self.cost_usd += result.cost_usd.unwrap_or(0.0);
-        let called = result.num_turns > 0;
+    /// Adds a unit that ran; returns why no further one may start, if so. A unit whose use is not known, or is zero
+    /// though the model answered, cannot be compared with a budget, so it ends the run too.
+    pub(crate) fn add(&mut self, unit: &UnitRecord) -> Option<Ended> {
+        let tokens = unit.usage().map(|usage| usage.total_tokens);
+        let cost = unit.cost_usd();
+        self.tokens += tokens.unwrap_or(0);
+        self.cost_usd += cost.unwrap_or(0.0);
+        let called = unit.model_calls() > 0;
         if let Some(limit) = self.budget.max_tokens_total {
-            if called && result.token_usage.is_none() {
-                return Some(
-                    "the endpoint reports no token usage, so the token budget can't be held".to_owned(),
-                );
+            if called && tokens.is_none_or(|tokens| tokens == 0) {
+                return Some(Ended::early(
+                    HowEnded::Unenforceable,
+                    "cannot enforce `--max-tokens-total`: the endpoint reports no token usage",
+                ));
             }
             if self.tokens >= limit {
-                return Some(format!("token budget used up: {} of {limit} tokens", self.tokens));
+                let because = format!("token budget used up: {} of {limit} tokens", self.tokens);
+                return Some(Ended::early(HowEnded::Budget, because));
             }
         }
         if let Some(limit) = self.budget.max_cost_usd {
-            if called && result.cost_usd.is_none() {
-                return Some("the price of a case is not known, so the cost budget can't be held".to_owned());
+            if called && (cost.is_none() || tokens == Some(0)) {
+                return Some(Ended::early(
+                    HowEnded::Unenforceable,
+                    "cannot enforce `--max-cost-usd`: the endpoint reports no token usage, or a price is not known",
+                ));
             }
             if self.cost_usd >= limit {
-                return Some(format!("cost budget used up: ${:.4} of ${limit}", self.cost_usd));
+                let because = format!("cost budget used up: ${:.4} of ${limit}", self.cost_usd);
+                return Some(Ended::early(HowEnded::Budget, because));
             }
         }
         None

@@ -1,6 +1,10 @@
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
-use holodeck_model::TestResult;
+use holodeck_model::{CaseIdentity, CaseState};
 use tokio::{
     sync::{mpsc, watch},
     task::{Id, JoinError, JoinSet},
@@ -9,9 +13,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Budget, ExitCode, Journal, Plan, PlannedCase, RunError, RunEvent, RunSink,
+    Budget, Journal, RunError, RunEvent, RunSink,
     budget::Meter,
-    execute::{CaseEnd, Executor, Hopeless, crashed},
+    ended::{Ended, HowEnded},
+    execute::{CaseEnd, Executor, Hopeless},
+    plan::label,
+    project::project,
+    record::{Grade, UnitRecord},
 };
 
 /// Finished cases in a row without a connection to the endpoint after which no further case is started.
@@ -26,7 +34,7 @@ pub struct RunControl {
 /// How far a run is asked to stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
-    /// It goes on.
+    /// Not at all.
     #[default]
     No,
     /// No case is started; running ones finish and count.
@@ -44,7 +52,7 @@ impl Default for RunControl {
 }
 
 impl RunControl {
-    /// A control of a run that goes on.
+    /// A control of a run that is not asked to stop.
     pub fn new() -> Self {
         Self {
             stop: watch::Sender::new(Stop::No),
@@ -99,6 +107,13 @@ impl RunControl {
     }
 }
 
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// What a failed case means for the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
@@ -109,161 +124,243 @@ pub enum OnFailure {
     Stop,
 }
 
-/// Why a run ended before its plan did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    Completed,
-    Interrupted,
-    Terminated,
-    Budget,
-    /// A case failed and that was to be the end, or nothing further can succeed.
-    Stopped,
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}
-
-impl Ended {
-    fn by(stop: Stop) -> Self {
-        match stop {
-            Stop::By(_) => Self::Terminated,
-            Stop::No | Stop::Drain | Stop::Now => Self::Interrupted,
-        }
-    }
-
-    pub(crate) fn as_str(&self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Interrupted => "interrupted",
-            Self::Terminated => "terminated",
-            Self::Budget => "budget",
-            Self::Stopped => "stopped",
-        }
-    }
-}
-
-/// Owns every decision of a run: what starts, what is written down, when it ends.
+/// Owns every decision of a run: what starts, what is graded, what is written down, when it ends.
+///
+/// A case passes two stages. When it has run, its record is written, and nothing can lose the answer any more; then it
+/// is graded. The queue between them holds places in the plan only: a record that has to wait is read again.
 pub(crate) struct Dispatcher<'a> {
     pub(crate) executor: Arc<Executor>,
     pub(crate) journal: &'a mut Journal,
     pub(crate) sink: &'a mut dyn RunSink,
     pub(crate) notices: mpsc::UnboundedReceiver<String>,
+    /// Where each planned case is in the file.
+    pub(crate) indices: &'a [usize],
     pub(crate) concurrency: usize,
     pub(crate) on_failure: OnFailure,
     pub(crate) budget: Budget,
 }
 
+/// The work of a run that is not done.
+#[derive(Default)]
+struct Work {
+    running: JoinSet<CaseEnd>,
+    grading: JoinSet<(Box<UnitRecord>, Grade)>,
+    /// Places in the plan of what the tasks of both sets work on.
+    units: HashMap<Id, usize>,
+    /// Why other cases will not succeed either, by the case that showed it.
+    hopeless: HashMap<usize, Hopeless>,
+    to_grade: VecDeque<usize>,
+    /// Set when a budget is used up; it takes effect once the case that did it is reported.
+    over_budget: Option<Ended>,
+}
+
+impl Work {
+    fn is_done(&self) -> bool {
+        self.running.is_empty() && self.grading.is_empty() && self.to_grade.is_empty()
+    }
+}
+
 impl Dispatcher<'_> {
-    pub(crate) async fn run(mut self, plan: Plan, control: &RunControl) -> Result<Ended, RunError> {
+    /// Runs and grades what has no verdict yet.
+    pub(crate) async fn run(mut self, control: &RunControl) -> Result<Ended, RunError> {
         let mut meter = Meter::new(self.budget);
-        let mut ended = Ended::Completed;
-        for result in self.journal.results() {
-            if meter.add(&result?).is_some() {
-                ended = Ended::Budget;
-            }
+        let mut ended = None;
+        for unit in self.journal.units() {
+            ended = meter.add(&unit?).or(ended);
         }
         let mut stop = control.stop.subscribe();
         let cancel = CancellationToken::new();
-        // Dropping this future must stop every case: JoinSet aborts its tasks, the guard tells their tools.
+        // Dropping this future must stop every case: JoinSet aborts its tasks, the guard stops their tools.
         let _stop_all = cancel.clone().drop_guard();
-        // Places alone: the labels of many cases would be felt.
-        let places = plan.cases.iter().map(|case| case.index);
-        let waiting: Vec<usize> = places.filter(|&index| !self.journal.is_finished(index)).collect();
-        drop(plan);
+        let units = 0..self.indices.len();
+        let waiting: Vec<usize> = units
+            .clone()
+            .filter(|&unit| !self.journal.has_answer(unit))
+            .collect();
         let mut waiting = waiting.into_iter();
-        let mut tasks = JoinSet::new();
-        let mut running: HashMap<Id, PlannedCase> = HashMap::new();
+        let mut work = Work {
+            to_grade: units.filter(|&unit| self.is_to_grade(unit)).collect(),
+            ..Work::default()
+        };
         let mut unreached = 0;
         let mut abort_at = None;
         let asked = *stop.borrow_and_update();
         if asked != Stop::No {
-            ended = Ended::by(asked);
+            ended = Some(Ended::by(asked));
         }
         loop {
-            while ended == Ended::Completed && tasks.len() < self.concurrency {
-                let Some(index) = waiting.next() else { break };
-                let Some(case) = PlannedCase::of(&self.executor.agent.config.test_cases, index) else {
-                    continue;
-                };
-                self.sink.on(&RunEvent::CaseStarted {
-                    index: case.index,
-                    label: case.label.clone(),
-                });
-                let executor = Arc::clone(&self.executor);
-                let token = cancel.child_token();
-                let planned = case.clone();
-                let id = tasks
-                    .spawn(async move { executor.run(&planned, token).await })
-                    .id();
-                running.insert(id, case);
+            if ended.is_none()
+                && let Some(over) = work.over_budget.take()
+            {
+                let reason = over.because.clone().unwrap_or_default();
+                self.drain(&reason, work.running.len());
+                ended = Some(over);
             }
-            if tasks.is_empty() {
+            while ended.is_none() && self.has_room(&work) {
+                let Some(unit) = waiting.next() else { break };
+                self.start(unit, &mut work, &cancel);
+            }
+            while work.grading.len() < self.concurrency {
+                let Some(unit) = work.to_grade.pop_front() else {
+                    break;
+                };
+                if let Some(record) = self.journal.unit(unit).transpose()? {
+                    self.start_grading(unit, Box::new(record), &mut work);
+                }
+            }
+            if work.is_done() {
                 while let Ok(message) = self.notices.try_recv() {
                     self.sink.on(&RunEvent::Notice { message });
                 }
-                return Ok(ended);
+                let ended = ended.unwrap_or_else(Ended::completed);
+                return Ok(ended.with_missing(self.indices.len() - self.journal.finished()));
             }
-            tokio::select! {
+            let finished = tokio::select! {
                 biased;
                 Ok(()) = stop.changed() => {
                     let asked = *stop.borrow_and_update();
                     if asked >= Stop::Now {
                         cancel.cancel();
+                        // Their answers are written down: a resumed run grades them.
+                        work.to_grade.clear();
                     }
                     if let Stop::By(deadline) = asked {
                         // The other half is for closing what cases used.
                         let left = deadline.saturating_duration_since(Instant::now());
                         abort_at = Some(Instant::now() + left / 2);
                     }
-                    let first = ended == Ended::Completed || ended == Ended::Stopped;
-                    ended = Ended::by(asked);
-                    if first || ended == Ended::Terminated {
-                        self.drain(ended.as_str(), tasks.len());
+                    let before = ended.replace(Ended::by(asked)).map(|ended| ended.how);
+                    let first = matches!(before, None | Some(HowEnded::Stopped));
+                    if first || matches!(asked, Stop::By(_)) {
+                        self.drain(Ended::by(asked).how.as_str(), work.running.len());
                     }
+                    continue;
                 }
                 () = until(abort_at), if abort_at.is_some() => {
                     abort_at = None;
-                    tasks.abort_all();
+                    work.running.abort_all();
+                    work.grading.abort_all();
+                    continue;
                 }
-                Some(message) = self.notices.recv() => self.sink.on(&RunEvent::Notice { message }),
-                Some(joined) = tasks.join_next_with_id() => {
-                    let Some((result, hopeless)) = self.settle(joined, &mut running) else { continue };
-                    let verdict = ExitCode::of_case(&result);
-                    self.journal.record(&result)?;
-                    let over_budget = meter.add(&result);
-                    self.sink.on(&RunEvent::CaseFinished {
-                        finished: self.journal.finished(),
-                        result: Arc::new(result),
-                    });
-                    unreached = match hopeless {
-                        Some(Hopeless::Unreached(_)) => unreached + 1,
-                        _ => 0,
-                    };
-                    if ended != Ended::Completed {
-                        continue;
-                    }
-                    if let Some(Hopeless::Credentials(reason)) = hopeless {
-                        // Nothing else can be answered: what runs is stopped and stays to be run.
-                        cancel.cancel();
-                        self.drain(&reason, tasks.len());
-                        ended = Ended::Stopped;
-                    } else if let Some(Hopeless::Unreached(reason)) = hopeless && unreached >= UNREACHED {
-                        self.drain(&reason, tasks.len());
-                        ended = Ended::Stopped;
-                    } else if let Some(reason) = over_budget {
-                        self.drain(&reason, tasks.len());
-                        ended = Ended::Budget;
-                    } else if self.on_failure == OnFailure::Stop && verdict.is_some() {
-                        self.drain("a case did not pass", tasks.len());
-                        ended = Ended::Stopped;
+                Some(message) = self.notices.recv() => {
+                    self.sink.on(&RunEvent::Notice { message });
+                    continue;
+                }
+                Some(joined) = work.running.join_next_with_id() => {
+                    let Some((unit, record, grade)) = self.ran(joined, &mut work) else { continue };
+                    self.journal.record(unit, &record, grade.as_deref())?;
+                    work.over_budget = meter.add(&record).or(work.over_budget.take());
+                    match grade {
+                        Some(grade) => (unit, record, *grade),
+                        None if work.to_grade.is_empty() && self.executor.is_short(&record) => {
+                            let grade = self.grade_now(unit, &record);
+                            self.journal.grade(unit, &grade)?;
+                            (unit, record, grade)
+                        }
+                        None if work.grading.len() < self.concurrency => {
+                            self.start_grading(unit, record, &mut work);
+                            continue;
+                        }
+                        None => {
+                            work.to_grade.push_back(unit);
+                            continue;
+                        }
                     }
                 }
+                Some(joined) = work.grading.join_next_with_id() => {
+                    let Some((unit, record, grade)) = self.graded(joined, &mut work)? else { continue };
+                    self.journal.grade(unit, &grade)?;
+                    (unit, record, grade)
+                }
+            };
+            let (unit, record, grade) = finished;
+            let passed = self.finish(unit, record, grade);
+            let hopeless = work.hopeless.remove(&unit);
+            unreached = match hopeless {
+                Some(Hopeless::Unreached(_)) => unreached + 1,
+                _ => 0,
+            };
+            if ended.is_some() {
+                continue;
+            }
+            if let Some(Hopeless::Credentials(reason)) = hopeless {
+                // Nothing else can be answered: what runs is stopped and stays to be run.
+                cancel.cancel();
+                self.drain(&reason, work.running.len());
+                ended = Some(Ended::early(HowEnded::Stopped, reason));
+            } else if let Some(Hopeless::Unreached(reason)) = hopeless
+                && unreached >= UNREACHED
+            {
+                self.drain(&reason, work.running.len());
+                ended = Some(Ended::early(HowEnded::Stopped, reason));
+            } else if self.on_failure == OnFailure::Stop && !passed && work.over_budget.is_none() {
+                let reason = "a case did not pass";
+                self.drain(reason, work.running.len());
+                ended = Some(Ended::early(HowEnded::Stopped, reason));
             }
         }
+    }
+
+    /// Whether another case may start. Where a failure ends the run, a case has its slot until its verdict is known.
+    fn has_room(&self, work: &Work) -> bool {
+        let ungraded = match self.on_failure {
+            OnFailure::Continue => 0,
+            OnFailure::Stop => work.grading.len() + work.to_grade.len(),
+        };
+        work.running.len() + ungraded < self.concurrency
+    }
+
+    /// Whether a unit has an answer and no verdict of today's checks.
+    fn is_to_grade(&self, unit: usize) -> bool {
+        if !self.journal.has_answer(unit) {
+            return false;
+        }
+        let case = self.index(unit).and_then(|index| self.executor.case(index));
+        match self.journal.verdict(unit) {
+            Some(Ok(grade)) => {
+                case.is_some_and(|case| self.executor.graders.fingerprint(case) != grade.grader)
+            }
+            Some(Err(_)) | None => true,
+        }
+    }
+
+    fn index(&self, unit: usize) -> Option<usize> {
+        self.indices.get(unit).copied()
+    }
+
+    fn identity(&self, unit: usize) -> Option<CaseIdentity> {
+        self.journal.plan().get(unit).copied()
+    }
+
+    fn start(&mut self, unit: usize, work: &mut Work, cancel: &CancellationToken) {
+        let (Some(index), Some(identity)) = (self.index(unit), self.identity(unit)) else {
+            return;
+        };
+        if let Some(case) = self.executor.case(index) {
+            self.sink.on(&RunEvent::CaseStarted {
+                index,
+                label: label(case, index),
+            });
+        }
+        let running = Arc::clone(&self.executor).run(index, identity, cancel.child_token());
+        let id = work.running.spawn(running).id();
+        work.units.insert(id, unit);
+    }
+
+    fn start_grading(&self, unit: usize, record: Box<UnitRecord>, work: &mut Work) {
+        let Some(index) = self.index(unit) else { return };
+        let grading = Arc::clone(&self.executor).grade(index, record, false);
+        let id = work.grading.spawn(grading).id();
+        work.units.insert(id, unit);
+    }
+
+    /// Grades on this thread. A panic is the case's.
+    fn grade_now(&self, unit: usize, record: &UnitRecord) -> Grade {
+        let grading = std::panic::AssertUnwindSafe(|| {
+            self.executor
+                .grade_now(self.index(unit).unwrap_or_default(), record, false)
+        });
+        std::panic::catch_unwind(grading).unwrap_or_else(|panic| Grade::crashed(record, &describe(panic)))
     }
 
     fn drain(&mut self, reason: &str, running: usize) {
@@ -273,34 +370,92 @@ impl Dispatcher<'_> {
         });
     }
 
-    /// The result of a task that ended; `None` for a case that was stopped.
-    fn settle(
+    /// The record of a case that ended; `None` for one that this run stopped.
+    fn ran(
         &self,
         joined: Result<(Id, CaseEnd), JoinError>,
-        running: &mut HashMap<Id, PlannedCase>,
-    ) -> Option<(TestResult, Option<Hopeless>)> {
+        work: &mut Work,
+    ) -> Option<(usize, Box<UnitRecord>, Option<Box<Grade>>)> {
         match joined {
             Ok((id, end)) => {
-                running.remove(&id);
+                let unit = work.units.remove(&id)?;
                 match end {
-                    CaseEnd::Finished { result, hopeless } => Some((*result, hopeless)),
+                    CaseEnd::Ended {
+                        unit: record,
+                        grade,
+                        hopeless,
+                    } => {
+                        if let Some(hopeless) = hopeless {
+                            work.hopeless.insert(unit, hopeless);
+                        }
+                        Some((unit, record, grade))
+                    }
                     CaseEnd::Stopped => None,
                 }
             }
             Err(error) => {
-                let planned = running.remove(&error.id())?;
-                let case = self.executor.agent.config.test_cases.get(planned.index)?;
-                let what = match error.try_into_panic() {
-                    Ok(panic) => panic
-                        .downcast_ref::<String>()
-                        .map(String::as_str)
-                        .or_else(|| panic.downcast_ref::<&str>().copied())
-                        .unwrap_or("a task panicked")
-                        .to_owned(),
-                    Err(_) => return None,
-                };
-                Some((crashed(&planned, case, &what), None))
+                let unit = work.units.remove(&error.id())?;
+                if error.is_cancelled() {
+                    // Only this run aborts its tasks, when its time is over.
+                    return None;
+                }
+                let what = describe_end(error);
+                let record = self
+                    .executor
+                    .crashed(self.index(unit)?, self.identity(unit)?, &what);
+                Some((unit, Box::new(record), None))
             }
         }
     }
+
+    /// The verdict on a unit.
+    fn graded(
+        &self,
+        joined: Result<(Id, (Box<UnitRecord>, Grade)), JoinError>,
+        work: &mut Work,
+    ) -> Result<Option<(usize, Box<UnitRecord>, Grade)>, RunError> {
+        match joined {
+            Ok((id, (record, grade))) => Ok(work.units.remove(&id).map(|unit| (unit, record, grade))),
+            Err(error) => {
+                let Some(unit) = work.units.remove(&error.id()).filter(|_| !error.is_cancelled()) else {
+                    return Ok(None);
+                };
+                let Some(record) = self.journal.unit(unit).transpose()? else {
+                    return Ok(None);
+                };
+                let grade = Grade::crashed(&record, &describe_end(error));
+                Ok(Some((unit, Box::new(record), grade)))
+            }
+        }
+    }
+
+    /// Reports a case whose verdict is written down; returns whether it counts as a pass.
+    fn finish(&mut self, unit: usize, record: Box<UnitRecord>, grade: Grade) -> bool {
+        let passed = matches!(grade.state, CaseState::Passed | CaseState::Unchecked);
+        let index = self.index(unit).unwrap_or_default();
+        if let Some(case) = self.executor.case(index) {
+            let result = project(case, index, *record, grade);
+            self.sink.on(&RunEvent::CaseFinished {
+                finished: self.journal.finished(),
+                result: Arc::new(result),
+            });
+        }
+        passed
+    }
+}
+
+fn describe_end(error: JoinError) -> String {
+    match error.try_into_panic() {
+        Ok(panic) => describe(panic),
+        Err(_) => "the task of the case was aborted".to_owned(),
+    }
+}
+
+fn describe(panic: Box<dyn std::any::Any + Send>) -> String {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("a task panicked")
+        .to_owned()
 }

@@ -1,4 +1,4 @@
-use holodeck_model::{CaseState, TestResult};
+use holodeck_model::{CaseState, ExecutionState, TestResult};
 
 /// The exit codes of `holodeck test`. Where several apply, the one listed first here is returned: a certain failure
 /// outranks an infrastructure error, which outranks an unusable metric.
@@ -45,7 +45,8 @@ impl ExitCode {
         match result.state {
             CaseState::Passed | CaseState::Unchecked => None,
             CaseState::Failed => Some(Self::Failed),
-            CaseState::Error if crate::grade::only_metrics_erred(result) => Some(Self::Metric),
+            // Every turn ran; only checks stand between the case and a verdict.
+            CaseState::Error if result.execution == ExecutionState::Completed => Some(Self::Metric),
             CaseState::Error => Some(Self::Execution),
         }
     }

@@ -1,17 +1,53 @@
 use std::time::Duration;
 
-use holodeck_eval::{CalledTool, EvalInput, Grader, MetricOutcome, ToolExpectations, Verdict, check_tools};
-use holodeck_model::{
-    ArgMatchDetail, CaseState, ExecutionState, LoadedAgent, MetricConfig, MetricResult, RetrievalTools,
-    TestCase, TestResult, ToolInvocation, Turn, TurnResult,
+use holodeck_eval::{
+    CalledTool, EvalInput, Grader, MetricOutcome, ToolExpectations, ToolsOutcome, Verdict, check_tools,
 };
-use serde_json::Value;
+use holodeck_model::{
+    ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, FailureKind, LoadedAgent, MetricConfig,
+    MetricResult, OnTruncated, OneOrMany, RetrievalTools, StandardMetric, StandardMetricName, TestCase,
+    ToolOrder,
+};
+use holodeck_turn::TurnRecord;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    plan::hex,
+    record::{Grade, TurnGrade, UnitRecord},
+};
 
 /// The checks of an agent. Those that all cases share are made ready once; a case with checks of its own has them made
 /// ready when it is graded, so that memory does not grow with the number of cases.
 pub(crate) struct Graders {
     shared: Grader,
+    shared_configs: Vec<MetricConfig>,
+    shared_fingerprint: String,
     retrieval: RetrievalTools,
+    on_truncated: OnTruncated,
+}
+
+/// Whether the checks see the answer as it was given.
+#[derive(Clone, Copy)]
+pub(crate) enum Sight<'a> {
+    /// They do, and the record will have it too.
+    Whole,
+    /// They do, but the record will have it masked: their fingerprints are kept with the verdicts.
+    BeforeMasking,
+    /// The record is masked where it says so; this is what the checks found before.
+    Masked(Option<&'a Grade>),
+}
+
+/// What is expected of one turn: of a case without turns, or of a turn of a conversation.
+#[derive(Clone, Copy, Serialize)]
+struct Expectations<'a> {
+    ground_truth: Option<&'a str>,
+    expected_tools: Option<&'a [ExpectedTool]>,
+    expected_tools_order: ToolOrder,
+    forbidden_tools: &'a [String],
+    retrieval_context: Option<&'a [String]>,
+    /// Checks of its own; those of the agent apply where there are none.
+    evaluations: &'a [MetricConfig],
 }
 
 impl Graders {
@@ -21,214 +57,332 @@ impl Graders {
             .evaluations
             .as_ref()
             .map_or(&[][..], |evaluations| &evaluations.metrics);
+        let on_truncated = agent.execution.on_truncated.value;
         Ok(Self {
             shared: Grader::new(metrics).map_err(|error| error.to_string())?,
+            shared_configs: metrics.to_vec(),
+            shared_fingerprint: fingerprint(&(metrics, on_truncated)),
             retrieval: RetrievalTools::of(&agent.config),
+            on_truncated,
         })
     }
 
-    /// Grades a case with the checks it has now. What an earlier grading found is forgotten.
-    pub(crate) fn grade(&self, result: &mut TestResult, case: &TestCase) {
-        result.ground_truth.clone_from(&case.ground_truth);
-        result.expected_tools = as_written(case.expected_tools.as_ref());
-        match result.turns.take() {
-            None => {
-                let expectations = ToolExpectations {
-                    expected: case.expected_tools.as_deref().unwrap_or_default(),
-                    order: case.expected_tools_order,
-                    forbidden: &case.forbidden_tools,
-                };
-                let found = || self.found(&result.tool_invocations);
-                result.retrieval_context = case.retrieval_context.clone().or_else(found);
-                let subject = Subject::case(result, case);
-                let grades = self.judge(&subject, own_metrics(case, None), &expectations);
-                result.tools_matched = grades.tools_matched;
-                result.metric_results = grades.metrics;
-                result.errors = joined(&result.execution_errors, grades.errors);
-                result.state = grades.state;
-            }
-            Some(mut turns) => {
-                result.retrieval_context = None;
-                let mut so_far = Vec::new();
-                for (graded, turn) in turns.iter_mut().zip(&case.turns) {
-                    let found = self.found(&graded.tool_invocations);
-                    so_far.extend(found.iter().flatten().cloned());
-                    let known = || (!so_far.is_empty()).then(|| so_far.clone());
-                    graded.retrieval_context = turn.retrieval_context.clone().or(found).or_else(known);
-                    self.grade_turn(graded, case, turn);
-                }
-                roll_up(result, &turns);
-                result.turns = Some(turns);
-            }
+    /// Fingerprint of the checks of a case.
+    pub(crate) fn fingerprint(&self, case: &TestCase) -> String {
+        fingerprint(&(&self.shared_fingerprint, expectations(case)))
+    }
+
+    /// Grades a unit with the checks that its case has now.
+    pub(crate) fn grade(&self, unit: &UnitRecord, case: &TestCase, sight: Sight<'_>) -> Grade {
+        let mut so_far = Vec::new();
+        let mut turns = Vec::with_capacity(unit.turns.len());
+        for (place, (turn, expected)) in unit.turns.iter().zip(expectations(case)).enumerate() {
+            let found = self.found(turn);
+            so_far.extend(found.iter().flatten().cloned());
+            let known = || (!so_far.is_empty()).then(|| so_far.clone());
+            let context = expected.retrieval_context.map(<[String]>::to_vec);
+            let recorded = match sight {
+                Sight::Masked(Some(grade)) => grade.turns.get(place),
+                _ => None,
+            };
+            let subject = Subject {
+                turn,
+                expected,
+                retrieval_context: context.or(found).or_else(known),
+                sight,
+                recorded,
+            };
+            turns.push(self.grade_turn(subject));
         }
-        result.passed = result.state == CaseState::Passed;
+        Grade::of_turns(self.fingerprint(case), unit, turns)
     }
 
     /// The outputs of retrieval tools, one for each call.
-    fn found(&self, calls: &[ToolInvocation]) -> Option<Vec<String>> {
+    fn found(&self, turn: &TurnRecord) -> Option<Vec<String>> {
+        let calls = turn.result.tool_calls.iter();
         let found: Vec<String> = calls
-            .iter()
-            .filter(|call| call.error.is_none() && self.retrieval.include(&call.name))
-            .map(|call| match &call.result {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
+            .filter(|call| self.retrieval.include(&call.name))
+            .filter_map(|call| {
+                let mut results = turn.result.tool_results.iter();
+                results.find(|result| result.call_id == call.call_id && !result.is_error)
             })
+            .map(|result| result.result.clone())
             .collect();
         (!found.is_empty()).then_some(found)
     }
 
-    fn grade_turn(&self, graded: &mut TurnResult, case: &TestCase, turn: &Turn) {
-        graded.ground_truth.clone_from(&turn.ground_truth);
-        graded.expected_tools = as_written(turn.expected_tools.as_ref());
-        let expectations = ToolExpectations {
-            expected: turn.expected_tools.as_deref().unwrap_or_default(),
-            order: turn.expected_tools_order,
-            forbidden: &turn.forbidden_tools,
+    fn grade_turn(&self, subject: Subject<'_>) -> TurnGrade {
+        let turn = subject.turn;
+        let bare = |state| TurnGrade {
+            retrieval_context: subject.retrieval_context.clone(),
+            ..TurnGrade::bare(state)
         };
-        let grades = self.judge(
-            &Subject::turn(graded, turn),
-            own_metrics(case, Some(turn)),
-            &expectations,
-        );
-        graded.tools_matched = grades.tools_matched;
-        graded.arg_match_details = (!grades.details.is_empty()).then_some(grades.details);
-        graded.metric_results = grades.metrics;
-        graded.errors = joined(&graded.execution_errors, grades.errors);
-        graded.state = grades.state;
-        graded.passed = grades.state == CaseState::Passed;
-    }
-
-    fn judge(
-        &self,
-        subject: &Subject<'_>,
-        own: Option<&[MetricConfig]>,
-        tools: &ToolExpectations<'_>,
-    ) -> Grades {
-        match subject.execution {
+        match turn.state {
             ExecutionState::Completed => {}
-            // There is no answer to grade: the agent fell short, or nobody knows.
-            ExecutionState::AgentFailed => return Grades::without_answer(CaseState::Failed),
-            ExecutionState::Error | ExecutionState::Skipped => {
-                return Grades::without_answer(CaseState::Error);
-            }
+            // There is no answer to grade: the agent fell short, or nothing is known.
+            ExecutionState::AgentFailed => return bare(CaseState::Failed),
+            ExecutionState::Error | ExecutionState::Skipped => return bare(CaseState::Error),
         }
-        let calls: Vec<CalledTool<'_>> = subject.invocations.iter().map(CalledTool::from).collect();
-        let input = subject.eval_input(&calls);
-        let outcomes = match own.map(Grader::new) {
-            None => self.shared.grade(&input),
-            Some(Ok(grader)) => grader.grade(&input),
-            Some(Err(error)) => {
-                let mut grades = Grades::without_answer(CaseState::Error);
-                grades.errors.push(error.to_string());
-                return grades;
-            }
+        let own;
+        let (grader, configs) = match subject.expected.evaluations {
+            [] => (&self.shared, self.shared_configs.as_slice()),
+            configs => match Grader::new(configs) {
+                Ok(grader) => {
+                    own = grader;
+                    (&own, configs)
+                }
+                Err(error) => {
+                    let mut grade = bare(CaseState::Error);
+                    let failure = Failure::new(FailureKind::Checks, error.to_string());
+                    grade.failures.push(failure);
+                    return grade;
+                }
+            },
         };
-        let tools = check_tools(tools, &calls);
-        let mut grades = Grades {
-            state: state(tools.matched, &outcomes),
-            tools_matched: tools.matched,
-            details: tools.details,
-            errors: tools.errors,
-            metrics: Vec::new(),
-        };
-        grades.metrics = outcomes.into_iter().map(metric_result).collect();
-        grades
-    }
-}
-
-/// Whether every test ran and only metrics stand between the case and a verdict.
-pub(crate) fn only_metrics_erred(result: &TestResult) -> bool {
-    result.state == CaseState::Error && result.execution == ExecutionState::Completed
-}
-
-/// What grading found.
-struct Grades {
-    tools_matched: Option<bool>,
-    details: Vec<ArgMatchDetail>,
-    metrics: Vec<MetricResult>,
-    errors: Vec<String>,
-    state: CaseState,
-}
-
-impl Grades {
-    fn without_answer(state: CaseState) -> Self {
-        Self {
-            tools_matched: None,
-            details: Vec::new(),
-            metrics: Vec::new(),
-            errors: Vec::new(),
+        let configs: Vec<&MetricConfig> = configs.iter().filter(|config| config.enabled()).collect();
+        let calls: Vec<CalledTool<'_>> = turn.result.tool_calls.iter().map(CalledTool::from).collect();
+        let outcomes = grader.grade(&subject.eval_input(&calls));
+        let metrics: Vec<MetricResult> = outcomes
+            .into_iter()
+            .zip(&configs)
+            .map(|(outcome, config)| subject.metric(outcome, config))
+            .collect();
+        let tools = subject.tools(&calls);
+        let mut failures = tools.failures;
+        let mut state = state(tools.matched, tools.unknown, &metrics);
+        if turn.truncated && self.on_truncated == OnTruncated::Fail {
+            failures.push(Failure::new(
+                FailureKind::Truncated,
+                "answer truncated at max_tokens",
+            ));
+            state = CaseState::Failed;
+        }
+        TurnGrade {
             state,
+            tools_matched: tools.matched,
+            arg_match_details: tools.details,
+            metrics,
+            failures,
+            checks: subject.fingerprints(&configs),
+            retrieval_context: subject.retrieval_context,
         }
     }
 }
 
-/// A missed gate is certain whatever else could not be told; an unknown verdict is never a pass.
-fn state(tools_matched: Option<bool>, outcomes: &[MetricOutcome]) -> CaseState {
-    let any = |verdict| outcomes.iter().any(|outcome| outcome.verdict == verdict);
-    if tools_matched == Some(false) || any(Verdict::Failed) {
+/// A missed gate is certain whatever else is not known; an unknown verdict is never a pass.
+fn state(tools_matched: Option<bool>, tools_unknown: bool, metrics: &[MetricResult]) -> CaseState {
+    let any = |passed| metrics.iter().any(|metric| metric.passed == Some(passed));
+    if tools_matched == Some(false) || any(false) {
         CaseState::Failed
-    } else if any(Verdict::Error) {
+    } else if tools_unknown || metrics.iter().any(|metric| metric.error.is_some()) {
         CaseState::Error
-    } else if tools_matched == Some(true) || any(Verdict::Passed) {
+    } else if tools_matched == Some(true) || any(true) {
         CaseState::Passed
     } else {
         CaseState::Unchecked
     }
 }
 
-/// What is graded: one turn, or a case without turns.
+/// A turn to grade.
 struct Subject<'a> {
-    execution: ExecutionState,
-    input: &'a str,
-    response: &'a str,
-    structured_output: Option<&'a serde_json::Value>,
-    ground_truth: Option<&'a str>,
-    retrieval_context: Option<&'a [String]>,
-    invocations: &'a [ToolInvocation],
-    latency_ms: Option<u64>,
-    cost_usd: Option<f64>,
+    turn: &'a TurnRecord,
+    expected: Expectations<'a>,
+    retrieval_context: Option<Vec<String>>,
+    sight: Sight<'a>,
+    recorded: Option<&'a TurnGrade>,
 }
 
-impl<'a> Subject<'a> {
-    fn case(result: &'a TestResult, case: &'a TestCase) -> Self {
-        Self {
-            execution: result.execution,
-            input: &result.test_input,
-            response: result.agent_response.as_deref().unwrap_or_default(),
-            structured_output: result.structured_output.as_ref(),
-            ground_truth: case.ground_truth.as_deref(),
-            retrieval_context: result.retrieval_context.as_deref(),
-            invocations: &result.tool_invocations,
-            latency_ms: result.latency_ms,
-            cost_usd: result.cost_usd,
-        }
-    }
+/// What the expectations about tools came to.
+#[derive(Default)]
+struct Tools {
+    matched: Option<bool>,
+    /// Whether it can no longer be found out.
+    unknown: bool,
+    details: Vec<ArgMatchDetail>,
+    failures: Vec<Failure>,
+}
 
-    fn turn(result: &'a TurnResult, turn: &'a Turn) -> Self {
-        Self {
-            execution: result.execution,
-            input: &result.input,
-            response: result.response.as_deref().unwrap_or_default(),
-            structured_output: result.structured_output.as_ref(),
-            ground_truth: turn.ground_truth.as_deref(),
-            retrieval_context: result.retrieval_context.as_deref(),
-            invocations: &result.tool_invocations,
-            latency_ms: result.latency_ms,
-            cost_usd: result.cost_usd,
-        }
-    }
-
+impl Subject<'_> {
     fn eval_input<'b>(&'b self, calls: &'b [CalledTool<'b>]) -> EvalInput<'b> {
         EvalInput {
-            input: self.input,
-            response: self.response,
-            structured_output: self.structured_output,
-            ground_truth: self.ground_truth,
-            retrieval_context: self.retrieval_context,
+            input: &self.turn.input,
+            response: &self.turn.result.response,
+            structured_output: self.turn.result.structured_output.as_ref(),
+            ground_truth: self.expected.ground_truth,
+            retrieval_context: self.retrieval_context.as_deref(),
             tool_calls: calls,
-            latency: self.latency_ms.map(Duration::from_millis),
-            cost_usd: self.cost_usd,
+            latency: self.turn.latency_ms.map(Duration::from_millis),
+            cost_usd: self.turn.cost_usd,
         }
+    }
+
+    /// The verdict of a metric, or the error that takes its place: where the answer was cut off, a text that must not
+    /// be in it could be in the rest; where it was masked, in what was masked.
+    fn metric(&self, outcome: MetricOutcome, config: &MetricConfig) -> MetricResult {
+        if self.hides_answer() && reads_answer(config) {
+            let check = self.check(config);
+            if let Some(recorded) = self.recorded_check(&check) {
+                return recorded.clone();
+            }
+            if !certain_in_part(&outcome, config) {
+                return error_of(
+                    outcome,
+                    "the stored answer was masked, so a new or changed check cannot be computed; run the case again",
+                );
+            }
+        }
+        if self.turn.truncated
+            && outcome.verdict == Verdict::Passed
+            && is_negated(config)
+            && reads_answer(config)
+        {
+            return error_of(
+                outcome,
+                "answer truncated at max_tokens: the missing text could contain what it must not",
+            );
+        }
+        metric_result(outcome)
+    }
+
+    fn tools(&self, calls: &[CalledTool<'_>]) -> Tools {
+        let expected = ToolExpectations {
+            expected: self.expected.expected_tools.unwrap_or_default(),
+            order: self.expected.expected_tools_order,
+            forbidden: self.expected.forbidden_tools,
+        };
+        let hidden = matches!(self.sight, Sight::Masked(_)) && !self.turn.redacted.arguments.is_empty();
+        if hidden {
+            let recorded = self
+                .recorded
+                .filter(|grade| grade.checks.first() == Some(&self.tools_check()));
+            if let Some(grade) = recorded {
+                let about_tools = |failure: &&Failure| failure.kind == FailureKind::Expectation;
+                return Tools {
+                    matched: grade.tools_matched,
+                    unknown: false,
+                    details: grade.arg_match_details.clone(),
+                    failures: grade.failures.iter().filter(about_tools).cloned().collect(),
+                };
+            }
+            let wants_arguments = expected.expected.iter().any(|tool| !tool.args.is_empty());
+            if wants_arguments {
+                let text = "the stored arguments were masked, so a new or changed expectation cannot be checked; \
+                            run the case again";
+                return Tools {
+                    unknown: true,
+                    failures: vec![Failure {
+                        kind: FailureKind::Checks,
+                        ..Failure::of_field("expected_tools", text)
+                    }],
+                    ..Tools::default()
+                };
+            }
+        }
+        let ToolsOutcome {
+            matched,
+            details,
+            errors,
+            ..
+        } = check_tools(&expected, calls);
+        Tools {
+            matched,
+            unknown: false,
+            details,
+            failures: errors.into_iter().map(|error| about_tools(&error)).collect(),
+        }
+    }
+
+    /// Whether the answer as the checks see it is not the one that was given.
+    fn hides_answer(&self) -> bool {
+        let redacted = &self.turn.redacted;
+        matches!(self.sight, Sight::Masked(_)) && (redacted.answer || redacted.object)
+    }
+
+    fn recorded_check(&self, check: &str) -> Option<&MetricResult> {
+        let recorded = self.recorded?;
+        let place = recorded.checks.iter().skip(1).position(|other| other == check)?;
+        recorded.metrics.get(place)
+    }
+
+    fn check(&self, config: &MetricConfig) -> String {
+        fingerprint(&(config, self.expected.ground_truth))
+    }
+
+    fn tools_check(&self) -> String {
+        fingerprint(&Expectations {
+            ground_truth: None,
+            retrieval_context: None,
+            evaluations: &[],
+            ..self.expected
+        })
+    }
+
+    /// The checks as the next grading recognises them, where it will not see what this one saw.
+    fn fingerprints(&self, configs: &[&MetricConfig]) -> Vec<String> {
+        let needed = match self.sight {
+            Sight::Whole => false,
+            Sight::BeforeMasking => true,
+            Sight::Masked(_) => self.turn.redacted.concerns_checks(),
+        };
+        if !needed {
+            return Vec::new();
+        }
+        let metrics = configs.iter().map(|config| self.check(config));
+        std::iter::once(self.tools_check()).chain(metrics).collect()
+    }
+}
+
+/// Whether the outcome is the same whatever was masked: a text that was found is there, and one that must not be there
+/// and was found is there too.
+fn certain_in_part(outcome: &MetricOutcome, config: &MetricConfig) -> bool {
+    let MetricConfig::Standard(metric) = config else {
+        return false;
+    };
+    let looks_for_a_part = matches!(
+        metric.metric,
+        StandardMetricName::Contains
+            | StandardMetricName::ContainsAny
+            | StandardMetricName::ContainsAll
+            | StandardMetricName::Icontains
+    );
+    let found = match outcome.verdict {
+        Verdict::Passed => !metric.negate,
+        Verdict::Failed => metric.negate,
+        Verdict::NotGated | Verdict::Error => false,
+    };
+    // Without the mask's own characters, and without blanks or punctuation taken away, which would join what it parts.
+    let apart = !metric.strip_whitespace && !metric.strip_punctuation && !config_mentions_mask(metric);
+    looks_for_a_part && found && apart && metric.response_path.is_none() && metric.threshold.is_none()
+}
+
+fn config_mentions_mask(metric: &StandardMetric) -> bool {
+    match &metric.value {
+        None => true,
+        Some(OneOrMany::One(text)) => text.contains('*'),
+        Some(OneOrMany::Many(texts)) => texts.iter().any(|text| text.contains('*')),
+    }
+}
+
+fn is_negated(config: &MetricConfig) -> bool {
+    matches!(config, MetricConfig::Standard(metric) if metric.negate)
+}
+
+/// Whether a metric looks at the answer, and not only at its latency or its cost.
+fn reads_answer(config: &MetricConfig) -> bool {
+    !matches!(
+        config,
+        MetricConfig::Standard(metric)
+            if matches!(metric.metric, StandardMetricName::Latency | StandardMetricName::Cost)
+    )
+}
+
+fn error_of(outcome: MetricOutcome, reason: &str) -> MetricResult {
+    MetricResult {
+        score: None,
+        passed: None,
+        error: Some(reason.to_owned()),
+        reasoning: None,
+        ..metric_result(outcome)
     }
 }
 
@@ -253,82 +407,63 @@ fn metric_result(outcome: MetricOutcome) -> MetricResult {
     }
 }
 
-/// The checks of the turn or the case; `None` where those of the agent apply.
-fn own_metrics<'a>(case: &'a TestCase, turn: Option<&'a Turn>) -> Option<&'a [MetricConfig]> {
-    turn.map(|turn| turn.evaluations.as_slice())
-        .filter(|metrics| !metrics.is_empty())
-        .or_else(|| Some(case.evaluations.as_slice()).filter(|metrics| !metrics.is_empty()))
-}
-
-/// What the turns together mean for the case.
-fn roll_up(result: &mut TestResult, turns: &[TurnResult]) {
-    let any = |state| turns.iter().any(|turn| turn.state == state);
-    result.state = if any(CaseState::Failed) {
-        CaseState::Failed
-    } else if any(CaseState::Error) || result.execution == ExecutionState::Error {
-        CaseState::Error
-    } else if any(CaseState::Passed) {
-        CaseState::Passed
-    } else {
-        CaseState::Unchecked
-    };
-    let matched: Vec<bool> = turns.iter().filter_map(|turn| turn.tools_matched).collect();
-    result.tools_matched = (!matched.is_empty()).then(|| matched.iter().all(|&matched| matched));
-    result.metric_results = mean_metrics(turns);
-    result.errors = result.execution_errors.clone();
-    for turn in turns {
-        result.errors.extend(
-            turn.errors
-                .iter()
-                .map(|error| format!("turn {}: {error}", turn.turn_index + 1)),
-        );
+/// What is expected of each turn of a case; of one turn, if it has none.
+fn expectations(case: &TestCase) -> Vec<Expectations<'_>> {
+    if case.turns.is_empty() {
+        return vec![Expectations {
+            ground_truth: case.ground_truth.as_deref(),
+            expected_tools: case.expected_tools.as_deref(),
+            expected_tools_order: case.expected_tools_order,
+            forbidden_tools: &case.forbidden_tools,
+            retrieval_context: case.retrieval_context.as_deref(),
+            evaluations: &case.evaluations,
+        }];
     }
+    case.turns
+        .iter()
+        .map(|turn| Expectations {
+            ground_truth: turn.ground_truth.as_deref(),
+            expected_tools: turn.expected_tools.as_deref(),
+            expected_tools_order: turn.expected_tools_order,
+            forbidden_tools: &turn.forbidden_tools,
+            retrieval_context: turn.retrieval_context.as_deref(),
+            evaluations: if turn.evaluations.is_empty() {
+                &case.evaluations
+            } else {
+                &turn.evaluations
+            },
+        })
+        .collect()
 }
 
-/// Each metric's mean over the turns that ran it. The n-th metric of a name is one metric: a name may appear twice with
-/// different options.
-fn mean_metrics(turns: &[TurnResult]) -> Vec<MetricResult> {
-    let mut groups: Vec<((String, usize), Vec<&MetricResult>)> = Vec::new();
-    for turn in turns {
-        let mut seen: std::collections::HashMap<&str, usize> = std::collections::HashMap::new();
-        for metric in &turn.metric_results {
-            let nth = seen.entry(&metric.metric_name).or_default();
-            let key = (metric.metric_name.clone(), *nth);
-            *nth += 1;
-            match groups.iter_mut().find(|(other, _)| *other == key) {
-                Some((_, group)) => group.push(metric),
-                None => groups.push((key, vec![metric])),
-            }
+/// The field that an unmet expectation is about.
+fn about_tools(error: &str) -> Failure {
+    const BEGINNINGS: [(&str, &str); 4] = [
+        ("expected tool(s) ", "expected_tools"),
+        ("expected tools in the order ", "expected_tools_order"),
+        ("forbidden tool ", "forbidden_tools"),
+        ("expected ", "expected_tools"),
+    ];
+    let known = BEGINNINGS
+        .iter()
+        .find_map(|(beginning, field)| Some(Failure::of_field(field, error.strip_prefix(beginning)?)));
+    known.unwrap_or_else(|| Failure::new(FailureKind::Expectation, error))
+}
+
+/// The beginning of a SHA-256 over a value as JSON.
+fn fingerprint(value: &impl Serialize) -> String {
+    struct Hasher(Sha256);
+    impl std::io::Write for Hasher {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.update(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
         }
     }
-    groups.into_iter().filter_map(|(_, group)| mean(&group)).collect()
-}
-
-fn mean(group: &[&MetricResult]) -> Option<MetricResult> {
-    let mut result = (*group.first()?).clone();
-    let scores: Vec<f64> = group.iter().filter_map(|metric| metric.score).collect();
-    let error = group.iter().find_map(|metric| metric.error.clone());
-    // A mean over the turns that could be graded would hide the others.
-    result.score =
-        (error.is_none() && !scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64);
-    result.error = error;
-    let verdicts: Vec<bool> = group.iter().filter_map(|metric| metric.passed).collect();
-    result.passed = if verdicts.contains(&false) {
-        Some(false)
-    } else if result.error.is_some() || verdicts.is_empty() {
-        None
-    } else {
-        Some(true)
-    };
-    result.evaluation_time_ms = Some(group.iter().filter_map(|metric| metric.evaluation_time_ms).sum());
-    result.reasoning = None;
-    Some(result)
-}
-
-fn as_written(tools: Option<&Vec<holodeck_model::ExpectedTool>>) -> Option<serde_json::Value> {
-    tools.and_then(|tools| serde_json::to_value(tools).ok())
-}
-
-fn joined(first: &[String], second: Vec<String>) -> Vec<String> {
-    first.iter().cloned().chain(second).collect()
+    let mut hasher = Hasher(Sha256::new());
+    // A configuration that was read from YAML is always JSON.
+    let _ = serde_json::to_writer(&mut hasher, value);
+    hex(hasher.0.finalize().iter().take(8))
 }

@@ -1,97 +1,29 @@
+mod header;
+mod place;
+mod scan;
 mod sync;
+mod version_1;
 
-use holodeck_model::{McpServerRecord, Replayed, TestResult};
+use holodeck_model::{CaseIdentity, CaseState, UnitKey, match_cases};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::{
-    collections::BTreeMap,
     fs::{File, OpenOptions},
-    io::{BufRead, BufReader},
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+pub use header::{JournalHeader, RunFlags, Selected};
+use place::{Line, Place};
 use sync::Syncer;
 
-/// The format this version writes and reads.
-pub const JOURNAL_VERSION: u64 = 1;
+use crate::{
+    Ended,
+    record::{Grade, UnitRecord},
+};
 
-/// The first line of a journal: what is run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct JournalHeader {
-    /// The format.
-    pub holodeck_journal: u64,
-    /// The run.
-    pub run_id: String,
-    /// When it began, RFC 3339.
-    pub started_at: String,
-    /// The agent.
-    pub agent_name: String,
-    /// Its file as typed.
-    pub agent_path: String,
-    /// Hash of everything that decides the outcome: a resumed run must find it unchanged.
-    pub agent_hash: String,
-    /// Our version.
-    pub holodeck_version: String,
-    /// The command line.
-    pub cli_args: Vec<String>,
-    /// Places in the file of the cases to run.
-    pub selected: Selected,
-    /// Set when answers come from a recording.
-    pub replayed: Option<Replayed>,
-    /// Settings that a resumed run takes over.
-    pub settings: Value,
-    /// The MCP servers that were connected to when it began.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mcp_servers: Vec<McpServerRecord>,
-}
-
-/// Which cases a run has; a range is kept short.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Selected {
-    /// The first so many.
-    First(usize),
-    /// Just these.
-    Only(Vec<usize>),
-}
-
-impl Selected {
-    pub(crate) fn from_indices(indices: &[usize]) -> Self {
-        if indices.iter().enumerate().all(|(place, &index)| place == index) {
-            Self::First(indices.len())
-        } else {
-            Self::Only(indices.to_vec())
-        }
-    }
-
-    /// The places, as far as there are so many `cases`: what a damaged file says must not decide how much memory is
-    /// taken.
-    pub(crate) fn indices(&self, cases: usize) -> Vec<usize> {
-        match self {
-            Self::First(count) => (0..cases.min(*count)).collect(),
-            Self::Only(indices) => indices.iter().copied().filter(|&index| index < cases).collect(),
-        }
-    }
-}
-
-/// Every line after the first.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Line<T> {
-    Case(T),
-    /// What a reader of every verdict must know; a run that is gone on with may add to it.
-    Warning(String),
-    End(End),
-}
-
-/// The last line of a run that came to its end, for people who look.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct End {
-    ended: String,
-    at: String,
-}
+/// The format this version writes. It reads version 1 as well.
+pub const JOURNAL_VERSION: u64 = 2;
 
 /// Why a journal can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +48,9 @@ pub enum JournalError {
         reason: String,
     },
     /// Written by a version this one does not know.
-    #[error("journal `{path}` has format version {found}; this holodeck reads version {JOURNAL_VERSION}")]
+    #[error(
+        "journal `{path}` has format version {found}; this holodeck reads versions 1 and {JOURNAL_VERSION}"
+    )]
     Version {
         /// The file.
         path: String,
@@ -125,18 +59,53 @@ pub enum JournalError {
     },
 }
 
-/// The record of a run: append-only JSON Lines. Cases stay in the file; memory holds only where they are.
+/// The record of a run: append-only JSON Lines. Records stay in the file; memory holds only where they are.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     header: JournalHeader,
+    version: u64,
     file: Arc<File>,
     end: u64,
-    /// Place of each finished case's line, by index in the agent's file. The last line of a case counts. A map: an
-    /// index out of a damaged file must not decide how much memory is taken.
-    places: BTreeMap<usize, (u64, u32)>,
+    /// Where the lines of each planned unit are, in the order of the plan. The last line of a unit counts.
+    places: Vec<Place>,
+    /// How many of them have a verdict.
+    finished: usize,
     warnings: Vec<String>,
+    ended: Option<Ended>,
+    /// The run whose answers this one graded.
+    answers: Option<Answers>,
     syncer: Option<Syncer>,
+}
+
+/// The records that a regrade reads from the run it grades.
+#[derive(Debug)]
+struct Answers {
+    journal: Box<Journal>,
+    /// For each unit its place in that journal's plan.
+    of: Vec<Option<usize>>,
+}
+
+/// The payload of a line `ran`: a unit, and its grade where the checks had to see it before it was masked.
+#[derive(Deserialize)]
+struct Ran {
+    unit: UnitRecord,
+    #[serde(default)]
+    grade: Option<Grade>,
+}
+
+#[derive(Serialize)]
+struct RanRef<'a> {
+    unit: &'a UnitRecord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grade: Option<&'a Grade>,
+}
+
+/// The payload of a line `graded`.
+#[derive(Serialize, Deserialize)]
+struct Graded<G> {
+    key: UnitKey,
+    grade: G,
 }
 
 impl Journal {
@@ -158,8 +127,12 @@ impl Journal {
         let file = Arc::new(file);
         let mut journal = Self {
             path: path.to_owned(),
-            places: BTreeMap::new(),
+            places: vec![Place::default(); header.plan.len()],
+            finished: 0,
+            version: JOURNAL_VERSION,
             warnings: Vec::new(),
+            ended: None,
+            answers: None,
             end: 0,
             syncer: Some(Syncer::start(Arc::clone(&file))),
             file,
@@ -171,62 +144,33 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Opens a journal to go on with. A line that a killed process left half-written is cut off.
-    pub fn reopen(path: &Path) -> Result<Self, JournalError> {
-        let mut journal = Self::scan(path, OpenOptions::new().read(true).write(true))?;
-        journal
-            .file
-            .set_len(journal.end)
-            .map_err(|source| io_error(path, source))?;
-        journal.syncer = Some(Syncer::start(Arc::clone(&journal.file)));
+    /// Starts the journal of a regrade of the run in `base`.
+    pub(crate) fn create_regrade(
+        path: &Path,
+        header: JournalHeader,
+        base: Self,
+    ) -> Result<Self, JournalError> {
+        let mut journal = Self::create(path, header)?;
+        journal.answers = Some(Answers::new(base, &journal.header.plan));
         Ok(journal)
     }
 
-    /// Opens a journal to read from.
+    /// Opens a journal to read from. Nothing is written to it.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
-        Self::scan(path, OpenOptions::new().read(true))
+        scan::open(path)
     }
 
-    fn scan(path: &Path, options: &OpenOptions) -> Result<Self, JournalError> {
-        let io = |source| io_error(path, source);
-        let malformed = |line: usize, reason: String| JournalError::Malformed {
-            path: path.display().to_string(),
-            line,
-            reason,
-        };
-        let file = options.open(path).map_err(io)?;
-        let mut reader = BufReader::with_capacity(1 << 16, file.try_clone().map_err(io)?);
-        let mut line = Vec::new();
-        reader.read_until(b'\n', &mut line).map_err(io)?;
-        let header = read_header(path, &line)?;
-        let mut journal = Self {
-            path: path.to_owned(),
-            header,
-            file: Arc::new(file),
-            end: line.len() as u64,
-            places: BTreeMap::new(),
-            warnings: Vec::new(),
-            syncer: None,
-        };
-        for number in 2.. {
-            line.clear();
-            reader.read_until(b'\n', &mut line).map_err(io)?;
-            if line.last() != Some(&b'\n') {
-                break;
-            }
-            let length = u32::try_from(line.len()).map_err(|_| malformed(number, "too long".to_owned()))?;
-            let sketch: Line<Sketch> =
-                serde_json::from_slice(&line).map_err(|error| malformed(number, error.to_string()))?;
-            match sketch {
-                Line::Case(case) => {
-                    journal.places.insert(case.index, (journal.end, length));
-                }
-                Line::Warning(warning) => journal.warnings.push(warning),
-                Line::End(_) => {}
-            }
-            journal.end += u64::from(length);
-        }
-        Ok(journal)
+    /// Takes up writing where the journal ends. A line that a killed process left half-written is cut off; damaged
+    /// lines stay, and what they held has no record.
+    pub fn reopen(mut self) -> Result<Self, JournalError> {
+        let file = OpenOptions::new().read(true).write(true).open(&self.path);
+        self.file = Arc::new(file.map_err(|source| io_error(&self.path, source))?);
+        self.file
+            .set_len(self.end)
+            .map_err(|source| io_error(&self.path, source))?;
+        self.ended = None;
+        self.syncer = Some(Syncer::start(Arc::clone(&self.file)));
+        Ok(self)
     }
 
     /// What is run.
@@ -239,23 +183,69 @@ impl Journal {
         &self.path
     }
 
-    /// How many cases are finished.
+    /// The format it is written in.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The units of the run, in their order.
+    pub fn plan(&self) -> &[CaseIdentity] {
+        &self.header.plan
+    }
+
+    /// How the run ended; absent if it was killed.
+    pub(crate) fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref()
+    }
+
+    /// How many units have a verdict.
     pub fn finished(&self) -> usize {
-        self.places.len()
+        self.finished
     }
 
-    /// Whether the case at `index` is finished.
-    pub fn is_finished(&self, index: usize) -> bool {
-        self.places.contains_key(&index)
+    /// Whether the unit at this place in the plan has an answer.
+    pub fn has_answer(&self, unit: usize) -> bool {
+        match &self.answers {
+            Some(answers) => answers
+                .of(unit)
+                .is_some_and(|place| answers.journal.has_answer(place)),
+            None => self.places.get(unit).is_some_and(Place::has_run),
+        }
     }
 
-    /// Writes a finished case down. When this returns, killing the process loses nothing of it.
-    pub fn record(&mut self, result: &TestResult) -> Result<(), JournalError> {
-        let line =
-            serde_json::to_vec(&Line::Case(result)).map_err(|error| io_error(&self.path, error.into()))?;
-        let offset = self.end;
-        let length = self.append(line)?;
-        self.places.insert(result.index, (offset, length));
+    /// Whether the unit at this place in the plan has a verdict.
+    pub fn is_finished(&self, unit: usize) -> bool {
+        self.places.get(unit).is_some_and(Place::is_graded)
+    }
+
+    /// Writes down that a unit ran. When this returns, killing the process does not lose the answer.
+    pub(crate) fn record(
+        &mut self,
+        place: usize,
+        unit: &UnitRecord,
+        grade: Option<&Grade>,
+    ) -> Result<(), JournalError> {
+        let line = Line::<_, ()>::Ran(RanRef { unit, grade });
+        let written = self.write(&line)?;
+        self.update(place, |place| {
+            *place = Place {
+                ran: Some(written),
+                graded: None,
+                graded_with_run: grade.is_some(),
+            };
+        });
+        Ok(())
+    }
+
+    /// Writes down the verdict on a unit.
+    pub(crate) fn grade(&mut self, place: usize, grade: &Grade) -> Result<(), JournalError> {
+        let Some(case) = self.header.plan.get(place).map(|case| case.id) else {
+            return Ok(());
+        };
+        let key = UnitKey { case, trial: 0 };
+        let line = Line::<(), _>::Graded(Graded { key, grade });
+        let written = self.write(&line)?;
+        self.update(place, |place| place.graded = Some(written));
         Ok(())
     }
 
@@ -264,9 +254,7 @@ impl Journal {
         if self.warnings.contains(&warning) {
             return Ok(());
         }
-        let line = Line::<()>::Warning(warning.clone());
-        let line = serde_json::to_vec(&line).map_err(|error| io_error(&self.path, error.into()))?;
-        self.append(line)?;
+        self.write(&Line::<(), ()>::Warning(warning.clone()))?;
         self.warnings.push(warning);
         Ok(())
     }
@@ -277,81 +265,142 @@ impl Journal {
     }
 
     /// Writes the end down and waits until everything is on the disk.
-    pub fn close(&mut self, ended: &str, at: &str) -> Result<(), JournalError> {
-        let end = Line::<()>::End(End {
-            ended: ended.to_owned(),
+    pub(crate) fn close(&mut self, ended: &Ended, at: &str) -> Result<(), JournalError> {
+        self.write(&Line::<(), ()>::End(place::End {
+            ended: ended.clone(),
             at: at.to_owned(),
-        });
-        let line = serde_json::to_vec(&end).map_err(|error| io_error(&self.path, error.into()))?;
-        self.append(line)?;
+        }))?;
+        self.ended = Some(ended.clone());
         self.syncer = None;
         self.file
             .sync_data()
             .map_err(|source| io_error(&self.path, source))
     }
 
-    /// Finished cases in the order of the agent's file, read one at a time.
-    pub fn results(&self) -> impl Iterator<Item = Result<TestResult, JournalError>> {
-        self.places.values().map(|&place| self.read(place))
+    /// The records of the units that ran, in the order of the plan, read one at a time.
+    pub fn units(&self) -> impl Iterator<Item = Result<UnitRecord, JournalError>> {
+        (0..self.places.len()).filter_map(|place| self.unit(place))
     }
 
-    /// The finished case at `index`.
-    pub fn result(&self, index: usize) -> Option<Result<TestResult, JournalError>> {
-        self.places.get(&index).map(|&place| self.read(place))
+    /// The record of a unit that ran.
+    pub fn unit(&self, place: usize) -> Option<Result<UnitRecord, JournalError>> {
+        let unit = match &self.answers {
+            Some(answers) => answers.journal.unit(answers.of(place)?)?,
+            None => self.ran(self.places.get(place)?.ran?).map(|ran| ran.unit),
+        };
+        // In a regrade the case may have another name now.
+        let case = *self.header.plan.get(place)?;
+        Some(unit.map(|unit| UnitRecord {
+            key: UnitKey {
+                case: case.id,
+                ..unit.key
+            },
+            case,
+            ..unit
+        }))
     }
 
-    fn read(&self, (offset, length): (u64, u32)) -> Result<TestResult, JournalError> {
-        let mut bytes = vec![0; length as usize];
-        self.file
-            .read_exact_at(&mut bytes, offset)
-            .map_err(|source| io_error(&self.path, source))?;
-        match serde_json::from_slice(&bytes) {
-            Ok(Line::Case(result)) => Ok(result),
-            Ok(Line::End(_) | Line::Warning(_)) => {
-                Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into()))
-            }
-            Err(error) => Err(io_error(&self.path, error.into())),
+    /// What the checks found when a unit of the run that is graded again was graded first.
+    pub(crate) fn first_verdict(&self, place: usize) -> Option<Result<Grade, JournalError>> {
+        let answers = self.answers.as_ref()?;
+        answers.journal.verdict(answers.of(place)?)
+    }
+
+    /// The verdict on a unit.
+    pub fn verdict(&self, place: usize) -> Option<Result<Grade, JournalError>> {
+        let lines = self.places.get(place)?;
+        match lines.graded {
+            Some(graded) => Some(self.graded(graded)),
+            None if lines.graded_with_run => self.ran(lines.ran?).map(|ran| ran.grade).transpose(),
+            None => None,
         }
     }
 
-    fn append(&mut self, mut line: Vec<u8>) -> Result<u32, JournalError> {
+    /// Places in the plan of the units that did not pass, and of those without a verdict.
+    pub(crate) fn not_passed(&self) -> Result<Vec<usize>, JournalError> {
+        let mut places = Vec::new();
+        for place in 0..self.places.len() {
+            let state = self.verdict(place).transpose()?.map(|grade| grade.state);
+            if !matches!(state, Some(CaseState::Passed | CaseState::Unchecked)) {
+                places.push(place);
+            }
+        }
+        Ok(places)
+    }
+
+    fn update(&mut self, place: usize, change: impl FnOnce(&mut Place)) {
+        if let Some(place) = self.places.get_mut(place) {
+            let before = usize::from(place.is_graded());
+            change(place);
+            self.finished = self.finished - before + usize::from(place.is_graded());
+        }
+    }
+
+    fn ran(&self, place: place::Written) -> Result<Ran, JournalError> {
+        if self.version == 1 {
+            return version_1::read(&self.read(place)?).map_err(|error| io_error(&self.path, error.into()));
+        }
+        match self.parse::<Line<Ran, serde::de::IgnoredAny>>(place)? {
+            Line::Ran(ran) => Ok(ran),
+            _ => Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    fn graded(&self, place: place::Written) -> Result<Grade, JournalError> {
+        match self.parse::<Line<serde::de::IgnoredAny, Graded<Grade>>>(place)? {
+            Line::Graded(graded) => Ok(graded.grade),
+            _ => Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    fn parse<T: serde::de::DeserializeOwned>(&self, place: place::Written) -> Result<T, JournalError> {
+        serde_json::from_slice(&self.read(place)?).map_err(|error| io_error(&self.path, error.into()))
+    }
+
+    fn read(&self, place: place::Written) -> Result<Vec<u8>, JournalError> {
+        let mut bytes = vec![0; place.length as usize];
+        self.file
+            .read_exact_at(&mut bytes, place.offset)
+            .map_err(|source| io_error(&self.path, source))?;
+        Ok(bytes)
+    }
+
+    fn write<R: Serialize, G: Serialize>(
+        &mut self,
+        line: &Line<R, G>,
+    ) -> Result<place::Written, JournalError> {
+        let line = serde_json::to_vec(line).map_err(|error| io_error(&self.path, error.into()))?;
+        self.append(line)
+    }
+
+    fn append(&mut self, mut line: Vec<u8>) -> Result<place::Written, JournalError> {
         let io = |source| io_error(&self.path, source);
         line.push(b'\n');
         let length = u32::try_from(line.len()).map_err(|_| io(std::io::ErrorKind::FileTooLarge.into()))?;
         self.file.write_all_at(&line, self.end).map_err(io)?;
+        let written = place::Written {
+            offset: self.end,
+            length,
+        };
         self.end += u64::from(length);
         if let Some(syncer) = &self.syncer {
             syncer.note()?;
         }
-        Ok(length)
+        Ok(written)
     }
 }
 
-/// Enough of a line to know where it belongs.
-#[derive(Deserialize)]
-struct Sketch {
-    index: usize,
-}
+impl Answers {
+    fn new(journal: Journal, plan: &[CaseIdentity]) -> Self {
+        Self {
+            of: match_cases(&journal.header.plan, plan),
+            journal: Box::new(journal),
+        }
+    }
 
-fn read_header(path: &Path, line: &[u8]) -> Result<JournalHeader, JournalError> {
-    #[derive(Deserialize)]
-    struct Version {
-        holodeck_journal: u64,
+    fn of(&self, unit: usize) -> Option<usize> {
+        self.of.get(unit).copied().flatten()
     }
-    let malformed = |reason: String| JournalError::Malformed {
-        path: path.display().to_string(),
-        line: 1,
-        reason,
-    };
-    let version: Version =
-        serde_json::from_slice(line).map_err(|_| malformed("this is not a journal of a run".to_owned()))?;
-    if version.holodeck_journal != JOURNAL_VERSION {
-        return Err(JournalError::Version {
-            path: path.display().to_string(),
-            found: version.holodeck_journal,
-        });
-    }
-    serde_json::from_slice(line).map_err(|error| malformed(error.to_string()))
 }
 
 fn io_error(path: &Path, source: std::io::Error) -> JournalError {

@@ -1,12 +1,7 @@
-use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    fmt::Write as _,
-    path::Path,
-};
+use std::{collections::HashSet, fmt::Write as _, path::Path};
 
 use globset::{Glob, GlobMatcher};
-use holodeck_model::{CaseState, TestCase};
-use sha2::{Digest as _, Sha256};
+use holodeck_model::{CaseIdentity, TestCase, match_cases};
 
 use crate::{Journal, JournalError};
 
@@ -15,7 +10,7 @@ use crate::{Journal, JournalError};
 pub struct Selection {
     /// Cases whose name matches.
     pub filter: Option<String>,
-    /// The first so many of what is left.
+    /// The first N of what is left.
     pub limit: Option<usize>,
     /// Only cases that did not pass in the run of this journal.
     pub failed_in: Option<std::path::PathBuf>,
@@ -63,12 +58,16 @@ pub enum PlanError {
 
 impl Plan {
     /// Chooses from `cases`.
-    pub fn new(cases: &[TestCase], selection: &Selection) -> Result<Self, PlanError> {
+    pub fn new(
+        cases: &[TestCase],
+        identities: &[CaseIdentity],
+        selection: &Selection,
+    ) -> Result<Self, PlanError> {
         let filter = selection.filter.as_deref().map(matcher).transpose()?;
         let failed = selection
             .failed_in
             .as_deref()
-            .map(|path| did_not_pass(path, cases))
+            .map(|path| did_not_pass(path, cases, identities))
             .transpose()?;
         let mut chosen = Vec::new();
         for (index, case) in cases.iter().enumerate() {
@@ -84,46 +83,14 @@ impl Plan {
         Ok(Self { cases: chosen })
     }
 
-    pub(crate) fn of_indices(cases: &[TestCase], indices: &[usize]) -> Self {
-        let cases = indices
-            .iter()
-            .filter_map(|&index| PlannedCase::of(cases, index))
-            .collect();
-        Self { cases }
-    }
-
     pub(crate) fn indices(&self) -> Vec<usize> {
         self.cases.iter().map(|case| case.index).collect()
-    }
-}
-
-impl PlannedCase {
-    /// The case at `index`.
-    pub(crate) fn of(cases: &[TestCase], index: usize) -> Option<Self> {
-        cases.get(index).map(|case| Self {
-            index,
-            label: label(case, index),
-        })
     }
 }
 
 /// What people call a case.
 pub(crate) fn label(case: &TestCase, index: usize) -> String {
     case.name.clone().unwrap_or_else(|| format!("#{}", index + 1))
-}
-
-/// A hash of what a case asks, not of what it expects: a case that is graded differently is still the same case.
-pub fn case_id(case: &TestCase) -> String {
-    let mut hash = Sha256::new();
-    let mut part = |text: &str| {
-        hash.update(text.as_bytes());
-        hash.update([0]);
-    };
-    part(case.input.as_deref().unwrap_or(""));
-    for turn in &case.turns {
-        part(&turn.input);
-    }
-    hex(hash.finalize().iter().take(8))
 }
 
 /// Bytes in hexadecimal.
@@ -135,65 +102,45 @@ pub(crate) fn hex<'a>(bytes: impl Iterator<Item = &'a u8>) -> String {
     })
 }
 
-/// Places of the cases that the run of a journal was to run and that did not pass in it.
-fn did_not_pass(path: &Path, cases: &[TestCase]) -> Result<HashSet<usize>, JournalError> {
+/// Places in today's file of the cases that did not pass in the run of a journal, or have no verdict in it. A case that
+/// asks something else now, or is new, has none.
+fn did_not_pass(
+    path: &Path,
+    cases: &[TestCase],
+    identities: &[CaseIdentity],
+) -> Result<HashSet<usize>, PlanError> {
     let journal = Journal::open(path)?;
-    let earlier = Earlier::read(&journal)?;
-    let mut places = HashSet::new();
-    for (index, place) in earlier.places_of(cases) {
-        let result = journal.result(place).transpose()?;
-        if result.is_some_and(|result| matches!(result.state, CaseState::Failed | CaseState::Error)) {
-            places.insert(index);
-        }
-    }
-    let never_run = journal
-        .header()
-        .selected
-        .indices(cases.len())
+    let not_passed: HashSet<usize> = journal.not_passed()?.into_iter().collect();
+    let planned = planned_now(&journal, cases, identities)?;
+    let failed = planned
         .into_iter()
-        .filter(|&index| !journal.is_finished(index));
-    places.extend(never_run);
-    Ok(places)
+        .filter(|(_, earlier)| earlier.is_none_or(|place| not_passed.contains(&place)));
+    Ok(failed.map(|(index, _)| index).collect())
 }
 
-/// The cases that an earlier run finished, to be told again in today's file.
-pub(crate) struct Earlier {
-    ids: BTreeMap<usize, String>,
-}
-
-impl Earlier {
-    pub(crate) fn read(journal: &Journal) -> Result<Self, JournalError> {
-        let mut ids = BTreeMap::new();
-        for result in journal.results() {
-            let result = result?;
-            ids.insert(result.index, result.case_id);
-        }
-        Ok(Self { ids })
-    }
-
-    /// Today's cases with their places in the earlier run. A case is the same if it asks the same: first where it
-    /// stood, then wherever it went. No place is given out twice: two cases may ask the same.
-    pub(crate) fn places_of(&self, cases: &[TestCase]) -> Vec<(usize, usize)> {
-        let today: Vec<String> = cases.iter().map(case_id).collect();
-        let stayed = |index: usize| {
-            today
-                .get(index)
-                .is_some_and(|id| self.ids.get(&index) == Some(id))
+/// Today's cases that belong to the plan of an earlier run, each with its place in that plan. A case that was added or
+/// reworded belongs to it if the run would have chosen it.
+pub(crate) fn planned_now(
+    journal: &Journal,
+    cases: &[TestCase],
+    identities: &[CaseIdentity],
+) -> Result<Vec<(usize, Option<usize>)>, PlanError> {
+    let selected = &journal.header().selected;
+    let chosen = if selected.failed {
+        Plan::default()
+    } else {
+        let selection = Selection {
+            filter: selected.filter.clone(),
+            limit: selected.limit,
+            failed_in: None,
         };
-        let mut moved: HashMap<&str, VecDeque<usize>> = HashMap::new();
-        for (&place, id) in self.ids.iter().filter(|(place, _)| !stayed(**place)) {
-            moved.entry(id).or_default().push_back(place);
-        }
-        let place = |(index, id): (usize, &String)| {
-            let place = if stayed(index) {
-                Some(index)
-            } else {
-                moved.get_mut(id.as_str())?.pop_front()
-            };
-            place.map(|place| (index, place))
-        };
-        today.iter().enumerate().filter_map(place).collect()
-    }
+        Plan::new(cases, identities, &selection)?
+    };
+    let chosen: HashSet<usize> = chosen.cases.iter().map(|case| case.index).collect();
+    let places = match_cases(journal.plan(), identities).into_iter().enumerate();
+    Ok(places
+        .filter(|(index, earlier)| earlier.is_some() || chosen.contains(index))
+        .collect())
 }
 
 fn matcher(pattern: &str) -> Result<GlobMatcher, PlanError> {

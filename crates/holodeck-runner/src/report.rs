@@ -9,7 +9,7 @@ pub mod words;
 
 use std::{io::Write, path::Path};
 
-use holodeck_model::{ReportHead, RunMetadata, TestResult};
+use holodeck_model::{NotRun, ReportHead, RunMetadata, TestResult};
 
 use crate::JournalError;
 
@@ -22,8 +22,18 @@ pub struct RunView<'a> {
     results: &'a dyn Fn() -> Results<'a>,
 }
 
-/// Cases in the order of the file.
-pub type Results<'a> = Box<dyn Iterator<Item = Result<TestResult, JournalError>> + 'a>;
+/// Every planned case, in the order of the file.
+pub type Results<'a> = Box<dyn Iterator<Item = Result<PlannedResult, JournalError>> + 'a>;
+
+/// What became of a planned case.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "there is no third way")]
+pub enum PlannedResult {
+    /// It has a result.
+    Finished(Box<TestResult>),
+    /// It has none.
+    NotRun(NotRun),
+}
 
 impl<'a> RunView<'a> {
     /// A view whose cases come from `results`.
@@ -39,9 +49,29 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// The cases, read anew.
-    pub fn results(&self) -> Results<'a> {
+    /// Every planned case, read again from the journal.
+    pub fn planned(&self) -> Results<'a> {
         (self.results)()
+    }
+
+    /// The cases with a result.
+    pub fn results(&self) -> impl Iterator<Item = Result<TestResult, JournalError>> + 'a {
+        self.planned().filter_map(|planned| match planned {
+            Ok(PlannedResult::Finished(result)) => Some(Ok(*result)),
+            Ok(PlannedResult::NotRun(_)) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    /// The cases without one.
+    pub fn not_run(&self) -> impl Iterator<Item = Result<NotRun, JournalError>> + 'a {
+        let any = self.head.summary.not_run > 0;
+        let planned = any.then(|| self.planned()).into_iter().flatten();
+        planned.filter_map(|planned| match planned {
+            Ok(PlannedResult::NotRun(case)) => Some(Ok(case)),
+            Ok(PlannedResult::Finished(_)) => None,
+            Err(error) => Some(Err(error)),
+        })
     }
 }
 

@@ -1,4 +1,7 @@
-use std::path::{Path, PathBuf};
+use std::{
+    io::BufRead as _,
+    path::{Path, PathBuf},
+};
 
 use jiff::{Timestamp, tz::TimeZone};
 
@@ -116,6 +119,16 @@ impl RunStore {
         if name == "latest" {
             return Ok(self.journal_path(latest));
         }
+        if name == LATEST_ASKED {
+            let asked = runs
+                .iter()
+                .rev()
+                .map(|run| self.journal_path(run))
+                .find(|path| asked(path));
+            return asked.ok_or_else(|| StoreError::NoRuns {
+                path: self.runs_dir().display().to_string(),
+            });
+        }
         let matching: Vec<_> = runs.iter().filter(|run| run.starts_with(name)).collect();
         match matching.as_slice() {
             [run] => Ok(self.journal_path(run)),
@@ -128,6 +141,12 @@ impl RunStore {
                 count: several.len(),
             }),
         }
+    }
+
+    /// As [`RunStore::find`], for a run to resume: `latest` is the newest one that asked the agent, and not one that
+    /// graded the answers of another again.
+    pub fn find_asked(&self, name: &str) -> Result<PathBuf, StoreError> {
+        self.find(if name == "latest" { LATEST_ASKED } else { name })
     }
 
     /// Removes what a process left that was killed before its journal had a name. For whoever holds the lock.
@@ -146,6 +165,25 @@ impl RunStore {
     }
 }
 
+/// No run has this id.
+const LATEST_ASKED: &str = "latest asked";
+
+/// Whether the run of a journal asked the agent.
+fn asked(journal: &Path) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Sketch {
+        #[serde(default)]
+        regrades: Option<String>,
+    }
+    let Ok(file) = std::fs::File::open(journal) else {
+        return false;
+    };
+    let mut line = Vec::new();
+    let read = std::io::BufReader::new(file).read_until(b'\n', &mut line);
+    // One that cannot be read is shown as what it is when it is opened.
+    read.is_err() || serde_json::from_slice::<Sketch>(&line).map_or(true, |header| header.regrades.is_none())
+}
+
 /// A new run's id: its time, so that ids sort, and enough chance to be the only one.
 pub(crate) fn new_run_id(at: Timestamp) -> String {
     let stamp = at
@@ -157,6 +195,9 @@ pub(crate) fn new_run_id(at: Timestamp) -> String {
     format!("{stamp}-{}", chance.get(..6).unwrap_or("000000"))
 }
 
+/// A file system takes names of 255 bytes at most; files in the folder have names of their own.
+const LONGEST_SLUG: usize = 100;
+
 /// Lower case, everything else a single `-`, none at the ends.
 fn slug(name: &str) -> String {
     let mut slug = String::new();
@@ -167,6 +208,8 @@ fn slug(name: &str) -> String {
             slug.push('-');
         }
     }
+    // All of it is ASCII.
+    slug.truncate(LONGEST_SLUG);
     let slug = slug.trim_end_matches('-');
     if slug.is_empty() {
         "agent".to_owned()
@@ -183,6 +226,7 @@ mod tests {
     fn slugs_are_plain() {
         assert_eq!(slug("Customer Support — v2!"), "customer-support-v2");
         assert_eq!(slug("日本"), "agent");
+        assert_eq!(slug(&"long name ".repeat(40)).len(), 99);
     }
 
     #[test]

@@ -29,6 +29,7 @@ impl SummaryFold {
             CaseState::Unchecked => summary.unchecked += 1,
         }
         summary.total_duration_ms += result.execution_time_ms;
+        summary.truncated += usize::from(result.truncated);
         for metric in &result.metric_results {
             match metric.score {
                 Some(score) => {
@@ -51,6 +52,15 @@ impl SummaryFold {
             self.cost_usd += cost;
             self.cost_known = true;
         }
+    }
+
+    /// Takes in a planned case without a result.
+    pub fn observe_not_run(&mut self) {
+        self.summary.not_run += 1;
+    }
+
+    pub(crate) fn not_run(&self) -> usize {
+        self.summary.not_run
     }
 
     /// The totals.

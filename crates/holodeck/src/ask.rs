@@ -4,7 +4,7 @@ use holodeck_backend_api::{
     BackendError, BackendEvent, BackendFactory as _, ExecutionResult, Occasion, TurnRequest, total_usage,
 };
 use holodeck_model::{Env, LoadedAgent};
-use holodeck_runner::{Driven, drive};
+use holodeck_turn::{Driven, drive};
 
 use crate::{
     AnswerError, AnswerSource, Answers, BackendSelector, Preparing, ToolSetupError, Unbuilt,

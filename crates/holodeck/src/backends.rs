@@ -1,10 +1,8 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures::stream;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendFactory, Capabilities, EventStream, ModelCalls, NoTools,
-    Occasion, ToolFilter, ToolHost, ToolSpec, TurnRequest,
+    AgentBackend, BackendError, BackendFactory, ModelCalls, NoTools, Occasion, ToolFilter, ToolHost, ToolSpec,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{CassetteError, ToolFiles, ToolSet};
@@ -343,39 +341,5 @@ impl ToolSetupError {
     fn all(errors: &[SetupError]) -> Self {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         Self::Tools(errors.join("\n"))
-    }
-}
-
-/// Stands where nothing will be asked: an earlier run is graded again.
-pub(crate) struct NoBackend;
-
-impl NoBackend {
-    fn error() -> BackendError {
-        BackendError::Init {
-            message: "a run that is graded again asks nothing".to_owned(),
-        }
-    }
-}
-
-#[async_trait]
-impl AgentBackend for NoBackend {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
-    }
-
-    async fn initialize(&self) -> Result<(), BackendError> {
-        Ok(())
-    }
-
-    fn start(&self, _: TurnRequest) -> EventStream<'_> {
-        Box::pin(stream::iter([Err(Self::error())]))
-    }
-
-    async fn create_session(&self) -> Result<Box<dyn AgentSession>, BackendError> {
-        Err(Self::error())
-    }
-
-    async fn teardown(&self) -> Result<(), BackendError> {
-        Ok(())
     }
 }

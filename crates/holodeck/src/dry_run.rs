@@ -1,5 +1,6 @@
 use holodeck_model::{LoadedAgent, TokenUsage};
-use holodeck_runner::{Journal, Plan, Prices, RunStore, SummaryFold};
+use holodeck_runner::{Journal, Plan, RunStore};
+use holodeck_turn::Prices;
 
 /// What a run would do.
 #[derive(Clone, Debug)]
@@ -39,21 +40,23 @@ pub(crate) fn estimate(agent: &LoadedAgent, plan: &Plan, prices: &Prices) -> Est
     }
 }
 
-/// The mean case of the newest run that told its tokens, times the cases.
+/// The mean case of the newest run that reported its tokens, times the cases.
 fn from_last_run(agent: &LoadedAgent, plan: &Plan) -> Option<(TokenUsage, String)> {
     let store = RunStore::new(&agent.dir);
     let journal = Journal::open(&store.find("latest").ok()?).ok()?;
-    let mut fold = SummaryFold::new();
-    for result in journal.results() {
-        fold.observe(&result.ok()?);
+    let mut usage = TokenUsage::default();
+    let mut reporting = 0;
+    for unit in journal.units() {
+        if let Some(used) = unit.ok()?.usage() {
+            usage += used;
+            reporting += 1;
+        }
     }
-    let summary = fold.finish();
-    let told = u64::try_from(summary.total_tests.checked_sub(summary.usage_missing)?)
-        .ok()
-        .filter(|&told| told > 0)?;
-    let usage = summary.token_usage?;
+    if reporting == 0 {
+        return None;
+    }
     let cases = u64::try_from(plan.cases.len()).ok()?;
-    let scale = |tokens: u64| tokens.saturating_mul(cases) / told;
+    let scale = |tokens: u64| tokens.saturating_mul(cases) / reporting;
     let usage = TokenUsage::new(scale(usage.prompt_tokens), scale(usage.completion_tokens));
     Some((usage, format!("the mean case of run {}", journal.header().run_id)))
 }
@@ -78,6 +81,6 @@ fn from_lengths(agent: &LoadedAgent, plan: &Plan) -> (TokenUsage, String) {
     }
     (
         usage,
-        "the lengths of the prompts; no earlier run told its tokens".to_owned(),
+        "the lengths of the prompts; no earlier run reported its tokens".to_owned(),
     )
 }

@@ -56,6 +56,7 @@ pub use inputs::{RunInputs, is_recording};
 pub use load::{doctor, load};
 pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
 pub use test::{
-    PrepareError, PreparedTest, Preparing, TestError, TestOptions, prepare_regrade, prepare_test,
+    PrepareError, PreparedRegrade, PreparedTest, Preparing, TestError, TestOptions, prepare_regrade,
+    prepare_test,
 };
 pub use unsupported::Unbuilt;

@@ -8,12 +8,14 @@ use std::{
 use holodeck_backend_api::{BackendError, BackendFactory as _, Occasion};
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_model::{
-    Env, Layer, LoadedAgent, Provider, Redactor, Replayed, RunMetadata, SideEffectGate, ToolConfig,
+    CaseIdentity, DiskFiles, Env, Layer, LoadedAgent, Provider, Redactor, Replayed, RunMetadata,
+    SideEffectGate, ToolConfig, identify_cases,
 };
 use holodeck_runner::{
-    Budget, FileReader, OnFailure, Plan, PlanError, PriceError, Prices, RunControl, RunError, RunOutcome,
-    RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest, run_tests,
+    Budget, JournalHeader, OnFailure, Plan, PlanError, RegradeRequest, RunControl, RunError, RunFlags,
+    RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest, run_tests,
 };
+use holodeck_turn::{FileReader, PriceError, Prices, TurnRunner};
 use serde_json::{Value, json};
 
 use crate::{
@@ -45,12 +47,14 @@ pub struct TestOptions {
     pub record: Option<PathBuf>,
     /// Cases whose name matches.
     pub filter: Option<String>,
-    /// The first so many.
+    /// The first N.
     pub limit: Option<usize>,
     /// Only what did not pass in the newest run.
     pub failed: bool,
-    /// The run to go on with: an id, the beginning of one, `latest`, or a path.
+    /// The run to resume: an id, the beginning of one, `latest`, or a path.
     pub resume: Option<String>,
+    /// Resumes a run although the agent changed; every report says so.
+    pub accept_changes: bool,
     /// The longest a turn may take.
     pub timeout: Option<Duration>,
     /// Cases at a time.
@@ -94,13 +98,26 @@ pub enum PrepareError {
     #[error(transparent)]
     Price(#[from] PriceError),
     /// The price of the model is not known.
-    #[error("`--max-cost-usd` can't be held: the price of `{model}` is not in the price list of {as_of}")]
+    #[error("cannot enforce `--max-cost-usd`: the price of `{model}` is not in the price list of {as_of}")]
     UnknownPrice {
         /// The model.
         model: String,
         /// The day of the list.
         as_of: String,
     },
+    /// A flag of a resumed run that shapes its answers is not the one the run began with.
+    #[error("run `{run_id}` began {}, so it cannot be resumed with another `{flag}`", began(*with, flag))]
+    FlagDiffers {
+        /// The flag.
+        flag: &'static str,
+        /// Whether the run began with it.
+        with: bool,
+        /// The run.
+        run_id: String,
+    },
+    /// What is known about the agent.
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// An earlier run.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -121,6 +138,11 @@ pub enum PrepareError {
     Tools(#[from] ToolSetupError),
 }
 
+fn began(with: bool, flag: &str) -> String {
+    let word = if with { "with" } else { "without" };
+    format!("{word} `{flag}`")
+}
+
 /// A run that can begin.
 pub struct PreparedTest {
     request: TestRequest,
@@ -137,32 +159,29 @@ pub async fn prepare_test(
     options: &TestOptions,
 ) -> Result<PreparedTest, PrepareError> {
     let store = RunStore::new(&agent.dir);
-    let mut source = options.answers.clone();
+    let mut options = options.clone();
+    let mut warnings = Vec::new();
     let resume = options
         .resume
         .as_deref()
-        .map(|name| store.find(name))
+        .map(|name| store.find_asked(name))
         .transpose()?;
-    if let Some(path) = &resume
-        && source == AnswerSource::AsConfigured
-    {
-        // A run goes on as it began.
-        let header = holodeck_runner::Journal::open(path)?.header().clone();
-        source = match header.replayed {
-            Some(replayed) => AnswerSource::Replay(PathBuf::from(replayed.cassette)),
-            None => AnswerSource::Live,
-        };
+    if let Some(path) = &resume {
+        let journal = holodeck_runner::Journal::open(path)?;
+        warnings.extend(take_over(&mut options, journal.header(), &agent)?);
     }
+    let options = &options;
     let selection = Selection {
         filter: options.filter.clone(),
         limit: options.limit,
         failed_in: options.failed.then(|| store.find("latest")).transpose()?,
     };
-    let plan = Plan::new(&agent.config.test_cases, &selection)?;
+    let identities: Arc<[CaseIdentity]> = identify_cases(&agent.config.test_cases, &DiskFiles).into();
+    let plan = Plan::new(&agent.config.test_cases, &identities, &selection)?;
     let planned: Vec<usize> = plan.cases.iter().map(|case| case.index).collect();
     refuse_unbuilt(&agent, Some(&planned))?;
     let every_case = selection.is_everything() && resume.is_none();
-    let answers = Answers::open(&source, options.record.as_deref(), &agent, env)?;
+    let answers = Answers::open(&options.answers, options.record.as_deref(), &agent, env)?;
     let prices = prices(&agent, env, options.prices.as_deref())?;
     if options.budget.max_cost_usd.is_some()
         && answers.replayed().is_none()
@@ -176,7 +195,7 @@ pub async fn prepare_test(
     let factory = BackendSelector::new(env.clone(), answers.clone()).side_effects(options.side_effects);
     factory.check_key(&agent)?;
     let settings = settings(&agent, options, answers.replayed().as_ref());
-    let files = files(&agent, env)?;
+    let turns = turns(&agent, env, options, prices)?;
     let fingerprint = fingerprint(&agent, env, &answers);
     let mut metadata = metadata(&mut agent, options, &answers.redactor());
     let mut agent = Arc::new(agent);
@@ -191,8 +210,9 @@ pub async fn prepare_test(
     let ReadyTools {
         tools,
         servers,
-        warnings,
+        warnings: about_tools,
     } = tools(&setup).await?;
+    warnings.extend(about_tools);
     metadata.mcp_servers = servers.records(&answers.redactor());
     let backend = factory.create(Arc::clone(&agent), Occasion::Test, tools).await?;
     // Whoever tells places has looked them up by now.
@@ -202,13 +222,14 @@ pub async fn prepare_test(
     let request = TestRequest {
         agent,
         agent_path: options.agent_path.clone(),
+        identities,
         fingerprint,
+        accept_changes: options.accept_changes,
         backend,
         replayed: answers.replayed(),
         selection,
-        files,
+        turns,
         settings,
-        prices,
         redactor: answers.redactor(),
         warnings,
         resume,
@@ -223,52 +244,95 @@ pub async fn prepare_test(
     })
 }
 
+/// Answers of an earlier run that can be graded again.
+pub struct PreparedRegrade {
+    request: RegradeRequest,
+    old: PathBuf,
+}
+
 /// As [`prepare_test`], for grading the answers of an earlier run again: nothing that answers is needed.
-pub async fn prepare_regrade(
-    mut agent: LoadedAgent,
+pub fn prepare_regrade(
+    agent: LoadedAgent,
     env: &Env,
     options: &TestOptions,
     run: &str,
-) -> Result<(PreparedTest, PathBuf), PrepareError> {
+) -> Result<PreparedRegrade, PrepareError> {
     let old = RunStore::new(&agent.dir).find(run)?;
-    let settings = settings(&agent, options, None);
-    let prices = prices(&agent, env, options.prices.as_deref())?;
     let answers = Answers::open(&AnswerSource::Live, None, &agent, env)?;
-    let metadata = metadata(&mut agent, options, &answers.redactor());
-    let plan = Plan::new(&agent.config.test_cases, &Selection::default())?;
-    let files = files(&agent, env)?;
-    let request = TestRequest {
-        fingerprint: fingerprint(&agent, env, &answers),
+    let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
+    let mut cli_args = options.cli_args.clone();
+    answers.redactor().arguments(&mut cli_args);
+    let request = RegradeRequest {
         agent: Arc::new(agent),
         agent_path: options.agent_path.clone(),
-        backend: Arc::new(crate::backends::NoBackend),
-        replayed: None,
-        selection: Selection::default(),
-        files,
-        settings,
-        prices,
+        identities,
         redactor: answers.redactor(),
-        warnings: Vec::new(),
-        resume: None,
-        metadata,
+        cli_args,
     };
-    Ok((
-        PreparedTest {
-            request,
-            answers,
-            plan,
-            every_case: false,
-            servers: McpServers::default(),
-        },
-        old,
-    ))
+    Ok(PreparedRegrade { request, old })
+}
+
+impl PreparedRegrade {
+    /// Grades the answers.
+    pub fn regrade(&self, sink: &mut dyn RunSink) -> Result<RunOutcome, RunError> {
+        holodeck_runner::regrade(&self.request, &self.old, sink)
+    }
+}
+
+/// Lets a resumed run have what it began with: where its answers come from, and the flags that shape them. A flag that
+/// was given again must be the same, except for the time-out, because of which people resume: a different one is
+/// reported.
+fn take_over(
+    options: &mut TestOptions,
+    header: &JournalHeader,
+    agent: &LoadedAgent,
+) -> Result<Option<String>, PrepareError> {
+    let differs = |flag, with| PrepareError::FlagDiffers {
+        flag,
+        with,
+        run_id: header.run_id.clone(),
+    };
+    let flags = &header.flags;
+    if options.side_effects == SideEffectGate::Open && !flags.allow_side_effects {
+        return Err(differs("--allow-side-effects", false));
+    }
+    if options.rebuild == Rebuild::Everything && !flags.force_ingest {
+        return Err(differs("--force-ingest", false));
+    }
+    let record = flags.record.as_ref().map(PathBuf::from);
+    if options.record.is_some() && options.record != record {
+        return Err(differs("--record", record.is_some()));
+    }
+    options.record = record;
+    if flags.allow_side_effects {
+        options.side_effects = SideEffectGate::Open;
+    }
+    if flags.force_ingest {
+        options.rebuild = Rebuild::Everything;
+    }
+    options.answers = match &header.replayed {
+        Some(replayed) => AnswerSource::Replay(PathBuf::from(&replayed.cassette)),
+        None => AnswerSource::Live,
+    };
+    let given = options.timeout.is_some();
+    options.timeout = options
+        .timeout
+        .or_else(|| flags.timeout_s.map(Duration::from_secs_f64));
+    let mut timeout = agent.execution.llm_timeout.clone();
+    timeout.override_with(options.timeout);
+    let (now, before) = (timeout.value.as_secs_f64(), header.settings.get("llm_timeout_s"));
+    let before = before
+        .and_then(Value::as_f64)
+        .filter(|&before| given && before.to_bits() != now.to_bits());
+    Ok(before
+        .map(|before| format!("resumed with `--timeout {now}`; the run began with a time-out of {before} s")))
 }
 
 impl PreparedTest {
     /// What would run, and what it may cost.
     pub fn dry_run(&self) -> DryRun {
         let live = self.request.replayed.is_none();
-        let estimate = live.then(|| estimate(&self.request.agent, &self.plan, &self.request.prices));
+        let estimate = live.then(|| estimate(&self.request.agent, &self.plan, &self.request.turns.prices));
         DryRun {
             plan: self.plan.clone(),
             estimate,
@@ -301,11 +365,6 @@ impl PreparedTest {
             RecordMode::Merge
         })?;
         Ok(outcome?)
-    }
-
-    /// Grades the answers of the run in `old` again.
-    pub fn regrade(self, old: &Path, sink: &mut dyn RunSink) -> Result<RunOutcome, RunError> {
-        holodeck_runner::regrade(&self.request, old, sink)
     }
 }
 
@@ -340,7 +399,13 @@ fn files(agent: &LoadedAgent, env: &Env) -> Result<FileReader, PrepareError> {
     }
 }
 
-fn settings(agent: &LoadedAgent, options: &TestOptions, replayed: Option<&Replayed>) -> RunSettings {
+/// Runs turns as the agent file and the flags say.
+fn turns(
+    agent: &LoadedAgent,
+    env: &Env,
+    options: &TestOptions,
+    prices: Prices,
+) -> Result<TurnRunner, PrepareError> {
     let mut timeout = agent.execution.llm_timeout.clone();
     timeout.override_with(options.timeout);
     let timeout_source = match timeout.layer {
@@ -348,14 +413,28 @@ fn settings(agent: &LoadedAgent, options: &TestOptions, replayed: Option<&Replay
         Layer::Env => "`HOLODECK_LLM_TIMEOUT`",
         _ => "`execution.llm_timeout`",
     };
+    Ok(TurnRunner {
+        files: files(agent, env)?,
+        prices,
+        model: agent.config.model.name.clone(),
+        timeout: Some(timeout.value),
+        timeout_source: timeout_source.to_owned(),
+    })
+}
+
+fn settings(agent: &LoadedAgent, options: &TestOptions, replayed: Option<&Replayed>) -> RunSettings {
     let mut parallel = agent.execution.parallel_test_cases.clone();
     parallel.override_with(options.parallel.map(Some));
     RunSettings {
         concurrency: concurrency(agent, parallel.value, replayed),
-        timeout: timeout.value,
-        timeout_source: timeout_source.to_owned(),
         on_failure: options.on_failure,
         budget: options.budget,
+        flags: RunFlags {
+            allow_side_effects: options.side_effects == SideEffectGate::Open,
+            force_ingest: options.rebuild == Rebuild::Everything,
+            timeout_s: options.timeout.map(|timeout| timeout.as_secs_f64()),
+            record: options.record.as_ref().map(|path| path.display().to_string()),
+        },
     }
 }
 

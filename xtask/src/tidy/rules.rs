@@ -83,13 +83,18 @@ pub(super) const CRATES: &[Crate] = &[
         &["holodeck-model", "holodeck-backend-api"],
     ),
     member(
+        "holodeck-turn",
+        2,
+        &["holodeck-model", "holodeck-backend-api", "holodeck-documents"],
+    ),
+    member(
         "holodeck-runner",
         3,
         &[
             "holodeck-model",
             "holodeck-backend-api",
             "holodeck-eval",
-            "holodeck-documents",
+            "holodeck-turn",
         ],
     ),
     member(
@@ -111,6 +116,7 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-eval",
             "holodeck-cassette",
             "holodeck-runner",
+            "holodeck-turn",
         ],
     ),
     member("holodeck-cli", 4, &["holodeck", "holodeck-runner"]),

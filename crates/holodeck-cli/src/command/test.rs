@@ -41,7 +41,7 @@ pub(crate) struct TestArgs {
 enum TestCommand {
     /// Test an agent; the same as `holodeck test`.
     Run(Box<NewRunArgs>),
-    /// Go on with a run that was broken off: what is finished is not asked again.
+    /// Resume an interrupted run; finished cases are not repeated.
     Resume(Box<ResumeArgs>),
     /// Grade the answers of an earlier run with what the agent file expects now, without asking the model.
     Regrade(Box<RegradeArgs>),
@@ -67,6 +67,9 @@ struct ResumeArgs {
     agent: AgentArg,
     #[command(flatten)]
     how: HowArgs,
+    /// Resume although the agent changed since the run began; every report says so.
+    #[arg(long)]
+    accept_changes: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -106,6 +109,7 @@ fn new_run(args: &NewRunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failu
 fn resume(args: &ResumeArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let mut options = args.how.options();
     options.resume = Some(args.run.clone());
+    options.accept_changes = args.accept_changes;
     Session::open(&args.agent.agent, &args.output, options, terminal)?.go(Kind::Run, terminal)
 }
 
@@ -230,11 +234,10 @@ impl<'a> Session<'a> {
                     outcome
                 }
                 Kind::Regrade(run) => {
-                    let (prepared, old) = holodeck::prepare_regrade(agent, &env, &options, run)
-                        .await
+                    let prepared = holodeck::prepare_regrade(agent, &env, &options, run)
                         .map_err(|error| subject.prepare(error))?;
                     let mut progress = Progress::new(style, terminal);
-                    let outcome = prepared.regrade(&old, &mut progress);
+                    let outcome = prepared.regrade(&mut progress);
                     kept = progress.into_kept();
                     Ok(outcome.map_err(|error| subject.run(&error))?)
                 }
@@ -250,21 +253,29 @@ impl<'a> Session<'a> {
             }
             other => other?,
         };
-        let written = self.reports.write(&outcome);
-        let mut files = vec![shorten(&outcome.run_file)];
-        files.extend(self.reports.paths());
+        let (written, problems) = self.reports.write(&outcome);
+        let run_file_problem = outcome.run_file_error.as_ref().map(|error| {
+            let path = shorten(&outcome.run_file);
+            Problem::execution(format!("cannot write the run file `{}`: {error}", path.display()))
+        });
+        let own = run_file_problem.is_none().then(|| shorten(&outcome.run_file));
+        let files: Vec<_> = own.into_iter().chain(written.iter().cloned()).collect();
+        let missing = outcome
+            .not_run()
+            .map_err(|error| Problem::execution(error.to_string()))?;
         let summary = Summary {
             head: &outcome.head,
             kept: &kept,
             took: started.elapsed(),
             files: &files,
+            not_run: &missing,
         };
         let mut exit = outcome.exit;
         if exit == ExitCode::Nothing && self.output.allow_empty {
             exit = ExitCode::Passed;
         }
         let told = if self.output.json {
-            terminal.json(finished(&outcome, exit, &self.reports))
+            terminal.json(finished(&outcome, exit, &written))
         } else {
             let failures = if style == ProgressStyle::Live && terminal.stdout_is_terminal() {
                 Failures::Seen
@@ -283,7 +294,7 @@ impl<'a> Session<'a> {
         if terminal.verbosity() > Verbosity::Quiet && !self.output.json {
             terminal.talk(&render::hints(&summary, &as_argument(self.path)));
         }
-        for problem in written {
+        for problem in run_file_problem.into_iter().chain(problems) {
             exit = exit.worse(problem.exit);
             terminal.talk(&render::problem(&problem));
         }
@@ -337,13 +348,17 @@ async fn drive(
 }
 
 /// The last line of `--json`.
-fn finished(outcome: &RunOutcome, exit: ExitCode, reports: &Reports) -> serde_json::Value {
+fn finished(outcome: &RunOutcome, exit: ExitCode, reports: &[std::path::PathBuf]) -> serde_json::Value {
+    let run_file = outcome
+        .run_file_error
+        .is_none()
+        .then(|| shorten(&outcome.run_file));
     json!({
         "event": "finished",
         "exit_code": exit.code(),
         "report": &*outcome.head,
-        "run_file": shorten(&outcome.run_file).display().to_string(),
-        "reports": reports.paths().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+        "run_file": run_file.map(|path| path.display().to_string()),
+        "reports": reports.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
     })
 }
 

@@ -1,6 +1,9 @@
 use std::{path::PathBuf, time::Duration};
 
-use holodeck::{model::ReportHead, runner::words};
+use holodeck::{
+    model::{NotRun, ReportHead},
+    runner::{words, words::Tone},
+};
 
 use super::{
     case::{self, one_line},
@@ -16,7 +19,12 @@ pub(crate) struct Summary<'a> {
     pub(crate) took: Duration,
     /// The run file, then the reports that were asked for.
     pub(crate) files: &'a [PathBuf],
+    /// Planned cases without a result.
+    pub(crate) not_run: &'a [NotRun],
 }
+
+/// Cases without a result that are named; of the others their number.
+const NAMED: usize = 10;
 
 /// Whether the failures were seen already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +53,14 @@ pub(crate) fn summary(run: &Summary<'_>, failures: Failures, width: usize) -> St
         }
     }
     shown.push_str(&totals(run, width));
-    if let Some(replayed) = &run.head.replayed {
-        shown.push_str(&one_line(&replayed.describe()));
+    shown.push_str(&not_run(run, width));
+    for line in run
+        .head
+        .provenance()
+        .into_iter()
+        .chain(words::truncated(&run.head.summary))
+    {
+        shown.push_str(&one_line(&line));
         shown.push('\n');
     }
     for warning in &run.head.warnings {
@@ -70,20 +84,16 @@ pub(crate) fn summary(run: &Summary<'_>, failures: Failures, width: usize) -> St
 /// `12 cases: 9 passed, 1 failed        82 % of 11 checked`, on two lines where one is too narrow.
 fn totals(run: &Summary<'_>, width: usize) -> String {
     let summary = &run.head.summary;
-    let style = match words::verdict(run.head) {
-        "passed" => GOOD,
-        "failed" => BAD,
-        _ => DOUBTFUL,
+    let style = match words::tone(run.head) {
+        Tone::Good => GOOD,
+        Tone::Bad => BAD,
+        Tone::Doubtful => DOUBTFUL,
     };
-    let mut left = format!(
+    let left = format!(
         "{}: {}",
-        words::count(run.kept.planned.max(summary.total_tests), "case"),
+        words::count(words::planned(summary), "case"),
         words::states(summary)
     );
-    let not_run = run.kept.planned.saturating_sub(summary.total_tests);
-    if not_run > 0 {
-        left.push_str(&format!(", {not_run} not run"));
-    }
     let rate = words::pass_rate(summary);
     let gap = "        ";
     let line = if text::width(&left) + gap.len() + text::width(&rate) <= width {
@@ -91,12 +101,31 @@ fn totals(run: &Summary<'_>, width: usize) -> String {
     } else {
         format!("{}\n{rate}\n", paint(style.bold(), &left))
     };
-    let early = match run.head.ended.as_str() {
-        "completed" => return line,
-        "interrupted" | "terminated" | "budget" => words::verdict(run.head),
-        _ => "stopped early",
+    let Some(early) = words::early(run.head) else {
+        return line;
     };
     format!("{}\n{line}", paint(STRONG, early))
+}
+
+/// `not run: refund policy, order status and 3 more`.
+fn not_run(run: &Summary<'_>, width: usize) -> String {
+    if run.not_run.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = run
+        .not_run
+        .iter()
+        .take(NAMED)
+        .map(|case| one_line(&case.label()))
+        .collect();
+    let mut line = format!("not run: {}", names.join(", "));
+    if run.not_run.len() > NAMED {
+        line.push_str(&format!(" and {} more", run.not_run.len() - NAMED));
+    }
+    text::wrap(&line, width)
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 /// What one can do next.
@@ -104,9 +133,13 @@ pub(crate) fn hints(run: &Summary<'_>, agent: &str) -> String {
     let summary = &run.head.summary;
     let mut hints: Vec<String> = run.kept.hints.iter().map(|hint| one_line(hint)).collect();
     let did_not_pass = summary.failed + summary.errors;
-    if run.kept.planned > summary.total_tests {
+    if summary.not_run > 0 && run.head.regraded_from.is_some() {
         hints.push(format!(
-            "`holodeck test resume {}{agent}` goes on where it stopped",
+            "`holodeck test{agent}` asks for the answers that are missing"
+        ));
+    } else if summary.not_run > 0 {
+        hints.push(format!(
+            "`holodeck test resume {}{agent}` resumes where it stopped",
             run.head.run_id
         ));
     } else if did_not_pass > 0 {

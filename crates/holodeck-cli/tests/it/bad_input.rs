@@ -22,6 +22,7 @@ fn then(reply: Reply) -> ModelServer {
 struct Seen {
     ran: Ran,
     journal: Vec<Value>,
+    run_file: Value,
     asked: usize,
 }
 
@@ -29,10 +30,10 @@ fn test(server: ModelServer, args: &[&str]) -> Seen {
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project.write(".env", format!("OPENAI_API_KEY={SECRET}\n"));
     let ran = project.run(&[&["test"], args].concat());
-    let journal = project.journalled();
     Seen {
         ran,
-        journal,
+        journal: project.journalled(),
+        run_file: project.run_file(),
         asked: server.finish().len(),
     }
 }
@@ -80,7 +81,7 @@ fn half_a_stream_is_an_error_that_keeps_its_text() {
     assert_seen!(seen.ran.exits(3));
     one_passed_one_error(&seen.journal);
     assert!(
-        seen.journal[1]["agent_response"]
+        seen.run_file["report"]["results"][1]["agent_response"]
             .as_str()
             .unwrap()
             .starts_with("It")

@@ -78,14 +78,20 @@ impl Project {
         files
     }
 
-    /// The cases of the newest journal, in the order they finished.
+    /// The verdicts of the newest journal, in the order they were found.
     pub(crate) fn journalled(&self) -> Vec<Value> {
+        let verdict = |line: Value| {
+            let payload = line.get("graded").or_else(|| line.get("ran"))?;
+            payload.get("grade").cloned()
+        };
+        self.journal_lines().into_iter().filter_map(verdict).collect()
+    }
+
+    /// The lines of the newest journal after its first.
+    pub(crate) fn journal_lines(&self) -> Vec<Value> {
         let newest = fs::read_to_string(self.journals().last().unwrap()).unwrap();
-        newest
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap())
-            .filter_map(|line| line.get("case").cloned())
-            .collect()
+        let lines = newest.lines().skip(1);
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// The newest run file.

@@ -6,6 +6,7 @@ use std::{
     fmt::Write as _,
     fs,
     io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
     process::{Child, ChildStdout, Stdio},
     sync::{
         Arc, Mutex,
@@ -88,7 +89,8 @@ impl Bench {
         let code = loop {
             let moment = (kills < planned).then(|| Moment::choose(random, self.usual));
             let asked_before = self.asked.lock().unwrap().len();
-            let finished_before: BTreeSet<u64> = reported.keys().copied().collect();
+            // What is recorded has an answer, whether it was graded or not.
+            let answered_before: BTreeSet<u64> = answered(&project).into_keys().collect();
             let run = Running::start(&project).until(moment);
             for result in run.finished {
                 let index = result["index"].as_u64().unwrap();
@@ -100,21 +102,18 @@ impl Bench {
             let asked = self.asked.lock().unwrap();
             let again: Vec<_> = asked[asked_before..]
                 .iter()
-                .filter(|question| finished_before.contains(&index_of(question)))
+                .filter(|question| answered_before.contains(&index_of(question)))
                 .collect();
-            assert!(
-                again.is_empty(),
-                "asked again though reported as finished: {again:?}"
-            );
+            assert!(again.is_empty(), "asked again though answered: {again:?}");
             match run.code {
                 Some(code) => break code,
                 None => kills += 1,
             }
         };
-        let recorded = recorded(&project);
+        let recorded = answered(&project);
         for (index, result) in &reported {
             assert_eq!(
-                Some(result),
+                Some(&result["agent_response"]),
                 recorded.get(index),
                 "case {index}: reported, recorded"
             );
@@ -129,6 +128,8 @@ impl Bench {
 fn answer(question: &str) -> Reply {
     match index_of(question) % 8 {
         3 => Reply::text(format!("I don't know: {question}")),
+        // Long enough for grading to take its time on a thread of its own.
+        6 => Reply::text("The answer to everything is 42, and so on. ".repeat(400)),
         5 => Reply::openai_error(400, "this question is refused", Some("refused"), None),
         _ => Reply::text(format!("The answer to {question} is 42")).in_pieces(4),
     }
@@ -147,15 +148,20 @@ enum Moment {
     Time(Duration),
     /// At once when this many cases are reported: a record may be written or not.
     Reported(usize),
+    /// At once when this many answers are recorded: the last one is likely not graded.
+    Answered(usize),
 }
 
 impl Moment {
     fn choose(random: &mut Random, usual: Duration) -> Self {
-        if random.below(2) == 0 {
-            let micros = u64::try_from(usual.as_micros()).unwrap();
-            Self::Time(Duration::from_micros(random.below(micros)))
-        } else {
-            Self::Reported(usize::try_from(random.below(30)).unwrap())
+        let count = usize::try_from(random.below(30)).unwrap();
+        match random.below(3) {
+            0 => {
+                let micros = u64::try_from(usual.as_micros()).unwrap();
+                Self::Time(Duration::from_micros(random.below(micros)))
+            }
+            1 => Self::Reported(count),
+            _ => Self::Answered(count),
         }
     }
 }
@@ -169,6 +175,7 @@ execution: {{parallel_test_cases: 4}}
 evaluations:
   metrics:
     - {{type: standard, metric: contains, value: \"42\"}}
+    - {{type: standard, metric: rouge}}
 test_cases:
 "
     );
@@ -183,18 +190,27 @@ test_cases:
     Project::with(&agent)
 }
 
-/// The cases in the journal, each there once.
-fn recorded(project: &Project) -> BTreeMap<u64, Value> {
-    assert_eq!(project.journals().len(), 1, "journals");
-    let mut recorded = BTreeMap::new();
-    for case in project.journalled() {
-        let index = case["index"].as_u64().unwrap();
+/// The answers in the journal, each there once. A killed run may have left half a line.
+fn answered(project: &Project) -> BTreeMap<u64, Value> {
+    let mut answers = BTreeMap::new();
+    let Some(journal) = project.journals().pop() else {
+        return answers;
+    };
+    let text = fs::read_to_string(journal).unwrap();
+    for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let Some(turns) = line["ran"]["unit"]["turns"].as_array() else {
+            continue;
+        };
+        let index = index_of(turns[0]["input"].as_str().unwrap());
+        let answer = turns.iter().rev().map(|turn| &turn["result"]["response"]);
+        let answer = answer.filter(|answer| **answer != "").next().cloned();
         assert!(
-            recorded.insert(index, case).is_none(),
+            answers.insert(index, answer.unwrap_or_default()).is_none(),
             "case {index} was recorded twice"
         );
     }
-    recorded
+    answers
 }
 
 /// How a run ended: its exit code, and its run file without what differs from run to run.
@@ -244,6 +260,8 @@ fn blank(value: &mut Value) {
 
 /// A started `holodeck test`.
 struct Running {
+    /// Where its journal is, or will be.
+    journal: PathBuf,
     child: Child,
     lines: Receiver<String>,
 }
@@ -272,7 +290,11 @@ impl Running {
             .spawn()
             .unwrap();
         let lines = lines_of(child.stdout.take().unwrap());
-        Self { child, lines }
+        Self {
+            journal: project.path(".holodeck/runs"),
+            child,
+            lines,
+        }
     }
 
     /// Reads what it tells; kills it with SIGKILL at `moment`, or lets it end.
@@ -283,11 +305,15 @@ impl Running {
             let patience = match moment {
                 Some(Moment::Time(time)) => time.saturating_sub(started.elapsed()),
                 Some(Moment::Reported(count)) if finished.len() >= count => Duration::ZERO,
+                Some(Moment::Answered(count)) if answers_in(&self.journal) >= count => Duration::ZERO,
+                Some(Moment::Answered(_)) => Duration::from_micros(100),
                 Some(Moment::Reported(_)) | None => Duration::from_mins(1),
             };
+            let looks = matches!(moment, Some(Moment::Answered(_))) && !patience.is_zero();
             match self.lines.recv_timeout(patience) {
                 Ok(line) => finished.extend(finished_case(&line)),
                 Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) if looks => {}
                 Err(RecvTimeoutError::Timeout) => {
                     assert!(moment.is_some(), "the run does not end");
                     self.child.kill().unwrap();
@@ -300,6 +326,13 @@ impl Running {
         let code = self.child.wait().unwrap().code();
         Told { code, finished }
     }
+}
+
+/// How many answers the only journal in a folder holds.
+fn answers_in(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let texts = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+    texts.map(|text| text.matches("{\"ran\":").count()).sum()
 }
 
 /// The whole lines of the output, as they come. A line that was cut tells nothing.

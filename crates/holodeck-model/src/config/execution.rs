@@ -37,4 +37,17 @@ pub struct ExecutionConfig {
     pub parallel_tool_calls: Option<u32>,
     /// A recording to answer from instead of the model's endpoint, unless `--live` is given.
     pub replay: Option<PathRef>,
+    /// What an answer that was cut off at `max_tokens` means: a warning in every report, or a failed case.
+    pub on_truncated: Option<OnTruncated>,
+}
+
+/// What an answer means that was cut off at `max_tokens`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnTruncated {
+    /// Every report marks the answer.
+    #[default]
+    Warn,
+    /// The case fails.
+    Fail,
 }

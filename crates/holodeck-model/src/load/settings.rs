@@ -107,6 +107,12 @@ impl Loader<'_> {
             );
             let replay = file.replay.as_ref().map(|replay| Some(replay.path()));
             self.lay(root, "replay", &mut settings.replay, replay);
+            self.lay(
+                root,
+                "on_truncated",
+                &mut settings.on_truncated,
+                file.on_truncated,
+            );
         }
         lay_env(&mut settings.file_timeout, from_env.file_timeout);
         lay_env(&mut settings.llm_timeout, from_env.llm_timeout);

@@ -1,123 +1,248 @@
 use std::fs;
 
-use holodeck_model::CaseState;
+use holodeck_model::{
+    CaseIdentity, ExecutionState, MemoryFiles, RunMetadata, TestCase, UnitKey, identify_cases,
+};
+use holodeck_turn::TurnRecord;
 use pretty_assertions::assert_eq;
-use serde_json::json;
+use serde_json::Value;
 
 use super::*;
-use crate::report::samples;
+use crate::{Ended, record::TurnGrade};
 
-fn header() -> JournalHeader {
+fn plan(cases: usize) -> Vec<CaseIdentity> {
+    let yaml: Vec<Value> = (0..cases)
+        .map(|n| serde_json::json!({"name": format!("n{n}"), "input": format!("q{n}")}))
+        .collect();
+    let cases: Vec<TestCase> = serde_json::from_value(yaml.into()).unwrap();
+    identify_cases(&cases, &MemoryFiles::new())
+}
+
+fn header(cases: usize) -> JournalHeader {
     JournalHeader {
         holodeck_journal: JOURNAL_VERSION,
-        run_id: "r1".to_owned(),
-        started_at: "2026-11-21T20:11:03Z".to_owned(),
+        run_id: "r".to_owned(),
+        started_at: "2026-11-21T00:00:00Z".to_owned(),
         agent_name: "a".to_owned(),
         agent_path: "agent.yaml".to_owned(),
-        agent_hash: "00".to_owned(),
-        holodeck_version: "0".to_owned(),
-        cli_args: vec![],
-        selected: Selected::First(3),
+        model: "openai m".to_owned(),
+        regrades: None,
+        agent: [("agent".to_owned(), "1".to_owned())].into(),
+        selected: Selected::default(),
+        plan: plan(cases),
+        flags: RunFlags::default(),
         replayed: None,
-        settings: json!({}),
-        mcp_servers: Vec::new(),
+        settings: Value::Null,
+        metadata: RunMetadata {
+            agent_config: Value::Null,
+            prompt_version: Value::Null,
+            holodeck_version: "0".to_owned(),
+            cli_args: Vec::new(),
+            git_commit: None,
+            mcp_servers: Vec::new(),
+        },
     }
 }
 
-#[test]
-fn what_was_recorded_is_read_in_the_order_of_the_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("deep/r1.jsonl");
-    let mut journal = Journal::create(&path, header()).unwrap();
-    assert_eq!(fs::read_dir(dir.path().join("deep")).unwrap().count(), 1);
-    for index in [2, 0] {
-        journal
-            .record(&samples::result(index, CaseState::Passed, &[]))
-            .unwrap();
+fn unit(journal: &Journal, place: usize, answer: &str) -> UnitRecord {
+    let case = journal.plan()[place];
+    let mut turn = TurnRecord {
+        input: format!("q{place}"),
+        state: ExecutionState::Completed,
+        ..TurnRecord::default()
+    };
+    answer.clone_into(&mut turn.result.response);
+    UnitRecord {
+        key: UnitKey {
+            case: case.id,
+            trial: 0,
+        },
+        case,
+        conversation: false,
+        at: "2026-11-21T00:00:00Z".to_owned(),
+        turns: vec![turn],
+        failures: Vec::new(),
     }
-    journal.close("completed", "now").unwrap();
-    let journal = Journal::open(&path).unwrap();
-    assert_eq!(journal.header(), &header());
-    let indices: Vec<_> = journal.results().map(|result| result.unwrap().index).collect();
-    assert_eq!(indices, [0, 2]);
-    assert!(journal.is_finished(2) && !journal.is_finished(1));
-    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
-    assert_eq!(mode & 0o777, 0o600);
 }
 
-/// A killed process can leave any prefix of what it wrote: whatever it is, the finished cases are there, the cut one
-/// is not, and going on gives a whole journal.
-#[test]
-fn a_journal_cut_anywhere_goes_on() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("r1.jsonl");
-    let mut journal = Journal::create(&path, header()).unwrap();
-    let mut ends = vec![fs::metadata(&path).unwrap().len()];
-    for index in 0..2 {
-        journal
-            .record(&samples::result(index, CaseState::Passed, &[]))
-            .unwrap();
-        ends.push(fs::metadata(&path).unwrap().len());
+fn grade(state: CaseState) -> Grade {
+    Grade {
+        grader: "g".to_owned(),
+        state,
+        turns: vec![TurnGrade::bare(state)],
     }
-    drop(journal);
+}
+
+/// A journal of three units: one passed, one only ran, one did neither.
+fn written(path: &Path) -> Journal {
+    let mut journal = Journal::create(path, header(3)).unwrap();
+    journal.record(0, &unit(&journal, 0, "zero"), None).unwrap();
+    journal.grade(0, &grade(CaseState::Passed)).unwrap();
+    journal.record(1, &unit(&journal, 1, "one"), None).unwrap();
+    journal
+}
+
+fn answers(journal: &Journal) -> Vec<String> {
+    let units = journal.units();
+    units
+        .map(|unit| unit.unwrap().turns[0].result.response.clone())
+        .collect()
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.jsonl");
+    let mut journal = written(&path);
+    journal.warn("careful".to_owned()).unwrap();
+    journal
+        .close(&Ended::completed(), "2026-11-21T00:00:01Z")
+        .unwrap();
+    let read = Journal::open(&path).unwrap();
+    assert_eq!(read.header(), &header(3));
+    assert_eq!(answers(&read), ["zero", "one"]);
+    assert_eq!(read.verdict(0).unwrap().unwrap(), grade(CaseState::Passed));
+    assert!(read.verdict(1).is_none() && read.unit(2).is_none());
+    assert_eq!(
+        (read.finished(), read.warnings()),
+        (1, &["careful".to_owned()][..])
+    );
+    assert_eq!(read.not_passed().unwrap(), [1, 2]);
+    assert_eq!(read.ended(), Some(&Ended::completed()));
+}
+
+#[test]
+fn a_grade_that_saw_secrets_is_in_the_line_of_its_unit() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.jsonl");
+    let mut journal = written(&path);
+    let failed = grade(CaseState::Failed);
+    journal
+        .record(2, &unit(&journal, 2, "***"), Some(&failed))
+        .unwrap();
+    let read = Journal::open(&path).unwrap();
+    assert_eq!(read.verdict(2).unwrap().unwrap(), failed);
+    assert_eq!(read.finished(), 2);
+    // A later grade counts.
+    journal.grade(2, &grade(CaseState::Passed)).unwrap();
+    let read = Journal::open(&path).unwrap();
+    assert_eq!(read.verdict(2).unwrap().unwrap().state, CaseState::Passed);
+}
+
+#[test]
+fn every_cut_keeps_the_lines_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.jsonl");
+    drop(written(&path));
     let whole = fs::read(&path).unwrap();
-    // Every cut near the end of a line, where it matters most, and samples between: each costs a disk sync.
-    let first = usize::try_from(ends[0]).unwrap();
-    let near = |cut: &usize| ends.iter().any(|&end| end.abs_diff(*cut as u64) < 3) || cut.is_multiple_of(61);
-    for cut in (first..=whole.len()).filter(near) {
+    let first = whole.iter().position(|&byte| byte == b'\n').unwrap();
+    for cut in 0..whole.len() {
         fs::write(&path, &whole[..cut]).unwrap();
-        let mut journal = Journal::reopen(&path).unwrap();
-        let expected = ends.iter().filter(|&&end| end <= cut as u64).count() - 1;
-        assert_eq!(journal.finished(), expected, "cut at {cut}");
-        journal
-            .record(&samples::result(7, CaseState::Failed, &[]))
-            .unwrap();
-        drop(journal);
-        let journal = Journal::open(&path).unwrap();
-        assert_eq!(
-            journal.results().map(Result::unwrap).count(),
-            expected + 1,
-            "cut at {cut}"
-        );
+        match Journal::open(&path) {
+            Err(error) => assert!(cut <= first, "{cut}: {error}"),
+            Ok(journal) => {
+                assert!(cut > first);
+                let lines = whole[..cut].iter().filter(|&&byte| byte == b'\n').count();
+                let units = journal.units().count();
+                assert_eq!(units, [0, 1, 1, 2][lines - 1], "{cut}");
+                assert!(journal.warnings().is_empty());
+            }
+        }
+        // Nothing is written before the journal is taken up again.
+        assert_eq!(fs::read(&path).unwrap(), &whole[..cut]);
     }
+    let mut journal = Journal::open(&path).unwrap().reopen().unwrap();
+    journal.record(1, &unit(&journal, 1, "again"), None).unwrap();
+    assert_eq!(answers(&Journal::open(&path).unwrap()), ["zero", "again"]);
 }
 
 #[test]
-fn other_files_and_versions_are_refused_by_name() {
+fn c17_a_first_line_without_its_end_is_refused_and_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("r1.jsonl");
-    for (content, said) in [
-        ("", "line 1: this is not a journal of a run"),
-        ("{}\n", "line 1: this is not a journal of a run"),
-        (
-            "{\"holodeck_journal\": 9}\n",
-            "has format version 9; this holodeck reads version 1",
-        ),
+    let path = dir.path().join("r.jsonl");
+    drop(written(&path));
+    let whole = fs::read_to_string(&path).unwrap();
+    for damaged in [
+        whole.replacen('\n', "", 1),
+        whole.lines().next().unwrap().to_owned(),
+        String::new(),
+        "{\"holodeck_journal\":2}\n".to_owned(),
+        "something else\n".to_owned(),
     ] {
-        fs::write(&path, content).unwrap();
-        let error = Journal::open(&path).unwrap_err().to_string();
-        assert!(error.contains(said), "{error}");
+        fs::write(&path, &damaged).unwrap();
+        assert!(matches!(
+            Journal::open(&path),
+            Err(JournalError::Malformed { line: 1, .. })
+        ));
+        assert_eq!(fs::read_to_string(&path).unwrap(), damaged);
     }
+    fs::write(&path, "{\"holodeck_journal\":99}\n").unwrap();
+    assert!(matches!(
+        Journal::open(&path),
+        Err(JournalError::Version { found: 99, .. })
+    ));
 }
 
 #[test]
-fn a_case_recorded_twice_counts_once_with_its_last_record() {
+fn c17_a_damaged_line_is_named_and_costs_only_its_own_unit() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("r1.jsonl");
-    let mut journal = Journal::create(&path, header()).unwrap();
-    journal
-        .record(&samples::result(0, CaseState::Failed, &[]))
-        .unwrap();
-    journal
-        .record(&samples::result(0, CaseState::Passed, &[]))
-        .unwrap();
-    assert_eq!(journal.finished(), 1);
-    assert_eq!(journal.result(0).unwrap().unwrap().state, CaseState::Passed);
+    let path = dir.path().join("r.jsonl");
+    drop(written(&path));
+    let whole = fs::read_to_string(&path).unwrap();
+    let mut lines: Vec<&str> = whole.lines().collect();
+    let broken = &lines[1][..lines[1].len() - 7];
+    lines[1] = broken;
+    fs::write(&path, format!("{}\n", lines.join("\n"))).unwrap();
+    let journal = Journal::open(&path).unwrap();
+    assert_eq!(answers(&journal), ["one"]);
+    assert_eq!(
+        journal.warnings(),
+        ["line 2 of the journal is damaged; its case has no result"]
+    );
+    // Its verdict is of no answer.
+    assert!(!journal.has_answer(0));
 }
 
 #[test]
-fn a_damaged_selection_is_no_longer_than_the_cases() {
-    assert_eq!(Selected::First(usize::MAX).indices(3), [0, 1, 2]);
-    assert_eq!(Selected::First(2).indices(3), [0, 1]);
-    assert_eq!(Selected::Only(vec![2, usize::MAX]).indices(3), [2]);
+fn c17_a_result_of_a_case_that_was_not_planned_is_not_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other) = (dir.path().join("r.jsonl"), dir.path().join("other.jsonl"));
+    drop(written(&path));
+    let mut longer = Journal::create(&other, header(9)).unwrap();
+    longer.record(8, &unit(&longer, 8, "stray"), None).unwrap();
+    let stray = fs::read_to_string(&other).unwrap();
+    let mut text = fs::read_to_string(&path).unwrap();
+    text.push_str(stray.lines().nth(1).unwrap());
+    text.push('\n');
+    fs::write(&path, text).unwrap();
+    let journal = Journal::open(&path).unwrap();
+    assert_eq!(answers(&journal), ["zero", "one"]);
+    assert_eq!(
+        journal.warnings(),
+        ["line 5 of the journal is of a case that was not planned; it is ignored"]
+    );
+}
+
+#[test]
+fn a_first_version_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.jsonl");
+    fs::write(&path, include_str!("../../tests/data/version_1.jsonl")).unwrap();
+    let journal = Journal::open(&path).unwrap();
+    let case = |yaml: Value| -> TestCase { serde_json::from_value(yaml).unwrap() };
+    let today = [
+        case(serde_json::json!({"name": "capital", "input": "The capital of France?"})),
+        case(serde_json::json!({"name": "sum", "turns": [{"input": "7 + 5?"}, {"input": "And 1 more?"}]})),
+    ];
+    assert_eq!(
+        match_cases(journal.plan(), &identify_cases(&today, &MemoryFiles::new())),
+        [Some(0), Some(1)]
+    );
+    assert_eq!(answers(&journal), ["Paris.", "12"]);
+    assert_eq!(journal.verdict(0).unwrap().unwrap().state, CaseState::Passed);
+    assert_eq!(journal.not_passed().unwrap(), [1]);
+    let conversation = journal.unit(1).unwrap().unwrap();
+    assert!(conversation.conversation);
+    assert_eq!(conversation.turns.len(), 2);
+    assert_eq!(conversation.turns[1].failures[0].text, "timeout exceeded (60 s)");
 }

@@ -1,4 +1,4 @@
-use holodeck_model::{CaseState, MetricResult, TestResult, TurnResult};
+use holodeck_model::{CaseState, Failure, FailureKind, MetricResult, TestResult, TurnResult};
 use similar::{ChangeTag, TextDiff};
 
 use super::words;
@@ -34,6 +34,13 @@ impl Reason {
             what: what.to_owned(),
             text: text.into(),
             hint: None,
+        }
+    }
+
+    fn of_failure(failure: &Failure) -> Self {
+        Self {
+            hint: failure.hint.clone(),
+            ..Self::new(failure.field.as_deref().unwrap_or_default(), failure.text.clone())
         }
     }
 
@@ -104,11 +111,10 @@ pub fn explain(result: &TestResult) -> Vec<Explanation<'_>> {
     }
     let mut all = Vec::new();
     let turns = result.turns.as_deref().unwrap_or_default();
-    let case = Scope::of_case(result, !turns.is_empty()).explain();
-    all.extend(case);
+    all.extend(Scope::of_case(result, !turns.is_empty()).explain());
     for turn in turns {
         if turn.state != CaseState::Passed {
-            all.extend(Scope::of_turn(turn).explain());
+            all.extend(Scope::of_turn(turn, &result.failures).explain());
         }
     }
     if all.is_empty() && result.state == CaseState::Unchecked {
@@ -149,8 +155,7 @@ fn blanks_alike(line: &str) -> String {
 /// What a case and a turn have in common.
 struct Scope<'a> {
     turn: Option<usize>,
-    errors: Vec<&'a str>,
-    execution_errors: &'a [String],
+    failures: Vec<&'a Failure>,
     tools_matched: Option<bool>,
     tool_calls: &'a [String],
     metrics: &'a [MetricResult],
@@ -159,13 +164,11 @@ struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// Of a case with turns, only what no turn tells: its metrics are means, its errors copies.
+    /// Of a case with turns, only what belongs to no turn: its metrics are means.
     fn of_case(result: &'a TestResult, has_turns: bool) -> Self {
-        let own = |error: &&String| !(has_turns && error.starts_with("turn "));
         Self {
             turn: None,
-            errors: result.errors.iter().filter(own).map(String::as_str).collect(),
-            execution_errors: &result.execution_errors,
+            failures: of(&result.failures, None),
             tools_matched: result.tools_matched.filter(|_| !has_turns),
             tool_calls: &result.tool_calls,
             metrics: if has_turns { &[] } else { &result.metric_results },
@@ -174,11 +177,11 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn of_turn(turn: &'a TurnResult) -> Self {
+    fn of_turn(turn: &'a TurnResult, failures: &'a [Failure]) -> Self {
+        let number = Some(turn.turn_index + 1);
         Self {
-            turn: Some(turn.turn_index + 1),
-            errors: turn.errors.iter().map(String::as_str).collect(),
-            execution_errors: &turn.execution_errors,
+            turn: number,
+            failures: of(failures, number),
             tools_matched: turn.tools_matched,
             tool_calls: &turn.tool_calls,
             metrics: &turn.metric_results,
@@ -188,16 +191,12 @@ impl<'a> Scope<'a> {
     }
 
     fn explain(&self) -> Option<Explanation<'a>> {
-        let unmet_tools = self.tools_matched == Some(false);
-        let mut told = false;
-        let mut reasons = Vec::new();
-        for error in &self.errors {
-            let graded = unmet_tools && !self.execution_errors.iter().any(|own| own == error);
-            let tools = about_tools(error).filter(|_| graded);
-            told |= tools.is_some();
-            reasons.push(tools.unwrap_or_else(|| split(error)));
-        }
-        if unmet_tools && !told {
+        let mut reasons: Vec<Reason> = self.failures.iter().copied().map(Reason::of_failure).collect();
+        let explained = self
+            .failures
+            .iter()
+            .any(|failure| failure.kind == FailureKind::Expectation);
+        if self.tools_matched == Some(false) && !explained {
             let text = format!("not met ({})", called(self.tool_calls));
             reasons.push(Reason::new("expected_tools", text));
         }
@@ -230,30 +229,9 @@ fn compares(metric: &str) -> bool {
     )
 }
 
-/// How what grading says about tools begins, and the field it is about.
-const ABOUT_TOOLS: [(&str, &str); 4] = [
-    ("expected tool(s) ", "expected_tools"),
-    ("expected tools in the order ", "expected_tools_order"),
-    ("forbidden tool ", "forbidden_tools"),
-    ("expected ", "expected_tools"),
-];
-
-/// A text that ends with the next action tells it apart.
-fn split(error: &str) -> Reason {
-    match error.split_once("\n\nhint: ") {
-        Some((text, hint)) => Reason {
-            hint: Some(hint.trim_end().to_owned()),
-            ..Reason::new("", text)
-        },
-        None => Reason::new("", error),
-    }
-}
-
-/// What grading says about tools, by field.
-fn about_tools(error: &str) -> Option<Reason> {
-    ABOUT_TOOLS
-        .iter()
-        .find_map(|(beginning, what)| Some(Reason::new(what, error.strip_prefix(beginning)?)))
+/// The failures of this turn; of `None`, those of no turn.
+fn of(failures: &[Failure], turn: Option<usize>) -> Vec<&Failure> {
+    failures.iter().filter(|failure| failure.turn == turn).collect()
 }
 
 fn of_metric(metric: &MetricResult) -> Option<Reason> {
@@ -325,47 +303,33 @@ mod tests {
     fn a_conversation_is_explained_turn_by_turn() {
         assert_eq!(
             explain_in_a_line(&samples::conversation()),
-            "turn 2: equality: expected `7`, got `8`; turn 3: not run: the turns before it could not be ended"
+            "turn 2: equality: expected `7`, got `8`; turn 3: skipped because an earlier turn failed"
         );
     }
 
     #[test]
-    fn the_next_action_is_told_apart() {
+    fn a_failure_names_its_field_and_its_hint() {
         let mut result = samples::timed_out();
-        result.errors =
-            vec!["the model endpoint did not answer\n  http://x: refused\n\nhint: start it".to_owned()];
-        let [case] = &explain(&result)[..] else { panic!() };
-        let [reason] = &case.reasons[..] else { panic!() };
-        assert_eq!(reason.hint.as_deref(), Some("start it"));
-        assert_eq!(
-            explain_in_a_line(&result),
-            "the model endpoint did not answer, http://x: refused"
-        );
-    }
-
-    #[test]
-    fn what_is_about_tools_names_the_field() {
-        let mut result = samples::failed();
-        result.metric_results.clear();
-        result.execution_errors = vec!["expected a cheaper model".to_owned()];
-        result.errors = vec![
-            "expected a cheaper model".to_owned(),
-            "expected lookup(id=7): arg 'id' mismatch: expected 7, got 8".to_owned(),
-            "expected tools in the order a, b: 'b' came too early; called: b, a".to_owned(),
-            "forbidden tool called: delete_order (call 2)".to_owned(),
+        let message = "the model endpoint did not answer\n  http://x: refused\n\nhint: start it";
+        result.failures = vec![
+            Failure::with_hint(FailureKind::Provider, message.to_owned()),
+            // No field is guessed from a text.
+            Failure::new(FailureKind::Provider, "expected a cheaper model"),
+            Failure::of_field("forbidden_tools", "called: delete_order (call 2)"),
         ];
+        let [case] = &explain(&result)[..] else { panic!() };
+        assert_eq!(case.reasons[0].hint.as_deref(), Some("start it"));
         assert_eq!(
             explain_in_a_line(&result),
-            "expected a cheaper model; expected_tools: lookup(id=7): arg 'id' mismatch: expected 7, got 8; \
-             expected_tools_order: a, b: 'b' came too early; called: b, a; \
+            "the model endpoint did not answer, http://x: refused; expected a cheaper model; \
              forbidden_tools: called: delete_order (call 2)"
         );
     }
 
     #[test]
-    fn unmet_tools_without_a_word_are_still_told() {
+    fn unmet_tools_without_a_failure_are_explained() {
         let mut result = samples::failed();
-        result.errors.clear();
+        result.failures.clear();
         result.metric_results.clear();
         assert_eq!(
             explain_in_a_line(&result),

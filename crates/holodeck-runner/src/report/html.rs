@@ -1,8 +1,10 @@
 use std::{fmt, io::Write};
 
-use holodeck_model::{CaseState, MetricResult, ReportHead, ReportSummary, TestResult, ToolInvocation};
+use holodeck_model::{
+    CaseState, MetricResult, NotRun, ReportHead, ReportSummary, TestResult, ToolInvocation,
+};
 
-use super::{ReportError, RunView, explain, words};
+use super::{PlannedResult, ReportError, RunView, explain, words, words::Tone};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
@@ -22,8 +24,11 @@ pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), Repo
     averages(&head.summary, out)?;
     controls(&head.summary, out)?;
     writeln!(out, "<main>")?;
-    for result in view.results() {
-        case(&result?, out)?;
+    for planned in view.planned() {
+        match planned? {
+            PlannedResult::Finished(result) => case(&result, out)?,
+            PlannedResult::NotRun(case) => not_run(&case, out)?,
+        }
     }
     writeln!(out, "</main>")?;
     writeln!(
@@ -57,7 +62,7 @@ fn top(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(
         out,
         "<p>{}: {} · {}</p>",
-        words::count(summary.total_tests, "case"),
+        words::count(words::planned(summary), "case"),
         words::states(summary),
         words::pass_rate(summary)
     )?;
@@ -65,8 +70,11 @@ fn top(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     if !spent.is_empty() {
         writeln!(out, "<p class=\"dim\">{}</p>", Escaped(&spent))?;
     }
-    if let Some(replayed) = &head.replayed {
-        writeln!(out, "<p class=\"replayed\">{}</p>", Escaped(&replayed.describe()))?;
+    if let Some(because) = &head.ended_because {
+        writeln!(out, "<p class=\"replayed\">{}</p>", Escaped(because))?;
+    }
+    for line in head.provenance().into_iter().chain(words::truncated(summary)) {
+        writeln!(out, "<p class=\"replayed\">{}</p>", Escaped(&line))?;
     }
     for warning in &head.warnings {
         writeln!(out, "<p class=\"replayed\">warning: {}</p>", Escaped(warning))?;
@@ -75,10 +83,10 @@ fn top(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
 }
 
 fn class_of_run(head: &ReportHead) -> &'static str {
-    match words::verdict(head) {
-        "passed" => "passed",
-        "failed" => "failed",
-        _ => "error",
+    match words::tone(head) {
+        Tone::Good => "passed",
+        Tone::Bad => "failed",
+        Tone::Doubtful => "error",
     }
 }
 
@@ -110,8 +118,9 @@ fn controls(summary: &ReportSummary, out: &mut dyn Write) -> std::io::Result<()>
         (CaseState::Unchecked, summary.unchecked),
         (CaseState::Passed, summary.passed),
     ];
-    for (state, count) in states {
-        let state = words::state(state);
+    let states = states.map(|(state, count)| (words::state(state), count));
+    let not_run = (summary.not_run > 0).then_some(("skipped", summary.not_run));
+    for (state, count) in states.into_iter().chain(not_run) {
         writeln!(
             out,
             "<label class=\"{state}\"><input type=\"checkbox\" name=\"{state}\" checked> {count} {state}</label>"
@@ -135,14 +144,18 @@ fn case(result: &TestResult, out: &mut dyn Write) -> std::io::Result<()> {
         .map(|usage| format!("{} tokens", words::tokens(usage.total_tokens)));
     writeln!(
         out,
-        "<details data-state=\"{state}\"{open}><summary><span class=\"{state}\">{state}</span><b>{}</b>\
+        "<details data-state=\"{state}\"{open}><summary><span class=\"{state}\">{}</span><b>{}</b>\
          <span class=\"dim\">{}</span><span class=\"dim\">{}</span><span class=\"dim\">{}</span></summary><div>",
+        words::case_state(result),
         Escaped(&result.label()),
         words::duration(result.execution_time_ms),
         tokens.unwrap_or_default(),
         result.cost_usd.map(words::cost).unwrap_or_default(),
     )?;
     reasons(result, out)?;
+    for note in words::notes(result) {
+        writeln!(out, "<p class=\"dim\">{}</p>", Escaped(&note))?;
+    }
     if let Some(turns) = &result.turns {
         for turn in turns {
             let title = format!("Turn {}", turn.turn_index + 1);
@@ -157,6 +170,16 @@ fn case(result: &TestResult, out: &mut dyn Write) -> std::io::Result<()> {
         metrics(&result.metric_results, out)?;
     }
     writeln!(out, "</div></details>")
+}
+
+fn not_run(case: &NotRun, out: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "<details data-state=\"skipped\"><summary><span class=\"skipped\">not run</span><b>{}</b></summary><div>\
+         <p>{}</p></div></details>",
+        Escaped(&case.label()),
+        Escaped(&case.reason)
+    )
 }
 
 fn reasons(result: &TestResult, out: &mut dyn Write) -> std::io::Result<()> {
@@ -338,5 +361,10 @@ mod tests {
             }
         }
         text
+    }
+
+    #[test]
+    fn a15_a_stopped_run_lists_what_was_not_run() {
+        insta::assert_snapshot!(body(&samples::stopped_report(Format::Html, &[samples::passed()])));
     }
 }

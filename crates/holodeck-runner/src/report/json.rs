@@ -9,7 +9,7 @@ use serde::{
 };
 use serde_json::Value;
 
-use super::{ReportError, RunView};
+use super::{PlannedResult, ReportError, RunView};
 use crate::{ExitCode, SummaryFold};
 
 /// What the cases of a run come to.
@@ -78,6 +78,7 @@ impl Serialize for Report<'_, '_> {
         for (key, value) in &head {
             if key == "summary" {
                 map.serialize_entry("results", &Cases(self))?;
+                map.serialize_entry("not_run", &NotRunCases(self))?;
                 if let Some(totals) = self.totals {
                     map.serialize_entry(key, &totals.borrow().summary.clone().finish())?;
                     continue;
@@ -94,8 +95,16 @@ struct Cases<'v, 'a>(&'v Report<'v, 'a>);
 impl Serialize for Cases<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut seq = serializer.serialize_seq(None)?;
-        for result in self.0.view.results() {
-            let result = result.map_err(S::Error::custom)?;
+        for planned in self.0.view.planned() {
+            let result = match planned.map_err(S::Error::custom)? {
+                PlannedResult::Finished(result) => result,
+                PlannedResult::NotRun(_) => {
+                    if let Some(totals) = self.0.totals {
+                        totals.borrow_mut().summary.observe_not_run();
+                    }
+                    continue;
+                }
+            };
             if let Some(totals) = self.0.totals {
                 let mut totals = totals.borrow_mut();
                 totals.exit = totals
@@ -104,6 +113,29 @@ impl Serialize for Cases<'_, '_> {
                 totals.summary.observe(&result);
             }
             seq.serialize_element(&result)?;
+        }
+        seq.end()
+    }
+}
+
+/// Planned cases without a result.
+struct NotRunCases<'v, 'a>(&'v Report<'v, 'a>);
+
+impl Serialize for NotRunCases<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Report { view, totals } = self.0;
+        let mut seq = serializer.serialize_seq(None)?;
+        // While totals are made, the head's own are not right yet.
+        let none = match totals {
+            Some(totals) => totals.borrow().summary.not_run() == 0,
+            None => view.head.summary.not_run == 0,
+        };
+        if !none {
+            for planned in view.planned() {
+                if let PlannedResult::NotRun(case) = planned.map_err(S::Error::custom)? {
+                    seq.serialize_element(&case)?;
+                }
+            }
         }
         seq.end()
     }

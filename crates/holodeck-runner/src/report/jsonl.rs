@@ -2,13 +2,16 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::{ReportError, RunView};
+use super::{PlannedResult, ReportError, RunView};
 
-/// The run on the first line, then each case on its own.
+/// The run on the first line, then each planned case on its own: its result, or `not_run` with the reason.
 pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
     line(view.head, out)?;
-    for result in view.results() {
-        line(&result?, out)?;
+    for planned in view.planned() {
+        match planned? {
+            PlannedResult::Finished(result) => line(&result, out)?,
+            PlannedResult::NotRun(case) => line(&serde_json::json!({ "not_run": case }), out)?,
+        }
     }
     Ok(())
 }
@@ -35,5 +38,10 @@ mod tests {
         assert_eq!(head, samples::head(&cases, Some(samples::replayed())));
         let read: Vec<TestResult> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(read, cases);
+    }
+
+    #[test]
+    fn a15_a_stopped_run_lists_what_was_not_run() {
+        insta::assert_snapshot!(samples::stopped_report(Format::Jsonl, &[samples::passed()]));
     }
 }

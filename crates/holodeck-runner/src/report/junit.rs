@@ -1,23 +1,24 @@
 use std::{fmt, io::Write};
 
-use holodeck_model::{CaseState, ReportHead, TestResult};
+use holodeck_model::{CaseState, NotRun, ReportHead, TestResult};
 
-use super::{ReportError, RunView, explain, explain_in_a_line, words};
+use super::{PlannedResult, ReportError, RunView, explain, explain_in_a_line, words};
 
 /// Answers are there to be read in a CI page, not to fill it.
 const TEXT_CHARS: usize = 10_000;
 
-/// For CI servers: a failed case is a `failure`, one without a verdict an `error`, one that checks nothing `skipped`.
+/// For CI servers: a failed case is a `failure`, one without a verdict an `error`, one that checks nothing or was not run
+/// `skipped`.
 pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
     let head = view.head;
     let summary = &head.summary;
     let name = Escaped(&head.agent_name);
     let counts = format!(
         "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{}\"",
-        summary.total_tests,
+        summary.total_tests + summary.not_run,
         summary.failed,
         summary.errors,
-        summary.unchecked,
+        summary.unchecked + summary.not_run,
         seconds(summary.total_duration_ms),
     );
     writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
@@ -28,14 +29,21 @@ pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), Repo
         Escaped(&head.timestamp)
     )?;
     properties(head, out)?;
-    for result in view.results() {
-        case(&result?, head, out)?;
+    for planned in view.planned() {
+        match planned? {
+            PlannedResult::Finished(result) => case(&result, head, out)?,
+            PlannedResult::NotRun(case) => not_run(&case, head, out)?,
+        }
     }
-    let said = head.replayed.iter().map(holodeck_model::Replayed::describe);
+    let early = (head.ended != "completed").then(|| words::verdict(head));
     let warnings = head.warnings.iter().map(|warning| format!("warning: {warning}"));
-    let said: Vec<String> = said.chain(warnings).collect();
-    if !said.is_empty() {
-        writeln!(out, "    <system-out>{}</system-out>", Text(&said.join("\n")))?;
+    let notes: Vec<String> = early
+        .into_iter()
+        .chain(head.provenance())
+        .chain(warnings)
+        .collect();
+    if !notes.is_empty() {
+        writeln!(out, "    <system-out>{}</system-out>", Text(&notes.join("\n")))?;
     }
     writeln!(out, "  </testsuite>\n</testsuites>")?;
     Ok(())
@@ -49,8 +57,17 @@ fn properties(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
         ("holodeck_version", head.holodeck_version.clone()),
         ("ended", head.ended.clone()),
     ];
+    if let Some(because) = &head.ended_because {
+        properties.push(("ended_because", because.clone()));
+    }
     if let Some(replayed) = &head.replayed {
         properties.push(("replayed", replayed.describe()));
+    }
+    if let Some(run) = &head.regraded_from {
+        properties.push(("regraded_from", run.clone()));
+    }
+    if summary.truncated > 0 {
+        properties.push(("truncated", summary.truncated.to_string()));
     }
     if let Some(usage) = &summary.token_usage {
         properties.push(("total_tokens", usage.total_tokens.to_string()));
@@ -82,6 +99,11 @@ fn case(result: &TestResult, head: &ReportHead, out: &mut dyn Write) -> std::io:
         seconds(result.execution_time_ms),
     )?;
     if result.state == CaseState::Passed {
+        if result.truncated {
+            writeln!(out, ">")?;
+            writeln!(out, "      <system-out>{}</system-out>", words::TRUNCATED)?;
+            return writeln!(out, "    </testcase>");
+        }
         return writeln!(out, "/>");
     }
     let message = explain_in_a_line(result);
@@ -105,6 +127,16 @@ fn case(result: &TestResult, head: &ReportHead, out: &mut dyn Write) -> std::io:
     writeln!(out, "    </testcase>")
 }
 
+fn not_run(case: &NotRun, head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "    <testcase name=\"{}\" classname=\"{}\" time=\"0.000\">\n      <skipped message=\"{}\"/>\n    </testcase>",
+        Escaped(&case.label()),
+        Escaped(&head.agent_name),
+        Escaped(&case.reason),
+    )
+}
+
 /// Reasons, difference, question and answer as plain text.
 fn body(result: &TestResult) -> String {
     let mut lines = Vec::new();
@@ -120,6 +152,9 @@ fn body(result: &TestResult) -> String {
                 lines.push(format!("{} {}", line.sign, line.text));
             }
         }
+    }
+    if result.truncated {
+        lines.push(words::TRUNCATED.to_owned());
     }
     lines.push(format!(
         "\nquestion:\n{}",
@@ -212,5 +247,10 @@ mod tests {
             &samples::cases(),
             Some(samples::replayed()),
         ));
+    }
+
+    #[test]
+    fn a15_a_stopped_run_lists_what_was_not_run() {
+        insta::assert_snapshot!(samples::stopped_report(Format::Junit, &[samples::passed()]));
     }
 }

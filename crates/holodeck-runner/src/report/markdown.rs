@@ -2,7 +2,7 @@ use std::{borrow::Cow, io::Write};
 
 use holodeck_model::{CaseState, ReportHead, TestResult};
 
-use super::{ReportError, RunView, explain, explain_in_a_line, words};
+use super::{PlannedResult, ReportError, RunView, explain, explain_in_a_line, words, words::Tone};
 
 /// A comment on a pull request holds 65,536 characters; one answer must not use them up.
 const TEXT_CHARS: usize = 2_000;
@@ -47,12 +47,15 @@ fn headline(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(
         out,
         "**{}: {}** · {}\n",
-        words::count(summary.total_tests, "case"),
+        words::count(words::planned(summary), "case"),
         words::states(summary),
         words::pass_rate(summary)
     )?;
-    if let Some(replayed) = &head.replayed {
-        writeln!(out, "{}\n", inline(&replayed.describe()))?;
+    for line in head.provenance() {
+        writeln!(out, "{}\n", inline(&line))?;
+    }
+    if let Some(truncated) = words::truncated(summary) {
+        writeln!(out, "⚠️ {}\n", inline(&truncated))?;
     }
     for warning in &head.warnings {
         writeln!(out, "⚠️ {}\n", inline(warning))?;
@@ -65,10 +68,10 @@ fn headline(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
 }
 
 fn mark(head: &ReportHead) -> &'static str {
-    match words::verdict(head) {
-        "passed" => "✅",
-        "failed" => "❌",
-        _ => "⚠️",
+    match words::tone(head) {
+        Tone::Good => "✅",
+        Tone::Bad => "❌",
+        Tone::Doubtful => "⚠️",
     }
 }
 
@@ -114,7 +117,7 @@ fn details(result: &TestResult, out: &mut dyn Write) -> std::io::Result<()> {
         out,
         "<details><summary>{} ({}, {})</summary>\n",
         html(&result.label()),
-        words::state(result.state),
+        words::case_state(result),
         words::duration(result.execution_time_ms)
     )?;
     for explanation in explain(result) {
@@ -145,7 +148,7 @@ fn details(result: &TestResult, out: &mut dyn Write) -> std::io::Result<()> {
 }
 
 fn all_cases(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
-    let total = view.head.summary.total_tests;
+    let total = words::planned(&view.head.summary);
     if total == 0 {
         return Ok(());
     }
@@ -153,14 +156,24 @@ fn all_cases(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError>
         out,
         "<details><summary>Every case ({total})</summary>\n\n| case | state | time | tokens | cost | scores |\n|---|---|--:|--:|--:|---|"
     )?;
-    for result in view.results() {
-        let result = result?;
+    for planned in view.planned() {
+        let result = match planned? {
+            PlannedResult::Finished(result) => result,
+            PlannedResult::NotRun(case) => {
+                let (label, reason) = (
+                    inline(&case.label()),
+                    words::clip(&case.reason, REASON_CHARS).into_owned(),
+                );
+                writeln!(out, "| {label} | not run | | | | {} |", inline(&reason))?;
+                continue;
+            }
+        };
         let tokens = result.token_usage.map(|usage| words::tokens(usage.total_tokens));
         writeln!(
             out,
             "| {} | {} | {} | {} | {} | {} |",
             inline(&result.label()),
-            words::state(result.state),
+            words::case_state(&result),
             words::duration(result.execution_time_ms),
             tokens.unwrap_or_default(),
             result.cost_usd.map(words::cost).unwrap_or_default(),
@@ -279,5 +292,10 @@ mod tests {
         assert_eq!(inline("`a|b` <b> @team"), "`a\\|b` &lt;b&gt; @<!-- -->team");
         assert_eq!(inline("an odd ` one_"), "an odd \\` one\\_");
         assert_eq!(inline("`<b> ```"), "\\`&lt;b&gt; \\`\\`\\`");
+    }
+
+    #[test]
+    fn a15_a_stopped_run_lists_what_was_not_run() {
+        insta::assert_snapshot!(samples::stopped_report(Format::Markdown, &[samples::passed()]));
     }
 }

@@ -1,12 +1,12 @@
 //! Results for tests of everything that reads them.
 
 use holodeck_model::{
-    CaseState, ExecutionState, MetricResult, REPORT_SCHEMA_VERSION, Replayed, ReportHead, RunMetadata,
-    TestResult, TokenUsage, ToolInvocation, TurnResult,
+    CaseState, ExecutionState, Failure, FailureKind, MetricResult, NotRun, REPORT_SCHEMA_VERSION, Replayed,
+    ReportHead, RunMetadata, TestResult, TokenUsage, ToolInvocation, TurnResult,
 };
 use serde_json::json;
 
-use super::{Format, Results, RunView, write_report};
+use super::{Format, PlannedResult, Results, RunView, write_report};
 use crate::SummaryFold;
 
 pub(crate) fn result(index: usize, state: CaseState, metrics: &[(&str, Option<f64>)]) -> TestResult {
@@ -29,12 +29,14 @@ pub(crate) fn result(index: usize, state: CaseState, metrics: &[(&str, Option<f6
         execution_time_ms: 1200,
         latency_ms: Some(1200),
         errors: Vec::new(),
-        execution_errors: Vec::new(),
+        failures: Vec::new(),
         timestamp: "2026-11-21T20:11:03.000Z".to_owned(),
         token_usage: Some(TokenUsage::new(12, 3)),
         cost_usd: None,
         num_turns: 1,
         model: Some("m".to_owned()),
+        truncated: false,
+        redacted: false,
         structured_output: None,
         retrieval_context: None,
         turns: None,
@@ -82,7 +84,10 @@ pub(crate) fn failed() -> TestResult {
         }],
         expected_tools: Some(json!(["get_order"])),
         tools_matched: Some(false),
-        errors: vec!["expected tool(s) not called: get_order; called: search_docs".to_owned()],
+        failures: vec![Failure::of_field(
+            "expected_tools",
+            "not called: get_order; called: search_docs",
+        )],
         cost_usd: Some(0.0026),
         ..result(1, CaseState::Failed, &[("rougeL", Some(0.31))])
     };
@@ -105,7 +110,10 @@ pub(crate) fn timed_out() -> TestResult {
         agent_response: None,
         execution: ExecutionState::Error,
         execution_time_ms: 60_000,
-        errors: vec!["timeout exceeded (60 s, `execution.llm_timeout`)".to_owned()],
+        failures: vec![Failure::new(
+            FailureKind::Timeout,
+            "timeout exceeded (60 s, `execution.llm_timeout`)",
+        )],
         token_usage: None,
         ..result(2, CaseState::Error, &[])
     }
@@ -141,8 +149,10 @@ pub(crate) fn conversation() -> TestResult {
         num_turns: 1,
         structured_output: None,
         retrieval_context: None,
-        execution_errors: Vec::new(),
         errors: vec![],
+        model: None,
+        truncated: false,
+        redacted: false,
         skipped: false,
         grader_details: None,
     };
@@ -157,14 +167,17 @@ pub(crate) fn conversation() -> TestResult {
     third.response = None;
     third.execution = ExecutionState::Skipped;
     third.skipped = true;
-    third.errors = vec!["not run: the turns before it could not be ended".to_owned()];
+    let skipped = Failure {
+        turn: Some(3),
+        ..Failure::new(FailureKind::Skipped, "skipped because an earlier turn failed")
+    };
     TestResult {
         test_name: None,
         test_input: "question 1\n---\nquestion 2\n---\nquestion 3".to_owned(),
         agent_response: Some("8".to_owned()),
         ground_truth: None,
         execution: ExecutionState::Skipped,
-        errors: vec!["turn 3: not run: the turns before it could not be ended".to_owned()],
+        failures: vec![skipped],
         metric_results: second.metric_results.clone(),
         turns: Some(vec![turn(0, CaseState::Passed), second, third]),
         ..result(4, CaseState::Error, &[])
@@ -179,7 +192,7 @@ pub(crate) fn hostile() -> TestResult {
         test_input: nasty.to_owned(),
         agent_response: Some(nasty.to_owned()),
         ground_truth: Some(format!("not {nasty}")),
-        errors: vec![nasty.to_owned()],
+        failures: vec![Failure::new(FailureKind::Agent, nasty)],
         execution: ExecutionState::AgentFailed,
         metric_results: vec![MetricResult {
             passed: Some(false),
@@ -226,12 +239,42 @@ pub(crate) fn head(results: &[TestResult], replayed: Option<Replayed>) -> Report
         },
         replayed,
         ended: "completed".to_owned(),
+        ended_because: None,
+        regraded_from: None,
     }
+}
+
+/// A report over `results` and two cases that were not run, of a run that a budget stopped.
+pub(crate) fn stopped_report(format: Format, results: &[TestResult]) -> String {
+    let not_run = |index: usize, name: Option<&str>| NotRun {
+        index,
+        test_name: name.map(ToOwned::to_owned),
+        reason: "not run: token budget used up: 40 of 40 tokens".to_owned(),
+    };
+    let mut head = head(results, None);
+    head.ended = "budget".to_owned();
+    head.ended_because = Some("token budget used up: 40 of 40 tokens".to_owned());
+    head.summary.not_run = 2;
+    let finished = results
+        .iter()
+        .cloned()
+        .map(|result| PlannedResult::Finished(Box::new(result)));
+    let missing = [not_run(8, Some("returns & refunds")), not_run(9, None)].map(PlannedResult::NotRun);
+    let planned: Vec<PlannedResult> = finished.chain(missing).collect();
+    write(format, &head, &planned)
 }
 
 /// A report over `results`, as text.
 pub(crate) fn report(format: Format, results: &[TestResult], replayed: Option<Replayed>) -> String {
-    let head = head(results, replayed);
+    let planned: Vec<PlannedResult> = results
+        .iter()
+        .cloned()
+        .map(|result| PlannedResult::Finished(Box::new(result)))
+        .collect();
+    write(format, &head(results, replayed), &planned)
+}
+
+fn write(format: Format, head: &ReportHead, planned: &[PlannedResult]) -> String {
     let metadata = RunMetadata {
         agent_config: json!({"name": "customer-support"}),
         prompt_version: json!({"version": "auto-12345678"}),
@@ -240,9 +283,9 @@ pub(crate) fn report(format: Format, results: &[TestResult], replayed: Option<Re
         git_commit: None,
         mcp_servers: Vec::new(),
     };
-    let read = || -> Results<'_> { Box::new(results.iter().cloned().map(Ok)) };
+    let read = || -> Results<'_> { Box::new(planned.iter().cloned().map(Ok)) };
     let mut out = Vec::new();
-    write_report(format, &RunView::new(&head, &metadata, &read), &mut out).unwrap();
+    write_report(format, &RunView::new(head, &metadata, &read), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt::Write as _};
 
 pub use holodeck_model::printable;
-use holodeck_model::{CaseState, ReportHead, ReportSummary};
+use holodeck_model::{CaseState, ReportHead, ReportSummary, TestResult};
 
 /// What became of a case.
 pub fn state(state: CaseState) -> &'static str {
@@ -15,18 +15,97 @@ pub fn state(state: CaseState) -> &'static str {
     }
 }
 
-/// What became of a run, in the order of the exit codes.
-pub fn verdict(head: &ReportHead) -> &'static str {
-    let summary = &head.summary;
+/// What a report says of an answer that was cut off.
+pub const TRUNCATED: &str = "answer truncated at max_tokens";
+
+/// What became of a case, with a mark on an answer that was cut off.
+pub fn case_state(result: &TestResult) -> Cow<'static, str> {
+    let state = state(result.state);
+    if result.truncated {
+        format!("{state}, truncated").into()
+    } else {
+        state.into()
+    }
+}
+
+/// What a reader of a case must know beside its verdict: a truncated or masked answer, another model.
+pub fn notes(result: &TestResult) -> Vec<String> {
+    let truncated = result.truncated.then(|| TRUNCATED.to_owned());
+    let redacted = result
+        .redacted
+        .then(|| "secrets were masked in the answer".to_owned());
+    let model = result.model.as_ref().map(|model| format!("answered by {model}"));
+    truncated.into_iter().chain(redacted).chain(model).collect()
+}
+
+/// How many answers were cut off, if any.
+pub fn truncated(summary: &ReportSummary) -> Option<String> {
+    match summary.truncated {
+        0 => None,
+        1 => Some("1 answer truncated at max_tokens".to_owned()),
+        more => Some(format!("{more} answers truncated at max_tokens")),
+    }
+}
+
+/// Every planned case, with or without a result.
+pub fn planned(summary: &ReportSummary) -> usize {
+    summary.total_tests + summary.not_run
+}
+
+/// How good a run is, for a colour or a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "a reader has three lights")]
+pub enum Tone {
+    /// Everything that was planned passed.
+    Good,
+    /// A case failed.
+    Bad,
+    /// Nothing failed, and it is not known whether everything is well.
+    Doubtful,
+}
+
+/// How good a run is.
+pub fn tone(head: &ReportHead) -> Tone {
+    let early = early(head).is_some();
+    match result(&head.summary) {
+        "failed" => Tone::Bad,
+        "passed" if !early && head.summary.not_run == 0 => Tone::Good,
+        _ => Tone::Doubtful,
+    }
+}
+
+/// What became of a run: first that it ended before its plan did, then what its cases came to.
+pub fn verdict(head: &ReportHead) -> String {
+    let result = result(&head.summary);
+    match early(head) {
+        None => result.to_owned(),
+        Some(early) if matches!(result, "failed" | "error") => format!("{early}, {result}"),
+        Some(early) => early.to_owned(),
+    }
+}
+
+/// How a run ended before its plan did.
+pub fn early(head: &ReportHead) -> Option<&'static str> {
     match head.ended.as_str() {
-        "interrupted" => "interrupted",
-        "terminated" => "terminated",
-        "budget" => "stopped by its budget",
-        _ if summary.failed > 0 => "failed",
-        _ if summary.errors > 0 => "error",
-        "stopped" => "stopped",
-        _ if summary.passed == 0 => "nothing checked",
-        _ => "passed",
+        "completed" => None,
+        "interrupted" => Some("interrupted"),
+        "terminated" => Some("terminated"),
+        "budget" => Some("stopped by its budget"),
+        "unenforceable" => Some("stopped: a budget cannot be enforced"),
+        "incomplete" => Some("incomplete"),
+        _ => Some("stopped early"),
+    }
+}
+
+fn result(summary: &ReportSummary) -> &'static str {
+    if summary.failed > 0 {
+        "failed"
+    } else if summary.errors > 0 {
+        "error"
+    } else if summary.passed == 0 {
+        "nothing checked"
+    } else {
+        "passed"
     }
 }
 
@@ -95,6 +174,7 @@ pub fn states(summary: &ReportSummary) -> String {
         (summary.failed, "failed"),
         (summary.errors, errors),
         (summary.unchecked, "unchecked"),
+        (summary.not_run, "not run"),
     ];
     let parts: Vec<_> = parts
         .iter()
@@ -108,11 +188,13 @@ pub fn states(summary: &ReportSummary) -> String {
     }
 }
 
-/// `82 % of 11 checked`. Never rounded up to 100 or down to 0: those two words are promises.
+/// `82 % of 11 checked`, or `9 of 20 passed` where not everything ran. Never rounded up to 100 or down to 0: those two words are promises.
 pub fn pass_rate(summary: &ReportSummary) -> String {
     let checked = summary.total_tests.saturating_sub(summary.unchecked);
     match summary.pass_rate {
         None => "nothing was checked".to_owned(),
+        // A share of what happened to run would look like the share of all.
+        Some(_) if summary.not_run > 0 => format!("{} of {} passed", summary.passed, planned(summary)),
         Some(rate) => {
             let rounded = rate.round();
             let told = if rounded >= 100.0 && summary.passed < checked {

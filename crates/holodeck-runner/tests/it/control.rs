@@ -110,7 +110,7 @@ async fn a_budget_stops_the_run() {
 }
 
 #[tokio::test]
-async fn a_budget_that_cannot_be_held_stops_the_run() {
+async fn a_budget_that_cannot_be_enforced_stops_the_run() {
     let project = project(20);
     let backend = ScriptedBackend::answering(|_| ScriptedTurn::nothing().and_text("Paris"));
     let mut request = project.request(&backend);
@@ -120,7 +120,41 @@ async fn a_budget_that_cannot_be_held_stops_the_run() {
         max_cost_usd: None,
     };
     let run = run(request).await.unwrap();
-    assert_eq!((run.code(), run.outcome.head.summary.total_tests), (6, 1));
+    assert_eq!((run.code(), run.outcome.head.summary.total_tests), (3, 1));
+    assert_eq!(run.outcome.not_run().unwrap().len(), 19);
+}
+
+#[tokio::test]
+async fn a01_a_turn_that_this_run_did_not_cancel_is_an_error_and_not_lost() {
+    let project = project(3);
+    let backend = ScriptedBackend::answering(|asked| {
+        if asked.message == "q1" {
+            ScriptedTurn::failing(BackendError::Cancelled)
+        } else {
+            ScriptedTurn::text("Paris")
+        }
+    });
+    let run = run(project.request(&backend)).await.unwrap();
+    assert_eq!((run.code(), run.outcome.head.ended.as_str()), (3, "completed"));
+    let summary = &run.outcome.head.summary;
+    assert_eq!((summary.passed, summary.errors, summary.not_run), (2, 1, 0));
+    assert_eq!(
+        run.results()[1].errors,
+        ["the turn was cancelled, but not by this run"]
+    );
+}
+
+#[tokio::test]
+async fn fail_fast_keeps_a_slot_until_the_verdict_is_known() {
+    let project = project(20);
+    // Long enough to be graded on a thread of its own.
+    let backend = ScriptedBackend::answering(|_| ScriptedTurn::text(&"Rome ".repeat(4_000)));
+    let mut request = project.request(&backend);
+    request.settings.concurrency = 1;
+    request.settings.on_failure = OnFailure::Stop;
+    let run = run(request).await.unwrap();
+    assert_eq!((run.code(), backend.turns()), (1, 1));
+    assert_eq!(run.outcome.head.summary.not_run, 19);
 }
 
 #[tokio::test]

@@ -30,13 +30,13 @@ fn backend() -> ScriptedBackend {
     ScriptedBackend::answering(|asked| ScriptedTurn::text(&asked.message.replace('q', "answer ")))
 }
 
-/// Cuts the journal of a finished run after `cases` cases and some bytes, as a killed process would leave it.
-fn cut(project: &Project, cases: usize, bytes: usize) -> std::path::PathBuf {
+/// Cuts the journal of a finished run after some lines of its units and some bytes, as a killed process would leave it.
+fn cut(project: &Project, lines: usize, bytes: usize) -> std::path::PathBuf {
     let journal = RunStore::new(project.dir.path()).find("latest").unwrap();
     let text = fs::read_to_string(&journal).unwrap();
-    let mut lines = text.split_inclusive('\n');
-    let mut kept: String = lines.by_ref().take(1 + cases).collect();
-    if let Some(next) = lines.next() {
+    let mut rest = text.split_inclusive('\n');
+    let mut kept: String = rest.by_ref().take(1 + lines).collect();
+    if let Some(next) = rest.next() {
         kept.extend(next.chars().take(bytes.min(next.len() - 1)));
     }
     fs::write(&journal, kept).unwrap();
@@ -48,21 +48,26 @@ async fn a_run_cut_anywhere_and_resumed_repeats_nothing_and_equals_a_whole_one()
     let project = Project::new(&tests("contains"));
     let whole = project.run(&backend()).await;
     let expected = run_file(&whole.outcome.run_file);
-    for cases in 0..=CASES {
+    // Each case has a line when it ran, and one when it was graded.
+    for lines in 0..=2 * CASES {
         for bytes in [0, 1, 40] {
             let mut fresh = project.request(&backend());
             fresh.settings.concurrency = 1;
             run(fresh).await.unwrap();
-            let journal = cut(&project, cases, bytes);
+            let journal = cut(&project, lines, bytes);
             let again = backend();
             let mut request = project.request(&again);
             request.resume = Some(journal);
             let resumed = run(request).await.unwrap();
-            assert_eq!(again.turns(), CASES - cases, "{cases} cases, {bytes} bytes");
+            assert_eq!(
+                again.turns(),
+                CASES - lines.div_ceil(2),
+                "{lines} lines, {bytes} bytes"
+            );
             let mut found = run_file(&resumed.outcome.run_file);
             // The concurrency of this test's runs is not the same; nothing else may differ.
             found["report"]["environment"] = expected["report"]["environment"].clone();
-            assert_eq!(found, expected, "{cases} cases, {bytes} bytes");
+            assert_eq!(found, expected, "{lines} lines, {bytes} bytes");
         }
     }
 }
@@ -72,10 +77,24 @@ async fn a_changed_agent_is_not_mixed_with_old_answers() {
     let project = Project::new(&tests("contains"));
     project.run(&backend()).await;
     let journal = cut(&project, 3, 0);
+    let before = fs::read(&journal).unwrap();
     project.write(&tests("icontains"));
     let mut request = project.request(&backend());
+    request.resume = Some(journal.clone());
+    let error = run(request).await.err().unwrap();
+    assert!(
+        matches!(&error, RunError::AgentChanged { parts, .. } if parts == &["agent"]),
+        "{error}"
+    );
+    assert_eq!(fs::read(&journal).unwrap(), before);
+    let mut request = project.request(&backend());
     request.resume = Some(journal);
-    assert!(matches!(run(request).await, Err(RunError::AgentChanged { .. })));
+    request.accept_changes = true;
+    let resumed = run(request).await.unwrap();
+    assert_eq!(
+        resumed.outcome.head.warnings,
+        ["resumed although the agent changed: agent"]
+    );
 }
 
 #[tokio::test]
@@ -87,7 +106,7 @@ async fn grading_again_asks_nothing_and_uses_todays_checks() {
     project.write(&tests("starts_with, negate: true"));
     let again = backend();
     let old = first.outcome.journal_path().to_owned();
-    let outcome = regrade(&project.request(&again), &old, &mut Events::default()).unwrap();
+    let outcome = regrade(&project.regrade_request(), &old, &mut Events::default()).unwrap();
     assert_eq!(again.turns(), 0);
     assert_eq!(outcome.head.summary.failed, 10);
     assert_eq!(outcome.exit.code(), 1);
@@ -155,4 +174,18 @@ async fn a_case_that_moved_is_found_again_by_what_it_asks() {
         again.results().into_iter().map(|r| r.index).collect::<Vec<_>>(),
         [0]
     );
+}
+
+#[tokio::test]
+async fn answers_without_a_verdict_of_todays_checks_are_graded_and_not_asked() {
+    let project = Project::new(&tests("contains"));
+    project.run(&backend()).await;
+    let journal = RunStore::new(project.dir.path()).find("latest").unwrap();
+    project.write(&tests("starts_with, negate: true"));
+    let again = backend();
+    let mut request = project.request(&again);
+    request.resume = Some(journal);
+    request.accept_changes = true;
+    let resumed = run(request).await.unwrap();
+    assert_eq!((again.turns(), resumed.outcome.head.summary.failed), (0, 10));
 }

@@ -75,7 +75,7 @@ async fn each_turn_has_what_was_found_for_it() {
         json!(["from the index", "from the server"])
     );
     let again = regrade(
-        &project.request(&backend()),
+        &project.regrade_request(),
         run.outcome.journal_path(),
         &mut Events::default(),
     )

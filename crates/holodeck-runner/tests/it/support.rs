@@ -2,12 +2,15 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::AgentBackend;
 use holodeck_documents::{Converter, Isolation};
-use holodeck_model::{DiskFiles, Env, LoadedAgent, Redactor, RunMetadata, TestResult, load_agent};
+use holodeck_model::{
+    DiskFiles, Env, LoadedAgent, Redactor, RunMetadata, TestResult, identify_cases, load_agent,
+};
 use holodeck_runner::{
-    Budget, FileReader, OnFailure, Prices, RunControl, RunError, RunEvent, RunOutcome, RunSettings, RunSink,
-    Selection, TestRequest, run_tests,
+    RegradeRequest, RunControl, RunError, RunEvent, RunOutcome, RunSettings, RunSink, Selection, TestRequest,
+    run_tests,
 };
 use holodeck_testkit::ScriptedBackend;
+use holodeck_turn::{FileReader, Prices, TurnRunner};
 use serde_json::Value;
 
 /// An agent in a folder of its own.
@@ -37,22 +40,28 @@ impl Project {
     }
 
     pub(crate) fn request(&self, backend: &ScriptedBackend) -> TestRequest {
+        let agent = self.agent();
         TestRequest {
-            agent: Arc::new(self.agent()),
+            identities: identify_cases(&agent.config.test_cases, &DiskFiles).into(),
+            fingerprint: [("agent".to_owned(), serde_json::to_string(&agent.config).unwrap())].into(),
+            accept_changes: false,
+            agent: Arc::new(agent),
             agent_path: "agent.yaml".to_owned(),
             fingerprint: std::collections::BTreeMap::default(),
             backend: Arc::new(backend.clone()) as Arc<dyn AgentBackend>,
             replayed: None,
             selection: Selection::default(),
-            files: FileReader::new(Converter::new(Isolation::None), Duration::from_mins(1)),
+            turns: TurnRunner {
+                files: FileReader::new(Converter::new(Isolation::None), Duration::from_mins(1)),
+                prices: Prices::embedded(),
+                model: "m".to_owned(),
+                timeout: Some(Duration::from_mins(1)),
+                timeout_source: "`execution.llm_timeout`".to_owned(),
+            },
             settings: RunSettings {
                 concurrency: 4,
-                timeout: Duration::from_mins(1),
-                timeout_source: "`execution.llm_timeout`".to_owned(),
-                on_failure: OnFailure::Continue,
-                budget: Budget::default(),
+                ..RunSettings::default()
             },
-            prices: Prices::embedded(),
             redactor: Arc::new(Redactor::default()),
             warnings: Vec::new(),
             resume: None,
@@ -64,6 +73,17 @@ impl Project {
                 git_commit: None,
                 mcp_servers: Vec::new(),
             },
+        }
+    }
+
+    pub(crate) fn regrade_request(&self) -> RegradeRequest {
+        let agent = self.agent();
+        RegradeRequest {
+            identities: identify_cases(&agent.config.test_cases, &DiskFiles).into(),
+            agent: Arc::new(agent),
+            agent_path: "agent.yaml".to_owned(),
+            redactor: Arc::new(Redactor::default()),
+            cli_args: Vec::new(),
         }
     }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, NoTools, Occasion, TurnRequest};
 use holodeck_model::{ClaudeConfig, Env, HierarchicalDocumentTool, LoadedAgent};
 use holodeck_retrieval::{ContextRequest, ContextWriter, RetrievalError};
-use holodeck_runner::{Driven, drive};
+use holodeck_turn::{Driven, drive};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 

@@ -386,23 +386,37 @@ fn cassette(bytes: &[u8]) -> Outcome {
     }
 }
 
-/// A journal: what can be read can be gone on with, and nothing is lost by it.
+/// A journal: what can be read can be resumed, and nothing is lost by it.
 fn journal(bytes: &[u8]) -> Outcome {
     let file = on_disk(bytes);
     let journal = match Journal::open(file.path()) {
         Ok(journal) => journal,
         Err(error) => return outcome(&words(&error.to_string())),
     };
-    let read = |journal: &Journal| journal.results().map(Result::ok).collect::<Vec<_>>();
+    let read = |journal: &Journal| -> Vec<_> {
+        let units = 0..journal.plan().len();
+        units
+            .map(|unit| {
+                let answer = journal.unit(unit).map(Result::ok);
+                (answer, journal.verdict(unit).map(Result::ok))
+            })
+            .collect()
+    };
     let before = read(&journal);
-    drop(journal);
-    let again = Journal::reopen(file.path()).unwrap_or_else(|error| panic!("it was opened before: {error}"));
+    let finished = journal.finished();
+    let again = journal
+        .reopen()
+        .unwrap_or_else(|error| panic!("it was opened before: {error}"));
     assert_eq!(read(&again), before);
-    assert_eq!(again.finished(), before.len());
+    assert_eq!(again.finished(), finished);
     let found: Vec<_> = before
         .iter()
         .take(8)
-        .map(|result| result.as_ref().map(|result| result.state))
+        .map(|(_, verdict)| {
+            verdict
+                .as_ref()
+                .map(|verdict| verdict.as_ref().map(|grade| grade.state))
+        })
         .collect();
     outcome(&found)
 }

@@ -81,7 +81,7 @@ impl Reports {
     }
 
     /// Files that are written.
-    pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
         self.wanted.iter().filter_map(|(_, target)| match target {
             Target::File(path) => Some(path.clone()),
             Target::Stdout | Target::Null => None,
@@ -112,8 +112,9 @@ impl Reports {
         Ok(())
     }
 
-    /// Writes all; one that fails keeps no other from being written.
-    pub(super) fn write(&self, outcome: &RunOutcome) -> Vec<Problem> {
+    /// Writes all; one that fails keeps no other from being written. Returns the files that were written.
+    pub(super) fn write(&self, outcome: &RunOutcome) -> (Vec<PathBuf>, Vec<Problem>) {
+        let mut files = Vec::new();
         let mut problems = Vec::new();
         for (format, target) in &self.wanted {
             let (name, written) = match target {
@@ -121,13 +122,15 @@ impl Reports {
                 Target::Null => continue,
                 Target::File(path) => (path.display().to_string(), replace(*format, path, outcome)),
             };
-            if let Err(error) = written {
-                problems.push(Problem::execution(format!(
-                    "writing the report `{name}`: {error}"
-                )));
+            match (written, target) {
+                (Ok(()), Target::File(path)) => files.push(path.clone()),
+                (Ok(()), _) => {}
+                (Err(error), _) => problems.push(Problem::execution(format!(
+                    "cannot write the report `{name}`: {error}"
+                ))),
             }
         }
-        problems
+        (files, problems)
     }
 }
 

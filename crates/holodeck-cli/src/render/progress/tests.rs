@@ -6,7 +6,7 @@ use std::{
 };
 
 use holodeck::{
-    model::{Replayed, ReportHead, TestResult},
+    model::{NotRun, Replayed, ReportHead, TestResult},
     runner::{ExitCode, RunEvent, RunSink, SummaryFold},
 };
 use serde_json::{Value, json};
@@ -69,7 +69,11 @@ fn cases() -> Vec<TestResult> {
     let failed = json!({
         "tools_matched": false,
         "tool_calls": ["search_docs"],
-        "errors": ["expected tool(s) not called: get_order; called: search_docs"],
+        "failures": [{
+            "kind": "expectation",
+            "field": "expected_tools",
+            "text": "not called: get_order; called: search_docs",
+        }],
         "metric_results": [metric("rougeL", 0.31, Some(0.4), Some(false), None)],
     });
     let timed_out = json!({
@@ -78,7 +82,7 @@ fn cases() -> Vec<TestResult> {
         "agent_response": null,
         "token_usage": null,
         "cost_usd": null,
-        "errors": ["timeout exceeded (60 s, `execution.llm_timeout`)"],
+        "failures": [{"kind": "timeout", "text": "timeout exceeded (60 s, `execution.llm_timeout`)"}],
     });
     let hostile = json!({
         "agent_response": "\u{1b}[2J\u{1b}]0;owned\u{7} gone",
@@ -123,6 +127,8 @@ fn head(cases: &[TestResult], ended: &str, replayed: Option<Replayed>) -> Report
         warnings: Vec::new(),
         replayed,
         ended: ended.to_owned(),
+        ended_because: None,
+        regraded_from: None,
     }
 }
 
@@ -158,8 +164,10 @@ fn events(cases: &[TestResult], total: usize, ended: &str, replayed: Option<Repl
             running: 2,
         });
     }
+    let mut head = head(cases, ended, replayed);
+    head.summary.not_run = total - cases.len();
     events.push(RunEvent::Finished {
-        head: Arc::new(head(cases, ended, replayed)),
+        head: Arc::new(head),
         exit: ExitCode::Failed,
     });
     events
@@ -234,8 +242,18 @@ fn end(events: &[RunEvent], failures: Failures, width: usize) -> String {
             told = Some(Arc::clone(head));
         }
     }
+    let head = told.unwrap();
+    let planned = head.summary.total_tests + head.summary.not_run;
+    let not_run: Vec<NotRun> = (head.summary.total_tests..planned)
+        .map(|index| NotRun {
+            index,
+            test_name: None,
+            reason: "not run".to_owned(),
+        })
+        .collect();
     let run = Summary {
-        head: &told.unwrap(),
+        head: &head,
+        not_run: &not_run,
         kept: &kept,
         took: Duration::from_millis(14_800),
         files: &[PathBuf::from(

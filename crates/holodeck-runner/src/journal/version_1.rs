@@ -1,0 +1,331 @@
+//! Journals of the first version: one line for each case, with its verdict in it.
+
+use holodeck_backend_api::{ExecutionResult, Outcome, ToolCall, ToolResult};
+use holodeck_model::{
+    CaseContent, CaseId, CaseIdentity, ExecutionState, Failure, FailureKind, FileInput, FileType,
+    McpServerRecord, MemoryFiles, Replayed, RunMetadata, TestCase, TestResult, ToolInvocation, Turn,
+    TurnResult, UnitKey, identify_cases,
+};
+use holodeck_turn::{Redacted, TurnRecord};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    Journal, JournalHeader, Ran, RunFlags, Selected,
+    place::{End, Place, Written},
+    scan::Lines,
+};
+use crate::record::{Grade, TurnGrade, UnitRecord};
+
+#[derive(Deserialize)]
+struct Header {
+    run_id: String,
+    started_at: String,
+    agent_name: String,
+    agent_path: String,
+    agent_hash: String,
+    holodeck_version: String,
+    cli_args: Vec<String>,
+    selected: Places,
+    replayed: Option<Replayed>,
+    settings: Value,
+    #[serde(default)]
+    mcp_servers: Vec<McpServerRecord>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Places {
+    First(#[allow(dead_code, reason = "only which variant it is counts")] usize),
+    Only(#[allow(dead_code, reason = "only which variant it is counts")] Vec<usize>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Case(Box<Case>),
+    Warning(String),
+    End(End),
+}
+
+/// The result of a case with the part of its errors that was there before grading.
+#[derive(Deserialize)]
+struct Case {
+    #[serde(flatten)]
+    result: TestResult,
+    #[serde(default)]
+    execution_errors: Vec<String>,
+}
+
+pub(super) fn header(line: &[u8]) -> serde_json::Result<JournalHeader> {
+    let header: Header = serde_json::from_slice(line)?;
+    Ok(JournalHeader {
+        holodeck_journal: 1,
+        run_id: header.run_id,
+        started_at: header.started_at,
+        agent_name: header.agent_name,
+        agent_path: header.agent_path,
+        model: String::new(),
+        regrades: None,
+        agent: [("agent".to_owned(), header.agent_hash)].into(),
+        selected: Selected {
+            // Which of today's cases were left out is not known.
+            failed: matches!(header.selected, Places::Only(_)),
+            ..Selected::default()
+        },
+        plan: Vec::new(),
+        flags: RunFlags::default(),
+        replayed: header.replayed,
+        settings: header.settings,
+        metadata: RunMetadata {
+            agent_config: Value::Null,
+            prompt_version: Value::Null,
+            holodeck_version: header.holodeck_version,
+            cli_args: header.cli_args,
+            git_commit: None,
+            mcp_servers: header.mcp_servers,
+        },
+    })
+}
+
+/// Finds the cases. Their identities are made from what is recorded; files are not, so cases with files have none that
+/// a case of today could have.
+pub(super) fn scan(journal: &mut Journal, lines: &mut Lines) -> std::io::Result<()> {
+    let mut found: std::collections::BTreeMap<usize, (TestCase, Written)> = std::collections::BTreeMap::new();
+    while let Some(written) = lines.next()? {
+        journal.end = lines.offset;
+        match serde_json::from_slice(&lines.line) {
+            Ok(Line::Case(case)) => {
+                found.insert(case.result.index, (asked(&case.result), written));
+                journal.ended = None;
+            }
+            Ok(Line::Warning(warning)) => journal.warnings.push(warning),
+            Ok(Line::End(end)) => journal.ended = Some(end.ended),
+            Err(_) => journal.warnings.push(format!(
+                "line {} of the journal is damaged; its case has no result",
+                lines.number
+            )),
+        }
+    }
+    let (cases, places): (Vec<_>, Vec<_>) = found.into_values().unzip();
+    journal.header.plan = identify_cases(&cases, &MemoryFiles::new());
+    journal.places = places
+        .into_iter()
+        .map(|written| Place {
+            ran: Some(written),
+            graded: None,
+            graded_with_run: true,
+        })
+        .collect();
+    Ok(())
+}
+
+/// What a case asked, as far as it is recorded.
+fn asked(result: &TestResult) -> TestCase {
+    let files = if result.processed_files.is_empty() {
+        Vec::new()
+    } else {
+        vec![unknown_file()]
+    };
+    let turns = result.turns.iter().flatten().map(|turn| Turn {
+        input: turn.input.clone(),
+        ground_truth: None,
+        expected_tools: None,
+        expected_tools_order: holodeck_model::ToolOrder::default(),
+        forbidden_tools: Vec::new(),
+        files: Vec::new(),
+        retrieval_context: None,
+        evaluations: Vec::new(),
+        turn_config: None,
+    });
+    TestCase {
+        name: result.test_name.clone(),
+        input: result.turns.is_none().then(|| result.test_input.clone()),
+        expected_tools: None,
+        expected_tools_order: holodeck_model::ToolOrder::default(),
+        forbidden_tools: Vec::new(),
+        ground_truth: None,
+        files,
+        retrieval_context: None,
+        evaluations: Vec::new(),
+        turns: turns.collect(),
+    }
+}
+
+fn unknown_file() -> FileInput {
+    FileInput {
+        path: None,
+        url: None,
+        file_type: FileType::Text,
+        description: None,
+        pages: Vec::new(),
+        sheet: None,
+        range: None,
+        cache: None,
+    }
+}
+
+/// A case as a unit with its grade.
+pub(super) fn read(line: &[u8]) -> serde_json::Result<Ran> {
+    let Line::Case(case) = serde_json::from_slice(line)? else {
+        return Err(serde::de::Error::custom("not a case"));
+    };
+    let Case {
+        result,
+        execution_errors,
+    } = *case;
+    // Regrading and summaries look up units by their place, not by these.
+    let case = CaseIdentity {
+        id: "0"
+            .repeat(32)
+            .parse::<CaseId>()
+            .map_err(serde::de::Error::custom)?,
+        content: "0"
+            .repeat(32)
+            .parse::<CaseContent>()
+            .map_err(serde::de::Error::custom)?,
+    };
+    let failure = |text: &String| Failure::with_hint(FailureKind::Other, text.clone());
+    let conversation = result.turns.is_some();
+    let (turns, grades) = match &result.turns {
+        Some(turns) => turns.iter().map(turn).unzip(),
+        None => {
+            let (turn, grade) = single(&result, &execution_errors);
+            (vec![turn], vec![grade])
+        }
+    };
+    let failures = if conversation {
+        execution_errors.iter().map(failure).collect()
+    } else {
+        Vec::new()
+    };
+    Ok(Ran {
+        unit: UnitRecord {
+            key: UnitKey {
+                case: case.id,
+                trial: 0,
+            },
+            case,
+            conversation,
+            at: result.timestamp.clone(),
+            turns,
+            failures,
+        },
+        grade: Some(Grade {
+            grader: String::new(),
+            state: result.state,
+            turns: grades,
+        }),
+    })
+}
+
+/// A case without turns is one.
+fn single(result: &TestResult, execution_errors: &[String]) -> (TurnRecord, TurnGrade) {
+    let (mut record, mut grade) = turn(&TurnResult {
+        turn_index: 0,
+        input: result.test_input.clone(),
+        response: result.agent_response.clone(),
+        ground_truth: None,
+        expected_tools: None,
+        tool_calls: Vec::new(),
+        tool_invocations: result.tool_invocations.clone(),
+        tools_matched: result.tools_matched,
+        arg_match_details: None,
+        metric_results: result.metric_results.clone(),
+        passed: result.passed,
+        state: result.state,
+        execution: result.execution,
+        execution_time_ms: result.execution_time_ms,
+        latency_ms: result.latency_ms,
+        token_usage: result.token_usage,
+        cost_usd: result.cost_usd,
+        num_turns: result.num_turns,
+        structured_output: result.structured_output.clone(),
+        retrieval_context: result.retrieval_context.clone(),
+        errors: result.errors.clone(),
+        model: result.model.clone(),
+        truncated: false,
+        redacted: false,
+        skipped: false,
+        grader_details: None,
+    });
+    record.files.clone_from(&result.processed_files);
+    let of_grading = |failure: &Failure| !execution_errors.iter().any(|own| own.starts_with(&failure.text));
+    let (graded, own) = std::mem::take(&mut record.failures)
+        .into_iter()
+        .partition(of_grading);
+    record.failures = own;
+    grade.failures = graded;
+    (record, grade)
+}
+
+fn turn(turn: &TurnResult) -> (TurnRecord, TurnGrade) {
+    let response = turn.response.clone().unwrap_or_default();
+    let calls = turn.tool_invocations.iter().enumerate();
+    let (tool_calls, tool_results) = calls.map(|(place, call)| invocation(place, call)).unzip();
+    let record = TurnRecord {
+        input: turn.input.clone(),
+        files: Vec::new(),
+        state: turn.execution,
+        redacted: Redacted {
+            answer: response.contains("***"),
+            ..Redacted::default()
+        },
+        result: ExecutionResult {
+            response,
+            tool_calls,
+            tool_results,
+            token_usage: turn.token_usage,
+            structured_output: turn.structured_output.clone(),
+            num_turns: turn.num_turns,
+            outcome: match turn.execution {
+                ExecutionState::Completed => Outcome::Completed,
+                _ => Outcome::Failed {
+                    reason: turn.errors.first().cloned().unwrap_or_default(),
+                },
+            },
+            model: turn.model.clone(),
+            ..ExecutionResult::default()
+        },
+        usage: turn.token_usage,
+        cost_usd: turn.cost_usd,
+        elapsed_ms: turn.execution_time_ms,
+        latency_ms: turn.latency_ms,
+        truncated: false,
+        approvals: Vec::new(),
+        failures: turn
+            .errors
+            .iter()
+            .map(|text| Failure::with_hint(FailureKind::Other, text.clone()))
+            .collect(),
+    };
+    let grade = TurnGrade {
+        tools_matched: turn.tools_matched,
+        arg_match_details: turn.arg_match_details.clone().unwrap_or_default(),
+        metrics: turn.metric_results.clone(),
+        retrieval_context: turn.retrieval_context.clone(),
+        ..TurnGrade::bare(turn.state)
+    };
+    (record, grade)
+}
+
+fn invocation(place: usize, call: &ToolInvocation) -> (ToolCall, ToolResult) {
+    let call_id = format!("{}{place}", ToolCall::MINTED);
+    let result = match &call.result {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let answer = ToolResult {
+        call_id: call_id.clone(),
+        name: call.name.clone(),
+        result,
+        is_error: call.error.is_some(),
+        duration_ms: call.duration_ms,
+    };
+    let call = ToolCall {
+        name: call.name.clone(),
+        arguments: call.args.clone(),
+        call_id,
+    };
+    (call, answer)
+}

@@ -1,0 +1,13 @@
+#![doc = include_str!("../README.md")]
+
+mod drive;
+mod files;
+mod prices;
+mod record;
+mod runner;
+
+pub use drive::{Driven, drive};
+pub use files::{FileReader, Question};
+pub use prices::{PriceError, Prices};
+pub use record::{Redacted, TurnRecord, describe_error};
+pub use runner::{TurnEnd, TurnInput, TurnRunner};
