@@ -139,7 +139,7 @@ fn a06_resume_refuses_another_agent_and_names_what_changed() {
             "provider: ollama, name: e",
             "embedding_provider",
         ),
-        ("input: \"Where", "input: \"And where", "the test cases changed"),
+        ("input: \"Where", "input: \"And where", "the test cases of run"),
     ] {
         assert!(old.contains(from), "{from}");
         project.write("agent.yaml", old.replacen(from, to, 1));
