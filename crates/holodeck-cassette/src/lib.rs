@@ -27,4 +27,4 @@ pub use entry::{FORMAT_VERSION, request_key};
 pub use error::CassetteError;
 pub use recorder::{RecordMode, Recorder, Tape};
 pub use replayer::Replayer;
-pub use tools::{RecordedTools, ReplayedTools, ToolSet};
+pub use tools::{RecordedTools, ReplayedTools, ToolFiles, ToolSet};

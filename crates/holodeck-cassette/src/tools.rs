@@ -1,6 +1,6 @@
 use std::{
     borrow::Cow,
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -29,8 +29,35 @@ pub struct ToolSet {
     pub declared: Value,
     /// Names of those that need nothing and answer by themselves, recorded or not.
     pub own: HashSet<String>,
-    /// Digests of the files behind tools, by the tool's name: with other content they may answer otherwise.
-    pub files: HashMap<String, Value>,
+    /// The files behind them: with other content they may be others, or answer otherwise.
+    pub files: Vec<ToolFiles>,
+}
+
+/// The files behind a tool, or behind all tools of a server.
+#[derive(Clone, Debug, Default)]
+pub struct ToolFiles {
+    /// The tool as the YAML names it.
+    pub tool: String,
+    /// Its name for the model, or with what the names of its tools begin.
+    pub shown: String,
+    /// Digests by the name of the file.
+    pub digests: BTreeMap<String, String>,
+    /// Whether they say which tools there are and what they take; else the YAML does.
+    pub declare: bool,
+}
+
+impl ToolSet {
+    /// Digests of files by tool, of those that a call of `name` may reach.
+    fn files_of(&self, name: &str) -> Value {
+        let reaches = |shown: &str| name == shown || shown.ends_with("__") && name.starts_with(shown);
+        digests(self.files.iter().filter(|files| reaches(&files.shown)))
+    }
+}
+
+fn digests<'a>(files: impl Iterator<Item = &'a ToolFiles>) -> Value {
+    files
+        .map(|files| (files.tool.clone(), json!(files.digests)))
+        .collect()
 }
 
 /// Stands before an agent's tools and writes down what they answer.
@@ -43,7 +70,7 @@ pub struct RecordedTools {
 impl RecordedTools {
     /// Records on `tape` what `host` answers, and which tools it has.
     pub fn new(host: Arc<dyn ToolHost>, tape: Arc<Tape>, set: ToolSet) -> Self {
-        let request = redacted(&list_request(&set.declared), tape.redactor());
+        let request = redacted(&list_request(&set), tape.redactor());
         tape.keep(&request, list(host.specs()), 0);
         Self { host, tape, set }
     }
@@ -72,8 +99,8 @@ impl ToolHost for RecordedTools {
         if self.set.own.contains(&call.name) {
             return self.host.call(call, cx).await;
         }
-        let files = self.set.files.get(&call.name);
-        let request = redacted(&call_request(call, cx.unit.clone(), files), self.tape.redactor());
+        let request = call_request(call, cx.unit.clone(), &self.set);
+        let request = redacted(&request, self.tape.redactor());
         let started = Instant::now();
         let spending = cx.spending.part();
         let cx = ToolCx {
@@ -94,8 +121,7 @@ impl ToolHost for RecordedTools {
 pub struct ReplayedTools {
     host: Arc<dyn ToolHost>,
     specs: Vec<ToolSpec>,
-    own: HashSet<String>,
-    files: HashMap<String, Value>,
+    set: ToolSet,
     reel: Reel,
 }
 
@@ -110,7 +136,7 @@ impl ReplayedTools {
         host: Arc<dyn ToolHost>,
         set: ToolSet,
     ) -> Self {
-        let specs = listed(&cassette, &redactor, &set.declared);
+        let specs = listed(&cassette, &redactor, &set);
         let specs = specs.map_or_else(
             || host.specs().to_vec(),
             |recorded| merged(recorded, host.specs(), &set.own),
@@ -118,15 +144,22 @@ impl ReplayedTools {
         Self {
             host,
             specs,
-            own: set.own,
-            files: set.files,
+            set,
             reel: Reel::new(cassette, redactor),
         }
     }
 
     /// Whether a recording knows which tools a YAML gives, so that they need not be made ready.
     pub fn knows(cassette: &Cassette, redactor: &Redactor, set: &ToolSet) -> bool {
-        listed(cassette, redactor, &set.declared).is_some()
+        listed(cassette, redactor, set).is_some()
+    }
+
+    /// The files that were others when it was recorded which tools this YAML gives, as `tool NAME: file`.
+    pub fn changed_files(cassette: &Cassette, redactor: &Redactor, set: &ToolSet) -> Vec<String> {
+        if Self::knows(cassette, redactor, set) {
+            return Vec::new();
+        }
+        changed_files(cassette, &redacted(&list_request(set), redactor), "tools")
     }
 }
 
@@ -140,36 +173,37 @@ impl ToolHost for ReplayedTools {
     fn shown(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
         let entry = self.reel.next(&shown_request(unit, message)).ok();
         match entry.and_then(|entry| read_list(&entry.response.text)) {
-            Some(recorded) => Cow::Owned(merged(recorded, self.host.specs(), &self.own)),
+            Some(recorded) => Cow::Owned(merged(recorded, self.host.specs(), &self.set.own)),
             None => Cow::Borrowed(&self.specs),
         }
     }
 
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
-        if self.own.contains(&call.name) {
+        if self.set.own.contains(&call.name) {
             return self.host.call(call, cx).await;
         }
         let unavailable = |reason: String| ToolError::Unavailable {
             name: call.name.clone(),
             reason,
         };
-        let files = self.files.get(&call.name);
-        let mut answer = self.reel.next(&call_request(call, cx.unit.clone(), files));
-        if files.is_some() && matches!(answer, Err(NoAnswer::Miss(_))) {
-            // Recordings of before files were looked at.
-            answer = self.reel.next(&call_request(call, cx.unit.clone(), None));
-        }
-        match answer {
+        let request = call_request(call, cx.unit.clone(), &self.set);
+        match self.reel.next(&request) {
             Ok(entry) => {
                 entry.response.repeat_spending(&cx.spending);
                 output(entry.response, &call.name, entry.latency_ms)
             }
             Err(NoAnswer::Cassette(error)) => Err(unavailable(error.to_string())),
-            Err(NoAnswer::Miss(_)) => Err(unavailable(format!(
-                "`{}` holds no answer of it to these arguments{}; record again",
-                self.reel.cassette.path().display(),
-                files.map_or("", |_| " from these files"),
-            ))),
+            Err(NoAnswer::Miss(asked)) => {
+                let changed = changed_files(&self.reel.cassette, &asked, "arguments");
+                let with = match changed.as_slice() {
+                    [] => String::new(),
+                    changed => format!(" with these files ({} changed)", changed.join(", ")),
+                };
+                Err(unavailable(format!(
+                    "`{}` holds no answer of it to these arguments{with}; record again",
+                    self.reel.cassette.path().display(),
+                )))
+            }
         }
     }
 }
@@ -189,8 +223,8 @@ fn merged(recorded: Vec<ToolSpec>, today: &[ToolSpec], own: &HashSet<String>) ->
     specs
 }
 
-fn listed(cassette: &Cassette, redactor: &Redactor, declared: &Value) -> Option<Vec<ToolSpec>> {
-    let request = redacted(&list_request(declared), redactor);
+fn listed(cassette: &Cassette, redactor: &Redactor, set: &ToolSet) -> Option<Vec<ToolSpec>> {
+    let request = redacted(&list_request(set), redactor);
     let places = cassette.candidates(&crate::request_key(&request), None);
     let entry = cassette.entry(*places.last()?).ok()?;
     read_list(&entry.response.text)
@@ -210,11 +244,46 @@ fn read_list(text: &str) -> Option<Vec<ToolSpec>> {
     Some(listed.into_iter().map(Listed::spec).collect())
 }
 
-fn list_request(declared: &Value) -> ModelRequest {
+/// The files that were others when the same was `asked`, by a field of its body, with as few changes as possible.
+fn changed_files(cassette: &Cassette, asked: &ModelRequest, by: &str) -> Vec<String> {
+    let recorded = cassette.entries().filter_map(Result::ok);
+    let recorded = recorded.filter(|entry| {
+        let request = &entry.request;
+        (&request.provider, &request.model) == (&asked.provider, &asked.model)
+            && request.body.get(by) == asked.body.get(by)
+    });
+    recorded
+        .map(|entry| differing_files(&entry.request.body, &asked.body))
+        .min_by_key(Vec::len)
+        .unwrap_or_default()
+}
+
+/// Files that are not the same in the bodies of two requests.
+fn differing_files(recorded: &Value, today: &Value) -> Vec<String> {
+    let files = |body: &Value| -> BTreeSet<(String, String, String)> {
+        let tools = body.get("files").and_then(Value::as_object).into_iter().flatten();
+        let files = tools.flat_map(|(tool, files)| {
+            let files = files.as_object().into_iter().flatten();
+            files.map(move |(file, digest)| (tool.clone(), file.clone(), digest.to_string()))
+        });
+        files.collect()
+    };
+    let (recorded, today) = (files(recorded), files(today));
+    let changed: BTreeSet<String> = recorded
+        .symmetric_difference(&today)
+        .map(|(tool, file, _)| format!("tool {tool}: {file}"))
+        .collect();
+    changed.into_iter().collect()
+}
+
+fn list_request(set: &ToolSet) -> ModelRequest {
     ModelRequest {
         provider: TOOL_LIST.to_owned(),
         model: String::new(),
-        body: declared.clone(),
+        body: json!({
+            "tools": set.declared,
+            "files": digests(set.files.iter().filter(|files| files.declare)),
+        }),
         unit: None,
     }
 }
@@ -229,14 +298,20 @@ fn shown_request(unit: Option<&str>, message: u32) -> ModelRequest {
     }
 }
 
-fn call_request(call: &ToolCall, unit: Option<String>, files: Option<&Value>) -> ModelRequest {
+fn has_files(files: &Value) -> bool {
+    files.as_object().is_some_and(|files| !files.is_empty())
+}
+
+fn call_request(call: &ToolCall, unit: Option<String>, set: &ToolSet) -> ModelRequest {
     let arguments = call.arguments.clone();
+    let files = set.files_of(&call.name);
     ModelRequest {
         provider: TOOL.to_owned(),
         model: call.name.clone(),
-        body: match files {
-            Some(files) => json!({"arguments": arguments, "files": files}),
-            None => arguments,
+        body: if has_files(&files) {
+            json!({"arguments": arguments, "files": files})
+        } else {
+            arguments
         },
         unit,
     }

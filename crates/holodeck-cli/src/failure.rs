@@ -100,7 +100,9 @@ impl Subject {
             PrepareError::Tools(error @ ToolSetupError::Names(_)) => {
                 told(ExitCode::Config, &error.to_string())
             }
-            PrepareError::Backend(error) => self.backend(&error),
+            PrepareError::Backend(error) | PrepareError::Tools(ToolSetupError::Replay(error)) => {
+                self.backend(&error)
+            }
             PrepareError::Plan(error) => plan(&error),
             PrepareError::UnknownPrice { .. } => Problem::config(error.to_string())
                 .with_hint("give its price with `--prices FILE`, or use `--max-tokens-total`"),

@@ -38,6 +38,6 @@ pub use report::{
     DiffLine, Difference, Explanation, Format, PlannedResult, Reason, ReportError, Results, RunView, explain,
     explain_in_a_line, words, write_report,
 };
-pub use run::{RunError, RunOutcome, RunSettings, TestRequest, agent_digest, run_tests};
+pub use run::{RunError, RunOutcome, RunSettings, TestRequest, run_tests};
 pub use store::{RunStore, StoreError};
 pub use summary::SummaryFold;

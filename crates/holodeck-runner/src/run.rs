@@ -13,7 +13,6 @@ use holodeck_model::{
 use holodeck_turn::TurnRunner;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::{
     Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, LockError, OnFailure, Plan,
@@ -23,7 +22,6 @@ use crate::{
     ended::{Ended, HowEnded},
     execute::Executor,
     grade::Graders,
-    plan::hex,
     project::project,
     report::{Results, Totals, run_file},
     store::new_run_id,
@@ -522,28 +520,4 @@ fn holder(request: &TestRequest) -> String {
         std::process::id(),
         Timestamp::now()
     )
-}
-
-/// A digest of the configuration of an agent, its instructions and its `response_format`.
-pub fn agent_digest(agent: &LoadedAgent) -> Result<String, RunError> {
-    struct Hasher(Sha256);
-    impl std::io::Write for Hasher {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.update(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut hasher = Hasher(Sha256::new());
-    serde_json::to_writer(&mut hasher, &agent.config)
-        .and_then(|()| {
-            serde_json::to_writer(
-                &mut hasher,
-                &(&agent.instructions.body_hash, &agent.response_format),
-            )
-        })
-        .map_err(|error| RunError::Metric(error.to_string()))?;
-    Ok(hex(hasher.0.finalize().iter()))
 }

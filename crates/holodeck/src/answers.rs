@@ -3,7 +3,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use holodeck_backend_api::{AgentBackend, ModelCalls, ToolFilter, ToolHost};
+use holodeck_backend_api::{AgentBackend, BackendError, ModelCalls, ToolFilter, ToolHost};
 use holodeck_cassette::{
     AgentSeen, Cassette, CassetteError, RecordMode, RecordedAgent, RecordedChoices, RecordedTools, Recorder,
     ReplayedAgent, ReplayedChoices, ReplayedTools, Replayer, Tape, ToolSet,
@@ -196,6 +196,23 @@ impl Answers {
             calls: Arc::clone(&calls),
         });
         Ok(calls)
+    }
+
+    /// An error if the recording was made with other files of these tools.
+    pub(crate) fn check_files(&self, set: &ToolSet) -> Result<(), BackendError> {
+        let Kind::Replay(cassette) = &self.kind else {
+            return Ok(());
+        };
+        match ReplayedTools::changed_files(cassette, &self.redactor, set) {
+            changed if changed.is_empty() => Ok(()),
+            changed => Err(BackendError::ReplayMiss {
+                message: format!(
+                    "`{}` was recorded with other files of tools\n{}",
+                    cassette.path().display(),
+                    changed.join("\n")
+                ),
+            }),
+        }
     }
 
     /// Whether the recording tells which tools there are and what they answer, so that none need be made ready.

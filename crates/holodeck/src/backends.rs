@@ -1,15 +1,11 @@
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
     AgentBackend, BackendError, BackendFactory, ModelCalls, NoTools, Occasion, ToolFilter, ToolHost, ToolSpec,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
-use holodeck_cassette::{CassetteError, ToolSet};
+use holodeck_cassette::{CassetteError, ToolFiles, ToolSet};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{
     EmbeddingProvider, Env, LoadedAgent, Provider, SearchMethod, ServerAccess, SideEffectGate, ToolAccess,
@@ -23,10 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Answers, PolicyApprover, Preparing, approval_policy, claude,
+    fingerprint::files_of_tools,
     index::{IndexError, IndexSink, Indexes, Rebuild},
     mcp::McpServers,
     prompts,
-    seen::{files_of_tools, seen},
+    seen::seen,
     telemetry,
 };
 
@@ -244,15 +241,26 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
         declared,
         own: toolbox.specs().iter().map(|spec| spec.name.clone()).collect(),
         files: if answers.are_live() || by_turn {
-            HashMap::new()
+            Vec::new()
         } else {
             files_of_tools(agent)
-                .filter_map(|(tool, files)| Some((tool.model_name()?, files)))
+                .map(|(tool, digests)| ToolFiles {
+                    tool: tool.name().to_owned(),
+                    // The names of a server's tools begin with its own.
+                    shown: tool.model_name().unwrap_or_else(|| model_name(tool.name(), "")),
+                    digests,
+                    declare: match tool {
+                        ToolConfig::Mcp(_) => true,
+                        ToolConfig::Function(tool) => tool.parameters.is_none(),
+                        _ => false,
+                    },
+                })
                 .collect()
         },
     };
     let mut servers = McpServers::default();
     let mut warnings = Vec::new();
+    answers.check_files(&set)?;
     if !answers.know_tools(&set) {
         let functions: Vec<_> = real()
             .filter_map(|tool| match tool {
@@ -352,6 +360,9 @@ pub enum ToolSetupError {
     /// An index that can't be searched.
     #[error(transparent)]
     Index(#[from] IndexError),
+    /// The recording was made with other files.
+    #[error(transparent)]
+    Replay(#[from] BackendError),
 }
 
 impl ToolSetupError {

@@ -24,6 +24,7 @@ mod claude;
 mod conversion;
 mod dry_run;
 mod environment;
+mod fingerprint;
 mod git;
 pub mod index;
 mod inputs;

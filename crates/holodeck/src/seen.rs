@@ -1,22 +1,14 @@
-//! What the model of an agent on Claude Code sees, as the key of its recorded turns holds it; and for every agent, what is
-//! behind its tools.
+//! What the model of an agent on Claude Code sees, as the key of its recorded turns holds it.
 //!
-//! It is told from the YAML and the files it names alone: a replay has no CLI, no server and no index to ask.
-
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+//! It is made of the YAML and the files it names alone: a replay has no CLI, no server and no index to ask.
 
 use holodeck_backend_api::Occasion;
-use holodeck_cassette::{AgentSeen, Cassette, digest, file_digest};
-use holodeck_documents::{Pictures, Source, WalkOptions, walk};
-use holodeck_model::{
-    ClaudeConfig, FunctionTool, LoadedAgent, PathRef, PromptTool, Redactor, SettingSource, SideEffectGate,
-    ToolConfig,
-};
+use holodeck_cassette::AgentSeen;
+use holodeck_model::{ClaudeConfig, LoadedAgent, Redactor, SideEffectGate};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+
+use crate::fingerprint::{files_of_claude, files_of_tools};
 
 /// Keys of `claude:` that the model does not feel.
 const UNFELT: [&str; 6] = [
@@ -27,21 +19,6 @@ const UNFELT: [&str; 6] = [
     "max_concurrent_sessions",
     "session_memory_estimate_mib",
 ];
-
-/// What the CLI reads in the agent's folder once `setting_sources` lets it.
-const SETTINGS: [&str; 5] = [
-    "CLAUDE.md",
-    "CLAUDE.local.md",
-    ".claude/CLAUDE.md",
-    ".claude/settings.json",
-    ".claude/settings.local.json",
-];
-
-/// Where runs are kept, in the agent's folder.
-const RESULTS: &str = "results";
-
-/// With more files than these a source has one digest.
-const LISTED: usize = 32;
 
 /// Everything of `agent` that its model sees, or that says what its tools answer.
 pub(crate) fn seen(agent: &LoadedAgent, occasion: Occasion, side_effects: SideEffectGate) -> AgentSeen {
@@ -85,7 +62,7 @@ pub(crate) fn seen(agent: &LoadedAgent, occasion: Occasion, side_effects: SideEf
             |embeddings| json!({"provider": embeddings.provider, "name": embeddings.name}),
         ),
     );
-    add("files", Value::Object(files(agent, &claude)));
+    add("files", Value::Object(files(agent)));
     AgentSeen {
         provider: "anthropic".to_owned(),
         model: config.model.name.clone(),
@@ -104,7 +81,8 @@ fn written(part: &impl Serialize) -> Value {
     part
 }
 
-fn of_claude(claude: &ClaudeConfig) -> Value {
+/// What `claude:` changes of an answer.
+pub(crate) fn of_claude(claude: &ClaudeConfig) -> Value {
     let mut claude = written(claude);
     let unsaid = written(&ClaudeConfig::default());
     if let Some(claude) = claude.as_object_mut() {
@@ -124,103 +102,12 @@ fn builtin_tools(claude: &ClaudeConfig, occasion: Occasion, side_effects: SideEf
     tools
 }
 
-/// Digests of the files behind tools and sub-agents, by the name of the tool, and of the CLI's own settings.
-fn files(agent: &LoadedAgent, claude: &ClaudeConfig) -> Map<String, Value> {
-    let mut files = Map::new();
-    let of_tools = files_of_tools(agent);
-    files.extend(of_tools.map(|(tool, found)| (tool.name().to_owned(), found)));
-    let prompts = claude
-        .agents
-        .values()
-        .filter_map(|agent| agent.prompt_file.as_ref());
-    let prompts = named(prompts);
-    if !prompts.is_null() {
-        files.insert("claude.agents".to_owned(), prompts);
-    }
-    let ours = |source: &SettingSource| *source != SettingSource::User;
-    if claude.setting_sources.iter().any(ours) {
-        let folder = claude.working_directory.as_ref();
-        let folder = folder.map_or_else(|| agent.dir.clone(), PathRef::path);
-        let settings = SETTINGS.iter().map(|name| (*name, folder.join(name)));
-        let settings = listed(settings);
-        if !settings.is_null() {
-            files.insert("claude.setting_sources".to_owned(), settings);
-        }
-    }
-    files
-}
-
-/// Digests of the files that the YAML names for tools which have no `mock`.
-pub(crate) fn files_of_tools(agent: &LoadedAgent) -> impl Iterator<Item = (&ToolConfig, Value)> {
-    let real = agent.config.tools.iter().filter(|tool| !tool.is_mocked());
-    real.filter_map(|tool| {
-        let files = match tool {
-            ToolConfig::Vectorstore(tool) => documents(&tool.source, tool.follow_links, agent),
-            ToolConfig::HierarchicalDocument(tool) => documents(&tool.source, tool.follow_links, agent),
-            ToolConfig::Function(FunctionTool { file, command, .. }) => named(file.iter().chain(command)),
-            ToolConfig::Prompt(PromptTool { file, .. }) => named(file),
-            ToolConfig::Mcp(_) => Value::Null,
-        };
-        (!files.is_null()).then_some((tool, files))
-    })
-}
-
-/// The files that a tool searches, but for the agent's own and those that its runs leave. What is on the web is not
-/// fetched: its address is all that is looked at.
-fn documents(source: &PathRef, follow_links: bool, agent: &LoadedAgent) -> Value {
-    let Ok(Source::Files(path)) = Source::parse(source.as_str()) else {
-        return Value::Null;
-    };
-    let options = WalkOptions {
-        // Whether they can be read depends on the machine.
-        pictures: Pictures::Taken,
-        links: follow_links.into(),
-        ..WalkOptions::default()
-    };
-    match walk(&path, source.base(), &options) {
-        Ok(walked) => {
-            let ours = [agent.path.clone(), agent.dir.join(RESULTS)];
-            let ours: Vec<_> = ours.iter().filter_map(|path| path.canonicalize().ok()).collect();
-            let is_ours = |path: &Path| {
-                let path = path.canonicalize();
-                path.is_ok_and(|path| ours.iter().any(|ours| path.starts_with(ours)))
-            };
-            let files = walked.files.iter();
-            let files = files.filter(|file| !is_ours(&file.path) && !Cassette::is_one(&file.path));
-            listed(files.map(|file| (file.name.as_str(), file.path.clone())))
-        }
-        Err(_) => Value::Null,
-    }
-}
-
-fn named<'a>(paths: impl IntoIterator<Item = &'a PathRef>) -> Value {
-    let paths = paths.into_iter();
-    listed(paths.map(|path| (path.as_str().trim_start_matches("./"), path.path())))
-}
-
-/// Digests by name; one for all if there are many. A file that is not there is not named: a `command` may be one of
-/// the machine.
-fn listed<'a>(files: impl Iterator<Item = (&'a str, PathBuf)>) -> Value {
-    let found: Map<String, Value> = files
-        .filter_map(|(name, path)| Some((name.to_owned(), content(&path)?.into())))
-        .collect();
-    match found.len() {
-        0 => Value::Null,
-        few if few <= LISTED => Value::Object(found),
-        many => {
-            let all = Value::Object(found).to_string();
-            json!({ format!("all {many} files"): digest(all.as_bytes()) })
-        }
-    }
-}
-
-fn content(path: &Path) -> Option<String> {
-    match file_digest(path) {
-        Ok(digest) => Some(digest),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        // Not what was recorded, whatever that was.
-        Err(error) => Some(format!("unreadable: {}", error.kind())),
-    }
+/// Digests of the files behind tools and sub-agents, by what names them.
+fn files(agent: &LoadedAgent) -> Map<String, Value> {
+    let of_tools = files_of_tools(agent).map(|(tool, files)| (tool.name().to_owned(), json!(files)));
+    let of_claude = files_of_claude(agent).into_iter();
+    let of_claude = of_claude.map(|(part, files)| (part.to_owned(), json!(files)));
+    of_tools.chain(of_claude).collect()
 }
 
 #[cfg(test)]

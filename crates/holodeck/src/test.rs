@@ -13,7 +13,7 @@ use holodeck_model::{
 };
 use holodeck_runner::{
     Budget, JournalHeader, OnFailure, Plan, PlanError, RegradeRequest, RunControl, RunError, RunFlags,
-    RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest, agent_digest, run_tests,
+    RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest, run_tests,
 };
 use holodeck_turn::{FileReader, PriceError, Prices, TurnRunner};
 use serde_json::{Value, json};
@@ -23,6 +23,7 @@ use crate::{
     backends::{ReadyTools, ToolSetup, tools},
     conversion::{Keep, converter, fetcher},
     dry_run::estimate,
+    fingerprint::fingerprint,
     git,
     index::{IndexSink, Rebuild},
     mcp::McpServers,
@@ -210,7 +211,7 @@ pub async fn prepare_test(
     factory.check_key(&agent)?;
     let settings = settings(&agent, options, answers.replayed().as_ref());
     let turns = turns(&agent, env, options, prices)?;
-    let fingerprint = [("agent".to_owned(), agent_digest(&agent)?)].into();
+    let fingerprint = fingerprint(&agent, env, &answers);
     let mut metadata = metadata(&mut agent, options, &answers.redactor());
     let mut agent = Arc::new(agent);
     let setup = ToolSetup {

@@ -92,7 +92,7 @@ fn set(own: &[&str]) -> ToolSet {
     ToolSet {
         declared: json!([{"name": "kb", "type": "vectorstore", "key": "hunter2-secret"}]),
         own: own.iter().map(|name| (*name).to_owned()).collect(),
-        files: HashMap::new(),
+        files: Vec::new(),
     }
 }
 
@@ -230,7 +230,20 @@ async fn other_files_behind_a_tool_are_another_question() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     let of = |digest: &str| ToolSet {
-        files: HashMap::from([("echo".to_owned(), json!({"a.md": digest}))]),
+        files: vec![
+            ToolFiles {
+                tool: "echo".to_owned(),
+                shown: "echo".to_owned(),
+                digests: [("a.md".to_owned(), digest.to_owned())].into(),
+                declare: true,
+            },
+            ToolFiles {
+                tool: "garden".to_owned(),
+                shown: "garden__".to_owned(),
+                digests: [("garden.py".to_owned(), "same".to_owned())].into(),
+                declare: true,
+            },
+        ],
         ..set(&[])
     };
     let replayed = |digest: &str| {
@@ -254,14 +267,30 @@ async fn other_files_behind_a_tool_are_another_question() {
     );
     let missed = ask(&replayed("2"), "echo", json!({}), "a").await;
     assert!(
-        missed.contains("to these arguments from these files; record again"),
+        missed.contains("to these arguments with these files (tool echo: a.md changed); record again"),
         "{missed}"
     );
-
-    // Where files were not looked at yet, they do not count.
-    record(&path, &["echo"], &[]).await;
-    let answer = ask(&replayed("2"), "echo", json!({"q": "hunter2-secret"}), "a").await;
-    assert!(answer.starts_with("1 ***"), "{answer}");
+    let cassette = Cassette::open(&path).unwrap();
+    let changed = |digest: &str| ReplayedTools::changed_files(&cassette, &redactor(), &of(digest));
+    assert_eq!(changed("1"), [""; 0]);
+    assert_eq!(changed("2"), ["tool echo: a.md"]);
+    // Tools of another YAML are not these with other files.
+    assert_eq!(
+        ReplayedTools::changed_files(
+            &cassette,
+            &redactor(),
+            &ToolSet {
+                declared: json!([]),
+                ..of("2")
+            }
+        ),
+        [""; 0]
+    );
+    assert_eq!(
+        of("1").files_of("garden__plant"),
+        json!({"garden": {"garden.py": "same"}})
+    );
+    assert_eq!(of("1").files_of("echoes"), json!({}));
 }
 
 #[tokio::test]
@@ -330,7 +359,7 @@ async fn a_replay_shows_each_message_the_tools_it_was_shown() {
             call_id: "c".to_owned(),
         },
         None,
-        None,
+        &set(&[]),
     );
     tape.keep(
         &ModelRequest {

@@ -105,8 +105,8 @@ fn a_run_that_broke_off_goes_on() {
     // As `kill -9` before the second case leaves it.
     let journal = project.journals().pop().unwrap();
     let text = fs::read_to_string(&journal).unwrap();
-    let cut: Vec<_> = text.lines().take(2).collect();
-    fs::write(&journal, format!("{}\n{{\"case\":{{\"ind", cut.join("\n"))).unwrap();
+    let cut: Vec<_> = text.lines().take(3).collect();
+    fs::write(&journal, format!("{}\n{{\"ran\":{{\"un", cut.join("\n"))).unwrap();
     let ran = project.run(&["test", "resume", "latest"]).exits(1);
     assert_seen!(ran);
     assert_eq!(server.finish().len(), 3);

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::project::Project;
 
 /// A server that has one tool, and another one once the first was called.
-const GARDEN: &str = r#"
+pub(crate) const GARDEN: &str = r#"
 import json, sys
 
 def send(message):

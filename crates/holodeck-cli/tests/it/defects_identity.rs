@@ -1,6 +1,9 @@
 //! Which agent and which case an answer belongs to.
 
-use crate::project::{Project, TWO_CASES, agent, knowing};
+use holodeck_testkit::{ModelServer, Reply};
+use serde_json::json;
+
+use crate::project::{Project, Ran, TWO_CASES, agent, knowing};
 
 #[test]
 fn a_recording_of_an_older_format_is_refused_with_what_to_do() {
@@ -16,4 +19,167 @@ fn a_recording_of_an_older_format_is_refused_with_what_to_do() {
         .exits(2)
         .says("`old.jsonl` has format version 1; this holodeck reads version 2")
         .says("record again: `--live --record FILE`");
+}
+
+/// An agent with a file behind each kind of tool. Its model uses one after the other and is done.
+fn shop() -> (ModelServer, Project) {
+    let server = ModelServer::answering(|request| {
+        if request
+            .texts("user")
+            .last()
+            .is_some_and(|text| text.contains("Sum up"))
+        {
+            return Reply::text("summed up");
+        }
+        let calls = [
+            ("look_up", json!({"order": "7"})),
+            ("check", json!({})),
+            ("sum_up", json!({"text": "x"})),
+            ("kb_search", json!({"query": "night"})),
+        ];
+        let called = request.texts("tool").len();
+        match calls.get(called) {
+            Some((tool, arguments)) => Reply::tool_call(&format!("c{called}"), tool, arguments),
+            None => Reply::text("done"),
+        }
+    });
+    let project = Project::with(&format!(
+        "name: shop\nmodel: {{provider: openai, name: m, endpoint: \"{}\"}}\ninstructions: {{file: instructions.md}}\n\
+         embedding_provider: {{provider: hash}}\n\
+         tools:\n\
+         \x20 - {{type: function, name: look_up, description: d, file: tools/orders.py, function: look_up, \
+         parameters: {{order: {{type: string}}}}}}\n\
+         \x20 - {{type: function, name: check, description: d, command: cat, args: [./rules.txt], parameters: {{}}}}\n\
+         \x20 - {{type: mcp, name: garden, description: d, command: python3, args: [./server/garden.py]}}\n\
+         \x20 - {{type: prompt, name: sum_up, description: d, file: prompt.txt, parameters: {{text: {{type: string}}}}}}\n\
+         \x20 - {{type: vectorstore, name: kb, description: d, source: docs}}\n\
+         evaluations: {{metrics: [{{type: standard, metric: contains}}]}}\n\
+         test_cases: [{{name: one, input: \"Where is order 7?\", ground_truth: done}}]\n",
+        server.url()
+    ));
+    project.write("instructions.md", "Be kind.\n");
+    project.write(
+        "tools/orders.py",
+        "import prices\n\ndef look_up(order):\n    return prices.OF\n",
+    );
+    project.write("tools/prices.py", "OF = 'sent'\n");
+    project.write("rules.txt", "none\n");
+    project.write("server/garden.py", crate::changes::GARDEN);
+    project.write("prompt.txt", "Sum up {{ text }}.\n");
+    project.write("docs/a.md", "Orders are sent at night.\n");
+    (server, project)
+}
+
+/// The files of [`shop`] that shape an answer, each with what names it in a refusal.
+const SHOP_FILES: &[(&str, &str)] = &[
+    ("tools/orders.py", "tool look_up: tools/orders.py"),
+    ("tools/prices.py", "tool look_up: tools/prices.py"),
+    ("rules.txt", "tool check: rules.txt"),
+    ("server/garden.py", "tool garden: server/garden.py"),
+    ("prompt.txt", "tool sum_up: prompt.txt"),
+    ("docs/a.md", "tool kb: docs/a.md"),
+    ("instructions.md", "messages[0].content"),
+];
+
+#[test]
+fn a07_a_changed_file_behind_a_tool_misses_by_name() {
+    let (_server, project) = shop();
+    project.run(&["test", "--record", "tape.jsonl"]).exits(0);
+    project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
+    for (file, named) in SHOP_FILES {
+        let old = project.read(file);
+        project.write(file, format!("{old}# changed\n"));
+        project
+            .run(&["test", "--replay", "tape.jsonl"])
+            .exits(3)
+            .says(named)
+            .says("record again");
+        project.write(file, old);
+    }
+    // A new module may be imported in place of another one.
+    project.write("tools/json.py", "x = 1\n");
+    project
+        .run(&["test", "--replay", "tape.jsonl"])
+        .exits(3)
+        .says("tool look_up: tools/json.py");
+    project.write("tools/readme.md", "Nothing of it is run.\n");
+    std::fs::remove_file(project.path("tools/json.py")).unwrap();
+    project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
+}
+
+#[test]
+fn a06_resume_refuses_another_agent_and_names_what_changed() {
+    let (server, project) = shop();
+    project.run(&["test"]).exits(0);
+    project.run(&["test", "resume", "latest"]).exits(0);
+    let refused = |named: &str| {
+        project.run(&["test", "resume", "latest"]).exits(2).says(named);
+    };
+    for (file, named) in SHOP_FILES {
+        let old = project.read(file);
+        project.write(file, format!("{old}# changed\n"));
+        refused(if *file == "instructions.md" {
+            "instructions"
+        } else {
+            named
+        });
+        project.write(file, old);
+    }
+    let old = project.read("agent.yaml");
+    for (from, to, named) in [
+        ("name: m,", "name: n,", "model"),
+        (
+            "parameters: {}",
+            "parameters: {}, env: {MODE: strict}",
+            "tool check",
+        ),
+        (server.url().as_str(), "http://127.0.0.1:9/v1", "model.endpoint"),
+        (
+            "provider: hash",
+            "provider: ollama, name: e",
+            "embedding_provider",
+        ),
+        ("input: \"Where", "input: \"And where", "the test cases of run"),
+    ] {
+        assert!(old.contains(from), "{from}");
+        project.write("agent.yaml", old.replacen(from, to, 1));
+        refused(named);
+    }
+    project.write("agent.yaml", &old);
+    let asked = server.requests().len();
+    project.run(&["test", "resume", "latest"]).exits(0);
+    assert_eq!(server.requests().len(), asked);
+}
+
+#[test]
+fn a06_resume_refuses_another_endpoint_of_the_environment() {
+    let (one, other) = (knowing(), knowing());
+    let yaml = agent(&one.url(), TWO_CASES);
+    let project = Project::with(&yaml.replace(&format!("  endpoint: {}\n", one.url()), ""));
+    let run = |server: &ModelServer, args: &[&str]| {
+        let mut command = project.command(args);
+        command.env("OPENAI_BASE_URL", server.url());
+        command.env("OPENAI_API_KEY", "not-a-real-key");
+        Ran::of(&command.output().unwrap())
+    };
+    run(&one, &["test"]).exits(0);
+    run(&one, &["test", "resume", "latest"]).exits(0);
+    run(&other, &["test", "resume", "latest"])
+        .exits(2)
+        .says("variable OPENAI_BASE_URL");
+}
+
+#[test]
+fn a06_resume_refuses_another_recording() {
+    let server = knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    project.run(&["test", "--record", "tape.jsonl"]).exits(0);
+    project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
+    project.run(&["test", "resume", "latest"]).exits(0);
+    let recording = project.read("tape.jsonl");
+    project.write("tape.jsonl", recording.replace("It is 12.", "It is 13."));
+    project
+        .run(&["test", "resume", "latest"])
+        .exits(2)
+        .says("recording");
 }

@@ -7,7 +7,7 @@ use holodeck_model::{
 };
 use holodeck_runner::{
     RegradeRequest, RunControl, RunError, RunEvent, RunOutcome, RunSettings, RunSink, Selection, TestRequest,
-    agent_digest, run_tests,
+    run_tests,
 };
 use holodeck_testkit::ScriptedBackend;
 use holodeck_turn::{FileReader, Prices, TurnRunner};
@@ -43,10 +43,11 @@ impl Project {
         let agent = self.agent();
         TestRequest {
             identities: identify_cases(&agent.config.test_cases, &DiskFiles).into(),
-            fingerprint: [("agent".to_owned(), agent_digest(&agent).unwrap())].into(),
+            fingerprint: [("agent".to_owned(), serde_json::to_string(&agent.config).unwrap())].into(),
             accept_changes: false,
             agent: Arc::new(agent),
             agent_path: "agent.yaml".to_owned(),
+            fingerprint: std::collections::BTreeMap::default(),
             backend: Arc::new(backend.clone()) as Arc<dyn AgentBackend>,
             replayed: None,
             selection: Selection::default(),

@@ -153,16 +153,21 @@ async fn a_replay_runs_no_tool() {
     // What another program would answer was not recorded.
     let program = project.read("double.py");
     project.write("double.py", &program.replace("* 2", "* 3"));
+    let missed = project.test(replay()).await.unwrap_err().to_string();
+    assert!(missed.contains("tool double: double.py"), "{missed}");
+    project.write("double.py", &program);
+    let program = project.read("count.sh");
+    project.write("count.sh", &program.replace("counted", "told"));
     let missed = project.test(replay()).await.unwrap();
     assert_eq!(missed.exit.code(), 3);
     missed.with_view(|view| {
         let result = view.results().next().unwrap().unwrap();
         assert!(
-            result.errors[0].contains("tool execution failed: double"),
+            result.errors[0].contains("tool execution failed: count"),
             "{result:#?}"
         );
     });
-    project.write("double.py", &program);
+    project.write("count.sh", &program);
 
     // A recording of before tools were in it: they run, as ever.
     let tape = project.read("c.jsonl");

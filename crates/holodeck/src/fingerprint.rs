@@ -1,0 +1,134 @@
+//! What shapes the answers of an agent: each part by its name, with a digest.
+//!
+//! The one definition of "the same agent". A resumed run compares all parts and names those that differ; recordings have
+//! the files and variables among them in their keys. What only costs or limits an answer (time-outs, prices, concurrency) and what
+//! judges one (expectations, metrics) is no part of it. Secrets count by their names alone, so that a token can rotate.
+
+mod files;
+
+use std::collections::BTreeMap;
+
+use holodeck_cassette::{digest, file_digest};
+use holodeck_model::{
+    Env, LoadedAgent, Provider, Redactor,
+    env::{ANTHROPIC_BASE_URL, OPENAI_BASE_URL},
+};
+use holodeck_validators::ClaudeEnv;
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{Answers, seen::of_claude};
+
+pub(crate) use files::{FileDigests, files_of_claude, files_of_tools};
+
+/// Each part that shapes the answers of `agent`, with its digest.
+pub(crate) fn fingerprint(agent: &LoadedAgent, env: &Env, answers: &Answers) -> BTreeMap<String, String> {
+    let redactor = answers.redactor();
+    let mut parts = Parts {
+        redactor: &redactor,
+        digests: BTreeMap::new(),
+    };
+    parts.add_configuration(agent);
+    for (tool, files) in files_of_tools(agent) {
+        parts.add_files(&format!("tool {}", tool.name()), files);
+    }
+    for (part, files) in files_of_claude(agent) {
+        parts.add_files(part, files);
+    }
+    parts.add_files("test case", files::attachments(agent));
+    match answers.replayed() {
+        // A replay asks no endpoint.
+        Some(replayed) => {
+            let content = file_digest(replayed.cassette.as_ref());
+            let content = content.unwrap_or_else(|error| format!("unreadable: {}", error.kind()));
+            parts.digests.insert("recording".to_owned(), content);
+        }
+        None => parts.add_endpoint(agent, env),
+    }
+    parts.digests
+}
+
+struct Parts<'a> {
+    redactor: &'a Redactor,
+    digests: BTreeMap<String, String>,
+}
+
+impl Parts<'_> {
+    /// A part of the configuration, unless it is empty.
+    fn add(&mut self, name: impl Into<String>, value: &impl Serialize) {
+        let mut value = serde_json::to_value(value).unwrap_or_default();
+        let empty = match &value {
+            Value::Null => true,
+            Value::Array(items) => items.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+            _ => false,
+        };
+        if !empty {
+            self.redactor.value(&mut value);
+            let digest = digest(value.to_string().as_bytes());
+            self.digests.insert(name.into(), digest);
+        }
+    }
+
+    fn add_configuration(&mut self, agent: &LoadedAgent) {
+        let config = &agent.config;
+        let mut model = serde_json::to_value(&config.model).unwrap_or_default();
+        if let Some(model) = model.as_object_mut() {
+            // The endpoint is a part of its own, and how often it is asked changes no answer.
+            model.retain(|name, _| !["endpoint", "rpm"].contains(&name.as_str()));
+        }
+        self.add("model", &model);
+        self.add("instructions", &agent.instructions.text);
+        self.add("response_format", &agent.response_format);
+        for tool in &config.tools {
+            self.add(format!("tool {}", tool.name()), tool);
+        }
+        self.add("tool_filtering", &config.tool_filtering);
+        self.add("approvals", &config.approvals);
+        self.add("embedding_provider", &config.embedding_provider);
+        self.add("claude", &config.claude.as_ref().map(of_claude));
+        self.add("openai", &config.openai);
+        for (name, database) in &agent.vectorstores {
+            self.add(format!("vectorstore {name}"), database);
+        }
+        self.add(
+            "execution.allow_private_urls",
+            &agent.execution.allow_private_urls.value,
+        );
+    }
+
+    fn add_files(&mut self, owner: &str, files: FileDigests) {
+        let files = files.into_iter();
+        let named = files.map(|(file, digest)| (format!("{owner}: {file}"), digest));
+        self.digests.extend(named);
+    }
+
+    /// Where the model is asked, as the YAML or variables say.
+    fn add_endpoint(&mut self, agent: &LoadedAgent, env: &Env) {
+        let config = &agent.config;
+        self.add("model.endpoint", &config.model.endpoint);
+        if config.model.provider == Provider::Anthropic {
+            let claude = ClaudeEnv::for_agent(agent, env).unwrap_or_default();
+            let variables = claude.vars.iter().filter(|(name, _)| {
+                // What `model.endpoint` sets is that part.
+                let written = name == ANTHROPIC_BASE_URL && config.model.endpoint.is_some();
+                !written && !claude.secret_names.contains(&name.as_str())
+            });
+            for (name, value) in variables {
+                self.add(format!("variable {name}"), &value.expose_secret());
+            }
+        }
+        // Embedders and the models of tools look for it too.
+        let models = json!([config.model, config.tools, config.embedding_provider]).to_string();
+        if models.contains(r#""provider":"openai""#) {
+            self.add(
+                format!("variable {OPENAI_BASE_URL}"),
+                &env.non_blank(OPENAI_BASE_URL),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
