@@ -336,9 +336,9 @@ impl Executor {
 
     fn explain(&self, error: &BackendError) -> String {
         match error {
-            BackendError::Timeout { after } => {
+            BackendError::Timeout { after, .. } => {
                 format!(
-                    "timeout exceeded ({} s, {})",
+                    "{error} ({} s, {})",
                     after.as_secs_f64(),
                     self.timeout_source
                 )
