@@ -337,11 +337,7 @@ impl Executor {
     fn explain(&self, error: &BackendError) -> String {
         match error {
             BackendError::Timeout { after, .. } => {
-                format!(
-                    "{error} ({} s, {})",
-                    after.as_secs_f64(),
-                    self.timeout_source
-                )
+                format!("{error} ({} s, {})", after.as_secs_f64(), self.timeout_source)
             }
             BackendError::Tool { reason, .. } => format!("{error} ({reason})"),
             other => other.to_string(),

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
-    io::{BufRead, BufReader, Read as _},
+    io::{BufRead as _, BufReader, Read},
     os::unix::fs::PermissionsExt as _,
     process::{Child, Command, Stdio},
     sync::mpsc,
@@ -41,7 +41,10 @@ fn with_tool(server: &ModelServer, cases: &str, script: &str) -> Project {
     project.write("tool.sh", script);
     let executable = Permissions::from_mode(0o755);
     fs::set_permissions(project.path("tool.sh"), executable).unwrap();
-    let made = Command::new("mkfifo").arg(project.path("alive")).status().unwrap();
+    let made = Command::new("mkfifo")
+        .arg(project.path("alive"))
+        .status()
+        .unwrap();
     assert!(made.success());
     project
 }
@@ -137,9 +140,10 @@ fn c12_a_killed_run_with_tools_leaves_no_child_and_is_resumed() {
             None => Reply::tool_call("call-1", "lookup", &json!({})),
             Some(found) => Reply::text((*found).to_owned()),
         });
-        let cases: String = (0..CASES)
+        let cases = (0..CASES)
             .map(|n| format!("  - {{name: case{n}, input: q{n}, ground_truth: Paris}}\n"))
-            .collect();
+            .collect::<Vec<_>>()
+            .concat();
         let project = with_tool(&server, &cases, ANSWERING);
         // Open for writing too, so that there is no end between two calls.
         let both = OpenOptions::new()
