@@ -30,10 +30,12 @@ pub enum BackendError {
         detail: String,
     },
     /// The turn took longer than allowed.
-    #[error("timeout exceeded")]
+    #[error("timeout exceeded{}", after_attempt(cause.as_deref()))]
     Timeout {
         /// The limit that was hit.
         after: Duration,
+        /// What the last attempt ended with, if the turn was waiting to try again.
+        cause: Option<String>,
     },
     /// The other side broke the protocol: half a stream, not JSON, a size limit.
     #[error("{message}")]
@@ -78,6 +80,12 @@ pub enum BackendError {
 
 const ENDED_EARLY: &str = "the stream ended early";
 const NO_RESULT: &str = "the turn ended without a result";
+
+/// The first line of a cause: the others are about what to do.
+fn after_attempt(cause: Option<&str>) -> String {
+    let line = cause.and_then(|cause| cause.lines().next());
+    line.map_or_else(String::new, |line| format!("; the last attempt failed: {line}"))
+}
 
 impl BackendError {
     /// An answer broke off.

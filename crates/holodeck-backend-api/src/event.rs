@@ -92,6 +92,14 @@ pub enum BackendEvent {
     Paused,
     /// The wait is over.
     Resumed,
+    /// An attempt to ask the model failed, and it is asked again.
+    Retrying {
+        /// What the attempt ended with.
+        cause: String,
+        /// How long is waited before.
+        #[serde(rename = "wait_ms", with = "milliseconds")]
+        wait: std::time::Duration,
+    },
     /// Something the person should know that changes no verdict, said once per backend.
     Notice {
         /// Lower case, no full stop.
@@ -215,6 +223,10 @@ mod tests {
             },
             BackendEvent::Paused,
             BackendEvent::Resumed,
+            BackendEvent::Retrying {
+                cause: "HTTP 429".to_owned(),
+                wait: Duration::from_secs(2),
+            },
             BackendEvent::Notice {
                 message: "slow".to_owned(),
             },

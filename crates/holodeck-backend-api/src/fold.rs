@@ -59,6 +59,7 @@ impl ResultFold {
             | BackendEvent::Nested { .. }
             | BackendEvent::Paused
             | BackendEvent::Resumed
+            | BackendEvent::Retrying { .. }
             | BackendEvent::Notice { .. }
             | BackendEvent::End(_) => {}
         }

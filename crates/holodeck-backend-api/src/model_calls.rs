@@ -46,6 +46,13 @@ pub enum ModelDelta {
     Paused,
     /// The wait is over.
     Resumed,
+    /// An attempt failed before its first byte, and the request is sent again.
+    Retrying {
+        /// What the attempt ended with.
+        cause: String,
+        /// How long is waited before.
+        wait: Duration,
+    },
     /// Reasoning text.
     Reasoning(String),
     /// Answer text.

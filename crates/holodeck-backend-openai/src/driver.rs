@@ -1,5 +1,6 @@
 use std::{
     num::NonZeroU32,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,10 +11,13 @@ use async_stream::{stream, try_stream};
 use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream};
-use holodeck_http::{CallOptions, HttpClient, HttpError, Pacer, Response, RetryPolicy, SseEvent, decode_sse};
+use holodeck_http::{
+    CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, decode_sse,
+};
 use holodeck_model::{Env, LoadedAgent, mend_json};
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -138,7 +142,18 @@ fn answer(
             yield ModelDelta::Resumed;
         }
         let span = tracing::debug_span!("chat", gen_ai.request.model = request.model);
-        let response = driver.open(&request).instrument(span).await?;
+        let (listener, mut retries) = mpsc::unbounded_channel();
+        let mut opening = pin!(driver.open(&request, listener).instrument(span));
+        let opened = loop {
+            let retry = tokio::select! {
+                biased;
+                Some(retry) = retries.recv() => retry,
+                opened = &mut opening => break opened,
+            };
+            let Retry { cause, wait } = retry;
+            yield ModelDelta::Retrying { cause, wait };
+        };
+        let response = opened?;
         let mut assembler = Assembler::default();
         let mut deltas = Vec::new();
         if is_json(&response) {
@@ -184,8 +199,15 @@ enum Event<'a> {
 
 impl Driver {
     /// Sends the request until its answer begins, or there is nothing more to try.
-    async fn open(&self, request: &ModelRequest) -> Result<Response, BackendError> {
-        let retry = self.retry();
+    async fn open(
+        &self,
+        request: &ModelRequest,
+        listener: mpsc::UnboundedSender<Retry>,
+    ) -> Result<Response, BackendError> {
+        let retry = RetryPolicy {
+            listener: Some(listener),
+            ..self.retry()
+        };
         let error = match self.send(&request.model, &request.body, retry).await {
             Ok(response) => return Ok(response),
             Err(error) => error,

@@ -69,7 +69,10 @@ pub(crate) fn of_http(error: &HttpError, endpoint: &Endpoint, body: &Value) -> B
             }
             provider(Some(*status), complaint, message, error)
         }
-        HttpError::Timeout { after, .. } => BackendError::Timeout { after: *after },
+        HttpError::Timeout { after, .. } => BackendError::Timeout {
+            after: *after,
+            cause: None,
+        },
         HttpError::Unexpected { .. } => incompatible(&error.to_string(), endpoint),
         HttpError::TooLarge { .. } => BackendError::Protocol {
             message: format!("{error}\n\nhint: `model.max_tokens` limits the length of an answer"),

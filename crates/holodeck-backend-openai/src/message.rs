@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{BackendError, BackendEvent, ModelDelta, StopReason, ToolCall};
@@ -8,6 +10,9 @@ use crate::{
     answer_format::{AnswerFormat, Telling, refuses_format},
     core::Core,
 };
+
+/// A longer wait for the next attempt draws a notice.
+const NOTICED: Duration = Duration::from_secs(2);
 
 /// A model message being written, and then the whole of it.
 pub(crate) enum Writing {
@@ -69,7 +74,11 @@ pub(crate) fn write<'a>(
                         Err(core.explained(missed.take().unwrap_or(error)))?
                     }
                 };
-                if !begun && !matches!(delta, ModelDelta::Paused | ModelDelta::Resumed) {
+                let waits = matches!(
+                    delta,
+                    ModelDelta::Paused | ModelDelta::Resumed | ModelDelta::Retrying { .. }
+                );
+                if !begun && !waits {
                     begun = true;
                     missed = None;
                     if let Some(notice) = settle(core, telling) {
@@ -126,12 +135,27 @@ fn settle(core: &Core, telling: Option<Telling>) -> Option<String> {
     )
 }
 
+/// A retry, and a notice of it where the wait would make a person wonder.
+fn retrying(cause: String, wait: Duration) -> Vec<BackendEvent> {
+    let notice = (wait > NOTICED).then(|| BackendEvent::Notice {
+        message: format!(
+            "{}; asking again in {} s",
+            cause.lines().next().unwrap_or_default(),
+            wait.as_secs()
+        ),
+    });
+    let mut events = vec![BackendEvent::Retrying { cause, wait }];
+    events.extend(notice);
+    events
+}
+
 impl Message {
     /// Takes in a delta and tells it as events.
     fn take(&mut self, core: &Core, conversation: &[Value], delta: ModelDelta) -> Vec<BackendEvent> {
         match delta {
             ModelDelta::Paused => vec![BackendEvent::Paused],
             ModelDelta::Resumed => vec![BackendEvent::Resumed],
+            ModelDelta::Retrying { cause, wait } => retrying(cause, wait),
             ModelDelta::Reasoning(text) => vec![BackendEvent::Thinking { text }],
             ModelDelta::Text(text) | ModelDelta::Refusal(text) => {
                 self.text.push_str(&text);

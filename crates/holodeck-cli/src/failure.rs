@@ -176,7 +176,7 @@ impl Subject {
     /// A backend tells the cause, the place and, where it knows one, the next step.
     fn backend(&self, error: &BackendError) -> Problem {
         let told = match error {
-            BackendError::Timeout { after } => format!("{error} ({} s)", after.as_secs_f64()),
+            BackendError::Timeout { after, .. } => format!("{error} ({} s)", after.as_secs_f64()),
             _ => error.to_string(),
         };
         let exit = match error {

@@ -86,7 +86,7 @@ fn details(error: &BackendError) -> Option<Value> {
         BackendError::Provider { status, code, .. } if status.is_some() || code.is_some() => {
             Some(json!({ "status": status, "code": code }))
         }
-        BackendError::Timeout { after } => Some(json!({ "afterSeconds": after.as_secs_f64() })),
+        BackendError::Timeout { after, .. } => Some(json!({ "afterSeconds": after.as_secs_f64() })),
         BackendError::Tool { name, reason } => Some(json!({ "toolName": name, "reason": reason })),
         _ => None,
     }

@@ -38,7 +38,7 @@ pub use options::{CallOptions, HttpOptions, LoopbackProxy, ProxyOptions};
 pub use pacer::Pacer;
 pub use reach::Reach;
 pub use response::Response;
-pub use retry::{RetryPolicy, parse_retry_after};
+pub use retry::{Retry, RetryPolicy, parse_retry_after};
 pub use sse::{SseDecoder, SseEvent, SseStream, decode_sse};
 pub use tls_stream::{Tls, TlsStream};
 pub use url::HttpUrl;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::{CallOptions, HttpError};
@@ -23,6 +24,17 @@ pub struct RetryPolicy {
     pub max_retry_after: Duration,
     /// Errors that look transient but are not, as the caller knows its server.
     pub never: fn(&HttpError) -> bool,
+    /// Receives each retry before its wait.
+    pub listener: Option<mpsc::UnboundedSender<Retry>>,
+}
+
+/// A request will be sent again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// What the last attempt ended with.
+    pub cause: String,
+    /// How long is waited before the next.
+    pub wait: Duration,
 }
 
 impl Default for RetryPolicy {
@@ -33,6 +45,7 @@ impl Default for RetryPolicy {
             max_wait: Duration::from_secs(20),
             max_retry_after: Duration::from_mins(1),
             never: |_error| false,
+            listener: None,
         }
     }
 }
@@ -108,6 +121,13 @@ where
             return Err(error);
         }
         attempts.count += 1;
+        if let Some(listener) = &options.retry.listener {
+            // Without a receiver the caller does not wait any more.
+            let _ = listener.send(Retry {
+                cause: error.to_string(),
+                wait,
+            });
+        }
         tracing::debug!(%error, retry = attempts.count, wait_ms = wait.as_millis(), "retrying the request");
         tokio::time::sleep(wait).await;
     }

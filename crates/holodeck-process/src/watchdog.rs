@@ -66,11 +66,10 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let mut lines = format!("- {}\n", self.mark);
+        write(&format!("- {}\n", self.mark));
         if let Some(group) = self.group {
-            lines.push_str(&format!("- {group}\n"));
+            write(&format!("- {group}\n"));
         }
-        write(&lines);
     }
 }
 

@@ -25,6 +25,7 @@ pub async fn drive(
 ) -> Driven {
     let mut clock = Clock::start();
     let mut fold = ResultFold::new();
+    let mut failed_attempt = None;
     let outcome = loop {
         let next = match limit.and_then(|limit| clock.deadline(limit)) {
             Some(deadline) => tokio::time::timeout_at(deadline, stream.next()).await,
@@ -36,7 +37,10 @@ pub async fn drive(
                 match event {
                     BackendEvent::Paused => clock.stop(),
                     BackendEvent::Resumed => clock.go_on(),
-                    _ => {}
+                    BackendEvent::Retrying { ref cause, .. } => failed_attempt = Some(cause.clone()),
+                    BackendEvent::Notice { .. } => {}
+                    // The attempt after it succeeded.
+                    _ => failed_attempt = None,
                 }
                 on_event(&event);
                 fold.observe(&event);
@@ -50,6 +54,7 @@ pub async fn drive(
             Err(_elapsed) => {
                 break Err(BackendError::Timeout {
                     after: limit.unwrap_or_default(),
+                    cause: failed_attempt,
                 });
             }
         }
@@ -119,9 +124,31 @@ mod tests {
             ))
         }));
         let driven = drive(stream, Some(Duration::from_secs(2)), |_| {}).await;
-        assert!(matches!(driven.error, Some(BackendError::Timeout { after }) if after.as_secs() == 2));
+        assert!(matches!(driven.error, Some(BackendError::Timeout { after, .. }) if after.as_secs() == 2));
         assert_eq!(driven.result.response, "0 ");
         assert_eq!(driven.result.error_reason().unwrap(), "timeout exceeded");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn c03_a_timeout_between_attempts_keeps_what_the_last_one_ended_with() {
+        let stream = |answer: bool| -> EventStream<'static> {
+            Box::pin(async_stream::stream! {
+                yield Ok(BackendEvent::Retrying { cause: "HTTP 429\nhint".to_owned(), wait: Duration::from_secs(9) });
+                yield Ok(BackendEvent::Notice { message: "asking again".to_owned() });
+                if answer {
+                    yield Ok(BackendEvent::Text { text: "an ans".to_owned() });
+                }
+                std::future::pending::<()>().await;
+            })
+        };
+        let driven = drive(stream(false), Some(Duration::from_secs(2)), |_| {}).await;
+        assert_eq!(
+            driven.error.unwrap().to_string(),
+            "timeout exceeded; the last attempt failed: HTTP 429"
+        );
+        assert_eq!(driven.result.error_reason().unwrap(), "timeout exceeded");
+        let driven = drive(stream(true), Some(Duration::from_secs(2)), |_| {}).await;
+        assert_eq!(driven.error.unwrap().to_string(), "timeout exceeded");
     }
 
     #[tokio::test(start_paused = true)]

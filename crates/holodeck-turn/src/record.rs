@@ -103,7 +103,7 @@ pub fn describe_error(error: &BackendError, limit: &str) -> Failure {
         _ => FailureKind::Backend,
     };
     let text = match error {
-        BackendError::Timeout { after } => format!("{error} ({} s, {limit})", after.as_secs_f64()),
+        BackendError::Timeout { after, .. } => format!("{error} ({} s, {limit})", after.as_secs_f64()),
         BackendError::Tool { reason, .. } => format!("{error} ({reason})"),
         BackendError::Cancelled => "the turn was cancelled, but not by this run".to_owned(),
         other => other.to_string(),

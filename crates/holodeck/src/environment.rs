@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use holodeck_model::{Env, read_input};
 
@@ -33,7 +33,7 @@ pub fn environment(agent_path: &Path) -> Result<Env, EnvironmentError> {
     Ok(env)
 }
 
-fn lay_beneath(env: &mut Env, file: &PathBuf) -> Result<(), EnvironmentError> {
+fn lay_beneath(env: &mut Env, file: &Path) -> Result<(), EnvironmentError> {
     if !file.exists() || file.is_dir() {
         return Ok(());
     }

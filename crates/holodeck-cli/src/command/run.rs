@@ -107,9 +107,12 @@ fn question(typed: &str) -> Result<String, Failure> {
         question.clear();
         let read = io::stdin()
             .lock()
-            .take(MAX_QUESTION)
+            .take(MAX_QUESTION + 1)
             .read_to_string(&mut question);
         read.map_err(|error| Problem::config(format!("reading the question from stdin: {error}")))?;
+        if question.len() as u64 > MAX_QUESTION {
+            return Err(Problem::config("the question is larger than 16 MiB").into());
+        }
     }
     if question.trim().is_empty() {
         return Err(Problem::config("the question is empty").into());

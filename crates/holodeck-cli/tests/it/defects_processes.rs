@@ -3,4 +3,5 @@
 mod children;
 mod indexes;
 mod inputs;
+mod retries;
 mod signals;

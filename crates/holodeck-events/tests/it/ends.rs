@@ -188,6 +188,7 @@ fn each_way_to_end_has_its_event() {
                 [],
                 BackendError::Timeout {
                     after: Duration::from_mins(1),
+                    cause: None,
                 },
             ),
             "1 error BACKEND_ERROR: timeout exceeded",

@@ -123,6 +123,7 @@ async fn bad_ends_are_errors_without_their_words() {
         Ok(result("c", "no", true)),
         Err(BackendError::Timeout {
             after: std::time::Duration::from_secs(1),
+            cause: None,
         }),
     ];
     let scripts = [vec![Err(unreachable)], failing_tool, with_a_tool()];

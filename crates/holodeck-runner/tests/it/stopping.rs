@@ -10,9 +10,10 @@ use pretty_assertions::assert_eq;
 use crate::support::{Project, run, run_with};
 
 fn project(cases: usize) -> Project {
-    let cases: String = (0..cases)
+    let cases = (0..cases)
         .map(|n| format!("  - {{name: n{n}, input: q{n}, ground_truth: Paris}}\n"))
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     Project::new(&format!(
         "evaluations: {{metrics: [{{type: standard, metric: contains}}]}}\ntest_cases:\n{cases}"
     ))

@@ -1,8 +1,8 @@
 //! No child survives, however the program ends.
 
 use std::{
-    fs::File,
-    io::{BufRead as _, BufReader, Read as _},
+    fs::{self, File, OpenOptions, Permissions},
+    io::{BufRead as _, BufReader, Read},
     os::unix::fs::PermissionsExt as _,
     process::{Child, Command, Stdio},
     sync::mpsc,
@@ -34,19 +34,25 @@ struct Running {
     alive: BufReader<File>,
 }
 
-/// Starts a run and waits until its tool and the grandchild are there.
-fn start(args: &[&str]) -> Running {
-    let server = ModelServer::answering(|_| Reply::tool_call("call-1", "lookup", &json!({})));
+/// An agent with a tool that writes to the pipe `alive`.
+fn with_tool(server: &ModelServer, cases: &str, script: &str) -> Project {
     let tools = "tools:\n  - {type: function, name: lookup, description: Looks up., command: ./tool.sh}\n";
-    let project = Project::with(&format!("{}{tools}", agent(&server.url(), CASE)));
-    project.write("tool.sh", TOOL);
-    let executable = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(project.path("tool.sh"), executable).unwrap();
+    let project = Project::with(&format!("{}{tools}", agent(&server.url(), cases)));
+    project.write("tool.sh", script);
+    let executable = Permissions::from_mode(0o755);
+    fs::set_permissions(project.path("tool.sh"), executable).unwrap();
     let made = Command::new("mkfifo")
         .arg(project.path("alive"))
         .status()
         .unwrap();
     assert!(made.success());
+    project
+}
+
+/// Starts a run and waits until its tool and the grandchild are there.
+fn start(args: &[&str]) -> Running {
+    let server = ModelServer::answering(|_| Reply::tool_call("call-1", "lookup", &json!({})));
+    let project = with_tool(&server, CASE, TOOL);
     let child = project
         .command(args)
         .stdout(Stdio::null())
@@ -73,17 +79,11 @@ impl Running {
         let Self {
             project,
             mut child,
-            mut alive,
+            alive,
             ..
         } = self;
         child.wait().unwrap();
-        let (sender, ended) = mpsc::channel();
-        thread::spawn(move || {
-            alive.read_to_end(&mut Vec::new()).unwrap();
-            sender.send(()).unwrap();
-        });
-        let ended = ended.recv_timeout(Duration::from_secs(30));
-        assert!(ended.is_ok(), "{how}: a child is alive");
+        ends(alive, how);
         drop(project);
     }
 }
@@ -121,4 +121,78 @@ fn c12_no_tool_survives_a_killed_question() {
     let running = start(&["run", "agent.yaml", "q"]);
     signal(&running.child, "-KILL");
     running.nothing_is_left("kill of `holodeck run`");
+}
+
+/// Starts a session of its own with each call, which outlives it, and answers.
+const ANSWERING: &str = "#!/bin/sh
+exec 3> alive
+setsid sh -c 'exec sleep 600' <&- >&- 2>&- &
+echo up >&3
+cat > /dev/null
+echo Paris
+";
+
+#[test]
+fn c12_a_killed_run_with_tools_leaves_no_child_and_is_resumed() {
+    const CASES: usize = 6;
+    for calls in 1..4 {
+        let server = ModelServer::answering(|request| match request.texts("tool").first() {
+            None => Reply::tool_call("call-1", "lookup", &json!({})),
+            Some(found) => Reply::text((*found).to_owned()),
+        });
+        let cases = (0..CASES)
+            .map(|n| format!("  - {{name: case{n}, input: q{n}, ground_truth: Paris}}\n"))
+            .collect::<Vec<_>>()
+            .concat();
+        let project = with_tool(&server, &cases, ANSWERING);
+        // Open for writing too, so that there is no end between two calls.
+        let both = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(project.path("alive"))
+            .unwrap();
+        let mut lines = BufReader::new(both);
+        let mut child = project.command(&["test"]).stdout(Stdio::null()).spawn().unwrap();
+        for _ in 0..calls {
+            lines.read_line(&mut String::new()).unwrap();
+        }
+        signal(&child, "-KILL");
+        child.wait().unwrap();
+        all_ended(&project, lines, &format!("killed after {calls} calls"));
+
+        let both = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(project.path("alive"))
+            .unwrap();
+        let finished = project.journalled().len();
+        assert!(finished < CASES, "{finished} cases finished");
+        project
+            .run(&["test", "resume", "latest"])
+            .exits(0)
+            .says("6 passed");
+        all_ended(&project, BufReader::new(both), "resumed");
+        server.finish();
+    }
+}
+
+/// Waits until nothing but this test holds the pipe.
+#[track_caller]
+fn all_ended(project: &Project, lines: BufReader<File>, how: &str) {
+    // Does not wait, as `lines` is a writer.
+    let rest = File::open(project.path("alive")).unwrap();
+    drop(lines);
+    ends(rest, how);
+}
+
+/// Waits until a pipe has no writer any more.
+#[track_caller]
+fn ends(mut pipe: impl Read + Send + 'static, how: &str) {
+    let (sender, ended) = mpsc::channel();
+    thread::spawn(move || {
+        pipe.read_to_end(&mut Vec::new()).unwrap();
+        sender.send(()).unwrap();
+    });
+    let ended = ended.recv_timeout(Duration::from_secs(30));
+    assert!(ended.is_ok(), "{how}: a child is alive");
 }

@@ -76,9 +76,10 @@ async fn c04_a_question_that_is_terminated_ends_with_143() {
 #[test]
 fn c11_an_endpoint_that_refuses_connections_ends_the_run_after_three_cases() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let cases: String = (0..200)
+    let cases = (0..200)
         .map(|n| format!("  - {{name: case{n}, input: q{n}, ground_truth: a}}\n"))
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     let project = Project::with(&agent(&format!("http://{closed}/v1"), &cases));
     project.run(&["test"]).exits(3).says("3 errors, 197 not run");
 
