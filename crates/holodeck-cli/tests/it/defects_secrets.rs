@@ -371,16 +371,17 @@ fn vault(url: &str, collector: &str) -> (Project, Vec<String>) {
     let host = url.strip_prefix("http://").unwrap();
     let quote = |text: &str| json!(text).to_string();
     let fill = |text: &str, quoted: bool| {
-        values
-            .iter()
-            .fold(text.replace("HOST", host).replace("COLLECTOR", collector), |text, (name, value)| {
+        values.iter().fold(
+            text.replace("HOST", host).replace("COLLECTOR", collector),
+            |text, (name, value)| {
                 let value = if quoted {
                     quote(value).trim_matches('"').to_owned()
                 } else {
                     value.clone()
                 };
                 text.replace(name, &value)
-            })
+            },
+        )
     };
     let yaml = r#"
 name: vault
@@ -492,8 +493,13 @@ fn serve(mut stream: BufReader<TcpStream>, kept: &Mutex<Vec<String>>) -> Option<
         if line == "\r\n" {
             let mut body = vec![0; length];
             stream.read_exact(&mut body).ok()?;
-            kept.lock().unwrap().push(String::from_utf8_lossy(&body).into_owned());
-            stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").ok()?;
+            kept.lock()
+                .unwrap()
+                .push(String::from_utf8_lossy(&body).into_owned());
+            stream
+                .get_mut()
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                .ok()?;
         }
     }
 }
@@ -559,7 +565,10 @@ fn b09_a_run_shows_and_stores_no_secret() {
         assert_hidden(path, text, &secrets);
     }
     let exported = collector.bodies.lock().unwrap().join("\n");
-    assert!(exported.contains("application/json blue-green"), "content was not exported");
+    assert!(
+        exported.contains("application/json blue-green"),
+        "content was not exported"
+    );
     assert_hidden("telemetry", &exported, &secrets);
     // What is harmless stays readable.
     let report = project.read("out/json");
@@ -748,7 +757,14 @@ fn b10_what_a_run_writes_is_for_its_user_only() {
 
 #[test]
 fn b06_hidden_characters_are_shown_as_escapes() {
-    const HIDDEN: [char; 6] = ['\u{202e}', '\u{2066}', '\u{200b}', '\u{feff}', '\u{9b}', '\u{e0041}'];
+    const HIDDEN: [char; 6] = [
+        '\u{202e}',
+        '\u{2066}',
+        '\u{200b}',
+        '\u{feff}',
+        '\u{9b}',
+        '\u{e0041}',
+    ];
     let hidden: String = HIDDEN.iter().collect();
     let said = hidden.clone();
     let server = ModelServer::answering(move |_| Reply::text(format!("a{said}b")));
@@ -775,6 +791,9 @@ fn b06_hidden_characters_are_shown_as_escapes() {
     }
     hides("dry run", &project.run(&["test", "--dry-run"]).exits(0).all());
     // A file keeps what was said.
-    assert_eq!(project.run_file()["report"]["results"][0]["agent_response"], format!("a{hidden}b"));
+    assert_eq!(
+        project.run_file()["report"]["results"][0]["agent_response"],
+        format!("a{hidden}b")
+    );
     server.finish();
 }

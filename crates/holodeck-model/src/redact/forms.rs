@@ -56,7 +56,10 @@ fn is_address(text: &str) -> bool {
         return false;
     };
     let path = rest.split(['?', '#']).next().unwrap_or_default();
-    let has_scheme = !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c));
+    let has_scheme = !scheme.is_empty()
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c));
     has_scheme && path.split('/').skip(1).all(|segment| segment.len() < MIN_SEGMENT)
 }
 
@@ -230,7 +233,10 @@ mod tests {
             "hunter2horse",
         );
         has("https://x.test/f.csv?v=1&sig=abc%2Fdefghi", "abc/defghi");
-        has("https://hooks.test/T0/B0/0123456789abcdef", "https://hooks.test/T0/B0/0123456789abcdef");
+        has(
+            "https://hooks.test/T0/B0/0123456789abcdef",
+            "https://hooks.test/T0/B0/0123456789abcdef",
+        );
         assert_eq!(parts("http://localhost:8000/db"), [""; 0]);
     }
 

@@ -233,7 +233,11 @@ fn private(path: &Path) -> io::Result<File> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)
+    OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)
 }
 
 fn partial(path: &Path) -> PathBuf {
