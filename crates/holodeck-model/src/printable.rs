@@ -1,6 +1,6 @@
 //! Texts of others as they are shown: nothing in them steers a terminal or changes how the text around them reads.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 /// `text` with control characters, bidirectional controls and invisible characters as escapes such as `\u{202e}`. Line
 /// ends and tabs stay, and so do joiners between letters of scripts that need them.
@@ -12,7 +12,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     escaped(json, |c, out| {
         for unit in c.encode_utf16(&mut [0; 2]) {
-            out.push_str(&format!("\\u{unit:04x}"));
+            // Writing to a text cannot fail.
+            let _ = write!(out, "\\u{unit:04x}");
         }
     })
 }
@@ -41,7 +42,8 @@ fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-fn is_hidden(c: char) -> bool {
+/// Whether a character steers a terminal, changes the order of the text around it, or cannot be seen.
+pub(crate) fn is_hidden(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         '\u{ad}'

@@ -5,7 +5,7 @@ use holodeck::{
     ListedServer, RegistryError, RegistryServer, ServerFile, ServersError, list_servers,
     model::{EditError, Env, JsonMap, McpTransport, closest},
     registry,
-    runner::ExitCode,
+    runner::{ExitCode, words::printable},
 };
 use serde_json::{Value, json};
 
@@ -395,7 +395,7 @@ fn variables(tool: &JsonMap) -> Vec<String> {
 /// What others wrote, without what would steer a terminal.
 fn plain(text: &str) -> String {
     let one_line: Vec<_> = text.split_whitespace().collect();
-    one_line.join(" ").replace(char::is_control, "\u{fffd}")
+    printable(&one_line.join(" ")).into_owned()
 }
 
 fn tool_name(text: &str) -> Result<String, String> {

@@ -1,6 +1,13 @@
 //! No secret of an agent is shown or written: forms of secrets, places they are in, outputs they could appear in.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    sync::{Arc, Mutex},
+    thread,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use holodeck_testkit::{ModelServer, Reply};
@@ -320,7 +327,7 @@ for line in sys.stdin:
 "#;
 
 /// An agent with a secret in every place of a sound file, and all of them.
-fn vault(url: &str) -> (Project, Vec<String>) {
+fn vault(url: &str, collector: &str) -> (Project, Vec<String>) {
     let mut secrets = Vec::new();
     let mut all = |name: &str, secret: String| {
         secrets.push(secret.clone());
@@ -364,16 +371,17 @@ fn vault(url: &str) -> (Project, Vec<String>) {
     let host = url.strip_prefix("http://").unwrap();
     let quote = |text: &str| json!(text).to_string();
     let fill = |text: &str, quoted: bool| {
-        values
-            .iter()
-            .fold(text.replace("HOST", host), |text, (name, value)| {
+        values.iter().fold(
+            text.replace("HOST", host).replace("COLLECTOR", collector),
+            |text, (name, value)| {
                 let value = if quoted {
                     quote(value).trim_matches('"').to_owned()
                 } else {
                     value.clone()
                 };
                 text.replace(name, &value)
-            })
+            },
+        )
     };
     let yaml = r#"
 name: vault
@@ -393,7 +401,7 @@ observability:
   traces: {capture_content: true}
   exporters:
     console: {enabled: true}
-    otlp: {enabled: true, endpoint: "http://127.0.0.1:9", protocol: http, headers: {x-tenant: "§otlp§"}}
+    otlp: {enabled: true, endpoint: "COLLECTOR", protocol: http, headers: {x-tenant: "§otlp§"}}
     azure_monitor: {enabled: false, connection_string: "InstrumentationKey=1;Key=§azure§"}
 tools:
   - type: function
@@ -452,6 +460,50 @@ fn parrot() -> ModelServer {
     })
 }
 
+/// Keeps the body of every request it is sent; a header may hold a secret, as the collector is meant to get it.
+struct Collector {
+    url: String,
+    bodies: Arc<Mutex<Vec<String>>>,
+}
+
+impl Collector {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let bodies = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&bodies);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let kept = Arc::clone(&kept);
+                thread::spawn(move || serve(BufReader::new(stream.unwrap()), &kept));
+            }
+        });
+        Self { url, bodies }
+    }
+}
+
+fn serve(mut stream: BufReader<TcpStream>, kept: &Mutex<Vec<String>>) -> Option<()> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line == "\r\n" {
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).ok()?;
+            kept.lock()
+                .unwrap()
+                .push(String::from_utf8_lossy(&body).into_owned());
+            stream
+                .get_mut()
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                .ok()?;
+        }
+    }
+}
+
 /// What a run leaves behind: everything that is not the person's own.
 fn left(folder: &Path, found: &mut Vec<(String, String)>) {
     const OWN: [&str; 5] = ["agent.yaml", ".env", "server.env", "echo.py", "server.py"];
@@ -473,7 +525,8 @@ const REPORTS: [&str; 5] = ["json", "markdown", "junit", "html", "jsonl"];
 #[test]
 fn b09_a_run_shows_and_stores_no_secret() {
     let server = parrot();
-    let (project, secrets) = vault(&server.url());
+    let collector = Collector::start();
+    let (project, secrets) = vault(&server.url(), &collector.url);
     let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
     let reports = REPORTS.map(|format| format!("--report={format}=out/{format}"));
     let mut args = vec!["test", "-vv", "--record", "calls.jsonl"];
@@ -511,6 +564,12 @@ fn b09_a_run_shows_and_stores_no_secret() {
     for (path, text) in &files {
         assert_hidden(path, text, &secrets);
     }
+    let exported = collector.bodies.lock().unwrap().join("\n");
+    assert!(
+        exported.contains("application/json blue-green"),
+        "content was not exported"
+    );
+    assert_hidden("telemetry", &exported, &secrets);
     // What is harmless stays readable.
     let report = project.read("out/json");
     assert!(report.contains("application/json blue-green"), "{report}");
@@ -693,5 +752,48 @@ fn b10_what_a_run_writes_is_for_its_user_only() {
     }
     // A folder that the person made or named is theirs.
     assert_ne!(mode("named"), 0o700);
+    server.finish();
+}
+
+#[test]
+fn b06_hidden_characters_are_shown_as_escapes() {
+    const HIDDEN: [char; 6] = [
+        '\u{202e}',
+        '\u{2066}',
+        '\u{200b}',
+        '\u{feff}',
+        '\u{9b}',
+        '\u{e0041}',
+    ];
+    let hidden: String = HIDDEN.iter().collect();
+    let said = hidden.clone();
+    let server = ModelServer::answering(move |_| Reply::text(format!("a{said}b")));
+    // A text that YAML does not escape has no C1 controls.
+    let raw = hidden.replace('\u{9b}', "");
+    let cases = format!("  - {{name: \"x{raw}y\", input: \"q{raw}\", ground_truth: z}}\n");
+    let yaml = crate::project::agent(&server.url(), &cases);
+    let project = Project::with(&format!("{yaml}nope{raw}: \"{raw}\"\n"));
+    let hides = |what: &str, text: &str| {
+        assert!(!text.contains(HIDDEN), "{what}: {text:?}");
+    };
+    let ran = project.run(&["validate"]).exits(2).says("\\u{202e}");
+    hides("validate", &ran.all());
+    project.write("agent.yaml", yaml);
+    let reports = ["markdown", "junit", "html"].map(|format| format!("--report={format}=out.{format}"));
+    let mut args = vec!["test", "-v"];
+    args.extend(reports.iter().map(String::as_str));
+    let ran = project.run(&args).exits(1).says("\\u{202e}\\u{2066}\\u{200b}");
+    hides("test", &ran.all());
+    for format in ["markdown", "junit", "html"] {
+        let report = project.read(&format!("out.{format}"));
+        hides(format, &report);
+        assert!(report.contains("u{202e}"), "{report}");
+    }
+    hides("dry run", &project.run(&["test", "--dry-run"]).exits(0).all());
+    // A file keeps what was said.
+    assert_eq!(
+        project.run_file()["report"]["results"][0]["agent_response"],
+        format!("a{hidden}b")
+    );
     server.finish();
 }

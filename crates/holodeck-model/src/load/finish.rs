@@ -143,9 +143,10 @@ impl Loader<'_> {
         // Only diagnostics show files.
         let shown = !self.findings.diagnostics.is_empty();
         for (file, source) in self.tree.sources() {
-            let text = match shown {
-                true => masked(&self.tree, file, &secrets, &redactor).into(),
-                false => source.text.clone(),
+            let text = if shown {
+                masked(&self.tree, file, &secrets, &redactor).into()
+            } else {
+                source.text.clone()
             };
             sources.add(source.path.to_path_buf(), text);
         }

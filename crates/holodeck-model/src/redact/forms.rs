@@ -1,5 +1,7 @@
 //! The forms in which a secret appears in texts.
 
+use std::fmt::Write as _;
+
 use base64::{
     Engine as _,
     engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD},
@@ -17,7 +19,11 @@ const NESTED: usize = 3;
 /// `Authorization` header, the lines of a private key. With `secret` itself.
 pub(super) fn parts(secret: &str) -> Vec<String> {
     let secret = secret.trim();
-    let mut parts = vec![secret.to_owned()];
+    let mut parts = Vec::new();
+    // The address of a server is no secret; its credentials are, and a path such as that of a webhook may be.
+    if !is_address(secret) {
+        parts.push(secret.to_owned());
+    }
     if let Some((scheme, credentials)) = secret.split_once(' ') {
         let credentials = credentials.trim();
         match scheme.to_ascii_lowercase().as_str() {
@@ -40,6 +46,21 @@ pub(super) fn parts(secret: &str) -> Vec<String> {
         parts.extend(lines.filter(|line| line.len() >= MIN_LINE).map(str::to_owned));
     }
     parts
+}
+
+/// A segment of a path that is as long as this may be a key.
+const MIN_SEGMENT: usize = 16;
+
+fn is_address(text: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return false;
+    };
+    let path = rest.split(['?', '#']).next().unwrap_or_default();
+    let has_scheme = !scheme.is_empty()
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c));
+    has_scheme && path.split('/').skip(1).all(|segment| segment.len() < MIN_SEGMENT)
 }
 
 /// The passwords of URLs in a text, and the values of query parameters that name a secret.
@@ -127,7 +148,8 @@ fn ascii_escaped(json: &str) -> String {
             escaped.push(c);
         } else {
             for unit in c.encode_utf16(&mut [0; 2]) {
-                escaped.push_str(&format!("\\u{unit:04x}"));
+                // Writing to a text cannot fail.
+                let _ = write!(escaped, "\\u{unit:04x}");
             }
         }
     }
@@ -141,7 +163,7 @@ fn percent_encoded(text: &str, keep: &str) -> String {
         if c.is_ascii_alphanumeric() || keep.contains(c) {
             encoded.push(c);
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            let _ = write!(encoded, "%{byte:02X}");
         }
     }
     encoded
@@ -211,6 +233,11 @@ mod tests {
             "hunter2horse",
         );
         has("https://x.test/f.csv?v=1&sig=abc%2Fdefghi", "abc/defghi");
+        has(
+            "https://hooks.test/T0/B0/0123456789abcdef",
+            "https://hooks.test/T0/B0/0123456789abcdef",
+        );
+        assert_eq!(parts("http://localhost:8000/db"), [""; 0]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::{
     names::{Names, Role, role},
     shapes,
 };
+use crate::printable::is_hidden;
 use crate::yaml::{Entry, FileId, NodeId, Place, Tree};
 
 /// The secrets of the files of a tree.
@@ -200,7 +201,7 @@ fn names_of_variables(text: &str) -> Vec<Range<usize>> {
 pub(crate) fn masked(tree: &Tree, file: FileId, secrets: &Secrets, redactor: &Redactor) -> String {
     let text = tree.file_text(file);
     if tree.is_broken(file) {
-        return keys_only(&text);
+        return visible(keys_only(&text));
     }
     let mut found = redactor.find(&text);
     let places = secrets.places.iter().filter(|place| place.file == file);
@@ -218,7 +219,24 @@ pub(crate) fn masked(tree: &Tree, file: FileId, secrets: &Secrets, redactor: &Re
         }
         start += line.len();
     }
-    blotted(&text, joined(found))
+    visible(blotted(&text, joined(found)))
+}
+
+/// The text with a question mark for each byte of a hidden character: escapes would move the places after them.
+fn visible(text: String) -> String {
+    let is_hidden = |c: char| !c.is_ascii() && is_hidden(c);
+    if !text.contains(is_hidden) {
+        return text;
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_hidden(c) {
+            shown.extend(std::iter::repeat_n('?', c.len_utf8()));
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }
 
 /// The text with asterisks, but for white space and quotes.

@@ -229,12 +229,16 @@ fn write(format: Format, outcome: &RunOutcome, out: impl Write) -> Result<(), Re
     Ok(())
 }
 
-/// A file that no other user can read: a report holds questions and answers.
+/// A new file that no other user can read: a report holds questions and answers. What a killed run left is replaced, not
+/// written through: it may be a link by now.
 fn private(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     OpenOptions::new()
-        .create(true)
+        .create_new(true)
         .write(true)
-        .truncate(true)
         .mode(0o600)
         .open(path)
 }
