@@ -18,6 +18,7 @@ mod convert;
 mod defects_contract;
 mod defects_identity;
 mod defects_processes;
+mod defects_secrets;
 mod doctor;
 mod exit_codes;
 mod files;
