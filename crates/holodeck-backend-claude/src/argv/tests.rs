@@ -37,7 +37,9 @@ fn options(rest: &str, side_effects: BuiltinChanges, kind: ClaudeCliKind) -> Cla
         .into_iter()
         .collect();
     let path = Path::new("/agents/a/agent.yaml");
-    let files = MemoryFiles::new().with(path, yaml).with("/agents/a/s.py", "");
+    let files = MemoryFiles::new()
+        .with(path, yaml)
+        .with("/agents/a/s.py", "from tools import *");
     let load = load_agent(path, &env, &files);
     let agent = load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics));
     let policy = ApprovalPolicy::new(&agent.config);

@@ -1,7 +1,7 @@
 use holodeck_backend_api::{BackendError, Outcome, StopReason, TokenUsage};
 
 use super::TurnDone;
-use crate::wire::{ApiRetry, AssistantFrame, ResultFrame};
+use crate::wire::{ApiRetry, AssistantFrame, ResultFrame, WireUsage};
 
 /// What the turn showed before its result.
 pub(super) struct Seen<'a> {
@@ -137,15 +137,14 @@ fn is_retryable(status: Option<u16>) -> bool {
 /// Tokens that were used and not yet reported. What the CLI counted for every model is the truth; an older CLI reports
 /// the main agent's alone, and its subagents are added by their own messages.
 pub(super) fn uncounted(result: &ResultFrame, counted: TokenUsage, nested: TokenUsage) -> Option<TokenUsage> {
-    let main = result.usage.map(|usage| {
-        let mut sum = usage.tokens();
-        sum += nested;
-        sum
-    });
-    let all = result.all_usage.map(|usage| usage.tokens());
-    let truth = match (main, all) {
-        (Some(main), Some(all)) => larger(all, main),
-        (main, all) => all.or(main)?,
+    let main = result.usage.map(WireUsage::tokens);
+    let truth = match (result.all_usage.map(WireUsage::tokens), main) {
+        (Some(all), main) => larger(all, main.unwrap_or_default()),
+        (None, main) => {
+            let mut sum = main?;
+            sum += nested;
+            sum
+        }
     };
     let missing = TokenUsage {
         prompt_tokens: truth.prompt_tokens.saturating_sub(counted.prompt_tokens),

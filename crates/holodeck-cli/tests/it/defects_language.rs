@@ -183,7 +183,7 @@ fn d02_the_budget_of_a_question_stops_its_next_model_call() {
              evaluations: {{metrics: [{{type: standard, metric: contains, value: done}}]}}\ntest_cases: [{{input: a}}]\n"
         ))
     };
-    let server = ModelServer::replies([call(), Reply::text("done")]);
+    let server = ModelServer::replies([call()]);
     agent(&server.url(), "1")
         .run(&["test"])
         .exits(1)

@@ -39,7 +39,7 @@ impl Loader<'_> {
             let message = format!("environment variable `{name}` has no effect: there is no such setting");
             let mut diagnostic = Diagnostic::warning(Code::BadVariable, message);
             if let Some(meant) = closest(name, env::SETTINGS.iter().copied()) {
-                diagnostic = diagnostic.with_inline(format!("did you mean `{meant}`?"));
+                diagnostic = diagnostic.with_help(format!("did you mean `{meant}`?"));
             }
             self.findings.diagnostics.push(diagnostic);
         }
