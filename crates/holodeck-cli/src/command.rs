@@ -22,7 +22,7 @@ use crate::{
     args::{Args, Command},
     failure::{Failure, Problem},
     render::{self, Shown},
-    terminal::{Terminal, Verbosity},
+    terminal::{Terminal, Verbosity, mask_secrets},
 };
 
 pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
@@ -51,8 +51,10 @@ fn load(path: &Path, env: &Env, terminal: &mut Terminal) -> Result<LoadedAgent, 
         terminal.talk(&text);
     }
     let sound = load.agent.take().filter(|_| !load.has_errors());
-    // All has been said.
-    Ok(sound.ok_or_else(|| Problem::config(""))?)
+    // The diagnostics are shown already.
+    let agent = sound.ok_or_else(|| Problem::config(""))?;
+    mask_secrets(holodeck::redactor(&agent, env));
+    Ok(agent)
 }
 
 /// The agent as one types it after a command; nothing where it goes without saying.

@@ -1,14 +1,17 @@
 //! Where output goes: data to stdout, talk to stderr.
 
+mod masking;
 mod region;
 
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 
 use anstream::{AutoStream, ColorChoice};
 use holodeck::model::ExecutionSettings;
+use serde_json::Value;
 
 use crate::args::{ColorWhen, GlobalArgs};
 
+pub(crate) use masking::{json_line, mask_secrets, masked, redactor};
 pub(crate) use region::{Region, write_to_stderr};
 
 /// Lines wider than this are hard to read, whatever the window.
@@ -80,10 +83,22 @@ impl Terminal {
 
     /// Data and answers. Styles in `text` are kept only where they are welcome.
     pub(crate) fn data(&mut self, text: &str) -> io::Result<()> {
-        self.out.write_all(text.as_bytes())
+        self.out.write_all(masked(text).as_bytes())
     }
 
-    /// Data that is not ours to restyle.
+    /// A value on one line of JSON.
+    pub(crate) fn json(&mut self, value: Value) -> io::Result<()> {
+        let line = json_line(value, self.out_is_tty);
+        self.out.write_all(line.as_bytes())
+    }
+
+    /// A value as indented JSON.
+    pub(crate) fn indented_json(&mut self, value: Value) -> io::Result<()> {
+        let lines = masking::json_lines(value, self.out_is_tty);
+        self.out.write_all(lines.as_bytes())
+    }
+
+    /// Data that is not ours to restyle, its secrets masked already.
     pub(crate) fn raw(&mut self, text: &str) -> io::Result<()> {
         self.out.flush()?;
         let mut out = io::stdout();
@@ -99,7 +114,7 @@ impl Terminal {
     /// Everything else. A stderr that nobody reads stops nothing.
     pub(crate) fn talk(&mut self, text: &str) {
         let _ = self.out.flush();
-        let _ = self.err.write_all(text.as_bytes());
+        let _ = self.err.write_all(masked(text).as_bytes());
         let _ = self.err.flush();
     }
 

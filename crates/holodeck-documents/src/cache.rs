@@ -1,6 +1,8 @@
 use std::{fmt::Write as _, path::PathBuf};
 
+use holodeck_model::{create_private_folder, private_file};
 use sha2::{Digest as _, Sha256};
+use tokio::io::AsyncWriteExt as _;
 
 use crate::{ConvertOptions, Document, Format};
 
@@ -59,11 +61,14 @@ impl Cache {
     }
 
     async fn write(&self, key: &Key, document: &Document) -> std::io::Result<()> {
-        tokio::fs::create_dir_all(&self.folder).await?;
+        create_private_folder(&self.folder)?;
         let json = serde_json::to_vec(document)?;
         // Whole or not at all, whoever else writes the same.
         let unfinished = self.folder.join(format!("{}.{}.part", key.0, std::process::id()));
-        tokio::fs::write(&unfinished, json).await?;
+        let file = private_file().truncate(true).open(&unfinished)?;
+        let mut file = tokio::fs::File::from_std(file);
+        file.write_all(&json).await?;
+        file.flush().await?;
         tokio::fs::rename(&unfinished, self.path(key)).await
     }
 

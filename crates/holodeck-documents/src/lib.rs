@@ -33,4 +33,4 @@ pub use holodeck_http::HttpUrl;
 pub use options::ConvertOptions;
 pub use records::{Record, RecordAt, RecordError, RecordOptions, RecordProblem, Records, read_records};
 pub use source::{Source, SourceError};
-pub use walk::{Pictures, SourceFile, WalkError, WalkOptions, Walked, walk};
+pub use walk::{Links, Pictures, SourceFile, WalkError, WalkOptions, Walked, walk};

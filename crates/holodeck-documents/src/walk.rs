@@ -17,6 +17,24 @@ pub struct WalkOptions {
     pub max_bytes: u64,
     /// Whether pictures are taken.
     pub pictures: Pictures,
+    /// Which symbolic links are followed.
+    pub links: Links,
+}
+
+/// Which symbolic links are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// Those to places in the source. Any other could bring files of the machine that nobody meant to be read.
+    Inside,
+    /// All.
+    Anywhere,
+}
+
+impl From<bool> for Links {
+    /// The setting `follow_links`.
+    fn from(follow: bool) -> Self {
+        if follow { Self::Anywhere } else { Self::Inside }
+    }
 }
 
 /// Whether pictures are taken.
@@ -29,11 +47,12 @@ pub enum Pictures {
 }
 
 impl Default for WalkOptions {
-    /// Files up to 500 MiB, no pictures.
+    /// Files up to 500 MiB, no pictures, no links to other places.
     fn default() -> Self {
         Self {
             max_bytes: 500 * 1024 * 1024,
             pictures: Pictures::LeftOut,
+            links: Links::Inside,
         }
     }
 }
@@ -110,11 +129,13 @@ pub fn walk(source: &str, base: &Path, options: &WalkOptions) -> Result<Walked, 
     let mut walk = Walk {
         options,
         glob: None,
+        root: PathBuf::new(),
         seen: HashSet::new(),
         files: Vec::new(),
         unread: Vec::new(),
         large: Vec::new(),
         broken: Vec::new(),
+        outside: Vec::new(),
     };
     let shown = shown(source, base);
     match fs::metadata(&path) {
@@ -188,17 +209,21 @@ struct Walk<'a> {
     options: &'a WalkOptions,
     /// What the path below the first folder must match.
     glob: Option<GlobMatcher>,
+    /// Real path of the first folder.
+    root: PathBuf,
     /// Real paths of the folders that were read.
     seen: HashSet<PathBuf>,
     files: Vec<SourceFile>,
     unread: Vec<String>,
     large: Vec<String>,
     broken: Vec<String>,
+    outside: Vec<String>,
 }
 
 impl Walk<'_> {
     /// Reads a folder and those in it, links last, so that a folder goes by its own name where it has one here.
     fn folder(&mut self, folder: &Path, shown: &str) -> Result<(), WalkError> {
+        self.root = fs::canonicalize(folder).map_err(|error| unreadable(shown, error))?;
         let mut waiting = vec![(folder.to_owned(), shown.to_owned(), String::new())];
         let mut links = Vec::new();
         while let Some((folder, shown, below)) = waiting.pop().or_else(|| links.pop()) {
@@ -216,6 +241,10 @@ impl Walk<'_> {
                 let path = entry.path();
                 let (name, below) = (joined(&shown, &file), joined(&below, &file));
                 let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+                if is_link && self.leaves(&path) {
+                    self.outside.push(name);
+                    continue;
+                }
                 match fs::metadata(&path) {
                     Ok(about) if about.is_dir() && is_link => links.push((path, name, below)),
                     Ok(about) if about.is_dir() => waiting.push((path, name, below)),
@@ -226,6 +255,12 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a link is one that is not followed. One to nothing is reported as what it is.
+    fn leaves(&self, link: &Path) -> bool {
+        self.options.links == Links::Inside
+            && fs::canonicalize(link).is_ok_and(|target| !target.starts_with(&self.root))
     }
 
     fn file(&mut self, name: String, path: PathBuf, below: &str, size: u64) {
@@ -261,6 +296,11 @@ impl Walk<'_> {
                 &format!("over {megabytes} MiB"),
             ),
             left_out(self.broken, "that can't be read", "that can't be read"),
+            left_out(
+                self.outside,
+                "that is a link out of the source (`follow_links: true` follows it)",
+                "that are links out of the source (`follow_links: true` follows them)",
+            ),
         ];
         let notes: Vec<String> = notes.into_iter().flatten().collect();
         if self.files.is_empty() {
@@ -384,6 +424,7 @@ mod tests {
         let pictures = WalkOptions {
             pictures: Pictures::Taken,
             max_bytes: 9,
+            ..WalkOptions::default()
         };
         assert_eq!(
             shown("docs", base, &pictures),
@@ -446,7 +487,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_are_followed_once() {
+    fn b11_links_out_of_the_source_are_followed_only_if_allowed() {
         use std::os::unix::fs::symlink;
 
         let folder = folder(&["docs/sub/a.md", "other/b.md"]);
@@ -456,9 +497,31 @@ mod tests {
         symlink(folder.path().join("other"), docs.join("linked")).unwrap();
         symlink(folder.path().join("other/b.md"), docs.join("file.md")).unwrap();
         symlink(folder.path().join("gone.md"), docs.join("broken.md")).unwrap();
+        let broken = "(a file that can't be read is left out: `docs/broken.md`)";
+        let outside = "(2 files that are links out of the source (`follow_links: true` follows them) are left out: \
+                       `docs/file.md`, `docs/linked`)";
+        let of = |source: &str, links| {
+            let options = WalkOptions {
+                links,
+                ..WalkOptions::default()
+            };
+            shown(source, folder.path(), &options)
+        };
         assert_eq!(
-            shown("docs", folder.path(), &WalkOptions::default()),
-            "docs/file.md\ndocs/linked/b.md\ndocs/sub/a.md\n(a file that can't be read is left out: `docs/broken.md`)"
+            of("docs", Links::Inside),
+            format!("docs/sub/a.md\n{broken}\n{outside}")
         );
+        // Also through a folder inside that leads out in two steps.
+        symlink("../docs/linked", docs.join("sub/twice")).unwrap();
+        assert!(!of("docs/**/*.md", Links::Inside).contains("b.md"));
+        fs::remove_file(docs.join("sub/twice")).unwrap();
+        // Read once, however often it is reached.
+        assert_eq!(
+            of("docs", Links::Anywhere),
+            format!("docs/file.md\ndocs/linked/b.md\ndocs/sub/a.md\n{broken}")
+        );
+        // A source that is a link itself was named by the person.
+        symlink(folder.path().join("other"), folder.path().join("named")).unwrap();
+        assert_eq!(of("named", Links::Inside), "named/b.md");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use holodeck_model::{Env, read_text_input};
+use holodeck_model::{Env, McpTool, PathRef, read_text_input};
 use secrecy::SecretString;
 
 /// The longest file that is read.
@@ -20,6 +20,14 @@ pub(crate) enum EnvFileError {
 pub(crate) fn read(path: &Path, env: &Env) -> Result<Vec<(String, SecretString)>, EnvFileError> {
     let text = read_text_input(path, MAX_BYTES).map_err(EnvFileError::Read)?;
     parse(&text, env)
+}
+
+/// The variables that the `env_file` of a server gives it, for keeping their values out of sight; none if the file cannot
+/// be read. A pipe is not read: it gives its content only once.
+pub fn env_file_variables(tool: &McpTool, env: &Env) -> Vec<(String, SecretString)> {
+    let path = tool.env_file.as_ref().map(PathRef::path);
+    let path = path.filter(|path| path.is_file());
+    path.and_then(|path| read(&path, env).ok()).unwrap_or_default()
 }
 
 fn parse(text: &str, env: &Env) -> Result<Vec<(String, SecretString)>, EnvFileError> {

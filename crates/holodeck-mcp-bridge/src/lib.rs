@@ -14,5 +14,6 @@ pub use client::{
     ConnectError, Connected, Elicitation, ElicitationAnswer, ElicitationHost, FailedServer, McpOptions,
     McpServer, SampledMessage, SamplingAnswer, SamplingHost, SamplingRequest, ServerInfo,
 };
+pub use env_file::env_file_variables;
 pub use in_process::{FailedCall, InProcessServer, Reply, ServerError, cancelled_request};
 pub use registry::{REGISTRY_URL, Registry, RegistryError, RegistryServer, ServerForm, Unusable};

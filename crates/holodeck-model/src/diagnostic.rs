@@ -179,6 +179,17 @@ impl Diagnostic {
         }
     }
 
+    /// Every text in it that may quote the file.
+    pub(crate) fn texts(&mut self) -> impl Iterator<Item = &mut String> {
+        let labels = self.labels.iter_mut().map(|label| &mut label.message);
+        [&mut self.pointer, &mut self.inline, &mut self.help]
+            .into_iter()
+            .flatten()
+            .chain(labels)
+            .chain(&mut self.notes)
+            .chain([&mut self.message])
+    }
+
     /// Whether this stops a run.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{self, BufRead as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -67,6 +68,18 @@ impl Files for DiskFiles {
             reader.consume(read);
         }
     }
+}
+
+/// Makes a folder that only its user can look into, with those above it that are missing.
+pub fn create_private_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Options to write a file that only its user can read.
+pub fn private_file() -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.create(true).write(true).mode(0o600);
+    options
 }
 
 /// Files held in memory.

@@ -12,6 +12,7 @@ mod unsupported;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde_json::Value;
@@ -116,6 +117,7 @@ impl Loader<'_> {
             user_config: configs.user,
             vectorstores,
             unsupported,
+            secrets: Arc::default(),
             tree: None,
             root,
         };

@@ -1,7 +1,5 @@
 //! An agent that was loaded, and where each part of it was written.
 
-mod secrets;
-
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -39,6 +37,7 @@ pub struct LoadedAgent {
     pub vectorstores: IndexMap<String, DatabaseConfig>,
     /// Parts that parse but cannot be run yet.
     pub unsupported: Vec<Unsupported>,
+    pub(crate) secrets: Arc<[SecretString]>,
     /// Absent once [`LoadedAgent::forget_places`] was called.
     pub(crate) tree: Option<Arc<Tree>>,
     pub(crate) root: NodeId,
@@ -55,18 +54,20 @@ impl LoadedAgent {
         self.find(pointer).map_or(Layer::BuiltIn, |(_, layer)| layer)
     }
 
+    /// The files that were read to load the agent.
+    pub fn source_files(&self) -> impl Iterator<Item = &Path> {
+        let sources = self.tree.iter().flat_map(|tree| tree.sources());
+        sources.map(|(_, source)| &*source.path)
+    }
+
     /// A path relative to the agent file.
     pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         self.dir.join(path)
     }
 
     /// Every secret of the files, for taking it out of whatever is written or shown.
-    pub fn secrets(&self) -> Vec<SecretString> {
-        let mut secrets = secrets::collect(&self.config);
-        for store in self.vectorstores.values() {
-            secrets.extend(secrets::of_database(store));
-        }
-        secrets
+    pub fn secrets(&self) -> &[SecretString] {
+        &self.secrets
     }
 
     /// An agent that answers one question with `model`: without instructions, tools, a form of the answer or anything
@@ -108,6 +109,7 @@ impl LoadedAgent {
             user_config: self.user_config.clone(),
             vectorstores: IndexMap::new(),
             unsupported: Vec::new(),
+            secrets: Arc::clone(&self.secrets),
             tree: self.tree.clone().filter(|_| !own_model),
             root: self.root,
         }

@@ -1,6 +1,6 @@
 //! The JSON Schema of the language, generated from its types.
 
-use std::sync::LazyLock;
+use std::{collections::HashSet, sync::LazyLock};
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Agent, GlobalConfig,
-    shape::{Shapes, read_shapes},
+    shape::{ShapeKind, Shapes, read_shapes},
 };
 
 /// The JSON Schema of `agent.yaml`, for editors.
@@ -40,6 +40,23 @@ pub(crate) struct FrontMatter {
     pub(crate) description: Option<String>,
     /// Words to find them by.
     pub(crate) tags: Option<Vec<String>>,
+}
+
+/// Whether the language has a field of this name anywhere.
+pub(crate) fn is_field(name: &str) -> bool {
+    static FIELDS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
+        let shapes = [&AGENT, &GLOBAL, &FRONT_MATTER]
+            .into_iter()
+            .flat_map(|shapes| &shapes.table);
+        let records = shapes.flat_map(|shape| match &shape.kind {
+            ShapeKind::Record(record) => vec![record],
+            ShapeKind::Tagged { variants, .. } => variants.iter().map(|(_, record)| record).collect(),
+            _ => Vec::new(),
+        });
+        let fields = records.flat_map(|record| record.fields.keys().map(String::as_str));
+        fields.chain(["type"]).collect()
+    });
+    FIELDS.contains(name)
 }
 
 pub(crate) fn raw<T: JsonSchema>() -> Value {

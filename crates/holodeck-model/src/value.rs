@@ -18,9 +18,7 @@ pub use secret::SecretMap;
 pub(crate) use one_or_many::nullable;
 pub(crate) use path_ref::PATH_REF;
 pub(crate) use python::is_space;
-pub(crate) use secret::{
-    names_a_secret, option_secrets, read_secret, read_secrets, write_options, write_secret, write_secrets,
-};
+pub(crate) use secret::{read_secret, read_secrets, write_options, write_secret, write_secrets};
 pub(crate) use tagged::{serialize_tagged, tagged_enum};
 
 /// A JSON object in file order.

@@ -1,5 +1,7 @@
 //! Prompts, answers, arguments: exported only when asked for, without secrets, and not without end.
 
+use std::sync::Arc;
+
 use holodeck_model::{Redactor, TracesConfig};
 use regex::Regex;
 use serde_json::Value;
@@ -14,14 +16,14 @@ const MASK: &str = "***";
 pub(crate) enum Content {
     Off,
     On {
-        redactor: Redactor,
+        redactor: Arc<Redactor>,
         patterns: Vec<Regex>,
     },
 }
 
 impl Content {
     /// Expressions that do not compile were errors of the YAML.
-    pub(crate) fn new(traces: &TracesConfig, redactor: Redactor) -> Self {
+    pub(crate) fn new(traces: &TracesConfig, redactor: Arc<Redactor>) -> Self {
         if !traces.capture_content {
             return Self::Off;
         }
@@ -79,7 +81,7 @@ mod tests {
             redaction_patterns: vec![r"\d{3}-\d{4}".to_owned()],
             ..TracesConfig::default()
         };
-        let content = Content::new(&traces, Redactor::new(["s3cret-value".to_owned()]));
+        let content = Content::new(&traces, Arc::new(Redactor::new(["s3cret-value".to_owned()])));
         assert_eq!(
             content.text("call 555-1234 with s3cret-value").unwrap(),
             "call *** with ***"
@@ -90,7 +92,7 @@ mod tests {
         );
         let long = content.text(&"ä".repeat(LONGEST)).unwrap();
         assert!(long.len() <= LONGEST + 4 && long.ends_with('…'));
-        let off = Content::new(&TracesConfig::default(), Redactor::default());
+        let off = Content::new(&TracesConfig::default(), Arc::default());
         assert_eq!((off.text("x"), off.value(&json!(1))), (None, None));
     }
 }

@@ -20,7 +20,6 @@ use opentelemetry::{
     },
 };
 use opentelemetry_sdk::trace::{SdkTracer, Span};
-use secrecy::ExposeSecret as _;
 
 use crate::{
     content::Content,
@@ -43,6 +42,8 @@ pub struct TelemetryOptions {
     pub http: HttpOptions,
     /// Where `exporters.console` writes.
     pub console: ConsoleWriter,
+    /// Takes secrets out of exported content.
+    pub redactor: Arc<Redactor>,
     /// The name of the span that stands for the whole run, as in `holodeck test`.
     pub run: String,
     /// The W3C `traceparent` under which that span hangs.
@@ -79,8 +80,6 @@ impl Telemetry {
             .meter
             .as_ref()
             .map(|provider| Meters::new(&provider.meter(SCOPE)));
-        let secrets = agent.secrets();
-        let redactor = Redactor::new(secrets.iter().map(|secret| secret.expose_secret().to_owned()));
         let parent = options.parent.as_deref().and_then(parse_traceparent);
         let run = tracer.as_ref().map(|tracer| {
             let above = parent.map_or_else(Context::new, |parent| {
@@ -97,7 +96,10 @@ impl Telemetry {
             providers,
             tracer,
             meters,
-            content: Content::new(&config.traces.clone().unwrap_or_default(), redactor),
+            content: Content::new(
+                &config.traces.clone().unwrap_or_default(),
+                Arc::clone(&options.redactor),
+            ),
             agent: name.clone(),
             model: agent.config.model.name.clone(),
             provider: provider_name(&agent.config.model),

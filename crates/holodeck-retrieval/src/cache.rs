@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use holodeck_model::{create_private_folder, private_file};
 use rusqlite::{Connection, OptionalExtension as _};
 use sha2::{Digest as _, Sha256};
 
@@ -68,7 +69,7 @@ impl ModelCache {
         let at = path.clone();
         let opened = tokio::task::spawn_blocking(move || {
             if let Some(folder) = at.parent() {
-                std::fs::create_dir_all(folder).map_err(|error| failed(&at, &error))?;
+                create_private_folder(folder).map_err(|error| failed(&at, &error))?;
             }
             match open(&at) {
                 Err(error) if is_no_cache(&error) => {
@@ -140,6 +141,8 @@ impl ModelCache {
 }
 
 fn open(path: &Path) -> rusqlite::Result<Connection> {
+    // Why one cannot be made shows when it is opened.
+    let _ = private_file().open(path);
     let connection = Connection::open(path)?;
     connection.busy_timeout(Duration::from_secs(30))?;
     // A power cut may cost the last answers; they are asked for again.

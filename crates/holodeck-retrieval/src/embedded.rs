@@ -48,7 +48,7 @@ impl EmbeddedStore {
         blocking(move || {
             if let Some(folder) = path.parent() {
                 // What is wrong with the folder shows when the file is opened.
-                let _ = std::fs::create_dir_all(folder);
+                let _ = holodeck_model::create_private_folder(folder);
             }
             Database::open(&path).map(Self::new)
         })

@@ -144,7 +144,7 @@ impl Journal {
     pub fn create(path: &Path, header: JournalHeader) -> Result<Self, JournalError> {
         let io = |source| io_error(path, source);
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(io)?;
+            holodeck_model::create_private_folder(parent).map_err(io)?;
         }
         // It gets its name with its first line in it: what is killed in between is no run that `latest` could mean.
         let unnamed = path.with_extension("new");

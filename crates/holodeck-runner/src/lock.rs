@@ -39,7 +39,7 @@ impl RunLock {
             source,
         };
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(io)?;
+            holodeck_model::create_private_folder(parent).map_err(io)?;
         }
         let mut file = OpenOptions::new()
             .create(true)

@@ -1,4 +1,5 @@
 mod explain;
+mod former;
 mod html;
 mod json;
 mod jsonl;

@@ -318,7 +318,7 @@ fn write_run_file(
     journal: &Journal,
 ) -> Result<Totals, ReportError> {
     if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
+        holodeck_model::create_private_folder(parent)?;
     }
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");

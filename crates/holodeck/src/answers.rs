@@ -8,12 +8,14 @@ use holodeck_cassette::{
     AgentSeen, Cassette, CassetteError, RecordMode, RecordedAgent, RecordedChoices, RecordedTools, Recorder,
     ReplayedAgent, ReplayedChoices, ReplayedTools, Replayer, Tape, ToolSet,
 };
+use holodeck_mcp_bridge::env_file_variables;
 use holodeck_model::{
-    Env, LoadedAgent, ModelConfig, Provider, Redactor, Replayed,
+    Env, LoadedAgent, ModelConfig, Provider, Redactor, Replayed, ToolConfig,
     env::{ANTHROPIC_API_KEY, AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
+    variable_secrets,
 };
 use holodeck_validators::ClaudeEnv;
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
 /// Where answers come from, as asked for.
@@ -91,7 +93,7 @@ impl Answers {
         agent: &LoadedAgent,
         env: &Env,
     ) -> Result<Self, AnswerError> {
-        let redactor = Arc::new(redactor(agent, env));
+        let redactor = redactor(agent, env);
         let kind = match (source, record) {
             (AnswerSource::Replay(_), Some(_)) => return Err(AnswerError::RecordWhileReplaying),
             (_, Some(path)) => Kind::Record {
@@ -268,20 +270,25 @@ impl Answers {
     }
 }
 
-/// Knows the keys this agent may use, and the secrets its files name.
-fn redactor(agent: &LoadedAgent, env: &Env) -> Redactor {
+/// Takes out of texts what an agent must not show: the keys it may use, and the secrets that its files name.
+pub fn redactor(agent: &LoadedAgent, env: &Env) -> Arc<Redactor> {
     let claude = match agent.config.model.provider {
         Provider::Anthropic => ClaudeEnv::for_agent(agent, env).unwrap_or_default(),
         _ => ClaudeEnv::default(),
     };
+    let exposed = |secret: &SecretString| secret.expose_secret().to_owned();
     let signing_in = claude.secret_names.iter().filter_map(|name| claude.get(name));
-    let signing_in = signing_in.map(|secret| secret.expose_secret().to_owned());
     let named = [OPENAI_API_KEY, AZURE_OPENAI_API_KEY, ANTHROPIC_API_KEY]
         .into_iter()
         .filter_map(|name| env.non_blank(name).map(str::to_owned));
-    let own = agent
-        .secrets()
-        .into_iter()
-        .map(|secret| secret.expose_secret().to_owned());
-    Redactor::new(named.chain(own).chain(signing_in))
+    let own = agent.secrets().iter().map(exposed);
+    let of_servers = agent.config.tools.iter().filter_map(|tool| match tool {
+        ToolConfig::Mcp(tool) => Some(env_file_variables(tool, env)),
+        _ => None,
+    });
+    let of_servers = of_servers
+        .flatten()
+        .flat_map(|(name, value)| variable_secrets(&name, value.expose_secret()));
+    let all = named.chain(own).chain(signing_in.map(exposed)).chain(of_servers);
+    Arc::new(Redactor::new(all))
 }

@@ -121,7 +121,8 @@ impl BackendFactory for BackendSelector {
         tools: Arc<dyn ToolHost>,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {
         let replayed = self.answers.replayed().is_some();
-        let telemetry = telemetry::start(&agent, occasion, &self.env, replayed);
+        let redactor = self.answers.redactor();
+        let telemetry = telemetry::start(&agent, occasion, &self.env, replayed, redactor);
         let backend: Arc<dyn AgentBackend> = match agent.config.model.provider {
             Provider::Openai | Provider::AzureOpenai | Provider::Ollama => {
                 let calls = self.answers.model_calls(|| self.live(&agent))?;
@@ -228,8 +229,10 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
         .add_mocks(&agent.config.tools, &names)
         .map_err(|errors| ToolSetupError::all(&errors))?;
     let real = || agent.config.tools.iter().filter(|tool| !tool.is_mocked());
+    let mut declared = serde_json::to_value(real().collect::<Vec<_>>()).unwrap_or_default();
+    answers.redactor().configuration(&mut declared);
     let set = ToolSet {
-        declared: serde_json::to_value(real().collect::<Vec<_>>()).unwrap_or_default(),
+        declared,
         own: toolbox.specs().iter().map(|spec| spec.name.clone()).collect(),
         files: if answers.are_live() || by_turn {
             HashMap::new()

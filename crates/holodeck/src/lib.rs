@@ -26,6 +26,7 @@ mod dry_run;
 mod environment;
 mod git;
 pub mod index;
+mod inputs;
 mod load;
 mod mcp;
 mod prompts;
@@ -36,7 +37,7 @@ mod telemetry;
 mod test;
 mod unsupported;
 
-pub use answers::{AnswerError, AnswerSource, Answers};
+pub use answers::{AnswerError, AnswerSource, Answers, redactor};
 pub use approvals::{PolicyApprover, approval_policy};
 pub use ask::{AskError, ask, ask_showing};
 pub use backends::{BackendSelector, ToolSetupError};
@@ -50,6 +51,7 @@ pub use holodeck_mcp_bridge::{Registry, RegistryError, RegistryServer, Unusable}
 pub use holodeck_model as model;
 pub use holodeck_runner as runner;
 pub use holodeck_validators::{Check, CheckState};
+pub use inputs::{RunInputs, is_recording};
 pub use load::{doctor, load};
 pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
 pub use test::{

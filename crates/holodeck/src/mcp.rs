@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use holodeck_mcp_bridge::{FailedServer, McpOptions, McpServer, ServerNeed};
-use holodeck_model::{Env, LoadedAgent, McpServerRecord, McpTool, Provider, ToolConfig};
+use holodeck_model::{Env, LoadedAgent, McpServerRecord, McpTool, Provider, Redactor, ToolConfig};
 use holodeck_tools::Toolbox;
 
 use crate::{Answers, ToolSetupError, sampling::AgentModel};
@@ -80,13 +80,13 @@ impl McpServers {
     }
 
     /// What they say of themselves, for the run file.
-    pub(crate) fn records(&self) -> Vec<McpServerRecord> {
+    pub(crate) fn records(&self, redactor: &Redactor) -> Vec<McpServerRecord> {
         let infos = self.0.iter().map(McpServer::info);
         infos
             .map(|info| McpServerRecord {
                 tool: info.tool,
-                name: info.name,
-                version: info.version,
+                name: info.name.map(|name| redactor.text(&name).into_owned()),
+                version: info.version.map(|version| redactor.text(&version).into_owned()),
                 protocol: info.protocol,
             })
             .collect()

@@ -12,7 +12,8 @@ use holodeck_backend_api::Occasion;
 use holodeck_cassette::{AgentSeen, Cassette, digest, file_digest};
 use holodeck_documents::{Pictures, Source, WalkOptions, walk};
 use holodeck_model::{
-    ClaudeConfig, FunctionTool, LoadedAgent, PathRef, PromptTool, SettingSource, SideEffectGate, ToolConfig,
+    ClaudeConfig, FunctionTool, LoadedAgent, PathRef, PromptTool, Redactor, SettingSource, SideEffectGate,
+    ToolConfig,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -98,6 +99,8 @@ fn written(part: &impl Serialize) -> Value {
     if let Some(part) = part.as_object_mut() {
         part.retain(|_, value| !value.is_null());
     }
+    // Secrets count by their names: a token that is replaced changes nothing the model sees.
+    Redactor::default().configuration(&mut part);
     part
 }
 
@@ -152,8 +155,8 @@ pub(crate) fn files_of_tools(agent: &LoadedAgent) -> impl Iterator<Item = (&Tool
     let real = agent.config.tools.iter().filter(|tool| !tool.is_mocked());
     real.filter_map(|tool| {
         let files = match tool {
-            ToolConfig::Vectorstore(tool) => documents(&tool.source, agent),
-            ToolConfig::HierarchicalDocument(tool) => documents(&tool.source, agent),
+            ToolConfig::Vectorstore(tool) => documents(&tool.source, tool.follow_links, agent),
+            ToolConfig::HierarchicalDocument(tool) => documents(&tool.source, tool.follow_links, agent),
             ToolConfig::Function(FunctionTool { file, command, .. }) => named(file.iter().chain(command)),
             ToolConfig::Prompt(PromptTool { file, .. }) => named(file),
             ToolConfig::Mcp(_) => Value::Null,
@@ -164,13 +167,14 @@ pub(crate) fn files_of_tools(agent: &LoadedAgent) -> impl Iterator<Item = (&Tool
 
 /// The files that a tool searches, but for the agent's own and those that its runs leave. What is on the web is not
 /// fetched: its address is all that is looked at.
-fn documents(source: &PathRef, agent: &LoadedAgent) -> Value {
+fn documents(source: &PathRef, follow_links: bool, agent: &LoadedAgent) -> Value {
     let Ok(Source::Files(path)) = Source::parse(source.as_str()) else {
         return Value::Null;
     };
     let options = WalkOptions {
         // Whether they can be read depends on the machine.
         pictures: Pictures::Taken,
+        links: follow_links.into(),
         ..WalkOptions::default()
     };
     match walk(&path, source.base(), &options) {

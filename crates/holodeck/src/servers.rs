@@ -8,7 +8,9 @@ use std::{
 
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_mcp_bridge::{REGISTRY_URL, Registry, RegistryError};
-use holodeck_model::{EditError, Env, JsonMap, add_item, env, list_items, read_text_input, remove_item};
+use holodeck_model::{
+    EditError, Env, JsonMap, Redactor, add_item, env, list_items, read_text_input, remove_item,
+};
 use serde_json::Value;
 
 /// The longest file that is read.
@@ -214,6 +216,8 @@ impl ServerFile {
     }
 
     fn listed(&self, item: &JsonMap) -> ListedServer {
+        let mut item = Value::Object(item.clone());
+        Redactor::default().configuration(&mut item);
         let text = |key: &str| item.get(key).and_then(Value::as_str).map(str::to_owned);
         let args = item.get("args").and_then(Value::as_array).into_iter().flatten();
         let args = args.map(|arg| arg.as_str().map_or_else(|| arg.to_string(), str::to_owned));

@@ -1,12 +1,18 @@
-use std::io;
+use std::{io, sync::Arc};
 
 use holodeck_backend_api::Occasion;
 use holodeck_http::HttpOptions;
-use holodeck_model::{Env, Load, LoadedAgent, env};
+use holodeck_model::{Env, Load, LoadedAgent, Redactor, env};
 use holodeck_otel_bridge::{Telemetry, TelemetryOptions};
 
 /// Starts what the agent's `observability` asks for. A replayed run exports nothing: no model was asked.
-pub(crate) fn start(agent: &LoadedAgent, occasion: Occasion, env: &Env, replayed: bool) -> Telemetry {
+pub(crate) fn start(
+    agent: &LoadedAgent,
+    occasion: Occasion,
+    env: &Env,
+    replayed: bool,
+    redactor: Arc<Redactor>,
+) -> Telemetry {
     if replayed {
         return Telemetry::off();
     }
@@ -20,6 +26,7 @@ pub(crate) fn start(agent: &LoadedAgent, occasion: Occasion, env: &Env, replayed
         http: HttpOptions::from_variables(|name| env.get(name).map(str::to_owned)),
         console: || Box::new(io::stderr()),
         run: run.to_owned(),
+        redactor,
         parent: env.non_blank(env::TRACEPARENT).map(str::to_owned),
     };
     Telemetry::start(agent, &options)

@@ -7,7 +7,9 @@ use std::{
 
 use holodeck_backend_api::{BackendError, BackendFactory as _, Occasion};
 use holodeck_cassette::{CassetteError, RecordMode};
-use holodeck_model::{Env, Layer, LoadedAgent, Provider, Replayed, RunMetadata, SideEffectGate, ToolConfig};
+use holodeck_model::{
+    Env, Layer, LoadedAgent, Provider, Redactor, Replayed, RunMetadata, SideEffectGate, ToolConfig,
+};
 use holodeck_runner::{
     Budget, FileReader, OnFailure, Plan, PlanError, PriceError, Prices, RunControl, RunError, RunOutcome,
     RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest, run_tests,
@@ -174,7 +176,7 @@ pub async fn prepare_test(
     factory.check_key(&agent)?;
     let settings = settings(&agent, options, answers.replayed().as_ref());
     let files = files(&agent, env)?;
-    let mut metadata = metadata(&mut agent, options);
+    let mut metadata = metadata(&mut agent, options, &answers.redactor());
     let mut agent = Arc::new(agent);
     let setup = ToolSetup {
         agent: &agent,
@@ -189,7 +191,7 @@ pub async fn prepare_test(
         servers,
         warnings,
     } = tools(&setup).await?;
-    metadata.mcp_servers = servers.records();
+    metadata.mcp_servers = servers.records(&answers.redactor());
     let backend = factory.create(Arc::clone(&agent), Occasion::Test, tools).await?;
     // Whoever tells places has looked them up by now.
     if let Some(agent) = Arc::get_mut(&mut agent) {
@@ -227,9 +229,9 @@ pub async fn prepare_regrade(
 ) -> Result<(PreparedTest, PathBuf), PrepareError> {
     let old = RunStore::new(&agent.dir).find(run)?;
     let settings = settings(&agent, options, None);
-    let metadata = metadata(&mut agent, options);
     let prices = prices(&agent, env, options.prices.as_deref())?;
     let answers = Answers::open(&AnswerSource::Live, None, &agent, env)?;
+    let metadata = metadata(&mut agent, options, &answers.redactor());
     let plan = Plan::new(&agent.config.test_cases, &Selection::default())?;
     let files = files(&agent, env)?;
     let request = TestRequest {
@@ -382,7 +384,7 @@ fn prices(agent: &LoadedAgent, env: &Env, flag: Option<&Path>) -> Result<Prices,
     }
 }
 
-fn metadata(agent: &mut LoadedAgent, options: &TestOptions) -> RunMetadata {
+fn metadata(agent: &mut LoadedAgent, options: &TestOptions, redactor: &Redactor) -> RunMetadata {
     // The cases are in the report: a second copy would double the file, and many of them as JSON values the memory.
     let cases = std::mem::take(&mut agent.config.test_cases);
     let mut config = serde_json::to_value(&agent.config).unwrap_or(Value::Null);
@@ -390,21 +392,26 @@ fn metadata(agent: &mut LoadedAgent, options: &TestOptions) -> RunMetadata {
     if let Some(config) = config.as_object_mut() {
         config.remove("test_cases");
     }
+    redactor.configuration(&mut config);
+    let mut cli_args = options.cli_args.clone();
+    redactor.arguments(&mut cli_args);
     let instructions = &agent.instructions;
+    let mut prompt_version = json!({
+        "version": instructions.version,
+        "author": instructions.author,
+        "description": instructions.description,
+        "tags": instructions.tags,
+        "source": instructions.source,
+        "file_path": instructions.file_path,
+        "body_hash": instructions.body_hash,
+        "extra": instructions.extra,
+    });
+    redactor.configuration(&mut prompt_version);
     RunMetadata {
         agent_config: config,
-        prompt_version: json!({
-            "version": instructions.version,
-            "author": instructions.author,
-            "description": instructions.description,
-            "tags": instructions.tags,
-            "source": instructions.source,
-            "file_path": instructions.file_path,
-            "body_hash": instructions.body_hash,
-            "extra": instructions.extra,
-        }),
+        prompt_version,
         holodeck_version: env!("CARGO_PKG_VERSION").to_owned(),
-        cli_args: options.cli_args.clone(),
+        cli_args,
         git_commit: git::commit(&agent.dir),
         mcp_servers: Vec::new(),
     }

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &DoctorArgs, terminal: &mut Terminal) -> Result<ExitCode
     let agent = load(path, &env, terminal)?;
     let checks = runtime()?.block_on(holodeck::doctor(&agent, &env));
     if args.json {
-        terminal.data(&format!("{}\n", render::doctor_json(&checks)))?;
+        terminal.json(render::doctor_json(&checks))?;
     } else {
         terminal.data(&render::doctor(&checks, terminal.width()))?;
     }

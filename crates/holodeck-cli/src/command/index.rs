@@ -130,7 +130,7 @@ fn build(args: &BuildArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure>
         bench.build(indexes.iter(), rebuild, terminal).await
     })?;
     if args.json {
-        terminal.data(&format!("{}\n", json!({ "indexes": built })))?;
+        terminal.json(json!({ "indexes": built }))?;
     } else {
         terminal.data(&render::built(&built, terminal.width()))?;
     }
@@ -154,7 +154,7 @@ fn status(args: &StatusArgs, terminal: &mut Terminal) -> Result<ExitCode, Failur
         Ok::<_, Failure>(all)
     })?;
     if args.json {
-        terminal.data(&format!("{}\n", json!({ "indexes": status })))?;
+        terminal.json(json!({ "indexes": status }))?;
     } else {
         terminal.data(&render::index_status(&status, terminal.width()))?;
     }
@@ -192,7 +192,7 @@ fn search(args: &SearchArgs, terminal: &mut Terminal) -> Result<ExitCode, Failur
             .map_err(|error| Failure::from(bench.subject.index(&error)))
     })?;
     if args.json {
-        terminal.data(&format!("{}\n", json!(found)))?;
+        terminal.json(json!(found))?;
     } else {
         terminal.data(&render::found(&found, terminal.width()))?;
     }
@@ -212,7 +212,7 @@ fn migrate(args: &MigrateArgs, terminal: &mut Terminal) -> Result<ExitCode, Fail
             .await
     })?;
     if args.json {
-        terminal.data(&format!("{}\n", json!(moved)))?;
+        terminal.json(json!(moved))?;
     } else {
         terminal.data(&render::migrated(&moved))?;
     }

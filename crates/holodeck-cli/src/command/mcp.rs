@@ -125,10 +125,7 @@ fn search(args: &SearchArgs, terminal: &mut Terminal) -> Result<ExitCode, Failur
         .map_err(|error| problem(error.into()))?;
     if args.json {
         let servers: Vec<_> = found.iter().map(as_json).collect();
-        terminal.data(&format!(
-            "{:#}\n",
-            json!({"query": args.query, "servers": servers})
-        ))?;
+        terminal.indented_json(json!({"query": args.query, "servers": servers}))?;
         return Ok(answer(!found.is_empty()));
     }
     for server in &found {
@@ -169,7 +166,7 @@ fn list(args: &ListArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let servers = list_servers(&files).map_err(problem)?;
     if args.json {
         let servers: Vec<_> = servers.iter().map(listed_as_json).collect();
-        terminal.data(&format!("{:#}\n", json!({ "servers": servers })))?;
+        terminal.indented_json(json!({ "servers": servers }))?;
         return Ok(ExitCode::Passed);
     }
     if servers.is_empty() {

@@ -7,6 +7,7 @@ use std::{
 use holodeck::{
     backend_api::{BackendEvent, ExecutionResult},
     index::IndexSink,
+    model::RedactedStream,
     runner::{ExitCode, words},
 };
 use tokio::sync::Notify;
@@ -17,7 +18,7 @@ use crate::{
     failure::{Failure, Problem, Subject},
     interrupt::Interrupts,
     render::{IndexProgress, ProgressStyle},
-    terminal::{Terminal, Verbosity},
+    terminal::{Terminal, Verbosity, redactor},
 };
 
 /// Flags of `holodeck run`.
@@ -54,6 +55,7 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
         terminal,
         // An object is printed whole: repaired attempts and text around it are not part of the answer.
         streamed: !args.json && !has_format,
+        text: RedactedStream::new(redactor()),
         written: 0,
         broken: None,
     };
@@ -79,20 +81,16 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
     answer.end()?;
     let result = asked?;
     if args.json {
-        let json = serde_json::to_string_pretty(&result).map_err(io::Error::from)?;
-        terminal.data(&format!("{json}\n"))?;
+        terminal.indented_json(serde_json::to_value(&result).map_err(io::Error::from)?)?;
     }
     if has_format && !args.json && !result.response.is_empty() {
-        let whole = match &result.structured_output {
-            Some(object) => object.to_string(),
-            None => result.response.clone(),
-        };
-        let shown = if terminal.stdout_is_terminal() {
-            words::printable(&whole)
-        } else {
-            whole.as_str().into()
-        };
-        terminal.data(&format!("{shown}\n"))?;
+        match result.structured_output.clone() {
+            Some(object) => terminal.json(object)?,
+            None if terminal.stdout_is_terminal() => {
+                terminal.data(&format!("{}\n", words::printable(&result.response)))?;
+            }
+            None => terminal.data(&format!("{}\n", result.response))?,
+        }
     }
     if terminal.verbosity() >= Verbosity::Verbose {
         terminal.talk(&spent(&result));
@@ -123,6 +121,7 @@ fn question(typed: &str) -> Result<String, Failure> {
 struct Answer<'a> {
     terminal: &'a mut Terminal,
     streamed: bool,
+    text: RedactedStream,
     written: usize,
     broken: Option<io::Error>,
 }
@@ -132,15 +131,9 @@ impl Answer<'_> {
     fn show(&mut self, event: &BackendEvent) -> bool {
         match event {
             BackendEvent::Text { text } if self.streamed => {
-                // A terminal obeys what a file only holds.
-                let shown = if self.terminal.stdout_is_terminal() {
-                    words::printable(text)
-                } else {
-                    text.into()
-                };
                 self.written += text.len();
-                let written = self.terminal.raw(&shown).and_then(|()| self.terminal.flush());
-                if let Err(error) = written {
+                let shown = self.text.push(text);
+                if let Err(error) = self.write(&shown) {
                     self.broken = Some(error);
                     return false;
                 }
@@ -158,10 +151,22 @@ impl Answer<'_> {
         true
     }
 
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        // A terminal obeys what a file only holds.
+        let shown = if self.terminal.stdout_is_terminal() {
+            words::printable(text)
+        } else {
+            text.into()
+        };
+        self.terminal.raw(&shown).and_then(|()| self.terminal.flush())
+    }
+
     fn end(&mut self) -> io::Result<()> {
         if let Some(error) = self.broken.take() {
             return Err(error);
         }
+        let rest = self.text.finish();
+        self.write(&rest)?;
         if self.written > 0 {
             self.terminal.data("\n")?;
             self.terminal.flush()?;

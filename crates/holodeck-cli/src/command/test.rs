@@ -1,13 +1,13 @@
 //! `holodeck test`: flags, and what they mean.
 
-mod files;
 mod flags;
+mod targets;
 
 use std::{path::Path, time::Instant};
 
 use clap::Subcommand;
 use holodeck::{
-    PreparedTest, TestOptions,
+    PreparedTest, RunInputs, TestOptions,
     index::IndexSink,
     model::{Env, LoadedAgent},
     runner::{ExitCode, RunControl, RunOutcome},
@@ -15,8 +15,8 @@ use holodeck::{
 use serde_json::json;
 
 use self::{
-    files::Reports,
     flags::{HowArgs, OutputArgs, WhatArgs},
+    targets::{Reports, check_recording},
 };
 use super::{as_argument, load, runtime};
 use crate::{
@@ -160,6 +160,17 @@ impl<'a> Session<'a> {
         })
     }
 
+    /// Refuses what must not be written over, before anything runs.
+    fn check_targets(&self) -> Result<(), Failure> {
+        let inputs = RunInputs::new(&self.agent, &self.env, &self.options);
+        let overwrite = self.output.overwrite();
+        self.reports.check(&inputs, overwrite)?;
+        if let Some(path) = &self.options.record {
+            check_recording(path, &inputs, overwrite)?;
+        }
+        Ok(())
+    }
+
     fn dry_run(mut self, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
         self.options.preparing = holodeck::Preparing::Plan;
         let prepare = holodeck::prepare_test(self.agent, &self.env, &self.options);
@@ -167,12 +178,11 @@ impl<'a> Session<'a> {
             .block_on(prepare)
             .map_err(|error| self.subject.prepare(error))?;
         let dry = prepared.dry_run();
-        let text = if self.output.json {
-            format!("{}\n", render::dry_run_json(&dry))
+        if self.output.json {
+            terminal.json(render::dry_run_json(&dry))?;
         } else {
-            render::dry_run(&dry)
-        };
-        terminal.data(&text)?;
+            terminal.data(&render::dry_run(&dry))?;
+        }
         Ok(if dry.plan.cases.is_empty() && !self.output.allow_empty {
             ExitCode::Nothing
         } else {
@@ -181,7 +191,7 @@ impl<'a> Session<'a> {
     }
 
     fn go(self, kind: Kind<'_>, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
-        self.reports.prepare()?;
+        self.check_targets()?;
         let started = Instant::now();
         let style = if self.output.json {
             ProgressStyle::Json
@@ -254,7 +264,7 @@ impl<'a> Session<'a> {
             exit = ExitCode::Passed;
         }
         let told = if self.output.json {
-            terminal.data(&format!("{}\n", finished(&outcome, exit, &self.reports)))
+            terminal.json(finished(&outcome, exit, &self.reports))
         } else {
             let failures = if style == ProgressStyle::Live && terminal.stdout_is_terminal() {
                 Failures::Seen
@@ -262,7 +272,12 @@ impl<'a> Session<'a> {
                 Failures::ToTell
             };
             let text = render::summary(&summary, failures, terminal.width());
-            terminal.data(&text)
+            if self.reports.use_stdout() {
+                terminal.talk(&text);
+                Ok(())
+            } else {
+                terminal.data(&text)
+            }
         };
         let told = told.and_then(|()| terminal.flush());
         if terminal.verbosity() > Verbosity::Quiet && !self.output.json {

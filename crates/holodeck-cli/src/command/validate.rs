@@ -4,7 +4,7 @@ use crate::{
     args::AgentArg,
     failure::{Failure, Problem},
     render::{self, Shown},
-    terminal::{Terminal, Verbosity},
+    terminal::{Terminal, Verbosity, mask_secrets},
 };
 
 /// Flags of `holodeck validate`.
@@ -22,8 +22,11 @@ pub(crate) fn run(args: &ValidateArgs, terminal: &mut Terminal) -> Result<ExitCo
     let path = &args.agent.agent;
     let env = holodeck::environment(path).map_err(Problem::from)?;
     let load = holodeck::load(path, &env);
+    if let Some(agent) = &load.agent {
+        mask_secrets(holodeck::redactor(agent, &env));
+    }
     if args.json {
-        terminal.data(&format!("{}\n", render::diagnostics_json(&load, path)))?;
+        terminal.json(render::diagnostics_json(&load, path))?;
     } else {
         let shown = if terminal.verbosity() == Verbosity::Quiet {
             Shown::WhatMatters

@@ -1,5 +1,3 @@
-mod mask;
-
 use std::path::Path;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
@@ -7,7 +5,6 @@ use holodeck::model::{Diagnostic, Load, Location, Severity, Sources};
 use holodeck::runner::words::count;
 use serde_json::{Value, json};
 
-use self::mask::mask_secrets;
 use super::style::{ERROR, GOOD, STRONG, WARNING, paint};
 
 /// More than a person reads in one go; `--json` has them all.
@@ -24,9 +21,6 @@ pub(crate) enum Shown {
     /// Errors and warnings; their number only if there is an error.
     WhatMatters,
 }
-
-/// How far above a line the key that it belongs to is looked for.
-const CONTEXT: usize = 20;
 
 /// Every problem of an agent file, as a compiler shows it, and how many there are.
 pub(crate) fn diagnostics(load: &Load, file: &Path, shown: Shown, width: usize) -> String {
@@ -208,10 +202,7 @@ impl<'a> Page<'a> {
                     .and_then(|rest| rest.find('\n'))
                     .map_or(whole.len(), |length| end + length + 1);
             }
-            // The key of a secret may stand above the lines that are shown.
-            let context = line_start(whole, start, CONTEXT);
-            let masked = whole.get(context..end).map(mask_secrets);
-            text = masked.and_then(|masked| masked.get(start - context..).map(str::to_owned));
+            text = whole.get(start..end).map(str::to_owned);
         }
         Self {
             path: location.path.display().to_string(),

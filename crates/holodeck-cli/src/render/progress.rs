@@ -65,7 +65,7 @@ impl Progress {
                 Box::new(Plain::new(err, terminal.verbosity()))
             }
             Style::Quiet => Box::new(()),
-            Style::Json => Box::new(Json::new(io::stdout())),
+            Style::Json => Box::new(Json::new(io::stdout(), terminal.stdout_is_terminal())),
         };
         Self {
             form,

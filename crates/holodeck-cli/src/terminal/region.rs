@@ -13,6 +13,8 @@ use std::{
 use anstream::{AutoStream, ColorChoice};
 use unicode_width::UnicodeWidthChar as _;
 
+use super::masking::masked;
+
 const TICK: Duration = Duration::from_millis(120);
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
@@ -58,12 +60,12 @@ impl Region {
 
     /// Adds lines that stay.
     pub(crate) fn add(&self, text: &str) {
-        lock(&self.lines).add(text);
+        lock(&self.lines).add(&masked(text));
     }
 
     /// Sets the line that changes; it is drawn with the next tick.
     pub(crate) fn set(&self, line: String) {
-        lock(&self.lines).line = line;
+        lock(&self.lines).line = masked(&line).into_owned();
     }
 
     /// Takes the line that changes away.
@@ -87,13 +89,15 @@ impl Drop for Region {
 
 /// Writes to stderr, above the line that changes if there is one.
 pub(crate) fn write_to_stderr(text: &[u8]) -> io::Result<()> {
+    let text = String::from_utf8_lossy(text);
+    let text = masked(&text);
     let current = lock(&CURRENT).clone();
     match current {
         Some(lines) => {
-            lock(&lines).add(&String::from_utf8_lossy(text));
+            lock(&lines).add(&text);
             Ok(())
         }
-        None => io::stderr().write_all(text),
+        None => io::stderr().write_all(text.as_bytes()),
     }
 }
 

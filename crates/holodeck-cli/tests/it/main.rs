@@ -19,6 +19,7 @@ mod defects_contract;
 mod defects_identity;
 mod defects_processes;
 mod defects_tools;
+mod defects_secrets;
 mod doctor;
 mod exit_codes;
 mod files;

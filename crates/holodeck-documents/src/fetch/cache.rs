@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holodeck_http::{HttpUrl, Response};
+use holodeck_model::{create_private_folder, private_file};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -112,11 +113,13 @@ impl Cache {
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        create_private_folder(folder)?;
     }
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let part = path.with_extension(format!("{}-{number}.part", std::process::id()));
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    let opened = private_file().truncate(true).open(&part);
+    let written = opened.and_then(|mut file| file.write_all(bytes));
+    let written = written.and_then(|()| fs::rename(&part, path));
     if written.is_err() {
         let _ = fs::remove_file(&part);
     }

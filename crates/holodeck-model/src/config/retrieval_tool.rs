@@ -21,6 +21,9 @@ pub struct VectorstoreTool {
     pub defer_loading: bool,
     /// File, directory or URL (s3, az, https, http, file) that is searched.
     pub source: PathRef,
+    /// Whether symbolic links to places outside `source` are followed.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub follow_links: bool,
     /// Field or fields of a record that are searched; needs `id_field`.
     pub vector_field: Option<OneOrMany>,
     /// Fields of a record that are returned with it.
@@ -78,6 +81,9 @@ pub struct HierarchicalDocumentTool {
     pub defer_loading: bool,
     /// File, directory or URL (s3, az, https, http, file) that is searched.
     pub source: PathRef,
+    /// Whether symbolic links to places outside `source` are followed.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub follow_links: bool,
     /// How documents are cut.
     #[serde(default)]
     pub chunking_strategy: ChunkingStrategy,
@@ -153,6 +159,11 @@ pub struct HierarchicalDocumentTool {
     pub keyword_index: Option<KeywordIndexConfig>,
     /// Answers in place of the tool, which then does not run.
     pub mock: Option<MockConfig>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_unset(setting: &bool) -> bool {
+    !*setting
 }
 
 /// How documents are cut.

@@ -1,10 +1,15 @@
 //! Notes on the tests of a sound agent, and the end of a load.
 
-use std::{cmp::Reverse, collections::HashMap, path::Path, sync::Arc};
+use std::{borrow::Cow, cmp::Reverse, collections::HashMap, path::Path, sync::Arc};
+
+use secrecy::SecretString;
 
 use super::{Load, Loader, Parts};
 use crate::{
-    Agent, Code, Diagnostic, LoadedAgent, MetricConfig, Severity, Sources, TestCase, Turn, yaml::NodeId,
+    Agent, Code, Diagnostic, LoadedAgent, MetricConfig, Redactor, Severity, Sources, TestCase, Turn,
+    printable,
+    redact::{Secrets, masked},
+    yaml::NodeId,
 };
 
 /// More problems than anyone reads at once.
@@ -83,12 +88,25 @@ impl Loader<'_> {
     }
 
     pub(super) fn finish(self, parts: Option<Parts>) -> Load {
+        let mut secrets = Secrets::of(&self.tree);
+        secrets.values.sort_unstable();
+        secrets.values.dedup();
         let mut sources = Sources::default();
-        for source in self.tree.sources() {
-            sources.add(source.path.to_path_buf(), source.text.clone());
+        let redactor = Redactor::new(secrets.values.iter().cloned());
+        // Only diagnostics show files.
+        let shown = !self.findings.diagnostics.is_empty();
+        for (file, source) in self.tree.sources() {
+            let text = match shown {
+                true => masked(&self.tree, file, &secrets, &redactor).into(),
+                false => source.text.clone(),
+            };
+            sources.add(source.path.to_path_buf(), text);
         }
         let dropped = self.findings.dropped();
-        let diagnostics = in_order(self.findings.diagnostics, dropped, &sources);
+        let mut diagnostics = in_order(self.findings.diagnostics, dropped, &sources);
+        for text in diagnostics.iter_mut().flat_map(Diagnostic::texts) {
+            redactor.mask_text(text);
+        }
         let has_errors = diagnostics.iter().any(Diagnostic::is_error);
         let mut tree = self.tree;
         tree.shrink();
@@ -98,6 +116,7 @@ impl Loader<'_> {
             .map(|Parts { root, agent }| LoadedAgent {
                 tree: Some(tree),
                 root,
+                secrets: secrets.values.into_iter().map(SecretString::from).collect(),
                 ..agent
             });
         Load {
@@ -154,31 +173,14 @@ fn in_order(mut diagnostics: Vec<Diagnostic>, dropped: usize, sources: &Sources)
             format!("and {more} more problems"),
         ));
     }
-    diagnostics.iter_mut().for_each(without_controls);
-    diagnostics
-}
-
-/// Takes out of the texts what would steer a terminal: they quote names and values of the file.
-fn without_controls(diagnostic: &mut Diagnostic) {
-    let Diagnostic {
-        message,
-        pointer,
-        inline,
-        labels,
-        notes,
-        help,
-        ..
-    } = diagnostic;
-    let labels = labels.iter_mut().map(|label| &mut label.message);
-    let texts = [pointer, inline, help]
-        .into_iter()
-        .flatten()
-        .chain(labels)
-        .chain(notes)
-        .chain([message]);
-    for text in texts {
-        if text.contains(char::is_control) {
-            *text = text.replace(char::is_control, "\u{fffd}");
+    // They quote names and values of the file, and a terminal obeys control characters.
+    for text in diagnostics.iter_mut().flat_map(Diagnostic::texts) {
+        if let Cow::Owned(clean) = printable(text) {
+            *text = clean;
+        }
+        if text.contains(['\n', '\t']) {
+            *text = text.replace(['\n', '\t'], "\u{fffd}");
         }
     }
+    diagnostics
 }

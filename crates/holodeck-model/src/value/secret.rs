@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serializer};
 use serde_json::Value;
 
 use super::JsonMap;
+use crate::redact::{MASK, names_a_secret};
 
 /// Names with values that must not be shown: environment variables and headers.
 pub type SecretMap = IndexMap<String, SecretString>;
@@ -24,7 +25,7 @@ pub(crate) fn write_secret<S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     match secret {
-        Some(_) => serializer.serialize_str("***"),
+        Some(_) => serializer.serialize_str(MASK),
         None => serializer.serialize_none(),
     }
 }
@@ -40,16 +41,7 @@ pub(crate) fn read_secrets<'de, D: Deserializer<'de>>(deserializer: D) -> Result
 
 /// Writes the names with `***` for each value.
 pub(crate) fn write_secrets<S: Serializer>(secrets: &SecretMap, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(secrets.keys().map(|name| (name, "***")))
-}
-
-/// What the name of a variable, header or option says when its value is a secret.
-const SECRET_NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSW", "AUTH", "CREDENTIAL"];
-
-/// Whether a name says that its value is a secret.
-pub(crate) fn names_a_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    SECRET_NAMES.iter().any(|part| name.contains(part))
+    serializer.collect_map(secrets.keys().map(|name| (name, MASK)))
 }
 
 /// Options of a connector that hold a secret though they are not called one.
@@ -70,19 +62,6 @@ fn masked(value: &Value) -> Value {
             .map(|(name, value)| (name.clone(), masked(value)))
             .collect(),
         Value::Null => Value::Null,
-        _ => "***".into(),
+        _ => MASK.into(),
     }
-}
-
-/// The secrets among the options of a connector.
-pub(crate) fn option_secrets(options: &JsonMap) -> Vec<SecretString> {
-    let mut secrets = Vec::new();
-    for (name, value) in options {
-        match value {
-            Value::String(text) if names_a_secret(name) => secrets.push(text.as_str().into()),
-            Value::Object(inner) => secrets.extend(option_secrets(inner)),
-            _ => {}
-        }
-    }
-    secrets
 }

@@ -58,10 +58,13 @@ pub(crate) fn build(tree: &mut Tree, file: FileId, range: Range<usize>, env: Opt
         diagnostics: Vec::new(),
     };
     let root = builder.document().unwrap_or(None);
-    Built {
-        root,
-        diagnostics: builder.diagnostics,
+    let diagnostics = builder.diagnostics;
+    match root {
+        Some(root) => tree.add_root(root),
+        None if !diagnostics.is_empty() => tree.mark_broken(file),
+        None => {}
     }
+    Built { root, diagnostics }
 }
 
 /// The rest of the file cannot be understood; the reason is among the diagnostics.
@@ -179,6 +182,7 @@ impl<'a> Builder<'a> {
             for name in result.missing {
                 self.missing_variable(&name, place);
             }
+            self.tree.add_secret_variables(result.secrets);
             let text = self.tree.own_text(result.text);
             return self.tree.scalar_node(place, text, plain, true);
         }
@@ -267,6 +271,9 @@ impl<'a> Builder<'a> {
                 Some(Key::Merge) => self.merge(made.id, &mut merged)?,
                 Some(Key::Text(key)) => {
                     let entry = self.tree.entry(&key, place, made.id);
+                    if first_places.contains_key(&entry.key_id()) {
+                        self.tree.drop_entry(entry);
+                    }
                     if let Some(first) = first_places.insert(entry.key_id(), place) {
                         first_places.insert(entry.key_id(), first);
                         self.report(
@@ -282,7 +289,11 @@ impl<'a> Builder<'a> {
                         own.push(entry);
                     }
                 }
-                None => {}
+                // A value without a name may be anything.
+                None => {
+                    let entry = self.tree.entry("secret", place, made.id);
+                    self.tree.drop_entry(entry);
+                }
             }
         };
         let mut seen: HashSet<u32> = first_places.into_keys().collect();
@@ -319,9 +330,11 @@ impl<'a> Builder<'a> {
             });
         }
         let made = self.node(event, place, depth + 1)?;
+        let nameless = self.tree.entry("secret", place, made.id);
         if let Some(scalar) = self.tree.scalar(made.id) {
             return Ok(Some(Key::Text(scalar.text.to_owned())));
         }
+        self.tree.drop_entry(nameless);
         self.report(
             Code::KeyNotText,
             "a key must be a text, not a list or a mapping",

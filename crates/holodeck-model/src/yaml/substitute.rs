@@ -1,12 +1,14 @@
 //! `${VAR}`, `${VAR:-default}` and `$${VAR}` in scalar values.
 
-use crate::Env;
+use crate::{Env, redact::names_a_secret};
 
 /// The text with its variables replaced, and the names that are not set.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Substituted {
     pub(crate) text: String,
     pub(crate) missing: Vec<String>,
+    /// Values of variables whose names say that they are secrets.
+    pub(crate) secrets: Vec<String>,
 }
 
 /// Replaces variables; `None` if there is nothing to replace.
@@ -19,6 +21,7 @@ pub(crate) fn substitute(text: &str, env: &Env) -> Option<Substituted> {
     }
     let mut result = String::with_capacity(text.len());
     let mut missing = Vec::new();
+    let mut secrets = Vec::new();
     let mut touched = false;
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -39,17 +42,25 @@ pub(crate) fn substitute(text: &str, env: &Env) -> Option<Substituted> {
         };
         touched = true;
         rest = from.get(reference.len..).unwrap_or_default();
-        match (env.get(reference.name), reference.default) {
-            (Some(value), None) => result.push_str(value),
-            (Some(value), Some(_)) if !value.is_empty() => result.push_str(value),
-            (_, Some(default)) => result.push_str(default),
-            (None, None) => missing.push(reference.name.to_owned()),
+        let value = match (env.get(reference.name), reference.default) {
+            (Some(value), None) => value,
+            (Some(value), Some(_)) if !value.is_empty() => value,
+            (_, Some(default)) => default,
+            (None, None) => {
+                missing.push(reference.name.to_owned());
+                continue;
+            }
+        };
+        result.push_str(value);
+        if names_a_secret(reference.name) {
+            secrets.push(value.to_owned());
         }
     }
     result.push_str(rest);
     touched.then_some(Substituted {
         text: result,
         missing,
+        secrets,
     })
 }
 
@@ -88,7 +99,7 @@ mod tests {
         let env = Env::from_iter([("NAME", "Ada"), ("EMPTY", ""), ("NESTED", "${NAME}")]);
         let result = substitute(text, &env).unwrap_or_else(|| Substituted {
             text: text.to_owned(),
-            missing: vec![],
+            ..Substituted::default()
         });
         assert_eq!(
             (
@@ -112,5 +123,12 @@ mod tests {
         check("${EMPTY}", "", &[]);
         check("$${NAME} costs $$5", "${NAME} costs $$5", &[]);
         check("${NESTED}", "${NAME}", &[]);
+    }
+
+    #[test]
+    fn b09_values_of_variables_that_name_a_secret_are_known() {
+        let env = Env::from_iter([("API_TOKEN", "abc"), ("HOST", "db")]);
+        let result = substitute("${HOST} ${API_TOKEN} ${DB_PASSWORD:-def} ${NO_KEY}", &env).unwrap();
+        assert_eq!(result.secrets, ["abc", "def"]);
     }
 }

@@ -109,6 +109,14 @@ pub(crate) struct Tree {
     texts: Vec<Box<str>>,
     keys: Vec<Arc<str>>,
     key_ids: HashMap<Arc<str>, u32>,
+    /// The documents of the files.
+    roots: Vec<NodeId>,
+    /// Entries of the files that no mapping has: of a key that appears twice, the later ones.
+    dropped: Vec<Entry>,
+    /// Files that could not be understood.
+    broken: Vec<FileId>,
+    /// Values of the variables that name a secret.
+    secret_variables: Vec<String>,
 }
 
 /// What a stale id reads as; ids are only made by the tree, so it is never met.
@@ -136,6 +144,41 @@ impl Tree {
     pub(crate) fn file_text(&self, id: FileId) -> Arc<str> {
         self.file(id)
             .map_or_else(|| "".into(), |file| file.source.text.clone())
+    }
+
+    /// Adds the document of a file.
+    pub(crate) fn add_root(&mut self, root: NodeId) {
+        self.roots.push(root);
+    }
+
+    pub(crate) fn roots(&self) -> &[NodeId] {
+        &self.roots
+    }
+
+    /// Keeps an entry that belongs to no mapping: what it holds is written in the file all the same.
+    pub(crate) fn drop_entry(&mut self, entry: Entry) {
+        self.dropped.push(entry);
+    }
+
+    pub(crate) fn dropped(&self) -> &[Entry] {
+        &self.dropped
+    }
+
+    /// Notes that a file is not YAML.
+    pub(crate) fn mark_broken(&mut self, file: FileId) {
+        self.broken.push(file);
+    }
+
+    pub(crate) fn is_broken(&self, file: FileId) -> bool {
+        self.broken.contains(&file)
+    }
+
+    pub(crate) fn add_secret_variables(&mut self, values: Vec<String>) {
+        self.secret_variables.extend(values);
+    }
+
+    pub(crate) fn secret_variables(&self) -> &[String] {
+        &self.secret_variables
     }
 
     /// The directory that paths written at this place are relative to.
@@ -340,8 +383,9 @@ impl Tree {
     }
 
     /// The files, for rendering.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = &Source> {
-        self.files.iter().map(|file| &file.source)
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (FileId, &Source)> {
+        let ids = (0..=u16::MAX).map(FileId);
+        ids.zip(self.files.iter().map(|file| &file.source))
     }
 }
 

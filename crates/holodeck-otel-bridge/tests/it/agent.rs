@@ -14,7 +14,7 @@ use holodeck_backend_api::{
     ExecutionResult, SessionControl, StopReason, TokenUsage, ToolCall, ToolResult, TurnRequest,
 };
 use holodeck_http::HttpOptions;
-use holodeck_model::{Env, LoadedAgent, MemoryFiles, load_agent};
+use holodeck_model::{Env, LoadedAgent, MemoryFiles, Redactor, load_agent};
 use holodeck_otel_bridge::{Telemetry, TelemetryOptions};
 use serde_json::{Value, json};
 
@@ -37,6 +37,7 @@ pub(crate) fn options() -> TelemetryOptions {
     TelemetryOptions {
         http: HttpOptions::default(),
         console: || Box::new(io::sink()),
+        redactor: Arc::new(Redactor::new(["sk-very-secret-key".to_owned()])),
         run: "holodeck test".to_owned(),
         parent: None,
     }

@@ -168,6 +168,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn connect(path: &Path) -> Result<Connection, Trouble> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // SQLite makes its other files as this one is. Why one cannot be made shows when it is opened.
+    let _ = holodeck_model::private_file().open(path);
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
     // Wide pages hold several vectors each. Only a new file takes this.

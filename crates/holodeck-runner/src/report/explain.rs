@@ -318,7 +318,7 @@ mod tests {
         };
         assert_eq!(lines("a\nb\n", "a\nc"), [" a", "-b", "+c"]);
         assert_eq!(lines("b", ""), ["-b", "+(empty answer)"]);
-        assert_eq!(lines("b", "\u{1b}[31mb"), ["-b", "+\u{fffd}[31mb"]);
+        assert_eq!(lines("b", "\u{1b}[31mb"), ["-b", "+\\u{1b}[31mb"]);
     }
 
     #[test]

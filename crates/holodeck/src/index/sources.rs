@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use holodeck_documents::{
-    ChunkOptions, ConvertOptions, Pictures, RecordOptions, Source, WalkError, WalkOptions, Walked, walk,
+    ChunkOptions, ConvertOptions, Links, Pictures, RecordOptions, Source, WalkError, WalkOptions, Walked,
+    walk,
 };
 use holodeck_model::{
     ChunkingStrategy, Code, Diagnostic, DocumentDomain, Env, HierarchicalDocumentTool, Load, LoadedAgent,
@@ -29,9 +30,11 @@ impl Sources {
         env: &Env,
         cancel: &CancellationToken,
     ) -> Result<Self, IndexError> {
-        let (source, chunks) = match tool {
-            ToolConfig::Vectorstore(tool) => (&tool.source, of_vectorstore(tool)),
-            ToolConfig::HierarchicalDocument(tool) => (&tool.source, of_document(tool).into()),
+        let (source, chunks, links) = match tool {
+            ToolConfig::Vectorstore(tool) => (&tool.source, of_vectorstore(tool), tool.follow_links.into()),
+            ToolConfig::HierarchicalDocument(tool) => {
+                (&tool.source, of_document(tool).into(), tool.follow_links.into())
+            }
             _ => {
                 return Err(IndexError::config(format!(
                     "tool `{}` does not search",
@@ -43,7 +46,7 @@ impl Sources {
             IndexError::config(format!("`source` of tool `{}`: {reason}", tool.name()))
         };
         let (files, notes) = match Source::parse(source.as_str()).map_err(|error| wrong(&error))? {
-            Source::Files(path) => files(source, &path, env).map_err(|error| wrong(&error))?,
+            Source::Files(path) => files(source, &path, links, env).map_err(|error| wrong(&error))?,
             Source::Url(url) => {
                 let fetcher = conversion::fetcher(agent, env, Keep::Yes).map_err(|error| wrong(&error))?;
                 let fetched = fetcher.fetch(&url, cancel).await.map_err(|error| {
@@ -79,12 +82,12 @@ pub(crate) fn check_patterns(load: &mut Load, env: &Env) {
     let found: Vec<_> = tools
         .filter(|(_, tool)| !tool.is_mocked())
         .filter_map(|(index, tool)| {
-            let source = match tool {
-                ToolConfig::Vectorstore(tool) => &tool.source,
-                ToolConfig::HierarchicalDocument(tool) => &tool.source,
+            let (source, follow_links) = match tool {
+                ToolConfig::Vectorstore(tool) => (&tool.source, tool.follow_links),
+                ToolConfig::HierarchicalDocument(tool) => (&tool.source, tool.follow_links),
                 _ => return None,
             };
-            let told = unmatched(source, env)?;
+            let told = unmatched(source, follow_links.into(), env)?;
             let pointer = format!("tools.{index}.source");
             let message = format!("`source` of tool `{}` {told}", tool.name());
             Some(
@@ -98,14 +101,14 @@ pub(crate) fn check_patterns(load: &mut Load, env: &Env) {
     load.diagnostics.extend(found);
 }
 
-fn unmatched(source: &PathRef, env: &Env) -> Option<String> {
+fn unmatched(source: &PathRef, links: Links, env: &Env) -> Option<String> {
     let Ok(Source::Files(path)) = Source::parse(source.as_str()) else {
         return None;
     };
     if !path.contains(['*', '?', '[', '{']) || source.base().join(&path).exists() {
         return None;
     }
-    Some(match walked(source, &path, env).err()? {
+    Some(match walked(source, &path, links, env).err()? {
         WalkError::Nothing { left_out, .. } => {
             let mut told = format!("names `{path}`, which matches no file that can be read");
             for note in left_out {
@@ -121,8 +124,8 @@ fn unmatched(source: &PathRef, env: &Env) -> Option<String> {
     })
 }
 
-fn files(source: &PathRef, path: &str, env: &Env) -> Result<(Named, Vec<String>), WalkError> {
-    let walked = walked(source, path, env)?;
+fn files(source: &PathRef, path: &str, links: Links, env: &Env) -> Result<(Named, Vec<String>), WalkError> {
+    let walked = walked(source, path, links, env)?;
     let files = walked.files.into_iter();
     let files = files
         .map(|file| (file.name, FileSource::Path(file.path)))
@@ -130,12 +133,13 @@ fn files(source: &PathRef, path: &str, env: &Env) -> Result<(Named, Vec<String>)
     Ok((files, walked.notes))
 }
 
-fn walked(source: &PathRef, path: &str, env: &Env) -> Result<Walked, WalkError> {
+fn walked(source: &PathRef, path: &str, links: Links, env: &Env) -> Result<Walked, WalkError> {
     let options = WalkOptions {
         pictures: match conversion::tesseract(env) {
             Some(_) => Pictures::Taken,
             None => Pictures::LeftOut,
         },
+        links,
         ..WalkOptions::default()
     };
     walk(path, source.base(), &options)

@@ -12,7 +12,7 @@ use holodeck::{
     runner::{Budget, Format, OnFailure},
 };
 
-use super::files::Reports;
+use super::targets::{Overwrite, Reports};
 use crate::{
     command::{dollars, seconds},
     failure::Problem,
@@ -132,6 +132,9 @@ pub(super) struct OutputArgs {
     /// Write one JSON object a line to stdout for each thing that happens, instead of text.
     #[arg(long)]
     pub(super) json: bool,
+    /// Overwrite a file at the path of a report or recording even if `holodeck` did not write it.
+    #[arg(long)]
+    force: bool,
     /// Nothing to run, or nothing checked, is no error.
     #[arg(long)]
     pub(super) allow_empty: bool,
@@ -143,7 +146,21 @@ impl OutputArgs {
             let format = self.format.map_or_else(|| Format::of_path(path), Format::from);
             (format, path.clone())
         });
-        Reports::new(own.into_iter().chain(self.report.iter().cloned()))
+        let reports = Reports::new(own.into_iter().chain(self.report.iter().cloned()))?;
+        if self.json && reports.use_stdout() {
+            return Err(Problem::config(
+                "`--json` and a report would both be written to the standard output",
+            ));
+        }
+        Ok(reports)
+    }
+
+    pub(super) fn overwrite(&self) -> Overwrite {
+        if self.force {
+            Overwrite::Anything
+        } else {
+            Overwrite::Known
+        }
     }
 }
 

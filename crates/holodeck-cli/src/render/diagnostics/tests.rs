@@ -5,7 +5,7 @@ use holodeck::model::{Code, Span};
 use super::*;
 
 const AGENT: &str = "name: support\nmodel:\n  provider: openai\n  name: gpt-4o\n\n  tempertaure: 0.3\n  \
-                     api_key: sk-123 # old\ntools:\n  - type: function\n    name: a\n  - type: function\n    \
+                     api_key: ****** # old\ntools:\n  - type: function\n    name: a\n  - type: function\n    \
                      name: a\nclaude:\n  bash:\n    allow_unsafe: true\n";
 
 fn at(what: &str, nth: usize) -> Location {
@@ -47,7 +47,7 @@ fn everything() -> Load {
         Diagnostic::error(Code::DuplicateName, "two tools are named `a`")
             .at(at("name: a", 1))
             .with_label(at("name: a", 0), "the first one"),
-        Diagnostic::error(Code::WrongType, "`api_key` must be one value").at(at("sk-123", 0)),
+        Diagnostic::error(Code::WrongType, "`api_key` must be one value").at(at("******", 0)),
         Diagnostic::warning(Code::NoEffect, "`claude.bash.allow_unsafe` has no effect")
             .at(at("allow_unsafe", 0))
             .with_help("remove it; `excluded_commands` restricts the shell"),

@@ -3,14 +3,17 @@ use std::io::Write;
 use holodeck::runner::{RunEvent, RunSink};
 use serde_json::{Value, json};
 
+use crate::terminal::json_line;
+
 /// One line of JSON for each event, as it happens. Its words are a contract: `docs/cli.md`.
 pub(super) struct Json<W> {
     out: W,
+    to_terminal: bool,
 }
 
 impl<W: Write + Send> Json<W> {
-    pub(super) fn new(out: W) -> Self {
-        Self { out }
+    pub(super) fn new(out: W, to_terminal: bool) -> Self {
+        Self { out, to_terminal }
     }
 }
 
@@ -18,7 +21,7 @@ impl<W: Write + Send> RunSink for Json<W> {
     fn on(&mut self, event: &RunEvent) {
         let Some(value) = told(event) else { return };
         // A reader who leaves stops no run: its journal and its exit code are for others.
-        let _ = writeln!(self.out, "{value}");
+        let _ = self.out.write_all(json_line(value, self.to_terminal).as_bytes());
         let _ = self.out.flush();
     }
 }

@@ -3,7 +3,10 @@ use std::io::Write;
 use holodeck::runner::{RunEvent, RunSink};
 
 use super::tally::{Tally, draining, header};
-use crate::{render::case, terminal::Verbosity};
+use crate::{
+    render::case,
+    terminal::{Verbosity, masked},
+};
 
 /// A log has no edge; this keeps its lines readable.
 const WIDTH: usize = 100;
@@ -58,7 +61,7 @@ impl<W: Write + Send> RunSink for Plain<W> {
             _ => return,
         };
         // A stderr that nobody reads stops no run.
-        let _ = self.out.write_all(text.as_bytes());
+        let _ = self.out.write_all(masked(&text).as_bytes());
         let _ = self.out.flush();
     }
 }

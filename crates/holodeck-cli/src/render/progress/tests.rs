@@ -309,7 +309,7 @@ fn many_failures_are_counted_not_listed() {
 fn a_program_gets_one_object_a_line() {
     let paper = Paper::default();
     let events = events(&cases()[..1], 1, "interrupted", Some(replayed()));
-    feed(Json::new(paper.clone()), &events);
+    feed(Json::new(paper.clone(), false), &events);
     let mut lines: Vec<Value> = paper
         .text()
         .lines()

@@ -1,0 +1,166 @@
+//! What the name of a field, variable, header or query parameter says about its value.
+
+/// Parts of names whose values are secrets.
+const SECRET_PARTS: [&str; 11] = [
+    "KEY",
+    "TOKEN",
+    "SECRET",
+    "PASSW",
+    "PASSPHRASE",
+    "AUTH",
+    "CREDENTIAL",
+    "CONNECTION",
+    "SIGNATURE",
+    "COOKIE",
+    "BEARER",
+];
+
+/// The same, where they end a word: inside one they are other words (`recordsNumber`, `desigN`).
+const SECRET_ENDINGS: [&str; 3] = ["PWD", "DSN", "SIG"];
+
+/// Parts of names that contain one of the parts above and are about something else.
+const HARMLESS_PARTS: [&str; 8] = [
+    "KEYWORD",
+    "TOKENIZER",
+    "MAXTOKENS",
+    "BUDGETTOKENS",
+    "CHUNKTOKENS",
+    "AUTHPROVIDER",
+    "CREDENTIALSENVPREFIX",
+    "SSHAUTHSOCK",
+];
+
+/// Whole names that are about something else: folders of the shell, and a header about the network connection.
+const HARMLESS_NAMES: [&str; 4] = ["PWD", "OLDPWD", "CONNECTION", "PROXYCONNECTION"];
+
+/// Whether a name says that its value is a secret. Case and separators do not matter.
+pub(crate) fn names_a_secret(name: &str) -> bool {
+    let is_letter = |c: &char| c.is_ascii_alphanumeric();
+    let mut joined: String = name.chars().filter(is_letter).collect();
+    joined.make_ascii_uppercase();
+    if HARMLESS_NAMES.contains(&joined.as_str()) {
+        return false;
+    }
+    for harmless in HARMLESS_PARTS {
+        if joined.contains(harmless) {
+            joined = joined.replace(harmless, "");
+        }
+    }
+    if joined.contains("AUTHOR") {
+        joined = joined.replace("AUTHORIZ", "AUTH").replace("AUTHOR", "");
+    }
+    SECRET_PARTS.iter().any(|part| joined.contains(part)) || words_end_in_a_secret(name)
+}
+
+fn words_end_in_a_secret(name: &str) -> bool {
+    name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| {
+        SECRET_ENDINGS.iter().any(|ending| {
+            let start = word.len().wrapping_sub(ending.len());
+            word.get(start..)
+                .is_some_and(|end| end.eq_ignore_ascii_case(ending))
+        })
+    })
+}
+
+/// What the names below a field mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Names {
+    /// They are fields of the language.
+    Fields,
+    /// They are settings of a program that is not ours: each may name a secret.
+    Settings,
+    /// They are test data: masked where they are shown, but no reason to mask the value elsewhere.
+    Data,
+    /// They name properties of a schema, whose values describe and hold nothing.
+    Schema,
+}
+
+/// What a field's value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A secret.
+    Secret,
+    /// A mapping from names to values of which each may be one.
+    Variables,
+    /// Arguments of a program.
+    Arguments,
+    /// Anything else, and what the names in it mean.
+    Plain(Names),
+}
+
+/// The role of the value of `key`, a key among `names`.
+pub(super) fn role(key: &str, names: Names) -> Role {
+    if names == Names::Schema {
+        return Role::Plain(names);
+    }
+    match key {
+        "env" | "headers" | "environment" => return Role::Variables,
+        "args" | "cli_args" => return Role::Arguments,
+        "config" | "options" => return Role::Plain(Names::Settings),
+        _ if names == Names::Settings => {}
+        "parameters" | "properties" | "response_format" | "schema" => return Role::Plain(Names::Schema),
+        "mock" | "expected_tools" | "forbidden_tools" | "ground_truth" | "input" | "context" => {
+            return Role::Plain(Names::Data);
+        }
+        _ => {}
+    }
+    if names_a_secret(key) {
+        Role::Secret
+    } else {
+        Role::Plain(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b09_names_of_secrets_are_recognised_and_others_are_not() {
+        for name in [
+            "api_key",
+            "api_keyy",
+            "apikey",
+            "X-Api-Key",
+            "OPENAI_API_KEY",
+            "accessToken",
+            "password",
+            "PGPASSWORD",
+            "MYSQL_PWD",
+            "SENTRY_DSN",
+            "AZURE_CONNECTION",
+            "connection_string",
+            "Authorization",
+            "authorizations",
+            "sig",
+            "X-Amz-Signature",
+            "client-secret",
+            "Cookie",
+            "API_TOKENS",
+            "AWS_CREDENTIALS",
+        ] {
+            assert!(names_a_secret(name), "{name}");
+        }
+        for name in [
+            "name",
+            "max_tokens",
+            "context_max_tokens",
+            "budget_tokens",
+            "keyword_index",
+            "author",
+            "auth_provider",
+            "GIT_AUTHOR_NAME",
+            "PWD",
+            "OLDPWD",
+            "Connection",
+            "Content-Type",
+            "recordsNumber",
+            "config",
+            "design",
+            "SSH_AUTH_SOCK",
+            "authority",
+        ] {
+            assert!(!names_a_secret(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::*;
+
+fn redactor() -> Redactor {
+    Redactor::new([
+        "correct-horse".to_owned(),
+        "pass \"word/ä".to_owned(),
+        "short".to_owned(),
+        "12345678".to_owned(),
+    ])
+}
+
+#[test]
+fn given_secrets_and_known_shapes_go_other_texts_stay() {
+    let key = format!("sk-{}", "a1B2".repeat(8));
+    assert_eq!(redactor().text(&format!("use {key} now")), "use *** now");
+    assert_eq!(redactor().text("x=correct-horse;"), "x=***;");
+    assert!(matches!(
+        redactor().text("a short desk-lamp, application/json, https://host/x?y=z"),
+        Cow::Borrowed(_)
+    ));
+}
+
+#[test]
+fn b09_encoded_secrets_go_too() {
+    let redactor = redactor();
+    for text in [
+        "pass \"word/ä",
+        r#"{"a": "pass \"word/ä"}"#,
+        r#"{"a": "pass \"word\/ä"}"#,
+        r#"{"a": "pass \"word/\u00e4"}"#,
+        r#""{\"a\": \"pass \\\"word/ä\"}""#,
+        "pass%20%22word%2F%C3%A4",
+        "pass+%22word%2f%c3%a4",
+    ] {
+        let clean = redactor.text(text);
+        assert!(clean.contains("***") && !clean.contains("word"), "{clean}");
+    }
+    // `user:correct-horse`, and the same where another byte is before it.
+    assert_eq!(redactor.text("Basic dXNlcjpjb3JyZWN0LWhvcnNl."), "Basic ***.");
+    assert_eq!(redactor.text("x dXNlcjE6Y29ycmVjdC1ob3JzZQ== y"), "x *** y");
+}
+
+#[test]
+fn values_are_cleaned_to_the_leaves_and_tell_whether_they_were() {
+    let mut value = json!({"a": ["correct-horse", 1, 12_345_678], "b": {"correct-horse": "keep"}});
+    assert!(redactor().mask_value(&mut value));
+    assert_eq!(value, json!({"a": ["***", 1, "***"], "b": {"***": "keep"}}));
+    assert!(!redactor().mask_value(&mut value));
+}
+
+#[test]
+fn overlapping_secrets_are_one() {
+    let redactor = Redactor::new(["correct-horse".to_owned(), "horse-battery".to_owned()]);
+    assert_eq!(redactor.text("correct-horse-battery"), "***-battery");
+    assert_eq!(
+        redactor.text("https://me:correct-horse@host/"),
+        "https://***@host/"
+    );
+    assert_eq!(joined(vec![3..5, 0..2, 4..9, 2..3]), [0..9]);
+}
+
+#[test]
+fn nothing_is_shown_by_debug() {
+    assert!(!format!("{:?}", redactor()).contains("horse"));
+}
