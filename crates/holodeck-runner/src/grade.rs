@@ -6,8 +6,7 @@ use holodeck_eval::{
 };
 use holodeck_model::{
     ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, FailureKind, LoadedAgent, MetricConfig,
-    MetricResult, OnTruncated, OneOrMany, StandardMetric, StandardMetricName, TestCase,
-    ToolNames, ToolOrder,
+    MetricResult, OnTruncated, OneOrMany, StandardMetric, StandardMetricName, TestCase, ToolNames, ToolOrder,
 };
 use holodeck_turn::TurnRecord;
 use serde::Serialize;

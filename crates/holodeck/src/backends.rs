@@ -9,11 +9,11 @@ use holodeck_cassette::{CassetteError, ToolFiles, ToolSet};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{
     EmbeddingProvider, Env, LoadedAgent, Provider, SearchMethod, ServerAccess, SideEffectGate, ToolAccess,
-    ToolConfig, ToolFilteringConfig, ToolNames, UnresolvedName,
+    ToolConfig, ToolFilteringConfig, ToolNames, UnresolvedName, mcp_tool_name,
 };
 use holodeck_retrieval::{EndpointOptions, embedder};
-use holodeck_turn::Prices;
 use holodeck_tools::{PromptTool, Search, SearchTool, SetupError, ToolSearch, Toolbox};
+use holodeck_turn::Prices;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -247,7 +247,9 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
                 .map(|(tool, digests)| ToolFiles {
                     tool: tool.name().to_owned(),
                     // The names of a server's tools begin with its own.
-                    shown: tool.model_name().unwrap_or_else(|| model_name(tool.name(), "")),
+                    shown: tool
+                        .model_name()
+                        .unwrap_or_else(|| mcp_tool_name(tool.name(), "")),
                     digests,
                     declare: match tool {
                         ToolConfig::Mcp(_) => true,

@@ -3,8 +3,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, ApprovalAsk, ApprovalDecision, BackendError, CallDetails, Capabilities, EventStream, ExecutionResult, Opening, ResultFold, SessionControl, SessionState, StopReason, TokenUsage, ToolCall,
-    ToolResult,
+    AgentBackend, AgentSession, ApprovalAsk, ApprovalDecision, BackendError, CallDetails, Capabilities,
+    EventStream, ExecutionResult, Opening, ResultFold, SessionControl, SessionState, StopReason, TokenUsage,
+    ToolCall, ToolResult,
 };
 use holodeck_model::Redactor;
 use pretty_assertions::assert_eq;

@@ -10,7 +10,8 @@ use std::{
 use async_trait::async_trait;
 use futures::stream;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, CallDetails, Capabilities, EventStream, ExecutionResult, Opening, SessionControl, StopReason, TokenUsage, ToolCall, ToolResult, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, CallDetails, Capabilities, EventStream,
+    ExecutionResult, Opening, SessionControl, StopReason, TokenUsage, ToolCall, ToolResult, TurnRequest,
 };
 use holodeck_http::HttpOptions;
 use holodeck_model::{Env, LoadedAgent, MemoryFiles, Redactor, load_agent};

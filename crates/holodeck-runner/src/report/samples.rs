@@ -1,7 +1,9 @@
 //! Results for tests of everything that reads them.
 
 use holodeck_model::{
-    CallDetails, CaseState, ExecutionState, Failure, FailureKind, MetricResult, NotRun, REPORT_SCHEMA_VERSION, Replayed, ReportHead, RunMetadata, TestResult, TokenUsage, ToolInvocation, TurnResult,
+    CallDetails, CaseState, ExecutionState, Failure, FailureKind, MetricResult, NotRun,
+    REPORT_SCHEMA_VERSION, Replayed, ReportHead, RunMetadata, TestResult, TokenUsage, ToolInvocation,
+    TurnResult,
 };
 use serde_json::json;
 

@@ -47,7 +47,6 @@ impl Project {
             accept_changes: false,
             agent: Arc::new(agent),
             agent_path: "agent.yaml".to_owned(),
-            fingerprint: std::collections::BTreeMap::default(),
             backend: Arc::new(backend.clone()) as Arc<dyn AgentBackend>,
             replayed: None,
             selection: Selection::default(),

@@ -1,6 +1,7 @@
 use futures::{FutureExt as _, StreamExt as _};
 use holodeck_backend_api::{
-    AgentSession, BackendError, BackendEvent, CallDetails, HistoryItem, Opening, SessionState, ToolResult, TurnRequest,
+    AgentSession, BackendError, BackendEvent, CallDetails, HistoryItem, Opening, SessionState, ToolResult,
+    TurnRequest,
 };
 
 use super::{
