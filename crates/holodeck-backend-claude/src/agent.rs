@@ -188,7 +188,7 @@ fn tool_access(setup: &AgentSetup<'_>) -> Result<(ToolNames, ToolAccess), Backen
     let (mut names, access) = (ToolNames::of(config), ToolAccess::of_loaded(setup.agent));
     let here: Vec<String> = servers_here(setup).map(str::to_owned).collect();
     let specs = setup.tools.specs();
-    names.list_shown(&here, specs.iter().map(|spec| spec.name.as_str()));
+    names.list_shown(&here, &specs.iter().map(|spec| spec.name.as_str()));
     for spec in specs {
         names.host(&spec.name);
     }

@@ -271,7 +271,7 @@ impl Translator {
         } else {
             let counted = &mut self.counted;
             act(&mut self.main, &self.names, &mut |event| {
-                emit(count(event, counted))
+                emit(count(event, counted));
             });
         }
     }

@@ -134,7 +134,7 @@ impl<'a> Found<'a> {
         let mut found = Self {
             tool,
             named: false,
-            ambiguous: names.map_or_else(Vec::new, |names| names.ambiguous(&tool.name, called)),
+            ambiguous: names.map_or_else(Vec::new, |names| names.ambiguous(&tool.name, &called)),
             matching: Vec::new(),
             mismatch: None,
         };

@@ -297,15 +297,18 @@ impl ToolNames {
             return;
         };
         let prefix = mcp_tool_name(&server.key, "");
-        let shown = tools.into_iter().map(|tool| match tool.starts_with(&prefix) {
-            true => tool.to_owned(),
-            false => mcp_tool_name(&server.key, tool),
+        let shown = tools.into_iter().map(|tool| {
+            if tool.starts_with(&prefix) {
+                tool.to_owned()
+            } else {
+                mcp_tool_name(&server.key, tool)
+            }
         });
         server.listed = Some(shown.collect());
     }
 
     /// Takes in tools by the names the model sees: those of each server in `connected` are then known.
-    pub fn list_shown<'a>(&mut self, connected: &[String], shown: impl Iterator<Item = &'a str> + Clone) {
+    pub fn list_shown<'a>(&mut self, connected: &[String], shown: &(impl Iterator<Item = &'a str> + Clone)) {
         for server in connected {
             let of_server = shown
                 .clone()
@@ -420,17 +423,21 @@ impl ToolNames {
 
     /// Whether `written` can only be the name that a server gives one of its tools.
     fn is_bare(&self, written: &str) -> bool {
-        !written.starts_with(MCP)
-            && !self
-                .servers
-                .iter()
-                .any(|server| server.is_named(written) || server.own_part(written).is_some())
-            && !(self.has_builtins && ClaudeConfig::CLI_TOOLS.contains(&written))
+        let mut servers = self.servers.iter();
+        let of_server = servers.any(|server| server.is_named(written) || server.own_part(written).is_some());
+        // A rule such as `Bash(git *)` names the tool before the parenthesis.
+        let tool = written.split_once('(').map_or(written, |(tool, _)| tool);
+        let built_in = self.has_builtins && ClaudeConfig::CLI_TOOLS.contains(&tool);
+        !(written.starts_with(MCP) || of_server || built_in)
     }
 
     /// The full names of all tools that the bare name `written` may mean, if it is the name of more than one; `called`
     /// are names of tools that exist whether listed or not.
-    pub fn ambiguous<'a>(&self, written: &str, called: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
+    pub fn ambiguous<'a>(
+        &self,
+        written: &str,
+        called: &(impl Iterator<Item = &'a str> + Clone),
+    ) -> Vec<String> {
         if !self.is_bare(written) || self.declared.iter().any(|own| own.is_named(written)) {
             return Vec::new();
         }
@@ -484,7 +491,7 @@ impl ToolNames {
         if declared || builtin || self.servers.iter().any(|server| server.is_named(written)) {
             return Resolved::Known;
         }
-        let meant = self.ambiguous(written, std::iter::empty());
+        let meant = self.ambiguous(written, &std::iter::empty());
         if !meant.is_empty() {
             return Resolved::Ambiguous(meant);
         }

@@ -464,7 +464,9 @@ fn checked(summary: &ReportSummary) -> usize {
 pub(crate) fn try_run_file(store: &RunStore, agent_name: &str) -> Result<(), RunError> {
     let path = store.run_file_path(agent_name, Timestamp::now());
     let attempt = partial(&path);
-    let tried = attempt.parent().map_or(Ok(()), std::fs::create_dir_all);
+    let tried = attempt
+        .parent()
+        .map_or(Ok(()), holodeck_model::create_private_folder);
     let tried = tried.and_then(|()| std::fs::File::create_new(&attempt).map(drop));
     tried
         .and_then(|()| std::fs::remove_file(&attempt))

@@ -287,7 +287,7 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
     // The Claude CLI connects to servers of its own; its backend knows their tools later.
     if !by_turn && setup.preparing == Preparing::Run && answers.replayed().is_none() {
         let shown = toolbox.specs().iter().map(|spec| spec.name.as_str());
-        names.list_shown(&servers.names(), shown);
+        names.list_shown(&servers.names(), &shown);
         let unresolved = access.unresolved(&names);
         if !unresolved.is_empty() {
             servers.close().await;

@@ -82,7 +82,10 @@ impl Parts<'_> {
         self.add("instructions", &agent.instructions.text);
         self.add("response_format", &agent.response_format);
         for tool in &config.tools {
-            self.add(format!("tool {}", tool.name()), tool);
+            // Secrets count by their names, whatever their values look like.
+            let mut value = serde_json::to_value(tool).unwrap_or_default();
+            self.redactor.configuration(&mut value);
+            self.add(format!("tool {}", tool.name()), &value);
         }
         self.add("tool_filtering", &config.tool_filtering);
         self.add("approvals", &config.approvals);

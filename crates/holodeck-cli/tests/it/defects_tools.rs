@@ -137,7 +137,7 @@ fn a09_a_call_that_did_not_run_meets_no_expectation() {
         openai(tool, &amount, block, &forbidding("pay"))
             .1
             .exits(1)
-            .says("forbidden tool called: pay");
+            .says("forbidden_tools: called: pay (call 1");
     }
     // Unknown, though the test expects it; and known, with arguments that its schema refuses.
     for (tool, arguments, said) in [

@@ -140,7 +140,7 @@ fn a_run_that_is_gone_on_with_tells_what_it_began_with() {
     project.write("agent.yaml", yaml.replace(case, two));
     project.write("docs/locked.pdf", "this is no pdf");
     project
-        .run(&["test", "--max-tokens-total", "1"])
+        .run(&["test", "-j", "1", "--max-tokens-total", "1"])
         .exits(6)
         .says("is not whole");
     std::fs::remove_file(project.path("docs/locked.pdf")).unwrap();

@@ -99,7 +99,7 @@ fn what_the_model_of_a_prompt_tool_costs_is_held_against_the_budget() {
     project
         .run(&["test", "--max-cost-usd", "0.001"])
         .exits(2)
-        .says("the price of `dear` is not in the price list");
+        .says("no price known for `dear` (price list");
     project.write(
         "prices.json",
         prices(", \"dear\": {\"input\": 100, \"output\": 200}"),

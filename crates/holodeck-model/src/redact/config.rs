@@ -47,6 +47,10 @@ impl Redactor {
 
     fn fields(&self, value: &mut Value, names: Names) {
         match value {
+            // Schemas and answers of mocks are texts for a model.
+            Value::String(text) if matches!(names, Names::Schema | Names::Data) => {
+                self.mask_text(text);
+            }
             Value::String(text) => {
                 if let Cow::Owned(clean) = self.configured(text) {
                     *text = clean;
@@ -58,6 +62,9 @@ impl Redactor {
                     match role(name, names) {
                         Role::Secret | Role::Variables => blot(field),
                         Role::Arguments => self.argument_list(field, names),
+                        Role::Prose => {
+                            self.mask_value(field);
+                        }
                         Role::Plain(names) => self.fields(field, names),
                     }
                 }

@@ -84,6 +84,8 @@ pub(super) enum Role {
     Variables,
     /// Arguments of a program.
     Arguments,
+    /// Text for a model, masked as any other text: what changes in it must show.
+    Prose,
     /// Anything else, and what the names in it mean.
     Plain(Names),
 }
@@ -98,6 +100,7 @@ pub(super) fn role(key: &str, names: Names) -> Role {
         "args" | "cli_args" => return Role::Arguments,
         "config" | "options" => return Role::Plain(Names::Settings),
         _ if names == Names::Settings => {}
+        "description" | "inline" | "prompt" | "template" => return Role::Prose,
         "parameters" | "properties" | "response_format" | "schema" => return Role::Plain(Names::Schema),
         "mock" | "expected_tools" | "forbidden_tools" | "ground_truth" | "input" | "context" => {
             return Role::Plain(Names::Data);

@@ -106,6 +106,10 @@ impl Secrets {
                     ..scope
                 }
             }
+            Role::Prose => Scope {
+                variables: false,
+                ..scope
+            },
             Role::Plain(names) => Scope {
                 names,
                 variables: false,

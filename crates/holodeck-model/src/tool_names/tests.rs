@@ -142,7 +142,7 @@ fn a_name_of_a_server_is_resolved_once_it_has_listed_its_tools() {
         ])
     );
     let called = ["mcp__files__edit_page"];
-    assert_eq!(names.ambiguous("edit.page", called.into_iter()).len(), 2);
+    assert_eq!(names.ambiguous("edit.page", &called.into_iter()).len(), 2);
 }
 
 #[test]

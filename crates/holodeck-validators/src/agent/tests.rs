@@ -111,17 +111,6 @@ async fn an_old_node_is_a_warning() {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_none_is_told() {
-    let project = Project::new(&format!("{PLAIN}response_format: {{type: objekt}}\n"));
-    let checks = project.checks(&[]).await;
-    let schema: Vec<&str> = checks
-        .lines()
-        .filter(|line| line.starts_with("response"))
-        .collect();
-    insta::assert_snapshot!(schema.join("\n"));
-}
-
-#[tokio::test]
 async fn a_recording_answers_without_cli_and_key() {
     let project = Project::new(&format!("{PLAIN}execution: {{replay: c.jsonl}}\n"));
     fs::write(project.0.path().join("c.jsonl"), "").unwrap();

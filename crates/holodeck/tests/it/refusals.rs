@@ -39,7 +39,7 @@ async fn a_cost_budget_without_a_price_is_refused() {
     assert!(
         error
             .to_string()
-            .contains("the price of `m` is not in the price list of"),
+            .contains("no price known for `m` (price list of"),
         "{error}"
     );
 }
