@@ -434,7 +434,7 @@ impl Dispatcher<'_> {
         let passed = matches!(grade.state, CaseState::Passed | CaseState::Unchecked);
         let index = self.index(unit).unwrap_or_default();
         if let Some(case) = self.executor.case(index) {
-            let result = project(case, index, *record, grade);
+            let result = project(case, index, *record, grade, &self.executor.redactor);
             self.sink.on(&RunEvent::CaseFinished {
                 finished: self.journal.finished(),
                 result: Arc::new(result),

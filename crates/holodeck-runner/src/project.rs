@@ -2,7 +2,7 @@
 
 use holodeck_backend_api::ExecutionResult;
 use holodeck_model::{
-    ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, MetricResult, TestCase, TestResult,
+    ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, MetricResult, Redactor, TestCase, TestResult,
     ToolInvocation, TurnResult,
 };
 use holodeck_turn::TurnRecord;
@@ -10,8 +10,15 @@ use serde_json::Value;
 
 use crate::record::{Grade, TurnGrade, UnitRecord};
 
-/// The result of `case`, which is at `index` in its file.
-pub(crate) fn project(case: &TestCase, index: usize, unit: UnitRecord, grade: Grade) -> TestResult {
+/// The result of `case`, which is at `index` in its file. Records and grades are masked already, what the file expects is
+/// not.
+pub(crate) fn project(
+    case: &TestCase,
+    index: usize,
+    unit: UnitRecord,
+    grade: Grade,
+    redactor: &Redactor,
+) -> TestResult {
     let mut result = TestResult {
         index,
         case_id: unit.key.case.to_string(),
@@ -21,10 +28,10 @@ pub(crate) fn project(case: &TestCase, index: usize, unit: UnitRecord, grade: Gr
         agent_response: None,
         tool_calls: Vec::new(),
         tool_invocations: Vec::new(),
-        expected_tools: as_written(case.expected_tools.as_deref()),
+        expected_tools: as_written(case.expected_tools.as_deref(), redactor),
         tools_matched: None,
         metric_results: Vec::new(),
-        ground_truth: case.ground_truth.clone(),
+        ground_truth: masked(case.ground_truth.as_deref(), redactor),
         passed: grade.state == CaseState::Passed,
         state: grade.state,
         execution: unit.execution(),
@@ -66,16 +73,16 @@ pub(crate) fn project(case: &TestCase, index: usize, unit: UnitRecord, grade: Gr
             [] => case.turns.iter().map(|turn| turn.input.as_str()).collect(),
             turns => turns.iter().map(|turn| turn.input.as_str()).collect::<Vec<_>>(),
         };
-        result.test_input = input.join("\n---\n");
+        result.test_input = redactor.text(&input.join("\n---\n")).into_owned();
         for (turn, case) in turns.iter_mut().zip(&case.turns) {
-            turn.ground_truth.clone_from(&case.ground_truth);
-            turn.expected_tools = as_written(case.expected_tools.as_deref());
+            turn.ground_truth = masked(case.ground_truth.as_deref(), redactor);
+            turn.expected_tools = as_written(case.expected_tools.as_deref(), redactor);
         }
         roll_up(&mut result, turns);
     } else if let Some(turn) = turns.pop() {
         single(&mut result, turn);
     } else {
-        result.test_input = case.input.clone().unwrap_or_default();
+        result.test_input = masked(case.input.as_deref(), redactor).unwrap_or_default();
     }
     result.errors = result.failures.iter().map(Failure::line).collect();
     result
@@ -216,6 +223,12 @@ fn mean(group: &[&MetricResult]) -> Option<MetricResult> {
     Some(result)
 }
 
-fn as_written(tools: Option<&[ExpectedTool]>) -> Option<Value> {
-    tools.and_then(|tools| serde_json::to_value(tools).ok())
+fn as_written(tools: Option<&[ExpectedTool]>, redactor: &Redactor) -> Option<Value> {
+    let mut tools = serde_json::to_value(tools?).ok()?;
+    redactor.mask_value(&mut tools);
+    Some(tools)
+}
+
+fn masked(text: Option<&str>, redactor: &Redactor) -> Option<String> {
+    text.map(|text| redactor.text(text).into_owned())
 }

@@ -80,7 +80,7 @@ pub fn regrade(request: &RegradeRequest, old: &Path, sink: &mut dyn RunSink) -> 
         journal.grade(unit, &grade)?;
         sink.on(&RunEvent::CaseFinished {
             finished: journal.finished(),
-            result: project(case, index, record, grade).into(),
+            result: project(case, index, record, grade, &request.redactor).into(),
         });
     }
     let metadata = RunMetadata {
@@ -91,6 +91,7 @@ pub fn regrade(request: &RegradeRequest, old: &Path, sink: &mut dyn RunSink) -> 
     let cases = PlannedCases {
         agent: Arc::clone(&request.agent),
         journal,
+        redactor: Arc::clone(&request.redactor),
         indices,
         ended,
     };

@@ -117,6 +117,7 @@ impl RunOutcome {
 pub(crate) struct PlannedCases {
     pub(crate) agent: Arc<LoadedAgent>,
     pub(crate) journal: Journal,
+    pub(crate) redactor: Arc<Redactor>,
     /// Where each planned case is in the file.
     pub(crate) indices: Vec<usize>,
     pub(crate) ended: Ended,
@@ -137,7 +138,7 @@ impl PlannedCases {
         let answered = record.is_some();
         Ok(Some(match (record, verdict) {
             (Some(record), Some(grade)) => {
-                PlannedResult::Finished(Box::new(project(case, index, record, grade)))
+                PlannedResult::Finished(Box::new(project(case, index, record, grade, &self.redactor)))
             }
             _ => PlannedResult::NotRun(NotRun {
                 index,
@@ -283,6 +284,7 @@ pub async fn run_tests(
     let cases = PlannedCases {
         agent: request.agent,
         journal,
+        redactor: request.redactor,
         indices,
         ended,
     };
@@ -406,6 +408,9 @@ pub(crate) fn finish(
     sink: &mut dyn RunSink,
 ) -> Result<RunOutcome, RunError> {
     let now = Timestamp::now();
+    if let Some(because) = &mut cases.ended.because {
+        cases.redactor.mask_text(because);
+    }
     cases.journal.close(&cases.ended, &now.to_string())?;
     let header = cases.journal.header();
     let agent_name = cases.agent.config.name.clone();

@@ -349,6 +349,7 @@ fn vault(url: &str, collector: &str) -> (Project, Vec<String>) {
         "envurl",
         "mcpargkey",
         "headerarg",
+        "expected",
     ];
     let special = [
         "apikey",
@@ -427,13 +428,17 @@ tools:
     headers: {X-Api-Key: "§header§", X-Region: "§plainheader§", Accept-Language: application/json}
 test_cases:
   - {name: echoed, input: Echo!, ground_truth: blue-green}
+  - name: expected
+    input: Echo!
+    ground_truth: "${EXPECTED_TOKEN}"
+    expected_tools: [{name: echo, args: {path: "${EXPECTED_TOKEN}x"}}]
   - name: file
     input: Read!
     ground_truth: blue-green
     files: [{url: "http://me:§fileuser§@127.0.0.1:9/a.csv?v=1&sig=§filesig§", type: csv}]
 "#;
     let project = Project::with(&fill(yaml, true));
-    project.write(".env", fill("API_TOKEN=§argtoken§\nMCP_KEY=§mcpargkey§\n", false));
+    project.write(".env", fill("API_TOKEN=§argtoken§\nEXPECTED_TOKEN=§expected§\nMCP_KEY=§mcpargkey§\n", false));
     project.write(
         "server.env",
         fill("MY_FILE_TOKEN=§envfile§\nMY_FILE_MODE=blue-green\n", false),
@@ -532,9 +537,9 @@ fn b09_a_run_shows_and_stores_no_secret() {
     let mut args = vec!["test", "-vv", "--record", "calls.jsonl"];
     args.extend(reports.iter().map(String::as_str));
     let ran = project.run(&args);
-    assert_eq!(ran.code, Some(3), "{}", ran.all());
+    assert_eq!(ran.code, Some(1), "{}", ran.all());
     assert_ran_hidden("test -vv", &ran, &secrets);
-    assert_eq!(server.requests().len(), 2, "{}", ran.all());
+    assert_eq!(server.requests().len(), 4, "{}", ran.all());
     let echoed = decoded(&server.requests()[1].texts("tool").join("\n")).join("\n");
     for place in ["toolenv", "mcpenv", "envfile", "config"] {
         assert!(
