@@ -274,7 +274,7 @@ impl Dispatcher<'_> {
                 }
             };
             let (unit, record, grade) = finished;
-            let passed = self.finish(unit, record, grade);
+            let passed = self.finish(unit, *record, grade);
             let hopeless = work.hopeless.remove(&unit);
             unreached = match hopeless {
                 Some(Hopeless::Unreached(_)) => unreached + 1,
@@ -360,7 +360,7 @@ impl Dispatcher<'_> {
             self.executor
                 .grade_now(self.index(unit).unwrap_or_default(), record, false)
         });
-        std::panic::catch_unwind(grading).unwrap_or_else(|panic| Grade::crashed(record, &describe(panic)))
+        std::panic::catch_unwind(grading).unwrap_or_else(|panic| Grade::crashed(record, &describe(&*panic)))
     }
 
     fn drain(&mut self, reason: &str, running: usize) {
@@ -430,11 +430,11 @@ impl Dispatcher<'_> {
     }
 
     /// Reports a case whose verdict is written down; returns whether it counts as a pass.
-    fn finish(&mut self, unit: usize, record: Box<UnitRecord>, grade: Grade) -> bool {
+    fn finish(&mut self, unit: usize, record: UnitRecord, grade: Grade) -> bool {
         let passed = matches!(grade.state, CaseState::Passed | CaseState::Unchecked);
         let index = self.index(unit).unwrap_or_default();
         if let Some(case) = self.executor.case(index) {
-            let result = project(case, index, *record, grade, &self.executor.redactor);
+            let result = project(case, index, record, grade, &self.executor.redactor);
             self.sink.on(&RunEvent::CaseFinished {
                 finished: self.journal.finished(),
                 result: Arc::new(result),
@@ -446,12 +446,12 @@ impl Dispatcher<'_> {
 
 fn describe_end(error: JoinError) -> String {
     match error.try_into_panic() {
-        Ok(panic) => describe(panic),
+        Ok(panic) => describe(&*panic),
         Err(_) => "the task of the case was aborted".to_owned(),
     }
 }
 
-fn describe(panic: Box<dyn std::any::Any + Send>) -> String {
+fn describe(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<String>()
         .map(String::as_str)

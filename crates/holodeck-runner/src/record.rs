@@ -157,7 +157,9 @@ impl UnitRecord {
             for approval in &mut turn.approvals {
                 match &mut approval.decision {
                     ApprovalDecision::Approve { arguments } => {
-                        arguments.iter_mut().for_each(|it| redactor.value(it))
+                        if let Some(arguments) = arguments {
+                            redactor.value(arguments);
+                        }
                     }
                     ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason } => {
                         redactor.mask_text(reason);

@@ -82,9 +82,16 @@ impl Parts<'_> {
         self.add("instructions", &agent.instructions.text);
         self.add("response_format", &agent.response_format);
         for tool in &config.tools {
+            let written = serde_json::to_value(tool).unwrap_or_default();
+            let mut value = written.clone();
             // Secrets count by their names, whatever their values look like.
-            let mut value = serde_json::to_value(tool).unwrap_or_default();
             self.redactor.configuration(&mut value);
+            // An argument called `token` is no secret: its schema counts, and what a mock answers.
+            for field in ["parameters", "mock"] {
+                if let (Some(masked), Some(written)) = (value.get_mut(field), written.get(field)) {
+                    masked.clone_from(written);
+                }
+            }
             self.add(format!("tool {}", tool.name()), &value);
         }
         self.add("tool_filtering", &config.tool_filtering);

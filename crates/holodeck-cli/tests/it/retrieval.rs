@@ -307,9 +307,11 @@ fn the_recording_of_that_agent_needs_no_model_no_server_and_no_index() {
     assert!(!ran.stderr.contains("index"), "{}", ran.all());
     assert!(!project.path(".holodeck/index").exists());
     for result in results(&project).iter().take(3) {
-        assert_eq!(
-            result["retrieval_context"][0],
-            result["tool_invocations"][0]["result"]
-        );
+        let answer = result["tool_invocations"][0]["result"].as_str().unwrap();
+        let context = result["retrieval_context"].as_array().unwrap();
+        assert!(context.len() > 1, "{result:#}");
+        for passage in context {
+            assert!(answer.contains(passage.as_str().unwrap()), "{result:#}");
+        }
     }
 }

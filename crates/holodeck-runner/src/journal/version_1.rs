@@ -187,12 +187,11 @@ pub(super) fn read(line: &[u8]) -> serde_json::Result<Ran> {
     };
     let failure = |text: &String| Failure::with_hint(FailureKind::Other, text.clone());
     let conversation = result.turns.is_some();
-    let (turns, grades) = match &result.turns {
-        Some(turns) => turns.iter().map(turn).unzip(),
-        None => {
-            let (turn, grade) = single(&result, &execution_errors);
-            (vec![turn], vec![grade])
-        }
+    let (turns, grades) = if let Some(turns) = &result.turns {
+        turns.iter().map(turn).unzip()
+    } else {
+        let (turn, grade) = single(&result, &execution_errors);
+        (vec![turn], vec![grade])
     };
     let failures = if conversation {
         execution_errors.iter().map(failure).collect()

@@ -304,9 +304,12 @@ fn digests(files: impl Iterator<Item = (String, PathBuf)>) -> FileDigests {
 /// The digest of a file that is there.
 fn content(path: &Path) -> Option<String> {
     // The end of a pipe would be waited for.
-    let regular = fs::metadata(path).and_then(|about| match about.is_file() {
-        true => file_digest(path),
-        false => Err(io::Error::other("not a regular file")),
+    let regular = fs::metadata(path).and_then(|about| {
+        if about.is_file() {
+            file_digest(path)
+        } else {
+            Err(io::Error::other("not a regular file"))
+        }
     });
     match regular {
         Ok(digest) => Some(digest),
