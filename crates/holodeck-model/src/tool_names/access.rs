@@ -199,14 +199,14 @@ impl ToolAccess {
         if let Some(allowed) = &self.allowed
             && !allowed.names.iter().any(|name| server.is_named(name.trim()))
         {
-            let any = allowed.names.iter().any(|name| could_be_part(name.trim()));
+            let any = allowed.names.iter().any(|name| could_be_part(without_pattern(name)));
             return if any {
                 ServerAccess::Some
             } else {
                 ServerAccess::None
             };
         }
-        if self.denied().any(|name| could_be_part(name.trim())) {
+        if self.denied().any(|name| could_be_part(without_pattern(name))) {
             ServerAccess::Some
         } else {
             ServerAccess::All

@@ -125,11 +125,8 @@ fn a_recorded_agent_is_replayed_without_cli_server_index_and_key() {
     server.finish();
     let recorded = report(&project);
     let calls = project.read("calls");
-    let context = &recorded[0][0]["retrieval_context"][0];
-    assert!(
-        context.as_str().unwrap().starts_with("Found 2 result"),
-        "{context}"
-    );
+    let context = &recorded[0][0]["retrieval_context"];
+    assert_eq!(context.as_array().unwrap().len(), 2, "{context}");
     assert!(recorded[1]["token_usage"].is_object(), "{recorded}");
 
     let tape = project.read("tape.jsonl");
