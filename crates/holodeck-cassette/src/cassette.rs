@@ -202,6 +202,12 @@ impl Cassette {
         if own.is_empty() { all.to_vec() } else { own }
     }
 
+    /// Whether these are entries of `unit`.
+    pub(crate) fn has_own(&self, places: &[usize], unit: Option<&str>) -> bool {
+        let first = places.first().and_then(|&place| self.places.get(place));
+        first.is_some_and(|place| place.unit.as_deref() == unit)
+    }
+
     /// Reads one entry, and checks that its request still is the one its key was made from.
     pub(crate) fn entry(&self, place: usize) -> Result<Entry, CassetteError> {
         let entry = self.read(place)?;

@@ -85,11 +85,38 @@ pub(crate) struct Response {
 }
 
 impl Response {
+    /// What it says: without ids, which no two answers share, and without what it took.
+    pub(crate) fn answer(&self) -> Value {
+        let mut answer = serde_json::to_value(self).unwrap_or_default();
+        without_ids(&mut answer);
+        answer
+    }
+
     /// Tells what was spent on this as if it were spent now: a replay tells what the recorded run took.
     pub(crate) fn repeat_spending(&self, spending: &Spending) {
         for spent in &self.spent {
             spending.add(spent.clone());
         }
+    }
+}
+
+const NO_ANSWER: [&str; 6] = [
+    "message_id",
+    "call_id",
+    "parent_call_id",
+    "usage",
+    "spent",
+    "duration_ms",
+];
+
+fn without_ids(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !NO_ANSWER.contains(&name.as_str()));
+            fields.values_mut().for_each(without_ids);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_ids),
+        _ => {}
     }
 }
 

@@ -47,6 +47,10 @@ impl Reel {
         let request = redacted(request, &self.redactor);
         let key = request_key(&request);
         let candidates = self.cassette.candidates(&key, request.unit.as_deref());
+        let foreign = request.unit.is_some() && !self.cassette.has_own(&candidates, request.unit.as_deref());
+        if foreign && !self.answer_alike(&candidates).map_err(NoAnswer::Cassette)? {
+            return Err(NoAnswer::Miss(Box::new(request)));
+        }
         let Some(last) = candidates.last().copied() else {
             return Err(NoAnswer::Miss(Box::new(request)));
         };
@@ -58,6 +62,18 @@ impl Reel {
         };
         let place = candidates.get(nth).copied().unwrap_or(last);
         self.cassette.entry(place).map_err(NoAnswer::Cassette)
+    }
+
+    /// Whether all these entries hold the same answer: only then one may answer another case.
+    fn answer_alike(&self, places: &[usize]) -> Result<bool, CassetteError> {
+        let mut first = None;
+        for &place in places {
+            let answer = self.cassette.entry(place)?.response.answer();
+            if *first.get_or_insert_with(|| answer.clone()) != answer {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Why there is no answer, as what ends a turn.

@@ -106,14 +106,14 @@ impl Subject {
             PrepareError::Plan(error) => plan(&error),
             PrepareError::UnknownPrice { .. } => Problem::config(error.to_string())
                 .with_hint("give its price with `--prices FILE`, or use `--max-tokens-total`"),
-            PrepareError::Unbuilt(_)
-            | PrepareError::Price(_)
-            | PrepareError::Cassette(_)
-            | PrepareError::FlagDiffers { .. } => Problem::config(error.to_string()),
             PrepareError::Store(StoreError::Io { .. }) => Problem::execution(error.to_string()),
             PrepareError::Store(StoreError::NoRuns { .. }) => Problem::config(error.to_string())
                 .with_hint(format!("`holodeck test{}` makes one", self.argument)),
-            PrepareError::Store(_) => Problem::config(error.to_string()),
+            PrepareError::Store(_)
+            | PrepareError::Unbuilt(_)
+            | PrepareError::Price(_)
+            | PrepareError::Cassette(_)
+            | PrepareError::FlagDiffers { .. } => Problem::config(error.to_string()),
             other => Problem::execution(other.to_string()),
         }
     }
@@ -155,7 +155,7 @@ impl Subject {
             RunError::Backend(error) => self.backend(error),
             RunError::Plan(error) => plan(error),
             RunError::Nothing => Problem::new(ExitCode::Nothing, told),
-            RunError::Metric(_) => Problem::config(told),
+            RunError::Metric(_) | RunError::NotResumable { .. } => Problem::config(told),
             RunError::AgentChanged { .. } => Problem::config(told).with_hint(format!(
                 "`holodeck test{0}` runs everything again; `holodeck test regrade` grades the old answers again; \
                  `--accept-changes` resumes and marks every report",
@@ -165,7 +165,6 @@ impl Subject {
                 "`holodeck test{0}` runs everything again; `holodeck test regrade` grades the old answers again",
                 self.argument
             )),
-            RunError::NotResumable { .. } => Problem::config(told),
             RunError::Lock(LockError::Held { .. }) => {
                 Problem::execution(told).with_hint("wait until it ends, or end it")
             }

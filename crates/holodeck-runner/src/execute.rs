@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent};
 use holodeck_model::{CaseIdentity, Failure, FailureKind, LoadedAgent, Redactor, TestCase, UnitKey};
@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     grade::{Graders, Sight},
-    plan::label,
     record::{Grade, UnitRecord},
 };
 
@@ -20,6 +19,8 @@ pub(crate) struct Executor {
     pub(crate) turns: TurnRunner,
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) notices: tokio::sync::mpsc::UnboundedSender<String>,
+    /// Names of more than one case, which identify none.
+    pub(crate) repeated_names: HashSet<String>,
 }
 
 /// How a case ended.
@@ -63,8 +64,8 @@ impl Executor {
         cancel: CancellationToken,
     ) -> CaseEnd {
         let ended = match self.case(index) {
-            Some(case) if case.turns.is_empty() => self.single(case, index, &cancel).await,
-            Some(case) => self.conversation(case, index, &cancel).await,
+            Some(case) if case.turns.is_empty() => self.single(case, identity, &cancel).await,
+            Some(case) => self.conversation(case, identity, &cancel).await,
             None => None,
         };
         let Some(Conversation {
@@ -170,18 +171,26 @@ impl Executor {
         }
     }
 
+    /// What a recording knows the case by: its name if no other case has it, else its identity.
+    fn unit(&self, case: &TestCase, identity: CaseIdentity) -> String {
+        match &case.name {
+            Some(name) if !self.repeated_names.contains(name) => name.clone(),
+            _ => identity.id.to_string(),
+        }
+    }
+
     /// `None` if this run stopped it.
     async fn single(
         &self,
         case: &TestCase,
-        index: usize,
+        identity: CaseIdentity,
         cancel: &CancellationToken,
     ) -> Option<Conversation> {
-        let label = label(case, index);
+        let unit = self.unit(case, identity);
         let turn = TurnInput {
             input: case.input.as_deref().unwrap_or_default(),
             files: &case.files,
-            unit: Some(&label),
+            unit: Some(&unit),
         };
         let start = |request| self.backend.start(request);
         match self
@@ -202,7 +211,7 @@ impl Executor {
     async fn conversation(
         &self,
         case: &TestCase,
-        index: usize,
+        identity: CaseIdentity,
         cancel: &CancellationToken,
     ) -> Option<Conversation> {
         let mut conversation = Conversation {
@@ -219,7 +228,7 @@ impl Executor {
                 return Some(conversation);
             }
         };
-        let label = label(case, index);
+        let label = self.unit(case, identity);
         let mut failures_in_a_row = 0;
         for (place, turn) in case.turns.iter().enumerate() {
             if conversation.hopeless.is_some() || failures_in_a_row >= 2 {

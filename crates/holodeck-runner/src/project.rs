@@ -2,8 +2,8 @@
 
 use holodeck_backend_api::ExecutionResult;
 use holodeck_model::{
-    ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, MetricResult, Redactor, TestCase, TestResult,
-    ToolInvocation, TurnResult,
+    ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, MetricResult, Redactor, TestCase,
+    TestResult, ToolInvocation, TurnResult,
 };
 use holodeck_turn::TurnRecord;
 use serde_json::Value;

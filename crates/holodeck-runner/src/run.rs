@@ -1,5 +1,5 @@
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -8,7 +8,7 @@ use std::{
 use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_model::{
     CaseIdentity, LoadedAgent, NotRun, REPORT_SCHEMA_VERSION, Redactor, Replayed, ReportHead, ReportSummary,
-    RunMetadata,
+    RunMetadata, TestCase,
 };
 use holodeck_turn::TurnRunner;
 use jiff::Timestamp;
@@ -260,6 +260,7 @@ pub async fn run_tests(
         turns: request.turns.clone(),
         redactor: Arc::clone(&request.redactor),
         notices: notify,
+        repeated_names: repeated_names(&request.agent.config.test_cases),
     });
     let replayed = journal.header().replayed.is_some();
     let dispatcher = Dispatcher {
@@ -518,6 +519,15 @@ fn settings(settings: &RunSettings, turns: &TurnRunner) -> Value {
         "max_cost_usd": settings.budget.max_cost_usd,
         "max_tokens_total": settings.budget.max_tokens_total,
     })
+}
+
+fn repeated_names(cases: &[TestCase]) -> HashSet<String> {
+    let mut seen = HashSet::new();
+    let names = cases.iter().filter_map(|case| case.name.as_deref());
+    names
+        .filter(|name| !seen.insert(*name))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn holder(request: &TestRequest) -> String {

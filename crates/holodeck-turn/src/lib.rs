@@ -6,6 +6,9 @@ mod prices;
 mod record;
 mod runner;
 
+/// What [`FileReader`] reads with.
+pub use holodeck_documents as documents;
+
 pub use drive::{Driven, drive};
 pub use files::{FileReader, Question};
 pub use prices::{PriceError, Prices};

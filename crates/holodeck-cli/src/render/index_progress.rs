@@ -54,7 +54,7 @@ impl IndexProgress {
         match event {
             IndexEvent::Progress { .. } if self.style == Style::Live => {
                 let region = state.region.get_or_insert_with(|| Region::start(self.colour));
-                region.set(line(event));
+                region.set(&line(event));
             }
             IndexEvent::Progress { .. } => {
                 let now = Instant::now();

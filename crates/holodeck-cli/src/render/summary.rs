@@ -122,10 +122,9 @@ fn not_run(run: &Summary<'_>, width: usize) -> String {
     if run.not_run.len() > NAMED {
         line.push_str(&format!(" and {} more", run.not_run.len() - NAMED));
     }
-    text::wrap(&line, width)
-        .iter()
-        .map(|line| format!("{line}\n"))
-        .collect()
+    let mut lines = text::wrap(&line, width).join("\n");
+    lines.push('\n');
+    lines
 }
 
 /// What one can do next.

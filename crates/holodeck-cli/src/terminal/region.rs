@@ -64,8 +64,8 @@ impl Region {
     }
 
     /// Sets the line that changes; it is drawn with the next tick.
-    pub(crate) fn set(&self, line: String) {
-        lock(&self.lines).line = masked(&line).into_owned();
+    pub(crate) fn set(&self, line: &str) {
+        lock(&self.lines).line = masked(line).into_owned();
     }
 
     /// Takes the line that changes away.

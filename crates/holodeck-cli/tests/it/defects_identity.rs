@@ -198,3 +198,60 @@ fn a06_resume_refuses_another_recording() {
         .exits(2)
         .says("recording");
 }
+
+/// Two cases of one question, of which the endpoint answers each in its own way.
+fn two_of_one_question() -> (ModelServer, Project) {
+    let server =
+        ModelServer::answering(|request| Reply::text(if request.index == 0 { "heads" } else { "tails" }));
+    let cases = "  - {name: one, input: Toss!, ground_truth: heads}\n  - {name: two, input: Toss!, ground_truth: tails}\n";
+    let project = Project::with(&agent(&server.url(), cases));
+    project.run(&["test", "--record", "tape.jsonl"]).exits(0);
+    (server, project)
+}
+
+#[test]
+fn a13_no_case_gets_the_answer_of_another_one() {
+    let (_server, project) = two_of_one_question();
+    let yaml = project.read("agent.yaml");
+    project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
+    // Renamed: nothing says which of both answers was its own.
+    project.write("agent.yaml", yaml.replace("name: two", "name: other"));
+    project
+        .run(&["test", "--replay", "tape.jsonl"])
+        .exits(3)
+        .says("other");
+    let first = "  - {name: one, input: Toss!, ground_truth: heads}\n";
+    project.write("agent.yaml", yaml.replace(first, ""));
+    project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
+    project.write(
+        "agent.yaml",
+        yaml.replace("Toss!, ground_truth: tails", "Roll!, ground_truth: tails"),
+    );
+    project.run(&["test", "--replay", "tape.jsonl"]).exits(3);
+}
+
+#[test]
+fn a13_a_renamed_case_of_its_own_question_keeps_its_answer() {
+    let server = knowing();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    project.run(&["test", "--record", "tape.jsonl"]).exits(0);
+    let yaml = project.read("agent.yaml");
+    project.write("agent.yaml", yaml.replace("name: capital", "name: town"));
+    project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
+}
+
+#[test]
+fn a13_cases_of_one_name_keep_their_answers() {
+    let server =
+        ModelServer::answering(|request| Reply::text(if request.index == 0 { "heads" } else { "tails" }));
+    let cases = "  - {name: same, input: Toss!, ground_truth: heads}\n  - {name: same, input: Toss!, ground_truth: tails}\n";
+    let project = Project::with(&agent(&server.url(), cases));
+    project.run(&["test", "--record", "tape.jsonl"]).exits(0);
+    // Entries of one case are in the order in which its answers ended; those of two are not mixed up by it.
+    let recording = project.read("tape.jsonl");
+    let mut lines: Vec<&str> = recording.lines().collect();
+    assert_eq!(lines.len(), 3);
+    lines.swap(1, 2);
+    project.write("tape.jsonl", format!("{}\n", lines.join("\n")));
+    project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
+}

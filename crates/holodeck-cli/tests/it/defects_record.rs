@@ -86,6 +86,9 @@ fn run_with_reports(project: &Project, args: &[&str]) -> (Ran, Reports) {
 }
 
 /// Every way a turn or a run can end, and no format that is greener than the exit code.
+/// Name, the answer to the second and every later case, the cases, flags, more YAML, exit code.
+type End<'a> = (&'a str, Reply, &'a str, Vec<&'a str>, &'a str, i32);
+
 #[test]
 fn no_report_is_greener_than_another() {
     let unauthorised = || Reply::openai_error(401, "wrong key", Some("invalid_api_key"), None);
@@ -94,8 +97,7 @@ fn no_report_is_greener_than_another() {
     let unchecked = "  - name: alpha\n    input: first\n    evaluations: [{type: standard, metric: rouge}]\n    ground_truth: yes\n";
     let fail_truncated = "execution:\n  on_truncated: fail\n";
     let cut = || Reply::text("yes").finish_reason("length");
-    // Name, the answer to the second and every later case, the cases, flags, more YAML, exit code.
-    let ends: Vec<(&str, Reply, &str, Vec<&str>, &str, i32)> = vec![
+    let ends: Vec<End<'_>> = vec![
         ("passed", Reply::text("yes"), FOUR, vec![], "", 0),
         ("failed", Reply::text("nope"), FOUR, vec![], "", 1),
         (

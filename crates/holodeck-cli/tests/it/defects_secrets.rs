@@ -148,7 +148,7 @@ fn b04_values_of_unknown_fields_are_not_shown() {
         ("folded over lines", in_model("  api_keyy: one\n    § two\n    §")),
         (
             "a key of a known shape",
-            in_model(&format!("  nmae: sk-{}", "a1B2".repeat(8))).replace("a1B2", "a1B2"),
+            in_model(&format!("  nmae: sk-{}", "a1B2".repeat(8))),
         ),
         (
             "flow mapping",
@@ -438,7 +438,13 @@ test_cases:
     files: [{url: "http://me:§fileuser§@127.0.0.1:9/a.csv?v=1&sig=§filesig§", type: csv}]
 "#;
     let project = Project::with(&fill(yaml, true));
-    project.write(".env", fill("API_TOKEN=§argtoken§\nEXPECTED_TOKEN=§expected§\nMCP_KEY=§mcpargkey§\n", false));
+    project.write(
+        ".env",
+        fill(
+            "API_TOKEN=§argtoken§\nEXPECTED_TOKEN=§expected§\nMCP_KEY=§mcpargkey§\n",
+            false,
+        ),
+    );
     project.write(
         "server.env",
         fill("MY_FILE_TOKEN=§envfile§\nMY_FILE_MODE=blue-green\n", false),
@@ -525,7 +531,7 @@ fn left(folder: &Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-const REPORTS: [&str; 5] = ["json", "markdown", "junit", "html", "jsonl"];
+pub(crate) const REPORTS: [&str; 5] = ["json", "markdown", "junit", "html", "jsonl"];
 
 #[test]
 fn b09_a_run_shows_and_stores_no_secret() {
@@ -565,7 +571,7 @@ fn b09_a_run_shows_and_stores_no_secret() {
     }
     let mut files = Vec::new();
     left(&project.dir(), &mut files);
-    assert!(files.len() >= 5 + 2 * 3 + 1, "{files:?}");
+    assert!(files.len() > 5 + 2 * 3, "{files:?}");
     for (path, text) in &files {
         assert_hidden(path, text, &secrets);
     }
@@ -597,208 +603,5 @@ fn b09_answers_without_secrets_stay_as_they_are() {
     assert_eq!(result["agent_response"], answer);
     let ran = project.run(&["run", "Which?"]).exits(0);
     assert_eq!(ran.stdout.trim_end(), answer);
-    server.finish();
-}
-
-#[test]
-fn b07_what_a_run_reads_is_not_written_over() {
-    let server = crate::project::knowing();
-    let yaml = crate::project::agent(&server.url(), crate::project::TWO_CASES);
-    let yaml = yaml.replace("inline: Answer briefly.", "file: prompt.md");
-    let case = "  - {name: file, input: 7 + 5?, ground_truth: '12', files: [{path: data.txt, type: text}]}\n";
-    let project = Project::with(&format!("{yaml}{case}"));
-    let inputs = [
-        "agent.yaml",
-        "prompt.md",
-        "data.txt",
-        ".env",
-        "config.yaml",
-        "prices.json",
-    ];
-    project.write("prompt.md", "Answer briefly.");
-    project.write("data.txt", "Nothing.");
-    project.write(".env", "A=b\n");
-    project.write("config.yaml", "execution: {llm_timeout: 60}\n");
-    project.write("prices.json", r#"{"as_of": "2030-01-01", "models": {}}"#);
-    std::os::unix::fs::symlink("agent.yaml", project.path("link")).unwrap();
-    fs::hard_link(project.path("agent.yaml"), project.path("same")).unwrap();
-    let before: Vec<String> = inputs.iter().map(|name| project.read(name)).collect();
-    for name in inputs.iter().chain(&["link", "same", "./agent.yaml"]) {
-        for flags in [
-            vec!["--record".to_owned(), (*name).to_owned()],
-            vec!["--output".to_owned(), (*name).to_owned(), "--force".to_owned()],
-            vec![format!("--report=html={name}")],
-        ] {
-            let mut args = vec!["test"];
-            args.extend(flags.iter().map(String::as_str));
-            project.run(&args).exits(2).says("this run reads it");
-        }
-    }
-    let after: Vec<String> = inputs.iter().map(|name| project.read(name)).collect();
-    assert_eq!(after, before);
-    assert!(!project.path("agent.yaml.partial").exists());
-    assert!(server.finish().is_empty());
-}
-
-#[test]
-fn b07_only_former_outputs_are_written_over_unasked() {
-    let server = crate::project::knowing();
-    let project = Project::with(&crate::project::agent(&server.url(), crate::project::TWO_CASES));
-    project.write("thesis.html", "<!DOCTYPE html><p>Years of work</p>");
-    project.write("empty.html", "");
-    project
-        .run(&["test", "--output", "thesis.html"])
-        .exits(2)
-        .says("not a html report of holodeck")
-        .says("--force");
-    project
-        .run(&["test", "--record", "thesis.html"])
-        .exits(2)
-        .says("not a recording of holodeck");
-    assert!(server.requests().is_empty());
-    assert!(project.read("thesis.html").contains("Years"));
-    project.run(&["test", "--output", "empty.html"]).exits(0);
-    project
-        .run(&["test", "--output", "thesis.html", "--force"])
-        .exits(0);
-    assert!(!project.read("thesis.html").contains("Years"));
-    // A second run writes over what the first wrote, in every format; but not over another format.
-    let reports: Vec<String> = REPORTS
-        .iter()
-        .map(|format| format!("--report={format}=out.{format}"))
-        .collect();
-    let mut args = vec!["test", "--record", "calls.jsonl"];
-    args.extend(reports.iter().map(String::as_str));
-    project.run(&args).exits(0);
-    project.run(&args).exits(0);
-    project.run(&["test", "--report=junit=out.html"]).exits(2);
-    project.run(&["test", "--report=jsonl=calls.jsonl"]).exits(2);
-    let journal = project.journals().pop().unwrap();
-    let journal = format!("--report=jsonl={}", journal.display());
-    project.run(&["test", &journal]).exits(2);
-    server.finish();
-}
-
-#[test]
-fn b07_outputs_are_files_or_the_standard_output() {
-    let server = crate::project::knowing();
-    let project = Project::with(&crate::project::agent(&server.url(), crate::project::TWO_CASES));
-    let made = std::process::Command::new("mkfifo")
-        .arg(project.path("pipe"))
-        .status()
-        .unwrap();
-    assert!(made.success());
-    project
-        .run(&["test", "--output", "pipe"])
-        .exits(2)
-        .says("not a regular file");
-    project
-        .run(&["test", "--record", "pipe"])
-        .exits(2)
-        .says("not a regular file");
-    project.run(&["test", "--record", "/dev/null"]).exits(2);
-    project
-        .run(&["test", "--output", "-", "--json"])
-        .exits(2)
-        .says("standard output");
-    project
-        .run(&["test", "--output=-", "--report=html=/dev/stdout"])
-        .exits(2);
-    project
-        .run(&["test", "--report=html=a.html", "--report=json=./a.html"])
-        .exits(2);
-    project.write("file", "x");
-    project
-        .run(&["test", "--output", "file/x.json"])
-        .exits(2)
-        .says("a part of the path is a file");
-    assert!(server.requests().is_empty());
-    for stdout in ["-", "/dev/stdout"] {
-        let ran = project
-            .run(&[
-                "test",
-                "--report",
-                &format!("json={stdout}"),
-                "--report=html=/dev/null",
-            ])
-            .exits(0);
-        assert_eq!(ran.json()["summary"]["passed"], 2);
-        assert!(ran.stderr.contains("2 passed"), "{}", ran.stderr);
-        // Also when the standard output is a file.
-        let file = fs::File::create(project.path("redirected")).unwrap();
-        let mut command = project.command(&["test", "--report", &format!("json={stdout}")]);
-        assert_eq!(command.stdout(file).status().unwrap().code(), Some(0));
-        let written: Value = serde_json::from_str(&project.read("redirected")).unwrap();
-        assert_eq!(written["summary"]["passed"], 2);
-    }
-    server.finish();
-}
-
-#[test]
-fn b10_what_a_run_writes_is_for_its_user_only() {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    let server = crate::project::knowing();
-    let project = Project::with(&crate::project::agent(&server.url(), crate::project::TWO_CASES));
-    project.write("named/x", "");
-    let ran = project.run(&[
-        "test",
-        "--report=html=named/r.html",
-        "--report=json=made/r.json",
-        "--record=named/calls.jsonl",
-    ]);
-    ran.exits(0);
-    let mode = |path: &str| fs::metadata(project.path(path)).unwrap().permissions().mode() & 0o777;
-    for file in ["named/r.html", "made/r.json", "named/calls.jsonl"] {
-        assert_eq!(mode(file), 0o600, "{file}");
-    }
-    for folder in [".holodeck", ".holodeck/runs", "results", "results/support"] {
-        assert_eq!(mode(folder), 0o700, "{folder}");
-    }
-    // A folder that the person made or named is theirs.
-    assert_ne!(mode("named"), 0o700);
-    server.finish();
-}
-
-#[test]
-fn b06_hidden_characters_are_shown_as_escapes() {
-    const HIDDEN: [char; 6] = [
-        '\u{202e}',
-        '\u{2066}',
-        '\u{200b}',
-        '\u{feff}',
-        '\u{9b}',
-        '\u{e0041}',
-    ];
-    let hidden: String = HIDDEN.iter().collect();
-    let said = hidden.clone();
-    let server = ModelServer::answering(move |_| Reply::text(format!("a{said}b")));
-    // A text that YAML does not escape has no C1 controls.
-    let raw = hidden.replace('\u{9b}', "");
-    let cases = format!("  - {{name: \"x{raw}y\", input: \"q{raw}\", ground_truth: z}}\n");
-    let yaml = crate::project::agent(&server.url(), &cases);
-    let project = Project::with(&format!("{yaml}nope{raw}: \"{raw}\"\n"));
-    let hides = |what: &str, text: &str| {
-        assert!(!text.contains(HIDDEN), "{what}: {text:?}");
-    };
-    let ran = project.run(&["validate"]).exits(2).says("\\u{202e}");
-    hides("validate", &ran.all());
-    project.write("agent.yaml", yaml);
-    let reports = ["markdown", "junit", "html"].map(|format| format!("--report={format}=out.{format}"));
-    let mut args = vec!["test", "-v"];
-    args.extend(reports.iter().map(String::as_str));
-    let ran = project.run(&args).exits(1).says("\\u{202e}\\u{2066}\\u{200b}");
-    hides("test", &ran.all());
-    for format in ["markdown", "junit", "html"] {
-        let report = project.read(&format!("out.{format}"));
-        hides(format, &report);
-        assert!(report.contains("u{202e}"), "{report}");
-    }
-    hides("dry run", &project.run(&["test", "--dry-run"]).exits(0).all());
-    // A file keeps what was said.
-    assert_eq!(
-        project.run_file()["report"]["results"][0]["agent_response"],
-        format!("a{hidden}b")
-    );
     server.finish();
 }

@@ -150,7 +150,7 @@ fn a09_a_call_that_did_not_run_meets_no_expectation() {
         openai(tool, &arguments, "", &forbidding(tool))
             .1
             .exits(1)
-            .says("forbidden tool called");
+            .says("forbidden_tools: called: ");
     }
     let (project, ran, _) = openai("pay", &amount, "", &expecting("pay"));
     ran.exits(0);

@@ -146,6 +146,10 @@ fn a_run_that_is_gone_on_with_tells_what_it_began_with() {
     std::fs::remove_file(project.path("docs/locked.pdf")).unwrap();
     project
         .run(&["test", "resume", "latest"])
+        .exits(2)
+        .says("tool docs: docs/locked.pdf");
+    project
+        .run(&["test", "resume", "latest", "--accept-changes"])
         .exits(0)
         .says("2 passed")
         .says("is not whole");

@@ -18,6 +18,7 @@ mod convert;
 mod defects_contract;
 mod defects_identity;
 mod defects_language;
+mod defects_outputs;
 mod defects_processes;
 mod defects_record;
 mod defects_secrets;

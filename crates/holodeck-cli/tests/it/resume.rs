@@ -203,8 +203,8 @@ fn answered(project: &Project) -> BTreeMap<u64, Value> {
             continue;
         };
         let index = index_of(turns[0]["input"].as_str().unwrap());
-        let answer = turns.iter().rev().map(|turn| &turn["result"]["response"]);
-        let answer = answer.filter(|answer| **answer != "").next().cloned();
+        let mut answer = turns.iter().rev().map(|turn| &turn["result"]["response"]);
+        let answer = answer.find(|answer| **answer != "").cloned();
         assert!(
             answers.insert(index, answer.unwrap_or_default()).is_none(),
             "case {index} was recorded twice"

@@ -199,7 +199,10 @@ impl ToolAccess {
         if let Some(allowed) = &self.allowed
             && !allowed.names.iter().any(|name| server.is_named(name.trim()))
         {
-            let any = allowed.names.iter().any(|name| could_be_part(without_pattern(name)));
+            let any = allowed
+                .names
+                .iter()
+                .any(|name| could_be_part(without_pattern(name)));
             return if any {
                 ServerAccess::Some
             } else {

@@ -1,7 +1,6 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::AgentBackend;
-use holodeck_documents::{Converter, Isolation};
 use holodeck_model::{
     DiskFiles, Env, LoadedAgent, Redactor, RunMetadata, TestResult, identify_cases, load_agent,
 };
@@ -10,6 +9,7 @@ use holodeck_runner::{
     run_tests,
 };
 use holodeck_testkit::ScriptedBackend;
+use holodeck_turn::documents::{Converter, Isolation};
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use serde_json::Value;
 

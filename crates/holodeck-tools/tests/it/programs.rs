@@ -79,7 +79,9 @@ async fn keys_are_not_seen_and_the_yamls_variables_are() {
     let tool = json!({"command": "env", "env": {"SHOP": "north"}});
     let text = agent.call(tool, json!({})).await.text;
     // Every child carries a mark, by which the watchdog finds what it leaves behind.
-    let (mark, mut lines): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("_HOLODECK_CHILD="));
+    let (mark, mut lines): (Vec<_>, Vec<_>) = text
+        .lines()
+        .partition(|line| line.starts_with("_HOLODECK_CHILD="));
     assert_eq!(mark.len(), 1, "{text}");
     lines.sort_unstable();
     assert_eq!(

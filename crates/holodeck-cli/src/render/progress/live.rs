@@ -107,7 +107,7 @@ impl Board for Region {
     }
 
     fn set(&mut self, line: String) {
-        Region::set(self, line);
+        Region::set(self, &line);
     }
 
     fn end(&mut self) {
