@@ -1,7 +1,7 @@
-//! Turns `data/wordnet` into the two tables METEOR reads: `words.bin` (lemma → synsets) and `forms.bin`
-//! (irregular form → base forms). Done here so that what is in the repository stays readable text.
+//! Converts `data/wordnet` to the two tables that METEOR reads: `words.bin` (lemma → synsets) and `forms.bin`
+//! (irregular form → base forms). Done at build time so that the repository contains readable text.
 
-#![allow(clippy::print_stdout, reason = "cargo reads what a build script prints")]
+#![allow(clippy::print_stdout, reason = "cargo reads the output of a build script")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Lower-case lemma → its synsets as varints: the difference to the last synset number, shifted left by one;
-/// the low bit says that the synset holds the lemma in exactly this (lower-case) spelling.
+/// the low bit is set if the synset contains the lemma in exactly this (lower-case) spelling.
 fn words(data: &Path) -> Result<BTreeMap<String, Vec<u8>>, Box<dyn Error>> {
     let mut synsets_of: BTreeMap<String, BTreeMap<u32, bool>> = BTreeMap::new();
     let mut next = [0_u32; PARTS.len()];
@@ -50,7 +50,7 @@ fn words(data: &Path) -> Result<BTreeMap<String, Vec<u8>>, Box<dyn Error>> {
         let counter = next
             .get_mut(usize::from(*part))
             .ok_or("a counter for each part of speech")?;
-        // The part of speech is in the number: 17 bits are enough for each part's synsets.
+        // The number includes the part of speech: 17 bits are enough for the synsets of each part.
         let id = u32::from(*part) << 17 | *counter;
         *counter += 1;
         for lemma in lemmas.split(' ') {
@@ -76,7 +76,7 @@ fn words(data: &Path) -> Result<BTreeMap<String, Vec<u8>>, Box<dyn Error>> {
         .collect())
 }
 
-/// Irregular form (one word) → base forms, each behind the digit of its part of speech, separated by spaces.
+/// Irregular form (one word) → base forms, each after the digit of its part of speech, separated by spaces.
 fn irregular_forms(data: &Path) -> Result<BTreeMap<String, Vec<u8>>, Box<dyn Error>> {
     let mut forms: BTreeMap<String, BTreeMap<u8, String>> = BTreeMap::new();
     for (_, part, file) in PARTS {

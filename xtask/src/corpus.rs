@@ -81,7 +81,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What `holodeck validate --json` said of one file.
+/// The answer of `holodeck validate --json` for one file.
 struct Answer {
     exit: Option<i32>,
     ok: bool,
@@ -96,10 +96,10 @@ impl Answer {
     }
 }
 
-/// One error: where it is, and everything it says.
+/// One error: its place and its full text.
 struct Diagnostic {
     place: Option<(u64, u64)>,
-    says: String,
+    text: String,
 }
 
 struct Validator {
@@ -123,20 +123,20 @@ impl Validator {
         );
         let output = command.output().context("failed to start holodeck")?;
         let stdout = String::from_utf8_lossy(&output.stdout);
-        let said: Value = serde_json::from_str(&stdout).with_context(|| {
+        let answer: Value = serde_json::from_str(&stdout).with_context(|| {
             let stderr = String::from_utf8_lossy(&output.stderr);
             format!("`holodeck validate --json` printed no JSON, but: {stdout}{stderr}")
         })?;
-        read_answer(output.status.code(), &said)
+        read_answer(output.status.code(), &answer)
     }
 }
 
-fn read_answer(exit: Option<i32>, said: &Value) -> Result<Answer> {
-    let ok = said
+fn read_answer(exit: Option<i32>, output: &Value) -> Result<Answer> {
+    let ok = output
         .get("ok")
         .and_then(Value::as_bool)
         .context("the answer has no `ok`")?;
-    let list = said
+    let list = output
         .get("diagnostics")
         .and_then(Value::as_array)
         .context("the answer has no `diagnostics`")?;
@@ -154,10 +154,10 @@ fn read_answer(exit: Option<i32>, said: &Value) -> Result<Answer> {
 fn read_diagnostic(one: &Value) -> Diagnostic {
     let text = |key: &str| one.get(key).and_then(Value::as_str).unwrap_or_default();
     let number = |key: &str| one.get(key).and_then(Value::as_u64).filter(|at| *at > 0);
-    let says = ["path", "name", "message", "hint"].map(text).join(" ");
+    let full = ["path", "name", "message", "hint"].map(text).join(" ");
     Diagnostic {
         place: number("line").zip(number("column")),
-        says,
+        text: full,
     }
 }
 
@@ -169,17 +169,17 @@ fn judge(row: &Row<'_>, answer: &Answer) -> Result<(), String> {
         (false, 2)
     };
     if answer.ok != ok || answer.errors.is_empty() != ok {
-        let first = answer.errors.first().map_or("", |error| error.says.as_str());
+        let first = answer.errors.first().map_or("", |error| error.text.as_str());
         return Err(format!("{} {first}", answer.summary()));
     }
     if answer.exit != Some(exit) {
         return Err(format!("exit code {:?} instead of {exit}", answer.exit));
     }
     if let Some(lost) = answer.errors.iter().find(|error| error.place.is_none()) {
-        return Err(format!("an error without line and column: {}", lost.says));
+        return Err(format!("an error without line and column: {}", lost.text));
     }
-    let said: Vec<&str> = answer.errors.iter().map(|error| error.says.as_str()).collect();
-    needs::unmet(row.names, &said).map_or(Ok(()), |need| Err(format!("no error names: {need}")))
+    let texts: Vec<&str> = answer.errors.iter().map(|error| error.text.as_str()).collect();
+    needs::unmet(row.names, &texts).map_or(Ok(()), |need| Err(format!("no error names: {need}")))
 }
 
 /// The names in `${NAME}` of the YAML files in a file's folder.
@@ -211,7 +211,7 @@ fn variables(text: &str) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// A value that is well formed for what the variable's name says it holds.
+/// A value that is well formed for what the variable's name suggests.
 fn dummy(name: &str) -> &'static str {
     if name.ends_with("ENDPOINT") || name.ends_with("URL") {
         "http://127.0.0.1:9"
@@ -235,10 +235,10 @@ mod tests {
 
     use super::{Row, judge, read_answer, variables};
 
-    fn verdict(line: &str, exit: i32, said: &Value) -> Result<(), String> {
+    fn verdict(line: &str, exit: i32, output: &Value) -> Result<(), String> {
         judge(
             &Row::parse(line).unwrap(),
-            &read_answer(Some(exit), said).unwrap(),
+            &read_answer(Some(exit), output).unwrap(),
         )
     }
 

@@ -36,7 +36,7 @@ const QUICKSTART: &[Recording] = &[
 pub(crate) fn run(args: &Args) -> Result<()> {
     let recordings = match args.what.as_str() {
         "quickstart" => QUICKSTART,
-        other => bail!("there are no fixtures `{other}`"),
+        other => bail!("unknown fixtures `{other}`"),
     };
     host::run(&mut host::cargo(["build", "-p", "holodeck-cli"]))?;
     let server = Server::start(local_model::PORT)?;

@@ -62,10 +62,10 @@ enum Verb {
     Fuzz(fuzz::Args),
     /// Measure CPU, wall and peak memory of the product beside a floor.
     Bench(bench::Args),
-    /// Run one command and tell what it cost: for `bench` and `fuzz`.
+    /// Run one command and report its cost: for `bench` and `fuzz`.
     #[command(hide = true)]
     Measure(measure::Args),
-    /// Build the binary that is handed out; check its size and what it links.
+    /// Build the archive that people install; check the size of its binary and what it links.
     Dist,
 }
 

@@ -1,4 +1,4 @@
-//! What a process cost, told by the kernel.
+//! The cost of a process, according to the kernel.
 //!
 //! `RUSAGE_CHILDREN` adds up every child a process waited for, so each measured command gets a fresh parent that
 //! waits for it alone: this program again, under a hidden verb.
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// What became of a measured command.
 pub(crate) struct Outcome {
     pub(crate) success: bool,
-    /// As the system says it: `exit status: 1`, `signal: 6 (SIGABRT)`.
+    /// As the system reports it: `exit status: 1`, `signal: 6 (SIGABRT)`.
     pub(crate) status: String,
     pub(crate) usage: Usage,
     /// Everything it printed.
@@ -113,7 +113,7 @@ impl Call<'_> {
         let number = |key: &str| {
             line.get(key)
                 .and_then(Value::as_u64)
-                .with_context(|| format!("the helper told no `{key}`"))
+                .with_context(|| format!("the helper reported no `{key}`"))
         };
         let usage = Usage {
             cpu: Duration::from_micros(number("cpu_us")?),

@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::host;
 use crate::workspace::Metadata;
 
-/// Builds `holodeck` as the tests of the workspace do, and returns its path. A build of its package alone would resolve
+/// Builds `holodeck` as CI builds the tests, and returns its path. A build of its package alone would resolve
 /// other features of tokio and hyper, and compile most dependencies a second time.
 pub(crate) fn build(metadata: &Metadata) -> Result<PathBuf> {
     let build = [
@@ -19,6 +19,6 @@ pub(crate) fn build(metadata: &Metadata) -> Result<PathBuf> {
         "--locked",
         "--quiet",
     ];
-    host::run(&mut host::cargo(build))?;
+    host::run(host::linting(&mut host::cargo(build)))?;
     Ok(metadata.target_directory().join("debug/holodeck"))
 }

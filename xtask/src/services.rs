@@ -101,7 +101,7 @@ pub(crate) fn chroma() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Says which pin is installed; written last.
+/// Names the installed pin; written last.
 const STAMP: &str = "holodeck-pin";
 
 fn folder(name: &str) -> PathBuf {

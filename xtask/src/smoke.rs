@@ -1,7 +1,7 @@
 //! The gate before everything else: the programs around the product, and every name we rely on of the real CLI of
 //! Claude Code and of its SDK's types.
 //!
-//! The rows in `smoke/rows.rs` say what the product assumes; the scenarios find out what is. What differs is drift, and
+//! The rows in `smoke/rows.rs` are what the product assumes; the scenarios observe the real behaviour. A difference is drift, and
 //! fails. The table lies in `docs/claude-cli.md`.
 #![allow(
     clippy::indexing_slicing,
@@ -60,6 +60,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// The newest of the pinned CLIs, installed where it is absent.
+pub(crate) fn newest_cli() -> Result<PathBuf> {
+    install::newest_cli()
 }
 
 pub(crate) fn gate(args: &Args) -> Result<Outcome> {

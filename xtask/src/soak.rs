@@ -6,6 +6,8 @@ use anyhow::{Result, bail};
 
 use crate::{host, services};
 
+mod report;
+
 /// A long run.
 struct Run {
     name: &'static str,
@@ -90,6 +92,20 @@ const RUNS: &[Run] = &[
         ],
     },
     Run {
+        name: "report",
+        planned_minutes: 3,
+        // Writes the pages that a browser then opens.
+        cargo: &[
+            "test",
+            "-p",
+            "holodeck-runner",
+            "--lib",
+            "pages_for_a_browser",
+            "--",
+            "--ignored",
+        ],
+    },
+    Run {
         name: "fuzz",
         planned_minutes: 10,
         cargo: &["xtask", "fuzz", "--seconds", "30"],
@@ -132,6 +148,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             cargo.current_dir(clone.path());
         }
         host::run(&mut cargo)?;
+        if run.name == "report" {
+            report::check()?;
+        }
         println!("{}: took {} s", run.name, started.elapsed().as_secs());
     }
     Ok(())

@@ -1,36 +1,167 @@
 //! Every library crate by itself: features unify inside a workspace and hide what a crate forgot to ask for.
+//!
+//! The facade is checked alone, without the tests' dependencies, and with it every crate it is made of. Another crate is
+//! checked alone only where one of its own dependencies then has other features than in that build. Last, the projects
+//! outside of the workspace that depend on one crate each are run.
 
-use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
 
-use crate::host;
-use crate::workspace::{self, Metadata};
+use anyhow::{Context as _, Result, bail};
+use holodeck_testkit::{AnthropicReply, AnthropicServer};
+use serde_json::json;
+
+use crate::workspace::{self, Metadata, Package, Use};
+use crate::{host, smoke};
+
+/// The crate whose dependencies are almost all the others.
+const FACADE: &str = "holodeck";
 
 /// Projects outside the workspace that depend on one crate each and run its README example.
 const EMBED: &str = "fixtures/embed";
 
+/// The sets of features that each package of a build is built with, by the package's name and version.
+type Features = BTreeMap<String, BTreeSet<String>>;
+
 pub(crate) fn run() -> Result<()> {
     let metadata = Metadata::load()?;
+    check(FACADE, &[])?;
+    let in_facade = features_alone(FACADE)?;
     for package in metadata.members().filter(|package| package.has_library()) {
         let name = package.name();
-        println!("standalone: {name}");
-        let check = ["check", "--quiet", "--locked", "-p", name];
-        host::run(&mut host::cargo(check))?;
+        let alone = features_alone(name)?;
+        let differing = differing(package, &alone, &in_facade);
+        if name != FACADE && !differing.is_empty() {
+            let differing: Vec<_> = differing.into_iter().collect();
+            check(name, &[])?;
+            println!("  because of {}", differing.join(", "));
+        }
         if package.has_features() {
-            host::run(host::cargo(check).arg("--no-default-features"))?;
-            host::run(host::cargo(check).arg("--all-features"))?;
+            check(name, &["--no-default-features"])?;
+            check(name, &["--all-features"])?;
         }
     }
-    let Ok(projects) = std::fs::read_dir(workspace::root().join(EMBED)) else {
-        return Ok(());
+    embed(&metadata)
+}
+
+fn check(name: &str, features: &[&str]) -> Result<()> {
+    println!("standalone: {name} {}", features.join(" "));
+    let mut check = host::cargo(["check", "--quiet", "--locked", "-p", name]);
+    host::run(check.args(features))
+}
+
+/// The direct dependencies of a crate that have other features when it is built alone than in the facade.
+fn differing<'a>(package: Package<'a>, alone: &Features, in_facade: &Features) -> BTreeSet<&'a str> {
+    let of = |features: &Features, name: &str| -> BTreeSet<String> {
+        let same = features
+            .iter()
+            .filter(|(package, _)| package.split(' ').next() == Some(name));
+        same.flat_map(|(_, variants)| variants.clone()).collect()
     };
-    for project in projects {
-        let manifest = project?.path().join("Cargo.toml");
-        if manifest.exists() {
-            println!("standalone: {}", manifest.display());
-            let target = metadata.target_directory().join("embed");
-            let mut run = host::cargo(["run", "--quiet", "--locked", "--manifest-path"]);
-            host::run(run.arg(&manifest).arg("--target-dir").arg(target))?;
+    package
+        .dependencies()
+        .filter(|dependency| dependency.used != Use::Dev)
+        .map(|dependency| dependency.package)
+        .filter(|name| !of(alone, name).is_subset(&of(in_facade, name)))
+        .collect()
+}
+
+/// What Cargo resolves for `name` alone.
+fn features_alone(name: &str) -> Result<Features> {
+    let mut tree = host::cargo(["tree", "--locked", "--edges", "normal,build", "--prefix", "none"]);
+    let text = host::output(tree.args(["--format", "{p}|{f}", "-p", name]))?;
+    let mut features = Features::new();
+    for line in text.lines() {
+        let line = line.trim_end_matches(" (*)");
+        let (package, enabled) = line.split_once('|').context("cargo tree has another format")?;
+        // Name and version; a path may follow.
+        let package: Vec<&str> = package.split(' ').take(2).collect();
+        features
+            .entry(package.join(" "))
+            .or_default()
+            .insert(enabled.to_owned());
+    }
+    if features.is_empty() {
+        bail!("cargo tree lists nothing for {name}");
+    }
+    Ok(features)
+}
+
+/// Builds and runs the projects of [`EMBED`].
+fn embed(metadata: &Metadata) -> Result<()> {
+    let folder = workspace::root().join(EMBED);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| format!("{EMBED} cannot be read"))? {
+        let entry = entry?;
+        if entry.path().join("Cargo.toml").exists() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
         }
+    }
+    if names.is_empty() {
+        bail!("{EMBED} has no project");
+    }
+    names.sort();
+    for name in &names {
+        check_readme(name)?;
+    }
+    let target = metadata.target_directory();
+    let mut build = host::cargo(["build", "--quiet", "--locked", "--workspace", "--manifest-path"]);
+    host::run(
+        build
+            .arg(folder.join("Cargo.toml"))
+            .arg("--target-dir")
+            .arg(&target),
+    )?;
+    for name in &names {
+        println!("standalone: runs the example of holodeck-{name}");
+        let mut program = host::command(target.join("debug").join(format!("embed-{name}")));
+        match name.as_str() {
+            "backend-claude" => ask_claude(&mut program)?,
+            _ => host::run(&mut program)?,
+        }
+    }
+    Ok(())
+}
+
+/// The example of a README is the program that is run.
+fn check_readme(name: &str) -> Result<()> {
+    let root = workspace::root();
+    let program = fs::read_to_string(root.join(EMBED).join(name).join("src/main.rs"))?;
+    let readme = format!("crates/holodeck-{name}/README.md");
+    if !fs::read_to_string(root.join(&readme))?.contains(&program) {
+        bail!("the example of {readme} is not {EMBED}/{name}/src/main.rs");
+    }
+    Ok(())
+}
+
+/// Runs the example on the real CLI, whose API is a scripted one that calls the example's tool.
+fn ask_claude(program: &mut Command) -> Result<()> {
+    let server = AnthropicServer::answering(|request| {
+        if request.tool_results().is_empty() {
+            AnthropicReply::tool_use("mcp__holodeck_tools__weather", &json!({"city": "Bern"}))
+        } else {
+            AnthropicReply::text("No umbrella is needed.")
+        }
+    });
+    let path = tempfile::tempdir()?;
+    symlink(smoke::newest_cli()?, path.path().join("claude"))?;
+    let folders = format!("{}:/usr/bin:/bin", path.path().display());
+    let answer = host::output(
+        program
+            .env("PATH", folders)
+            .env("ANTHROPIC_API_KEY", "none")
+            .env("ANTHROPIC_BASE_URL", server.url()),
+    )?;
+    let results: Vec<String> = server
+        .finish()
+        .iter()
+        .flat_map(|request| request.tool_results().into_iter().map(|result| result.text))
+        .collect();
+    if answer.trim() != "No umbrella is needed." || !results.iter().any(|result| result.contains("sunny in"))
+    {
+        bail!("the example of holodeck-backend-claude printed {answer:?}; its tool answered {results:?}");
     }
     Ok(())
 }

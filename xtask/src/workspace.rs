@@ -13,7 +13,7 @@ pub(crate) fn root() -> &'static Path {
     here.parent().unwrap_or(here)
 }
 
-/// What `cargo metadata` says for this platform.
+/// The output of `cargo metadata` for this platform.
 pub(crate) struct Metadata(Value);
 
 /// How a dependency is used.
@@ -161,7 +161,7 @@ impl<'a> Package<'a> {
     }
 }
 
-/// A file git knows, or would with `git add .`.
+/// A file that git tracks, or would after `git add .`.
 pub(crate) struct File {
     /// Path below the workspace root.
     pub(crate) path: String,

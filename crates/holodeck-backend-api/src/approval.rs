@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// A question to the host: may this call run?
+/// A question to the host: may this tool call run?
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalAsk {
     /// The tool, as the model named it.
@@ -14,10 +14,10 @@ pub struct ApprovalAsk {
     pub arguments: Value,
     /// The provider's id of the call.
     pub call_id: String,
-    /// What the call is about, in the asker's words.
+    /// What the call is about, as described by the asker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Set when an agent that the running one started asks.
+    /// The nested agent that asks, if it is not the main agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
 }
@@ -26,36 +26,45 @@ pub struct ApprovalAsk {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalDecision {
-    /// It may run, with these arguments if there are any, else with its own.
+    /// The call may run, with these arguments if present, otherwise with its own.
     Approve {
         /// Arguments that replace the model's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<Value>,
     },
-    /// It may not; the model sees the reason and continues.
+    /// The call may not run; the model sees the reason and continues.
     Reject {
         /// What the model sees.
         reason: String,
     },
-    /// It may not, and the turn ends as [`Outcome::Terminated`](crate::Outcome::Terminated).
+    /// The call may not run, and the turn ends as [`Outcome::Terminated`](crate::Outcome::Terminated).
     Terminate {
         /// Why.
         reason: String,
     },
-    /// The asker took the question back.
+    /// The asker withdrew the question.
     Withdrawn,
 }
 
 impl ApprovalDecision {
-    /// It may run as it is.
+    /// The call may run unchanged.
     pub fn approve() -> Self {
         Self::Approve { arguments: None }
     }
 
-    /// It may not run.
+    /// The call may not run.
     pub fn reject(reason: impl Into<String>) -> Self {
         Self::Reject {
             reason: reason.into(),
+        }
+    }
+
+    /// The arguments and the reason, where present.
+    pub fn parts_mut(&mut self) -> (Option<&mut Value>, Option<&mut String>) {
+        match self {
+            Self::Approve { arguments } => (arguments.as_mut(), None),
+            Self::Reject { reason } | Self::Terminate { reason } => (None, Some(reason)),
+            Self::Withdrawn => (None, None),
         }
     }
 
@@ -71,7 +80,7 @@ impl ApprovalDecision {
 pub enum DecidedBy {
     /// A rule of the agent's YAML that names the tool.
     Rule,
-    /// What holds without a rule: how the tool was declared, and the permission mode.
+    /// The default without a rule: the declaration of the tool and the permission mode.
     Mode,
     /// A person.
     Person,
@@ -91,10 +100,10 @@ pub struct Approval {
 /// Decides about tool calls: by a policy, or by asking a person.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// What is decided without a person; `None` if a person must be [asked](Self::ask).
+    /// The decision without a person; `None` if a person must be [asked](Self::ask).
     fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)>;
 
-    /// Asks a person; by default there is none. `cancel` fires when the answer is no longer needed.
+    /// Asks a person; the default has no person and rejects. `cancel` fires when the answer is no longer needed.
     async fn ask(&self, ask: &ApprovalAsk, cancel: &CancellationToken) -> ApprovalDecision {
         let _ = (ask, cancel);
         ApprovalDecision::reject("no person is available to approve it")

@@ -2,7 +2,7 @@ use std::{future::poll_fn, pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
 use futures_core::Stream;
-use holodeck_model::{LoadedAgent, Occasion};
+use holodeck_model::{Occasion, ResolvedAgent};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -13,22 +13,19 @@ use crate::{
 /// The events of one turn; the last one is [`BackendEvent::End`] or an error.
 pub type EventStream<'a> = Pin<Box<dyn Stream<Item = Result<BackendEvent, BackendError>> + Send + 'a>>;
 
-/// An agent ready to be asked.
+/// An agent that is ready to answer.
 #[async_trait]
 pub trait AgentBackend: Send + Sync {
-    /// What this backend can do.
-    fn capabilities(&self) -> Capabilities;
-
-    /// Prepares the backend. Idempotent, and implied by the first use.
+    /// Prepares the backend. Idempotent; the first use does it implicitly.
     async fn initialize(&self) -> Result<(), BackendError>;
 
-    /// Runs one turn of a fresh conversation. Everything else about a single turn is built on this.
+    /// Runs one turn of a new conversation. The other methods for single turns are built on this one.
     fn start(&self, request: TurnRequest) -> EventStream<'_>;
 
-    /// Opens a conversation, a new one or one that has begun.
+    /// Opens a new or an existing conversation.
     async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError>;
 
-    /// Releases what the backend holds.
+    /// Releases the backend's resources.
     async fn teardown(&self) -> Result<(), BackendError>;
 
     /// Opens a new conversation.
@@ -54,60 +51,37 @@ pub trait AgentBackend: Send + Sync {
     }
 }
 
-/// Makes the backend of an agent. The engines know only this.
+/// Creates the backend of an agent. The engines depend only on this trait.
 #[async_trait]
 pub trait BackendFactory: Send + Sync {
-    /// A backend for `agent` on `occasion` with the tools of `tools`.
+    /// Creates a backend for `agent` on `occasion` with the tools of `tools`.
     async fn create(
         &self,
-        agent: Arc<LoadedAgent>,
+        agent: Arc<ResolvedAgent>,
         occasion: Occasion,
         tools: Arc<dyn ToolHost>,
     ) -> Result<Arc<dyn AgentBackend>, BackendError>;
 }
 
-/// What a backend can do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Capabilities {
-    /// Text arrives while the model writes it.
-    pub streaming: bool,
-    /// A running turn can be interrupted.
-    pub interrupt: bool,
-    /// Answers come from a recording.
-    pub replayed: bool,
-}
-
-impl Capabilities {
-    /// Streaming and interruptible, live.
-    pub fn streaming() -> Self {
-        Self {
-            streaming: true,
-            interrupt: true,
-            replayed: false,
-        }
-    }
-}
-
 /// One turn to run.
 #[derive(Clone, Debug)]
 pub struct TurnRequest {
-    /// What the person says.
+    /// The message of the user.
     pub message: String,
-    /// Pictures that go with the message.
+    /// Images attached to the message.
     pub images: Vec<Image>,
-    /// What asks, for instance a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
+    /// The unit that the turn belongs to, such as a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
     pub unit: Option<String>,
-    /// Collects what models use that tools of the turn ask; the turn's result holds the agent's own usage.
+    /// Collects the usage of model calls made by tools; the turn's result contains the agent's own usage.
     pub spending: Spending,
-    /// Decides about the turn's tool calls; `None`: the backend's own approver does.
+    /// Decides about the turn's tool calls; `None` selects the backend's own approver.
     pub approver: Option<Arc<dyn Approver>>,
-    /// Stops the turn; what has arrived is kept.
+    /// Stops the turn; content received so far is kept.
     pub cancel: CancellationToken,
 }
 
 impl TurnRequest {
-    /// A turn with this message and nothing else.
+    /// A turn with only this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),

@@ -1,43 +1,23 @@
 use std::{
-    any::Any,
     collections::HashMap,
-    fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// One conversation, for tools that keep something from one call to the next: it is kept here, so that conversations
-/// at the same time don't disturb each other and nothing outlives its conversation. Clones are the same conversation.
-#[derive(Clone, Default)]
-pub struct Conversation(Arc<Mutex<HashMap<String, Box<dyn Any + Send>>>>);
+/// The tool state of one conversation: how often each answer of a mocked tool was given. It is kept here and not in the
+/// tool, so that concurrent conversations do not share it and it ends with its conversation. Clones share state.
+#[derive(Clone, Debug, Default)]
+pub struct Conversation(Arc<Mutex<HashMap<String, Vec<u32>>>>);
 
 impl Conversation {
-    /// A conversation in which nothing was kept yet.
+    /// A conversation in which no answer was given yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Changes what `keeper` keeps; the first time that is `T::default()`. One keeper keeps one type.
-    pub fn keep<T, R>(&self, keeper: &str, change: impl FnOnce(&mut T) -> R) -> R
-    where
-        T: Default + Send + 'static,
-    {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = kept
-            .entry(keeper.to_owned())
-            .or_insert_with(|| Box::new(T::default()));
-        if let Some(kept) = place.downcast_mut() {
-            return change(kept);
-        }
-        let mut fresh = T::default();
-        let result = change(&mut fresh);
-        *place = Box::new(fresh);
-        result
-    }
-}
-
-impl fmt::Debug for Conversation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Conversation")
+    /// Updates how often each answer of the mocked tool `tool` was given; the list is initially empty.
+    pub fn count_answers<R>(&self, tool: &str, change: impl FnOnce(&mut Vec<u32>) -> R) -> R {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        change(counts.entry(tool.to_owned()).or_default())
     }
 }
 
@@ -45,18 +25,17 @@ impl fmt::Debug for Conversation {
 mod tests {
     use super::*;
 
-    fn count(conversation: &Conversation, keeper: &str) -> u32 {
-        conversation.keep(keeper, |calls: &mut u32| {
-            *calls += 1;
-            *calls
+    fn count(conversation: &Conversation, tool: &str) -> usize {
+        conversation.count_answers(tool, |counts| {
+            counts.push(1);
+            counts.len()
         })
     }
 
     #[test]
-    fn each_conversation_keeps_its_own_and_clones_are_the_same() {
+    fn each_conversation_and_tool_has_its_own_counts_and_clones_share_them() {
         let (one, other) = (Conversation::new(), Conversation::new());
         assert_eq!((count(&one, "a"), count(&one.clone(), "a")), (1, 2));
         assert_eq!((count(&one, "b"), count(&other, "a")), (1, 1));
-        assert_eq!(one.keep("a", |text: &mut String| text.len()), 0);
     }
 }

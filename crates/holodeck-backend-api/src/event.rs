@@ -3,10 +3,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Approval, ApprovalAsk, ApprovalDecision, DecidedBy, ExecutionResult, TokenUsage, ToolCall, ToolResult,
+    Approval, ApprovalAsk, ApprovalDecision, DecidedBy, ExecutionResult, Redactions, TokenUsage, ToolCall,
+    ToolResult,
 };
 
-/// What a backend emits while a turn runs. The order within one model message is reasoning, text, tool calls,
+/// An event that a backend emits during a turn. The order within one model message is reasoning, text, tool calls,
 /// usage, [`TurnEnd`](BackendEvent::TurnEnd); tool results follow; [`End`](BackendEvent::End) is last.
 ///
 /// The serialised names are part of the format of recordings.
@@ -32,25 +33,25 @@ pub enum BackendEvent {
     },
     /// The model called a tool.
     ToolCall(ToolCall),
-    /// A call may run or not, as it was decided without asking a person.
+    /// Whether a call may run, decided without asking a person.
     ApprovalDecided(Approval),
     /// A person is asked whether a call may run. [`Paused`](BackendEvent::Paused) is emitted before, and
-    /// [`Resumed`](BackendEvent::Resumed) when every such question is answered.
+    /// [`Resumed`](BackendEvent::Resumed) after every such question is answered.
     ApprovalAsked(ApprovalAsk),
-    /// The question to a person about a call is over.
+    /// The question to a person about a call was answered or withdrawn.
     ApprovalAnswered {
-        /// The call that was asked about.
+        /// The call.
         call_id: String,
         /// What was decided.
         decision: ApprovalDecision,
     },
-    /// A tool answered.
+    /// A tool call has a result.
     ToolResult(ToolResult),
-    /// Tokens of one model call; add them up.
+    /// Tokens of one model call; consumers add them up.
     Usage(TokenUsage),
-    /// What the other side says model calls cost, in US dollars; add them up.
+    /// The cost of model calls in US dollars, as the backend's service reports it; consumers add it up.
     Cost {
-        /// More than was reported before.
+        /// The cost since the last report.
         usd: f64,
     },
     /// One model message is complete.
@@ -64,48 +65,51 @@ pub enum BackendEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
     },
-    /// The other side names the conversation this turn belongs to.
+    /// The backend's service names the conversation of this turn.
     SessionStarted {
-        /// Its own id of the conversation.
+        /// The service's id of the conversation.
         session_id: String,
-        /// The model it will ask.
+        /// The model it will use.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
     },
-    /// An event of an agent that the running one started. No part of the turn's own result.
+    /// An event of a nested agent. It is not part of the turn's own result.
     Nested {
-        /// The call that started that agent.
+        /// The call that started the nested agent.
         parent_call_id: String,
-        /// What happened in it.
+        /// The event.
         event: Box<BackendEvent>,
     },
     /// The answer as an object that satisfies the agent's `response_format`.
     StructuredOutput(Value),
-    /// A model call came from a recording that took this long.
+    /// A model call came from a recording.
     Replayed {
-        /// The recorded duration.
+        /// How long the recorded call took.
         #[serde(rename = "latency_ms", with = "milliseconds")]
         latency: std::time::Duration,
+        /// The parts that were masked in the recording.
+        #[serde(default, skip_serializing_if = "Redactions::is_empty")]
+        redacted: Redactions,
     },
-    /// The turn waits for its place under `model.rpm`, for a process to start, or for a person. The clock of a
-    /// turn's limit stops until [`Resumed`](BackendEvent::Resumed).
+    /// The turn waits for the rate limit `model.rpm`, for a process to start, or for a person. The time limit of the
+    /// turn is suspended until [`Resumed`](BackendEvent::Resumed).
     Paused,
     /// The wait is over.
     Resumed,
-    /// An attempt to ask the model failed, and it is asked again.
+    /// A request to the model failed and will be retried.
     Retrying {
-        /// What the attempt ended with.
+        /// The error of the attempt.
         cause: String,
-        /// How long is waited before.
+        /// The wait before the retry.
         #[serde(rename = "wait_ms", with = "milliseconds")]
         wait: std::time::Duration,
     },
-    /// Something the person should know that changes no verdict, said once per backend.
+    /// Information for the user that does not affect the verdict, emitted once per backend.
     Notice {
-        /// Lower case, no full stop.
+        /// The text, in lower case without a full stop.
         message: String,
     },
-    /// The turn is over; nothing follows.
+    /// The turn is over; this is the last event.
     End(Box<ExecutionResult>),
 }
 
@@ -149,7 +153,7 @@ mod tests {
     use super::*;
     use crate::Outcome;
 
-    /// One of each, with every field set.
+    /// One event of each kind, with every field set.
     fn events() -> Vec<BackendEvent> {
         let call = ToolCall {
             name: "look_up".to_owned(),
@@ -220,6 +224,7 @@ mod tests {
             BackendEvent::StructuredOutput(json!({"n": 1})),
             BackendEvent::Replayed {
                 latency: Duration::from_millis(1500),
+                redacted: Redactions::default(),
             },
             BackendEvent::Paused,
             BackendEvent::Resumed,
@@ -239,7 +244,7 @@ mod tests {
         ]
     }
 
-    /// Recordings hold these names: a change needs a new format version of `holodeck-cassette`.
+    /// Recordings contain these names: a change needs a new format version of `holodeck-cassette`.
     #[test]
     fn serialised_names_are_frozen() {
         let lines: Vec<String> = events()

@@ -5,7 +5,7 @@ use crate::{
     backend::next,
 };
 
-/// Folds [`BackendEvent`]s into the [`ExecutionResult`]. The only place where that happens.
+/// Folds [`BackendEvent`]s into the [`ExecutionResult`]. No other code does this.
 #[derive(Debug, Default)]
 pub struct ResultFold {
     result: ExecutionResult,
@@ -21,7 +21,7 @@ impl ResultFold {
         Self::default()
     }
 
-    /// Takes in one event. `End` is ignored: it is what this fold produces.
+    /// Processes one event. `End` is ignored because it contains the result of this fold.
     pub fn observe(&mut self, event: &BackendEvent) {
         match event {
             BackendEvent::Thinking { text } => {
@@ -48,7 +48,7 @@ impl ResultFold {
                 }
             }
             BackendEvent::StructuredOutput(value) => self.result.structured_output = Some(value.clone()),
-            BackendEvent::Replayed { latency } => {
+            BackendEvent::Replayed { latency, .. } => {
                 *self.result.recorded_latency.get_or_insert(Duration::ZERO) += *latency;
             }
             BackendEvent::ThinkingEnd { .. }
@@ -65,10 +65,10 @@ impl ResultFold {
         }
     }
 
-    /// The result so far, ended with `outcome`.
+    /// The result so far, with `outcome`.
     pub fn finish(mut self, outcome: Outcome) -> ExecutionResult {
         self.result.response = match &self.result.structured_output {
-            // One text from every backend, whatever the model wrote around the object or how it spaced it.
+            // The same text from every backend, independent of the model's whitespace or text around the object.
             Some(value) => value.to_string(),
             None => self.message,
         };
@@ -79,7 +79,7 @@ impl ResultFold {
         self.result
     }
 
-    /// Ends with the outcome the answer itself implies: a refusal, an empty answer, or done (R22).
+    /// The result with the outcome that the answer implies: a refusal, an empty answer, or completed (R22).
     pub fn finish_answered(self, stop_reason: &StopReason) -> ExecutionResult {
         let outcome = match stop_reason {
             StopReason::Refusal => Outcome::Refused,
@@ -91,13 +91,16 @@ impl ResultFold {
         self.finish(outcome)
     }
 
-    /// What is stored when the turn could not be ended: everything that had arrived, with the contract's text
-    /// for the error (R22).
+    /// The result of a turn that could not be completed: everything received so far, with the contract's text for
+    /// the error (R22).
     pub fn finish_failed(self, error: &BackendError) -> ExecutionResult {
         let outcome = match error {
             BackendError::Timeout { .. } => Outcome::TimedOut,
             BackendError::Terminated { .. } => Outcome::SubprocessTerminated,
-            BackendError::Tool { name, .. } => Outcome::ToolFailed { name: name.clone() },
+            BackendError::Tool { name, reason } => Outcome::ToolFailed {
+                name: name.clone(),
+                reason: Some(reason.clone()),
+            },
             other => Outcome::Failed {
                 reason: other.to_string(),
             },
@@ -130,12 +133,12 @@ impl ResultFold {
     }
 }
 
-/// A turn that did not end, with what had arrived.
+/// A turn that could not be completed, with the content received before the error.
 #[derive(Debug)]
 pub struct FailedTurn {
-    /// Why.
+    /// The reason.
     pub error: BackendError,
-    /// Everything up to then.
+    /// Everything received before the error.
     pub partial: Box<ExecutionResult>,
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BackendEvent, CallDetails, ToolCall, ToolResult};
 
-/// What a tool call without a result is answered with: no provider continues a conversation that lacks one.
+/// The result of an interrupted tool call: providers reject a conversation with a call that has no result.
 const INTERRUPTED: &str = "the turn was interrupted before this call ended";
 
 /// One item of a conversation.
@@ -12,9 +12,9 @@ const INTERRUPTED: &str = "the turn was interrupted before this call ended";
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HistoryItem {
-    /// A message of the person.
+    /// A message of the user.
     User {
-        /// Its text.
+        /// The text.
         text: String,
     },
     /// Text of a complete model message.
@@ -24,17 +24,17 @@ pub enum HistoryItem {
     },
     /// A tool call of the model.
     Call(ToolCall),
-    /// What a tool answered.
+    /// The result of a tool call.
     Result(ToolResult),
     /// Text of a model message that was interrupted.
     Partial {
-        /// What had arrived.
+        /// The text received before the interruption.
         text: String,
     },
 }
 
 impl HistoryItem {
-    /// A message of the person.
+    /// A message of the user.
     pub fn user(text: impl Into<String>) -> Self {
         Self::User { text: text.into() }
     }
@@ -44,7 +44,7 @@ impl HistoryItem {
         Self::Assistant { text: text.into() }
     }
 
-    /// What the person or the model wrote.
+    /// The text of a user or model message.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::User { text } | Self::Assistant { text } | Self::Partial { text } => Some(text),
@@ -57,16 +57,16 @@ impl HistoryItem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// The person.
+    /// The user.
     User,
     /// The agent.
     Assistant,
 }
 
-/// A conversation that a backend itself holds.
+/// A conversation that a backend stores itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionHandle {
-    /// The backend that holds it.
+    /// The backend that stores it.
     pub provider: String,
     /// The backend's own id of the conversation.
     pub id: String,
@@ -74,18 +74,18 @@ pub struct SessionHandle {
     pub head: String,
 }
 
-/// How a session begins.
+/// What a session continues from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Opening {
     /// The conversation so far, oldest first.
     pub history: Vec<HistoryItem>,
-    /// The same conversation as the backend holds it. It is used instead of `history` if the backend still has it and
-    /// its head is the same.
+    /// The same conversation in the backend's own store. It is used instead of `history` if the backend still has it
+    /// with the same head.
     pub handle: Option<SessionHandle>,
 }
 
 impl Opening {
-    /// A session that begins after `history`.
+    /// A session that continues `history`.
     pub fn after(history: impl Into<Vec<HistoryItem>>) -> Self {
         Self {
             history: history.into(),
@@ -93,13 +93,13 @@ impl Opening {
         }
     }
 
-    /// The history as every provider accepts it: each call has its result, and no result is without its call.
+    /// The history in the form that every provider accepts: each call has a result, and each result has a call.
     pub fn whole_history(&self) -> Vec<HistoryItem> {
-        whole(self.history.clone())
+        complete_history(self.history.clone())
     }
 }
 
-/// Collects what an interrupted turn leaves in its conversation.
+/// Collects what remains of an interrupted turn in its conversation.
 #[derive(Debug)]
 pub struct HistoryFold {
     items: Vec<HistoryItem>,
@@ -115,7 +115,7 @@ impl HistoryFold {
         }
     }
 
-    /// Takes in one event.
+    /// Processes one event.
     pub fn observe(&mut self, event: &BackendEvent) {
         match event {
             BackendEvent::Text { text } => self.text.push_str(text),
@@ -129,7 +129,7 @@ impl HistoryFold {
         }
     }
 
-    /// What stays in the conversation; nothing if nothing had arrived.
+    /// The items that remain in the conversation; empty if nothing was received.
     pub fn interrupted(mut self) -> Vec<HistoryItem> {
         if !self.text.is_empty() {
             self.items.push(HistoryItem::Partial { text: self.text });
@@ -137,7 +137,7 @@ impl HistoryFold {
         if self.items.len() == 1 {
             return Vec::new();
         }
-        whole(self.items)
+        complete_history(self.items)
     }
 
     fn end_text(&mut self) {
@@ -148,23 +148,23 @@ impl HistoryFold {
     }
 }
 
-fn whole(history: Vec<HistoryItem>) -> Vec<HistoryItem> {
-    let answered: HashSet<String> = history
+fn complete_history(history: Vec<HistoryItem>) -> Vec<HistoryItem> {
+    let result_ids: HashSet<String> = history
         .iter()
         .filter_map(|item| match item {
             HistoryItem::Result(result) => Some(result.call_id.clone()),
             _ => None,
         })
         .collect();
-    let mut whole = Vec::with_capacity(history.len());
-    let mut called = HashSet::new();
+    let mut complete = Vec::with_capacity(history.len());
+    let mut call_ids = HashSet::new();
     // Results follow all calls of their message.
     let mut missing = Vec::new();
     for item in history {
         match &item {
             HistoryItem::Call(call) => {
-                called.insert(call.call_id.clone());
-                if !answered.contains(&call.call_id) {
+                call_ids.insert(call.call_id.clone());
+                if !result_ids.contains(&call.call_id) {
                     missing.push(HistoryItem::Result(ToolResult {
                         call_id: call.call_id.clone(),
                         name: call.name.clone(),
@@ -175,14 +175,14 @@ fn whole(history: Vec<HistoryItem>) -> Vec<HistoryItem> {
                     }));
                 }
             }
-            HistoryItem::Result(result) if !called.contains(&result.call_id) => continue,
+            HistoryItem::Result(result) if !call_ids.contains(&result.call_id) => continue,
             HistoryItem::Result(_) => {}
-            _ => whole.append(&mut missing),
+            _ => complete.append(&mut missing),
         }
-        whole.push(item);
+        complete.push(item);
     }
-    whole.append(&mut missing);
-    whole
+    complete.append(&mut missing);
+    complete
 }
 
 #[cfg(test)]
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_turn_leaves_what_had_arrived_and_every_call_answered() {
+    fn an_interrupted_turn_keeps_its_text_and_every_call_has_a_result() {
         let mut fold = HistoryFold::new("go");
         for event in [
             text("let me "),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_without_its_call_is_left_out() {
+    fn a_result_without_its_call_is_removed() {
         let opening = Opening::after([
             HistoryItem::Result(result("lost", "x", false)),
             HistoryItem::user("go"),

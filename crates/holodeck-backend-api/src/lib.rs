@@ -1,9 +1,10 @@
-//! The contract between everything that runs agents and everything that is one.
+//! The contract between the engines that run agents and the backends that implement them.
 //!
-//! Backends produce a stream of [`BackendEvent`]s; [`ResultFold`] turns such a stream into the one
+//! Backends produce a stream of [`BackendEvent`]s; [`ResultFold`] turns such a stream into an
 //! [`ExecutionResult`]. Engines (runner, chat, serve) receive an `Arc<dyn BackendFactory>` and never name a
 //! concrete backend. Types and traits only: no I/O, no runtime, no policy.
 
+mod answer_format;
 mod approval;
 mod backend;
 mod conversation;
@@ -13,15 +14,17 @@ mod fold;
 mod history;
 mod image;
 mod model_calls;
+mod redacted;
 mod result;
 mod session;
 mod spending;
 mod tool;
 
+pub use answer_format::AnswerFormat;
 pub use approval::{Approval, ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
-pub use backend::{AgentBackend, BackendFactory, Capabilities, EventStream, TurnRequest};
+pub use backend::{AgentBackend, BackendFactory, EventStream, TurnRequest};
 pub use conversation::Conversation;
-pub use error::BackendError;
+pub use error::{BackendError, Explanation};
 pub use event::BackendEvent;
 pub use fold::{FailedTurn, ResultFold, collect};
 pub use history::{HistoryFold, HistoryItem, Opening, Role, SessionHandle};
@@ -31,6 +34,7 @@ pub use holodeck_model::{
 };
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
+pub use redacted::Redactions;
 pub use result::{ExecutionResult, MAX_TOOL_CALLS, Outcome, ToolCall, ToolResult};
 pub use session::{AgentSession, SessionControl, SessionCore, SessionState, TextStream};
 pub use spending::{Spending, ToolUsage, total_usage};

@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{BackendError, StopReason, TokenUsage, ToolCall};
 
-/// The boundary to the model: one request in, a stream of deltas out. The HTTP driver talks to the endpoint, the
-/// recorder stands before it, the replayer in its place.
+/// The boundary to the model: one request in, a stream of deltas out. The HTTP driver calls the endpoint, the
+/// recorder wraps the driver, and the replayer replaces it.
 #[async_trait]
 pub trait ModelCalls: Send + Sync {
     /// Makes one model call.
@@ -20,10 +20,10 @@ pub trait ModelCalls: Send + Sync {
     ) -> Result<ModelStream, BackendError>;
 }
 
-/// The answer to one model call as it arrives. It ends after [`ModelDelta::Finish`], or with an error.
+/// The streamed answer to one model call. It ends after [`ModelDelta::Finish`], or with an error.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelDelta, BackendError>> + Send>>;
 
-/// Everything the model sees, and nothing else: no endpoint, no header, no key.
+/// Exactly what the model sees: no endpoint, header or key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
     /// The provider as the YAML names it.
@@ -32,8 +32,8 @@ pub struct ModelRequest {
     pub model: String,
     /// The request's body: messages, tools, response format, parameters.
     pub body: Value,
-    /// What asked, for instance a test case. The model does not see it; a recording uses it to tell equal requests
-    /// apart.
+    /// The unit that the request belongs to, such as a test case. The model does not see it; a recording uses it to
+    /// distinguish equal requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
 }
@@ -42,15 +42,15 @@ pub struct ModelRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ModelDelta {
-    /// The call waits for its place under a rate limit of ours, before it is sent.
+    /// The call waits for a local rate limit before it is sent.
     Paused,
     /// The wait is over.
     Resumed,
-    /// An attempt failed before its first byte, and the request is sent again.
+    /// An attempt failed before its first byte and will be retried.
     Retrying {
-        /// What the attempt ended with.
+        /// The error of the attempt.
         cause: String,
-        /// How long is waited before.
+        /// The wait before the retry.
         wait: Duration,
     },
     /// Reasoning text.
@@ -59,7 +59,7 @@ pub enum ModelDelta {
     Text(String),
     /// Refusal text.
     Refusal(String),
-    /// One whole tool call; drivers put the pieces together.
+    /// One complete tool call; drivers assemble the pieces.
     ToolCall(ToolCall),
     /// Tokens of the call.
     Usage(TokenUsage),
@@ -76,9 +76,13 @@ pub enum ModelDelta {
     },
 }
 
-/// Where a replayed answer comes from.
+/// The recorded call that a replayed answer comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedCall {
-    /// How long the model took then.
+    /// How long the recorded call took.
     pub latency: Duration,
+    /// Whether the text was masked in the recording.
+    pub redacted: bool,
+    /// The positions of the tool calls whose arguments were masked.
+    pub redacted_calls: Vec<usize>,
 }

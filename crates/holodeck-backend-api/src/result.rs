@@ -4,42 +4,42 @@ use holodeck_model::{CallDetails, TokenUsage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What one turn of an agent came to: the same shape from every backend.
+/// The result of one turn of an agent, in the same shape for every backend.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Record", into = "Record")]
 pub struct ExecutionResult {
-    /// The final answer's text; on a bad end, what had arrived.
+    /// The text of the final answer; after a failure, the text received so far.
     pub response: String,
     /// Tool calls in the order the model made them.
     pub tool_calls: Vec<ToolCall>,
-    /// Results in the order they came; tied to their calls by `call_id`.
+    /// Results in the order they arrived; linked to their calls by `call_id`.
     pub tool_results: Vec<ToolResult>,
-    /// Tokens of all model calls of the turn. `None` when the endpoint told none: missing, not zero.
+    /// Tokens of all model calls of the turn. `None` if the endpoint reported no usage: missing, not zero.
     pub token_usage: Option<TokenUsage>,
-    /// What the other side says the turn cost; absent where a price list has to tell.
+    /// The cost that the backend's service reported; if absent, a price list is used.
     pub cost_usd: Option<f64>,
     /// The validated object when the agent has a `response_format`.
     pub structured_output: Option<Value>,
-    /// Model calls made.
+    /// Number of model calls.
     pub num_turns: u32,
     /// How the turn ended.
     pub outcome: Outcome,
-    /// Reasoning text, where the model shows it.
+    /// Reasoning text, if the model returns it.
     pub thinking: Option<String>,
-    /// The model's own name as the endpoint gave it.
+    /// The model's own name, as the endpoint reported it.
     pub model: Option<String>,
-    /// Time to hold against a latency limit that the clock of this process did not see pass: what replayed
-    /// model calls took when they were recorded.
+    /// Time that counts towards a latency limit but did not pass in this process: the duration of replayed model calls
+    /// when they were recorded.
     pub recorded_latency: Option<Duration>,
 }
 
 impl ExecutionResult {
-    /// Whether the agent ended the turn badly.
+    /// Whether the turn failed.
     pub fn is_error(&self) -> bool {
         self.outcome.reason().is_some()
     }
 
-    /// The tool calls, each with its result where one came.
+    /// The tool calls, each with its result if there is one.
     pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, Option<&ToolResult>)> {
         self.tool_calls.iter().map(|call| {
             let mut results = self.tool_results.iter();
@@ -47,7 +47,7 @@ impl ExecutionResult {
         })
     }
 
-    /// Why the agent ended the turn badly, in the contract's words.
+    /// Why the turn failed, in the wording of the contract.
     pub fn error_reason(&self) -> Option<Cow<'_, str>> {
         self.outcome.reason()
     }
@@ -58,18 +58,18 @@ impl ExecutionResult {
 pub struct ToolCall {
     /// Tool name as the model sees it.
     pub name: String,
-    /// Arguments, as a rule an object.
+    /// Arguments, usually an object.
     pub arguments: Value,
-    /// The provider's id of the call, or one of our own that begins with [`ToolCall::MINTED`].
+    /// The provider's id of the call, or a generated id that begins with [`ToolCall::GENERATED_ID_PREFIX`].
     pub call_id: String,
 }
 
 impl ToolCall {
-    /// How an id begins that a backend made because the provider sent none, or one it had sent before.
-    pub const MINTED: &str = "hd_";
+    /// Prefix of ids that a backend generates if the provider sends none or repeats one.
+    pub const GENERATED_ID_PREFIX: &str = "hd_";
 }
 
-/// What a tool answered.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The id of the call this answers.
@@ -77,15 +77,15 @@ pub struct ToolResult {
     /// Tool name.
     #[serde(default)]
     pub name: String,
-    /// The text handed back to the model.
+    /// The text for the model.
     pub result: String,
     /// Whether the tool reported a failure.
     #[serde(default)]
     pub is_error: bool,
-    /// How long the tool ran, where it was measured.
+    /// How long the tool ran, if it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// What else is known of the call.
+    /// Details of the call.
     #[serde(flatten)]
     pub details: CallDetails,
 }
@@ -97,14 +97,16 @@ pub enum Outcome {
     /// The agent answered.
     #[default]
     Completed,
-    /// The agent used all the model calls it may make.
+    /// The agent reached its limit of model calls.
     MaxTurns,
-    /// The agent's process died.
+    /// The agent's process ended unexpectedly.
     SubprocessTerminated,
     /// A tool could not be run at all.
     ToolFailed {
         /// The tool's name.
         name: String,
+        /// The reason, if known. It is stored beside the contract's text, not in it.
+        reason: Option<String>,
     },
     /// The turn took longer than allowed.
     TimedOut,
@@ -112,7 +114,7 @@ pub enum Outcome {
     BudgetExceeded,
     /// The model refused.
     Refused,
-    /// The final answer held nothing.
+    /// The final answer was empty.
     EmptyResponse,
     /// An approver ended the turn instead of allowing a tool call.
     Terminated {
@@ -126,7 +128,7 @@ pub enum Outcome {
     },
 }
 
-/// Tool calls that one answer of a model may hold; more end the turn.
+/// Maximum number of tool calls in one answer of a model; more end the turn.
 pub const MAX_TOOL_CALLS: usize = 128;
 
 const MAX_TURNS: &str = "max_turns limit reached";
@@ -145,7 +147,7 @@ impl Outcome {
             Self::Completed => return None,
             Self::MaxTurns => MAX_TURNS.into(),
             Self::SubprocessTerminated => TERMINATED.into(),
-            Self::ToolFailed { name } => format!("{TOOL_FAILED}{name}").into(),
+            Self::ToolFailed { name, .. } => format!("{TOOL_FAILED}{name}").into(),
             Self::TimedOut => TIMED_OUT.into(),
             Self::BudgetExceeded => BUDGET.into(),
             Self::Refused => REFUSED.into(),
@@ -155,14 +157,22 @@ impl Outcome {
         })
     }
 
-    /// One answer held more than [`MAX_TOOL_CALLS`].
+    /// Details beyond [`reason`](Self::reason).
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            Self::ToolFailed { reason, .. } => reason.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// One answer had more than [`MAX_TOOL_CALLS`].
     pub fn too_many_tool_calls() -> Self {
         Self::Failed {
             reason: format!("more than {MAX_TOOL_CALLS} tool calls in one answer"),
         }
     }
 
-    /// Reads a stored `error_reason` back.
+    /// Parses a stored `error_reason`.
     pub fn from_reason(reason: Option<&str>) -> Self {
         match reason {
             None => Self::Completed,
@@ -175,7 +185,7 @@ impl Outcome {
             Some(other) => {
                 if let Some(name) = other.strip_prefix(TOOL_FAILED) {
                     let name = name.to_owned();
-                    return Self::ToolFailed { name };
+                    return Self::ToolFailed { name, reason: None };
                 }
                 if let Some(reason) = other.strip_prefix(TERMINATED_BY_APPROVER) {
                     let reason = reason.to_owned();
@@ -188,7 +198,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the *agent* fell short (a failed case) rather than the world around it (an error).
+    /// Whether the *agent* failed (a failed case) rather than its environment (an error).
     pub fn is_agent_failure(&self) -> bool {
         matches!(
             self,
@@ -202,7 +212,7 @@ impl Outcome {
     }
 }
 
-/// The stored form: the seed's field names, with `is_error` and `error_reason` derived from the outcome.
+/// The stored form: the field names of the seed, with `is_error` and `error_reason` derived from the outcome.
 #[derive(Serialize, Deserialize)]
 struct Record {
     response: String,
@@ -216,12 +226,14 @@ struct Record {
     cost_usd: Option<f64>,
     #[serde(default)]
     structured_output: Option<Value>,
-    #[serde(default = "one")]
+    #[serde(default = "default_num_turns")]
     num_turns: u32,
     #[serde(default)]
     is_error: bool,
     #[serde(default)]
     error_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error_detail: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     thinking: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,7 +242,7 @@ struct Record {
     recorded_latency_ms: Option<u64>,
 }
 
-fn one() -> u32 {
+fn default_num_turns() -> u32 {
     1
 }
 
@@ -239,6 +251,7 @@ impl From<ExecutionResult> for Record {
         Self {
             is_error: result.is_error(),
             error_reason: result.outcome.reason().map(Cow::into_owned),
+            error_detail: result.outcome.detail().map(str::to_owned),
             response: result.response,
             tool_calls: result.tool_calls,
             tool_results: result.tool_results,
@@ -257,12 +270,15 @@ impl From<ExecutionResult> for Record {
 
 impl From<Record> for ExecutionResult {
     fn from(record: Record) -> Self {
-        let outcome = match (record.is_error, record.error_reason.as_deref()) {
+        let mut outcome = match (record.is_error, record.error_reason.as_deref()) {
             (true, None) => Outcome::Failed {
                 reason: "unknown".to_owned(),
             },
             (_, reason) => Outcome::from_reason(reason),
         };
+        if let Outcome::ToolFailed { reason, .. } = &mut outcome {
+            *reason = record.error_detail;
+        }
         Self {
             response: record.response,
             tool_calls: record.tool_calls,
@@ -294,6 +310,7 @@ mod tests {
             Outcome::SubprocessTerminated,
             Outcome::ToolFailed {
                 name: "lookup".to_owned(),
+                reason: Some("its program is missing".to_owned()),
             },
             Outcome::TimedOut,
             Outcome::BudgetExceeded,
@@ -326,14 +343,17 @@ mod tests {
             "subprocess terminated unexpectedly"
         );
         assert_eq!(
-            reason(Outcome::ToolFailed { name: "f".to_owned() }),
+            reason(Outcome::ToolFailed {
+                name: "f".to_owned(),
+                reason: Some("its program is missing".to_owned()),
+            }),
             "tool execution failed: f"
         );
         assert_eq!(reason(Outcome::TimedOut), "timeout exceeded");
     }
 
     #[test]
-    fn a_result_of_the_seed_reads() {
+    fn a_result_of_the_seed_is_parsed() {
         let result: ExecutionResult = serde_json::from_value(json!({
             "response": "30 days",
             "token_usage": {"input_tokens": 450, "output_tokens": 180, "total_tokens": 630},

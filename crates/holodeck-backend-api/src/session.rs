@@ -13,24 +13,24 @@ use crate::{
     BackendError, BackendEvent, EventStream, ExecutionResult, SessionHandle, TurnRequest, fold::collect,
 };
 
-/// Text of an answer as it is written.
+/// The text of an answer as it arrives.
 pub type TextStream<'a> = Pin<Box<dyn Stream<Item = Result<String, BackendError>> + Send + 'a>>;
 
 /// A conversation. One turn at a time: `&mut self` makes a second one a compile error.
 #[async_trait]
 pub trait AgentSession: Send {
-    /// Runs the next turn. Everything else is built on this.
+    /// Runs the next turn. The other methods are built on this one.
     fn turn(&mut self, request: TurnRequest) -> EventStream<'_>;
 
     /// A handle to observe the conversation and to interrupt its running turn from elsewhere.
     fn control(&self) -> SessionControl;
 
-    /// The conversation as the backend holds it, to open it again later; `None` where it holds none.
+    /// The conversation in the backend's own store, to reopen it later; `None` if the backend has no store.
     fn handle(&self) -> Option<SessionHandle> {
         None
     }
 
-    /// Ends the conversation and releases what it holds.
+    /// Ends the conversation and releases its resources.
     async fn close(&mut self) -> Result<(), BackendError>;
 
     /// The state of the conversation.
@@ -60,7 +60,7 @@ pub enum SessionState {
     Processing,
     /// A turn runs, and its answer is arriving.
     Streaming,
-    /// Over; every further turn is an error.
+    /// Closed; every further turn is an error.
     Closed,
 }
 
@@ -80,7 +80,7 @@ enum Stage {
 }
 
 impl SessionControl {
-    /// Stops the turn that runs now; without one, does nothing.
+    /// Stops the running turn, if any.
     pub fn interrupt(&self) {
         if let Stage::Running { cancel, .. } = &*self.stage() {
             cancel.cancel();
@@ -102,7 +102,7 @@ impl SessionControl {
     }
 }
 
-/// What every session keeps about itself: whether it is open, and the turn that runs.
+/// The state that every session has: whether it is open, and the running turn.
 #[derive(Debug, Default)]
 pub struct SessionCore(SessionControl);
 
@@ -112,8 +112,8 @@ impl SessionCore {
         Self::default()
     }
 
-    /// Runs a turn whose events come from `events`, which receives the request with a token of its own: interrupting
-    /// this turn must not stop what else the caller's token stops. A closed session gives an error instead.
+    /// Runs a turn with the stream that `events` returns. `events` receives the request with a child token, so that
+    /// interrupting this turn does not cancel the caller's token. A closed session returns an error instead.
     pub fn turn<'a>(
         &self,
         mut request: TurnRequest,
@@ -160,7 +160,7 @@ impl Drop for Running {
     }
 }
 
-/// The events of a turn, observed for the state of its session.
+/// The events of a turn; updates the state of its session.
 struct Turn<'a> {
     events: EventStream<'a>,
     running: Option<Running>,
@@ -195,11 +195,7 @@ impl Stream for Closed {
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let first = !mem::replace(&mut self.0, true);
-        Poll::Ready(first.then(|| {
-            Err(BackendError::Session {
-                message: "the session is closed".to_owned(),
-            })
-        }))
+        Poll::Ready(first.then(|| Err(BackendError::session("the session is closed".to_owned()))))
     }
 }
 
@@ -217,5 +213,63 @@ impl Stream for TextOnly<'_> {
                 None => return Poll::Ready(None),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+
+    use super::*;
+
+    fn text(text: &str) -> BackendEvent {
+        BackendEvent::Text {
+            text: text.to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn e12_a_session_has_the_states_of_the_contract() {
+        let core = SessionCore::new();
+        let control = core.control();
+        assert_eq!(control.state(), SessionState::Ready);
+        for last in [
+            Ok(BackendEvent::End(Box::default())),
+            Err(BackendError::Cancelled),
+        ] {
+            let events = [Ok(BackendEvent::Paused), Ok(text("a")), Ok(text("b")), last];
+            let mut turn = core.turn(TurnRequest::new("go"), |_| {
+                Box::pin(futures::stream::iter(events))
+            });
+            let mut states = vec![control.state()];
+            while turn.next().await.is_some() {
+                states.push(control.state());
+            }
+            let (processing, streaming) = (SessionState::Processing, SessionState::Streaming);
+            assert_eq!(
+                states,
+                [processing, processing, streaming, streaming, SessionState::Ready]
+            );
+        }
+        core.close();
+        assert_eq!(control.state(), SessionState::Closed);
+        let mut refused = core.turn(TurnRequest::new("go"), |_| Box::pin(futures::stream::empty()));
+        assert!(matches!(
+            refused.next().await,
+            Some(Err(BackendError::Session(_)))
+        ));
+        assert!(refused.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn e12_dropping_a_turn_makes_its_session_ready() {
+        let core = SessionCore::new();
+        let mut turn = core.turn(TurnRequest::new("go"), |_| {
+            Box::pin(futures::stream::iter([Ok(text("a"))]).chain(futures::stream::pending()))
+        });
+        assert!(turn.next().await.is_some());
+        assert_eq!(core.control().state(), SessionState::Streaming);
+        drop(turn);
+        assert_eq!(core.control().state(), SessionState::Ready);
     }
 }

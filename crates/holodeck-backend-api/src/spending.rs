@@ -7,75 +7,75 @@ use serde::{Deserialize, Serialize};
 
 use crate::TokenUsage;
 
-/// What the tools of a turn ask models for, beside the agent's own calls. Whoever has to know gives one along and looks
-/// into it, however the turn ended. Clones are the same.
+/// Collects the token usage of model calls made by tools during a turn. It can be read whether the turn succeeded or
+/// failed. Clones share state.
 #[derive(Clone, Debug, Default)]
 pub struct Spending(Arc<Account>);
 
 #[derive(Debug, Default)]
 struct Account {
-    spent: Mutex<Vec<ToolUsage>>,
-    /// Hears of everything too.
-    within: Option<Spending>,
+    usages: Mutex<Vec<ToolUsage>>,
+    /// Receives everything that is added here, too.
+    parent: Option<Spending>,
 }
 
-/// What one question of a tool to a model took.
+/// The usage of one model call made by a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolUsage {
     /// The model as the YAML names it.
     pub model: String,
-    /// The model's own name as the endpoint gave it.
+    /// The model's own name, as the endpoint reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<String>,
-    /// Its tokens. `None` when the endpoint told none: missing, not zero.
+    /// The tokens. `None` if the endpoint reported no usage: missing, not zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<TokenUsage>,
-    /// What the other side says it cost; absent where a price list has to tell.
+    /// The cost that the endpoint reported; if absent, a price list is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
 
 impl Spending {
-    /// Nothing yet.
+    /// An empty collection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One of its own; what is added to it is added here too.
+    /// A child collection; everything that is added to it is also added here.
     pub fn part(&self) -> Self {
         Self(Arc::new(Account {
-            within: Some(self.clone()),
+            parent: Some(self.clone()),
             ..Account::default()
         }))
     }
 
-    /// Adds what a question took.
+    /// Adds the usage of a model call.
     pub fn add(&self, usage: ToolUsage) {
-        if let Some(whole) = &self.0.within {
-            whole.add(usage.clone());
+        if let Some(parent) = &self.0.parent {
+            parent.add(usage.clone());
         }
-        self.spent().push(usage);
+        self.usages().push(usage);
     }
 
-    /// All that was added since it was last taken.
+    /// Removes and returns everything added since the last call.
     pub fn take(&self) -> Vec<ToolUsage> {
-        mem::take(&mut *self.spent())
+        mem::take(&mut *self.usages())
     }
 
-    fn spent(&self) -> std::sync::MutexGuard<'_, Vec<ToolUsage>> {
-        self.0.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn usages(&self) -> std::sync::MutexGuard<'_, Vec<ToolUsage>> {
+        self.0.usages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The tokens of a turn: the agent's own and what its tools took. `None` as soon as one of them is not known: a sum
-/// that is too low would be held against a budget.
+/// The tokens of a turn: the agent's own and those of its tools. `None` if one of them is unknown: a sum that is too
+/// low must not be compared with a budget.
 pub fn total_usage(own: Option<TokenUsage>, own_calls: u32, tools: &[ToolUsage]) -> Option<TokenUsage> {
     if own.is_none() && (own_calls > 0 || tools.is_empty()) {
         return None;
     }
     let mut total = own.unwrap_or_default();
-    for spent in tools {
-        total += spent.usage?;
+    for tool in tools {
+        total += tool.usage?;
     }
     Some(total)
 }
@@ -84,7 +84,7 @@ pub fn total_usage(own: Option<TokenUsage>, own_calls: u32, tools: &[ToolUsage])
 mod tests {
     use super::*;
 
-    fn spent(usage: Option<TokenUsage>) -> ToolUsage {
+    fn tool_usage(usage: Option<TokenUsage>) -> ToolUsage {
         ToolUsage {
             model: "m".to_owned(),
             answered_by: None,
@@ -94,25 +94,25 @@ mod tests {
     }
 
     #[test]
-    fn what_a_part_spends_the_whole_has_spent() {
+    fn a_parent_collects_the_usage_of_its_children() {
         let whole = Spending::new();
         let part = whole.part();
-        part.add(spent(Some(TokenUsage::new(1, 2))));
-        whole.clone().add(spent(None));
+        part.add(tool_usage(Some(TokenUsage::new(1, 2))));
+        whole.clone().add(tool_usage(None));
         assert_eq!(part.take().len(), 1);
         assert_eq!((whole.take().len(), whole.take().len()), (2, 0));
     }
 
     #[test]
-    fn a_sum_is_told_only_if_all_of_it_is_known() {
+    fn a_sum_is_returned_only_if_all_parts_are_known() {
         let one = TokenUsage::new(10, 1);
-        let known = [spent(Some(TokenUsage::new(5, 2)))];
+        let known = [tool_usage(Some(TokenUsage::new(5, 2)))];
         for (own, calls, tools, total) in [
             (Some(one), 1, &[][..], Some(11)),
             (Some(one), 1, &known[..], Some(18)),
-            (Some(one), 1, &[spent(None)][..], None),
+            (Some(one), 1, &[tool_usage(None)][..], None),
             (None, 1, &known[..], None),
-            // The agent's own call never came to an answer.
+            // The agent's own call was not answered.
             (None, 0, &known[..], Some(7)),
             (None, 0, &[][..], None),
         ] {

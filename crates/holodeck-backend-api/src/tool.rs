@@ -18,75 +18,76 @@ pub trait Tool: Send + Sync {
     /// How the model sees it.
     fn spec(&self) -> &ToolSpec;
 
-    /// What it is.
+    /// The kind of the tool.
     fn kind(&self) -> ToolKind {
         ToolKind::Function
     }
 
-    /// Runs it. A failure of the tool itself is an `Ok` with `is_error`; an `Err` means that it could not run.
+    /// Runs the tool. A failure of the tool itself is an `Ok` with `is_error`; an `Err` means that it could not run.
     async fn call(&self, arguments: Value, cx: ToolCx) -> Result<ToolOutput, ToolError>;
 }
 
-/// The tools of one agent, as a backend gets them: listed and called, with time-out, cancellation and size limit
-/// applied in one place.
+/// The tools of one agent: lists and calls them, and is the one place that applies time-out, cancellation and size
+/// limit.
 #[async_trait]
 pub trait ToolHost: Send + Sync {
     /// All tools, in the order of the YAML.
     fn specs(&self) -> &[ToolSpec];
 
-    /// The tools as they are now: those of an MCP server may come and go while an agent works.
+    /// The current tools: an MCP server may add and remove tools while an agent works.
     fn current(&self) -> Cow<'_, [ToolSpec]> {
         Cow::Borrowed(self.specs())
     }
 
-    /// The tools that a message is shown. `unit` is what asks, `message` the place of the message in its turn: by these a
-    /// recording tells one from another.
-    fn shown(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
+    /// The tools to offer with the model request number `message` of a turn; `unit` is the unit of the turn, such as a
+    /// test case. The offered tools are part of the key of a recorded request, so a replay needs the number of the
+    /// request to find them.
+    fn specs_for_request(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
         let _ = (unit, message);
         self.current()
     }
 
-    /// Runs one call. An unknown name is an `Ok` with `is_error`, so that the model can mend it.
+    /// Runs one call. An unknown name is an `Ok` with `is_error`, so that the model can correct it.
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError>;
 }
 
 /// Tools that may change while an agent works.
 pub trait ToolSource: Send + Sync {
-    /// A number that is another one after each change.
+    /// A number that differs after each change.
     fn revision(&self) -> u64;
 
-    /// The tools as they are now.
+    /// The current tools.
     fn tools(&self) -> Vec<Arc<dyn Tool>>;
 }
 
 /// How the model sees a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the tool.
     pub description: String,
-    /// JSON Schema of its arguments: an object.
+    /// JSON Schema of the arguments: an object.
     pub parameters: Value,
-    /// Whether it changes anything.
+    /// Whether the tool has side effects.
     pub side_effects: SideEffects,
 }
 
-/// What a tool call is given beside its arguments.
+/// The context of a tool call.
 #[derive(Clone, Debug, Default)]
 pub struct ToolCx {
     /// Stops the call.
     pub cancel: CancellationToken,
-    /// What asks, for instance a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
+    /// The unit that the call belongs to, such as a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
     pub unit: Option<String>,
-    /// The conversation in which the model calls.
+    /// The conversation of the call.
     pub conversation: Conversation,
-    /// Hears what models are asked for the call.
+    /// Collects the usage of model calls made for this call.
     pub spending: Spending,
 }
 
 impl From<CancellationToken> for ToolCx {
-    /// A call that `cancel` stops, in a conversation of its own.
+    /// A call in a new conversation that `cancel` stops.
     fn from(cancel: CancellationToken) -> Self {
         Self {
             cancel,
@@ -95,21 +96,21 @@ impl From<CancellationToken> for ToolCx {
     }
 }
 
-/// What a tool answered.
+/// The output of a tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolOutput {
     /// Text for the model.
     pub text: String,
-    /// Pictures for the model, after the text.
+    /// Images for the model, after the text.
     pub images: Vec<Image>,
-    /// Whether the tool reports a failure.
+    /// Whether the tool reported a failure.
     pub is_error: bool,
-    /// What else is known of the call.
+    /// Details of the call.
     pub details: CallDetails,
 }
 
 impl ToolOutput {
-    /// An answer.
+    /// A successful output.
     pub fn ok(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -117,7 +118,7 @@ impl ToolOutput {
         }
     }
 
-    /// The answer as it is recorded: the text, and a word for each picture.
+    /// The output as it is recorded: the text, and a placeholder for each image.
     pub fn into_record(self) -> String {
         let mut record = self.text;
         for _ in &self.images {
@@ -129,7 +130,7 @@ impl ToolOutput {
         record
     }
 
-    /// A failure that the model should hear of.
+    /// A failure that is reported to the model.
     pub fn error(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -138,14 +139,14 @@ impl ToolOutput {
         }
     }
 
-    /// The answer to a call that did not reach its tool.
+    /// The output of a call that did not reach its tool.
     pub fn refused(refusal: CallRefusal, text: impl Into<String>) -> Self {
         let mut output = Self::error(text);
         output.details.refused = Some(refusal);
         output
     }
 
-    /// An answer with what was retrieved, the best first.
+    /// A successful output with the retrieved passages, best first.
     pub fn retrieved(text: impl Into<String>, passages: Vec<Passage>) -> Self {
         let mut output = Self::ok(text);
         output.details.passages = passages;
@@ -157,15 +158,15 @@ impl ToolOutput {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolError {
-    /// Its program, file or server is missing.
+    /// The program, file or server is missing.
     #[error("tool `{name}` could not be run: {reason}")]
     Unavailable {
         /// The tool.
         name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It took longer than allowed.
+    /// The call took longer than allowed.
     #[error("tool `{name}` did not answer within {} s", after.as_secs_f64())]
     TimedOut {
         /// The tool.
@@ -178,10 +179,20 @@ pub enum ToolError {
     Cancelled,
 }
 
-/// Chooses which tools a turn shows the model.
+impl ToolError {
+    /// The reason, without the name of the tool.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Unavailable { reason, .. } => reason.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Chooses which tools a turn offers to the model.
 #[async_trait]
 pub trait ToolFilter: Send + Sync {
-    /// Names of the tools that fit a message. `used` tells how often each was called earlier in the conversation.
+    /// Names of the tools that fit a message. `used` counts the earlier calls of each tool in the conversation.
     async fn choose(
         &self,
         message: &str,

@@ -1,7 +1,7 @@
-//! What the backend costs over the CLI itself: `cargo xtask bench claude` runs this and writes the figures down.
+//! Measures the backend's overhead over the CLI itself. `cargo xtask bench claude` runs it and records the results.
 //!
-//! The floor writes the same lines to the same CLI by hand and looks for the end of the turn, nothing else. Floor and
-//! backend take turns. The scripted API answers at once and lives in a process of its own.
+//! The floor writes the same lines directly to the same CLI and only waits for the end of the turn. Floor and backend
+//! alternate. The scripted API answers at once and runs in a separate process.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -44,12 +44,12 @@ fn main() {
     runtime.block_on(measure());
 }
 
-/// Answers every request at once; a question that says `tool` is answered by a call first.
+/// Answers every request at once; a question that starts with `tool` is first answered by a call.
 fn serve() {
     let server = AnthropicServer::unchecked(|request| {
         let last = request.messages().last().unwrap();
-        let answered = last["content"][0]["type"] == "tool_result";
-        if request.prompt().starts_with("tool") && !answered {
+        let has_result = last["content"][0]["type"] == "tool_result";
+        if request.prompt().starts_with("tool") && !has_result {
             AnthropicReply::tool_use(TOOL, &json!({"text": "x"}))
         } else {
             AnthropicReply::text("four words of answer").in_pieces(4)
@@ -57,22 +57,22 @@ fn serve() {
     });
     println!("{}", server.url());
     std::io::stdout().flush().unwrap();
-    // Until whoever started it is gone.
+    // Run until the parent process closes the input.
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
 async fn measure() {
     let (mut server, url) = start_server().await;
     let mut figures = json!({});
-    latency(&url, &mut figures).await;
-    for (name, reuse, lanes) in [
+    measure_latency(&url, &mut figures).await;
+    for (name, reuse, workers) in [
         ("cold", Reuse::Never, 1),
         ("reused", Reuse::WhereSafe, 1),
         ("reused by two", Reuse::WhereSafe, 2),
     ] {
-        figures[name] = isolated(&url, reuse, lanes).await;
+        figures[name] = measure_isolated(&url, reuse, workers).await;
     }
-    figures["live"] = live(&url).await;
+    figures["live"] = measure_live(&url).await;
     println!("{figures}");
     server.stop(Duration::from_secs(1)).await.unwrap();
 }
@@ -85,39 +85,39 @@ async fn start_server() -> (ChildProcess, String) {
     (server, url)
 }
 
-/// Turns of one conversation, with and without a call of an own tool: the floor's and the backend's.
-async fn latency(url: &str, figures: &mut Value) {
+/// Measures turns of one conversation, with and without a call of an own tool, of the floor and of the backend.
+async fn measure_latency(url: &str, figures: &mut Value) {
     let mut floor = Floor::start(url).await;
     let backend = ClaudeBackend::new(options(url)).unwrap();
     let mut session = backend.create_session().await.unwrap();
     for question in ["hello", "tool"] {
-        let (mut floors, mut ours) = (Vec::new(), Vec::new());
+        let (mut floor_times, mut backend_times) = (Vec::new(), Vec::new());
         for turn in 0..TURNS {
             let question = format!("{question} {turn}");
             let start = Instant::now();
             floor.turn(&question).await;
-            floors.push(start.elapsed());
+            floor_times.push(start.elapsed());
             let start = Instant::now();
             session.send(&question).await.unwrap();
-            ours.push(start.elapsed());
+            backend_times.push(start.elapsed());
         }
         figures[format!("turn: {question}")] =
-            json!({"floor_ms": median(floors), "backend_ms": median(ours)});
+            json!({"floor_ms": median(floor_times), "backend_ms": median(backend_times)});
     }
     session.close().await.unwrap();
     backend.teardown().await.unwrap();
 }
 
-/// Conversations of one turn, `lanes` at a time.
-async fn isolated(url: &str, reuse: Reuse, lanes: usize) -> Value {
+/// Measures conversations of one turn, `workers` at a time.
+async fn measure_isolated(url: &str, reuse: Reuse, workers: usize) -> Value {
     let before = cpu();
     let backend = Arc::new(ClaudeBackend::new(options(url).reuse(reuse)).unwrap());
     backend.initialize().await.unwrap();
     let start = Instant::now();
-    let lanes: Vec<_> = (0..lanes)
-        .map(|lane| {
+    let tasks: Vec<_> = (0..workers)
+        .map(|worker| {
             let backend = Arc::clone(&backend);
-            let cases = (lane..CASES).step_by(lanes);
+            let cases = (worker..CASES).step_by(workers);
             tokio::spawn(async move {
                 for case in cases {
                     backend.invoke_once(&format!("hello {case}"), &[]).await.unwrap();
@@ -125,8 +125,8 @@ async fn isolated(url: &str, reuse: Reuse, lanes: usize) -> Value {
             })
         })
         .collect();
-    for lane in lanes {
-        lane.await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
     }
     let wall = start.elapsed();
     backend.teardown().await.unwrap();
@@ -137,8 +137,8 @@ async fn isolated(url: &str, reuse: Reuse, lanes: usize) -> Value {
     })
 }
 
-/// This process's own memory with conversations open.
-async fn live(url: &str) -> Value {
+/// Measures the memory of this process with open conversations.
+async fn measure_live(url: &str) -> Value {
     let backend = ClaudeBackend::new(options(url)).unwrap();
     let mut sessions = Vec::new();
     for _ in 0..LIVE {
@@ -162,7 +162,7 @@ fn options(url: &str) -> ClaudeOptions {
         .env("ANTHROPIC_BASE_URL", url)
         .model("claude-sonnet-4-5")
         .system_prompt("be brief")
-        .tools(Tools::new().with("echo", "Says it again", echo, async |_, _| ToolOutput::ok("x")))
+        .tools(Tools::new().with("echo", "Repeats the text", echo, async |_, _| ToolOutput::ok("x")))
 }
 
 fn cli() -> PathBuf {
@@ -170,7 +170,7 @@ fn cli() -> PathBuf {
     workspace.join(".smoke/claude-2.1.330/node_modules/@anthropic-ai/claude-code-linux-x64/claude")
 }
 
-/// The CLI, driven with no more than is needed.
+/// The CLI, driven with the minimum of messages.
 struct Floor {
     stdin: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
@@ -222,7 +222,8 @@ impl Floor {
             _process: process,
             _home: home,
         };
-        let tool = json!({"name": "echo", "description": "Says it again", "inputSchema": {"type": "object"}});
+        let tool =
+            json!({"name": "echo", "description": "Repeats the text", "inputSchema": {"type": "object"}});
         let manifest = json!({
             "initializeResult": {
                 "protocolVersion": "2025-11-25",
@@ -273,13 +274,13 @@ impl Floor {
                 return;
             }
             if line.contains("\"mcp_message\"") {
-                let asked: Value = serde_json::from_str(&line).unwrap();
-                let id = &asked["request"]["message"]["id"];
+                let request: Value = serde_json::from_str(&line).unwrap();
+                let id = &request["request"]["message"]["id"];
                 let result = json!({"content": [{"type": "text", "text": "x"}]});
                 let reply = json!({"mcp_response": {"jsonrpc": "2.0", "id": id, "result": result}});
                 self.write(&json!({
                     "type": "control_response",
-                    "response": {"subtype": "success", "request_id": asked["request_id"], "response": reply},
+                    "response": {"subtype": "success", "request_id": request["request_id"], "response": reply},
                 }))
                 .await;
             }
@@ -296,13 +297,13 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Of this process and of all children that have ended.
+/// The CPU time of this process and of all children that have ended.
 fn cpu() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
     let ticks = fields.split_whitespace().skip(11).take(4);
     let ticks: u64 = ticks.map(|ticks| ticks.parse::<u64>().unwrap()).sum();
-    // The kernel tells hundredths of a second, whatever the machine.
+    // The kernel reports hundredths of a second on every machine.
     Duration::from_millis(ticks * 10)
 }
 

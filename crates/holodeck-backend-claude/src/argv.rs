@@ -1,7 +1,7 @@
 //! The arguments of the CLI. They are visible to every user of the machine and limited in length, so instructions and
-//! MCP servers travel in files.
+//! MCP servers are passed in files.
 
-use std::{ffi::OsString, path::Path};
+use std::{ffi::OsString, io, path::Path};
 
 use holodeck_model::{HOLODECK_SERVER, mcp_tool_name};
 use serde_json::Value;
@@ -9,39 +9,48 @@ use uuid::Uuid;
 
 use crate::{ClaudeOptions, Edits, Thinking, home::Home};
 
-/// Below this the API refuses a budget.
-const LEAST_THINKING: u32 = 1024;
+/// The API rejects smaller budgets.
+const MIN_THINKING_TOKENS: u32 = 1024;
 
-/// What a conversation begins with.
+/// How a conversation starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Begin {
-    /// Nothing. It is kept under this id, so that it can be gone on with.
-    Fresh { id: String },
-    /// A conversation that is kept, up to this message.
-    Resumed { id: String, at: Option<String> },
+pub(crate) enum ConversationStart {
+    /// A new conversation. The CLI stores it under this id, so that it can be resumed.
+    New { id: String },
+    /// A stored conversation, up to the message `at`.
+    Resume { id: String, at: Option<String> },
 }
 
-impl Begin {
-    /// A new conversation.
-    pub(crate) fn fresh() -> Self {
-        Self::Fresh {
+impl ConversationStart {
+    /// A new conversation with a random id.
+    pub(crate) fn new() -> Self {
+        Self::New {
             id: Uuid::new_v4().to_string(),
         }
     }
 
-    /// The conversation, by the CLI's own id.
+    /// The CLI's id of the conversation.
     pub(crate) fn session(&self) -> &str {
         match self {
-            Self::Fresh { id } | Self::Resumed { id, .. } => id,
+            Self::New { id } | Self::Resume { id, .. } => id,
         }
     }
 }
 
-/// `withheld` are tools of external servers that are not offered.
+impl ClaudeOptions {
+    /// The arguments that start a new conversation, for inspection only: the files that they name no longer exist.
+    #[doc(hidden)]
+    pub fn arguments(&self) -> io::Result<Vec<OsString>> {
+        let home = Home::create(self)?;
+        Ok(argv(self, &home, &ConversationStart::new(), &[]))
+    }
+}
+
+/// Builds the arguments. `withheld` are tools of external servers that are not offered.
 pub(crate) fn argv(
     options: &ClaudeOptions,
     home: &Home,
-    begin: &Begin,
+    start: &ConversationStart,
     withheld: &[String],
 ) -> Vec<OsString> {
     let mut args = Args::default();
@@ -67,7 +76,7 @@ pub(crate) fn argv(
     if options.mcp_servers.document.is_some() {
         args.path("--mcp-config", home.mcp_config());
     }
-    let approved = approved(options);
+    let approved = approval_rules(options);
     if !approved.is_empty() {
         args.pair("--allowedTools", &approved.join(","));
     }
@@ -93,21 +102,24 @@ pub(crate) fn argv(
         args.pair("--max-budget-usd", &usd.to_string());
     }
     match options.thinking {
-        Thinking::AsTheModelDoes => {}
+        Thinking::ModelDefault => {}
         Thinking::Disabled => args.pair("--thinking", "disabled"),
         Thinking::Budget(tokens) => {
-            args.pair("--max-thinking-tokens", &tokens.max(LEAST_THINKING).to_string());
+            args.pair(
+                "--max-thinking-tokens",
+                &tokens.max(MIN_THINKING_TOKENS).to_string(),
+            );
         }
     }
     if let Some(effort) = &options.effort {
         args.pair("--effort", effort);
     }
-    if let Some(schema) = &options.response_format {
-        args.pair("--json-schema", &without_dialect(schema).to_string());
+    if let Some(format) = &options.response_format {
+        args.pair("--json-schema", &without_dialect(format.schema()).to_string());
     }
-    match begin {
-        Begin::Fresh { id } => args.joined("--session-id", id),
-        Begin::Resumed { id, at } => {
+    match start {
+        ConversationStart::New { id } => args.joined("--session-id", id),
+        ConversationStart::Resume { id, at } => {
             args.joined("--resume", id);
             if let Some(message) = at {
                 args.joined("--resume-session-at", message);
@@ -117,7 +129,7 @@ pub(crate) fn argv(
     args.0
 }
 
-/// The CLI refuses every dialect but its own. What it overlooks of another one is found when we check the answer.
+/// Removes `$schema`: the CLI rejects every dialect except its own. The answer is checked again with the full schema.
 fn without_dialect(schema: &Value) -> Value {
     let mut schema = schema.clone();
     if let Some(schema) = schema.as_object_mut() {
@@ -126,8 +138,8 @@ fn without_dialect(schema: &Value) -> Value {
     schema
 }
 
-/// The rules that let own tools run unasked.
-fn approved(options: &ClaudeOptions) -> Vec<String> {
+/// The rules that allow own tools without approval.
+fn approval_rules(options: &ClaudeOptions) -> Vec<String> {
     let own = options.tools.iter().flat_map(|tools| tools.specs());
     own.filter(|spec| options.approved_tools.contains(&spec.name))
         .map(|spec| mcp_tool_name(HOLODECK_SERVER, &spec.name))
@@ -150,11 +162,28 @@ impl Args {
         self.0.extend([name.into(), value.into()]);
     }
 
-    /// For values that might begin with a dash, or be empty.
+    /// For values that may start with a dash or be empty.
     fn joined(&mut self, name: &str, value: &str) {
         self.0.push(format!("{name}={value}").into());
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conversation_is_resumed_at_a_message() {
+        let options = ClaudeOptions::new("/opt/node").script("/opt/claude");
+        let start = ConversationStart::Resume {
+            id: "a".to_owned(),
+            at: Some("m".to_owned()),
+        };
+        let home = Home::create(&options).unwrap();
+        let arguments = argv(&options, &home, &start, &["mcp__files__write".to_owned()]);
+        assert_eq!(arguments.first().unwrap(), "/opt/claude");
+        assert!(arguments.ends_with(&["--resume=a", "--resume-session-at=m"].map(OsString::from)));
+        let refused = ["--disallowedTools", "mcp__files__write"].map(OsString::from);
+        assert!(arguments.windows(2).any(|pair| pair == refused), "{arguments:?}");
+    }
+}

@@ -4,8 +4,8 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, Conversation, EventStream,
-    ExecutionResult, HistoryItem, Opening, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, Conversation, EventStream, ExecutionResult,
+    HistoryItem, Opening, TurnRequest,
 };
 use tokio::sync::OnceCell;
 use uuid::Uuid;
@@ -16,8 +16,8 @@ use crate::{
     core::Core,
     history,
     pool::Pool,
-    session::{ClaudeSession, Kept},
-    turn::{self, OnCancel, Stands, Step},
+    session::{ClaudeSession, StoredConversation},
+    turn::{self, OnCancel, Position, Step},
 };
 
 /// An agent on Claude Code.
@@ -27,7 +27,7 @@ pub struct ClaudeBackend {
     warm: OnceCell<()>,
 }
 
-/// Asks one question of a fresh conversation.
+/// Asks one question in a new conversation.
 pub async fn query(prompt: &str, options: ClaudeOptions) -> Result<ExecutionResult, BackendError> {
     let claude = ClaudeBackend::new(options)?;
     let answer = claude.invoke_once(prompt, &[]).await;
@@ -36,7 +36,7 @@ pub async fn query(prompt: &str, options: ClaudeOptions) -> Result<ExecutionResu
 }
 
 impl ClaudeBackend {
-    /// A backend that runs Claude Code as `options` say. Nothing is started yet.
+    /// Creates a backend that runs Claude Code with `options`. Does not start a process.
     pub fn new(options: ClaudeOptions) -> Result<Self, BackendError> {
         let core = Arc::new(Core::new(options)?);
         Ok(Self {
@@ -46,30 +46,28 @@ impl ClaudeBackend {
         })
     }
 
-    /// A process for one turn without history.
-    async fn process(&self) -> Result<Connection, BackendError> {
+    /// Takes a process for one turn without history.
+    async fn take_process(&self) -> Result<Connection, BackendError> {
         self.initialize().await?;
         self.pool.take_for_turn().await
     }
 
-    /// Writes a history where the CLI continues from.
-    fn write_history(&self, history: &[HistoryItem]) -> Result<Kept, BackendError> {
-        let home = self.core.home()?;
+    /// Writes a history for a process to continue from.
+    fn write_history(&self, history: &[HistoryItem]) -> Result<StoredConversation, BackendError> {
+        let home = self.core.create_home()?;
         let session = Uuid::new_v4().to_string();
-        let lines = history::conversation(&session, &home, history, self.core.own_tools());
-        home.keep_conversation(&session, &lines)
-            .map_err(|error| BackendError::Init {
-                message: format!("cannot write the earlier messages: {error}"),
-            })?;
+        let lines = history::format_conversation(&session, &home, history, self.core.own_tools());
+        home.write_conversation(&session, &lines)
+            .map_err(|error| BackendError::init(format!("cannot write the earlier messages: {error}")))?;
         let message = None;
-        Ok(Kept {
-            stands: Stands { session, message },
+        Ok(StoredConversation {
+            position: Position { session, message },
             home,
         })
     }
 }
 
-/// The process of one turn. Unless it is taken out, it ends in the background, also when the turn's stream is dropped.
+/// The process of one turn. Unless it is taken out, it ends in the background when the turn's stream is dropped.
 struct Lease<'a> {
     core: &'a Core,
     connection: Option<Connection>,
@@ -78,17 +76,13 @@ struct Lease<'a> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
-            self.core.leave(connection);
+            self.core.abandon(connection);
         }
     }
 }
 
 #[async_trait]
 impl AgentBackend for ClaudeBackend {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::streaming()
-    }
-
     async fn initialize(&self) -> Result<(), BackendError> {
         self.warm.get_or_try_init(|| self.pool.warm()).await?;
         Ok(())
@@ -100,12 +94,12 @@ impl AgentBackend for ClaudeBackend {
                 yield Err(error);
                 return;
             }
-            // Starting a process is no part of the turn's time; it has a limit of its own.
+            // Starting a process has its own time limit and does not count as time of the turn.
             yield Ok(BackendEvent::Paused);
             let process = tokio::select! {
                 biased;
                 () = request.cancel.cancelled() => Err(BackendError::Cancelled),
-                process = self.process() => process,
+                process = self.take_process() => process,
             };
             yield Ok(BackendEvent::Resumed);
             let mut lease = match process {
@@ -116,10 +110,10 @@ impl AgentBackend for ClaudeBackend {
                 }
             };
             let Some(connection) = lease.connection.as_mut() else { return };
-            connection.serve(&request, Conversation::new());
+            connection.set_caller(&request, Conversation::new());
             let mut end = None;
             {
-                let mut steps = pin!(turn::run(&self.core, connection, request, OnCancel::Leave));
+                let mut steps = pin!(turn::run(&self.core, connection, request, OnCancel::Abandon));
                 while let Some(step) = steps.next().await {
                     match step {
                         Ok(Step::Event(event)) => yield Ok(event),
@@ -131,7 +125,7 @@ impl AgentBackend for ClaudeBackend {
             }
             match end {
                 Some(Ok(done)) => {
-                    if done.stands.is_some() && let Some(connection) = lease.connection.take() {
+                    if done.position.is_some() && let Some(connection) = lease.connection.take() {
                         self.pool.give_back(connection);
                     }
                     drop(lease);
@@ -148,20 +142,20 @@ impl AgentBackend for ClaudeBackend {
 
     async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
         let (core, pool) = (Arc::clone(&self.core), Arc::clone(&self.pool));
-        let mut kept = opening
+        let mut stored = opening
             .handle
             .as_ref()
-            .and_then(|handle| self.core.take_kept(handle));
-        if kept.is_none() && !opening.history.is_empty() {
-            kept = Some(self.write_history(&opening.whole_history())?);
+            .and_then(|handle| self.core.take_stored(handle));
+        if stored.is_none() && !opening.history.is_empty() {
+            stored = Some(self.write_history(&opening.whole_history())?);
         }
-        let connection = if let Some(kept) = &kept {
-            kept.open(&core).await?
+        let connection = if let Some(stored) = &stored {
+            stored.open(&core).await?
         } else {
             self.initialize().await?;
             pool.take_for_conversation().await?
         };
-        let session = ClaudeSession::new(core, pool, connection, kept);
+        let session = ClaudeSession::new(core, pool, connection, stored);
         Ok(Box::new(session))
     }
 

@@ -15,7 +15,7 @@ use tokio_util::{
 
 use crate::{
     ClaudeOptions,
-    argv::{Begin, argv},
+    argv::{ConversationStart, argv},
     control::{ControlError, Outgoing, Pending},
     framing::FramingError,
     home::Home,
@@ -28,14 +28,14 @@ mod pipes;
 
 use pipes::{read, write};
 
-/// Frames that may wait for the turn that reads them; then the CLI waits.
-const WAITING: usize = 1024;
-/// Output of a program that has ended, unless somebody else still holds the pipe.
-const REST: Duration = Duration::from_secs(1);
-/// Time between SIGTERM and SIGKILL, once the CLI has not ended by itself.
-const TERMINATE: Duration = Duration::from_secs(1);
-/// Lines of stderr that are shown of a program that died.
-const LAST_LINES: usize = 5;
+/// The number of unread frames after which the CLI has to wait.
+const QUEUE_SIZE: usize = 1024;
+/// How long to read the remaining output of an exited program. Another process may keep the pipe open.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time between SIGTERM and SIGKILL, if the CLI has not exited by itself.
+const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How many lines of standard error to report after an unexpected exit.
+const STDERR_LINES: usize = 5;
 
 /// A running CLI that has answered the handshake. Dropping it kills its process group.
 pub(crate) struct Connection {
@@ -45,18 +45,18 @@ pub(crate) struct Connection {
     pending: Arc<Pending>,
     home: Arc<Home>,
     caller: Caller,
-    /// The conversation, by the CLI's own id.
+    /// The CLI's id of the conversation.
     session: Option<String>,
-    ended: bool,
-    cleared: bool,
+    has_exited: bool,
+    is_cleared: bool,
     clear: Duration,
     close: Duration,
-    /// Its writer, its reader, and the answers it waits for.
+    /// The writer, the reader, and the answers to the CLI's requests.
     tasks: TaskTracker,
     stop: DropGuard,
 }
 
-/// What a turn hears.
+/// An input of a turn.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     Frame(Box<Frame>),
@@ -66,12 +66,12 @@ pub(crate) enum Incoming {
         call_id: String,
         decision: ApprovalDecision,
     },
-    /// What is known of a call beside its answer.
+    /// Details of a call that its result does not contain.
     Details {
         call_id: String,
         details: CallDetails,
     },
-    /// One of our tools could not be run at all.
+    /// An own tool could not be run at all.
     Unavailable {
         call_id: String,
         name: String,
@@ -80,48 +80,48 @@ pub(crate) enum Incoming {
     Broken(FramingError),
 }
 
-/// Why there is no connection.
+/// Why no connection was opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
     #[error("can't prepare a private folder for the Claude Code CLI: {0}")]
     Home(#[source] std::io::Error),
     #[error(transparent)]
     Process(#[from] ProcessError),
-    #[error("the Claude Code CLI ended during its start: {detail}")]
-    Died { detail: String },
+    #[error("the Claude Code CLI exited during startup: {detail}")]
+    Exited { detail: String },
     #[error("the Claude Code CLI did not answer the handshake within {} s", .0.as_secs_f64())]
-    Silent(Duration),
+    TimedOut(Duration),
     #[error("the Claude Code CLI refused the handshake: {0}")]
     Refused(String),
 }
 
 impl OpenError {
-    /// Whether the next attempt may succeed: nothing is wrong that stays wrong.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Whether the next attempt may succeed.
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Died { .. } => true,
+            Self::Exited { .. } => true,
             Self::Process(error) => matches!(error, ProcessError::Spawn { .. } | ProcessError::Io(_)),
-            Self::Home(_) | Self::Silent(_) | Self::Refused(_) => false,
+            Self::Home(_) | Self::TimedOut(_) | Self::Refused(_) => false,
         }
     }
 }
 
 impl Connection {
-    /// Starts the CLI and waits until it is ready for a message. `home` is that of an earlier process when its
-    /// conversation is gone on with.
+    /// Starts the CLI and waits until it is ready for a message. To resume a conversation, pass the `home` of its
+    /// earlier process.
     pub(crate) async fn open(
         options: &ClaudeOptions,
         host: &Arc<Host>,
         home: Arc<Home>,
-        begin: &Begin,
+        start: &ConversationStart,
         withheld: &[String],
     ) -> Result<Self, OpenError> {
         let spec = ProcessSpec::new(&options.cli, child_env(options, &home))
-            .args(argv(options, &home, begin, withheld))
+            .args(argv(options, &home, start, withheld))
             .current_dir(home.working_directory());
         let mut process = ChildProcess::spawn(&spec)?;
         let (outgoing, lines) = Outgoing::new();
-        let (heard, incoming) = mpsc::channel(WAITING);
+        let (sender, incoming) = mpsc::channel(QUEUE_SIZE);
         let stop = CancellationToken::new();
         let pending = Arc::new(Pending::new());
         let caller = Caller::default();
@@ -130,14 +130,14 @@ impl Connection {
             tasks.spawn(write(stdin, lines));
         }
         if let Some(stdout) = process.take_stdout() {
-            let answering = host.answering(
+            let responder = host.responder(
                 outgoing.clone(),
-                heard.clone(),
+                sender.clone(),
                 stop.clone(),
                 caller.clone(),
                 tasks.clone(),
             );
-            tasks.spawn(read(stdout, Arc::clone(&pending), answering, heard));
+            tasks.spawn(read(stdout, Arc::clone(&pending), responder, sender));
         }
         let mut connection = Self {
             process,
@@ -146,31 +146,31 @@ impl Connection {
             pending,
             home,
             caller,
-            session: Some(begin.session().to_owned()),
-            ended: false,
-            cleared: false,
+            session: Some(start.session().to_owned()),
+            has_exited: false,
+            is_cleared: false,
             clear: options.limits.clear,
             close: options.limits.close,
             tasks,
             stop: stop.drop_guard(),
         };
-        connection.shake_hands(options, host).await?;
+        connection.initialize(options, host).await?;
         Ok(connection)
     }
 
-    async fn shake_hands(&mut self, options: &ClaudeOptions, host: &Host) -> Result<(), OpenError> {
-        let request = host.initialize(&options.agents);
+    async fn initialize(&mut self, options: &ClaudeOptions, host: &Host) -> Result<(), OpenError> {
+        let request = host.initialize_request(&options.agents);
         match self.request(&request, options.limits.handshake).await {
             Ok(_) => Ok(()),
-            Err(ControlError::TimedOut(after)) => Err(OpenError::Silent(after)),
+            Err(ControlError::TimedOut(after)) => Err(OpenError::TimedOut(after)),
             Err(ControlError::Refused(refusal)) => Err(OpenError::Refused(refusal)),
-            Err(ControlError::Gone) => Err(self.died().await),
+            Err(ControlError::Disconnected) => Err(self.exit_error().await),
         }
     }
 
-    async fn died(&mut self) -> OpenError {
-        OpenError::Died {
-            detail: self.obituary().await,
+    async fn exit_error(&mut self) -> OpenError {
+        OpenError::Exited {
+            detail: self.exit_report().await,
         }
     }
 
@@ -178,21 +178,21 @@ impl Connection {
         self.outgoing.line(line);
     }
 
-    /// A request of ours to the CLI. It fails at once when the program ends, whoever else holds its pipes.
-    async fn request(&mut self, request: &Value, patience: Duration) -> Result<Value, ControlError> {
+    /// Sends a request to the CLI. Fails at once when the program exits, even if another process holds its pipes.
+    async fn request(&mut self, request: &Value, time_limit: Duration) -> Result<Value, ControlError> {
         tokio::select! {
             biased;
-            answer = self.pending.request(&self.outgoing, request, patience) => answer,
+            answer = self.pending.request(&self.outgoing, request, time_limit) => answer,
             _ = self.process.wait() => {
-                self.ended = true;
-                Err(ControlError::Gone)
+                self.has_exited = true;
+                Err(ControlError::Disconnected)
             }
         }
     }
 
-    /// What the CLI says next; `None` when it is gone.
+    /// The next input; `None` after the CLI has exited.
     pub(crate) async fn next(&mut self) -> Option<Incoming> {
-        let incoming = self.heard().await;
+        let incoming = self.receive().await;
         if let Some(Incoming::Frame(frame)) = &incoming
             && let Frame::Init(init) = &**frame
         {
@@ -201,40 +201,40 @@ impl Connection {
         incoming
     }
 
-    async fn heard(&mut self) -> Option<Incoming> {
-        if !self.ended {
+    async fn receive(&mut self) -> Option<Incoming> {
+        if !self.has_exited {
             tokio::select! {
                 biased;
                 incoming = self.incoming.recv() => return incoming,
-                _ = self.process.wait() => self.ended = true,
+                _ = self.process.wait() => self.has_exited = true,
             }
         }
-        // What the program wrote before it ended is still to be read, unless a stranger keeps the pipe open.
-        timeout(REST, self.incoming.recv()).await.ok().flatten()
+        // Read the rest of the output. The time limit is for a pipe that another process keeps open.
+        timeout(DRAIN_TIMEOUT, self.incoming.recv()).await.ok().flatten()
     }
 
-    /// What was said since the turn before ended, and by now is meant for nobody.
-    pub(crate) fn left_over(&mut self) -> Option<Incoming> {
+    /// An input that arrived after the previous turn ended.
+    pub(crate) fn try_next(&mut self) -> Option<Incoming> {
         self.incoming.try_recv().ok()
     }
 
-    /// Whether its process or its output has ended. Of a process that was killed the output may tell later.
-    pub(crate) fn is_gone(&mut self) -> bool {
+    /// Whether the process or its output has ended. The output of a killed process may end later.
+    pub(crate) fn is_closed(&mut self) -> bool {
         self.process.has_ended() || self.incoming.is_closed() && self.incoming.is_empty()
     }
 
-    /// Waits until the servers are connected: those that are not, and the tools of those that are.
-    pub(crate) async fn servers(
+    /// Waits until the servers are connected. Returns the servers that failed and the tools of the others.
+    pub(crate) async fn wait_for_servers(
         &mut self,
         names: &[&str],
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<(Vec<FailedServer>, Vec<ListedServer>), OpenError> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + time_limit;
         loop {
-            let status = self.request(&json!({"subtype": "mcp_status"}), patience).await;
+            let status = self.request(&json!({"subtype": "mcp_status"}), time_limit).await;
             let status = match status {
                 Ok(status) => status,
-                Err(ControlError::Gone) => return Err(self.died().await),
+                Err(ControlError::Disconnected) => return Err(self.exit_error().await),
                 Err(ControlError::Refused(_) | ControlError::TimedOut(_)) => Value::Null,
             };
             let servers = status
@@ -242,7 +242,7 @@ impl Connection {
                 .and_then(Value::as_array)
                 .cloned()
                 .unwrap_or_default();
-            let of = |name: &str| {
+            let find = |name: &str| {
                 servers
                     .iter()
                     .find(|server| server.get("name").and_then(Value::as_str) == Some(name))
@@ -253,17 +253,19 @@ impl Connection {
             };
             let states: Vec<_> = names
                 .iter()
-                .map(|name| (*name, text(of(name), "status"), text(of(name), "error")))
+                .map(|name| (*name, text(find(name), "status"), text(find(name), "error")))
                 .collect();
-            let waiting = states
+            let is_pending = states
                 .iter()
                 .any(|(_, state, _)| matches!(state.as_deref(), None | Some("pending")));
-            if waiting && Instant::now() < deadline {
-                // The CLI tells states only when it is asked.
+            if is_pending && Instant::now() < deadline {
+                // The CLI reports states only on request.
                 sleep(Duration::from_millis(20)).await;
                 continue;
             }
-            let listed = names.iter().filter_map(|name| ListedServer::of(name, of(name)?));
+            let listed = names
+                .iter()
+                .filter_map(|name| ListedServer::parse(name, find(name)?));
             let listed: Vec<_> = listed.collect();
             let failed = states
                 .into_iter()
@@ -273,9 +275,9 @@ impl Connection {
                     reason: match (error, state.as_deref()) {
                         (Some(error), _) => error,
                         (None, None | Some("pending")) => {
-                            format!("it is not ready after {} s", patience.as_secs_f64())
+                            format!("it was not ready after {} s", time_limit.as_secs_f64())
                         }
-                        (None, Some("needs-auth")) => "it wants a sign-in".to_owned(),
+                        (None, Some("needs-auth")) => "it requires a sign-in".to_owned(),
                         (None, Some(state)) => state.to_owned(),
                     },
                 });
@@ -283,13 +285,13 @@ impl Connection {
         }
     }
 
-    /// How the program ended, and the last it said. Ends it if it still runs.
-    pub(crate) async fn obituary(&mut self) -> String {
-        let exit = match timeout(REST, self.process.wait()).await {
+    /// Reports how the program exited and its last lines of standard error. Ends the program if it still runs.
+    pub(crate) async fn exit_report(&mut self) -> String {
+        let exit = match timeout(DRAIN_TIMEOUT, self.process.wait()).await {
             Ok(exit) => exit,
             Err(_) => self.process.stop(self.close).await,
         };
-        self.process.settle_stderr(REST).await;
+        self.process.settle_stderr(DRAIN_TIMEOUT).await;
         let exit = match exit {
             Ok(exit) => exit.to_string(),
             Err(error) => error.to_string(),
@@ -297,7 +299,7 @@ impl Connection {
         let stderr = self.process.stderr();
         let lines: Vec<_> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines
-            .get(lines.len().saturating_sub(LAST_LINES)..)
+            .get(lines.len().saturating_sub(STDERR_LINES)..)
             .unwrap_or_default();
         if last.is_empty() {
             exit
@@ -307,10 +309,10 @@ impl Connection {
     }
 
     pub(crate) fn is_cleared(&self) -> bool {
-        self.cleared
+        self.is_cleared
     }
 
-    /// Closes the CLI's input and lets it end by itself: it may have telemetry to send. Then ends it.
+    /// Closes the CLI's input and lets it exit by itself, because it may send telemetry. Ends it after the time limit.
     pub(crate) async fn close(self) {
         let Self {
             mut process,
@@ -326,10 +328,10 @@ impl Connection {
         let end = async {
             match timeout(close, process.wait()).await {
                 Ok(exit) => exit,
-                Err(_) => process.stop(close.min(TERMINATE)).await,
+                Err(_) => process.stop(close.min(TERMINATE_TIMEOUT)).await,
             }
         };
-        // Its output is read to the end, or a full pipe would stop it.
+        // Discard the output; a full pipe would block the CLI.
         let read = async {
             while incoming.recv().await.is_some() {}
             pending::<()>().await;
@@ -337,23 +339,23 @@ impl Connection {
         tokio::select! {
             exit = end => {
                 if let Err(error) = exit {
-                    tracing::debug!(%error, "the Claude Code CLI did not end well");
+                    tracing::debug!(%error, "cannot determine how the Claude Code CLI exited");
                 }
             }
             () = read => {}
         }
         drop(incoming);
         tasks.close();
-        // A process that is not of this group may hold the pipes open.
-        let _ = timeout(REST, tasks.wait()).await;
+        // A process outside of this group may keep the pipes open.
+        let _ = timeout(DRAIN_TIMEOUT, tasks.wait()).await;
     }
 
-    /// Whose turn it runs from now on.
-    pub(crate) fn serve(&self, request: &TurnRequest, conversation: Conversation) {
+    /// Sets the turn on whose behalf tools are called.
+    pub(crate) fn set_caller(&self, request: &TurnRequest, conversation: Conversation) {
         self.caller.set(request, conversation);
     }
 
-    /// The folder in which its conversations are kept.
+    /// The folder that contains its conversations.
     pub(crate) fn home(&self) -> Arc<Home> {
         Arc::clone(&self.home)
     }
@@ -363,7 +365,7 @@ impl Connection {
     }
 }
 
-/// An external MCP server that is not there.
+/// An external MCP server that did not start.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FailedServer {
     pub(crate) name: String,
@@ -374,13 +376,13 @@ pub(crate) struct FailedServer {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ListedServer {
     pub(crate) name: String,
-    /// As the server names them.
+    /// The server's own names.
     pub(crate) tools: Vec<String>,
 }
 
 impl ListedServer {
-    /// `None` if it is not connected, or the CLI does not say what it has.
-    fn of(name: &str, status: &Value) -> Option<Self> {
+    /// Parses the status of a server. `None` if it is not connected, or the CLI does not list its tools.
+    fn parse(name: &str, status: &Value) -> Option<Self> {
         let tools = status.get("tools")?.as_array()?.iter();
         let is_connected = status.get("status").and_then(Value::as_str) == Some("connected");
         let tools = tools.filter_map(|tool| Some(tool.get("name")?.as_str()?.to_owned()));
@@ -404,17 +406,17 @@ fn child_env(options: &ClaudeOptions, home: &Home) -> ChildEnv {
         ("DISABLE_TELEMETRY", "1".into()),
         ("DISABLE_ERROR_REPORTING", "1".into()),
         ("DISABLE_AUTOUPDATER", "1".into()),
-        // A result is final: no agent goes on behind it.
+        // The result of a turn is final: no agent may continue after it.
         ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1".into()),
-        // Tools are offered as they are, not behind a search.
+        // Offer all tools directly, without a search tool.
         ("ENABLE_TOOL_SEARCH", "false".into()),
     ];
-    let given = options
+    let configured = options
         .env
         .iter()
         .map(|(name, value)| (name.into(), value.expose_secret().into()));
     own.into_iter()
         .map(|(name, value)| (name.into(), value))
-        .chain(given)
+        .chain(configured)
         .collect()
 }

@@ -15,14 +15,14 @@ use tokio::{
 
 use crate::wire;
 
-/// What is written to the CLI, one line at a time, by one task.
+/// Sends lines to the task that writes to the CLI.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing(mpsc::UnboundedSender<Write>);
 
 #[derive(Debug)]
 pub(crate) enum Write {
     Line(String),
-    /// No more will follow; the CLI ends what it does and exits.
+    /// Close the input; the CLI finishes its work and exits.
     Close,
 }
 
@@ -32,7 +32,7 @@ impl Outgoing {
         (Self(sender), receiver)
     }
 
-    /// A CLI that is gone is noticed where its output ends.
+    /// Ignores that the CLI may have exited; the reader of its output reports that.
     pub(crate) fn line(&self, line: String) {
         let _ = self.0.send(Write::Line(line));
     }
@@ -42,24 +42,24 @@ impl Outgoing {
     }
 }
 
-/// Whoever waits for an answer, by the id of the request.
+/// The receivers of answers, by the id of the request.
 type Waiting = HashMap<String, oneshot::Sender<Result<Value, String>>>;
 
-/// Requests of ours that wait for their answer.
+/// Requests to the CLI that have no answer yet.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     waiting: Mutex<Option<Waiting>>,
     last: AtomicU64,
 }
 
-/// Why a request of ours got no answer that can be used.
+/// Why a request to the CLI failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ControlError {
-    /// The CLI refused it, in its words.
+    /// The CLI refused it, with this message.
     Refused(String),
-    /// The CLI went away.
-    Gone,
-    /// No answer came.
+    /// The CLI exited.
+    Disconnected,
+    /// The CLI did not answer in time.
     TimedOut(Duration),
 }
 
@@ -75,29 +75,29 @@ impl Pending {
         &self,
         outgoing: &Outgoing,
         request: &Value,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<Value, ControlError> {
         let id = format!("hd_{}", self.last.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
         match &mut *self.lock() {
             Some(waiting) => waiting.insert(id.clone(), answer),
-            None => return Err(ControlError::Gone),
+            None => return Err(ControlError::Disconnected),
         };
         outgoing.line(wire::control_request(&id, request));
-        match timeout(patience, answered).await {
+        match timeout(time_limit, answered).await {
             Ok(Ok(Ok(value))) => Ok(value),
             Ok(Ok(Err(refusal))) => Err(ControlError::Refused(refusal)),
-            Ok(Err(_)) => Err(ControlError::Gone),
+            Ok(Err(_)) => Err(ControlError::Disconnected),
             Err(_) => {
                 if let Some(waiting) = &mut *self.lock() {
                     waiting.remove(&id);
                 }
-                Err(ControlError::TimedOut(patience))
+                Err(ControlError::TimedOut(time_limit))
             }
         }
     }
 
-    /// An answer nobody waits for is dropped.
+    /// Passes an answer to its request. Ignores answers to unknown requests.
     pub(crate) fn answer(&self, id: &str, outcome: Result<Value, String>) {
         let waiting = self.lock().as_mut().and_then(|waiting| waiting.remove(id));
         if let Some(waiting) = waiting {
@@ -105,7 +105,7 @@ impl Pending {
         }
     }
 
-    /// The CLI is gone: whatever waits is told at once.
+    /// Fails all open requests, because the CLI has exited.
     pub(crate) fn fail_all(&self) {
         self.lock().take();
     }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_reach_whoever_asked() {
+    async fn answers_reach_their_requests() {
         let (outgoing, mut written) = Outgoing::new();
         let pending = Pending::new();
         let ask = json!({"subtype": "mcp_status"});
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_requests_fail_at_once_when_the_program_is_gone() {
+    async fn all_requests_fail_at_once_when_the_program_exits() {
         let (outgoing, mut written) = Outgoing::new();
         let pending = Pending::new();
         let ask = json!({"subtype": "initialize"});
@@ -162,20 +162,20 @@ mod tests {
             written.recv().await;
             pending.fail_all();
         });
-        assert_eq!(one, Err(ControlError::Gone));
+        assert_eq!(one, Err(ControlError::Disconnected));
         assert_eq!(
             pending.request(&outgoing, &ask, LONG).await,
-            Err(ControlError::Gone)
+            Err(ControlError::Disconnected)
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_answer_ends_in_time() {
+    async fn a_request_without_an_answer_times_out() {
         let (outgoing, _written) = Outgoing::new();
-        let asked = Pending::new()
+        let error = Pending::new()
             .request(&outgoing, &json!({}), LONG)
             .await
             .unwrap_err();
-        assert_eq!(asked, ControlError::TimedOut(LONG));
+        assert_eq!(error, ControlError::TimedOut(LONG));
     }
 }

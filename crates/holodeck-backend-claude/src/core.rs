@@ -5,122 +5,123 @@ use std::{
 };
 
 use holodeck_backend_api::{BackendError, SessionHandle, ToolSpec};
-use holodeck_mcp_bridge::ServerNeed;
-use holodeck_model::mcp_tool_name;
-use holodeck_validators::CliVersion;
-use jsonschema::Validator;
+use holodeck_model::{CliVersion, ServerNeed, mcp_tool_name};
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinHandle, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     ClaudeOptions, McpServer,
-    argv::Begin,
+    argv::ConversationStart,
     connection::{Connection, FailedServer, ListedServer, OpenError},
     home::Home,
     host::Host,
-    session::Kept,
+    session::StoredConversation,
     wire,
 };
 
-/// From here on a message can be marked as being meant literally.
+/// The first version that accepts messages marked as literal.
 const VERBATIM: CliVersion = CliVersion::new(2, 1, 248);
-/// Longer arguments can't be given to a program.
-const LONGEST_SCHEMA: usize = 120 * 1024;
-/// Conversations of closed sessions that are kept, each with a folder of its own.
-const MOST_KEPT: usize = 16;
+/// The operating system limits the length of an argument.
+const MAX_SCHEMA_BYTES: usize = 120 * 1024;
+/// The maximum number of stored conversations of closed sessions. Each has a folder.
+const MAX_STORED: usize = 16;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// Notices to be said, and those that were.
+/// Notices that are not emitted yet, and all notices that were added after the start.
 struct Notices(Vec<String>, HashSet<String>);
 
 /// The tools of external servers that a process offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Offer {
     AsAllowed,
-    /// Some that the agent may not use.
-    TooMuch,
+    /// Includes tools that the agent may not use.
+    TooMany,
 }
 
 /// What all conversations of a backend share.
 pub(crate) struct Core {
     pub(crate) options: ClaudeOptions,
     host: Arc<Host>,
-    format: Option<Validator>,
     starts: Semaphore,
     notices: Mutex<Notices>,
     /// Tools of external servers that are not offered.
     withheld: Mutex<Vec<String>>,
-    swept: Once,
-    /// Conversations of sessions that were closed, the newest last.
-    kept: Mutex<VecDeque<Kept>>,
-    /// What outlives the turn it belongs to: processes that end or are made ready.
+    sweep: Once,
+    /// Conversations of closed sessions, the newest last.
+    stored: Mutex<VecDeque<StoredConversation>>,
+    /// Work that outlives its turn: ending processes and preparing new ones.
     background: TaskTracker,
     closing: CancellationToken,
 }
 
 impl Core {
     pub(crate) fn new(options: ClaudeOptions) -> Result<Self, BackendError> {
-        let format = options.response_format.as_ref().map(validator).transpose()?;
+        if let Some(format) = &options.response_format {
+            check_length(format.schema())?;
+        }
         Ok(Self {
             host: Arc::new(Host::new(&options)?),
             starts: Semaphore::new(options.limits.starts.get()),
             notices: Mutex::new(Notices(options.notices.clone(), HashSet::new())),
             withheld: Mutex::default(),
-            swept: Once::new(),
-            kept: Mutex::default(),
+            sweep: Once::new(),
+            stored: Mutex::default(),
             background: TaskTracker::new(),
             closing: CancellationToken::new(),
-            format,
             options,
         })
     }
 
-    /// A process for a new conversation, checked to be whole.
+    /// Starts a process for a new conversation and checks its servers.
     pub(crate) async fn open_new(&self) -> Result<Connection, BackendError> {
-        self.open(self.home()?, &Begin::fresh()).await
+        self.open(self.create_home()?, &ConversationStart::new()).await
     }
 
-    pub(crate) fn home(&self) -> Result<Arc<Home>, BackendError> {
+    pub(crate) fn create_home(&self) -> Result<Arc<Home>, BackendError> {
         match Home::create(&self.options) {
             Ok(home) => {
-                self.swept.call_once(|| home.sweep());
+                self.sweep.call_once(|| home.sweep());
                 Ok(Arc::new(home))
             }
             Err(error) => Err(init(&OpenError::Home(error))),
         }
     }
 
-    /// Starts a process, more than once if need be. Nothing was said yet, so nothing is said twice.
-    pub(crate) async fn open(&self, home: Arc<Home>, begin: &Begin) -> Result<Connection, BackendError> {
-        let Ok(_place) = self.starts.acquire().await else {
+    /// Starts a process, with retries. They cannot repeat a message, because none was sent yet.
+    pub(crate) async fn open(
+        &self,
+        home: Arc<Home>,
+        start: &ConversationStart,
+    ) -> Result<Connection, BackendError> {
+        let Ok(_permit) = self.starts.acquire().await else {
             return Err(BackendError::Cancelled);
         };
-        let mut connection = self.connect(&home, begin).await?;
-        if self.check_servers(&mut connection).await? == Offer::TooMuch {
-            // What is not to be offered is known only now. Nothing was asked yet.
+        let mut connection = self.connect(&home, start).await?;
+        if self.check_servers(&mut connection).await? == Offer::TooMany {
+            // The tools to withhold are known only now, before the first message: start again without them.
             connection.close().await;
-            let begin = match begin {
-                Begin::Fresh { .. } => &Begin::fresh(),
-                resumed @ Begin::Resumed { .. } => resumed,
+            let start = match start {
+                ConversationStart::New { .. } => &ConversationStart::new(),
+                resume @ ConversationStart::Resume { .. } => resume,
             };
-            connection = self.connect(&home, begin).await?;
+            connection = self.connect(&home, start).await?;
             self.check_servers(&mut connection).await?;
         }
         Ok(connection)
     }
 
-    async fn connect(&self, home: &Arc<Home>, begin: &Begin) -> Result<Connection, BackendError> {
+    async fn connect(&self, home: &Arc<Home>, start: &ConversationStart) -> Result<Connection, BackendError> {
         let mut wait = FIRST_WAIT;
         let mut attempt = 1;
         let connection = loop {
             let withheld = self.withheld().clone();
             let home = Arc::clone(home);
-            let opened = Connection::open(&self.options, &self.host, home, begin, &withheld).await;
+            let opened = Connection::open(&self.options, &self.host, home, start, &withheld).await;
             match opened {
                 Ok(connection) => break connection,
-                Err(error) if error.is_passing() && attempt < self.options.limits.attempts => {
-                    tracing::warn!(%error, attempt, "the Claude Code CLI did not start; trying again");
+                Err(error) if error.is_transient() && attempt < self.options.limits.attempts => {
+                    tracing::warn!(%error, attempt, "the Claude Code CLI did not start; retrying");
                 }
                 Err(error) => return Err(init(&error)),
             }
@@ -132,8 +133,7 @@ impl Core {
         Ok(connection)
     }
 
-    /// Runs `work` beside the turns; [`settle`](Self::settle) waits for it. Outside of a runtime nothing can run, and
-    /// what `work` holds is dropped.
+    /// Runs `work` in the background; [`settle`](Self::settle) waits for it. Outside of a runtime, `work` is dropped.
     pub(crate) fn background(
         &self,
         work: impl Future<Output = ()> + Send + 'static,
@@ -142,8 +142,8 @@ impl Core {
         Some(self.background.spawn(work))
     }
 
-    /// Lets a process end by itself, whatever it does at the moment.
-    pub(crate) fn leave(&self, connection: Connection) -> Option<JoinHandle<()>> {
+    /// Interrupts a process and lets it end in the background.
+    pub(crate) fn abandon(&self, connection: Connection) -> Option<JoinHandle<()>> {
         connection.send(wire::control_request(
             "hd_leave",
             &json!({"subtype": "interrupt"}),
@@ -151,47 +151,51 @@ impl Core {
         self.background(connection.close())
     }
 
-    /// Keeps the conversation of a session that was closed, in place of the oldest one.
-    pub(crate) fn keep(&self, kept: Kept) {
-        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push_back(kept);
-        if all.len() > MOST_KEPT {
+    /// Stores the conversation of a closed session. Drops the oldest one if there are too many.
+    pub(crate) fn store(&self, conversation: StoredConversation) {
+        let mut all = self.stored();
+        all.push_back(conversation);
+        if all.len() > MAX_STORED {
             all.pop_front();
         }
     }
 
-    /// The conversation of a handle, if it is kept and ends where the handle says.
-    pub(crate) fn take_kept(&self, handle: &SessionHandle) -> Option<Kept> {
-        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = all
+    /// Takes the stored conversation of a handle, if it still ends with the handle's message.
+    pub(crate) fn take_stored(&self, handle: &SessionHandle) -> Option<StoredConversation> {
+        let mut all = self.stored();
+        let index = all
             .iter()
-            .position(|kept| kept.handle().as_ref() == Some(handle))?;
-        all.remove(place)
+            .position(|stored| stored.handle().as_ref() == Some(handle))?;
+        all.remove(index)
     }
 
-    /// Tools that this process offers to the CLI.
+    /// The tools that the host offers to the CLI.
     pub(crate) fn own_tools(&self) -> &[ToolSpec] {
         self.options.tools.as_ref().map_or(&[], |tools| tools.specs())
     }
 
-    /// Fires when the backend is closed: no further process needs to be made ready.
+    /// Cancelled when the backend closes: no further process is needed.
     pub(crate) fn closing(&self) -> &CancellationToken {
         &self.closing
     }
 
-    /// Waits until no process is left of what ran beside the turns.
+    /// Waits for all background work.
     pub(crate) async fn settle(&self) {
         self.closing.cancel();
         self.background.close();
         self.background.wait().await;
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.stored().clear();
+    }
+
+    fn stored(&self) -> MutexGuard<'_, VecDeque<StoredConversation>> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn withheld(&self) -> MutexGuard<'_, Vec<String>> {
         self.withheld.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks the names of the lists against the tools that the servers have.
+    /// Checks that each name in the agent's tool lists exists on the servers.
     fn check_tools(&self, listed: &[ListedServer]) -> Result<Offer, BackendError> {
         let mut names = self.options.names.clone();
         for server in listed {
@@ -200,9 +204,7 @@ impl Core {
         let unresolved = self.options.access.unresolved(&names);
         if !unresolved.is_empty() {
             let problems: Vec<_> = unresolved.iter().map(ToString::to_string).collect();
-            return Err(BackendError::Config {
-                message: problems.join("\n"),
-            });
+            return Err(BackendError::config(problems.join("\n")));
         }
         let tools = listed.iter().flat_map(|server| {
             let tools = server.tools.iter();
@@ -216,7 +218,7 @@ impl Core {
             }
         }
         Ok(if withheld.len() > known {
-            Offer::TooMuch
+            Offer::TooMany
         } else {
             Offer::AsAllowed
         })
@@ -229,72 +231,61 @@ impl Core {
         }
         let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
         let (failed, listed) = connection
-            .servers(&names, self.options.limits.mcp_start)
+            .wait_for_servers(&names, self.options.limits.mcp_start)
             .await
             .map_err(|error| init(&error))?;
         let mut fatal = Vec::new();
         for FailedServer { name, reason } in &failed {
-            let told = format!("MCP server `{name}` did not start: {reason}");
+            let problem = format!("MCP server `{name}` did not start: {reason}");
             let optional = |server: &McpServer| server.name == *name && server.need == ServerNeed::Optional;
             if servers.iter().any(optional) {
-                self.late_notice(format!("{told}; going on without it"));
+                self.add_notice(format!("{problem}; continuing without it"));
             } else {
-                fatal.push(told);
+                fatal.push(problem);
             }
         }
         if fatal.is_empty() {
             return self.check_tools(&listed);
         }
-        Err(BackendError::Init {
-            message: format!(
-                "{}\n\nhint: run its `command` by hand, or set `required: false` on the tool to go on without it",
-                fatal.join("; ")
-            ),
-        })
+        Err(BackendError::init(fatal.join("; ")).with_hint(
+            "run its `command` by hand, or set `required: false` on the tool to continue without it",
+        ))
     }
 
-    /// Whether a message reaches the model as it is.
+    /// Checks that the CLI passes a message to the model unchanged.
     pub(crate) fn check_message(&self, message: &str) -> Result<(), BackendError> {
         let interpreted = message.trim_start().starts_with('/') || message.contains('@');
         match self.options.version {
-            Some(version) if version < VERBATIM && interpreted => Err(BackendError::Init {
-                message: format!(
-                    "Claude Code {version} would take `/` at the beginning or `@` in a message as a command or a \
-                     file\n\nhint: install Claude Code {VERBATIM} or later"
-                ),
-            }),
+            Some(version) if version < VERBATIM && interpreted => Err(BackendError::init(format!(
+                "Claude Code {version} interprets `/` at the start of a message as a command and `@` as a file"
+            ))
+            .with_hint(format!("install Claude Code {VERBATIM} or later"))),
             _ => Ok(()),
         }
     }
 
-    /// What is wrong with an answer that should have the agent's form.
-    pub(crate) fn check_form(&self, value: Option<&Value>) -> Result<(), String> {
-        match (&self.format, value) {
+    /// Checks structured output against the agent's `response_format`.
+    pub(crate) fn check_structured_output(&self, value: Option<&Value>) -> Result<(), String> {
+        match (&self.options.response_format, value) {
             (None, _) => Ok(()),
             (Some(_), None) => Err("the agent gave no structured output".to_owned()),
-            (Some(format), Some(value)) => format.validate(value).map_err(|error| {
-                let place = error.instance_path().to_string();
-                let place = if place.is_empty() {
-                    String::new()
-                } else {
-                    format!(" at `{place}`")
-                };
-                format!("the structured output does not satisfy `response_format`: {error}{place}")
+            (Some(format), Some(value)) => format.check(value).map_err(|problem| {
+                format!("the structured output does not match `response_format`: {problem}")
             }),
         }
     }
 
-    pub(crate) fn structured(&self) -> bool {
-        self.format.is_some()
+    pub(crate) fn is_structured(&self) -> bool {
+        self.options.response_format.is_some()
     }
 
-    /// Notices that were not said before.
-    pub(crate) fn opening_notices(&self) -> Vec<String> {
+    /// Takes the notices that were not emitted yet.
+    pub(crate) fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut self.notices().0)
     }
 
-    /// Something to be said with the next turn, once.
-    fn late_notice(&self, notice: String) {
+    /// Adds a notice for the next turn, unless it was added before.
+    fn add_notice(&self, notice: String) {
         let mut notices = self.notices();
         if notices.1.insert(notice.clone()) {
             notices.0.push(notice);
@@ -306,20 +297,16 @@ impl Core {
     }
 }
 
-fn validator(schema: &Value) -> Result<Validator, BackendError> {
-    let problem = |message: String| BackendError::Init { message };
-    if schema.to_string().len() > LONGEST_SCHEMA {
-        return Err(problem(format!(
-            "`response_format` is longer than {} KiB, which the Claude Code CLI can't be given",
-            LONGEST_SCHEMA / 1024
-        )));
+fn check_length(schema: &Value) -> Result<(), BackendError> {
+    if schema.to_string().len() <= MAX_SCHEMA_BYTES {
+        return Ok(());
     }
-    jsonschema::validator_for(schema)
-        .map_err(|error| problem(format!("`response_format` is not a usable JSON Schema: {error}")))
+    Err(BackendError::init(format!(
+        "`response_format` is longer than {} KiB, the limit for the Claude Code CLI",
+        MAX_SCHEMA_BYTES / 1024
+    )))
 }
 
 fn init(error: &OpenError) -> BackendError {
-    BackendError::Init {
-        message: error.to_string(),
-    }
+    BackendError::init(error.to_string())
 }

@@ -1,23 +1,23 @@
-//! Cuts a byte stream into lines, with a bound on their length.
+//! Splits a byte stream into lines of limited length.
 
 use std::{io::BufRead as _, ops::Range};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// The longest line that is read. An image that a tool answers with is a few megabytes of base64; what is much longer
-/// than that is not a message.
+/// The maximum length of a line. An image in a tool result takes a few megabytes of base64; a much longer line is not a
+/// message.
 pub(crate) const LINE_LIMIT: usize = 32 * 1024 * 1024;
 
-/// What one read asks for.
+/// The minimum buffer space for one read.
 const CHUNK: usize = 16 * 1024;
 
-/// A buffer that grew beyond this for one long line is given back after it.
-const KEPT: usize = 256 * 1024;
+/// A buffer that grew beyond this size for a long line is freed after it.
+const MAX_IDLE_CAPACITY: usize = 256 * 1024;
 
-/// Why there is no line.
+/// Why no line was read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FramingError {
-    /// A line goes on past the limit. The rest of it is skipped; the lines after it can be read.
+    /// A line exceeds the limit. It is skipped; the lines after it can be read.
     #[error("a line of output is longer than {limit} bytes")]
     TooLong {
         /// The limit.
@@ -26,7 +26,7 @@ pub(crate) enum FramingError {
     /// The stream ended within a line.
     #[error("the output ended in the middle of a line, after {bytes} bytes of it")]
     HalfLine {
-        /// How much of the line there was.
+        /// The number of bytes that were read of the line.
         bytes: usize,
     },
     /// The stream could not be read.
@@ -34,7 +34,7 @@ pub(crate) enum FramingError {
     Io(#[from] std::io::Error),
 }
 
-/// The lines of a reader, one after the other. Empty lines are left out, and so is the line's end.
+/// Reads lines from a reader. Skips empty lines and removes line ends.
 #[derive(Debug)]
 pub(crate) struct LineReader<R> {
     inner: R,
@@ -51,8 +51,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// The next line, or `None` at the end. Nothing is lost when the future is dropped. After an error other than
-    /// [`FramingError::Io`] reading goes on where it makes sense.
+    /// The next line, or `None` at the end. Dropping the future loses nothing. After an error other than
+    /// [`FramingError::Io`], reading can continue.
     pub(crate) async fn next(&mut self) -> Result<Option<&[u8]>, FramingError> {
         let line = loop {
             if let Some(line) = self.lines.take()? {
@@ -62,23 +62,23 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 self.lines.end()?;
                 return Ok(None);
             }
-            // Cancel safe: bytes are in the buffer once they are read.
-            self.ended = self.inner.read_buf(self.lines.room()).await? == 0;
+            // Cancel safe: `read_buf` puts the bytes into the buffer as it reads them.
+            self.ended = self.inner.read_buf(self.lines.buffer_mut()).await? == 0;
         };
         Ok(self.lines.get(line))
     }
 }
 
-/// The state between reads: what has come and is not yet given out as a line.
+/// Bytes that were read but not yet returned as lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
     buffer: Vec<u8>,
     /// Where the next line starts.
     start: usize,
-    /// Up to here there is no line end.
+    /// No line end exists before this index.
     searched: usize,
     limit: usize,
-    /// Within a line that was reported as too long.
+    /// Whether the current line was already reported as too long.
     skipping: bool,
 }
 
@@ -93,27 +93,27 @@ impl Lines {
         }
     }
 
-    /// Where to put new bytes: at the end of this.
-    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
+    /// The buffer to append new bytes to.
+    pub(crate) fn buffer_mut(&mut self) -> &mut Vec<u8> {
         if self.start > 0 {
             self.buffer.drain(..self.start);
             self.searched -= self.start;
             self.start = 0;
         }
-        if self.buffer.is_empty() && self.buffer.capacity() > KEPT {
+        if self.buffer.is_empty() && self.buffer.capacity() > MAX_IDLE_CAPACITY {
             self.buffer = Vec::new();
         }
         self.buffer.reserve(CHUNK);
         &mut self.buffer
     }
 
-    /// The next whole line that is not empty.
+    /// The next complete line that is not empty.
     pub(crate) fn take(&mut self) -> Result<Option<Range<usize>>, FramingError> {
         loop {
             let rest = self.buffer.get(self.searched..).unwrap_or_default();
             let Some(at) = line_end(rest) else {
                 self.searched = self.buffer.len();
-                return self.unfinished();
+                return self.check_unfinished();
             };
             let end = self.searched + at;
             let line = self.start..end;
@@ -125,15 +125,15 @@ impl Lines {
             if line.len() > self.limit {
                 return Err(FramingError::TooLong { limit: self.limit });
             }
-            let line = self.without_return(line);
+            let line = self.trim_return(line);
             if !line.is_empty() {
                 return Ok(Some(line));
             }
         }
     }
 
-    /// All there is belongs to a line that is not whole yet.
-    fn unfinished(&mut self) -> Result<Option<Range<usize>>, FramingError> {
+    /// Checks the length of an incomplete line, which is all that the buffer holds.
+    fn check_unfinished(&mut self) -> Result<Option<Range<usize>>, FramingError> {
         let long = self.searched - self.start > self.limit;
         let report = long && !self.skipping;
         self.skipping |= long;
@@ -148,20 +148,20 @@ impl Lines {
         Ok(None)
     }
 
-    /// Says once what is left when nothing more comes.
+    /// Reports an incomplete line at the end of the stream, once.
     pub(crate) fn end(&mut self) -> Result<(), FramingError> {
         let bytes = self.buffer.len() - self.start;
         self.buffer = Vec::new();
         self.start = 0;
         self.searched = 0;
-        // A line that was too long has been reported.
+        // A line that is too long was already reported.
         if bytes > 0 && !std::mem::take(&mut self.skipping) {
             return Err(FramingError::HalfLine { bytes });
         }
         Ok(())
     }
 
-    fn without_return(&self, line: Range<usize>) -> Range<usize> {
+    fn trim_return(&self, line: Range<usize>) -> Range<usize> {
         match self.buffer.get(line.clone()) {
             Some([.., b'\r']) => line.start..line.end - 1,
             _ => line,

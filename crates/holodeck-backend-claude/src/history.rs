@@ -1,4 +1,4 @@
-//! A conversation in the form in which the CLI keeps one, so that it continues from there.
+//! Writes a conversation in the CLI's own format, so that the CLI can resume it.
 
 use holodeck_backend_api::{HistoryItem, ToolSpec};
 use holodeck_model::{HOLODECK_SERVER, mcp_tool_name};
@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use crate::home::Home;
 
-/// A conversation of `items`, one JSON object per line. Calls of `own` tools get the names that the CLI gives them.
-pub(crate) fn conversation(id: &str, home: &Home, items: &[HistoryItem], own: &[ToolSpec]) -> String {
+/// Formats `items` as one JSON object per line. Calls of `own` tools get the names that the CLI gives them.
+pub(crate) fn format_conversation(id: &str, home: &Home, items: &[HistoryItem], own: &[ToolSpec]) -> String {
     let mut lines = String::new();
     let mut parent: Option<String> = None;
     let mut items = items.iter().peekable();

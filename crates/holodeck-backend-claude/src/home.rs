@@ -11,17 +11,17 @@ use tempfile::TempDir;
 
 use crate::ClaudeOptions;
 
-/// What the names of private folders begin with.
+/// The prefix of the names of private folders.
 const PREFIX: &str = "holodeck-claude-";
-/// A folder younger than this may not have its lock yet.
-const YOUNG: Duration = Duration::from_mins(1);
+/// A younger folder may not be locked yet.
+const MIN_AGE: Duration = Duration::from_mins(1);
 
-/// The private folder of one process: its home, its settings, and the files that are too secret or too long to be
+/// The private folder of one process: its home, its settings, and the files that are too secret or too long for
 /// arguments. Deleted when dropped.
 #[derive(Debug)]
 pub(crate) struct Home {
     folder: TempDir,
-    /// Locked for as long as this process lives, whatever becomes of it. Given up after the folder is gone.
+    /// Held until this process ends, however it ends. Released after the folder is deleted.
     _lock: File,
     system_prompt: PathBuf,
     mcp_config: PathBuf,
@@ -35,7 +35,7 @@ impl Home {
             .permissions(Permissions::from_mode(0o700))
             .tempdir_in(&options.temporary_folder)?;
         let lock = File::open(folder.path())?;
-        // Where there are no locks, nobody takes this for a folder that is left.
+        // Without support for locks, `is_abandoned` fails to lock too and keeps the folder.
         let _ = lock.try_lock();
         let at = |name: &str| folder.path().join(name);
         for part in ["home", "config", "tmp", "work"] {
@@ -67,16 +67,16 @@ impl Home {
         })
     }
 
-    /// Deletes the folders beside this one whose owner was killed before it could.
+    /// Deletes private folders beside this one whose owner was killed.
     pub(crate) fn sweep(&self) {
         let (Some(beside), Ok(own)) = (self.folder.path().parent(), self.folder.path().metadata()) else {
             return;
         };
         for entry in fs::read_dir(beside).into_iter().flatten().flatten() {
-            let is_one = entry.file_name().to_string_lossy().starts_with(PREFIX);
-            if is_one && is_left(&entry.path(), own.uid()).unwrap_or(false) {
+            let is_private = entry.file_name().to_string_lossy().starts_with(PREFIX);
+            if is_private && is_abandoned(&entry.path(), own.uid()).unwrap_or(false) {
                 let removed = fs::remove_dir_all(entry.path());
-                tracing::debug!(folder = %entry.path().display(), ?removed, "a private folder was left");
+                tracing::debug!(folder = %entry.path().display(), ?removed, "deleting an abandoned private folder");
             }
         }
     }
@@ -105,8 +105,8 @@ impl Home {
         &self.working_directory
     }
 
-    /// Puts a conversation where the CLI looks for those it kept.
-    pub(crate) fn keep_conversation(&self, id: &str, lines: &str) -> io::Result<()> {
+    /// Writes a conversation to the place where the CLI stores its own.
+    pub(crate) fn write_conversation(&self, id: &str, lines: &str) -> io::Result<()> {
         let folder = self.config().join("projects").join(self.slug());
         fs::DirBuilder::new()
             .recursive(true)
@@ -119,16 +119,16 @@ impl Home {
     fn slug(&self) -> String {
         let real = fs::canonicalize(&self.working_directory);
         let folder = real.as_deref().unwrap_or(&self.working_directory);
-        let sign = |sign: char| if sign.is_ascii_alphanumeric() { sign } else { '-' };
-        folder.to_string_lossy().chars().map(sign).collect()
+        let replace = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        folder.to_string_lossy().chars().map(replace).collect()
     }
 }
 
-/// Whether nobody uses a private folder of this user any more.
-fn is_left(folder: &Path, user: u32) -> io::Result<bool> {
-    let found = fs::symlink_metadata(folder)?;
-    let is_old = found.modified()?.elapsed().is_ok_and(|age| age > YOUNG);
-    if !found.is_dir() || found.uid() != user || !is_old {
+/// Whether a private folder of this user is no longer in use.
+fn is_abandoned(folder: &Path, user: u32) -> io::Result<bool> {
+    let metadata = fs::symlink_metadata(folder)?;
+    let is_old = metadata.modified()?.elapsed().is_ok_and(|age| age > MIN_AGE);
+    if !metadata.is_dir() || metadata.uid() != user || !is_old {
         return Ok(false);
     }
     Ok(File::open(folder)?.try_lock().is_ok())
@@ -151,12 +151,12 @@ mod tests {
 
     /// A folder that looks two minutes old.
     fn old(folder: &Path) {
-        let before = SystemTime::now() - 2 * YOUNG;
+        let before = SystemTime::now() - 2 * MIN_AGE;
         File::open(folder).unwrap().set_modified(before).unwrap();
     }
 
     #[test]
-    fn what_killed_processes_left_is_deleted_and_nothing_else() {
+    fn only_folders_of_killed_processes_are_deleted() {
         let temporary = tempfile::tempdir().unwrap();
         let options = ClaudeOptions::new("claude").temporary_folder(temporary.path());
         let at = |name: &str| temporary.path().join(name);
@@ -172,11 +172,11 @@ mod tests {
         old(running.folder.path());
         let home = Home::create(&options).unwrap();
         home.sweep();
-        let mut stays: Vec<_> = fs::read_dir(temporary.path())
+        let mut remaining: Vec<_> = fs::read_dir(temporary.path())
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .collect();
-        stays.sort();
+        remaining.sort();
         let mut expected = vec![
             at("holodeck-claude-young"),
             at("holodeck-claude-file"),
@@ -186,7 +186,7 @@ mod tests {
             home.folder.path().to_owned(),
         ];
         expected.sort();
-        assert_eq!(stays, expected);
+        assert_eq!(remaining, expected);
         assert!(at("other/config/secret").exists());
         let ended = running.folder.path().to_owned();
         drop(running);

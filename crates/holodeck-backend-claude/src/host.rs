@@ -1,4 +1,4 @@
-//! Answers to what the CLI asks of us while a turn runs: may this tool run, run one of ours, what do the hooks say.
+//! Answers the CLI's requests during a turn: approvals of tool calls, calls of own tools, and hooks.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,6 @@ use holodeck_backend_api::{
     Approval, ApprovalAsk, ApprovalDecision, Approver, BackendError, CallDetails, CallRefusal, Conversation,
     DecidedBy, Spending, ToolCx, ToolNames, TurnRequest,
 };
-use holodeck_mcp_bridge::InProcessServer;
 use holodeck_model::{Glob, HOLODECK_SERVER, ToolAccess, mcp_tool_name};
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -21,20 +20,21 @@ use crate::{
     ClaudeOptions, McpServer,
     connection::Incoming,
     control::Outgoing,
+    in_process::InProcessServer,
     wire::{self, CanUseTool, HostRequest},
 };
 
-/// Hook that lets sub-agents wait for their place.
+/// The hook that makes sub-agents wait for a free slot.
 const AGENTS: &str = "agents";
-/// Hook that makes the CLI ask about a tool.
+/// The hook that makes the CLI ask for approval of a tool.
 const GOVERNED: &str = "governed";
-/// A sub-agent may wait this long for its place: until the turn's own limit.
+/// How long a sub-agent may wait for a slot: in practice, until the turn's time limit.
 const HOOK_SECONDS: u32 = 24 * 60 * 60;
 
-/// What the model of a sub-agent is told that wants to start another one.
-const NO_PLACE: &str = "as many agents run as may run at the same time; do this yourself";
+/// The error result for a sub-agent that cannot start another one.
+const NO_SLOT: &str = "the maximum number of agents is already running; do this yourself";
 
-/// What all processes of a backend share in answering.
+/// The settings for answering, which all processes of a backend share.
 pub(crate) struct Host {
     approver: Option<Arc<dyn Approver>>,
     own_servers: Vec<InProcessServer>,
@@ -42,33 +42,34 @@ pub(crate) struct Host {
     servers: Vec<McpServer>,
     names: ToolNames,
     access: ToolAccess,
-    /// The commands that the shell may run; `None`: all.
+    /// The commands that the shell may run; `None` allows all.
     commands: Option<Vec<String>>,
     agents: Option<usize>,
     tool_calls: usize,
 }
 
-/// The answering side of one process.
-pub(crate) struct Answering {
+/// Answers the requests of one process.
+pub(crate) struct Responder {
     host: Arc<Host>,
     outgoing: Outgoing,
     incoming: mpsc::Sender<Incoming>,
     stop: CancellationToken,
     caller: Caller,
     running: Arc<Mutex<HashMap<String, CancellationToken>>>,
-    places: Option<Arc<Semaphore>>,
-    taken: Arc<Mutex<HashMap<String, OwnedSemaphorePermit>>>,
+    agent_slots: Option<Arc<Semaphore>>,
+    /// The permits of running sub-agents, by the id of the call that started them.
+    held_slots: Arc<Mutex<HashMap<String, OwnedSemaphorePermit>>>,
     tasks: TaskTracker,
-    /// Places for calls of our own tools.
+    /// Slots for calls of own tools.
     tool_calls: Arc<Semaphore>,
 }
 
-/// Whose turn runs in a process, for the tools it calls.
+/// The turn on whose behalf a process calls tools.
 #[derive(Clone, Default)]
-pub(crate) struct Caller(Arc<Mutex<Serving>>);
+pub(crate) struct Caller(Arc<Mutex<TurnContext>>);
 
 #[derive(Clone, Default)]
-struct Serving {
+struct TurnContext {
     unit: Option<String>,
     conversation: Conversation,
     spending: Spending,
@@ -77,7 +78,7 @@ struct Serving {
 
 impl Caller {
     pub(crate) fn set(&self, request: &TurnRequest, conversation: Conversation) {
-        *lock(&self.0) = Serving {
+        *lock(&self.0) = TurnContext {
             unit: request.unit.clone(),
             conversation,
             spending: request.spending.clone(),
@@ -86,12 +87,12 @@ impl Caller {
     }
 
     fn cx(&self, cancel: CancellationToken) -> ToolCx {
-        let serving = lock(&self.0).clone();
+        let context = lock(&self.0).clone();
         ToolCx {
             cancel,
-            unit: serving.unit,
-            conversation: serving.conversation,
-            spending: serving.spending,
+            unit: context.unit,
+            conversation: context.conversation,
+            spending: context.spending,
         }
     }
 
@@ -109,9 +110,7 @@ impl Host {
             .filter(|(_, tools)| !tools.specs().is_empty())
             .map(|(name, tools)| InProcessServer::new(name, Arc::clone(tools)))
             .collect::<Result<_, _>>();
-        let own_servers = own_servers.map_err(|error| BackendError::Init {
-            message: error.to_string(),
-        })?;
+        let own_servers = own_servers.map_err(|error| BackendError::init(error.to_string()))?;
         Ok(Self {
             approver: options.approver.clone(),
             own_servers,
@@ -125,8 +124,8 @@ impl Host {
         })
     }
 
-    /// The request with which a conversation with the CLI begins.
-    pub(crate) fn initialize(&self, agents: &Map<String, Value>) -> Value {
+    /// The handshake request, which is the first one to the CLI.
+    pub(crate) fn initialize_request(&self, agents: &Map<String, Value>) -> Value {
         let mut request = json!({"subtype": "initialize", "hooks": self.hooks()});
         if let Some(request) = request.as_object_mut() {
             if !agents.is_empty() {
@@ -137,7 +136,7 @@ impl Host {
                 let names: Vec<_> = self.own_servers.iter().map(InProcessServer::name).collect();
                 let manifests = self.own_servers.iter();
                 let manifests = manifests.map(|server| (server.name().to_owned(), server.manifest()));
-                // With the manifest the CLI need not ask for our tools; older ones ask.
+                // With the manifests, the CLI does not request the tools; older versions do.
                 request.insert("sdkMcpServers".to_owned(), json!(names));
                 request.insert(
                     "sdkMcpServerManifests".to_owned(),
@@ -148,7 +147,7 @@ impl Host {
         request
     }
 
-    /// Whether the YAML leaves out what is asked about.
+    /// Whether the YAML excludes the requested call.
     fn withholds(&self, request: &CanUseTool) -> bool {
         let tool = request.tool_name.as_str();
         if tool == "Bash"
@@ -164,17 +163,17 @@ impl Host {
         self.withholds_tool(tool)
     }
 
-    /// Whether the YAML leaves a tool out.
+    /// Whether the YAML excludes a tool.
     pub(crate) fn withholds_tool(&self, tool: &str) -> bool {
         if !self.access.allows_call(&self.names, tool) {
             return true;
         }
-        let of_tool = |server: &&McpServer| tool.starts_with(&mcp_tool_name(&server.name, ""));
-        // The longest name: `a` must not take the tools of `a__b`.
+        let has_tool = |server: &&McpServer| tool.starts_with(&mcp_tool_name(&server.name, ""));
+        // The longest name wins: `a` must not match the tools of `a__b`.
         let server = self
             .servers
             .iter()
-            .filter(of_tool)
+            .filter(has_tool)
             .max_by_key(|server| server.name.len());
         server.is_some_and(|server| match &server.allowed_tools {
             Some(allowed) => !allowed
@@ -184,7 +183,7 @@ impl Host {
         })
     }
 
-    fn ask(&self, request: CanUseTool) -> ApprovalAsk {
+    fn approval_ask(&self, request: CanUseTool) -> ApprovalAsk {
         let tool = self.names.identify(&request.tool_name);
         ApprovalAsk {
             tool_name: tool.map_or(request.tool_name, |tool| tool.shown_to_model),
@@ -213,50 +212,50 @@ impl Host {
         json!({ "PreToolUse": before })
     }
 
-    pub(crate) fn answering(
+    pub(crate) fn responder(
         self: &Arc<Self>,
         outgoing: Outgoing,
         incoming: mpsc::Sender<Incoming>,
         stop: CancellationToken,
         caller: Caller,
         tasks: TaskTracker,
-    ) -> Answering {
-        Answering {
+    ) -> Responder {
+        Responder {
             host: Arc::clone(self),
             outgoing,
             incoming,
             stop,
             caller,
             running: Arc::default(),
-            places: self.agents.map(|places| Arc::new(Semaphore::new(places))),
-            taken: Arc::default(),
+            agent_slots: self.agents.map(|limit| Arc::new(Semaphore::new(limit))),
+            held_slots: Arc::default(),
             tasks,
             tool_calls: Arc::new(Semaphore::new(self.tool_calls)),
         }
     }
 }
 
-impl Answering {
-    /// Answers in the background, so that nothing else of the CLI's output waits.
-    pub(crate) fn answer(&self, request_id: String, request: HostRequest) {
+impl Responder {
+    /// Answers in the background, so that the CLI's output is still read.
+    pub(crate) fn respond(&self, request_id: String, request: HostRequest) {
         let cancel = self.stop.child_token();
         lock(&self.running).insert(request_id.clone(), cancel.clone());
-        let one = One {
+        let handler = RequestHandler {
             host: Arc::clone(&self.host),
             incoming: self.incoming.clone(),
             caller: self.caller.clone(),
             cancel: cancel.clone(),
-            places: self.places.clone(),
-            taken: Arc::clone(&self.taken),
+            agent_slots: self.agent_slots.clone(),
+            held_slots: Arc::clone(&self.held_slots),
             tool_calls: Arc::clone(&self.tool_calls),
         };
         let (outgoing, running) = (self.outgoing.clone(), Arc::clone(&self.running));
         self.tasks.spawn(async move {
             let reply = tokio::select! {
                 biased;
-                // Withdrawn: nothing is to be sent.
+                // A withdrawn request gets no answer.
                 () = cancel.cancelled() => None,
-                reply = AssertUnwindSafe(one.reply(request)).catch_unwind() => Some(reply),
+                reply = AssertUnwindSafe(handler.reply(request)).catch_unwind() => Some(reply),
             };
             lock(&running).remove(&request_id);
             match reply {
@@ -270,57 +269,60 @@ impl Answering {
         });
     }
 
-    /// The CLI takes a request back.
+    /// Cancels a request that the CLI withdraws.
     pub(crate) fn withdraw(&self, request_id: &str) {
         if let Some(cancel) = lock(&self.running).remove(request_id) {
             cancel.cancel();
         }
     }
 
-    /// A call has its result; if it was a sub-agent, its place is free.
-    pub(crate) fn finished(&self, call_id: &str) {
-        lock(&self.taken).remove(call_id);
+    /// Releases the slot of a sub-agent whose call has its result.
+    pub(crate) fn release_slot(&self, call_id: &str) {
+        lock(&self.held_slots).remove(call_id);
     }
 
-    /// A turn is over; nothing of it runs any more.
-    pub(crate) fn turn_over(&self) {
-        lock(&self.taken).clear();
+    /// Releases all slots at the end of a turn.
+    pub(crate) fn release_all_slots(&self) {
+        lock(&self.held_slots).clear();
     }
 }
 
-/// The answering of one request.
-struct One {
+/// Answers one request.
+struct RequestHandler {
     host: Arc<Host>,
     incoming: mpsc::Sender<Incoming>,
     caller: Caller,
     cancel: CancellationToken,
-    places: Option<Arc<Semaphore>>,
-    taken: Arc<Mutex<HashMap<String, OwnedSemaphorePermit>>>,
+    agent_slots: Option<Arc<Semaphore>>,
+    /// The permits of running sub-agents, by the id of the call that started them.
+    held_slots: Arc<Mutex<HashMap<String, OwnedSemaphorePermit>>>,
     tool_calls: Arc<Semaphore>,
 }
 
-impl One {
+impl RequestHandler {
     async fn reply(self, request: HostRequest) -> Result<Value, String> {
         match request {
-            HostRequest::CanUseTool(ask) => Ok(self.permission(ask).await),
-            HostRequest::McpMessage { server_name, message } => self.own_server(&server_name, &message).await,
+            HostRequest::CanUseTool(ask) => Ok(self.decide_permission(ask).await),
+            HostRequest::McpMessage { server_name, message } => {
+                self.call_own_server(&server_name, &message).await
+            }
             HostRequest::HookCallback {
                 callback_id,
                 tool_use_id,
                 input,
             } => match callback_id.as_str() {
-                AGENTS => Ok(self.place(tool_use_id, &input).await),
-                GOVERNED => Ok(before_tool("ask", "an approval rule names this tool")),
+                AGENTS => Ok(self.reserve_slot(tool_use_id, &input).await),
+                GOVERNED => Ok(pre_tool_use("ask", "an approval rule names this tool")),
                 _ => Ok(json!({})),
             },
-            HostRequest::Other { subtype, .. } => Err(format!("this host does not answer `{subtype}`")),
+            HostRequest::Other { subtype, .. } => Err(format!("unsupported request `{subtype}`")),
         }
     }
 
-    async fn permission(&self, request: CanUseTool) -> Value {
+    async fn decide_permission(&self, request: CanUseTool) -> Value {
         let withheld = self.host.withholds(&request);
-        let ask = self.host.ask(request);
-        match self.decision(&ask, withheld).await {
+        let ask = self.host.approval_ask(request);
+        match self.decide(&ask, withheld).await {
             ApprovalDecision::Approve { arguments } => json!({
                 "behavior": "allow",
                 "updatedInput": arguments.unwrap_or(ask.arguments),
@@ -333,17 +335,17 @@ impl One {
         }
     }
 
-    async fn decision(&self, ask: &ApprovalAsk, withheld: bool) -> ApprovalDecision {
+    async fn decide(&self, ask: &ApprovalAsk, withheld: bool) -> ApprovalDecision {
         let failed = || ApprovalDecision::reject("the approval failed");
         let approver = self.caller.approver().or_else(|| self.host.approver.clone());
         let decided = match &approver {
             _ if withheld => {
-                let refused = CallDetails {
+                let details = CallDetails {
                     refused: Some(CallRefusal::NotAllowed),
                     ..CallDetails::default()
                 };
-                self.know(&ask.call_id, refused).await;
-                let reason = format!("this agent may not use `{}` like this", ask.tool_name);
+                self.send_details(&ask.call_id, details).await;
+                let reason = format!("this agent is not allowed to use `{}` in this way", ask.tool_name);
                 Some((ApprovalDecision::reject(reason), DecidedBy::Rule))
             }
             Some(approver) => catch_unwind(AssertUnwindSafe(|| approver.decide(ask)))
@@ -354,7 +356,7 @@ impl One {
             )),
         };
         if let Some((decision, by)) = decided {
-            self.tell(Incoming::Decided(Approval {
+            self.send(Incoming::Decided(Approval {
                 call_id: ask.call_id.clone(),
                 decision: decision.clone(),
                 by,
@@ -363,8 +365,8 @@ impl One {
             return decision;
         }
         let Some(approver) = approver else { return failed() };
-        self.tell(Incoming::Asked(ask.clone())).await;
-        let mut told = Told {
+        self.send(Incoming::Asked(ask.clone())).await;
+        let mut guard = WithdrawalGuard {
             incoming: self.incoming.clone(),
             call_id: Some(ask.call_id.clone()),
         };
@@ -372,8 +374,8 @@ impl One {
             .catch_unwind()
             .await;
         let decision = decision.unwrap_or_else(|_panic| failed());
-        told.call_id = None;
-        self.tell(Incoming::Answered {
+        guard.call_id = None;
+        self.send(Incoming::Answered {
             call_id: ask.call_id.clone(),
             decision: decision.clone(),
         })
@@ -381,14 +383,14 @@ impl One {
         decision
     }
 
-    async fn own_server(&self, server_name: &str, message: &Value) -> Result<Value, String> {
+    async fn call_own_server(&self, server_name: &str, message: &Value) -> Result<Value, String> {
         let mut own = self.host.own_servers.iter();
         let Some(server) = own.find(|server| server.name() == server_name) else {
-            return Err(format!("there is no MCP server `{server_name}` here"));
+            return Err(format!("unknown MCP server `{server_name}`"));
         };
         let is_call = message.get("method").is_some_and(|method| method == "tools/call");
-        // It is never closed; a call that is withdrawn does not wait any longer.
-        let _place = if is_call {
+        // The semaphore is never closed, and a withdrawn call stops waiting.
+        let _permit = if is_call {
             self.tool_calls.acquire().await.ok()
         } else {
             None
@@ -396,7 +398,7 @@ impl One {
         let cx = self.caller.cx(self.cancel.clone());
         let reply = server.handle(message, cx).await;
         if let Some((call_id, details)) = reply.details {
-            self.know(&call_id, details).await;
+            self.send_details(&call_id, details).await;
         }
         if let Some(failed) = reply.failed {
             let name = if server_name == HOLODECK_SERVER {
@@ -404,7 +406,7 @@ impl One {
             } else {
                 server.model_name(&failed.name)
             };
-            self.tell(Incoming::Unavailable {
+            self.send(Incoming::Unavailable {
                 call_id: failed.call_id,
                 name,
                 reason: failed.reason,
@@ -414,46 +416,46 @@ impl One {
         Ok(json!({ "mcp_response": reply.message }))
     }
 
-    /// Takes a place for a sub-agent. One that another sub-agent starts can't wait for it: that one keeps its own
-    /// until this one is done.
-    async fn place(&self, call_id: Option<String>, input: &Value) -> Value {
-        let Some(places) = self.places.clone() else {
+    /// Reserves a slot for a sub-agent. A nested sub-agent cannot wait for one: the sub-agent that starts it holds its
+    /// own slot until the nested one ends.
+    async fn reserve_slot(&self, call_id: Option<String>, input: &Value) -> Value {
+        let Some(slots) = self.agent_slots.clone() else {
             return json!({});
         };
         let is_nested = input.get("agent_id").is_some_and(Value::is_string);
-        let place = if is_nested {
-            places.try_acquire_owned().ok()
+        let permit = if is_nested {
+            slots.try_acquire_owned().ok()
         } else {
-            places.acquire_owned().await.ok()
+            slots.acquire_owned().await.ok()
         };
-        match place {
-            Some(place) => {
-                lock(&self.taken).insert(call_id.unwrap_or_default(), place);
+        match permit {
+            Some(permit) => {
+                lock(&self.held_slots).insert(call_id.unwrap_or_default(), permit);
                 json!({})
             }
-            None => before_tool("deny", NO_PLACE),
+            None => pre_tool_use("deny", NO_SLOT),
         }
     }
 
-    /// Before the answer, so that the result of the call finds it.
-    async fn know(&self, call_id: &str, details: CallDetails) {
+    /// Sends details of a call. Must happen before the answer, so that they arrive before the call's result.
+    async fn send_details(&self, call_id: &str, details: CallDetails) {
         let call_id = call_id.to_owned();
-        self.tell(Incoming::Details { call_id, details }).await;
+        self.send(Incoming::Details { call_id, details }).await;
     }
 
-    /// A turn that is over hears nothing any more.
-    async fn tell(&self, incoming: Incoming) {
+    /// Ignores that the turn may already have ended.
+    async fn send(&self, incoming: Incoming) {
         let _ = self.incoming.send(incoming).await;
     }
 }
 
-/// Tells that an ask was withdrawn, if it is dropped before it was answered.
-struct Told {
+/// Reports a question as withdrawn if it is dropped before its answer.
+struct WithdrawalGuard {
     incoming: mpsc::Sender<Incoming>,
     call_id: Option<String>,
 }
 
-impl Drop for Told {
+impl Drop for WithdrawalGuard {
     fn drop(&mut self) {
         if let Some(call_id) = self.call_id.take() {
             let _ = self.incoming.try_send(Incoming::Answered {
@@ -464,8 +466,8 @@ impl Drop for Told {
     }
 }
 
-/// A hook's answer about a call that is to begin.
-fn before_tool(decision: &str, reason: &str) -> Value {
+/// The answer of a hook before a tool call.
+fn pre_tool_use(decision: &str, reason: &str) -> Value {
     json!({
         "hookSpecificOutput": {
             "hookEventName": "PreToolUse",
@@ -475,7 +477,7 @@ fn before_tool(decision: &str, reason: &str) -> Value {
     })
 }
 
-/// Whether a command is one program call that a pattern allows. What a shell could make more of is refused.
+/// Whether a command is a single program call that a pattern allows. Shell syntax is refused.
 fn is_allowed_command(command: &str, patterns: &[String]) -> bool {
     let is_plain = !command.contains([';', '|', '&', '$', '`', '<', '>', '(', ')', '{', '}', '\n', '\\']);
     is_plain

@@ -1,13 +1,13 @@
 #![doc = include_str!("../README.md")]
 //!
-//! # Inside
+//! # Modules
 //!
-//! `framing` cuts the lines, `wire` gives them types, and `translate` turns one turn of them into
-//! [`BackendEvent`](holodeck_backend_api::BackendEvent)s: these three are pure. `argv` and `home` say how the CLI is
-//! started, `connection` runs it, `control` and `host` ask and answer, `turn` puts a turn together, and `pool`, `session`
-//! and `backend` are what others see of it. `agent` reads an agent's YAML.
+//! `framing` splits the output into lines, `wire` parses them, and `translate` converts the frames of a turn into
+//! [`BackendEvent`](holodeck_backend_api::BackendEvent)s; these three are pure. `argv` and `home` prepare the start of
+//! the CLI, `connection` runs it, `control` sends it requests, and `host` answers its requests. `turn` runs one turn;
+//! `pool`, `session` and `backend` build the public API on it. `in_process` offers the agent's own tools to the CLI, as
+//! an MCP server over the control channel.
 
-mod agent;
 mod argv;
 mod backend;
 mod connection;
@@ -17,9 +17,11 @@ mod framing;
 mod history;
 mod home;
 mod host;
+mod in_process;
 mod options;
 mod pool;
 mod replay;
+mod reply;
 mod session;
 mod tool;
 mod translate;
@@ -29,10 +31,16 @@ mod wire;
 #[cfg(test)]
 mod recording;
 
-pub use agent::{AgentSetup, BuiltinChanges};
+#[doc(no_inline)]
+pub use {holodeck_backend_api as api, holodeck_model as model, secrecy::SecretString};
+
 pub use backend::{ClaudeBackend, query};
-pub use holodeck_mcp_bridge::ServerNeed;
-pub use holodeck_validators::{ClaudeCli, ClaudeCliSearch, CliVersion};
+#[doc(no_inline)]
+pub use holodeck_backend_api::{
+    AgentBackend, AgentSession, Approver, BackendError, BackendEvent, ExecutionResult, ToolCx, ToolHost,
+    ToolOutput, TurnRequest,
+};
+pub use holodeck_model::{CliVersion, ServerNeed};
 pub use options::{ClaudeOptions, Edits, Limits, McpServer, McpServers, Reuse, Thinking};
 #[doc(hidden)]
 pub use replay::{Replay, replay};

@@ -1,19 +1,17 @@
 use std::{collections::BTreeMap, fmt, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
-use holodeck_backend_api::{Approver, ToolHost, ToolNames};
-use holodeck_mcp_bridge::ServerNeed;
-use holodeck_model::ToolAccess;
-use holodeck_validators::{ClaudeCli, CliVersion};
+use holodeck_backend_api::{AnswerFormat, Approver, ToolHost, ToolNames};
+use holodeck_model::{CliVersion, ServerNeed, ToolAccess};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
 use crate::Tools;
 
-/// How Claude Code is run. Whatever is not asked for is off: no tools, no settings of the machine, no `CLAUDE.md`.
+/// How to run Claude Code. Everything is off by default: no tools, no settings of the machine, no `CLAUDE.md`.
 #[derive(Clone)]
 pub struct ClaudeOptions {
     pub(crate) cli: PathBuf,
-    /// The script, where the program is what runs it.
+    /// The CLI's script, if `cli` is an interpreter.
     pub(crate) script: Option<PathBuf>,
     pub(crate) version: Option<CliVersion>,
     pub(crate) env: BTreeMap<String, SecretString>,
@@ -36,7 +34,7 @@ pub struct ClaudeOptions {
     pub(crate) max_budget_usd: Option<f64>,
     pub(crate) thinking: Thinking,
     pub(crate) effort: Option<String>,
-    pub(crate) response_format: Option<Value>,
+    pub(crate) response_format: Option<Arc<dyn AnswerFormat>>,
     pub(crate) mcp_servers: McpServers,
     pub(crate) working_directory: Option<PathBuf>,
     pub(crate) temporary_folder: PathBuf,
@@ -51,7 +49,7 @@ pub struct ClaudeOptions {
 /// External MCP servers.
 #[derive(Clone, Default)]
 pub struct McpServers {
-    /// The document that `--mcp-config` takes. It may hold secrets.
+    /// The document for `--mcp-config`. It may contain secrets.
     pub document: Option<SecretString>,
     /// The servers in it.
     pub servers: Vec<McpServer>,
@@ -62,62 +60,62 @@ pub struct McpServers {
 pub struct McpServer {
     /// Its name in the document.
     pub name: String,
-    /// What it means that it does not start.
+    /// Whether the agent can run without it.
     pub need: ServerNeed,
-    /// Its tools that may be called; `None`: all.
+    /// The tools that may be called; `None` allows all.
     pub allowed_tools: Option<Vec<String>>,
 }
 
 /// Thinking before answering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Thinking {
-    /// As the model does by default.
+    /// The default of the model.
     #[default]
-    AsTheModelDoes,
-    /// None.
+    ModelDefault,
+    /// No thinking.
     Disabled,
-    /// At most so many tokens. Newer models decide themselves and follow the effort instead.
+    /// The maximum number of tokens. Newer models ignore it and use the effort instead.
     Budget(u32),
 }
 
-/// Whether edits of files need an answer of the approver.
+/// Whether edits of files need approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Edits {
-    /// Every edit is asked about.
+    /// Every edit needs approval.
     #[default]
     Ask,
-    /// Edits in the working directory are not asked about.
+    /// Edits in the working directory need no approval.
     Accept,
 }
 
-/// Whether separate conversations may share a process one after the other.
+/// Whether consecutive conversations may share a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
-    /// Where nothing of one conversation can reach the next.
+    /// If no state of one conversation can reach the next.
     #[default]
     WhereSafe,
     /// Never.
     Never,
 }
 
-/// Times and numbers that hold whatever the CLI does.
+/// Time limits and counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// How long the CLI may take to answer the handshake.
     pub handshake: Duration,
     /// How long a required MCP server may take to start.
     pub mcp_start: Duration,
-    /// How long it may take to forget a conversation, which takes it milliseconds.
+    /// How long the CLI may take to clear a conversation, which usually takes milliseconds.
     pub clear: Duration,
-    /// How long the CLI may take to end by itself once its input is closed.
+    /// How long the CLI may take to exit after its input is closed.
     pub close: Duration,
-    /// Processes that are started at the same time.
+    /// How many processes may start at the same time.
     pub starts: NonZeroUsize,
-    /// Attempts to start a process.
+    /// How many times to try to start a process.
     pub attempts: u32,
-    /// How often the CLI tries a model call again.
+    /// How many times the CLI retries a model call.
     pub api_retries: u32,
-    /// Calls of the agent's own tools that run at the same time in one conversation.
+    /// How many calls of the agent's own tools may run at the same time in one conversation.
     pub tool_calls: NonZeroUsize,
 }
 
@@ -137,7 +135,7 @@ impl Default for Limits {
 }
 
 impl ClaudeOptions {
-    /// The program at this path, or of this name on the `PATH` of [`env`](Self::env).
+    /// Options for the program at this path, or with this name in the `PATH` of [`env`](Self::env).
     pub fn new(cli: impl Into<PathBuf>) -> Self {
         Self {
             cli: cli.into(),
@@ -176,204 +174,200 @@ impl ClaudeOptions {
         }
     }
 
-    /// A CLI that was found.
-    pub fn of_cli(cli: &ClaudeCli) -> Self {
-        let (program, script) = cli.command();
-        Self {
-            script: script.map(Into::into),
-            version: Some(cli.version),
-            ..Self::new(program)
-        }
+    /// Sets the CLI's script, if the program is an interpreter.
+    pub fn script(mut self, script: impl Into<PathBuf>) -> Self {
+        self.script = Some(script.into());
+        self
     }
 
-    /// The CLI's version, when it is known; otherwise what depends on it is assumed to be there.
+    /// Sets the CLI's version. Without it, all features are assumed to be available.
     pub fn version(mut self, version: CliVersion) -> Self {
         self.version = Some(version);
         self
     }
 
-    /// Adds a variable of the child, for instance `ANTHROPIC_API_KEY`. It sees no others but `PATH` and its own
-    /// `HOME`, which is a private one.
+    /// Adds an environment variable for the child, for example `ANTHROPIC_API_KEY`. It gets no other variables except
+    /// `PATH` and a private `HOME`.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<SecretString>) -> Self {
         self.env.insert(name.into(), value.into());
         self
     }
 
-    /// Shows the child a folder of the machine below its private home.
+    /// Links a folder of the machine into the child's private home.
     pub fn home_link(mut self, below_home: impl Into<String>, folder: impl Into<PathBuf>) -> Self {
         self.home_links.push((below_home.into(), folder.into()));
         self
     }
 
-    /// The model: an alias or a whole name.
+    /// Sets the model: an alias or a full name.
     pub fn model(mut self, model: impl Into<String>) -> Self {
         self.model = Some(model.into());
         self
     }
 
-    /// The model to use when the first one is overloaded.
+    /// Sets the model to use if the first one is overloaded.
     pub fn fallback_model(mut self, model: impl Into<String>) -> Self {
         self.fallback_model = Some(model.into());
         self
     }
 
-    /// The instructions. They replace those of Claude Code.
+    /// Sets the instructions. They replace those of Claude Code.
     pub fn system_prompt(mut self, text: impl Into<String>) -> Self {
         self.system_prompt = text.into();
         self
     }
 
-    /// Built-in tools that exist, for instance `Read` or `WebSearch`.
+    /// Sets the built-in tools to offer, for example `Read` or `WebSearch`.
     pub fn builtin_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         self.builtin_tools = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Tools, or uses of them such as `Bash(rm *)`, that are refused whatever else is said.
+    /// Sets the tools, or uses such as `Bash(rm *)`, that are always refused.
     pub fn disallowed_tools<T: Into<String>>(mut self, rules: impl IntoIterator<Item = T>) -> Self {
         self.disallowed_tools = rules.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Own tools that run without the approver being asked. By default all of them.
+    /// Sets the own tools that run without approval. By default all of them.
     pub fn approved_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         self.approved_tools = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Built-in tools about which the approver is asked although the CLI would not.
+    /// Sets built-in tools that need approval although the CLI would not ask for it.
     pub fn governed_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         self.governed_tools = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The tools by their names, and the lists that say which of them the agent may use.
+    /// Sets the names of the tools, and which of them the agent may use.
     pub fn tool_access(mut self, names: ToolNames, access: ToolAccess) -> Self {
         self.names = names;
         self.access = access;
         self
     }
 
-    /// The commands that the shell may run, with patterns as in `git *`. Every command is then asked about.
+    /// Sets the commands that the shell may run, with patterns such as `git *`. Every command then needs approval.
     pub fn allowed_commands<T: Into<String>>(mut self, patterns: impl IntoIterator<Item = T>) -> Self {
         self.allowed_commands = Some(patterns.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Own tools, all approved.
+    /// Sets own tools that run without approval.
     pub fn tools(self, tools: Tools) -> Self {
         self.tool_host(Arc::new(tools))
     }
 
-    /// Own tools behind a host, all approved.
+    /// Sets the host of own tools that run without approval.
     pub fn tool_host(mut self, host: Arc<dyn ToolHost>) -> Self {
         self.approved_tools = host.specs().iter().map(|spec| spec.name.clone()).collect();
         for spec in host.specs() {
-            self.names.host(&spec.name);
+            self.names.add_host_tool(&spec.name);
         }
         self.tools = Some(host);
         self
     }
 
-    /// Tools of ours that look like those of an external server `name`: the model calls them `mcp__<name>__<tool>`, and
-    /// the approver is asked.
+    /// Adds tools of the host that look like those of an external server `name`: the model calls them
+    /// `mcp__<name>__<tool>`, and they need approval.
     pub fn tool_server(mut self, name: impl Into<String>, host: Arc<dyn ToolHost>) -> Self {
         self.tool_servers.push((name.into(), host));
         self
     }
 
-    /// Decides whether a call may run, unless a turn brings an approver of its own. Without one, every call that needs
-    /// a decision is rejected.
+    /// Sets the approver for turns that have no approver of their own. Without one, every call that needs approval is
+    /// rejected.
     pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
         self.approver = Some(approver);
         self
     }
 
-    /// Whether edits of files are asked about.
+    /// Sets whether edits of files need approval.
     pub fn edits(mut self, edits: Edits) -> Self {
         self.edits = edits;
         self
     }
 
-    /// How often the model may be called for one message.
+    /// Limits the model calls for one message.
     pub fn max_turns(mut self, turns: u32) -> Self {
         self.max_turns = Some(turns);
         self
     }
 
-    /// What one message may cost.
+    /// Limits the cost of one message.
     pub fn max_budget_usd(mut self, usd: f64) -> Self {
         self.max_budget_usd = Some(usd);
         self
     }
 
-    /// Thinking before answering.
+    /// Sets thinking before answering.
     pub fn thinking(mut self, thinking: Thinking) -> Self {
         self.thinking = thinking;
         self
     }
 
-    /// How hard the model thinks: `low`, `medium`, `high`, `max`.
+    /// Sets how hard the model thinks: `low`, `medium`, `high`, `max`.
     pub fn effort(mut self, effort: impl Into<String>) -> Self {
         self.effort = Some(effort.into());
         self
     }
 
-    /// JSON Schema of every answer.
-    pub fn response_format(mut self, schema: Value) -> Self {
-        self.response_format = Some(schema);
+    /// Sets the format that every answer must match.
+    pub fn response_format(mut self, format: Arc<dyn AnswerFormat>) -> Self {
+        self.response_format = Some(format);
         self
     }
 
-    /// External MCP servers.
+    /// Sets external MCP servers.
     pub fn mcp_servers(mut self, servers: McpServers) -> Self {
         self.mcp_servers = servers;
         self
     }
 
-    /// Where the CLI runs; by default a private, empty folder.
+    /// Sets the working directory of the CLI; by default a private, empty folder.
     pub fn working_directory(mut self, folder: impl Into<PathBuf>) -> Self {
         self.working_directory = Some(folder.into());
         self
     }
 
-    /// Where the private folders of processes are made; by default where the system has temporary files.
+    /// Sets where to create the private folders of processes; by default the system's temporary folder.
     pub fn temporary_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.temporary_folder = folder.into();
         self
     }
 
-    /// Settings of the machine that apply: `user`, `project`, `local`. With `project`, `CLAUDE.md` is read.
+    /// Sets which settings of the machine apply: `user`, `project`, `local`. With `project`, `CLAUDE.md` is read.
     pub fn setting_sources<T: Into<String>>(mut self, sources: impl IntoIterator<Item = T>) -> Self {
         self.setting_sources = sources.into_iter().map(Into::into).collect();
         self
     }
 
-    /// A sub-agent in the CLI's own form: `description`, `prompt`, `tools`, `model`.
+    /// Adds a sub-agent in the CLI's own format: `description`, `prompt`, `tools`, `model`.
     pub fn agent(mut self, name: impl Into<String>, definition: Value) -> Self {
         self.agents.insert(name.into(), definition);
         self
     }
 
-    /// How many sub-agents run at the same time; more wait.
+    /// Limits how many sub-agents run at the same time; others wait.
     pub fn parallel_agents(mut self, agents: NonZeroUsize) -> Self {
         self.parallel_agents = Some(agents);
         self
     }
 
-    /// Whether separate conversations may share a process.
+    /// Sets whether consecutive conversations may share a process.
     pub fn reuse(mut self, reuse: Reuse) -> Self {
         self.reuse = reuse;
         self
     }
 
-    /// Something to be said with the first turn.
+    /// Adds a notice that the first turn emits.
     pub fn notice(mut self, message: impl Into<String>) -> Self {
         self.notices.push(message.into());
         self
     }
 
-    /// Times and numbers that hold whatever the CLI does.
+    /// Sets time limits and counts.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self

@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 
 use crate::{ClaudeOptions, Reuse, connection::Connection, core::Core};
 
-/// Names of the tool that starts sub-agents.
-const AGENTS: [&str; 2] = ["Agent", "Task"];
+/// The names of the tool that starts sub-agents.
+const AGENT_TOOLS: [&str; 2] = ["Agent", "Task"];
 
 /// Processes that are ready for a conversation of one turn.
 pub(crate) struct Pool {
@@ -28,9 +28,10 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct Ready {
     idle: VecDeque<Connection>,
-    /// On their way to being idle: cleared or started in the background.
-    coming: usize,
-    taken: usize,
+    /// Processes that are being cleared or started in the background.
+    pending: usize,
+    /// How many processes were taken so far.
+    uses: usize,
 }
 
 impl Pool {
@@ -38,9 +39,9 @@ impl Pool {
         let refusal = reuse_refusal(&core.options);
         match refusal {
             _ if core.options.reuse == Reuse::Never => {}
-            None => tracing::info!("test cases share Claude Code processes, cleared in between"),
+            None => tracing::info!("test cases share Claude Code processes, which are cleared between cases"),
             Some(reason) => {
-                tracing::info!("every test case gets a Claude Code process of its own: {reason}");
+                tracing::info!("every test case gets its own Claude Code process: {reason}");
             }
         }
         Self {
@@ -52,7 +53,7 @@ impl Pool {
         }
     }
 
-    /// Starts a first process, so that nobody waits for it later and what is wrong is known now.
+    /// Starts a first process, so that the first turn does not wait and errors are reported early.
     pub(crate) async fn warm(&self) -> Result<(), BackendError> {
         let connection = self.core.open_new().await?;
         self.ready().idle.push_back(connection);
@@ -60,14 +61,14 @@ impl Pool {
         Ok(())
     }
 
-    /// A process for one turn without history. Where processes are shared, each was cleared before, also a new one:
-    /// then every case shows the model the same.
+    /// Takes a process for one turn without history. A shared process is always cleared, also a new one, so that every
+    /// case shows the model the same.
     pub(crate) async fn take_for_turn(self: &Arc<Self>) -> Result<Connection, BackendError> {
         let mut attempt = 1;
         loop {
             let mut connection = self.take().await?;
-            if connection.is_gone() {
-                tracing::debug!("a Claude Code process ended while nobody used it");
+            if connection.is_closed() {
+                tracing::debug!("an idle Claude Code process exited");
                 continue;
             }
             if !self.reusable || connection.is_cleared() {
@@ -76,24 +77,22 @@ impl Pool {
             match connection.clear().await {
                 Ok(()) => return Ok(connection),
                 Err(error) => {
-                    self.core.leave(connection);
+                    self.core.abandon(connection);
                     if attempt >= self.core.options.limits.attempts {
-                        return Err(BackendError::Init {
-                            message: error.to_string(),
-                        });
+                        return Err(BackendError::init(error.to_string()));
                     }
-                    tracing::warn!(%error, attempt, "a Claude Code process cannot be used again");
+                    tracing::warn!(%error, attempt, "cannot clear a Claude Code process");
                 }
             }
             attempt += 1;
         }
     }
 
-    /// A process for a conversation, as it was started.
+    /// Takes a process for a conversation: one that was never cleared.
     pub(crate) async fn take_for_conversation(&self) -> Result<Connection, BackendError> {
         let idle = {
             let mut ready = self.ready();
-            ready.idle.retain_mut(|connection| !connection.is_gone());
+            ready.idle.retain_mut(|connection| !connection.is_closed());
             let new = ready.idle.iter().position(|connection| !connection.is_cleared());
             new.and_then(|new| ready.idle.remove(new))
         };
@@ -109,11 +108,11 @@ impl Pool {
             {
                 let mut ready = self.ready();
                 let idle = ready.idle.pop_front();
-                if idle.is_some() || ready.coming == 0 {
-                    ready.taken += 1;
+                if idle.is_some() || ready.pending == 0 {
+                    ready.uses += 1;
                     let spare =
-                        !self.reusable && ready.taken > 1 && ready.idle.is_empty() && ready.coming == 0;
-                    ready.coming += usize::from(spare);
+                        !self.reusable && ready.uses > 1 && ready.idle.is_empty() && ready.pending == 0;
+                    ready.pending += usize::from(spare);
                     drop(ready);
                     if spare {
                         self.start_spare();
@@ -129,27 +128,27 @@ impl Pool {
         self.core.open_new().await
     }
 
-    /// Takes back a process whose turn ended well.
+    /// Returns a process after a successful turn.
     pub(crate) fn give_back(self: &Arc<Self>, mut connection: Connection) {
         if self.closed.load(Ordering::Relaxed) || !self.reusable {
             self.core.background(connection.close());
             return;
         }
-        self.ready().coming += 1;
+        self.ready().pending += 1;
         let pool = Arc::clone(self);
         self.core.background(async move {
             let cleared = connection.clear().await;
             if let Err(error) = &cleared {
-                tracing::debug!(%error, "a Claude Code process is not used again");
+                tracing::debug!(%error, "cannot reuse a Claude Code process");
             }
-            let surplus = pool.arrived(connection, cleared.is_ok());
+            let surplus = pool.add(connection, cleared.is_ok());
             if let Some(connection) = surplus {
                 connection.close().await;
             }
         });
     }
 
-    /// The next case finds a process that has started while this one ran.
+    /// Starts a process for the next case while this one runs.
     fn start_spare(self: &Arc<Self>) {
         let pool = Arc::clone(self);
         self.core.background(async move {
@@ -157,21 +156,21 @@ impl Pool {
             let spare = closing.run_until_cancelled(pool.core.open_new()).await;
             match spare {
                 Some(Ok(connection)) => {
-                    if let Some(connection) = pool.arrived(connection, true) {
+                    if let Some(connection) = pool.add(connection, true) {
                         connection.close().await;
                     }
                 }
-                // The next turn starts a process itself, and reports why it cannot.
-                Some(Err(_)) | None => pool.absent(),
+                // The next turn starts a process itself and reports errors.
+                Some(Err(_)) | None => pool.drop_pending(),
             }
         });
     }
 
-    /// Takes in a process that was on its way, if it can be used; else gives it back to be closed.
-    fn arrived(&self, connection: Connection, usable: bool) -> Option<Connection> {
+    /// Adds a pending process to the idle ones, or returns it if it has to be closed.
+    fn add(&self, connection: Connection, usable: bool) -> Option<Connection> {
         let surplus = {
             let mut ready = self.ready();
-            ready.coming -= 1;
+            ready.pending -= 1;
             if usable && !self.closed.load(Ordering::Relaxed) {
                 ready.idle.push_back(connection);
                 None
@@ -183,13 +182,13 @@ impl Pool {
         surplus
     }
 
-    /// A process that was on its way does not come.
-    fn absent(&self) {
-        self.ready().coming -= 1;
+    /// Gives up a pending process.
+    fn drop_pending(&self) {
+        self.ready().pending -= 1;
         self.changed.notify_waiters();
     }
 
-    /// Ends every process that no turn uses, and waits for it. A running turn ends its own.
+    /// Ends every idle process and waits for its end. A running turn ends its own process.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         let idle: Vec<_> = self.ready().idle.drain(..).collect();
@@ -202,19 +201,19 @@ impl Pool {
     }
 }
 
-/// What of one conversation could reach the next through a shared process.
+/// Why state of one conversation could reach the next through a shared process.
 fn reuse_refusal(options: &ClaudeOptions) -> Option<&'static str> {
-    let has = |is_meant: &dyn Fn(&str) -> bool| options.builtin_tools.iter().any(|tool| is_meant(tool));
+    let has = |matches: &dyn Fn(&str) -> bool| options.builtin_tools.iter().any(|tool| matches(tool));
     if options.reuse == Reuse::Never {
-        Some("the options say so")
+        Some("sharing processes is turned off")
     } else if options.mcp_servers.document.is_some() {
-        Some("its MCP servers may keep something")
+        Some("its MCP servers may keep state")
     } else if has(&ClaudeConfig::may_change_something) {
-        Some("its tools may change something")
-    } else if has(&|tool| AGENTS.contains(&tool)) || !options.agents.is_empty() {
+        Some("its tools may have side effects")
+    } else if has(&|tool| AGENT_TOOLS.contains(&tool)) || !options.agents.is_empty() {
         Some("it starts sub-agents")
     } else if !options.setting_sources.is_empty() {
-        Some("settings of the machine apply")
+        Some("it uses settings of the machine")
     } else {
         None
     }

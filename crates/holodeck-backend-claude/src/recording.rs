@@ -8,7 +8,7 @@ use holodeck_backend_api::{BackendEvent, ToolNames};
 use serde_json::Value;
 
 use crate::{
-    translate::{TranslateOptions, Translator, TurnDone},
+    translate::{Ending, TranslateOptions, Translator},
     wire::{Frame, parse},
 };
 
@@ -43,39 +43,42 @@ impl Recording {
         names.iter().map(|name| Self::read(name)).collect()
     }
 
-    fn of(&self, direction: &str) -> impl Iterator<Item = &Value> {
+    fn messages(&self, direction: &str) -> impl Iterator<Item = &Value> {
         let lines = self.lines.iter().filter(move |line| line["dir"] == direction);
         lines.map(|line| &line["msg"])
     }
 
-    /// What the CLI wrote.
+    /// The CLI's output.
     pub(crate) fn output(&self) -> Vec<u8> {
-        let lines: Vec<String> = self.of("out").map(|message| format!("{message}\n")).collect();
+        let lines: Vec<String> = self
+            .messages("out")
+            .map(|message| format!("{message}\n"))
+            .collect();
         lines.concat().into_bytes()
     }
 
     pub(crate) fn frames(&self) -> Vec<Frame> {
-        self.of("out")
+        self.messages("out")
             .map(|message| parse(message.to_string().as_bytes()).unwrap())
             .collect()
     }
 
     pub(crate) fn options(&self) -> TranslateOptions {
-        let started = self.of("note").next().unwrap().to_string();
+        let started = self.messages("note").next().unwrap().to_string();
         TranslateOptions {
             structured: started.contains("--json-schema"),
             names: ToolNames::with_builtins(),
         }
     }
 
-    /// The turns: what each told, and how it ended. The last one has no end when the CLI died in it.
+    /// The turns. The last one has no ending if the CLI died during it.
     pub(crate) fn turns(&self) -> Vec<Turn> {
         let mut translator = Translator::new(self.options());
         let mut turns = Vec::new();
         let mut turn = Turn::default();
         for frame in self.frames() {
-            turn.done = translator.observe(&frame, &mut |event| turn.events.push(event));
-            if turn.done.is_some() {
+            turn.ending = translator.observe(&frame, &mut |event| turn.events.push(event));
+            if turn.ending.is_some() {
                 turn.background = translator.background_tasks();
                 turn.frame = Some(frame);
                 turns.push(std::mem::take(&mut turn));
@@ -92,8 +95,8 @@ impl Recording {
 #[derive(Default)]
 pub(crate) struct Turn {
     pub(crate) events: Vec<BackendEvent>,
-    pub(crate) done: Option<TurnDone>,
-    /// What ended it.
+    pub(crate) ending: Option<Ending>,
+    /// The last frame.
     pub(crate) frame: Option<Frame>,
     pub(crate) background: usize,
 }

@@ -1,4 +1,4 @@
-//! Reads what a CLI wrote without the CLI: for recordings, and for random input.
+//! Parses the output of a CLI without a process: for recordings and for random input.
 
 use holodeck_backend_api::{BackendEvent, ToolNames};
 
@@ -8,20 +8,20 @@ use crate::{
     wire,
 };
 
-/// What was read.
+/// The result of parsing.
 #[derive(Debug, Default)]
 pub struct Replay {
-    /// What the turns told, one after the other.
+    /// The events of all turns, in order.
     pub events: Vec<BackendEvent>,
     /// How each turn ended.
     pub endings: Vec<String>,
-    /// Lines that are no messages.
+    /// The number of lines that are not messages.
     pub unread: usize,
-    /// Why reading ended early or left something out.
+    /// Errors while reading lines.
     pub errors: Vec<String>,
 }
 
-/// Reads all that a CLI wrote, in pieces of `chunk` bytes, as the answer of an agent.
+/// Parses the whole output of a CLI, in pieces of `chunk` bytes.
 pub fn replay(output: &[u8], chunk: usize) -> Replay {
     let mut replay = Replay::default();
     let mut lines = Lines::new(LINE_LIMIT);
@@ -30,7 +30,7 @@ pub fn replay(output: &[u8], chunk: usize) -> Replay {
         names: ToolNames::with_builtins(),
     });
     for piece in output.chunks(chunk.max(1)) {
-        lines.room().extend_from_slice(piece);
+        lines.buffer_mut().extend_from_slice(piece);
         loop {
             match lines.take() {
                 Ok(Some(line)) => {
@@ -55,7 +55,7 @@ impl Replay {
             self.unread += 1;
             return;
         };
-        let done = translator.observe(&frame, &mut |event| self.events.push(event));
-        self.endings.extend(done.map(|done| format!("{done:?}")));
+        let ending = translator.observe(&frame, &mut |event| self.events.push(event));
+        self.endings.extend(ending.map(|ending| format!("{ending:?}")));
     }
 }

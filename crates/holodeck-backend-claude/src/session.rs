@@ -10,16 +10,16 @@ use holodeck_backend_api::{
 use tokio::task::JoinHandle;
 
 use crate::{
-    argv::Begin,
+    argv::ConversationStart,
     connection::Connection,
     core::Core,
     home::Home,
     pool::Pool,
-    turn::{self, OnCancel, Stands, Step},
+    turn::{self, OnCancel, Position, Step},
 };
 
-/// A conversation with one live process. When the process is gone, or what it heard is to be forgotten, the next turn
-/// goes on from the last good one in a new process.
+/// A conversation in one live process. If the process exits or a turn fails, the next turn continues in a new process,
+/// after the last successful turn.
 pub(crate) struct ClaudeSession {
     core: Arc<Core>,
     pool: Arc<Pool>,
@@ -28,49 +28,55 @@ pub(crate) struct ClaudeSession {
     session: SessionCore,
 }
 
-/// The process of a session, and what is needed to go on without it.
+/// The process of a session, and what a new process needs to continue.
 #[derive(Default)]
 struct Link {
     connection: Option<Connection>,
-    kept: Option<Kept>,
-    leaving: Option<JoinHandle<()>>,
+    stored: Option<StoredConversation>,
+    /// The end of a process that is no longer used.
+    closing: Option<JoinHandle<()>>,
 }
 
-/// Where a conversation stands, and the folder it is kept in.
-pub(crate) struct Kept {
-    pub(crate) stands: Stands,
+/// A conversation that a new process can continue: its position and the folder of its files.
+pub(crate) struct StoredConversation {
+    pub(crate) position: Position,
     pub(crate) home: Arc<Home>,
 }
 
-impl Kept {
-    /// A process that continues the conversation.
+impl StoredConversation {
+    /// Starts a process that continues the conversation.
     pub(crate) async fn open(&self, core: &Core) -> Result<Connection, BackendError> {
-        let begin = Begin::Resumed {
-            id: self.stands.session.clone(),
-            at: self.stands.message.clone(),
+        let start = ConversationStart::Resume {
+            id: self.position.session.clone(),
+            at: self.position.message.clone(),
         };
-        core.open(Arc::clone(&self.home), &begin).await
+        core.open(Arc::clone(&self.home), &start).await
     }
 
-    /// What names the conversation and its last message.
+    /// Identifies the conversation and its last message.
     pub(crate) fn handle(&self) -> Option<SessionHandle> {
         Some(SessionHandle {
             provider: PROVIDER.to_owned(),
-            id: self.stands.session.clone(),
-            head: self.stands.message.clone()?,
+            id: self.position.session.clone(),
+            head: self.position.message.clone()?,
         })
     }
 }
 
-/// What handles of this backend name as their provider.
+/// The provider in this backend's session handles.
 const PROVIDER: &str = "claude-code";
 
 impl ClaudeSession {
-    pub(crate) fn new(core: Arc<Core>, pool: Arc<Pool>, connection: Connection, kept: Option<Kept>) -> Self {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        pool: Arc<Pool>,
+        connection: Connection,
+        stored: Option<StoredConversation>,
+    ) -> Self {
         Self {
             link: Link {
                 connection: Some(connection),
-                kept,
+                stored,
                 ..Link::default()
             },
             conversation: Conversation::new(),
@@ -96,24 +102,24 @@ impl AgentSession for ClaudeSession {
                     yield Err(BackendError::Cancelled);
                     return;
                 }
-                let starts = link.connection.is_none();
-                if starts {
+                let needs_start = link.connection.is_none();
+                if needs_start {
                     yield Ok(BackendEvent::Paused);
                 }
-                let mut busy = match link.busy(core, pool).await {
-                    Ok(busy) => {
-                        if starts {
+                let mut active = match link.begin_turn(core, pool).await {
+                    Ok(active) => {
+                        if needs_start {
                             yield Ok(BackendEvent::Resumed);
                         }
-                        busy
+                        active
                     }
                     Err(error) => {
                         yield Err(error);
                         return;
                     }
                 };
-                let Some(connection) = busy.connection.as_mut() else { return };
-                connection.serve(&request, conversation);
+                let Some(connection) = active.connection.as_mut() else { return };
+                connection.set_caller(&request, conversation);
                 let (mut end, mut interrupted) = (None, None);
                 {
                     let mut steps = pin!(turn::run(core, connection, request, OnCancel::Await));
@@ -121,19 +127,19 @@ impl AgentSession for ClaudeSession {
                         match step {
                             Ok(Step::Event(event)) => yield Ok(event),
                             Ok(Step::Done(done)) => end = Some(Ok(*done)),
-                            Ok(Step::Interrupted(stands)) => interrupted = stands,
+                            Ok(Step::Interrupted(position)) => interrupted = position,
                             Err(error) => end = Some(Err(error)),
                         }
                     }
                 }
-                // What the turn did to the conversation is settled before its end is told.
+                // Update the conversation before the end of the turn is emitted.
                 match end {
                     Some(Ok(done)) => {
-                        busy.over(done.stands);
+                        active.finish(done.position);
                         yield Ok(BackendEvent::End(Box::new(done.result)));
                     }
                     Some(Err(error)) => {
-                        busy.over(interrupted);
+                        active.finish(interrupted);
                         yield Err(error);
                     }
                     None => {}
@@ -147,7 +153,7 @@ impl AgentSession for ClaudeSession {
     }
 
     fn handle(&self) -> Option<SessionHandle> {
-        self.link.kept.as_ref().and_then(Kept::handle)
+        self.link.stored.as_ref().and_then(StoredConversation::handle)
     }
 
     async fn close(&mut self) -> Result<(), BackendError> {
@@ -156,63 +162,69 @@ impl AgentSession for ClaudeSession {
         if let Some(connection) = link.connection {
             connection.close().await;
         }
-        if let Some(leaving) = link.leaving {
-            let _ = leaving.await;
+        if let Some(closing) = link.closing {
+            let _ = closing.await;
         }
-        // Only now everything is written down.
-        if let Some(kept) = link.kept.take() {
-            self.core.keep(kept);
+        // The CLI has written the whole conversation only after it exited.
+        if let Some(stored) = link.stored.take() {
+            self.core.store(stored);
         }
         Ok(())
     }
 }
 
 impl Link {
-    /// The live process, or a new one that knows what was said up to the last good turn.
-    async fn busy<'a>(&'a mut self, core: &'a Core, pool: &Arc<Pool>) -> Result<Busy<'a>, BackendError> {
+    /// Takes the live process, or starts one that continues after the last successful turn.
+    async fn begin_turn<'a>(
+        &'a mut self,
+        core: &'a Core,
+        pool: &Arc<Pool>,
+    ) -> Result<ActiveTurn<'a>, BackendError> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.reopen(core, pool).await?,
         };
-        Ok(Busy {
+        Ok(ActiveTurn {
             link: self,
             core,
             connection: Some(connection),
-            // The CLI counts what its process has cost; the limit is one message's.
-            one_turn_each: core.options.max_budget_usd.is_some(),
+            // The CLI sums up the cost of its process, but the limit applies to one message.
+            single_use: core.options.max_budget_usd.is_some(),
         })
     }
 
     async fn reopen(&mut self, core: &Core, pool: &Arc<Pool>) -> Result<Connection, BackendError> {
-        // Only a process that has ended has written everything down.
-        if let Some(leaving) = self.leaving.take() {
-            let _ = leaving.await;
+        // The CLI has written the whole conversation only after it exited.
+        if let Some(closing) = self.closing.take() {
+            let _ = closing.await;
         }
-        let Some(kept) = &self.kept else {
+        let Some(stored) = &self.stored else {
             return pool.take_for_conversation().await;
         };
-        tracing::debug!(session = %kept.stands.session, "continuing a conversation in a new process");
-        kept.open(core).await
+        tracing::debug!(session = %stored.position.session, "continuing a conversation in a new process");
+        stored.open(core).await
     }
 }
 
-/// A process during a turn. Dropped in the middle of it, the process is left.
-struct Busy<'a> {
+/// A process during a turn. If dropped before the end of the turn, it ends the process in the background.
+struct ActiveTurn<'a> {
     link: &'a mut Link,
     core: &'a Core,
     connection: Option<Connection>,
-    one_turn_each: bool,
+    /// Whether the process runs only this turn.
+    single_use: bool,
 }
 
-impl Busy<'_> {
-    fn over(mut self, stands: Option<Stands>) {
-        if let (Some(stands), Some(connection)) = (stands, self.connection.take()) {
-            self.link.kept = Some(Kept {
-                stands,
+impl ActiveTurn<'_> {
+    /// Without a position, the process cannot be used again.
+    fn finish(mut self, position: Option<Position>) {
+        if let (Some(position), Some(connection)) = (position, self.connection.take()) {
+            self.link.stored = Some(StoredConversation {
+                position,
                 home: connection.home(),
             });
-            if self.one_turn_each {
-                self.link.leaving = self.core.leave(connection);
+            if self.single_use {
+                self.link.closing = self.core.abandon(connection);
             } else {
                 self.link.connection = Some(connection);
             }
@@ -220,10 +232,10 @@ impl Busy<'_> {
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for ActiveTurn<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
-            self.link.leaving = self.core.leave(connection);
+            self.link.closing = self.core.abandon(connection);
         }
     }
 }

@@ -51,8 +51,8 @@ impl ToolHost for Tools {
     }
 
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
-        let place = self.specs.iter().position(|spec| spec.name == call.name);
-        match place.and_then(|place| self.handlers.get(place)) {
+        let index = self.specs.iter().position(|spec| spec.name == call.name);
+        match index.and_then(|index| self.handlers.get(index)) {
             Some(run) => Ok(run(call.arguments.clone(), cx).await),
             None => Ok(ToolOutput::error(format!("there is no tool `{}`", call.name))),
         }

@@ -1,4 +1,4 @@
-//! What the CLI writes, as [`BackendEvent`]s. Pure: frame by frame, without a process.
+//! Converts the CLI's frames to [`BackendEvent`]s. Pure: needs no process.
 
 mod ending;
 mod message;
@@ -9,19 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use holodeck_backend_api::{BackendError, BackendEvent, Outcome, StopReason, TokenUsage, ToolNames};
 use serde_json::Value;
 
-use self::scope::{Scope, Shown};
+use self::scope::{Scope, VisibleTools};
 use crate::wire::{
-    ApiRetry, AssistantFrame, Block, Frame, Init, ResultFrame, StreamFrame, TaskNews, UserFrame,
+    ApiRetry, AssistantFrame, Block, Frame, Init, ResultFrame, StreamFrame, TaskChange, UserFrame,
 };
 
-/// What the CLI writes in the place of nothing.
+/// The CLI's text for an empty answer.
 const NO_CONTENT: &str = "(no content)";
 
-/// What the translation goes by.
+/// Options of the translation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TranslateOptions {
-    /// The agent has a `response_format`: the CLI's own tool for it is hidden, and an answer without the object is
-    /// none.
+    /// The agent has a `response_format`: the CLI's own tool for it is hidden, and an answer without the object is a
+    /// failure.
     pub(crate) structured: bool,
     /// The names of the tools.
     pub(crate) names: ToolNames,
@@ -29,51 +29,51 @@ pub(crate) struct TranslateOptions {
 
 /// How a turn ended.
 #[derive(Clone, Debug)]
-pub(crate) enum TurnDone {
-    /// The agent answered. What it answered may still be a refusal or nothing.
+pub(crate) enum Ending {
+    /// The agent answered. The answer may still be a refusal or empty.
     Answered {
         stop_reason: StopReason,
-        /// The object, when one was asked for. Also emitted as [`BackendEvent::StructuredOutput`].
+        /// The object, if one was requested. Also emitted as [`BackendEvent::StructuredOutput`].
         structured: Option<Value>,
     },
-    /// The agent ended the turn badly.
+    /// The turn ended with an outcome other than an answer.
     Ended(Outcome),
-    /// It was interrupted. Whether by this host only the host knows: a signal to the CLI has the same effect.
+    /// The turn was interrupted, by the host or by a signal to the CLI.
     Interrupted,
-    /// The turn could not be ended.
+    /// The turn failed.
     Failed(BackendError),
 }
 
 /// Translates the frames of one conversation.
 ///
-/// Tokens: each message of the main agent is counted once, when it is complete, by what its stream reported. The sum of
-/// a turn is then brought up to what [`ResultFrame`] says of all models, subagents included.
+/// Tokens: each message of the main agent is counted once, when it is complete, with the usage from its stream. At the
+/// end, the difference to the total in the [`ResultFrame`] is added, which covers all models and subagents.
 #[derive(Debug)]
 pub(crate) struct Translator {
     options: TranslateOptions,
-    names: Shown,
+    tools: VisibleTools,
     main: Scope,
-    /// Agents that the main one started, by the call that did.
+    /// Agents that the main agent started, by the id of the call that started them.
     nested: BTreeMap<String, Scope>,
-    /// Subagents that go on when the turn ends.
+    /// Subagents that continue when the turn ends.
     background: BTreeSet<String>,
-    /// The conversation that was last told of.
+    /// The conversation of the last `SessionStarted` event.
     session_id: Option<String>,
-    /// Of this turn, as emitted.
+    /// The usage that was emitted in this turn.
     counted: TokenUsage,
-    /// Of the agents that the main one started, in this turn.
+    /// The usage of nested agents in this turn.
     counted_nested: TokenUsage,
     was_interrupted: bool,
-    /// The error that the CLI reported in the place of an answer.
-    reported: Option<AssistantFrame>,
+    /// The error that the CLI reported instead of an answer.
+    error_frame: Option<AssistantFrame>,
 }
 
 impl Translator {
     pub(crate) fn new(options: TranslateOptions) -> Self {
-        let names = Shown::new(options.names.clone(), options.structured);
+        let tools = VisibleTools::new(options.names.clone(), options.structured);
         Self {
             options,
-            names,
+            tools,
             main: Scope::default(),
             nested: BTreeMap::new(),
             background: BTreeSet::new(),
@@ -81,20 +81,20 @@ impl Translator {
             counted: TokenUsage::default(),
             counted_nested: TokenUsage::default(),
             was_interrupted: false,
-            reported: None,
+            error_frame: None,
         }
     }
 
-    /// Takes in one frame. `Some` when the turn is over, which is at its `result` or before.
-    pub(crate) fn observe(&mut self, frame: &Frame, emit: &mut dyn FnMut(BackendEvent)) -> Option<TurnDone> {
+    /// Translates one frame. Returns `Some` at the end of the turn: at its `result` or earlier.
+    pub(crate) fn observe(&mut self, frame: &Frame, emit: &mut dyn FnMut(BackendEvent)) -> Option<Ending> {
         match frame {
             Frame::Init(init) => self.init(init, emit),
             Frame::ApiRetry(retry) => return self.retry(retry, emit),
             Frame::ModelFallback { from, to, .. } => emit(fallback(from.as_deref(), to.as_deref())),
-            Frame::Task(news) => self.task(news, emit),
+            Frame::Task(change) => self.task(change, emit),
             Frame::StreamEvent(StreamFrame { parent, event }) => {
-                self.within(parent.as_deref(), emit, |scope, names, emit| {
-                    scope.stream(event, names, emit);
+                self.with_scope(parent.as_deref(), emit, |scope, tools, emit| {
+                    scope.stream(event, tools, emit);
                 });
             }
             Frame::Assistant(frame) => self.assistant(frame, emit),
@@ -112,20 +112,21 @@ impl Translator {
         None
     }
 
-    /// No more frames will come: closes what is open, so that what had arrived is whole.
+    /// Ends the stream: closes open messages, so that their partial content is emitted completely.
     pub(crate) fn end_of_stream(&mut self, emit: &mut dyn FnMut(BackendEvent)) {
         self.close_nested(emit);
-        self.within(None, emit, |scope, _, emit| scope.close(emit));
+        self.with_scope(None, emit, |scope, _, emit| scope.close(emit));
         self.begin_turn();
     }
 
-    /// Subagents that go on after the turn ended: their end starts another turn, with a result of its own.
+    /// The number of subagents that continue after the turn. Their end starts another turn with its own result.
     #[cfg(test)]
     pub(crate) fn background_tasks(&self) -> usize {
         self.background.len()
     }
 
     fn init(&mut self, init: &Init, emit: &mut dyn FnMut(BackendEvent)) {
+        self.tools.offer(&init.tools);
         let Some(session_id) = &init.session_id else {
             return;
         };
@@ -138,46 +139,46 @@ impl Translator {
         }
     }
 
-    /// Refused credentials stay refused, but the CLI would try for minutes.
-    fn retry(&mut self, retry: &ApiRetry, emit: &mut dyn FnMut(BackendEvent)) -> Option<TurnDone> {
+    /// Ends the turn if the credentials are refused; the CLI would retry for minutes.
+    fn retry(&mut self, retry: &ApiRetry, emit: &mut dyn FnMut(BackendEvent)) -> Option<Ending> {
         let error = ending::refused_credentials(retry)?;
         self.end_of_stream(emit);
-        Some(TurnDone::Failed(error))
+        Some(Ending::Failed(error))
     }
 
-    fn task(&mut self, news: &TaskNews, emit: &mut dyn FnMut(BackendEvent)) {
-        match news {
-            TaskNews::Started {
+    fn task(&mut self, change: &TaskChange, emit: &mut dyn FnMut(BackendEvent)) {
+        match change {
+            TaskChange::Started {
                 task_id,
                 in_background: true,
                 ..
             } => {
                 self.background.insert(task_id.clone());
             }
-            TaskNews::Started { .. } => {}
-            TaskNews::Ended { task_id, call_id } => {
+            TaskChange::Started { .. } => {}
+            TaskChange::Ended { task_id, call_id } => {
                 self.background.remove(task_id);
                 if let Some(call_id) = call_id {
                     self.close_nested_of(call_id, emit);
                 }
             }
-            TaskNews::Running { task_ids } => self.background = task_ids.iter().cloned().collect(),
+            TaskChange::Running { task_ids } => self.background = task_ids.iter().cloned().collect(),
         }
     }
 
     fn assistant(&mut self, frame: &AssistantFrame, emit: &mut dyn FnMut(BackendEvent)) {
         if frame.error.is_some() {
-            // The text of the error is no answer of the agent.
+            // The error text is not an answer of the agent.
             if frame.parent.is_none() {
-                self.reported = Some(frame.clone());
+                self.error_frame = Some(frame.clone());
             }
             return;
         }
         if frame.is_synthetic() && frame.blocks == [Block::Text(NO_CONTENT.to_owned())] {
             return;
         }
-        self.within(frame.parent.as_deref(), emit, |scope, names, emit| {
-            scope.assistant(frame, names, emit);
+        self.with_scope(frame.parent.as_deref(), emit, |scope, tools, emit| {
+            scope.assistant(frame, tools, emit);
         });
     }
 
@@ -189,9 +190,9 @@ impl Translator {
                     text,
                     is_error,
                 } => {
-                    // What the call started is over before the call is.
+                    // Agents that the call started end before the call.
                     self.close_nested_of(call_id, emit);
-                    self.within(frame.parent.as_deref(), emit, |scope, _, emit| {
+                    self.with_scope(frame.parent.as_deref(), emit, |scope, _, emit| {
                         scope.tool_result(call_id, text, *is_error, emit);
                     });
                 }
@@ -205,33 +206,33 @@ impl Translator {
         }
     }
 
-    fn result(&mut self, result: &ResultFrame, emit: &mut dyn FnMut(BackendEvent)) -> TurnDone {
+    fn result(&mut self, result: &ResultFrame, emit: &mut dyn FnMut(BackendEvent)) -> Ending {
         if self.background.is_empty() {
             self.close_nested(emit);
         }
-        self.within(None, emit, |scope, _, emit| scope.close(emit));
+        self.with_scope(None, emit, |scope, _, emit| scope.close(emit));
         if let Some(missing) = ending::uncounted(result, self.counted, self.counted_nested) {
             emit(BackendEvent::Usage(missing));
         }
         if let Some(usd) = result.all_cost_usd {
             emit(BackendEvent::Cost { usd });
         }
-        let seen = ending::Seen {
+        let state = ending::TurnState {
             structured: self.options.structured,
             was_interrupted: self.was_interrupted,
-            reported: self.reported.as_ref(),
+            error_frame: self.error_frame.as_ref(),
             stop_reason: self.main.last_stop_reason(),
         };
-        let done = ending::of(result, &seen);
-        if let TurnDone::Answered {
+        let ending = ending::classify(result, &state);
+        if let Ending::Answered {
             structured: Some(value),
             ..
-        } = &done
+        } = &ending
         {
             emit(BackendEvent::StructuredOutput(value.clone()));
         }
         self.begin_turn();
-        done
+        ending
     }
 
     fn begin_turn(&mut self) {
@@ -239,7 +240,7 @@ impl Translator {
         self.counted = TokenUsage::default();
         self.counted_nested = TokenUsage::default();
         self.was_interrupted = false;
-        self.reported = None;
+        self.error_frame = None;
     }
 
     fn close_nested(&mut self, emit: &mut dyn FnMut(BackendEvent)) {
@@ -255,22 +256,22 @@ impl Translator {
         }
     }
 
-    /// Runs `act` on the agent that a frame comes from: the main one, whose tokens are counted, or one it started.
-    fn within(
+    /// Runs `act` on the agent of a frame, and counts the tokens of the events it emits.
+    fn with_scope(
         &mut self,
         parent: Option<&str>,
         emit: &mut dyn FnMut(BackendEvent),
-        act: impl FnOnce(&mut Scope, &Shown, &mut dyn FnMut(BackendEvent)),
+        act: impl FnOnce(&mut Scope, &VisibleTools, &mut dyn FnMut(BackendEvent)),
     ) {
         if let Some(parent) = parent {
             let counted = &mut self.counted_nested;
             let scope = self.nested.entry(parent.to_owned()).or_default();
-            act(scope, &self.names, &mut |event| {
+            act(scope, &self.tools, &mut |event| {
                 emit(nested(parent, count(event, counted)));
             });
         } else {
             let counted = &mut self.counted;
-            act(&mut self.main, &self.names, &mut |event| {
+            act(&mut self.main, &self.tools, &mut |event| {
                 emit(count(event, counted));
             });
         }

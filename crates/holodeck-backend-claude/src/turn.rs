@@ -12,46 +12,46 @@ use tokio::time::timeout;
 use crate::{
     connection::{Connection, Incoming},
     core::Core,
-    translate::{TranslateOptions, Translator, TurnDone},
+    translate::{Ending, TranslateOptions, Translator},
     wire::{self, Delivery, Frame},
 };
 
-/// What a turn yields.
+/// An item of a turn's stream.
 pub(crate) enum Step {
     Event(BackendEvent),
-    Done(Box<Done>),
-    /// The turn was cancelled, and the CLI has acknowledged it: where the conversation stands now.
-    Interrupted(Option<Stands>),
+    Done(Box<FinishedTurn>),
+    /// The turn was cancelled. The position is set if the CLI acknowledged the interrupt.
+    Interrupted(Option<Position>),
 }
 
-/// What happens to the connection of a turn that is cancelled.
+/// What to do with the connection of a cancelled turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnCancel {
-    /// It is of no further use.
-    Leave,
-    /// The CLI is interrupted and keeps what it has written, if it says so in time.
+    /// Return at once; the connection cannot be used again.
+    Abandon,
+    /// Interrupt the CLI and wait until it acknowledges that, so that the partial answer stays in the conversation.
     Await,
 }
 
-/// The time in which the CLI acknowledges an interrupt, which takes it milliseconds.
-const ACKNOWLEDGE: Duration = Duration::from_secs(1);
+/// How long the CLI may take to acknowledge an interrupt, which usually takes milliseconds.
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The end of a turn.
-pub(crate) struct Done {
+/// The result of a turn that ended.
+pub(crate) struct FinishedTurn {
     pub(crate) result: ExecutionResult,
-    /// Where the conversation stands after it, unless what was said is to be forgotten.
-    pub(crate) stands: Option<Stands>,
+    /// The position after the turn; `None` if the turn must not stay in the conversation.
+    pub(crate) position: Option<Position>,
 }
 
-/// A conversation and its last message, by the CLI's own ids.
+/// The CLI's ids of a conversation and its last message.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stands {
+pub(crate) struct Position {
     pub(crate) session: String,
     pub(crate) message: Option<String>,
 }
 
-/// Says `request` on `connection` and tells what becomes of it. After an error, or when it is dropped before its end,
-/// the connection is of no further use.
+/// Sends `request` on `connection` and streams the turn. After an error, or if the stream is dropped before its end,
+/// the connection cannot be used again.
 pub(crate) fn run<'a>(
     core: &'a Core,
     connection: &'a mut Connection,
@@ -60,9 +60,9 @@ pub(crate) fn run<'a>(
 ) -> impl Stream<Item = Result<Step, BackendError>> + Send + 'a {
     stream! {
         let mut turn = Turn::new(core);
-        while let Some(left) = connection.left_over() {
-            if let Incoming::Broken(error) = left {
-                yield Err(BackendError::Protocol { message: error.to_string() });
+        while let Some(leftover) = connection.try_next() {
+            if let Incoming::Broken(error) = leftover {
+                yield Err(BackendError::protocol(error.to_string()));
                 return;
             }
         }
@@ -80,22 +80,22 @@ pub(crate) fn run<'a>(
                 incoming = connection.next() => incoming,
             };
             let Some(incoming) = incoming else {
-                for event in turn.broke_off() {
+                for event in turn.end_of_stream() {
                     yield Ok(Step::Event(event));
                 }
                 yield Err(BackendError::Terminated {
-                    detail: connection.obituary().await,
+                    detail: connection.exit_report().await,
                 });
                 return;
             };
-            let end = turn.hear(incoming);
-            for event in turn.heard.drain(..) {
+            let end = turn.process(incoming);
+            for event in turn.events.drain(..) {
                 yield Ok(Step::Event(event));
             }
             match end {
                 None => {}
-                Some(Ok(outcome)) => {
-                    yield Ok(Step::Done(Box::new(turn.end(outcome))));
+                Some(Ok(end)) => {
+                    yield Ok(Step::Done(Box::new(turn.finish(end))));
                     return;
                 }
                 Some(Err(error)) => {
@@ -117,49 +117,50 @@ struct Turn<'a> {
     core: &'a Core,
     translator: Translator,
     fold: ResultFold,
-    heard: Vec<BackendEvent>,
-    stands: Stands,
-    /// Whether the CLI has taken up the message. What it says before that is of an earlier one.
-    begun: bool,
-    /// What is known of calls whose results are still to come.
+    /// Events that were not emitted yet.
+    events: Vec<BackendEvent>,
+    position: Position,
+    /// Whether the CLI has started this turn. Earlier frames belong to a previous one.
+    is_started: bool,
+    /// Details of calls without a result.
     details: HashMap<String, CallDetails>,
-    /// Tool calls of each message of the model: sub-agents send theirs in between.
+    /// Tool calls per model message; messages of sub-agents may be interleaved.
     calls: HashMap<String, usize>,
-    /// A tool of ours that could not be run, once its result was heard.
-    unavailable: Option<(String, String)>,
-    /// Questions that a person has not answered yet.
+    /// An own tool that could not be run; ends the turn after the result of its call.
+    unavailable: Option<(String, Outcome)>,
+    /// Open questions to a person.
     questions: usize,
-    /// Why an approver ended the turn, once it has.
-    terminated: Option<String>,
+    /// Why an approver ended the turn.
+    termination: Option<String>,
 }
 
 impl<'a> Turn<'a> {
     fn new(core: &'a Core) -> Self {
-        let heard: Vec<_> = core
-            .opening_notices()
+        let events: Vec<_> = core
+            .take_notices()
             .into_iter()
             .map(|message| BackendEvent::Notice { message })
             .collect();
         Self {
             translator: Translator::new(TranslateOptions {
-                structured: core.structured(),
+                structured: core.is_structured(),
                 names: core.options.names.clone(),
             }),
             fold: ResultFold::new(),
-            stands: Stands::default(),
-            begun: false,
+            position: Position::default(),
+            is_started: false,
             calls: HashMap::new(),
             unavailable: None,
             details: HashMap::new(),
             questions: 0,
-            terminated: None,
+            termination: None,
             core,
-            heard,
+            events,
         }
     }
 
-    /// Interrupts the CLI and waits for the end of the turn; where the conversation stands then.
-    async fn interrupt(mut self, connection: &mut Connection) -> Option<Stands> {
+    /// Interrupts the CLI and waits for the end of the turn. Returns the position then.
+    async fn interrupt(mut self, connection: &mut Connection) -> Option<Position> {
         connection.send(wire::control_request("hd_stop", &json!({"subtype": "interrupt"})));
         let ended = async {
             loop {
@@ -167,30 +168,30 @@ impl<'a> Turn<'a> {
                 if let Incoming::Broken(_) = incoming {
                     return None;
                 }
-                if self.hear(incoming).is_some() {
+                if self.process(incoming).is_some() {
                     return Some(());
                 }
             }
         };
-        timeout(ACKNOWLEDGE, ended).await.ok().flatten()?;
-        let begun = !self.stands.session.is_empty() && self.stands.message.is_some();
-        begun.then_some(self.stands)
+        timeout(ACKNOWLEDGE_TIMEOUT, ended).await.ok().flatten()?;
+        let is_known = !self.position.session.is_empty() && self.position.message.is_some();
+        is_known.then_some(self.position)
     }
 
-    fn hear(&mut self, incoming: Incoming) -> Option<Result<End, BackendError>> {
+    fn process(&mut self, incoming: Incoming) -> Option<Result<End, BackendError>> {
         match incoming {
             Incoming::Frame(frame) => self.frame(&frame),
             Incoming::Decided(approval) => {
-                self.decided(&approval.call_id, &approval.decision);
-                self.tell(BackendEvent::ApprovalDecided(approval));
+                self.record_decision(&approval.call_id, &approval.decision);
+                self.emit(BackendEvent::ApprovalDecided(approval));
                 None
             }
             Incoming::Asked(ask) => {
                 if self.questions == 0 {
-                    self.tell(BackendEvent::Paused);
+                    self.emit(BackendEvent::Paused);
                 }
                 self.questions += 1;
-                self.tell(BackendEvent::ApprovalAsked(ask));
+                self.emit(BackendEvent::ApprovalAsked(ask));
                 None
             }
             Incoming::Details { call_id, details } => {
@@ -198,11 +199,11 @@ impl<'a> Turn<'a> {
                 None
             }
             Incoming::Answered { call_id, decision } => {
-                self.decided(&call_id, &decision);
-                self.tell(BackendEvent::ApprovalAnswered { call_id, decision });
+                self.record_decision(&call_id, &decision);
+                self.emit(BackendEvent::ApprovalAnswered { call_id, decision });
                 self.questions = self.questions.saturating_sub(1);
                 if self.questions == 0 {
-                    self.tell(BackendEvent::Resumed);
+                    self.emit(BackendEvent::Resumed);
                 }
                 None
             }
@@ -212,79 +213,83 @@ impl<'a> Turn<'a> {
                 reason,
             } => {
                 tracing::warn!(tool = %name, %reason, "a tool could not be run");
-                self.unavailable = Some((call_id, name));
+                let outcome = Outcome::ToolFailed {
+                    name,
+                    reason: Some(reason),
+                };
+                self.unavailable = Some((call_id, outcome));
                 None
             }
             Incoming::Broken(error) => {
-                let rest = self.broke_off();
-                self.heard.extend(rest);
-                Some(Err(BackendError::Protocol {
-                    message: error.to_string(),
-                }))
+                let rest = self.end_of_stream();
+                self.events.extend(rest);
+                Some(Err(BackendError::protocol(error.to_string())))
             }
         }
     }
 
-    /// Whether a frame is of this turn.
+    /// Whether a frame belongs to this turn.
     fn is_own(&mut self, frame: &Frame) -> bool {
         match frame {
             Frame::Init(_) => {
-                self.begun = true;
+                self.is_started = true;
                 true
             }
             Frame::Result(result) => {
                 let session = result.session_id.as_ref();
-                // The CLI makes turns of its own when something in the background ends.
-                let stands = &self.stands.session;
-                let own =
-                    result.origin.is_none() && session.is_none_or(|own| own == stands || stands.is_empty());
-                self.begun && own
+                // The CLI starts turns by itself when a background task ends.
+                let current = &self.position.session;
+                let is_own =
+                    result.origin.is_none() && session.is_none_or(|id| id == current || current.is_empty());
+                self.is_started && is_own
             }
-            _ => self.begun,
+            _ => self.is_started,
         }
     }
 
     fn frame(&mut self, frame: &Frame) -> Option<Result<End, BackendError>> {
         if !self.is_own(frame) {
-            tracing::debug!("a message of the Claude Code CLI is not of this turn and left out");
+            tracing::debug!("ignoring a message of the Claude Code CLI that does not belong to this turn");
             return None;
         }
-        if let Some(message) = frame.place() {
-            self.stands.message = Some(message.to_owned());
+        if let Some(message) = frame.message_uuid() {
+            self.position.message = Some(message.to_owned());
         }
         if let Frame::PermissionDenied {
             call_id: Some(call_id),
             ..
         } = frame
         {
-            self.refuse(call_id, CallRefusal::Rejected);
+            self.record_refusal(call_id, CallRefusal::Rejected);
         }
         let mut events = Vec::new();
-        let done = self.translator.observe(frame, &mut |event| events.push(event));
+        let ending = self.translator.observe(frame, &mut |event| events.push(event));
         let mut failed_tool = None;
         for mut event in events {
             match &mut event {
                 BackendEvent::SessionStarted { session_id, .. } => {
-                    self.stands.session.clone_from(session_id);
+                    self.position.session.clone_from(session_id);
                 }
-                // An object that has not the form is none.
-                BackendEvent::StructuredOutput(value) if self.core.check_form(Some(&*value)).is_err() => {
+                // Ignore output that does not match the schema.
+                BackendEvent::StructuredOutput(value)
+                    if self.core.check_structured_output(Some(&*value)).is_err() =>
+                {
                     continue;
                 }
                 BackendEvent::ToolResult(result) => {
-                    let told = |(call_id, _): &mut (String, String)| *call_id == result.call_id;
-                    failed_tool = self.unavailable.take_if(told).map(|(_, name)| name);
+                    let is_this_call = |(call_id, _): &mut (String, Outcome)| *call_id == result.call_id;
+                    failed_tool = self.unavailable.take_if(is_this_call).map(|(_, outcome)| outcome);
                     if let Some(known) = self.details.remove(&result.call_id) {
-                        result.details = complete(known, &result.details);
+                        result.details = merge(known, &result.details);
                     }
                 }
                 _ => {}
             }
-            self.tell(event);
+            self.emit(event);
         }
-        if let Some(name) = failed_tool {
-            // The model need not be asked what to do about it.
-            return Some(Ok(End::With(Outcome::ToolFailed { name })));
+        if let Some(outcome) = failed_tool {
+            // The turn ends without another model call.
+            return Some(Ok(End::With(outcome)));
         }
         if let Some((message, calls)) = frame.tool_calls() {
             let total = self.calls.entry(message.to_owned()).or_default();
@@ -293,79 +298,81 @@ impl<'a> Turn<'a> {
                 return Some(Ok(End::With(Outcome::too_many_tool_calls())));
             }
         }
-        done.map(|done| self.done(done))
+        ending.map(|ending| self.conclude(ending))
     }
 
-    /// The first reason counts: what follows from it is none of its own.
-    fn refuse(&mut self, call_id: &str, refusal: CallRefusal) {
+    /// Records why a call did not run. The first reason counts; later ones are its consequences.
+    fn record_refusal(&mut self, call_id: &str, refusal: CallRefusal) {
         let details = self.details.entry(call_id.to_owned()).or_default();
         details.refused.get_or_insert(refusal);
     }
 
-    fn decided(&mut self, call_id: &str, decision: &ApprovalDecision) {
+    fn record_decision(&mut self, call_id: &str, decision: &ApprovalDecision) {
         if !decision.is_approved() {
-            self.refuse(call_id, CallRefusal::Rejected);
+            self.record_refusal(call_id, CallRefusal::Rejected);
         }
         if let ApprovalDecision::Terminate { reason } = decision {
-            self.terminated = Some(reason.clone());
+            self.termination = Some(reason.clone());
         }
     }
 
-    fn done(&mut self, done: TurnDone) -> Result<End, BackendError> {
-        if let Some(reason) = self.terminated.take() {
+    fn conclude(&mut self, ending: Ending) -> Result<End, BackendError> {
+        if let Some(reason) = self.termination.take() {
             return Ok(End::With(Outcome::Terminated { reason }));
         }
-        match done {
-            TurnDone::Answered {
+        match ending {
+            Ending::Answered {
                 stop_reason,
                 structured,
-            } => match self.core.check_form(structured.as_ref()) {
-                // Who refuses owes no form.
+            } => match self.core.check_structured_output(structured.as_ref()) {
+                // A refusal does not have to match `response_format`.
                 _ if stop_reason == StopReason::Refusal => Ok(End::Answered(stop_reason)),
                 Ok(()) => Ok(End::Answered(stop_reason)),
                 Err(reason) => Ok(End::With(Outcome::Failed { reason })),
             },
-            TurnDone::Ended(outcome) => Ok(End::With(outcome)),
-            TurnDone::Failed(error) => Err(error),
-            // Our own interrupt ends the turn before the CLI reports it.
-            TurnDone::Interrupted => Err(BackendError::Session {
-                message: "the Claude Code CLI was interrupted, but not by this program".to_owned(),
-            }),
+            Ending::Ended(outcome) => Ok(End::With(outcome)),
+            Ending::Failed(error) => Err(error),
+            // An interrupt by this program ends the turn before the CLI reports it.
+            Ending::Interrupted => Err(BackendError::session(
+                "the Claude Code CLI was interrupted, but not by this program".to_owned(),
+            )),
         }
     }
 
-    /// Nothing more will come: what had arrived is told whole.
-    fn broke_off(&mut self) -> Vec<BackendEvent> {
+    /// Closes open messages at the end of the CLI's output.
+    fn end_of_stream(&mut self) -> Vec<BackendEvent> {
         let mut events = Vec::new();
         self.translator.end_of_stream(&mut |event| events.push(event));
         events
     }
 
-    fn tell(&mut self, event: BackendEvent) {
+    fn emit(&mut self, event: BackendEvent) {
         self.fold.observe(&event);
-        self.heard.push(event);
+        self.events.push(event);
     }
 
-    fn end(self, end: End) -> Done {
+    fn finish(self, end: End) -> FinishedTurn {
         let result = match end {
             End::Answered(stop_reason) => self.fold.finish_answered(&stop_reason),
             End::With(outcome) => self.fold.finish(outcome),
         };
-        let goes_on = matches!(result.outcome, Outcome::Completed | Outcome::Refused)
-            && !self.stands.session.is_empty();
-        Done {
-            stands: goes_on.then_some(self.stands),
+        let is_resumable = matches!(result.outcome, Outcome::Completed | Outcome::Refused)
+            && !self.position.session.is_empty();
+        FinishedTurn {
+            position: is_resumable.then_some(self.position),
             result,
         }
     }
 }
 
-/// What the host knows of a call, with what can be told from the CLI's own words where the host knows nothing.
-fn complete(known: CallDetails, told: &CallDetails) -> CallDetails {
+/// Merges the host's details of a call with those derived from the CLI's output. The host's take precedence.
+fn merge(known: CallDetails, derived: &CallDetails) -> CallDetails {
     CallDetails {
-        refused: known.refused.or(told.refused),
-        kind: known.kind.or(told.kind),
-        side_effects: known.side_effects.or(told.side_effects),
+        refused: known.refused.or(derived.refused),
+        kind: known.kind.or(derived.kind),
+        side_effects: known.side_effects.or(derived.side_effects),
+        namesakes: derived.namesakes.clone(),
         passages: known.passages,
+        redacted: known.redacted,
     }
 }

@@ -1,7 +1,7 @@
-//! What the CLI writes and what it is written: one JSON object per line.
+//! The messages from and to the CLI: one JSON object per line.
 //!
-//! Reading is tolerant. A field that is missing or of another type is absent, a kind of message that is not known is
-//! [`Frame::Other`] with everything in it, and only a line that is no object with a `type` is no frame.
+//! Parsing is tolerant. A field of the wrong type counts as absent, and a message of an unknown kind becomes a
+//! [`Frame::Other`] with its whole content. Only a line that is not an object with a `type` is an error.
 
 mod block;
 mod control;
@@ -20,21 +20,21 @@ pub(crate) use self::{
     outcome::{ResultFrame, WireUsage},
     outgoing::{Delivery, control_error, control_request, control_success, user_message},
     stream::{Delta, StreamEvent, StreamFrame},
-    system::{ApiRetry, Init, TaskNews},
+    system::{ApiRetry, Init, TaskChange},
 };
 
-/// One line of the CLI.
+/// One line of the CLI's output.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Frame {
     /// A turn begins.
     Init(Init),
-    /// A request to the model failed and will be tried again.
+    /// A request to the model failed and will be retried.
     ApiRetry(ApiRetry),
     /// Another model takes over.
     ModelFallback {
         from: Option<String>,
         to: Option<String>,
-        /// The CLI's own words.
+        /// The CLI's own text.
         text: Option<String>,
     },
     /// A tool call was denied without asking.
@@ -46,21 +46,21 @@ pub(crate) enum Frame {
     /// `running`, `idle` or `requires_action`.
     SessionState(String),
     /// A subagent started, ended or changed.
-    Task(TaskNews),
+    Task(TaskChange),
     /// Another `system` message.
     System {
         subtype: String,
         body: Map<String, Value>,
     },
-    /// A piece of a model message while it is written.
+    /// A piece of a streamed model message.
     StreamEvent(StreamFrame),
-    /// A block of a model message, complete.
+    /// A complete block of a model message.
     Assistant(AssistantFrame),
-    /// Tool results, and what the CLI says to the model by itself.
+    /// Tool results, and messages that the CLI adds for the model.
     User(UserFrame),
-    /// A turn is over.
+    /// The end of a turn.
     Result(Box<ResultFrame>),
-    /// The CLI asks the host.
+    /// A request of the CLI to the host.
     ControlRequest {
         request_id: String,
         request: HostRequest,
@@ -70,16 +70,16 @@ pub(crate) enum Frame {
         request_id: String,
         outcome: Result<Value, ControlError>,
     },
-    /// The CLI takes a request back.
+    /// The CLI withdraws a request.
     ControlCancel { request_id: String },
-    /// `/clear` was done.
+    /// `/clear` is complete.
     ConversationReset { new_id: Option<String> },
-    /// A message of a kind this version does not know.
+    /// A message of an unknown kind.
     Other { kind: String, body: Map<String, Value> },
 }
 
 impl Frame {
-    /// The model's message that this frame is a part of, and the tool calls in it.
+    /// The id of the model message that this frame belongs to, and the number of tool calls in the frame.
     pub(crate) fn tool_calls(&self) -> Option<(&str, usize)> {
         let Self::Assistant(frame) = self else { return None };
         let calls = frame.blocks.iter();
@@ -89,8 +89,8 @@ impl Frame {
         Some((frame.message_id.as_deref()?, calls)).filter(|_| calls > 0)
     }
 
-    /// The place in the main conversation that this frame stands for.
-    pub(crate) fn place(&self) -> Option<&str> {
+    /// The CLI's id of this message, if it belongs to the main conversation.
+    pub(crate) fn message_uuid(&self) -> Option<&str> {
         match self {
             Self::Assistant(frame) if frame.parent.is_none() => frame.uuid.as_deref(),
             Self::User(frame) if frame.parent.is_none() => frame.uuid.as_deref(),
@@ -99,43 +99,45 @@ impl Frame {
     }
 }
 
-/// The line is not JSON, or no object with a `type`.
+/// The line is not a JSON object with a `type`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a message of the CLI: {reason}")]
-pub(crate) struct NotAFrame {
-    /// What is wrong with it. Holds nothing of the line itself.
+pub(crate) struct FrameError {
+    /// The reason, without any content of the line.
     pub(crate) reason: String,
 }
 
-/// Reads one line.
-pub(crate) fn parse(line: &[u8]) -> Result<Frame, NotAFrame> {
+/// Parses one line.
+pub(crate) fn parse(line: &[u8]) -> Result<Frame, FrameError> {
     let value = match serde_json::from_slice(line) {
         Ok(value) => value,
-        // JavaScript cuts strings between the halves of a character, and pipes cut bytes.
+        // JavaScript can split a string within a surrogate pair, and a pipe within a UTF-8 character.
         Err(error) => holodeck_model::mend_json(line)
             .and_then(|line| serde_json::from_str(&line).ok())
-            .ok_or_else(|| not_a_frame(&error))?,
+            .ok_or_else(|| FrameError::invalid_json(&error))?,
     };
     let Value::Object(mut body) = value else {
-        return Err(NotAFrame {
+        return Err(FrameError {
             reason: "not an object".to_owned(),
         });
     };
     let Some(kind) = body.take_text("type") else {
-        return Err(NotAFrame {
+        return Err(FrameError {
             reason: "no `type`".to_owned(),
         });
     };
     Ok(frame(kind, body))
 }
 
-fn not_a_frame(error: &serde_json::Error) -> NotAFrame {
-    let reason = match error.classify() {
-        serde_json::error::Category::Eof => "it ends too early",
-        _ => "not JSON",
-    };
-    NotAFrame {
-        reason: reason.to_owned(),
+impl FrameError {
+    fn invalid_json(error: &serde_json::Error) -> Self {
+        let reason = match error.classify() {
+            serde_json::error::Category::Eof => "incomplete JSON",
+            _ => "not JSON",
+        };
+        Self {
+            reason: reason.to_owned(),
+        }
     }
 }
 

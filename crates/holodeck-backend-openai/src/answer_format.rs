@@ -1,74 +1,71 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
-use holodeck_backend_api::BackendError;
-use jsonschema::Validator;
+use holodeck_backend_api::{AnswerFormat, BackendError};
 use serde_json::{Value, json};
 
-use crate::driver::lenient;
+use crate::driver::parse_lenient;
 
 mod strict;
 
-/// The form an agent's answers must have, and how the endpoint is told of it.
+/// The answer format as it is sent to the endpoint.
 #[derive(Debug)]
-pub(crate) struct AnswerFormat {
-    schema: Value,
-    validator: Validator,
+pub(crate) struct SentFormat {
+    format: Arc<dyn AnswerFormat>,
     response_format: Value,
-    /// The endpoint takes no `response_format`; the schema goes into the instructions.
-    instruct: AtomicBool,
+    /// The endpoint does not support `response_format`; the schema is sent in the instructions.
+    in_instructions: AtomicBool,
 }
 
-/// How the schema of the answer is told.
+/// Where the schema of the answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Telling {
-    /// As `response_format`.
-    Native,
-    /// As text of the system prompt.
-    Instructed,
+pub(crate) enum SchemaPlacement {
+    /// In `response_format`.
+    ResponseFormat,
+    /// In the text of the system prompt.
+    Instructions,
 }
 
-impl AnswerFormat {
-    pub(crate) fn new(schema: &Value) -> Result<Self, BackendError> {
-        let validator = jsonschema::validator_for(schema).map_err(|error| BackendError::Init {
-            message: format!("`response_format` is not a usable JSON Schema: {error}"),
-        })?;
-        Ok(Self {
-            response_format: response_format(schema),
-            schema: schema.clone(),
-            validator,
-            instruct: AtomicBool::new(false),
-        })
-    }
-
-    pub(crate) fn telling(&self) -> Telling {
-        if self.instruct.load(Ordering::Relaxed) {
-            Telling::Instructed
-        } else {
-            Telling::Native
+impl SentFormat {
+    pub(crate) fn new(format: Arc<dyn AnswerFormat>) -> Self {
+        Self {
+            response_format: response_format(format.schema()),
+            format,
+            in_instructions: AtomicBool::new(false),
         }
     }
 
-    /// From now on the schema is told as text.
-    pub(crate) fn instruct(&self) {
-        self.instruct.store(true, Ordering::Relaxed);
+    pub(crate) fn placement(&self) -> SchemaPlacement {
+        if self.in_instructions.load(Ordering::Relaxed) {
+            SchemaPlacement::Instructions
+        } else {
+            SchemaPlacement::ResponseFormat
+        }
+    }
+
+    /// Sends the schema in the instructions from now on.
+    pub(crate) fn use_instructions(&self) {
+        self.in_instructions.store(true, Ordering::Relaxed);
     }
 
     /// The request's `response_format`.
-    pub(crate) fn native(&self) -> &Value {
+    pub(crate) fn response_format(&self) -> &Value {
         &self.response_format
     }
 
-    /// What the system prompt says where there is no `response_format`.
+    /// The text for the system prompt where `response_format` is not supported.
     pub(crate) fn instructions(&self) -> String {
         format!(
             "Answer with one JSON value that satisfies this JSON Schema, and with nothing else: no explanation, no \
              code fence.\n{}",
-            self.schema
+            self.format.schema()
         )
     }
 
-    /// What the model is told when its answer does not fit.
-    pub(crate) fn repair(problem: &str) -> String {
+    /// The message to the model when its answer does not match.
+    pub(crate) fn repair_prompt(problem: &str) -> String {
         format!(
             "That is not the JSON that was asked for: {problem}. Answer again, with the corrected JSON only."
         )
@@ -76,41 +73,32 @@ impl AnswerFormat {
 
     /// The answer as a value that satisfies the schema, or what is wrong with it.
     pub(crate) fn read(&self, answer: &str) -> Result<Value, String> {
-        let answer = without_fence(answer);
+        let answer = strip_fence(answer);
         let value = serde_json::from_str(answer)
-            .or_else(|error| lenient(answer.as_bytes()).ok_or(error))
+            .or_else(|error| parse_lenient(answer.as_bytes()).ok_or(error))
             .map_err(|error| format!("it is not JSON ({error})"))?;
-        match self.validator.validate(&value) {
-            Ok(()) => Ok(value),
-            Err(error) => {
-                let place = error.instance_path().to_string();
-                Err(if place.is_empty() {
-                    error.to_string()
-                } else {
-                    format!("{error} at `{place}`")
-                })
-            }
-        }
+        self.format.check(&value)?;
+        Ok(value)
     }
 }
 
-/// Whether an endpoint says that it does not take the `response_format` it was sent.
+/// Whether an endpoint refused the `response_format`.
 pub(crate) fn refuses_format(error: &BackendError) -> bool {
     let BackendError::Provider {
         status: Some(400 | 404 | 415 | 422 | 501),
-        message,
+        explanation,
         param,
         ..
     } = error
     else {
         return false;
     };
-    let named = |text: &str| text.contains("response_format") || text.contains("json_schema");
-    param.as_deref().is_some_and(named) || named(message)
+    let names_format = |text: &str| text.contains("response_format") || text.contains("json_schema");
+    param.as_deref().is_some_and(names_format) || names_format(&explanation.message)
 }
 
 fn response_format(schema: &Value) -> Value {
-    let mut spec = json!({"name": name(schema), "schema": schema});
+    let mut spec = json!({"name": schema_name(schema), "schema": schema});
     if strict::qualifies(schema)
         && let Some(spec) = spec.as_object_mut()
     {
@@ -119,8 +107,8 @@ fn response_format(schema: &Value) -> Value {
     json!({"type": "json_schema", "json_schema": spec})
 }
 
-/// A name of the schema in the characters that are allowed for it.
-fn name(schema: &Value) -> String {
+/// A name for the schema in the allowed characters.
+fn schema_name(schema: &Value) -> String {
     let title = schema.get("title").and_then(Value::as_str).unwrap_or_default();
     let name: String = title
         .chars()
@@ -140,8 +128,8 @@ fn name(schema: &Value) -> String {
     }
 }
 
-/// The inside of a Markdown code fence, if the whole answer is one.
-fn without_fence(answer: &str) -> &str {
+/// Removes the Markdown code fence around the answer, if there is one.
+fn strip_fence(answer: &str) -> &str {
     let answer = answer.trim();
     let Some(inner) = answer
         .strip_prefix("```")
@@ -155,18 +143,19 @@ fn without_fence(answer: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use holodeck_validators::SchemaFormat;
     use pretty_assertions::assert_eq;
 
     use super::*;
 
-    fn format() -> AnswerFormat {
-        AnswerFormat::new(&json!({
+    fn format() -> SentFormat {
+        let schema = json!({
             "title": "An order!",
             "type": "object",
             "properties": {"id": {"type": "integer"}},
             "required": ["id"],
-        }))
-        .unwrap()
+        });
+        SentFormat::new(Arc::new(SchemaFormat::new(&schema).unwrap()))
     }
 
     #[test]
@@ -182,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn problems_are_reported_with_their_place() {
         assert_eq!(
             format().read("{\"id\": \"x\"}").unwrap_err(),
             "\"x\" is not of type \"integer\" at `/id`"
@@ -199,16 +188,10 @@ mod tests {
     #[test]
     fn the_format_is_named_after_the_title() {
         let format = format();
-        assert_eq!(format.native()["json_schema"]["name"], "An_order_");
-        assert_eq!(format.native()["json_schema"].get("strict"), None);
-        assert_eq!(name(&json!({})), "answer");
-        assert_eq!(name(&json!({"title": "答え"})), "answer");
-    }
-
-    #[test]
-    fn a_schema_that_is_none_is_refused_at_the_start() {
-        let error = AnswerFormat::new(&json!({"type": 7})).unwrap_err();
-        assert!(matches!(error, BackendError::Init { .. }));
+        assert_eq!(format.response_format()["json_schema"]["name"], "An_order_");
+        assert_eq!(format.response_format()["json_schema"].get("strict"), None);
+        assert_eq!(schema_name(&json!({})), "answer");
+        assert_eq!(schema_name(&json!({"title": "答え"})), "answer");
     }
 
     #[test]
@@ -216,7 +199,7 @@ mod tests {
         let error = |status, message: &str, param: Option<&str>| BackendError::Provider {
             status: Some(status),
             code: None,
-            message: message.to_owned(),
+            explanation: message.into(),
             param: param.map(str::to_owned),
             retryable: false,
             retry_after: None,

@@ -1,4 +1,4 @@
-//! Decides about the calls of one model message before any of them runs.
+//! Decides about the tool calls of one model message before any of them runs.
 
 use std::collections::HashMap;
 
@@ -8,9 +8,9 @@ use holodeck_backend_api::{
     Approval, ApprovalAsk, ApprovalDecision, BackendError, BackendEvent, ToolCall, TurnRequest,
 };
 
-use crate::{core::Core, message::until, tool_calls};
+use crate::{core::Core, message::unless_cancelled, tool_calls};
 
-/// What was decided about the calls of one message, by their ids. A call without an entry was not asked about.
+/// The decisions about the calls of one message, by call id. A call without an entry needed no decision.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions(HashMap<String, ApprovalDecision>);
 
@@ -20,8 +20,8 @@ impl Decisions {
         self.0.get(&call.call_id)
     }
 
-    /// Why an approver ended the turn, if one did.
-    pub(crate) fn terminated(&self) -> Option<&str> {
+    /// The reason given by the approver that ended the turn.
+    pub(crate) fn termination_reason(&self) -> Option<&str> {
         self.0.values().find_map(|decision| match decision {
             ApprovalDecision::Terminate { reason } => Some(reason.as_str()),
             _ => None,
@@ -29,8 +29,8 @@ impl Decisions {
     }
 }
 
-/// Decides about the calls in their order: a person is asked one question at a time. A decision to end the turn leaves
-/// the other calls undecided.
+/// Decides about the calls in their order, one question at a time. A decision to end the turn leaves the other calls
+/// undecided.
 pub(crate) fn decide<'a>(
     core: &'a Core,
     calls: &'a [ToolCall],
@@ -41,11 +41,11 @@ pub(crate) fn decide<'a>(
         let Some(approver) = request.approver.as_ref().or(core.approver.as_ref()) else { return };
         let mut paused = false;
         for call in calls {
-            // What cannot run needs no decision.
+            // A call that cannot run needs no decision.
             if tool_calls::refusal(core, call).is_some() {
                 continue;
             }
-            let ask = ask_about(call);
+            let ask = build_ask(call);
             let decision = if let Some((decision, by)) = approver.decide(&ask) {
                 yield BackendEvent::ApprovalDecided(Approval {
                     call_id: call.call_id.clone(),
@@ -59,7 +59,8 @@ pub(crate) fn decide<'a>(
                     yield BackendEvent::Paused;
                 }
                 yield BackendEvent::ApprovalAsked(ask.clone());
-                let decision = until(&request.cancel, approver.ask(&ask, &request.cancel)).await?;
+                let answer = approver.ask(&ask, &request.cancel);
+                let decision = unless_cancelled(&request.cancel, answer).await?;
                 yield BackendEvent::ApprovalAnswered {
                     call_id: call.call_id.clone(),
                     decision: decision.clone(),
@@ -78,7 +79,7 @@ pub(crate) fn decide<'a>(
     }
 }
 
-fn ask_about(call: &ToolCall) -> ApprovalAsk {
+fn build_ask(call: &ToolCall) -> ApprovalAsk {
     ApprovalAsk {
         tool_name: call.name.clone(),
         arguments: call.arguments.clone(),

@@ -4,13 +4,13 @@ use holodeck_backend_api::{BackendError, ModelDelta, StopReason, ToolCall};
 use serde_json::{Map, Value};
 
 use crate::{
-    driver::lenient,
+    driver::parse_lenient,
     failure,
     wire::{CallFragment, Chunk, Message, Usage},
 };
 
-/// Puts the chunks of one answer together: text passes through at once, tool calls, usage and the end are told when
-/// the stream is over.
+/// Assembles the chunks of one answer: text is passed on at once; tool calls, usage and the end follow when the stream
+/// is over.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     id: Option<String>,
@@ -30,35 +30,35 @@ struct PartialCall {
 }
 
 impl Assembler {
-    /// Takes in a chunk and adds what it tells to `deltas`.
+    /// Adds a chunk and appends the resulting deltas to `deltas`.
     pub(crate) fn push(&mut self, chunk: Chunk<'_>, deltas: &mut impl Extend<ModelDelta>) {
         // Some servers repeat these in each chunk, some send them empty in the first.
-        keep(&mut self.id, chunk.id);
-        keep(&mut self.model, chunk.model);
+        update(&mut self.id, chunk.id);
+        update(&mut self.model, chunk.model);
         if chunk.usage.is_some() {
             self.usage = chunk.usage;
         }
         let choices = chunk.choices.into_iter().flatten();
         for choice in choices.filter(|choice| choice.index.unwrap_or(0) == 0) {
             if let Some(message) = choice.delta.or(choice.message) {
-                self.message(*message, deltas);
+                self.push_message(*message, deltas);
             }
-            keep(&mut self.finish_reason, choice.finish_reason);
+            update(&mut self.finish_reason, choice.finish_reason);
         }
     }
 
-    /// Takes in an answer that came in one piece: it can't have been cut, so it is complete without saying so.
+    /// Adds an answer that arrived in one piece. It cannot be truncated, so it is complete even without a reason.
     pub(crate) fn push_whole(&mut self, whole: Chunk<'_>, deltas: &mut impl Extend<ModelDelta>) {
         self.push(whole, deltas);
         self.finish_reason.get_or_insert_with(|| "stop".to_owned());
     }
 
-    /// Whether the model said that it is done; what may still come is usage.
+    /// Whether the finish reason has arrived; only usage may follow.
     pub(crate) fn is_finished(&self) -> bool {
         self.finish_reason.is_some()
     }
 
-    /// The rest, once the stream is over.
+    /// Returns the remaining deltas when the stream is over.
     pub(crate) fn finish(self) -> Result<Vec<ModelDelta>, BackendError> {
         let Some(reason) = self.finish_reason else {
             return Err(BackendError::ended_early());
@@ -73,7 +73,7 @@ impl Assembler {
         }
         let stop_reason = match stop_reason(reason) {
             _ if self.refused => StopReason::Refusal,
-            // Many servers say `stop` though they call tools.
+            // Many servers send `stop` although they call tools.
             StopReason::EndTurn if !self.calls.is_empty() => StopReason::ToolUse,
             StopReason::ToolUse if self.calls.is_empty() => {
                 return Err(failure::of_answer(
@@ -84,7 +84,7 @@ impl Assembler {
         };
         let mut deltas = Vec::with_capacity(self.calls.len() + 2);
         for call in self.calls {
-            deltas.push(ModelDelta::ToolCall(call.whole()?));
+            deltas.push(ModelDelta::ToolCall(call.into_call()?));
         }
         deltas.extend(self.usage.and_then(|usage| usage.tokens()).map(ModelDelta::Usage));
         deltas.push(ModelDelta::Finish {
@@ -96,7 +96,7 @@ impl Assembler {
         Ok(deltas)
     }
 
-    fn message(&mut self, message: Message<'_>, deltas: &mut impl Extend<ModelDelta>) {
+    fn push_message(&mut self, message: Message<'_>, deltas: &mut impl Extend<ModelDelta>) {
         let reasoning = [
             message.reasoning_content.text,
             message.reasoning.text,
@@ -111,11 +111,11 @@ impl Assembler {
             deltas.extend([ModelDelta::Refusal(refusal.into_owned())]);
         }
         for fragment in message.tool_calls.into_iter().flatten() {
-            self.fragment(fragment);
+            self.push_fragment(fragment);
         }
     }
 
-    fn fragment(&mut self, fragment: CallFragment) {
+    fn push_fragment(&mut self, fragment: CallFragment) {
         let id = fragment.id.unwrap_or_default();
         let function = fragment.function.unwrap_or_default();
         let name = function.name.unwrap_or_default();
@@ -123,19 +123,19 @@ impl Assembler {
         if call.id.is_empty() {
             call.id = id;
         }
-        // Some servers repeat the name with each piece, some send it in pieces.
+        // Some servers repeat the name in each fragment, some split it.
         if call.name != name {
             call.name.push_str(&name);
         }
         match function.arguments {
             Value::String(piece) => call.arguments.push_str(&piece),
             Value::Null => {}
-            // The object itself, and with it the whole.
+            // The complete object.
             whole => call.arguments = whole.to_string(),
         }
     }
 
-    /// The call a fragment belongs to: by index, and where servers leave that out or always send 0, by id.
+    /// The call of a fragment: found by index, or by id if the server omits the index or always sends 0.
     fn call_of(&mut self, index: Option<u64>, id: &str, name: &str) -> &mut PartialCall {
         let known = match index {
             Some(index) => self.calls.iter().rposition(|call| call.index == Some(index)),
@@ -161,17 +161,18 @@ impl Assembler {
 }
 
 impl PartialCall {
-    /// The call. Arguments that are not JSON are kept as text: whoever runs the call tells the model.
-    fn whole(self) -> Result<ToolCall, BackendError> {
+    /// Converts to a call. Arguments that are not JSON stay a string; running the call then reports the error to the
+    /// model.
+    fn into_call(self) -> Result<ToolCall, BackendError> {
         if self.name.is_empty() {
-            return Err(BackendError::Protocol {
-                message: "the model called a tool without naming it".to_owned(),
-            });
+            return Err(BackendError::protocol(
+                "the model called a tool without a name".to_owned(),
+            ));
         }
         let arguments = if self.arguments.trim().is_empty() {
             Value::Object(Map::new())
         } else {
-            lenient(self.arguments.as_bytes()).unwrap_or(Value::String(self.arguments))
+            parse_lenient(self.arguments.as_bytes()).unwrap_or(Value::String(self.arguments))
         };
         Ok(ToolCall {
             name: self.name,
@@ -191,8 +192,8 @@ fn stop_reason(text: String) -> StopReason {
     }
 }
 
-/// Takes a new value unless it says nothing.
-fn keep(old: &mut Option<String>, new: Option<Cow<'_, str>>) {
+/// Replaces the value unless the new one is empty.
+fn update(old: &mut Option<String>, new: Option<Cow<'_, str>>) {
     if let Some(new) = new.filter(|text| !text.is_empty())
         && old.as_deref() != Some(&*new)
     {

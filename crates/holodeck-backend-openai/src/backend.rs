@@ -3,10 +3,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, Approver, BackendError, BackendEvent, Capabilities, Conversation,
+    AgentBackend, AgentSession, AnswerFormat, Approver, BackendError, BackendEvent, Conversation,
     EventStream, ModelCalls, Opening, TokenUsage, ToolFilter, ToolHost, TurnRequest,
 };
-use holodeck_model::LoadedAgent;
+use holodeck_model::{Location, ResolvedAgent};
 
 use crate::{
     core::Core,
@@ -15,35 +15,34 @@ use crate::{
     wire_message,
 };
 
-/// An agent on any endpoint that speaks Chat Completions.
+/// An agent on any endpoint that implements Chat Completions.
 pub struct OpenAiBackend {
     core: Arc<Core>,
-    capabilities: Capabilities,
 }
 
 impl OpenAiBackend {
-    /// The backend of `agent`, with the tools of `tools`, reaching its model through `calls`.
+    /// Creates the backend of `agent` with an answer format, the tools of `tools`, and a model reached through `calls`.
     pub fn new(
-        agent: &LoadedAgent,
+        agent: &ResolvedAgent,
+        format: Option<Arc<dyn AnswerFormat>>,
         tools: Arc<dyn ToolHost>,
         calls: Arc<dyn ModelCalls>,
-    ) -> Result<Self, BackendError> {
-        Ok(Self {
-            core: Arc::new(Core::new(agent, tools, calls)?),
-            capabilities: Capabilities::streaming(),
-        })
+    ) -> Self {
+        Self {
+            core: Arc::new(Core::new(agent, format, tools, calls)),
+        }
     }
 
-    /// Shows the model only the tools that `filter` chooses for each message.
-    pub fn filtered(mut self, filter: Arc<dyn ToolFilter>) -> Self {
-        // Nothing else holds it before the first turn.
+    /// Offers the model only the tools that `filter` chooses for each message.
+    pub fn with_tool_filter(mut self, filter: Arc<dyn ToolFilter>) -> Self {
+        // No other reference exists before the first turn.
         if let Some(core) = Arc::get_mut(&mut self.core) {
-            core.filtered(filter);
+            core.set_filter(filter);
         }
         self
     }
 
-    /// Decides about tool calls, unless a turn brings an approver of its own. Without one all of them run.
+    /// Sets the approver of tool calls for turns without their own. Without an approver, all calls run.
     pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
         if let Some(core) = Arc::get_mut(&mut self.core) {
             core.approver = Some(approver);
@@ -51,7 +50,7 @@ impl OpenAiBackend {
         self
     }
 
-    /// Holds `openai.max_budget_usd` by these prices: what tokens of a model cost in US dollars, if that is known.
+    /// Sets the prices for `openai.max_budget_usd`: the cost of a model's tokens in US dollars, if known.
     pub fn prices(
         mut self,
         price: impl Fn(&str, &TokenUsage) -> Option<f64> + Send + Sync + 'static,
@@ -62,19 +61,17 @@ impl OpenAiBackend {
         self
     }
 
-    /// Says that the model calls come from a recording.
-    pub fn replayed(mut self) -> Self {
-        self.capabilities.replayed = true;
+    /// Lets errors name the place of a field in the YAML.
+    pub fn with_locations(mut self, locate: impl Fn(&str) -> Option<Location>) -> Self {
+        if let Some(core) = Arc::get_mut(&mut self.core) {
+            core.locate_fields(locate);
+        }
         self
     }
 }
 
 #[async_trait]
 impl AgentBackend for OpenAiBackend {
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities
-    }
-
     async fn initialize(&self) -> Result<(), BackendError> {
         Ok(())
     }
@@ -84,7 +81,7 @@ impl AgentBackend for OpenAiBackend {
         Box::pin(steps.map(|step| {
             step.map(|step| match step {
                 Step::Event(event) => event,
-                Step::Done(done) => BackendEvent::End(Box::new(done.result)),
+                Step::End(end) => BackendEvent::End(Box::new(end.result)),
             })
         }))
     }

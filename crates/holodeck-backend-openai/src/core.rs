@@ -5,65 +5,63 @@ use std::{
 };
 
 use holodeck_backend_api::{
-    Approver, BackendError, ModelCalls, ModelRequest, TokenUsage, ToolFilter, ToolHost, ToolSpec,
+    AnswerFormat, Approver, BackendError, ModelCalls, ModelRequest, TokenUsage, ToolFilter, ToolHost,
+    ToolSpec,
 };
-use holodeck_model::{LoadedAgent, ToolAccess, ToolNames};
+use holodeck_model::{Location, ResolvedAgent, ToolAccess, ToolNames};
 use serde_json::{Map, Value};
 
 use crate::{
-    answer_format::{AnswerFormat, Telling},
+    answer_format::{SchemaPlacement, SentFormat},
     parameters::Parameters,
     wire_message,
 };
 
-/// What tokens of a model cost in US dollars, if that is known.
+/// The cost of a model's tokens in US dollars, if known.
 pub(crate) type Price = Box<dyn Fn(&str, &TokenUsage) -> Option<f64> + Send + Sync>;
 
-/// What all turns of a backend share.
+/// The state that all turns of a backend share.
 pub(crate) struct Core {
     pub(crate) calls: Arc<dyn ModelCalls>,
     pub(crate) tools: Arc<dyn ToolHost>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
-    pub(crate) format: Option<AnswerFormat>,
+    pub(crate) format: Option<SentFormat>,
     pub(crate) max_turns: u32,
-    /// What one turn may cost.
+    /// The budget of one turn.
     pub(crate) max_budget_usd: Option<f64>,
-    /// What tokens cost; nothing is known without it.
+    /// Without it, no cost is known.
     pub(crate) price: Option<Price>,
-    /// Tool calls of one answer that run at the same time.
+    /// Maximum number of tool calls of one answer that run at the same time.
     pub(crate) parallel_tool_calls: usize,
     pub(crate) model: String,
     pub(crate) fallback_model: Option<String>,
     provider: String,
     instructions: String,
     parameters: Parameters,
-    offered: Vec<Offered>,
+    offered_tools: Vec<OfferedTool>,
     filter: Option<Arc<dyn ToolFilter>>,
     names: ToolNames,
     access: ToolAccess,
-    said: Mutex<HashSet<String>>,
+    notices: Mutex<HashSet<String>>,
 }
 
 impl Core {
     pub(crate) fn new(
-        agent: &LoadedAgent,
+        agent: &ResolvedAgent,
+        format: Option<Arc<dyn AnswerFormat>>,
         tools: Arc<dyn ToolHost>,
         calls: Arc<dyn ModelCalls>,
-    ) -> Result<Self, BackendError> {
+    ) -> Self {
         let config = &agent.config;
         let openai = config.openai.clone().unwrap_or_default();
         let mut names = ToolNames::of(config);
         for spec in tools.specs() {
-            names.host(&spec.name);
+            names.add_host_tool(&spec.name);
         }
         let access = ToolAccess::of(config);
-        let offered = offered(&names, &access, tools.specs());
-        Ok(Self {
-            format: agent
-                .response_format
-                .as_ref()
-                .map(AnswerFormat::new)
-                .transpose()?,
+        let offered_tools = offer_tools(&names, &access, tools.specs());
+        Self {
+            format: format.map(SentFormat::new),
             max_turns: openai.max_turns.max(1),
             max_budget_usd: openai.max_budget_usd,
             price: None,
@@ -72,21 +70,28 @@ impl Core {
             fallback_model: openai.fallback_model,
             provider: config.model.provider.to_string(),
             instructions: agent.instructions.text.clone(),
-            parameters: Parameters::of_agent(agent),
-            said: Mutex::default(),
+            parameters: Parameters::of(&config.model, config.openai.as_ref()),
+            notices: Mutex::default(),
             calls,
             tools,
             approver: None,
-            offered,
+            offered_tools,
             filter: None,
             names,
             access,
-        })
+        }
     }
 
-    /// Whether a turn that used these tokens may ask the model again. Usage that is not known cannot be held against a
-    /// budget.
-    pub(crate) fn may_go_on(&self, used: Option<&TokenUsage>) -> bool {
+    /// The tools of other servers that share a called tool's bare name.
+    pub(crate) fn namesakes(&self, called: &str) -> Vec<String> {
+        let specs = self.tools.specs().iter().map(|spec| spec.name.as_str());
+        let tool = self.names.identify(called);
+        tool.map_or_else(Vec::new, |tool| self.names.namesakes(&tool, specs))
+    }
+
+    /// Whether a turn that used these tokens may call the model again. True without a budget or prices; with both,
+    /// false if the cost is unknown, since the budget cannot be enforced.
+    pub(crate) fn is_within_budget(&self, used: Option<&TokenUsage>) -> bool {
         let (Some(budget), Some(price)) = (self.max_budget_usd, &self.price) else {
             return true;
         };
@@ -98,20 +103,20 @@ impl Core {
     pub(crate) fn request(
         &self,
         conversation: &[Value],
-        telling: Option<Telling>,
+        placement: Option<SchemaPlacement>,
         tools: &[Value],
         unit: Option<&str>,
     ) -> ModelRequest {
         let mut messages = Vec::with_capacity(conversation.len() + 1);
-        messages.extend(self.system(telling));
+        messages.extend(self.system(placement));
         messages.extend_from_slice(conversation);
         let mut body = Map::new();
         body.insert("messages".to_owned(), Value::Array(messages));
         if !tools.is_empty() {
             body.insert("tools".to_owned(), Value::Array(tools.to_vec()));
         }
-        if let (Some(format), Some(Telling::Native)) = (&self.format, telling) {
-            body.insert("response_format".to_owned(), format.native().clone());
+        if let (Some(format), Some(SchemaPlacement::ResponseFormat)) = (&self.format, placement) {
+            body.insert("response_format".to_owned(), format.response_format().clone());
         }
         body.extend(self.parameters.body.clone());
         ModelRequest {
@@ -122,13 +127,18 @@ impl Core {
         }
     }
 
-    /// Shows the model only what `filter` chooses for each message.
-    pub(crate) fn filtered(&mut self, filter: Arc<dyn ToolFilter>) {
+    /// Looks up the places of the YAML fields that errors name.
+    pub(crate) fn locate_fields(&mut self, locate: impl Fn(&str) -> Option<Location>) {
+        self.parameters.locate_fields(locate);
+    }
+
+    /// Offers the model only the tools that `filter` chooses for each message.
+    pub(crate) fn set_filter(&mut self, filter: Arc<dyn ToolFilter>) {
         self.filter = Some(filter);
     }
 
-    /// The tools that a turn which begins with `message` shows the model, after this conversation; `None`: all.
-    pub(crate) async fn choose(
+    /// The tools to offer in a turn that begins with `message` after this conversation; `None` means all.
+    pub(crate) async fn choose_tools(
         &self,
         message: &str,
         conversation: &[Value],
@@ -136,74 +146,75 @@ impl Core {
         let Some(filter) = &self.filter else {
             return Ok(None);
         };
-        let chosen = filter.choose(message, &used(conversation)).await?;
+        let selection = filter.choose(message, &count_calls(conversation)).await?;
         tracing::debug!(
-            tools = chosen.len(),
-            of = self.offered.len(),
-            "tools were chosen for a message"
+            tools = selection.len(),
+            of = self.offered_tools.len(),
+            "chose tools for a message"
         );
-        Ok(Some(chosen))
+        Ok(Some(selection))
     }
 
-    /// The tools that a message is shown, as they are sent; `chosen` are those that fit it.
-    pub(crate) fn offered(
+    /// The definitions of the tools offered with a message; `selection` contains the names that the filter chose.
+    pub(crate) fn offered_tools(
         &self,
-        chosen: Option<&HashSet<String>>,
+        selection: Option<&HashSet<String>>,
         unit: Option<&str>,
         message: u32,
     ) -> Vec<Value> {
         let changed;
-        let offered = match self.tools.shown(unit, message) {
-            Cow::Borrowed(_) => &self.offered,
+        let offered = match self.tools.specs_for_request(unit, message) {
+            Cow::Borrowed(_) => &self.offered_tools,
             // The tools of an MCP server have changed.
             Cow::Owned(specs) => {
-                changed = offered(&self.names, &self.access, &specs);
+                changed = offer_tools(&self.names, &self.access, &specs);
                 &changed
             }
         };
-        // Nobody asked whether a tool fits that came later.
-        let is_new = |name: &str| !self.offered.iter().any(|tool| tool.name == name);
-        let offered = offered
-            .iter()
-            .filter(|tool| chosen.is_none_or(|chosen| chosen.contains(&tool.name) || is_new(&tool.name)));
-        offered.map(|tool| tool.sent.clone()).collect()
+        // The filter did not see tools that were added later.
+        let is_new = |name: &str| !self.offered_tools.iter().any(|tool| tool.name == name);
+        let offered = offered.iter().filter(|tool| {
+            selection.is_none_or(|selection| selection.contains(&tool.name) || is_new(&tool.name))
+        });
+        offered.map(|tool| tool.definition.clone()).collect()
     }
 
-    /// Whether a tool may be called; a model may ask for one it was not offered.
+    /// Whether a tool may be called; a model may call one that was not offered.
     pub(crate) fn allows(&self, tool: &str) -> bool {
         self.access.allows_call(&self.names, tool)
     }
 
-    /// An error with the line of the YAML it comes from, where one can be told.
-    pub(crate) fn explained(&self, mut error: BackendError) -> BackendError {
+    /// Adds the place in the YAML that caused the error, if known.
+    pub(crate) fn explain(&self, mut error: BackendError) -> BackendError {
         if let BackendError::Provider {
             status: Some(400 | 422),
             param: Some(param),
-            message,
+            explanation,
             ..
         } = &mut error
-            && let Some(explanation) = self.parameters.explain(param)
+            && let Some((place, hint)) = self.parameters.explain(param)
         {
-            message.push_str(&explanation);
+            explanation.message.push_str(&place);
+            explanation.hint = hint.map(str::to_owned);
         }
         error
     }
 
-    /// What there is to say before anything is asked.
+    /// The notice before the first model call, if any.
     pub(crate) fn opening_notice(&self) -> Option<String> {
         let notice = self.parameters.notice.clone()?;
-        self.say_once(notice)
+        self.notice_once(notice)
     }
 
-    /// The notice, unless it was said before.
-    pub(crate) fn say_once(&self, notice: String) -> Option<String> {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.insert(notice.clone()).then_some(notice)
+    /// Returns the notice the first time, `None` after that.
+    pub(crate) fn notice_once(&self, notice: String) -> Option<String> {
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        notices.insert(notice.clone()).then_some(notice)
     }
 
-    fn system(&self, telling: Option<Telling>) -> Option<Value> {
+    fn system(&self, placement: Option<SchemaPlacement>) -> Option<Value> {
         let mut text = self.instructions.clone();
-        if let (Some(format), Some(Telling::Instructed)) = (&self.format, telling) {
+        if let (Some(format), Some(SchemaPlacement::Instructions)) = (&self.format, placement) {
             if !text.trim().is_empty() {
                 text.push_str("\n\n");
             }
@@ -213,33 +224,34 @@ impl Core {
     }
 }
 
-/// A tool as the model is shown it.
-struct Offered {
+/// A tool that is offered to the model.
+struct OfferedTool {
     name: String,
-    sent: Value,
+    /// As sent.
+    definition: Value,
 }
 
 /// How often each tool was called in a conversation.
-fn used(conversation: &[Value]) -> HashMap<String, usize> {
+fn count_calls(conversation: &[Value]) -> HashMap<String, usize> {
     let calls = conversation
         .iter()
         .filter_map(|message| message.get("tool_calls")?.as_array());
     let names = calls
         .flatten()
         .filter_map(|call| call.get("function")?.get("name")?.as_str());
-    let mut used = HashMap::new();
+    let mut counts = HashMap::new();
     for name in names {
-        *used.entry(name.to_owned()).or_default() += 1;
+        *counts.entry(name.to_owned()).or_default() += 1;
     }
-    used
+    counts
 }
 
-/// The tools that the lists of the `openai` block leave to the model.
-fn offered(names: &ToolNames, access: &ToolAccess, specs: &[ToolSpec]) -> Vec<Offered> {
+/// The tools that the lists of the `openai` block allow.
+fn offer_tools(names: &ToolNames, access: &ToolAccess, specs: &[ToolSpec]) -> Vec<OfferedTool> {
     let allowed = specs.iter().filter(|spec| access.allows_call(names, &spec.name));
-    let offered = allowed.map(|spec| Offered {
+    let offered = allowed.map(|spec| OfferedTool {
         name: spec.name.clone(),
-        sent: wire_message::tool(spec),
+        definition: wire_message::tool(spec),
     });
     offered.collect()
 }

@@ -14,7 +14,7 @@ use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, M
 use holodeck_http::{
     CallOptions, HttpClient, HttpError, Pacer, Response, Retry, RetryPolicy, SseEvent, decode_sse,
 };
-use holodeck_model::{Env, LoadedAgent, mend_json};
+use holodeck_model::{Env, Location, ResolvedAgent, mend_json};
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -30,17 +30,17 @@ pub struct HttpModelCalls(Arc<Driver>);
 /// How model calls are sent.
 #[derive(Clone, Debug, Default)]
 pub struct DriverOptions {
-    /// When a call is sent again, before its first byte came.
+    /// When to resend a call whose response has not started.
     pub retry: RetryPolicy,
-    /// Requests a minute at most.
+    /// Maximum number of requests per minute.
     pub rpm: Option<NonZeroU32>,
-    /// The model that is asked once when the first one answers 429 or 5xx.
+    /// The model to try once when the first one answers 429 or 5xx.
     pub fallback_model: Option<String>,
 }
 
 impl DriverOptions {
-    /// As the YAML says.
-    pub fn of_agent(agent: &LoadedAgent) -> Self {
+    /// The options in the agent's YAML.
+    pub fn of_agent(agent: &ResolvedAgent) -> Self {
         let openai = agent.config.openai.as_ref();
         Self {
             retry: RetryPolicy::default(),
@@ -57,14 +57,14 @@ struct Driver {
     retry: RetryPolicy,
     pacer: Option<Pacer>,
     fallback_model: Option<String>,
-    /// Something was heard from the endpoint, so a refused connection may pass.
+    /// The endpoint was reached before, so a refused connection may be temporary.
     reached: AtomicBool,
-    /// The endpoint knows no `stream_options`.
+    /// The endpoint does not support `stream_options`.
     plain_stream: AtomicBool,
 }
 
 impl HttpModelCalls {
-    /// Calls to `endpoint` through `client`.
+    /// Sends calls to `endpoint` through `client`.
     pub fn new(client: HttpClient, endpoint: Endpoint, options: DriverOptions) -> Self {
         Self(Arc::new(Driver {
             client,
@@ -77,19 +77,25 @@ impl HttpModelCalls {
         }))
     }
 
-    /// Calls for `agent`: endpoint and key as the YAML and `env` say.
-    pub fn for_agent(client: HttpClient, agent: &LoadedAgent, env: &Env) -> Result<Self, BackendError> {
-        let endpoint = Endpoint::resolve(agent, env)?;
+    /// Sends the calls of `agent`, with endpoint and key from the YAML and `env`. `at` is the endpoint's place in the
+    /// YAML.
+    pub fn for_agent(
+        client: HttpClient,
+        agent: &ResolvedAgent,
+        at: Option<&Location>,
+        env: &Env,
+    ) -> Result<Self, BackendError> {
+        let endpoint = Endpoint::resolve(&agent.config.model, at, env)?;
         Ok(Self::new(client, endpoint, DriverOptions::of_agent(agent)))
     }
 
-    /// What is made of a streamed answer; the target for fuzzing.
+    /// Decodes a streamed answer; the target for fuzzing.
     #[doc(hidden)]
     pub fn decode(&self, answer: &[u8]) -> Result<Vec<ModelDelta>, BackendError> {
         let mut assembler = Assembler::default();
         let mut deltas = Vec::new();
         for event in decode_sse(answer) {
-            match self.0.event(&mended(event))? {
+            match self.0.parse_event(&mend_event(event))? {
                 Event::Chunk(chunk) => assembler.push(*chunk, &mut deltas),
                 Event::Nothing => {}
                 Event::Done => break,
@@ -99,7 +105,7 @@ impl HttpModelCalls {
         Ok(deltas)
     }
 
-    /// Where the calls go.
+    /// The endpoint that receives the calls.
     pub fn endpoint(&self) -> &Endpoint {
         &self.0.endpoint
     }
@@ -112,8 +118,8 @@ impl ModelCalls for HttpModelCalls {
         request: &ModelRequest,
         cancel: &CancellationToken,
     ) -> Result<ModelStream, BackendError> {
-        // Boxed by itself: it is large, and whatever holds it is moved about.
-        let mut deltas = Box::pin(answer(Arc::clone(&self.0), request.clone()));
+        // Boxed because it is large and the surrounding future is moved.
+        let mut deltas = Box::pin(stream_answer(Arc::clone(&self.0), request.clone()));
         let cancel = cancel.clone();
         Ok(Box::pin(stream! {
             loop {
@@ -130,8 +136,8 @@ impl ModelCalls for HttpModelCalls {
     }
 }
 
-/// The answer to one request. Dropping it drops the connection.
-fn answer(
+/// Sends one request and streams its answer. Dropping the stream closes the connection.
+fn stream_answer(
     driver: Arc<Driver>,
     request: ModelRequest,
 ) -> impl Stream<Item = Result<ModelDelta, BackendError>> + Send {
@@ -144,35 +150,36 @@ fn answer(
         let span = tracing::debug_span!("chat", gen_ai.request.model = request.model);
         let (listener, mut retries) = mpsc::unbounded_channel();
         let mut opening = pin!(driver.open(&request, listener).instrument(span));
-        let opened = loop {
+        let opening_result = loop {
             let retry = tokio::select! {
                 biased;
                 Some(retry) = retries.recv() => retry,
-                opened = &mut opening => break opened,
+                result = &mut opening => break result,
             };
             let Retry { cause, wait } = retry;
             yield ModelDelta::Retrying { cause, wait };
         };
-        let response = opened?;
+        let response = opening_result?;
         let mut assembler = Assembler::default();
         let mut deltas = Vec::new();
         if is_json(&response) {
-            let whole = response.json_by(lenient).await.map_err(|error| driver.failed(&error, &request))?;
-            assembler.push_whole(driver.whole(&whole)?, &mut deltas);
+            let whole = response.json_by(parse_lenient).await;
+            let whole = whole.map_err(|error| driver.explain(&error, &request))?;
+            assembler.push_whole(driver.parse_whole(&whole)?, &mut deltas);
         } else {
             let events = response.events().await;
-            let mut events = events.map_err(|error| driver.failed(&error, &request))?;
+            let mut events = events.map_err(|error| driver.explain(&error, &request))?;
             while let Some(event) = events.next().await {
                 let event = match event {
-                    Ok(event) => mended(event),
-                    // The answer is complete; only what follows it was lost.
+                    Ok(event) => mend_event(event),
+                    // The answer is complete; only data after it was lost.
                     Err(_broken) if assembler.is_finished() => break,
                     Err(error) => {
                         Err(failure::of_stream(&error, &driver.endpoint, &request.body))?;
                         break;
                     }
                 };
-                match driver.event(&event)? {
+                match driver.parse_event(&event)? {
                     Event::Chunk(chunk) => assembler.push(*chunk, &mut deltas),
                     Event::Nothing => {}
                     Event::Done => break,
@@ -198,7 +205,7 @@ enum Event<'a> {
 }
 
 impl Driver {
-    /// Sends the request until its answer begins, or there is nothing more to try.
+    /// Sends the request, with retries and the fallback model, until an answer begins.
     async fn open(
         &self,
         request: &ModelRequest,
@@ -215,16 +222,16 @@ impl Driver {
         if let Some(fallback) = &self.fallback_model
             && matches!(error.status(), Some(429 | 500..=599))
         {
-            tracing::warn!(%error, model = request.model, fallback, "asking the fallback model");
-            let body = parameters::adapted_to(fallback, &request.body);
+            tracing::warn!(%error, model = request.model, fallback, "trying the fallback model");
+            let body = parameters::adapt_to(fallback, &request.body);
             if let Ok(response) = self.send(fallback, &body, RetryPolicy::none()).await {
                 return Ok(response);
             }
         }
-        Err(self.failed(&error, request))
+        Err(self.explain(&error, request))
     }
 
-    /// Posts one request. A server that does not know `stream_options` is asked again without.
+    /// Posts one request. If the server rejects `stream_options`, posts it again without.
     async fn send(&self, model: &str, body: &Value, retry: RetryPolicy) -> Result<Response, HttpError> {
         let options = CallOptions {
             timeout: None,
@@ -232,14 +239,18 @@ impl Driver {
             pacer: None,
         };
         let with_usage = !self.plain_stream.load(Ordering::Relaxed);
-        let usage = if with_usage { Usage::Asked } else { Usage::NotAsked };
-        let wire = wire(model, body, usage);
+        let usage = if with_usage {
+            UsageOption::Include
+        } else {
+            UsageOption::Omit
+        };
+        let wire = wire_body(model, body, usage);
         let (url, headers) = (&self.endpoint.url, &self.endpoint.headers);
         let answer = self.client.post_json(url, headers, &wire, &options).await;
         let answer = match answer {
             Err(error) if with_usage && refuses_stream_options(&error) => {
                 self.plain_stream.store(true, Ordering::Relaxed);
-                let wire = self::wire(model, body, Usage::NotAsked);
+                let wire = wire_body(model, body, UsageOption::Omit);
                 self.client.post_json(url, headers, &wire, &options).await
             }
             answer => answer,
@@ -262,7 +273,7 @@ impl Driver {
         }
     }
 
-    fn event<'a>(&self, event: &'a SseEvent) -> Result<Event<'a>, BackendError> {
+    fn parse_event<'a>(&self, event: &'a SseEvent) -> Result<Event<'a>, BackendError> {
         let data = event.data.trim();
         if data.is_empty() {
             return Ok(Event::Nothing);
@@ -276,28 +287,33 @@ impl Driver {
                 &self.endpoint,
             ))
         } else {
-            let chunk = serde_json::from_str::<Chunk<'_>>(data).map_err(|_error| self.no_chunk(data));
-            chunk.and_then(|chunk| self.without_error(chunk, || serde_json::from_str(data)))
+            let chunk = serde_json::from_str::<Chunk<'_>>(data).map_err(|_error| self.invalid_chunk(data));
+            chunk.and_then(|chunk| self.reject_error(chunk, || serde_json::from_str(data)))
         };
         chunk.map(|chunk| Event::Chunk(Box::new(chunk)))
     }
 
-    fn whole<'a>(&self, value: &'a Value) -> Result<Chunk<'a>, BackendError> {
-        let what = || format!("{} answered with JSON that is no chat completion", self.endpoint);
+    fn parse_whole<'a>(&self, value: &'a Value) -> Result<Chunk<'a>, BackendError> {
+        let what = || {
+            format!(
+                "{} answered with JSON that is not a chat completion",
+                self.endpoint
+            )
+        };
         let chunk =
             Chunk::deserialize(value).map_err(|_error| failure::incompatible(&what(), &self.endpoint))?;
-        let chunk = self.without_error(chunk, || Ok(value.clone()))?;
+        let chunk = self.reject_error(chunk, || Ok(value.clone()))?;
         if chunk.choices.as_ref().is_none_or(Vec::is_empty) {
             return Err(failure::incompatible(&what(), &self.endpoint));
         }
         Ok(chunk)
     }
 
-    /// The chunk, unless it reports an error: itself, in its `error`, or in that of a choice.
-    fn without_error<'a>(
+    /// Returns the chunk unless it is an error, or its `error` or that of a choice is set.
+    fn reject_error<'a>(
         &self,
         chunk: Chunk<'a>,
-        sent: impl FnOnce() -> serde_json::Result<Value>,
+        parse: impl FnOnce() -> serde_json::Result<Value>,
     ) -> Result<Chunk<'a>, BackendError> {
         let of_choices = chunk.choices.iter().flatten().map(|choice| &choice.error);
         let mut errors = std::iter::once(&chunk.error).chain(of_choices).flatten();
@@ -305,38 +321,38 @@ impl Driver {
             return Err(failure::in_stream(error, &self.endpoint));
         }
         if chunk.object.as_deref() == Some("error") {
-            let error = sent().unwrap_or_default();
+            let error = parse().unwrap_or_default();
             return Err(failure::in_stream(&error, &self.endpoint));
         }
         Ok(chunk)
     }
 
-    fn no_chunk(&self, data: &str) -> BackendError {
+    fn invalid_chunk(&self, data: &str) -> BackendError {
         let start: String = data.chars().take(120).collect();
         let what = format!(
-            "{} sent something that is no chunk of an answer: `{start}`",
+            "{} sent data that is not a chunk of an answer: `{start}`",
             self.endpoint
         );
         failure::incompatible(&what, &self.endpoint)
     }
 
-    fn failed(&self, error: &HttpError, request: &ModelRequest) -> BackendError {
+    fn explain(&self, error: &HttpError, request: &ModelRequest) -> BackendError {
         failure::of_http(error, &self.endpoint, &request.body)
     }
 }
 
-/// An event whose data strict parsers accept.
-fn mended(mut event: SseEvent) -> SseEvent {
+/// Repairs the event's data so that strict parsers accept it.
+fn mend_event(mut event: SseEvent) -> SseEvent {
     if event.data.contains("\\u")
-        && let Some(mended) = mend_json(event.data.as_bytes())
+        && let Some(data) = mend_json(event.data.as_bytes())
     {
-        event.data = mended;
+        event.data = data;
     }
     event
 }
 
-/// JSON, also with half a character in it.
-pub(crate) fn lenient(json: &[u8]) -> Option<Value> {
+/// Parses JSON, even if it contains unpaired surrogates.
+pub(crate) fn parse_lenient(json: &[u8]) -> Option<Value> {
     let strict = serde_json::from_slice(json).ok();
     strict.or_else(|| serde_json::from_str(&mend_json(json)?).ok())
 }
@@ -350,19 +366,19 @@ fn is_json(response: &Response) -> bool {
     })
 }
 
-/// Whether a request asks for token counts.
+/// Whether a request includes the option for token counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Usage {
-    Asked,
-    NotAsked,
+enum UsageOption {
+    Include,
+    Omit,
 }
 
-/// The request as it is sent: what the model sees, and the flags of the transport.
-fn wire(model: &str, body: &Value, usage: Usage) -> Value {
+/// The request as sent: what the model sees, and the flags of the transport.
+fn wire_body(model: &str, body: &Value, usage: UsageOption) -> Value {
     let mut wire = Map::new();
     wire.insert("model".to_owned(), json!(model));
     wire.insert("stream".to_owned(), json!(true));
-    if usage == Usage::Asked {
+    if usage == UsageOption::Include {
         wire.insert("stream_options".to_owned(), json!({"include_usage": true}));
     }
     wire.extend(body.as_object().cloned().unwrap_or_default());

@@ -1,40 +1,24 @@
 use std::fmt;
 
-use holodeck_backend_api::BackendError;
+use holodeck_backend_api::{BackendError, Explanation};
 use holodeck_http::{Headers, HttpUrl};
-use holodeck_model::{EndpointConfig, Env, LoadedAgent, ModelConfig, ModelEndpoint, Provider};
+use holodeck_model::{EndpointConfig, EndpointRoute, Env, Location, ModelConfig, ModelEndpoint, Provider};
 use secrecy::SecretString;
 
 const CHAT: &str = "chat/completions";
 
-/// Where an agent's model is served and how one signs in there.
+/// The URL and credentials of an agent's model.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub(crate) url: HttpUrl,
     pub(crate) headers: Headers,
-    served: ModelEndpoint,
+    models: HttpUrl,
+    target: ModelEndpoint,
 }
 
 impl Endpoint {
-    /// The endpoint of `agent`, with keys from the YAML or else from `env`.
-    pub fn resolve(agent: &LoadedAgent, env: &Env) -> Result<Self, BackendError> {
-        let at = agent
-            .locate("model.endpoint")
-            .map(|location| location.to_string());
-        Self::of_model(&agent.config.model, at, env)
-    }
-
-    /// The key that requests carry, so that it can be kept out of whatever is written down.
-    pub fn key(&self) -> Option<&SecretString> {
-        self.served.key()
-    }
-
-    /// The URL of chat completions, without secrets.
-    pub fn url(&self) -> String {
-        self.url.to_string()
-    }
-
-    fn of_model(model: &ModelConfig, at: Option<String>, env: &Env) -> Result<Self, BackendError> {
+    /// Resolves the endpoint of `model`, with keys from the YAML or `env`. `at` is its place in the YAML, for errors.
+    pub fn resolve(model: &ModelConfig, at: Option<&Location>, env: &Env) -> Result<Self, BackendError> {
         let config = EndpointConfig {
             provider: model.provider,
             name: model.name.clone(),
@@ -42,55 +26,94 @@ impl Endpoint {
             api_key: model.api_key.clone(),
             api_version: model.api_version.clone(),
             block: "model".to_owned(),
-            at,
+            at: at.map(ToString::to_string),
         };
-        let served = ModelEndpoint::resolve(config, env).map_err(|error| init(error.to_string()))?;
-        let base =
-            HttpUrl::parse(served.base()).map_err(|error| init(format!("{error}\n  {}", served.named())))?;
-        let headers = headers(&served)?;
-        let route = served.route(base.path(), CHAT);
-        let url = match (route.path.as_str(), &route.api_version) {
-            ("", _) => base,
-            (path, None) => base.join(path),
-            (path, Some(version)) => base.join(path).with_query("api-version", version),
-        };
-        Ok(Self { url, headers, served })
+        let model_endpoint = ModelEndpoint::resolve(config, env).map_err(|error| {
+            BackendError::init(Explanation {
+                hint: error.hint(),
+                ..Explanation::new(error.to_string())
+            })
+        })?;
+        let base = HttpUrl::parse(model_endpoint.base()).map_err(|error| {
+            BackendError::init(format!("{error}\n  {}", model_endpoint.describe_origin()))
+        })?;
+        let headers = headers(&model_endpoint)?;
+        let url = append_route(&base, &model_endpoint.route(base.path(), CHAT));
+        let base = base.without_end(CHAT);
+        let models = append_route(&base, &model_endpoint.models_route(base.path()));
+        Ok(Self {
+            url,
+            headers,
+            models,
+            target: model_endpoint,
+        })
     }
 
-    /// Who named this endpoint, as a line of an error.
+    /// The URL that lists the models of the server. Requesting it is free.
+    pub fn models_url(&self) -> &HttpUrl {
+        &self.models
+    }
+
+    /// The headers of every request.
+    pub fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    /// The endpoint as configured in the YAML and the environment.
+    pub fn model_endpoint(&self) -> &ModelEndpoint {
+        &self.target
+    }
+
+    /// The key that requests contain, so that callers can redact it.
+    pub fn key(&self) -> Option<&SecretString> {
+        self.target.key()
+    }
+
+    /// The URL of chat completions, without secrets.
+    pub fn url(&self) -> String {
+        self.url.to_string()
+    }
+
+    /// Where this endpoint is configured, as a line of an error.
     pub(crate) fn origin(&self) -> String {
-        self.served.named()
+        self.target.describe_origin()
     }
 
-    /// What to do when it does not answer.
+    /// The hint for an endpoint that does not answer.
     pub(crate) fn hint_when_down(&self) -> String {
-        self.served.hint_when_down()
+        self.target.hint_when_down()
     }
 
     pub(crate) fn is_ollama(&self) -> bool {
-        self.served.provider() == Provider::Ollama
+        self.target.provider() == Provider::Ollama
     }
 
-    /// Where to set a key.
+    /// The hint for a missing or rejected key.
     pub(crate) fn hint_for_key(&self) -> String {
-        self.served.hint_for_key()
+        self.target.hint_for_key()
     }
 }
 
-fn headers(served: &ModelEndpoint) -> Result<Headers, BackendError> {
+fn append_route(base: &HttpUrl, route: &EndpointRoute) -> HttpUrl {
+    match (route.path.as_str(), &route.api_version) {
+        ("", _) => base.clone(),
+        (path, None) => base.join(path),
+        (path, Some(version)) => base.join(path).with_query("api-version", version),
+    }
+}
+
+fn headers(endpoint: &ModelEndpoint) -> Result<Headers, BackendError> {
     let mut headers = Headers::new();
-    if let Some(key) = served.key() {
-        match served.key_header() {
+    if let Some(key) = endpoint.key() {
+        match endpoint.key_header() {
             Some(name) => headers.insert_secret(name, key),
             None => headers.bearer(key),
         }
-        .map_err(|_error| init(served.bad_key()))?;
+        .map_err(|_error| {
+            BackendError::init(ModelEndpoint::BAD_KEY).with_hint(endpoint.hint_for_bad_key())
+        })?;
     }
     Ok(headers)
-}
-
-fn init(message: String) -> BackendError {
-    BackendError::Init { message }
 }
 
 impl fmt::Display for Endpoint {
@@ -101,6 +124,9 @@ impl fmt::Display for Endpoint {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use holodeck_model::Span;
     use insta::assert_snapshot;
     use pretty_assertions::assert_eq;
     use secrecy::ExposeSecret as _;
@@ -110,9 +136,14 @@ mod tests {
 
     fn resolve(model: &Value, env: &[(&str, &str)]) -> Result<Endpoint, BackendError> {
         let model: ModelConfig = serde_json::from_value(model.clone()).unwrap();
-        let at = model.endpoint.as_ref().map(|_| "agent.yaml:5:13".to_owned());
+        let at = model.endpoint.as_ref().map(|_| Location {
+            path: Path::new("agent.yaml").into(),
+            line: 5,
+            column: 13,
+            span: Span::default(),
+        });
         let env = env.iter().copied().collect();
-        Endpoint::of_model(&model, at, &env)
+        Endpoint::resolve(&model, at.as_ref(), &env)
     }
 
     fn check(model: &Value, env: &[(&str, &str)], url: &str, headers: &str) {
@@ -162,7 +193,45 @@ mod tests {
     }
 
     #[test]
-    fn a_base_url_variable_stands_in_for_the_endpoint() {
+    fn the_list_of_models_of_each_provider() {
+        for (provider, endpoint, version, url) in [
+            ("openai", "http://h:1", None, "http://h:1/v1/models"),
+            ("openai", "http://h:1/api/v3/", None, "http://h:1/api/v3/models"),
+            (
+                "openai",
+                "http://h:1/v1/chat/completions",
+                None,
+                "http://h:1/v1/models",
+            ),
+            ("ollama", "http://h:1/v1", None, "http://h:1/v1/models"),
+            (
+                "azure_openai",
+                "https://x.test",
+                None,
+                "https://x.test/openai/v1/models",
+            ),
+            (
+                "azure_openai",
+                "https://x.test",
+                Some("2024-10-21"),
+                "https://x.test/openai/models",
+            ),
+        ] {
+            let model =
+                json!({"provider": provider, "name": "m", "endpoint": endpoint, "api_version": version});
+            let endpoint = resolve(&model, &[("AZURE_OPENAI_API_KEY", "az")]).unwrap();
+            assert_eq!(endpoint.models_url().to_string(), url);
+            let query = endpoint
+                .models_url()
+                .exposed()
+                .split_once('?')
+                .map(|(_, query)| query);
+            assert_eq!(query, version.map(|_| "api-version=2024-10-21"));
+        }
+    }
+
+    #[test]
+    fn a_base_url_variable_replaces_the_default_endpoint() {
         let env = [("OPENAI_BASE_URL", "http://proxy/v1")];
         check(
             &json!({"provider": "openai", "name": "m"}),
@@ -225,7 +294,7 @@ mod tests {
             &json!({"provider": "openai", "name": "m"}),
             &[("OPENAI_API_KEY", " ")],
         );
-        assert_snapshot!(error.unwrap_err(), @r"
+        assert_snapshot!(error.unwrap_err().explanation().text(), @r"
         no key for `provider: openai`
 
         hint: set `OPENAI_API_KEY`, or `model.api_key` in the YAML
@@ -234,21 +303,22 @@ mod tests {
         assert!(
             resolve(&azure, &[])
                 .unwrap_err()
-                .to_string()
+                .explanation()
+                .text()
                 .contains("`AZURE_OPENAI_API_KEY`")
         );
     }
 
     #[test]
-    fn an_endpoint_that_is_no_url_is_shown_without_secrets() {
+    fn an_invalid_endpoint_url_is_shown_without_secrets() {
         let model = json!({"provider": "openai", "name": "m", "endpoint": "localhost:11434?key=hush"});
         assert_snapshot!(resolve(&model, &[]).unwrap_err(), @r"
         invalid URL `localhost:11434`: scheme `localhost` is neither http nor https
           configured at agent.yaml:5:13 (`model.endpoint`)
         ");
         let model = json!({"provider": "openai", "name": "m", "api_key": "a\nb"});
-        assert_snapshot!(resolve(&model, &[]).unwrap_err(), @r"
-        the key has characters that no HTTP header can carry
+        assert_snapshot!(resolve(&model, &[]).unwrap_err().explanation().text(), @r"
+        the key contains characters that are not allowed in an HTTP header
 
         hint: check `model.api_key` or `OPENAI_API_KEY`
         ");

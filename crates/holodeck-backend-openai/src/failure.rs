@@ -1,32 +1,30 @@
-use std::fmt::Write as _;
-
-use holodeck_backend_api::BackendError;
+use holodeck_backend_api::{BackendError, Explanation};
 use holodeck_http::{ConnectReason, HttpError};
 use serde_json::Value;
 
 use crate::Endpoint;
 
-/// What an endpoint says is wrong, in whichever of the usual shapes.
+/// The details of an endpoint's error, which comes in several usual shapes.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Complaint {
+pub(crate) struct ErrorDetails {
     pub(crate) message: Option<String>,
     pub(crate) code: Option<String>,
     pub(crate) param: Option<String>,
 }
 
-impl Complaint {
+impl ErrorDetails {
     /// Reads the body of an error.
     pub(crate) fn of_body(body: &str) -> Self {
         serde_json::from_str(body).map_or_else(|_not_json| Self::default(), |value| Self::of(&value))
     }
 
-    /// Reads the value of an error, or an object that holds one.
+    /// Reads the value of an error, or an object that contains one.
     pub(crate) fn of(value: &Value) -> Self {
         let error = value
             .get("error")
             .filter(|error| !error.is_null())
             .unwrap_or(value);
-        let text = |key: &str| error.get(key).and_then(plain);
+        let text = |key: &str| error.get(key).and_then(plain_text);
         let message = text("message")
             .or_else(|| text("detail"))
             .or_else(|| error.as_str().map(str::to_owned));
@@ -38,8 +36,8 @@ impl Complaint {
     }
 }
 
-/// A text or a number as text.
-fn plain(value: &Value) -> Option<String> {
+/// A string or a number as text.
+fn plain_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -47,53 +45,49 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-/// An error of the transport in the contract's terms, with the cause, the place and the next step.
+/// Converts an error of the transport to a backend error with cause, place and hint.
 pub(crate) fn of_http(error: &HttpError, endpoint: &Endpoint, body: &Value) -> BackendError {
     match error {
         HttpError::Connect { url, reason } => {
             let message = format!(
-                "the model endpoint did not answer\n  {url}: {reason}\n  {}\n\nhint: {}",
+                "the model endpoint did not answer\n  {url}: {reason}\n  {}",
                 endpoint.origin(),
-                hint_when_unreachable(reason, endpoint),
             );
-            provider(None, Complaint::default(), message, error)
+            let explanation = Explanation::new(message).with_hint(hint_when_unreachable(reason, endpoint));
+            provider(None, ErrorDetails::default(), explanation, error)
         }
         HttpError::Status {
-            status, body: said, ..
+            status, body: text, ..
         } => {
-            let mut complaint = Complaint::of_body(said);
-            complaint.param = complaint.param.or_else(|| named_parameter(*status, said, body));
-            let mut message = error.to_string();
-            if let Some(hint) = hint_for_status(*status, &complaint, endpoint) {
-                let _ = write!(message, "\n  {}\n\nhint: {hint}", endpoint.origin());
+            let mut details = ErrorDetails::of_body(text);
+            details.param = details.param.or_else(|| named_parameter(*status, text, body));
+            let mut explanation = Explanation::new(error.to_string());
+            if let Some(hint) = hint_for_status(*status, &details, endpoint) {
+                explanation.message = format!("{error}\n  {}", endpoint.origin());
+                explanation.hint = Some(hint);
             }
-            provider(Some(*status), complaint, message, error)
+            provider(Some(*status), details, explanation, error)
         }
         HttpError::Timeout { after, .. } => BackendError::Timeout {
             after: *after,
             cause: None,
         },
         HttpError::Unexpected { .. } => incompatible(&error.to_string(), endpoint),
-        HttpError::TooLarge { .. } => BackendError::Protocol {
-            message: format!("{error}\n\nhint: `model.max_tokens` limits the length of an answer"),
-        },
-        other => BackendError::Protocol {
-            message: other.to_string(),
-        },
+        HttpError::TooLarge { .. } => {
+            BackendError::protocol(Explanation::new(error.to_string()).with_source(error.clone()))
+                .with_hint("`model.max_tokens` limits the length of an answer")
+        }
+        other => BackendError::protocol(other.to_string()),
     }
 }
 
-/// An answer that is none in this protocol.
+/// The error for an answer that does not follow the protocol.
 pub(crate) fn incompatible(what: &str, endpoint: &Endpoint) -> BackendError {
-    BackendError::Protocol {
-        message: format!(
-            "{what}\n  {}\n\nhint: does `model.endpoint` name an OpenAI-compatible API?",
-            endpoint.origin()
-        ),
-    }
+    BackendError::protocol(format!("{what}\n  {}", endpoint.origin()))
+        .with_hint("does `model.endpoint` name an OpenAI-compatible API?")
 }
 
-/// An answer that broke off.
+/// The error for an interrupted answer.
 pub(crate) fn of_stream(error: &HttpError, endpoint: &Endpoint, body: &Value) -> BackendError {
     match error {
         HttpError::Body { reason, .. } => BackendError::ended_early_by(reason),
@@ -101,34 +95,34 @@ pub(crate) fn of_stream(error: &HttpError, endpoint: &Endpoint, body: &Value) ->
     }
 }
 
-/// An error told inside a stream. A status hidden in its code is believed.
+/// The error that a stream reports. If its code is a status, that status is used.
 pub(crate) fn in_stream(value: &Value, endpoint: &Endpoint) -> BackendError {
-    let complaint = Complaint::of(value);
-    let status = complaint.code.as_deref().and_then(|code| code.parse().ok());
-    let said = complaint.message.clone().unwrap_or_else(|| value.to_string());
+    let details = ErrorDetails::of(value);
+    let status = details.code.as_deref().and_then(|code| code.parse().ok());
+    let message = details.message.clone().unwrap_or_else(|| value.to_string());
     BackendError::Provider {
         status: Some(status.filter(|status| (400..600).contains(status)).unwrap_or(200)),
-        code: complaint.code,
-        message: format!("{} sent an error in its answer: {said}", endpoint.url()),
-        param: complaint.param,
+        code: details.code,
+        explanation: format!("{} sent an error in its answer: {message}", endpoint.url()).into(),
+        param: details.param,
         retryable: false,
         retry_after: None,
     }
 }
 
-/// An answer that arrived whole and reports its own failure.
+/// The error for a complete answer that reports its own failure.
 pub(crate) fn of_answer(message: String) -> BackendError {
     BackendError::Provider {
         status: Some(200),
         code: None,
-        message,
+        explanation: message.into(),
         param: None,
         retryable: false,
         retry_after: None,
     }
 }
 
-/// A quota that is used up looks like a rate limit but does not pass.
+/// An exhausted quota has the status of a rate limit, but retrying does not help.
 pub(crate) fn is_final(error: &HttpError) -> bool {
     let quota = ["insufficient_quota", "billing_hard_limit_reached"];
     error.status() == Some(429)
@@ -137,7 +131,7 @@ pub(crate) fn is_final(error: &HttpError) -> bool {
             .is_some_and(|body| quota.iter().any(|code| body.contains(code)))
 }
 
-/// As [`is_final`], and an endpoint that nobody has heard from yet is down, not busy.
+/// As [`is_final`]; also, an endpoint that refuses the first connection is down, not busy.
 pub(crate) fn is_final_at_first(error: &HttpError) -> bool {
     let down = matches!(
         error,
@@ -149,46 +143,52 @@ pub(crate) fn is_final_at_first(error: &HttpError) -> bool {
     down || is_final(error)
 }
 
-fn provider(status: Option<u16>, complaint: Complaint, message: String, error: &HttpError) -> BackendError {
+fn provider(
+    status: Option<u16>,
+    details: ErrorDetails,
+    explanation: Explanation,
+    error: &HttpError,
+) -> BackendError {
     BackendError::Provider {
         status,
-        code: complaint.code,
-        message,
-        param: complaint.param,
+        code: details.code,
+        explanation: Box::new(explanation.with_source(error.clone())),
+        param: details.param,
         retryable: error.retryable() && !is_final(error),
         retry_after: error.retry_after(),
     }
 }
 
-/// The request's parameter that a refusal names only in its words.
-fn named_parameter(status: u16, said: &str, body: &Value) -> Option<String> {
+/// The parameter of the request that the text of a refusal names.
+fn named_parameter(status: u16, text: &str, body: &Value) -> Option<String> {
     if !matches!(status, 400 | 422) {
         return None;
     }
-    let words: Vec<&str> = said
+    let words: Vec<&str> = text
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .collect();
     let keys = body.as_object()?.keys();
-    // `model`, `messages` and `tools` are also plain words of any complaint.
-    let mut telling = keys.filter(|key| key.contains('_') || *key == "temperature");
-    telling.find(|key| words.contains(&key.as_str())).cloned()
+    // `model`, `messages` and `tools` are also ordinary words in error texts.
+    let mut distinctive = keys.filter(|key| key.contains('_') || *key == "temperature");
+    distinctive.find(|key| words.contains(&key.as_str())).cloned()
 }
 
-fn hint_for_status(status: u16, complaint: &Complaint, endpoint: &Endpoint) -> Option<String> {
+fn hint_for_status(status: u16, details: &ErrorDetails, endpoint: &Endpoint) -> Option<String> {
     match status {
         401 | 403 => Some(endpoint.hint_for_key()),
-        404 if endpoint.is_ollama() => {
-            Some("is the model there? `ollama list` shows those that are, `ollama pull` gets one".to_owned())
-        }
+        404 if endpoint.is_ollama() => Some(
+            "is the model installed? `ollama list` shows installed models, `ollama pull` downloads one"
+                .to_owned(),
+        ),
         404 => {
             Some("is `model.name` right, and does the endpoint serve `/chat/completions` there?".to_owned())
         }
-        429 if matches!(complaint.code.as_deref(), Some("insufficient_quota")) => {
+        429 if matches!(details.code.as_deref(), Some("insufficient_quota")) => {
             Some("the account has no credit left".to_owned())
         }
         429 => Some("lower `model.rpm` or `execution.parallel_test_cases`".to_owned()),
-        500..=599 => Some("the server failed; its own log says why, or it recovers later".to_owned()),
-        300..=399 => Some("write the address it redirects to as `model.endpoint`".to_owned()),
+        500..=599 => Some("the server failed; check its log, or try again later".to_owned()),
+        300..=399 => Some("set `model.endpoint` to the address it redirects to".to_owned()),
         _ => None,
     }
 }
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_in_the_usual_shapes() {
+    fn error_details_in_the_usual_shapes() {
         for (body, message, code, param) in [
             (
                 r#"{"error":{"message":"no","type":"t","param":"temperature","code":"c"}}"#,
@@ -232,19 +232,19 @@ mod tests {
             (r#"{"detail":[{"msg":"no"}]}"#, None, None, None),
             ("<html>", None, None, None),
         ] {
-            let expected = Complaint {
+            let expected = ErrorDetails {
                 message: message.map(str::to_owned),
                 code: code.map(str::to_owned),
                 param: param.map(str::to_owned),
             };
-            assert_eq!(Complaint::of_body(body), expected, "{body}");
+            assert_eq!(ErrorDetails::of_body(body), expected, "{body}");
         }
     }
 
     #[test]
-    fn a_parameter_named_only_in_words() {
+    fn a_parameter_named_in_the_text() {
         let body = json!({"messages": [], "temperature": 0.1, "max_tokens": 5});
-        for (said, expected) in [
+        for (text, expected) in [
             (
                 "Unsupported parameter: 'max_tokens' is not supported",
                 Some("max_tokens"),
@@ -253,7 +253,7 @@ mod tests {
             ("Unrecognized request argument supplied: top_p", None),
             ("these messages are too long", None),
         ] {
-            assert_eq!(named_parameter(400, said, &body).as_deref(), expected, "{said}");
+            assert_eq!(named_parameter(400, text, &body).as_deref(), expected, "{text}");
         }
         assert_eq!(named_parameter(500, "max_tokens", &body), None);
     }

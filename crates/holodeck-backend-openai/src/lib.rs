@@ -1,8 +1,8 @@
-//! Agents on any endpoint that speaks OpenAI's Chat Completions: OpenAI, Azure, Ollama, and what is compatible.
+//! Agents on any endpoint that implements OpenAI's Chat Completions: OpenAI, Azure, Ollama and compatible servers.
 //!
 //! [`OpenAiBackend`] runs the loop of model and tool calls. It reaches the model through
-//! [`ModelCalls`](holodeck_backend_api::ModelCalls): [`HttpModelCalls`] talks to the endpoint, and a recorder or a
-//! replayer fits between the two.
+//! [`ModelCalls`](holodeck_backend_api::ModelCalls): [`HttpModelCalls`] calls the endpoint, and a recorder or replayer
+//! can be placed between the two.
 
 mod answer_format;
 mod approvals;

@@ -2,25 +2,27 @@ use std::time::Duration;
 
 use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
-use holodeck_backend_api::{BackendError, BackendEvent, ModelDelta, StopReason, ToolCall};
+use holodeck_backend_api::{
+    BackendError, BackendEvent, ModelDelta, RecordedCall, Redactions, StopReason, ToolCall,
+};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    answer_format::{AnswerFormat, Telling, refuses_format},
+    answer_format::{SchemaPlacement, SentFormat, refuses_format},
     core::Core,
 };
 
-/// A longer wait for the next attempt draws a notice.
-const NOTICED: Duration = Duration::from_secs(2);
+/// A longer wait for the next attempt is reported as a notice.
+const NOTICE_WAIT: Duration = Duration::from_secs(2);
 
-/// A model message being written, and then the whole of it.
-pub(crate) enum Writing {
+/// An event of a streamed message, or the whole message at its end.
+pub(crate) enum MessageStep {
     Event(BackendEvent),
-    Whole(Message),
+    End(Message),
 }
 
-/// What one model call came to.
+/// The result of one model call.
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     pub(crate) text: String,
@@ -28,50 +30,50 @@ pub(crate) struct Message {
     pub(crate) stop_reason: Option<StopReason>,
 }
 
-/// Who asks and how to stop.
+/// What a model call needs besides the conversation.
 #[derive(Clone, Copy)]
-pub(crate) struct Asking<'a> {
-    /// The tools the model is shown, as they are sent.
+pub(crate) struct CallContext<'a> {
+    /// The tools offered to the model, as sent.
     pub(crate) tools: &'a [Value],
     pub(crate) unit: Option<&'a str>,
     pub(crate) cancel: &'a CancellationToken,
 }
 
-/// Makes one model call and tells its answer as it is written.
-pub(crate) fn write<'a>(
+/// Makes one model call and streams its answer.
+pub(crate) fn call_model<'a>(
     core: &'a Core,
     conversation: &'a [Value],
-    asking: Asking<'a>,
-) -> impl Stream<Item = Result<Writing, BackendError>> + Send + 'a {
+    context: CallContext<'a>,
+) -> impl Stream<Item = Result<MessageStep, BackendError>> + Send + 'a {
     try_stream! {
-        let mut telling = core.format.as_ref().map(AnswerFormat::telling);
-        // A recording keeps only what was answered, so a refusal shows as a miss when it is replayed.
-        let mut missed = None;
+        let mut placement = core.format.as_ref().map(SentFormat::placement);
+        // A recording contains only successful calls, so a refused format is a miss when it is replayed.
+        let mut first_miss = None;
         let mut message = Message::default();
         'call: loop {
-            let request = core.request(conversation, telling, asking.tools, asking.unit);
-            let call = core.calls.call(&request, asking.cancel);
-            let mut deltas = match until(asking.cancel, call).await? {
+            let request = core.request(conversation, placement, context.tools, context.unit);
+            let call = core.calls.call(&request, context.cancel);
+            let mut deltas = match unless_cancelled(context.cancel, call).await? {
                 Ok(deltas) => deltas,
-                Err(error) => match retold(&error, telling, &mut missed) {
+                Err(error) => match fallback_placement(&error, placement, &mut first_miss) {
                     Some(next) => {
-                        telling = Some(next);
+                        placement = Some(next);
                         continue 'call;
                     }
-                    None => Err(core.explained(missed.take().unwrap_or(error)))?,
+                    None => Err(core.explain(first_miss.take().unwrap_or(error)))?,
                 },
             };
             let mut begun = false;
-            while let Some(delta) = until(asking.cancel, deltas.next()).await? {
+            while let Some(delta) = unless_cancelled(context.cancel, deltas.next()).await? {
                 let delta = match delta {
                     Ok(delta) => delta,
                     Err(error) => {
-                        let next = if begun { None } else { retold(&error, telling, &mut missed) };
+                        let next = if begun { None } else { fallback_placement(&error, placement, &mut first_miss) };
                         if next.is_some() {
-                            telling = next;
+                            placement = next;
                             continue 'call;
                         }
-                        Err(core.explained(missed.take().unwrap_or(error)))?
+                        Err(core.explain(first_miss.take().unwrap_or(error)))?
                     }
                 };
                 let waits = matches!(
@@ -80,16 +82,16 @@ pub(crate) fn write<'a>(
                 );
                 if !begun && !waits {
                     begun = true;
-                    missed = None;
-                    if let Some(notice) = settle(core, telling) {
-                        yield Writing::Event(BackendEvent::Notice { message: notice });
+                    first_miss = None;
+                    if let Some(notice) = settle_placement(core, placement) {
+                        yield MessageStep::Event(BackendEvent::Notice { message: notice });
                     }
                 }
-                for event in message.take(core, conversation, delta) {
-                    yield Writing::Event(event);
+                for event in message.apply(core, conversation, delta) {
+                    yield MessageStep::Event(event);
                 }
                 if message.stop_reason.is_some() {
-                    yield Writing::Whole(message);
+                    yield MessageStep::End(message);
                     return;
                 }
             }
@@ -98,48 +100,52 @@ pub(crate) fn write<'a>(
     }
 }
 
-/// Waits, unless the turn is stopped.
-pub(crate) async fn until<F: Future>(cancel: &CancellationToken, work: F) -> Result<F::Output, BackendError> {
+/// Waits for `work` unless the turn is cancelled.
+pub(crate) async fn unless_cancelled<F: Future>(
+    cancel: &CancellationToken,
+    work: F,
+) -> Result<F::Output, BackendError> {
     cancel
         .run_until_cancelled(work)
         .await
         .ok_or(BackendError::Cancelled)
 }
 
-/// Another way to tell the form of the answer, when the one tried was refused.
-fn retold(
+/// Where to send the schema after the endpoint refused `response_format`.
+fn fallback_placement(
     error: &BackendError,
-    tried: Option<Telling>,
-    missed: &mut Option<BackendError>,
-) -> Option<Telling> {
-    if tried != Some(Telling::Native) {
+    tried: Option<SchemaPlacement>,
+    first_miss: &mut Option<BackendError>,
+) -> Option<SchemaPlacement> {
+    if tried != Some(SchemaPlacement::ResponseFormat) {
         return None;
     }
     if matches!(error, BackendError::ReplayMiss { .. }) {
-        *missed = Some(error.clone());
-        return Some(Telling::Instructed);
+        *first_miss = Some(error.clone());
+        return Some(SchemaPlacement::Instructions);
     }
-    refuses_format(error).then_some(Telling::Instructed)
+    refuses_format(error).then_some(SchemaPlacement::Instructions)
 }
 
-/// Keeps to the way that worked; says so the first time.
-fn settle(core: &Core, telling: Option<Telling>) -> Option<String> {
+/// Keeps the placement that worked; returns a notice the first time.
+fn settle_placement(core: &Core, placement: Option<SchemaPlacement>) -> Option<String> {
     let format = core.format.as_ref()?;
-    if telling != Some(Telling::Instructed) || format.telling() == Telling::Instructed {
+    if placement != Some(SchemaPlacement::Instructions) || format.placement() == SchemaPlacement::Instructions
+    {
         return None;
     }
-    format.instruct();
-    core.say_once(
-        "the endpoint does not take `response_format`; the schema is given to the model as instructions"
+    format.use_instructions();
+    core.notice_once(
+        "the endpoint does not support `response_format`; the schema is sent to the model as instructions"
             .to_owned(),
     )
 }
 
-/// A retry, and a notice of it where the wait would make a person wonder.
-fn retrying(cause: String, wait: Duration) -> Vec<BackendEvent> {
-    let notice = (wait > NOTICED).then(|| BackendEvent::Notice {
+/// The events of a retry, with a notice if the wait is long.
+fn retry_events(cause: String, wait: Duration) -> Vec<BackendEvent> {
+    let notice = (wait > NOTICE_WAIT).then(|| BackendEvent::Notice {
         message: format!(
-            "{}; asking again in {} s",
+            "{}; retrying in {} s",
             cause.lines().next().unwrap_or_default(),
             wait.as_secs()
         ),
@@ -150,19 +156,19 @@ fn retrying(cause: String, wait: Duration) -> Vec<BackendEvent> {
 }
 
 impl Message {
-    /// Takes in a delta and tells it as events.
-    fn take(&mut self, core: &Core, conversation: &[Value], delta: ModelDelta) -> Vec<BackendEvent> {
+    /// Adds a delta to the message and returns its events.
+    fn apply(&mut self, core: &Core, conversation: &[Value], delta: ModelDelta) -> Vec<BackendEvent> {
         match delta {
             ModelDelta::Paused => vec![BackendEvent::Paused],
             ModelDelta::Resumed => vec![BackendEvent::Resumed],
-            ModelDelta::Retrying { cause, wait } => retrying(cause, wait),
+            ModelDelta::Retrying { cause, wait } => retry_events(cause, wait),
             ModelDelta::Reasoning(text) => vec![BackendEvent::Thinking { text }],
             ModelDelta::Text(text) | ModelDelta::Refusal(text) => {
                 self.text.push_str(&text);
                 vec![BackendEvent::Text { text }]
             }
             ModelDelta::ToolCall(mut call) => {
-                call.call_id = self.free_id(conversation, call.call_id);
+                call.call_id = self.unique_id(conversation, call.call_id);
                 self.calls.push(call.clone());
                 vec![BackendEvent::ToolCall(call)]
             }
@@ -174,26 +180,39 @@ impl Message {
                 recorded,
             } => {
                 self.stop_reason = Some(stop_reason.clone());
-                let replayed = recorded.map(|recorded| BackendEvent::Replayed {
-                    latency: recorded.latency,
-                });
+                let replay = recorded.map(|recorded| self.replay_event(&recorded));
                 let fallback = model.as_deref().and_then(|model| fallback_notice(core, model));
-                let notices = fallback.into_iter().chain(unknown_reason(core, &stop_reason));
+                let notices = fallback
+                    .into_iter()
+                    .chain(unknown_reason_notice(core, &stop_reason));
                 let notices = notices.map(|message| BackendEvent::Notice { message });
                 let end = BackendEvent::TurnEnd {
                     stop_reason,
                     message_id,
                     model,
                 };
-                replayed.into_iter().chain(notices).chain([end]).collect()
+                replay.into_iter().chain(notices).chain([end]).collect()
             }
             _ => Vec::new(),
         }
     }
 
-    /// The id of a call, or one of our own where the server gave none or gave it before. Counted, not random: a
-    /// recording must find it again.
-    fn free_id(&self, conversation: &[Value], id: String) -> String {
+    fn replay_event(&self, recorded: &RecordedCall) -> BackendEvent {
+        let calls = recorded.redacted_calls.iter();
+        let calls = calls.filter_map(|index| self.calls.get(*index));
+        BackendEvent::Replayed {
+            latency: recorded.latency,
+            redacted: Redactions {
+                answer: recorded.redacted,
+                arguments: calls.map(|call| call.call_id.clone()).collect(),
+                ..Redactions::default()
+            },
+        }
+    }
+
+    /// The id of a call, or a generated one if the server sent none or a duplicate. Generated ids are numbered, not
+    /// random, because a recording must match them.
+    fn unique_id(&self, conversation: &[Value], id: String) -> String {
         let used = |id: &str| {
             let earlier = conversation
                 .iter()
@@ -205,30 +224,31 @@ impl Message {
             return id;
         }
         let stem = if id.is_empty() { "call" } else { id.as_str() };
-        let mut candidates = (1_u32..).map(|number| format!("{}{stem}_{number}", ToolCall::MINTED));
+        let mut candidates =
+            (1_u32..).map(|number| format!("{}{stem}_{number}", ToolCall::GENERATED_ID_PREFIX));
         candidates.find(|id| !used(id)).unwrap_or_default()
     }
 }
 
-/// The answer counts, but a reader should know that its end was not understood.
-fn unknown_reason(core: &Core, stop_reason: &StopReason) -> Option<String> {
+/// The answer is accepted, but the unknown reason must be visible.
+fn unknown_reason_notice(core: &Core, stop_reason: &StopReason) -> Option<String> {
     let StopReason::Other(word) = stop_reason else {
         return None;
     };
-    core.say_once(format!(
+    core.notice_once(format!(
         "the endpoint ended an answer with the unknown finish_reason `{word}`; the answer is accepted"
     ))
 }
 
-/// A verdict about one model must not silently be another one's.
+/// A verdict must not silently be about another model.
 fn fallback_notice(core: &Core, answered: &str) -> Option<String> {
     let fallback = core.fallback_model.as_deref()?;
-    // Servers answer with a dated name, and either name may begin the other.
+    // Servers answer with a dated name, and each of the two names may be a prefix of the other.
     let own = answered.starts_with(&core.model) && core.model.len() >= fallback.len();
     if fallback == core.model || own || !answered.starts_with(fallback) {
         return None;
     }
-    core.say_once(format!(
+    core.notice_once(format!(
         "`{}` failed; the fallback model `{fallback}` answered instead",
         core.model
     ))

@@ -1,26 +1,21 @@
 use std::collections::BTreeMap;
 
-use holodeck_model::{Effort, LoadedAgent, ModelConfig, OpenAiConfig};
+use holodeck_model::{Effort, Location, ModelConfig, OpenAiConfig};
 use serde_json::{Map, Value, json};
 
-/// The request's parameters beside messages, tools and response format.
+/// The parameters of a request besides messages, tools and response format.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parameters {
-    /// As they are sent.
+    /// The parameters as sent.
     pub(crate) body: Map<String, Value>,
-    /// What the person should know about them.
+    /// The notice about changes to them.
     pub(crate) notice: Option<String>,
-    /// For each parameter, the YAML field it comes from and where that was written.
-    origins: BTreeMap<&'static str, Origin>,
+    /// The places of the parameters' fields in the YAML.
+    places: BTreeMap<&'static str, Location>,
 }
 
-#[derive(Clone, Debug)]
-struct Origin {
-    field: &'static str,
-    place: Option<String>,
-}
-
-const ORIGINS: [(&str, &str); 7] = [
+/// The field of the YAML that each parameter comes from.
+const FIELDS: [(&str, &str); 7] = [
     ("temperature", "model.temperature"),
     ("top_p", "model.top_p"),
     ("max_tokens", "model.max_tokens"),
@@ -31,22 +26,21 @@ const ORIGINS: [(&str, &str); 7] = [
 ];
 
 impl Parameters {
-    pub(crate) fn of_agent(agent: &LoadedAgent) -> Self {
-        let mut parameters = Self::of(&agent.config.model, agent.config.openai.as_ref());
-        for (parameter, field) in ORIGINS {
-            let place = agent.locate(field).map(|location| location.to_string());
-            parameters.origins.insert(parameter, Origin { field, place });
-        }
-        parameters
+    /// Looks up the place of each field.
+    pub(crate) fn locate_fields(&mut self, locate: impl Fn(&str) -> Option<Location>) {
+        let places = FIELDS
+            .iter()
+            .filter_map(|(_, field)| Some((*field, locate(field)?)));
+        self.places = places.collect();
     }
 
-    fn of(model: &ModelConfig, openai: Option<&OpenAiConfig>) -> Self {
+    pub(crate) fn of(model: &ModelConfig, openai: Option<&OpenAiConfig>) -> Self {
         let reasoning = model.reasoning.unwrap_or_else(|| is_reasoning(&model.name));
         let mut body = Map::new();
-        let mut left_out = Vec::new();
+        let mut omitted = Vec::new();
         for (name, value) in [("temperature", model.temperature), ("top_p", model.top_p)] {
             match value {
-                Some(_) if reasoning => left_out.push(name),
+                Some(_) if reasoning => omitted.push(name),
                 Some(value) => {
                     body.insert(name.to_owned(), json!(value));
                 }
@@ -61,17 +55,17 @@ impl Parameters {
         }
         Self {
             body,
-            notice: notice(&model.name, reasoning, &left_out, model.max_tokens.is_some()),
-            origins: BTreeMap::new(),
+            notice: notice(&model.name, reasoning, &omitted, model.max_tokens.is_some()),
+            places: BTreeMap::new(),
         }
     }
 
-    /// Where the parameter an endpoint refused comes from, as the end of an error.
-    pub(crate) fn explain(&self, parameter: &str) -> Option<String> {
-        // `response_format.json_schema.schema` and the like name a part.
+    /// The place of a parameter that the endpoint refused, as the last line of an error, and a hint.
+    pub(crate) fn explain(&self, parameter: &str) -> Option<(String, Option<&'static str>)> {
+        // Servers may name a part, such as `response_format.json_schema.schema`.
         let name = parameter.split(['.', '[']).next().unwrap_or_default();
-        let Origin { field, place } = self.origins.get(name)?;
-        let written = match place {
+        let (_, field) = FIELDS.iter().find(|(parameter, _)| *parameter == name)?;
+        let place = match self.places.get(field) {
             Some(place) => format!("\n  set at {place} (`{field}`)"),
             None => format!("\n  set by `{field}`"),
         };
@@ -80,16 +74,16 @@ impl Parameters {
                 "remove it, or set `model.reasoning: true` if this is a reasoning model"
             }
             "max_completion_tokens" => "remove it, or set `model.reasoning: false`",
-            "reasoning_effort" => "remove it: this model takes no effort",
-            "tools" => "this model takes no tools; choose another one",
-            _ => return Some(written),
+            "reasoning_effort" => "remove it; this model does not support `openai.effort`",
+            "tools" => "this model does not support tools; choose another model",
+            _ => return Some((place, None)),
         };
-        Some(format!("{written}\n\nhint: {hint}"))
+        Some((place, Some(hint)))
     }
 }
 
-/// The same request for another model, which may or may not be a reasoning one.
-pub(crate) fn adapted_to(model: &str, body: &Value) -> Value {
+/// Converts a request for another model, which may or may not be a reasoning model.
+pub(crate) fn adapt_to(model: &str, body: &Value) -> Value {
     let mut body = body.clone();
     let reasoning = is_reasoning(model);
     if let Some(map) = body.as_object_mut() {
@@ -104,7 +98,7 @@ pub(crate) fn adapted_to(model: &str, body: &Value) -> Value {
     body
 }
 
-/// Whether a model's name is one of the reasoning families.
+/// Whether the name of a model belongs to a family of reasoning models.
 fn is_reasoning(name: &str) -> bool {
     // Routers put the vendor first: `openai/o3-mini`.
     let name = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
@@ -132,12 +126,12 @@ fn effort_name(effort: Effort) -> &'static str {
     }
 }
 
-/// Only what changes a request is worth a note.
-fn notice(model: &str, reasoning: bool, left_out: &[&str], limited: bool) -> Option<String> {
+/// A notice about the parameters that are changed for a reasoning model.
+fn notice(model: &str, reasoning: bool, omitted: &[&str], limited: bool) -> Option<String> {
     let mut changes = Vec::new();
-    if !left_out.is_empty() {
-        let verb = if left_out.len() == 1 { "is" } else { "are" };
-        changes.push(format!("`{}` {verb} not sent", left_out.join("` and `")));
+    if !omitted.is_empty() {
+        let verb = if omitted.len() == 1 { "is" } else { "are" };
+        changes.push(format!("`{}` {verb} not sent", omitted.join("` and `")));
     }
     if reasoning && limited {
         changes.push("`max_tokens` is sent as `max_completion_tokens`".to_owned());
@@ -213,11 +207,11 @@ mod tests {
     fn a_request_is_adapted_to_the_fallback() {
         let body = json!({"messages": [], "temperature": 0.2, "max_tokens": 5});
         assert_eq!(
-            adapted_to("o3", &body),
+            adapt_to("o3", &body),
             json!({"messages": [], "max_completion_tokens": 5})
         );
-        assert_eq!(adapted_to("gpt-4o-mini", &body), body);
+        assert_eq!(adapt_to("gpt-4o-mini", &body), body);
         let reasoning = json!({"max_completion_tokens": 5});
-        assert_eq!(adapted_to("gpt-4o", &reasoning), json!({"max_tokens": 5}));
+        assert_eq!(adapt_to("gpt-4o", &reasoning), json!({"max_tokens": 5}));
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     wire_message,
 };
 
-/// A conversation. Its history is what the endpoint is shown each time.
+/// A conversation. Its history is sent to the endpoint with each turn.
 pub(crate) struct OpenAiSession {
     core: Arc<Core>,
     history: Vec<Value>,
@@ -42,24 +42,24 @@ impl AgentSession for OpenAiSession {
         let conversation = self.conversation.clone();
         self.session.turn(request, |request| {
             Box::pin(stream! {
-                let mut arrived = HistoryFold::new(&request.message);
+                let mut partial = HistoryFold::new(&request.message);
                 let mut steps = pin!(turn::run(core, history.clone(), request, conversation));
                 while let Some(step) = steps.next().await {
                     match step {
                         Ok(Step::Event(event)) => {
-                            arrived.observe(&event);
+                            partial.observe(&event);
                             yield Ok(event);
                         }
-                        Ok(Step::Done(done)) => {
-                            // A turn that failed leaves the history as it was, so it can be tried again.
-                            if let Some(conversation) = done.conversation {
+                        Ok(Step::End(end)) => {
+                            // A failed turn does not change the history, so that it can be retried.
+                            if let Some(conversation) = end.conversation {
                                 *history = conversation;
                             }
-                            yield Ok(BackendEvent::End(Box::new(done.result)));
+                            yield Ok(BackendEvent::End(Box::new(end.result)));
                         }
                         Err(error) => {
                             if matches!(error, BackendError::Cancelled) {
-                                history.extend(wire_message::history(&arrived.interrupted()));
+                                history.extend(wire_message::history(&partial.interrupted()));
                             }
                             yield Err(error);
                             return;

@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt as _, stream::FuturesOrdered};
 use holodeck_backend_api::{
-    ApprovalDecision, BackendError, CallRefusal, Image, ToolCall, ToolCx, ToolError, ToolOutput, ToolResult,
+    ApprovalDecision, BackendError, CallDetails, CallRefusal, Image, ToolCall, ToolCx, ToolError, ToolOutput,
+    ToolResult,
 };
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
@@ -10,76 +11,83 @@ use tracing::Instrument as _;
 
 use crate::{approvals::Decisions, core::Core};
 
-/// A call that was run.
-pub(crate) enum Ran {
-    /// It has an answer for the model, good or bad, and pictures that go with it.
+/// The outcome of a tool call.
+pub(crate) enum CallOutcome {
+    /// A result for the model, success or error, with its images.
     Answered(ToolResult, Vec<Image>),
-    /// It could not be run at all; the result says why.
-    Unavailable(ToolResult),
+    /// The call could not run; with the reason.
+    Unavailable(ToolResult, String),
 }
 
-/// Runs the calls of one message, as many at the same time as the agent allows, and returns their results in the order
-/// of the calls. Dropping the stream stops those that still run.
+/// Runs the calls of one message, limited by the agent's `parallel_tool_calls`, and returns their results in the order
+/// of the calls. Dropping the stream stops the calls that are still running.
 pub(crate) fn run<'a>(
     core: &'a Core,
     calls: &'a [ToolCall],
     decisions: &'a Decisions,
     cx: &ToolCx,
-) -> impl Stream<Item = Result<Ran, BackendError>> + Send + use<'a> {
+) -> impl Stream<Item = Result<CallOutcome, BackendError>> + Send + use<'a> {
     let stop = cx.cancel.child_token();
     let cx = ToolCx {
         cancel: stop.clone(),
         ..cx.clone()
     };
-    let places = Arc::new(Semaphore::new(core.parallel_tool_calls));
+    let permits = Arc::new(Semaphore::new(core.parallel_tool_calls));
     let running: FuturesOrdered<_> = calls
         .iter()
-        .map(|call| one(core, call, decisions.of(call), cx.clone(), Arc::clone(&places)))
+        .map(|call| run_call(core, call, decisions.of(call), cx.clone(), Arc::clone(&permits)))
         .collect();
     let guard = stop.drop_guard();
-    running.map(move |ran| {
-        let _held = &guard;
-        ran
+    running.map(move |outcome| {
+        // Moves the guard into the stream.
+        let _guard = &guard;
+        outcome
     })
 }
 
-async fn one(
+async fn run_call(
     core: &Core,
     call: &ToolCall,
     decision: Option<&ApprovalDecision>,
     cx: ToolCx,
-    places: Arc<Semaphore>,
-) -> Result<Ran, BackendError> {
-    // It is never closed. Places are given in the order of the calls.
-    let _place = places.acquire().await;
+    permits: Arc<Semaphore>,
+) -> Result<CallOutcome, BackendError> {
+    // The semaphore is never closed, and grants permits in the order of the calls.
+    let _permit = permits.acquire().await;
     let (started, stop) = (Instant::now(), cx.cancel.clone());
     let span = tracing::debug_span!("execute_tool", gen_ai.tool.name = call.name);
-    let output = output(core, call, decision, cx).instrument(span).await;
+    let output = call_tool(core, call, decision, cx).instrument(span).await;
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let result = |output: ToolOutput| ToolResult {
         call_id: call.call_id.clone(),
         name: call.name.clone(),
         is_error: output.is_error,
-        details: output.details.clone(),
+        details: CallDetails {
+            namesakes: core.namesakes(&call.name),
+            ..output.details.clone()
+        },
         result: output.into_record(),
         duration_ms: Some(duration),
     };
     match output {
         Ok(output) => {
             let images = output.images.clone();
-            Ok(Ran::Answered(result(output), images))
+            Ok(CallOutcome::Answered(result(output), images))
         }
         Err(ToolError::Cancelled) if stop.is_cancelled() => Err(BackendError::Cancelled),
-        // The tool ran; that it was too slow is something the model can act on.
+        // The model can react to a tool that was too slow.
         Err(error @ ToolError::TimedOut { .. }) => {
             let result = result(ToolOutput::error(error.to_string()));
-            Ok(Ran::Answered(result, Vec::new()))
+            Ok(CallOutcome::Answered(result, Vec::new()))
         }
-        Err(error) => Ok(Ran::Unavailable(result(ToolOutput::error(error.to_string())))),
+        Err(error) => Ok(CallOutcome::Unavailable(
+            result(ToolOutput::error(error.to_string())),
+            error.reason(),
+        )),
     }
 }
 
-async fn output(
+async fn call_tool(
     core: &Core,
     call: &ToolCall,
     decision: Option<&ApprovalDecision>,
@@ -109,13 +117,13 @@ async fn output(
     }
 }
 
-/// Why a call cannot run, whatever an approver decides.
+/// Why a call cannot run, regardless of an approver's decision.
 pub(crate) fn refusal(core: &Core, call: &ToolCall) -> Option<ToolOutput> {
     if !core.allows(&call.name) {
         let text = format!("tool `{}` is not allowed", call.name);
         return Some(ToolOutput::refused(CallRefusal::NotAllowed, text));
     }
-    let problem = not_an_object(&call.arguments)?;
+    let problem = object_problem(&call.arguments)?;
     let text = format!(
         "the arguments for `{}` are not a JSON object ({problem}); call it again with one",
         call.name
@@ -123,8 +131,8 @@ pub(crate) fn refusal(core: &Core, call: &ToolCall) -> Option<ToolOutput> {
     Some(ToolOutput::refused(CallRefusal::InvalidArguments, text))
 }
 
-/// What is wrong with arguments that are no object.
-fn not_an_object(arguments: &Value) -> Option<String> {
+/// Why the arguments are not an object; `None` if they are one.
+fn object_problem(arguments: &Value) -> Option<String> {
     match arguments {
         Value::Object(_) => None,
         Value::String(text) => Some(match serde_json::from_str::<Value>(text) {

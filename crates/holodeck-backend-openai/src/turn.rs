@@ -9,24 +9,24 @@ use holodeck_backend_api::{
 use serde_json::Value;
 
 use crate::{
-    answer_format::AnswerFormat,
+    answer_format::SentFormat,
     approvals::{self, Decisions},
     core::Core,
-    message::{self, Asking, Message, Writing, until},
-    tool_calls::{self, Ran},
+    message::{self, CallContext, Message, MessageStep, unless_cancelled},
+    tool_calls::{self, CallOutcome},
     wire_message,
 };
 
-/// A turn being run, and then its end.
+/// An event of a running turn, or its end.
 pub(crate) enum Step {
     Event(BackendEvent),
-    Done(Box<Done>),
+    End(Box<TurnEnd>),
 }
 
-/// What a turn came to.
-pub(crate) struct Done {
+/// The outcome of a turn.
+pub(crate) struct TurnEnd {
     pub(crate) result: ExecutionResult,
-    /// The conversation to go on from; `None` when this turn left nothing to go on from.
+    /// The conversation from which the next turn continues; `None` if the turn failed.
     pub(crate) conversation: Option<Vec<Value>>,
 }
 
@@ -46,83 +46,84 @@ pub(crate) fn run(
             spending: request.spending.clone(),
         };
         if let Some(message) = core.opening_notice() {
-            yield turn.tell(BackendEvent::Notice { message });
+            yield turn.observe(BackendEvent::Notice { message });
         }
-        let choice = core.choose(&request.message, &turn.conversation);
-        let chosen = until(&request.cancel, choice).await??;
+        let choice = core.choose_tools(&request.message, &turn.conversation);
+        let selection = unless_cancelled(&request.cancel, choice).await??;
         let outcome = loop {
-            let mut written = None;
+            let mut message = None;
             {
                 let unit = request.unit.as_deref();
-                let tools = core.offered(chosen.as_ref(), unit, turn.model_calls);
-                let asking = Asking { tools: &tools, unit, cancel: &request.cancel };
-                let mut writing = pin!(message::write(core, &turn.conversation, asking));
-                while let Some(step) = writing.next().await {
+                let tools = core.offered_tools(selection.as_ref(), unit, turn.model_calls);
+                let context = CallContext { tools: &tools, unit, cancel: &request.cancel };
+                let mut steps = pin!(message::call_model(core, &turn.conversation, context));
+                while let Some(step) = steps.next().await {
                     match step? {
-                        Writing::Event(event) => {
+                        MessageStep::Event(event) => {
                             turn.fold.observe(&event);
                             yield Step::Event(event);
                         }
-                        Writing::Whole(message) => written = Some(message),
+                        MessageStep::End(whole) => message = Some(whole),
                     }
                 }
             }
-            let message = written.unwrap_or_default();
+            let message = message.unwrap_or_default();
             turn.model_calls += 1;
             turn.conversation.push(wire_message::assistant(&message.text, &message.calls));
             let stop_reason = message.stop_reason.clone().unwrap_or(StopReason::EndTurn);
             if message.calls.is_empty() || stop_reason == StopReason::Refusal {
-                match turn.answered(core, &message, &stop_reason) {
+                match turn.check_answer(core, &message, &stop_reason) {
                     Answer::Plain => break None,
                     Answer::Structured(value) => {
-                        yield turn.tell(BackendEvent::StructuredOutput(value));
+                        yield turn.observe(BackendEvent::StructuredOutput(value));
                         break None;
                     }
-                    Answer::Repair(problem) => turn.ask_for_repair(&problem),
+                    Answer::Repair(problem) => turn.request_repair(&problem),
                     Answer::Wrong(reason) => break Some(Outcome::Failed { reason }),
                 }
                 continue;
             }
-            if !core.may_go_on(turn.fold.token_usage()) {
+            if !core.is_within_budget(turn.fold.token_usage()) {
                 break Some(Outcome::BudgetExceeded);
             }
             if message.calls.len() > MAX_TOOL_CALLS {
                 break Some(Outcome::too_many_tool_calls());
             }
             if turn.model_calls >= core.max_turns {
-                // Nobody would read the results, and running tools may change things.
+                // The model would not see the results, and tools may have side effects.
                 break Some(Outcome::MaxTurns);
             }
             let mut decisions = Decisions::default();
             {
                 let mut deciding = pin!(approvals::decide(core, &message.calls, &request, &mut decisions));
                 while let Some(event) = deciding.next().await {
-                    yield turn.tell(event?);
+                    yield turn.observe(event?);
                 }
             }
-            if let Some(reason) = decisions.terminated() {
+            if let Some(reason) = decisions.termination_reason() {
                 break Some(Outcome::Terminated { reason: reason.to_owned() });
             }
             let mut unavailable = None;
-            // After all answers: a server refuses another message between them.
+            // Sent after all tool results: servers reject another message between them.
             let mut pictures = Vec::new();
             let mut running = pin!(tool_calls::run(core, &message.calls, &decisions, &cx));
-            while let Some(ran) = until(&request.cancel, running.next()).await? {
-                let (result, failed) = match ran? {
-                    Ran::Answered(result, images) => {
+            while let Some(outcome) = unless_cancelled(&request.cancel, running.next()).await? {
+                let (result, failure) = match outcome? {
+                    CallOutcome::Answered(result, images) => {
                         if !images.is_empty() {
                             pictures.push(wire_message::tool_images(&result.name, &images));
                         }
-                        (result, false)
+                        (result, None)
                     }
-                    Ran::Unavailable(result) => (result, true),
+                    CallOutcome::Unavailable(result, reason) => (result, Some(reason)),
                 };
                 turn.conversation.push(wire_message::tool_result(&result));
-                if failed {
-                    unavailable = Some(Outcome::ToolFailed { name: result.name.clone() });
+                if failure.is_some() {
+                    let name = result.name.clone();
+                    unavailable = Some(Outcome::ToolFailed { name, reason: failure });
                 }
-                yield turn.tell(BackendEvent::ToolResult(result));
-                if failed {
+                yield turn.observe(BackendEvent::ToolResult(result));
+                if unavailable.is_some() {
                     break;
                 }
             }
@@ -131,7 +132,7 @@ pub(crate) fn run(
             }
             turn.conversation.append(&mut pictures);
         };
-        yield Step::Done(Box::new(turn.done(outcome)));
+        yield Step::End(Box::new(turn.finish(outcome)));
     }
 }
 
@@ -139,9 +140,9 @@ struct Turn {
     conversation: Vec<Value>,
     fold: ResultFold,
     model_calls: u32,
-    /// The reason of the last message.
+    /// Why the last message ended.
     stop_reason: StopReason,
-    /// Where the exchange about a wrong answer begins.
+    /// Index of the message where the exchange about a wrong answer begins.
     repair: Option<usize>,
 }
 
@@ -165,12 +166,13 @@ impl Turn {
         }
     }
 
-    fn tell(&mut self, event: BackendEvent) -> Step {
+    /// Adds the event to the result and returns it as a step.
+    fn observe(&mut self, event: BackendEvent) -> Step {
         self.fold.observe(&event);
         Step::Event(event)
     }
 
-    fn answered(&mut self, core: &Core, message: &Message, stop_reason: &StopReason) -> Answer {
+    fn check_answer(&mut self, core: &Core, message: &Message, stop_reason: &StopReason) -> Answer {
         self.stop_reason = stop_reason.clone();
         let Some(format) = &core.format else {
             return Answer::Plain;
@@ -196,21 +198,21 @@ impl Turn {
         }
     }
 
-    fn ask_for_repair(&mut self, problem: &str) {
+    fn request_repair(&mut self, problem: &str) {
         self.repair = self.conversation.len().checked_sub(1);
         self.conversation
-            .push(wire_message::user(&AnswerFormat::repair(problem)));
+            .push(wire_message::user(&SentFormat::repair_prompt(problem)));
     }
 
-    /// The end: `outcome`, or the one the answer itself implies.
-    fn done(mut self, outcome: Option<Outcome>) -> Done {
+    /// Ends the turn with `outcome`, or with the one that the answer implies.
+    fn finish(mut self, outcome: Option<Outcome>) -> TurnEnd {
         let result = match outcome {
             Some(outcome) => self.fold.finish(outcome),
             None => self.fold.finish_answered(&self.stop_reason),
         };
-        let goes_on = matches!(result.outcome, Outcome::Completed | Outcome::Refused);
-        let conversation = (goes_on && !result.response.trim().is_empty()).then(|| {
-            // The next turn has no use for the wrong answer and what was said about it.
+        let can_continue = matches!(result.outcome, Outcome::Completed | Outcome::Refused);
+        let conversation = (can_continue && !result.response.trim().is_empty()).then(|| {
+            // The next turn does not need the wrong answer and the request to repair it.
             if let Some(begin) = self.repair {
                 let answer = self.conversation.pop();
                 self.conversation.truncate(begin);
@@ -218,6 +220,6 @@ impl Turn {
             }
             self.conversation
         });
-        Done { result, conversation }
+        TurnEnd { result, conversation }
     }
 }

@@ -1,4 +1,4 @@
-//! What a server may send: everything but `choices` is optional, and a field of an unexpected type counts as absent.
+//! The responses of servers. Everything except `choices` is optional; a field of an unexpected type counts as absent.
 
 use std::borrow::Cow;
 
@@ -84,7 +84,7 @@ pub(crate) struct FunctionFragment {
     pub(crate) arguments: Value,
 }
 
-/// Reads a value, or takes it as absent when it is of another type.
+/// Reads a value; one of another type counts as absent.
 pub(crate) fn lenient<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: DeserializeOwned,

@@ -1,4 +1,4 @@
-//! Messages and tools as they are sent.
+//! Builds messages and tool definitions in the format of the wire.
 
 use holodeck_backend_api::{HistoryItem, Image, ToolCall, ToolResult, ToolSpec};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ pub(crate) fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-/// As [`user`], with pictures after the text.
+/// As [`user`], with images after the text.
 pub(crate) fn user_with(text: &str, images: &[Image]) -> Value {
     if images.is_empty() {
         return user(text);
@@ -38,7 +38,7 @@ pub(crate) fn tool_result(result: &ToolResult) -> Value {
     json!({"role": "tool", "tool_call_id": result.call_id, "content": result.result})
 }
 
-/// A tool's answer may hold no picture on this wire, so a message of its own shows them.
+/// Chat Completions does not allow images in tool results, so a separate message contains them.
 pub(crate) fn tool_images(name: &str, images: &[Image]) -> Value {
     let count = images.len();
     let what = if count == 1 {
@@ -54,7 +54,7 @@ pub(crate) fn history(items: &[HistoryItem]) -> Vec<Value> {
     let mut messages = Vec::new();
     let mut items = items.iter().peekable();
     while let Some(item) = items.next() {
-        // A message of the model is its text and the calls that follow.
+        // An assistant message is its text and the calls that follow.
         let mut calls = Vec::new();
         let text = match item {
             HistoryItem::User { text } => {
@@ -91,7 +91,7 @@ pub(crate) fn tool(spec: &ToolSpec) -> Value {
 fn call(call: &ToolCall) -> Value {
     let arguments = match &call.arguments {
         Value::Object(_) => call.arguments.to_string(),
-        // Servers parse this and refuse a conversation in which a model once wrote no object.
+        // Servers parse this and refuse a conversation with arguments that are not an object.
         Value::String(text) => json!({"invalid_arguments": text}).to_string(),
         other => json!({"invalid_arguments": other}).to_string(),
     };

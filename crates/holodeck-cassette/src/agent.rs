@@ -1,4 +1,4 @@
-//! Agents that are asked turn by turn: what happens between two turns is not ours, so a turn is what is recorded.
+//! Records and replays agents that call their model themselves: there the turn is recorded, and not the model call.
 
 mod recorded;
 mod replayed;
@@ -11,28 +11,28 @@ use crate::{digest::digest, turn_events};
 pub use recorded::RecordedAgent;
 pub use replayed::ReplayedAgent;
 
-/// What the model of an agent sees whatever it is asked: the part of every turn's key that stays the same.
+/// What the model of an agent sees in every turn: the constant part of the key of each turn.
 #[derive(Clone, Debug, Default)]
-pub struct AgentSeen {
+pub struct AgentContext {
     /// The provider as the YAML names it.
     pub provider: String,
     /// The model as the YAML names it.
     pub model: String,
-    /// Instructions, tools, the form of the answer, limits, and digests of the files behind them.
-    pub seen: Value,
+    /// Instructions, tools, the answer format, limits, and digests of the files behind them.
+    pub content: Value,
 }
 
-impl AgentSeen {
-    /// A turn as a request: with this, everything the model sees.
-    fn request(&self, turn: &TurnRequest, said: &Said) -> ModelRequest {
+impl AgentContext {
+    /// A turn as a request that holds everything the model sees.
+    fn request(&self, turn: &TurnRequest, conversation: &ConversationKey) -> ModelRequest {
         let mut body = Map::new();
-        body.insert("agent".to_owned(), self.seen.clone());
-        if !said.0.is_empty() {
-            body.insert("conversation".to_owned(), Value::Array(said.0.clone()));
+        body.insert("agent".to_owned(), self.content.clone());
+        if !conversation.0.is_empty() {
+            body.insert("conversation".to_owned(), Value::Array(conversation.0.clone()));
         }
         body.insert("message".to_owned(), turn.message.as_str().into());
         if !turn.images.is_empty() {
-            body.insert("images".to_owned(), pictures(&turn.images));
+            body.insert("images".to_owned(), image_digests(&turn.images));
         }
         ModelRequest {
             provider: self.provider.clone(),
@@ -43,23 +43,23 @@ impl AgentSeen {
     }
 }
 
-/// Pictures by what is in them.
-fn pictures(images: &[Image]) -> Value {
+/// Images by their content.
+fn image_digests(images: &[Image]) -> Value {
     let images = images
         .iter()
         .map(|image| json!({"media_type": image.media_type, "digest": digest(image.base64.as_bytes())}));
     images.collect()
 }
 
-/// What was said in a conversation, as the key of its next turn holds it.
+/// The messages of a conversation, as the key of its next turn contains them.
 ///
-/// It is made of what is written down, with secrets taken out, so that it is the same when it is replayed.
+/// They are built from the masked, recorded turns, so that they are the same in a replay.
 #[derive(Clone, Debug, Default)]
-struct Said(Vec<Value>);
+struct ConversationKey(Vec<Value>);
 
-impl Said {
-    /// A conversation that has begun before the recording.
-    fn of(history: &[HistoryItem]) -> Self {
+impl ConversationKey {
+    /// A conversation that began before the recording.
+    fn from_history(history: &[HistoryItem]) -> Self {
         let messages = history.iter().map(|item| match item {
             HistoryItem::User { text } => json!({"role": "user", "content": text}),
             HistoryItem::Assistant { text } => json!({"role": "assistant", "content": text}),
@@ -68,8 +68,8 @@ impl Said {
         Self(messages.collect())
     }
 
-    /// A turn is over that ended in an answer, good or bad. One that broke off was not said.
-    fn add(&mut self, question: Value, events: &[BackendEvent], outcome: &Outcome) {
+    /// Adds a turn that ended with an answer, good or bad. An interrupted turn is not added.
+    fn add(&mut self, message: Value, events: &[BackendEvent], outcome: &Outcome) {
         let result = turn_events::result(events, outcome.clone());
         let mut answer = Map::new();
         answer.insert("role".to_owned(), "assistant".into());
@@ -79,27 +79,27 @@ impl Said {
             .filter(|event| matches!(event, BackendEvent::ToolCall(_) | BackendEvent::ToolResult(_)))
             .collect();
         if !tools.is_empty() {
-            // They are in the turn's own entry, and whole once more in every later one would be much.
+            // The entry of the turn holds them; repeating them in the entry of each later turn would take much space.
             let tools = serde_json::to_vec(&tools).unwrap_or_default();
             answer.insert("tools".to_owned(), digest(&tools).into());
         }
         if let Some(reason) = outcome.reason() {
             answer.insert("ended".to_owned(), reason.into());
         }
-        self.0.push(question);
+        self.0.push(message);
         self.0.push(Value::Object(answer));
     }
 }
 
-/// A turn's message, as a message of the conversation.
-fn question(turn: &TurnRequest) -> Value {
-    let mut question = Map::new();
-    question.insert("role".to_owned(), "user".into());
-    question.insert("content".to_owned(), turn.message.as_str().into());
+/// The user message of a turn, as a message of the conversation.
+fn user_message(turn: &TurnRequest) -> Value {
+    let mut message = Map::new();
+    message.insert("role".to_owned(), "user".into());
+    message.insert("content".to_owned(), turn.message.as_str().into());
     if !turn.images.is_empty() {
-        question.insert("images".to_owned(), pictures(&turn.images));
+        message.insert("images".to_owned(), image_digests(&turn.images));
     }
-    Value::Object(question)
+    Value::Object(message)
 }
 
 #[cfg(test)]

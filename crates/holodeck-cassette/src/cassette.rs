@@ -13,36 +13,35 @@ use serde::Deserialize;
 
 use crate::{
     CassetteError,
-    entry::{CHOICE, Entry, FORMAT_VERSION, Header, is_of_tools, request_key},
+    entry::{CHOICE, Entry, FORMAT_VERSION, Header, is_tool_provider, request_key},
     nearest,
 };
 
-/// How a recording begins.
-const HEADER_BEGINS: [u8; 20] = *b"{\"holodeck_cassette\"";
+/// The first bytes of a recording.
+const HEADER_START: [u8; 20] = *b"{\"holodeck_cassette\"";
 
-/// A recording, indexed by key. Entries stay in the file until they are asked for, so memory does not grow with
-/// their size.
+/// A recording, indexed by key. Entries stay in the file until they are read, so memory does not grow with their size.
 #[derive(Debug)]
 pub struct Cassette {
     path: PathBuf,
     file: Mutex<File>,
     places: Vec<Place>,
     by_key: HashMap<String, Vec<usize>>,
-    recorded: Recorded,
+    info: RecordingInfo,
     has_tools: bool,
     has_choices: bool,
 }
 
-/// When and with which model a cassette was recorded: what every report of a replayed run says.
+/// When and with which models a cassette was recorded; every report of a replayed run shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    /// The newest entry's time.
+pub struct RecordingInfo {
+    /// The time of the newest entry.
     pub at: Timestamp,
     /// The models that answered, by their own names.
     pub models: Vec<String>,
 }
 
-impl Recorded {
+impl RecordingInfo {
     /// `recorded <date>, <model>`.
     pub fn describe(&self) -> String {
         format!(
@@ -60,7 +59,7 @@ struct Place {
     unit: Option<String>,
 }
 
-/// Only what the index needs; the rest of a line is skipped over.
+/// Only the fields that the index needs; the rest of a line is skipped.
 #[derive(Deserialize)]
 struct Sketch {
     key: String,
@@ -84,7 +83,7 @@ struct ResponseSketch {
     model: Option<String>,
 }
 
-/// The longest recording that is read.
+/// Larger recordings are not read.
 const MAX_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 
 impl Cassette {
@@ -127,7 +126,7 @@ impl Cassette {
                 let sketch: Sketch =
                     serde_json::from_str(&line).map_err(|error| malformed(number, error.to_string()))?;
                 newest = newest.max(Some(sketch.recorded_at));
-                let of_tools = is_of_tools(&sketch.request.provider);
+                let of_tools = is_tool_provider(&sketch.request.provider);
                 has_tools |= of_tools;
                 has_choices |= sketch.request.provider == CHOICE;
                 let model = sketch.response.model.unwrap_or(sketch.request.model);
@@ -146,36 +145,41 @@ impl Cassette {
         let at = newest.ok_or_else(|| CassetteError::Empty {
             path: path.display().to_string(),
         })?;
-        let recorded = Recorded { at, models };
+        let info = RecordingInfo { at, models };
         Ok(Self {
             path: path.to_owned(),
             file: Mutex::new(file),
             places,
             by_key,
-            recorded,
+            info,
             has_tools,
             has_choices,
         })
     }
 
-    /// Whether a file is a recording, by how it begins.
-    pub fn is_one(path: &Path) -> bool {
-        let mut begins = [0; HEADER_BEGINS.len()];
-        let read = open_input(path, MAX_BYTES).and_then(|mut file| file.read_exact(&mut begins));
-        read.is_ok() && begins == HEADER_BEGINS
+    /// Whether a file is a recording, judging by its first bytes.
+    pub fn is_cassette(path: &Path) -> bool {
+        let mut start = [0; HEADER_START.len()];
+        let read = open_input(path, MAX_BYTES).and_then(|mut file| file.read_exact(&mut start));
+        read.is_ok() && Self::has_header(&start)
     }
 
-    /// When and with which model it was recorded.
-    pub fn recorded(&self) -> &Recorded {
-        &self.recorded
+    /// Whether a file that starts with these bytes is a recording; 20 bytes are enough.
+    pub fn has_header(start: &[u8]) -> bool {
+        start.starts_with(&HEADER_START)
     }
 
-    /// Whether it holds answers of tools beside those of models; older recordings do not.
+    /// When and with which models it was recorded.
+    pub fn info(&self) -> &RecordingInfo {
+        &self.info
+    }
+
+    /// Whether it contains tool results; older recordings do not.
     pub fn has_tools(&self) -> bool {
         self.has_tools
     }
 
-    /// Whether it tells which tools were found to fit a message.
+    /// Whether it contains the tools that were selected for messages.
     pub fn has_choices(&self) -> bool {
         self.has_choices
     }
@@ -185,7 +189,7 @@ impl Cassette {
         &self.path
     }
 
-    /// Places that answer `key`: those of the same unit first, each in the order of the recording.
+    /// Places of the entries with `key`, in the order of the recording: those of `unit` if it has any, else all.
     pub(crate) fn candidates(&self, key: &str, unit: Option<&str>) -> Vec<usize> {
         let all = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
         let own: Vec<usize> = all
@@ -203,12 +207,12 @@ impl Cassette {
     }
 
     /// Whether these are entries of `unit`.
-    pub(crate) fn has_own(&self, places: &[usize], unit: Option<&str>) -> bool {
+    pub(crate) fn belong_to(&self, places: &[usize], unit: Option<&str>) -> bool {
         let first = places.first().and_then(|&place| self.places.get(place));
         first.is_some_and(|place| place.unit.as_deref() == unit)
     }
 
-    /// Reads one entry, and checks that its request still is the one its key was made from.
+    /// Reads one entry, and checks that its request still matches its key.
     pub(crate) fn entry(&self, place: usize) -> Result<Entry, CassetteError> {
         let entry = self.read(place)?;
         if request_key(&entry.request) != entry.key {
@@ -226,13 +230,13 @@ impl Cassette {
         (0..self.places.len()).map(|place| self.read(place))
     }
 
-    /// The text of a miss: the nearest recorded request and what differs.
-    pub(crate) fn describe_miss(&self, asked: &ModelRequest) -> String {
+    /// The text of a miss: the nearest recorded request, and what differs.
+    pub(crate) fn describe_miss(&self, request: &ModelRequest) -> String {
         let nearest = self
             .entries()
             .filter_map(Result::ok)
-            .filter(|entry| !is_of_tools(&entry.request.provider))
-            .map(|entry| (nearest::distance(&entry.request, asked), entry))
+            .filter(|entry| !is_tool_provider(&entry.request.provider))
+            .map(|entry| (nearest::distance(&entry.request, request), entry))
             .min_by_key(|(distance, _)| *distance);
         let file = self.path.display();
         match nearest {
@@ -245,7 +249,7 @@ impl Cassette {
                     .unwrap_or_default();
                 format!(
                     "`{file}` holds no answer to this request\nthe nearest recorded one{unit} differs in:\n{}",
-                    nearest::describe(&entry.request, asked)
+                    nearest::describe(&entry.request, request)
                 )
             }
             None => format!("`{file}` holds no answer to this request"),

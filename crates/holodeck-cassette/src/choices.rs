@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use crate::{
     Cassette,
     entry::{CHOICE, Response},
-    recorder::{Tape, redacted},
-    replayer::{NoAnswer, Reel},
+    recorder::{Tape, redact_request},
+    replayer::{NoAnswer, ReplayCursor},
 };
 
-/// Stands before what chooses the tools of a message and writes down what it chooses.
+/// Wraps the filter that chooses the tools of a message, and records what it chooses.
 pub struct RecordedChoices {
     filter: Arc<dyn ToolFilter>,
     tape: Arc<Tape>,
@@ -24,7 +24,7 @@ pub struct RecordedChoices {
 }
 
 impl RecordedChoices {
-    /// Records on `tape` what `filter` chooses. `among` is what the choice depends on beside the message.
+    /// Records on `tape` what `filter` chooses. `among` is what the choice depends on besides the message.
     pub fn new(filter: Arc<dyn ToolFilter>, tape: Arc<Tape>, among: Value) -> Self {
         Self { filter, tape, among }
     }
@@ -47,23 +47,23 @@ impl ToolFilter for RecordedChoices {
             stop_reason: "result".to_owned(),
             ..Response::default()
         };
-        let request = redacted(&request(message, used, &self.among), self.tape.redactor());
-        self.tape.keep(&request, response, latency);
+        let request = redact_request(&request(message, used, &self.among), self.tape.redactor());
+        self.tape.record(&request, response, latency);
         Ok(chosen)
     }
 }
 
-/// Shows a message the tools that a recording says; nothing chooses them again.
+/// Returns the recorded choice for each message; nothing is chosen again.
 pub struct ReplayedChoices {
-    reel: Reel,
+    cursor: ReplayCursor,
     among: Value,
 }
 
 impl ReplayedChoices {
-    /// The choices in `cassette`; see [`Cassette::has_choices`].
+    /// Replays the choices in `cassette`; see [`Cassette::has_choices`].
     pub fn new(cassette: Arc<Cassette>, redactor: Arc<Redactor>, among: Value) -> Self {
         Self {
-            reel: Reel::new(cassette, redactor),
+            cursor: ReplayCursor::new(cassette, redactor),
             among,
         }
     }
@@ -76,13 +76,13 @@ impl ToolFilter for ReplayedChoices {
         message: &str,
         used: &HashMap<String, usize>,
     ) -> Result<HashSet<String>, BackendError> {
-        let miss = |message: String| BackendError::ReplayMiss { message };
-        match self.reel.next(&request(message, used, &self.among)) {
+        let miss = |message: String| BackendError::replay_miss(message);
+        match self.cursor.next(&request(message, used, &self.among)) {
             Ok(entry) => serde_json::from_str(&entry.response.text).map_err(|error| miss(error.to_string())),
             Err(NoAnswer::Cassette(error)) => Err(miss(error.to_string())),
             Err(NoAnswer::Miss(_)) => Err(miss(format!(
-                "`{}` does not know which tools fit the message {message:?}; record again",
-                self.reel.cassette.path().display()
+                "`{}` has no recorded choice of tools for the message {message:?}; record again",
+                self.cursor.cassette.path().display()
             ))),
         }
     }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use crate::RecordMode;
 
-    /// Chooses what the message says, as long as it is reached.
+    /// Chooses the tools that the message names.
     struct Live;
 
     #[async_trait]
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_chosen_is_chosen_again_and_nothing_else() {
+    async fn a_recorded_choice_is_replayed_and_others_miss() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.jsonl");
         let redactor = Arc::new(Redactor::new(["hunter2-secret".to_owned()]));
@@ -135,12 +135,12 @@ mod tests {
             body: json!({}),
             unit: None,
         };
-        tape.keep(&model, Response::default(), 1);
+        tape.record(&model, Response::default(), 1);
         assert_eq!(tape.finish(RecordMode::Replace).unwrap(), 1);
 
         let cassette = Arc::new(Cassette::open(&path).unwrap());
         assert!(cassette.has_choices());
-        assert_eq!(cassette.recorded().models, ["m"]);
+        assert_eq!(cassette.info().models, ["m"]);
         let replayed = |among| ReplayedChoices::new(Arc::clone(&cassette), Arc::clone(&redactor), among);
         let again = replayed(json!(["a", "b"]));
         let chosen = again.choose("b a hunter2-secret", &none).await.unwrap();
@@ -154,7 +154,7 @@ mod tests {
             replayed(json!(["a"])).choose("b a hunter2-secret", &none).await,
         ] {
             let error = missing.unwrap_err().to_string();
-            assert!(error.contains("does not know which tools fit"), "{error}");
+            assert!(error.contains("has no recorded choice of tools"), "{error}");
         }
     }
 }

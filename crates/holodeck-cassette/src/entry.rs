@@ -1,12 +1,13 @@
-use std::fmt::Write as _;
-
 use holodeck_backend_api::{
-    BackendEvent, CallDetails, ModelRequest, Spending, TokenUsage, ToolCall, ToolUsage,
+    BackendEvent, CallDetails, ModelRequest, Redactions, Spending, TokenUsage, ToolCall, ToolUsage,
 };
+use holodeck_model::{Redactor, hex_prefix};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+
+use crate::turn_events;
 
 /// The format this version writes and reads.
 pub const FORMAT_VERSION: u64 = 2;
@@ -17,7 +18,7 @@ pub(crate) struct Header {
     pub(crate) holodeck_cassette: u64,
 }
 
-/// One recorded model call, turn, or answer of a tool.
+/// One recorded model call, turn or tool result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -27,33 +28,33 @@ pub(crate) struct Entry {
     pub(crate) response: Response,
 }
 
-/// The provider under which an answer of a tool is kept: a call is written down as a request to the tool, its arguments
-/// as the body, with the digests of the files behind it if there are any.
+/// The provider of a recorded tool result: the call is recorded as a request to the tool, with its arguments and the
+/// digests of the files behind it, if any, as the body.
 pub(crate) const TOOL: &str = "holodeck:tool";
 
-/// The provider under which it is kept which tools there were; the body is what the YAML said of them.
+/// The provider of a recorded tool list; the body is the declaration of the tools in the YAML.
 pub(crate) const TOOL_LIST: &str = "holodeck:tools";
 
-/// The provider under which it is kept which tools a message was shown when they were others than at the beginning; the
-/// body says which message.
+/// The provider of the tools of one message, recorded if they differ from the initial list; the body identifies the
+/// message.
 pub(crate) const TOOLS_SHOWN: &str = "holodeck:tools_shown";
 
-/// The provider under which it is kept which tools were found to fit a message; the body holds the message.
+/// The provider of the tools that a filter selected for a message; the body holds the message.
 pub(crate) const CHOICE: &str = "holodeck:tool_filtering";
 
-/// Whether a provider is no model but stands for tools.
-pub(crate) fn is_of_tools(provider: &str) -> bool {
+/// Whether entries of a provider are about tools, and are not answers of a model.
+pub(crate) fn is_tool_provider(provider: &str) -> bool {
     [TOOL, TOOL_LIST, TOOLS_SHOWN, CHOICE].contains(&provider)
 }
 
-/// A picture in a tool's answer.
+/// An image in a tool result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Picture {
+pub(crate) struct RecordedImage {
     pub(crate) media_type: String,
     pub(crate) base64: String,
 }
 
-/// The answer, put together.
+/// The assembled answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Response {
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -67,16 +68,19 @@ pub(crate) struct Response {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) usage: Option<TokenUsage>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) images: Vec<Picture>,
-    /// Of a turn, all its events; then the fields above are empty.
+    pub(crate) images: Vec<RecordedImage>,
+    /// All events of a turn; the fields above are then empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) events: Vec<BackendEvent>,
-    /// What tools asked models for it.
+    /// Token usage of model calls that tools made for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) spent: Vec<ToolUsage>,
-    /// Of a tool, what else is known of the call.
+    /// Further details of a tool call.
     #[serde(default, skip_serializing_if = "CallDetails::is_empty")]
     pub(crate) details: CallDetails,
+    /// Which parts were masked; `answer` also covers a tool result and its passages. Absent if nothing was masked.
+    #[serde(default, skip_serializing_if = "Redactions::is_empty")]
+    pub(crate) redacted: Redactions,
     pub(crate) stop_reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) message_id: Option<String>,
@@ -85,22 +89,49 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// What it says: without ids, which no two answers share, and without what it took.
+    /// The content, for comparisons: without ids, which are unique to each answer, and without usage and times.
     pub(crate) fn answer(&self) -> Value {
         let mut answer = serde_json::to_value(self).unwrap_or_default();
-        without_ids(&mut answer);
+        remove_ids(&mut answer);
+        if let Some(answer) = answer.as_object_mut() {
+            // Without its ids. A masked answer differs from one that contains the characters of a mask.
+            answer.insert("redacted".to_owned(), (!self.redacted.is_empty()).into());
+        }
         answer
     }
 
-    /// Tells what was spent on this as if it were spent now: a replay tells what the recorded run took.
-    pub(crate) fn repeat_spending(&self, spending: &Spending) {
+    /// Masks secrets, and records which parts had some.
+    pub(crate) fn redact(&mut self, redactor: &Redactor) {
+        if !self.events.is_empty() {
+            let result = turn_events::result(&self.events, turn_events::outcome(&self.stop_reason));
+            self.redacted = Redactions::of(&result, redactor);
+        }
+        let texts = [&mut self.text, &mut self.refusal].into_iter();
+        for text in texts.chain(self.details.texts_mut()) {
+            self.redacted.answer |= redactor.mask_text_with_digests(text);
+        }
+        for call in &mut self.tool_calls {
+            if redactor.mask_value_with_digests(&mut call.arguments) {
+                self.redacted.arguments.push(call.call_id.clone());
+            }
+        }
+        for text in [&mut self.reasoning, &mut self.stop_reason] {
+            redactor.mask_text_with_digests(text);
+        }
+        for event in &mut self.events {
+            turn_events::redact(event, redactor);
+        }
+    }
+
+    /// Reports the recorded usage of tools again: the totals of a replay equal those of the recorded run.
+    pub(crate) fn replay_spending(&self, spending: &Spending) {
         for spent in &self.spent {
             spending.add(spent.clone());
         }
     }
 }
 
-const NO_ANSWER: [&str; 6] = [
+const NOT_CONTENT: [&str; 6] = [
     "message_id",
     "call_id",
     "parent_call_id",
@@ -109,18 +140,18 @@ const NO_ANSWER: [&str; 6] = [
     "duration_ms",
 ];
 
-fn without_ids(value: &mut Value) {
+fn remove_ids(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.retain(|name, _| !NO_ANSWER.contains(&name.as_str()));
-            fields.values_mut().for_each(without_ids);
+            fields.retain(|name, _| !NOT_CONTENT.contains(&name.as_str()));
+            fields.values_mut().for_each(remove_ids);
         }
-        Value::Array(items) => items.iter_mut().for_each(without_ids),
+        Value::Array(items) => items.iter_mut().for_each(remove_ids),
         _ => {}
     }
 }
 
-/// The key of a request: a hash of everything the model sees, whatever the order of object keys.
+/// The key of a request: a hash of everything the model sees, independent of the order of object keys.
 pub fn request_key(request: &ModelRequest) -> String {
     let mut hash = Sha256::new();
     for part in [&request.provider, &request.model] {
@@ -129,14 +160,7 @@ pub fn request_key(request: &ModelRequest) -> String {
     }
     let canonical = canonical(&request.body);
     hash.update(canonical.to_string().as_bytes());
-    hash.finalize()
-        .iter()
-        .take(16)
-        .fold(String::with_capacity(32), |mut text, byte| {
-            // Writing to a String can't fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    hex_prefix(&hash.finalize(), 16)
 }
 
 fn canonical(value: &Value) -> Value {

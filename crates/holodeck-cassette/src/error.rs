@@ -1,18 +1,18 @@
 use crate::FORMAT_VERSION;
 
-/// Why a cassette can't be used.
+/// Why a cassette cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CassetteError {
-    /// The file can't be read or written.
+    /// The file cannot be read or written.
     #[error("cassette `{path}`: {source}")]
     Io {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A line is not what it should be.
+    /// A line is not valid.
     #[error("cassette `{path}`, line {line}: {reason}")]
     Malformed {
         /// The file.
@@ -22,12 +22,12 @@ pub enum CassetteError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Written by a version this one does not know.
+    /// The format version is not supported.
     #[error("cassette `{path}` has format version {found}; this holodeck reads version {FORMAT_VERSION}")]
     Version {
         /// The file.
         path: String,
-        /// The version it says.
+        /// The version in the header.
         found: u64,
     },
     /// Nothing was recorded.

@@ -1,11 +1,13 @@
 //! Record and replay at the boundary to the model.
 //!
-//! A cassette is a JSON Lines file: a header, then one entry per model call, or per turn where the model is called by
-//! someone else (an agent's own program). The key of an entry is a hash of everything the model saw, so a changed prompt,
-//! tool or document misses instead of replaying a stale answer.
+//! A cassette is a JSON Lines file: a header, then one entry per model call, or per turn where an agent's own program
+//! calls the model. The key of an entry is a hash of everything the model sees, so a changed prompt, tool or document
+//! misses instead of replaying a stale answer.
 //!
-//! What tools answered is kept beside model calls, and is a part of turns, so that a replay needs none of their programs,
-//! servers and indexes.
+//! Tool results are recorded beside model calls, or as part of turns, so that a replay needs no tool's program, server
+//! or index. This crate must not know a provider's wire format, an endpoint or a key, and must never invent an answer.
+//!
+//! Start reading at [`Recorder`] and [`Replayer`].
 
 mod agent;
 mod cassette;
@@ -19,8 +21,8 @@ mod replayer;
 mod tools;
 mod turn_events;
 
-pub use agent::{AgentSeen, RecordedAgent, ReplayedAgent};
-pub use cassette::{Cassette, Recorded};
+pub use agent::{AgentContext, RecordedAgent, ReplayedAgent};
+pub use cassette::{Cassette, RecordingInfo};
 pub use choices::{RecordedChoices, ReplayedChoices};
 pub use digest::{digest, file_digest};
 pub use entry::{FORMAT_VERSION, request_key};

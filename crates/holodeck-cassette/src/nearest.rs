@@ -1,4 +1,4 @@
-//! What differs between a request and the recorded one nearest to it: the text of a miss.
+//! Describes what differs between a request and the nearest recorded one, for the text of a miss.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use serde_json::Value;
 const SHOWN: usize = 5;
 const EXCERPT: usize = 60;
 
-/// How many leaves differ.
-pub(crate) fn distance(recorded: &ModelRequest, asked: &ModelRequest) -> usize {
-    differences(recorded, asked).len()
+/// The number of leaves that differ.
+pub(crate) fn distance(recorded: &ModelRequest, current: &ModelRequest) -> usize {
+    differences(recorded, current).len()
 }
 
-/// The differences, one a line.
-pub(crate) fn describe(recorded: &ModelRequest, asked: &ModelRequest) -> String {
-    let differences = differences(recorded, asked);
+/// The differences, one per line.
+pub(crate) fn describe(recorded: &ModelRequest, current: &ModelRequest) -> String {
+    let differences = differences(recorded, current);
     let mut lines: Vec<String> = differences
         .iter()
         .take(SHOWN)
-        .map(|(path, was, is)| {
+        .map(|(path, before, now)| {
             format!(
                 "  {path}: recorded {}, now {}",
-                show(was.as_ref(), is.as_ref()),
-                show(is.as_ref(), was.as_ref())
+                show(before.as_ref(), now.as_ref()),
+                show(now.as_ref(), before.as_ref())
             )
         })
         .collect();
@@ -35,32 +35,32 @@ pub(crate) fn describe(recorded: &ModelRequest, asked: &ModelRequest) -> String 
 
 type Difference = (String, Option<Value>, Option<Value>);
 
-fn differences(recorded: &ModelRequest, asked: &ModelRequest) -> Vec<Difference> {
-    let was = leaves(recorded);
-    let is = leaves(asked);
-    let mut found = Vec::new();
-    for (path, value) in &was {
-        if is.get(path) != Some(value) {
-            found.push((path.clone(), Some(value.clone()), is.get(path).cloned()));
+fn differences(recorded: &ModelRequest, current: &ModelRequest) -> Vec<Difference> {
+    let before = leaves(recorded);
+    let now = leaves(current);
+    let mut differences = Vec::new();
+    for (path, value) in &before {
+        if now.get(path) != Some(value) {
+            differences.push((path.clone(), Some(value.clone()), now.get(path).cloned()));
         }
     }
-    for (path, value) in &is {
-        if !was.contains_key(path) {
-            found.push((path.clone(), None, Some(value.clone())));
+    for (path, value) in &now {
+        if !before.contains_key(path) {
+            differences.push((path.clone(), None, Some(value.clone())));
         }
     }
-    found
+    differences
 }
 
 fn leaves(request: &ModelRequest) -> BTreeMap<String, Value> {
-    let mut found = BTreeMap::new();
-    found.insert("provider".to_owned(), Value::String(request.provider.clone()));
-    found.insert("model".to_owned(), Value::String(request.model.clone()));
-    walk(&request.body, String::new(), &mut found);
-    found
+    let mut leaves = BTreeMap::new();
+    leaves.insert("provider".to_owned(), Value::String(request.provider.clone()));
+    leaves.insert("model".to_owned(), Value::String(request.model.clone()));
+    collect_leaves(&request.body, String::new(), &mut leaves);
+    leaves
 }
 
-fn walk(value: &Value, path: String, found: &mut BTreeMap<String, Value>) {
+fn collect_leaves(value: &Value, path: String, leaves: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
@@ -69,21 +69,21 @@ fn walk(value: &Value, path: String, found: &mut BTreeMap<String, Value>) {
                 } else {
                     format!("{path}.{key}")
                 };
-                walk(value, path, found);
+                collect_leaves(value, path, leaves);
             }
         }
         Value::Array(items) => {
             for (index, value) in items.iter().enumerate() {
-                walk(value, format!("{path}[{index}]"), found);
+                collect_leaves(value, format!("{path}[{index}]"), leaves);
             }
         }
         leaf => {
-            found.insert(path, leaf.clone());
+            leaves.insert(path, leaf.clone());
         }
     }
 }
 
-/// A value short enough to read; a long text from shortly before the place where it parts from the other one.
+/// An excerpt of a value; of a long text, it starts shortly before the first difference to `other`.
 fn show(value: Option<&Value>, other: Option<&Value>) -> String {
     let Some(value) = value else {
         return "nothing".to_owned();

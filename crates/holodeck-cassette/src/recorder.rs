@@ -17,59 +17,58 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Cassette, CassetteError,
-    entry::{Entry, FORMAT_VERSION, Header, Response, is_of_tools, request_key},
-    turn_events,
+    entry::{Entry, FORMAT_VERSION, Header, Response, is_tool_provider, request_key},
 };
 
-/// Stands before the real driver and writes down every complete answer.
+/// Wraps the real driver and records every complete answer.
 ///
-/// Entries go to `FILE.partial` as they come, so nothing recorded is lost; [`Recorder::finish`] puts them in order
-/// and replaces the old recording in one step.
+/// Entries go to `FILE.partial` as they arrive, so nothing recorded is lost; [`Recorder::finish`] sorts them and
+/// replaces the old recording in one step.
 pub struct Recorder {
     inner: Arc<dyn ModelCalls>,
     tape: Arc<Tape>,
 }
 
-/// What becomes of an older recording in the same file.
+/// What happens to an older recording in the same file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordMode {
     /// It is replaced.
     Replace,
-    /// Its entries stay where this recording has none for the same request: not every case was run to its end.
+    /// Entries without a new one for the same request are kept: not every case was completed.
     Merge,
 }
 
-/// A recording that is being made.
+/// A recording that is being written.
 pub struct Tape {
     path: PathBuf,
     redactor: Arc<Redactor>,
-    written: Mutex<Written>,
+    state: Mutex<TapeState>,
 }
 
-struct Written {
+struct TapeState {
     file: File,
     calls: usize,
-    /// When the newest entry was made: entries are sorted by it, also if the clock is put back in between.
+    /// The time of the newest entry. It never decreases, even if the clock does, because entries are sorted by it.
     latest: Timestamp,
     failed: Option<std::io::Error>,
 }
 
 impl Recorder {
-    /// Records what `inner` answers into `path`.
+    /// Records the answers of `inner` in `path`.
     pub fn create(
         path: &Path,
         redactor: Arc<Redactor>,
         inner: Arc<dyn ModelCalls>,
     ) -> Result<Self, CassetteError> {
-        Ok(Self::on(Tape::create(path, redactor)?, inner))
+        Ok(Self::with_tape(Tape::create(path, redactor)?, inner))
     }
 
-    /// Records what `inner` answers on `tape`, beside whatever else is recorded there.
-    pub fn on(tape: Arc<Tape>, inner: Arc<dyn ModelCalls>) -> Self {
+    /// Records the answers of `inner` on `tape`, which other recorders may share.
+    pub fn with_tape(tape: Arc<Tape>, inner: Arc<dyn ModelCalls>) -> Self {
         Self { inner, tape }
     }
 
-    /// Puts the recording in its place and tells how many model calls it holds.
+    /// Moves the recording into place and returns its number of model calls.
     pub fn finish(&self, mode: RecordMode) -> Result<usize, CassetteError> {
         self.tape.finish(mode)
     }
@@ -84,20 +83,20 @@ impl ModelCalls for Recorder {
     ) -> Result<ModelStream, BackendError> {
         let mut started = Instant::now();
         let mut stream = self.inner.call(request, cancel).await?;
-        let request = redacted(request, &self.tape.redactor);
+        let request = redact_request(request, &self.tape.redactor);
         let tape = Arc::clone(&self.tape);
         Ok(Box::pin(async_stream::stream! {
             let mut response = Response::default();
             while let Some(delta) = stream.next().await {
                 if let Ok(delta) = &delta {
-                    note(&mut response, delta);
+                    append_delta(&mut response, delta);
                     if matches!(delta, ModelDelta::Resumed) {
-                        // The wait for a rate limit of ours is not the model's latency.
+                        // The wait for the configured rate limit is not the model's latency.
                         started = Instant::now();
                     }
                     if matches!(delta, ModelDelta::Finish { .. }) {
                         let latency = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-                        tape.keep(&request, std::mem::take(&mut response), latency);
+                        tape.record(&request, std::mem::take(&mut response), latency);
                     }
                 }
                 yield delta;
@@ -106,7 +105,7 @@ impl ModelCalls for Recorder {
     }
 }
 
-fn note(response: &mut Response, delta: &ModelDelta) {
+fn append_delta(response: &mut Response, delta: &ModelDelta) {
     match delta {
         ModelDelta::Reasoning(text) => response.reasoning.push_str(text),
         ModelDelta::Text(text) => response.text.push_str(text),
@@ -128,7 +127,7 @@ fn note(response: &mut Response, delta: &ModelDelta) {
 }
 
 impl Tape {
-    /// Begins a recording that will be in `path`.
+    /// Starts a recording for `path`.
     pub fn create(path: &Path, redactor: Arc<Redactor>) -> Result<Arc<Self>, CassetteError> {
         let io = |source| CassetteError::Io {
             path: path.display().to_string(),
@@ -137,8 +136,8 @@ impl Tape {
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             std::fs::create_dir_all(parent).map_err(io)?;
         }
-        let file = private_file(&partial(path)).map_err(io)?;
-        let written = Mutex::new(Written {
+        let file = create_private_file(&partial_path(path)).map_err(io)?;
+        let state = Mutex::new(TapeState {
             file,
             calls: 0,
             latest: Timestamp::UNIX_EPOCH,
@@ -147,7 +146,7 @@ impl Tape {
         let tape = Self {
             path: path.to_owned(),
             redactor,
-            written,
+            state,
         };
         tape.write_line(&Header {
             holodeck_cassette: FORMAT_VERSION,
@@ -160,17 +159,9 @@ impl Tape {
         &self.redactor
     }
 
-    /// Writes an answer down, without secrets, and gives it as it was written.
-    pub(crate) fn keep(&self, request: &ModelRequest, mut response: Response, latency_ms: u64) -> Response {
-        response.text = self.redactor.text(&response.text).into_owned();
-        response.reasoning = self.redactor.text(&response.reasoning).into_owned();
-        response.details.redact(&self.redactor);
-        for call in &mut response.tool_calls {
-            self.redactor.value(&mut call.arguments);
-        }
-        for event in &mut response.events {
-            turn_events::redact(event, &self.redactor);
-        }
+    /// Masks and records an answer, and returns it as recorded.
+    pub(crate) fn record(&self, request: &ModelRequest, mut response: Response, latency_ms: u64) -> Response {
+        response.redact(&self.redactor);
         let entry = Entry {
             key: request_key(request),
             recorded_at: self.now(),
@@ -178,61 +169,68 @@ impl Tape {
             request: request.clone(),
             response,
         };
-        // A full disk must not break the run; `finish` tells.
+        // A full disk must not interrupt the run; `finish` reports the error.
         let failure = self.write_line(&entry).err();
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.failed = written.failed.take().or(failure);
-        written.calls += usize::from(!is_of_tools(&request.provider));
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.failed = state.failed.take().or(failure);
+        state.calls += usize::from(!is_tool_provider(&request.provider));
         entry.response
     }
 
     fn now(&self) -> Timestamp {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.latest = written.latest.max(Timestamp::now());
-        written.latest
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.latest = state.latest.max(Timestamp::now());
+        state.latest
     }
 
     fn write_line(&self, value: &impl serde::Serialize) -> std::io::Result<()> {
         let mut line = serde_json::to_vec(value)?;
         line.push(b'\n');
-        self.written
+        self.state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .file
             .write_all(&line)
     }
 
-    /// Puts the recording in its place and tells how many model calls it holds.
+    /// Moves the recording into place and returns its number of model calls.
     pub fn finish(&self, mode: RecordMode) -> Result<usize, CassetteError> {
         let io = |source| CassetteError::Io {
             path: self.path.display().to_string(),
             source,
         };
         {
-            let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(error) = written.failed.take() {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(error) = state.failed.take() {
+                // A partial recording is useless, and the disk may be full. Report the first error.
+                let _ = std::fs::remove_file(partial_path(&self.path));
                 return Err(io(error));
             }
-            if written.calls == 0 {
-                std::fs::remove_file(partial(&self.path)).map_err(io)?;
+            if state.calls == 0 {
+                std::fs::remove_file(partial_path(&self.path)).map_err(io)?;
                 return Ok(0);
             }
         }
-        let mut sources = vec![Cassette::open(&partial(&self.path))?];
+        let mut sources = vec![Cassette::open(&partial_path(&self.path))?];
         if mode == RecordMode::Merge && self.path.exists() {
             sources.push(Cassette::open(&self.path)?);
         }
-        let calls = self.write_sorted(&sources).map_err(|error| match error {
-            WriteError::Io(source) => io(source),
-            WriteError::Cassette(error) => error,
+        let sorted = path_with_suffix(&self.path, ".sorted");
+        let calls = self.write_sorted(&sources, &sorted).map_err(|error| {
+            // The calls stay in the `.partial` file.
+            let _ = std::fs::remove_file(&sorted);
+            match error {
+                WriteError::Io(source) => io(source),
+                WriteError::Cassette(error) => error,
+            }
         })?;
-        std::fs::remove_file(partial(&self.path)).map_err(io)?;
+        std::fs::remove_file(partial_path(&self.path)).map_err(io)?;
         Ok(calls)
     }
 
-    /// Writes the entries of all sources, an earlier source winning over a later one, and renames the result into
-    /// place. Calls end in any order; a stable order keeps the diff of two recordings small.
-    fn write_sorted(&self, sources: &[Cassette]) -> Result<usize, WriteError> {
+    /// Writes the entries of all sources and renames the result into place. For equal calls an earlier source takes
+    /// precedence. Calls end in any order; sorting keeps the diff of two recordings small.
+    fn write_sorted(&self, sources: &[Cassette], sorted: &Path) -> Result<usize, WriteError> {
         let mut order = Vec::new();
         let mut calls = 0;
         let mut seen = HashSet::new();
@@ -240,10 +238,10 @@ impl Tape {
             let mut keys = Vec::new();
             for (place, entry) in cassette.entries().enumerate() {
                 let entry = entry?;
-                // The same request of another case is another call.
+                // Equal requests of different cases are different calls.
                 let call = (entry.key, entry.request.unit.clone());
                 if !seen.contains(&call) {
-                    calls += usize::from(!is_of_tools(&entry.request.provider));
+                    calls += usize::from(!is_tool_provider(&entry.request.provider));
                     order.push((entry.request.unit, entry.recorded_at, source, place));
                     keys.push(call);
                 }
@@ -251,10 +249,7 @@ impl Tape {
             seen.extend(keys);
         }
         order.sort();
-        let mut name = self.path.as_os_str().to_owned();
-        name.push(".sorted");
-        let sorted = PathBuf::from(name);
-        let mut file = BufWriter::new(private_file(&sorted)?);
+        let mut file = BufWriter::new(create_private_file(sorted)?);
         serde_json::to_writer(
             &mut file,
             &Header {
@@ -272,7 +267,7 @@ impl Tape {
         file.into_inner()
             .map_err(std::io::IntoInnerError::into_error)?
             .sync_all()?;
-        std::fs::rename(&sorted, &self.path)?;
+        std::fs::rename(sorted, &self.path)?;
         Ok(calls)
     }
 }
@@ -285,20 +280,25 @@ enum WriteError {
     Cassette(#[from] CassetteError),
 }
 
-/// The request as it is written down. Recording and replaying make the key from this form.
-pub(crate) fn redacted(request: &ModelRequest, redactor: &Redactor) -> ModelRequest {
+/// The request as it is recorded. Recording and replaying compute the key from this form: a value that only looks like
+/// a secret contributes a digest to the key, a secret of the agent contributes nothing.
+pub(crate) fn redact_request(request: &ModelRequest, redactor: &Redactor) -> ModelRequest {
     let mut request = request.clone();
-    redactor.value(&mut request.body);
+    redactor.mask_value_with_digests(&mut request.body);
     request
 }
 
-fn partial(path: &Path) -> PathBuf {
+fn partial_path(path: &Path) -> PathBuf {
+    path_with_suffix(path, ".partial")
+}
+
+fn path_with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".partial");
+    name.push(suffix);
     PathBuf::from(name)
 }
 
-fn private_file(path: &Path) -> std::io::Result<File> {
+fn create_private_file(path: &Path) -> std::io::Result<File> {
     OpenOptions::new()
         .create(true)
         .write(true)

@@ -12,28 +12,28 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Cassette, CassetteError,
     entry::{Entry, request_key},
-    recorder::redacted,
+    recorder::redact_request,
 };
 
-/// Answers model calls from a cassette. The n-th equal request gets the n-th recorded answer; after that the last
-/// one again.
-pub struct Replayer(Reel);
+/// Answers model calls from a cassette. The n-th equal request gets the n-th recorded answer; later ones get the last
+/// answer again.
+pub struct Replayer(ReplayCursor);
 
 impl Replayer {
-    /// Replays `cassette`. `redactor` must be made as it was for recording: the key is made of what it leaves.
+    /// Replays `cassette`. `redactor` must equal the one used for recording, because keys are made of masked requests.
     pub fn new(cassette: Arc<Cassette>, redactor: Arc<Redactor>) -> Self {
-        Self(Reel::new(cassette, redactor))
+        Self(ReplayCursor::new(cassette, redactor))
     }
 }
 
-/// A cassette, and how far each of its answers was given.
-pub(crate) struct Reel {
+/// A cassette, and how many of the answers to each request were returned.
+pub(crate) struct ReplayCursor {
     pub(crate) cassette: Arc<Cassette>,
     redactor: Arc<Redactor>,
     used: Mutex<HashMap<(String, Option<String>), usize>>,
 }
 
-impl Reel {
+impl ReplayCursor {
     pub(crate) fn new(cassette: Arc<Cassette>, redactor: Arc<Redactor>) -> Self {
         Self {
             cassette,
@@ -42,13 +42,14 @@ impl Reel {
         }
     }
 
-    /// The next answer to a request; an error says what is missing.
+    /// The next answer to a request.
     pub(crate) fn next(&self, request: &ModelRequest) -> Result<Entry, NoAnswer> {
-        let request = redacted(request, &self.redactor);
+        let request = redact_request(request, &self.redactor);
         let key = request_key(&request);
         let candidates = self.cassette.candidates(&key, request.unit.as_deref());
-        let foreign = request.unit.is_some() && !self.cassette.has_own(&candidates, request.unit.as_deref());
-        if foreign && !self.answer_alike(&candidates).map_err(NoAnswer::Cassette)? {
+        let foreign =
+            request.unit.is_some() && !self.cassette.belong_to(&candidates, request.unit.as_deref());
+        if foreign && !self.are_equal(&candidates).map_err(NoAnswer::Cassette)? {
             return Err(NoAnswer::Miss(Box::new(request)));
         }
         let Some(last) = candidates.last().copied() else {
@@ -64,8 +65,8 @@ impl Reel {
         self.cassette.entry(place).map_err(NoAnswer::Cassette)
     }
 
-    /// Whether all these entries hold the same answer: only then one may answer another case.
-    fn answer_alike(&self, places: &[usize]) -> Result<bool, CassetteError> {
+    /// Whether all these entries hold the same answer: only then may they answer another case.
+    fn are_equal(&self, places: &[usize]) -> Result<bool, CassetteError> {
         let mut first = None;
         for &place in places {
             let answer = self.cassette.entry(place)?.response.answer();
@@ -76,20 +77,18 @@ impl Reel {
         Ok(true)
     }
 
-    /// Why there is no answer, as what ends a turn.
+    /// The error that ends a turn without an answer.
     pub(crate) fn explain(&self, problem: NoAnswer) -> BackendError {
-        BackendError::ReplayMiss {
-            message: match problem {
-                NoAnswer::Miss(request) => self.cassette.describe_miss(&request),
-                NoAnswer::Cassette(error) => error.to_string(),
-            },
-        }
+        BackendError::replay_miss(match problem {
+            NoAnswer::Miss(request) => self.cassette.describe_miss(&request),
+            NoAnswer::Cassette(error) => error.to_string(),
+        })
     }
 }
 
-/// Why a recording does not answer.
+/// Why a recording has no answer.
 pub(crate) enum NoAnswer {
-    /// It has no such request, as it would be written down.
+    /// It has no entry for this masked request.
     Miss(Box<ModelRequest>),
     Cassette(CassetteError),
 }
@@ -104,6 +103,13 @@ impl ModelCalls for Replayer {
 
 fn deltas(entry: Entry) -> Vec<ModelDelta> {
     let response = entry.response;
+    let calls = response.tool_calls.iter().enumerate();
+    let masked = calls.filter(|(_, call)| response.redacted.arguments.contains(&call.call_id));
+    let recorded = RecordedCall {
+        latency: Duration::from_millis(entry.latency_ms),
+        redacted: response.redacted.answer,
+        redacted_calls: masked.map(|(place, _)| place).collect(),
+    };
     let mut deltas = Vec::new();
     if !response.reasoning.is_empty() {
         deltas.push(ModelDelta::Reasoning(response.reasoning));
@@ -120,9 +126,7 @@ fn deltas(entry: Entry) -> Vec<ModelDelta> {
         stop_reason: response.stop_reason.into(),
         message_id: response.message_id,
         model: response.model,
-        recorded: Some(RecordedCall {
-            latency: Duration::from_millis(entry.latency_ms),
-        }),
+        recorded: Some(recorded),
     });
     deltas
 }

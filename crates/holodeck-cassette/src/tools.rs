@@ -17,19 +17,19 @@ use tokio::time::Instant;
 
 use crate::{
     Cassette,
-    entry::{Picture, Response, TOOL, TOOL_LIST, TOOLS_SHOWN},
-    recorder::{Tape, redacted},
-    replayer::{NoAnswer, Reel},
+    entry::{RecordedImage, Response, TOOL, TOOL_LIST, TOOLS_SHOWN},
+    recorder::{Tape, redact_request},
+    replayer::{NoAnswer, ReplayCursor},
 };
 
-/// The tools of an agent, as far as a recording must know them.
+/// The properties of an agent's tools that a recording depends on.
 #[derive(Clone, Debug, Default)]
 pub struct ToolSet {
-    /// What the YAML says of those that are recorded: with other words, other tools may be there.
+    /// The YAML of the recorded tools: with another declaration, the tools may differ.
     pub declared: Value,
-    /// Names of those that need nothing and answer by themselves, recorded or not.
+    /// Names of the tools that run without external resources; they run in a replay as well.
     pub own: HashSet<String>,
-    /// The files behind them: with other content they may be others, or answer otherwise.
+    /// The files behind them: with other content the tools or their results may differ.
     pub files: Vec<ToolFiles>,
 }
 
@@ -38,19 +38,19 @@ pub struct ToolSet {
 pub struct ToolFiles {
     /// The tool as the YAML names it.
     pub tool: String,
-    /// Its name for the model, or with what the names of its tools begin.
+    /// Its name for the model, or the prefix of the names of a server's tools.
     pub shown: String,
-    /// Digests by the name of the file.
+    /// Digests by file name.
     pub digests: BTreeMap<String, String>,
-    /// Whether they say which tools there are and what they take; else the YAML does.
+    /// Whether the files define the tools and their parameters; otherwise the YAML does.
     pub declare: bool,
 }
 
 impl ToolSet {
-    /// Digests of files by tool, of those that a call of `name` may reach.
+    /// Digests of the files that a call of `name` may use, by tool.
     fn files_of(&self, name: &str) -> Value {
-        let reaches = |shown: &str| name == shown || shown.ends_with("__") && name.starts_with(shown);
-        digests(self.files.iter().filter(|files| reaches(&files.shown)))
+        let uses = |shown: &str| name == shown || shown.ends_with("__") && name.starts_with(shown);
+        digests(self.files.iter().filter(|files| uses(&files.shown)))
     }
 }
 
@@ -60,7 +60,7 @@ fn digests<'a>(files: impl Iterator<Item = &'a ToolFiles>) -> Value {
         .collect()
 }
 
-/// Stands before an agent's tools and writes down what they answer.
+/// Wraps an agent's tools and records their results.
 pub struct RecordedTools {
     host: Arc<dyn ToolHost>,
     tape: Arc<Tape>,
@@ -68,10 +68,10 @@ pub struct RecordedTools {
 }
 
 impl RecordedTools {
-    /// Records on `tape` what `host` answers, and which tools it has.
+    /// Records on `tape` the results of the tools of `host`, and the list of tools.
     pub fn new(host: Arc<dyn ToolHost>, tape: Arc<Tape>, set: ToolSet) -> Self {
-        let request = redacted(&list_request(&set), tape.redactor());
-        tape.keep(&request, list(host.specs()), 0);
+        let request = redact_request(&list_request(&set), tape.redactor());
+        tape.record(&request, list_response(host.specs()), 0);
         Self { host, tape, set }
     }
 }
@@ -86,11 +86,11 @@ impl ToolHost for RecordedTools {
         self.host.current()
     }
 
-    fn shown(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
-        let shown = self.host.shown(unit, message);
+    fn specs_for_request(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
+        let shown = self.host.specs_for_request(unit, message);
         if *shown != *self.host.specs() {
-            let request = redacted(&shown_request(unit, message), self.tape.redactor());
-            self.tape.keep(&request, list(&shown), 0);
+            let request = redact_request(&shown_request(unit, message), self.tape.redactor());
+            self.tape.record(&request, list_response(&shown), 0);
         }
         shown
     }
@@ -100,7 +100,7 @@ impl ToolHost for RecordedTools {
             return self.host.call(call, cx).await;
         }
         let request = call_request(call, cx.unit.clone(), &self.set);
-        let request = redacted(&request, self.tape.redactor());
+        let request = redact_request(&request, self.tape.redactor());
         let started = Instant::now();
         let spending = cx.spending.part();
         let cx = ToolCx {
@@ -108,58 +108,58 @@ impl ToolHost for RecordedTools {
             ..cx
         };
         let result = self.host.call(call, cx).await;
-        if let Some(mut response) = response(&result) {
+        if let Some(mut response) = call_response(&result) {
             response.spent = spending.take();
             let latency = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            self.tape.keep(&request, response, latency);
+            self.tape.record(&request, response, latency);
         }
         result
     }
 }
 
-/// Answers calls of tools from a recording; no tool runs but those that need nothing.
+/// Answers tool calls from a recording; only tools that need no external resources run.
 pub struct ReplayedTools {
     host: Arc<dyn ToolHost>,
     specs: Vec<ToolSpec>,
     set: ToolSet,
-    reel: Reel,
+    cursor: ReplayCursor,
 }
 
 impl ReplayedTools {
-    /// The tools of `cassette`. `host` has at least those of `set.own`.
+    /// Replays the tools of `cassette`. `host` must have at least those of `set.own`.
     ///
-    /// If the recording does not know which tools the YAML of today gives, it shows those of `host`, which must then be
-    /// all: see [`ReplayedTools::knows`].
+    /// If the recording has no tool list for the current YAML, the tools of `host` are used, which must then be
+    /// complete: see [`ReplayedTools::has_tool_list`].
     pub fn new(
         cassette: Arc<Cassette>,
         redactor: Arc<Redactor>,
         host: Arc<dyn ToolHost>,
         set: ToolSet,
     ) -> Self {
-        let specs = listed(&cassette, &redactor, &set);
+        let specs = recorded_specs(&cassette, &redactor, &set);
         let specs = specs.map_or_else(
             || host.specs().to_vec(),
-            |recorded| merged(recorded, host.specs(), &set.own),
+            |recorded| merge_specs(recorded, host.specs(), &set.own),
         );
         Self {
             host,
             specs,
             set,
-            reel: Reel::new(cassette, redactor),
+            cursor: ReplayCursor::new(cassette, redactor),
         }
     }
 
-    /// Whether a recording knows which tools a YAML gives, so that they need not be made ready.
-    pub fn knows(cassette: &Cassette, redactor: &Redactor, set: &ToolSet) -> bool {
-        listed(cassette, redactor, set).is_some()
+    /// Whether a recording has a tool list for these tools, so that they need not be prepared.
+    pub fn has_tool_list(cassette: &Cassette, redactor: &Redactor, set: &ToolSet) -> bool {
+        recorded_specs(cassette, redactor, set).is_some()
     }
 
-    /// The files that were others when it was recorded which tools this YAML gives, as `tool NAME: file`.
+    /// The files that differ from those of the recorded tool list, as `tool NAME: file`.
     pub fn changed_files(cassette: &Cassette, redactor: &Redactor, set: &ToolSet) -> Vec<String> {
-        if Self::knows(cassette, redactor, set) {
+        if Self::has_tool_list(cassette, redactor, set) {
             return Vec::new();
         }
-        changed_files(cassette, &redacted(&list_request(set), redactor), "tools")
+        changed_files(cassette, &redact_request(&list_request(set), redactor), "tools")
     }
 }
 
@@ -169,11 +169,11 @@ impl ToolHost for ReplayedTools {
         &self.specs
     }
 
-    /// Those of the beginning, unless the recording says that they had changed.
-    fn shown(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
-        let entry = self.reel.next(&shown_request(unit, message)).ok();
+    /// The initial tools, unless the recording has others for this message.
+    fn specs_for_request(&self, unit: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
+        let entry = self.cursor.next(&shown_request(unit, message)).ok();
         match entry.and_then(|entry| read_list(&entry.response.text)) {
-            Some(recorded) => Cow::Owned(merged(recorded, self.host.specs(), &self.set.own)),
+            Some(recorded) => Cow::Owned(merge_specs(recorded, self.host.specs(), &self.set.own)),
             None => Cow::Borrowed(&self.specs),
         }
     }
@@ -187,35 +187,39 @@ impl ToolHost for ReplayedTools {
             reason,
         };
         let request = call_request(call, cx.unit.clone(), &self.set);
-        match self.reel.next(&request) {
+        match self.cursor.next(&request) {
             Ok(entry) => {
-                entry.response.repeat_spending(&cx.spending);
-                output(entry.response, &call.name, entry.latency_ms)
+                entry.response.replay_spending(&cx.spending);
+                tool_output(entry.response, &call.name, entry.latency_ms)
             }
             Err(NoAnswer::Cassette(error)) => Err(unavailable(error.to_string())),
-            Err(NoAnswer::Miss(asked)) => {
-                let changed = changed_files(&self.reel.cassette, &asked, "arguments");
-                let with = match changed.as_slice() {
+            Err(NoAnswer::Miss(request)) => {
+                let changed = changed_files(&self.cursor.cassette, &request, "arguments");
+                let files = match changed.as_slice() {
                     [] => String::new(),
-                    changed => format!(" with these files ({} changed)", changed.join(", ")),
+                    changed => format!(" and files ({} changed)", changed.join(", ")),
                 };
                 Err(unavailable(format!(
-                    "`{}` holds no answer of it to these arguments{with}; record again",
-                    self.reel.cassette.path().display(),
+                    "`{}` holds no result for these arguments{files}; record again",
+                    self.cursor.cassette.path().display(),
                 )))
             }
         }
     }
 }
 
-/// The recorded tools; those that need nothing as they are today.
-fn merged(recorded: Vec<ToolSpec>, today: &[ToolSpec], own: &HashSet<String>) -> Vec<ToolSpec> {
-    let of_today = |name: &str| today.iter().find(|spec| spec.name == name && own.contains(name));
+/// The recorded tools; those in `own` are replaced by their current versions.
+fn merge_specs(recorded: Vec<ToolSpec>, current: &[ToolSpec], own: &HashSet<String>) -> Vec<ToolSpec> {
+    let current_spec = |name: &str| {
+        current
+            .iter()
+            .find(|spec| spec.name == name && own.contains(name))
+    };
     let mut specs: Vec<ToolSpec> = recorded
         .into_iter()
-        .map(|spec| of_today(&spec.name).cloned().unwrap_or(spec))
+        .map(|spec| current_spec(&spec.name).cloned().unwrap_or(spec))
         .collect();
-    for spec in today {
+    for spec in current {
         if own.contains(&spec.name) && !specs.iter().any(|other| other.name == spec.name) {
             specs.push(spec.clone());
         }
@@ -223,43 +227,43 @@ fn merged(recorded: Vec<ToolSpec>, today: &[ToolSpec], own: &HashSet<String>) ->
     specs
 }
 
-fn listed(cassette: &Cassette, redactor: &Redactor, set: &ToolSet) -> Option<Vec<ToolSpec>> {
-    let request = redacted(&list_request(set), redactor);
+fn recorded_specs(cassette: &Cassette, redactor: &Redactor, set: &ToolSet) -> Option<Vec<ToolSpec>> {
+    let request = redact_request(&list_request(set), redactor);
     let places = cassette.candidates(&crate::request_key(&request), None);
     let entry = cassette.entry(*places.last()?).ok()?;
     read_list(&entry.response.text)
 }
 
-fn list(specs: &[ToolSpec]) -> Response {
-    let specs: Vec<Listed> = specs.iter().map(Listed::of).collect();
+fn list_response(specs: &[ToolSpec]) -> Response {
+    let specs: Vec<ListedTool> = specs.iter().map(ListedTool::from_spec).collect();
     Response {
         text: serde_json::to_string(&specs).unwrap_or_default(),
-        stop_reason: Ended::Result.word().to_owned(),
+        stop_reason: CallEnd::Result.as_str().to_owned(),
         ..Response::default()
     }
 }
 
 fn read_list(text: &str) -> Option<Vec<ToolSpec>> {
-    let listed: Vec<Listed> = serde_json::from_str(text).ok()?;
-    Some(listed.into_iter().map(Listed::spec).collect())
+    let tools: Vec<ListedTool> = serde_json::from_str(text).ok()?;
+    Some(tools.into_iter().map(ListedTool::into_spec).collect())
 }
 
-/// The files that were others when the same was `asked`, by a field of its body, with as few changes as possible.
-fn changed_files(cassette: &Cassette, asked: &ModelRequest, by: &str) -> Vec<String> {
+/// The files that differ from the recorded request with the same body `field` and the fewest differences.
+fn changed_files(cassette: &Cassette, current: &ModelRequest, field: &str) -> Vec<String> {
     let recorded = cassette.entries().filter_map(Result::ok);
     let recorded = recorded.filter(|entry| {
         let request = &entry.request;
-        (&request.provider, &request.model) == (&asked.provider, &asked.model)
-            && request.body.get(by) == asked.body.get(by)
+        (&request.provider, &request.model) == (&current.provider, &current.model)
+            && request.body.get(field) == current.body.get(field)
     });
     recorded
-        .map(|entry| differing_files(&entry.request.body, &asked.body))
+        .map(|entry| differing_files(&entry.request.body, &current.body))
         .min_by_key(Vec::len)
         .unwrap_or_default()
 }
 
-/// Files that are not the same in the bodies of two requests.
-fn differing_files(recorded: &Value, today: &Value) -> Vec<String> {
+/// Files that differ between the bodies of two requests.
+fn differing_files(recorded: &Value, current: &Value) -> Vec<String> {
     let files = |body: &Value| -> BTreeSet<(String, String, String)> {
         let tools = body.get("files").and_then(Value::as_object).into_iter().flatten();
         let files = tools.flat_map(|(tool, files)| {
@@ -268,9 +272,9 @@ fn differing_files(recorded: &Value, today: &Value) -> Vec<String> {
         });
         files.collect()
     };
-    let (recorded, today) = (files(recorded), files(today));
+    let (recorded, current) = (files(recorded), files(current));
     let changed: BTreeSet<String> = recorded
-        .symmetric_difference(&today)
+        .symmetric_difference(&current)
         .map(|(tool, file, _)| format!("tool {tool}: {file}"))
         .collect();
     changed.into_iter().collect()
@@ -292,7 +296,7 @@ fn shown_request(unit: Option<&str>, message: u32) -> ModelRequest {
     ModelRequest {
         provider: TOOLS_SHOWN.to_owned(),
         model: String::new(),
-        // With the unit, so that no other one's takes its place when two recordings become one.
+        // The unit makes the key unique, so that merging recordings does not mix entries of different units.
         body: json!({"unit": unit, "message": message}),
         unit: unit.map(str::to_owned),
     }
@@ -317,17 +321,17 @@ fn call_request(call: &ToolCall, unit: Option<String>, set: &ToolSet) -> ModelRe
     }
 }
 
-/// A tool in a list.
+/// A tool in a recorded list.
 #[derive(Serialize, Deserialize)]
-struct Listed {
+struct ListedTool {
     name: String,
     description: String,
     parameters: Value,
     reads_only: bool,
 }
 
-impl Listed {
-    fn of(spec: &ToolSpec) -> Self {
+impl ListedTool {
+    fn from_spec(spec: &ToolSpec) -> Self {
         Self {
             name: spec.name.clone(),
             description: spec.description.clone(),
@@ -336,7 +340,7 @@ impl Listed {
         }
     }
 
-    fn spec(self) -> ToolSpec {
+    fn into_spec(self) -> ToolSpec {
         ToolSpec {
             name: self.name,
             description: self.description,
@@ -350,17 +354,17 @@ impl Listed {
     }
 }
 
-/// How a call of a tool ended.
+/// How a tool call ended.
 #[derive(Clone, Copy)]
-enum Ended {
+enum CallEnd {
     Result,
     Error,
     Unavailable,
     TimedOut,
 }
 
-impl Ended {
-    fn word(self) -> &'static str {
+impl CallEnd {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Result => "result",
             Self::Error => "error",
@@ -370,23 +374,23 @@ impl Ended {
     }
 }
 
-/// What is written down of a call; nothing of one that was stopped.
-fn response(result: &Result<ToolOutput, ToolError>) -> Option<Response> {
+/// The recorded form of a result; `None` for a cancelled call.
+fn call_response(result: &Result<ToolOutput, ToolError>) -> Option<Response> {
     let (text, images, ended) = match result {
-        Ok(output) if output.is_error => (output.text.clone(), output.images.as_slice(), Ended::Error),
-        Ok(output) => (output.text.clone(), output.images.as_slice(), Ended::Result),
-        Err(ToolError::Unavailable { reason, .. }) => (reason.clone(), &[][..], Ended::Unavailable),
-        Err(ToolError::TimedOut { .. }) => (String::new(), &[][..], Ended::TimedOut),
+        Ok(output) if output.is_error => (output.text.clone(), output.images.as_slice(), CallEnd::Error),
+        Ok(output) => (output.text.clone(), output.images.as_slice(), CallEnd::Result),
+        Err(ToolError::Unavailable { reason, .. }) => (reason.clone(), &[][..], CallEnd::Unavailable),
+        Err(ToolError::TimedOut { .. }) => (String::new(), &[][..], CallEnd::TimedOut),
         Err(_) => return None,
     };
-    let images = images.iter().map(|image| Picture {
+    let images = images.iter().map(|image| RecordedImage {
         media_type: image.media_type.clone(),
         base64: image.base64.to_string(),
     });
     Some(Response {
         text,
         images: images.collect(),
-        stop_reason: ended.word().to_owned(),
+        stop_reason: ended.as_str().to_owned(),
         details: match result {
             Ok(output) => output.details.clone(),
             Err(_) => CallDetails::default(),
@@ -395,32 +399,43 @@ fn response(result: &Result<ToolOutput, ToolError>) -> Option<Response> {
     })
 }
 
-fn output(response: Response, tool: &str, latency_ms: u64) -> Result<ToolOutput, ToolError> {
-    let ended = [Ended::Result, Ended::Error, Ended::Unavailable, Ended::TimedOut]
-        .into_iter()
-        .find(|ended| ended.word() == response.stop_reason);
+fn tool_output(response: Response, tool: &str, latency_ms: u64) -> Result<ToolOutput, ToolError> {
+    let ended = [
+        CallEnd::Result,
+        CallEnd::Error,
+        CallEnd::Unavailable,
+        CallEnd::TimedOut,
+    ]
+    .into_iter()
+    .find(|ended| ended.as_str() == response.stop_reason);
     let images = response.images.into_iter().map(|picture| Image {
         media_type: picture.media_type,
         base64: picture.base64.into(),
     });
     match ended {
-        Some(Ended::Result | Ended::Error) => Ok(ToolOutput {
+        Some(CallEnd::Result | CallEnd::Error) => Ok(ToolOutput {
             text: response.text,
             images: images.collect(),
-            is_error: matches!(ended, Some(Ended::Error)),
-            details: response.details,
+            is_error: matches!(ended, Some(CallEnd::Error)),
+            details: CallDetails {
+                redacted: response.redacted.answer,
+                ..response.details
+            },
         }),
-        Some(Ended::Unavailable) => Err(ToolError::Unavailable {
+        Some(CallEnd::Unavailable) => Err(ToolError::Unavailable {
             name: tool.to_owned(),
             reason: response.text,
         }),
-        Some(Ended::TimedOut) => Err(ToolError::TimedOut {
+        Some(CallEnd::TimedOut) => Err(ToolError::TimedOut {
             name: tool.to_owned(),
             after: Duration::from_millis(latency_ms),
         }),
         None => Err(ToolError::Unavailable {
             name: tool.to_owned(),
-            reason: format!("the recording knows no end `{}`", response.stop_reason),
+            reason: format!(
+                "the recording has an unknown stop reason `{}`",
+                response.stop_reason
+            ),
         }),
     }
 }

@@ -1,32 +1,31 @@
-//! What a recording holds of the events of a turn.
+//! The events of a turn as a recording stores them.
 
 use holodeck_backend_api::{Approval, ApprovalDecision, BackendEvent, ExecutionResult, Outcome, ResultFold};
 use holodeck_model::Redactor;
 
-/// How a turn ended that the agent answered.
+/// The recorded outcome of a turn that the agent answered.
 const COMPLETED: &str = "completed";
 
-/// Adds an event to those of a turn. Pieces of text that follow each other become one event.
+/// Appends an event to those of a turn. Consecutive text deltas become one event.
 pub(crate) fn append(events: &mut Vec<BackendEvent>, event: &BackendEvent) {
-    if let Some(next) = recorded(event)
-        && !events.last_mut().is_some_and(|last| extend(last, &next))
+    if let Some(next) = to_recorded(event)
+        && !events.last_mut().is_some_and(|last| merge_text(last, &next))
     {
         events.push(next);
     }
 }
 
-/// `event` as it is recorded; `None` for waits, notices, the end, and names of a conversation that a replay does not
-/// have.
-fn recorded(event: &BackendEvent) -> Option<BackendEvent> {
+/// `event` in its recorded form; `None` for waits, notices, the end and session ids, which a replay does not have.
+fn to_recorded(event: &BackendEvent) -> Option<BackendEvent> {
     Some(match event {
-        // A signature means something only to the endpoint.
+        // Only the endpoint can use a signature.
         BackendEvent::ThinkingEnd { .. } => BackendEvent::ThinkingEnd { signature: None },
         BackendEvent::Nested {
             parent_call_id,
             event,
         } => BackendEvent::Nested {
             parent_call_id: parent_call_id.clone(),
-            event: Box::new(recorded(event)?),
+            event: Box::new(to_recorded(event)?),
         },
         BackendEvent::Thinking { .. }
         | BackendEvent::Text { .. }
@@ -43,8 +42,8 @@ fn recorded(event: &BackendEvent) -> Option<BackendEvent> {
     })
 }
 
-/// Appends the text of `next` to `last` if both belong to one piece of text.
-fn extend(last: &mut BackendEvent, next: &BackendEvent) -> bool {
+/// Appends the text of `next` to `last` if both belong to the same text.
+fn merge_text(last: &mut BackendEvent, next: &BackendEvent) -> bool {
     match (last, next) {
         (BackendEvent::Text { text }, BackendEvent::Text { text: more })
         | (BackendEvent::Thinking { text }, BackendEvent::Thinking { text: more }) => {
@@ -60,37 +59,42 @@ fn extend(last: &mut BackendEvent, next: &BackendEvent) -> bool {
                 parent_call_id: other,
                 event: more,
             },
-        ) if parent == other => extend(event, more),
+        ) if parent == other => merge_text(event, more),
         _ => false,
     }
 }
 
-/// Takes secrets out of an event.
+/// Masks the secrets in an event.
 pub(crate) fn redact(event: &mut BackendEvent, redactor: &Redactor) {
-    let clean = |text: &mut String| *text = redactor.text(text).into_owned();
+    let mask = |text: &mut String| {
+        redactor.mask_text_with_digests(text);
+    };
+    let mask_value = |value: &mut serde_json::Value| {
+        redactor.mask_value_with_digests(value);
+    };
     match event {
-        BackendEvent::Thinking { text } | BackendEvent::Text { text } => clean(text),
-        BackendEvent::ToolCall(call) => redactor.value(&mut call.arguments),
+        BackendEvent::Thinking { text } | BackendEvent::Text { text } => mask(text),
+        BackendEvent::ToolCall(call) => mask_value(&mut call.arguments),
         BackendEvent::ApprovalAsked(ask) => {
-            redactor.value(&mut ask.arguments);
-            ask.description.iter_mut().for_each(clean);
+            mask_value(&mut ask.arguments);
+            ask.description.iter_mut().for_each(mask);
         }
         BackendEvent::ApprovalDecided(Approval { decision, .. })
         | BackendEvent::ApprovalAnswered { decision, .. } => match decision {
             ApprovalDecision::Approve { arguments } => {
                 if let Some(arguments) = arguments {
-                    redactor.value(arguments);
+                    mask_value(arguments);
                 }
             }
-            ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason } => clean(reason),
+            ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason } => mask(reason),
             ApprovalDecision::Withdrawn => {}
         },
         BackendEvent::ToolResult(result) => {
-            clean(&mut result.result);
-            result.details.redact(redactor);
+            mask(&mut result.result);
+            result.details.texts_mut().for_each(mask);
         }
         BackendEvent::Nested { event, .. } => redact(event, redactor),
-        BackendEvent::StructuredOutput(value) => redactor.value(value),
+        BackendEvent::StructuredOutput(value) => mask_value(value),
         _ => {}
     }
 }
@@ -104,7 +108,7 @@ pub(crate) fn result(events: &[BackendEvent], outcome: Outcome) -> ExecutionResu
     fold.finish(outcome)
 }
 
-/// How a turn ended, as a word.
+/// The recorded form of an outcome.
 pub(crate) fn outcome_text(outcome: &Outcome) -> String {
     outcome
         .reason()

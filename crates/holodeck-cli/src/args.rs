@@ -1,22 +1,21 @@
-//! What was typed. What it means is decided in `command`.
+//! The command line as parsed; `command` interprets it.
 
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::command::{
-    completions::CompletionsArgs, doctor::DoctorArgs, index::IndexArgs, init::InitArgs,
+    completions::CompletionsArgs, config::ConfigArgs, doctor::DoctorArgs, index::IndexArgs, init::InitArgs,
     internal::InternalArgs, mcp::McpArgs, run::RunArgs, schema::SchemaArgs, test::TestArgs,
     validate::ValidateArgs,
 };
 
-/// Define an AI agent in YAML, test it, learn whether it is good.
+/// Define AI agents in YAML, test them and evaluate their answers.
 #[derive(Debug, Parser)]
 #[command(
     name = "holodeck",
     version,
     arg_required_else_help = true,
-    disable_help_subcommand = true,
     max_term_width = 100
 )]
 pub(crate) struct Args {
@@ -26,13 +25,13 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// Flags of every command.
+/// Flags that every command accepts.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct GlobalArgs {
-    /// Tell more; twice, also what happens inside.
+    /// Increase verbosity (`-vv` also shows internal logs).
     #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet", help_heading = "Global options")]
     pub(crate) verbose: u8,
-    /// Tell only the outcome.
+    /// Print only the result.
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub(crate) quiet: bool,
     /// When to use colour.
@@ -51,7 +50,7 @@ pub(crate) struct GlobalArgs {
 pub(crate) enum ColorWhen {
     /// On a terminal, unless `NO_COLOR` is set.
     Auto,
-    /// Even into a file.
+    /// Also when writing to a file.
     Always,
     /// Not at all.
     Never,
@@ -60,30 +59,32 @@ pub(crate) enum ColorWhen {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start a project: an agent with two tests.
+    /// Create a project: an agent with test cases that are ready to run.
     Init(InitArgs),
-    /// Look at an agent file and tell everything that is wrong with it.
+    /// Check an agent file and report every problem.
     Validate(ValidateArgs),
     /// Print the JSON Schema of agent files, for editors.
     Schema(SchemaArgs),
     /// Ask the agent one question.
     Run(RunArgs),
-    /// Test an agent: ask, check every answer, report.
+    /// Run an agent's test cases, check every answer and report the results.
     Test(Box<TestArgs>),
-    /// Look at what the agent needs of this machine: credentials, endpoint, programs, indexes.
+    /// Check what the agent needs: credentials, the model's endpoint, programs, folders, indexes.
     Doctor(DoctorArgs),
-    /// Build, look at and search what the agent's tools search in.
+    /// Build, inspect and search the agent's indexes.
     Index(IndexArgs),
-    /// Find MCP servers, and write them into the agent file.
+    /// Find MCP servers and add them to the agent file.
     Mcp(McpArgs),
+    /// Write the settings that agents share.
+    Config(ConfigArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
-    /// For the project's own tooling.
+    /// Commands for the project's own tooling.
     #[command(hide = true)]
     Internal(InternalArgs),
 }
 
-/// The agent file, the same for every command.
+/// The agent file, an argument of several commands.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AgentArg {
     /// The agent file.

@@ -1,11 +1,14 @@
-//! The commands, one file each: what was typed becomes what it means, and is done.
+//! The commands, one file each: interprets the arguments and executes the command. All output goes through `render`
+//! and `terminal`.
 
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod internal;
 pub(crate) mod mcp;
+mod questions;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod test;
@@ -13,16 +16,13 @@ pub(crate) mod validate;
 
 use std::{path::Path, time::Duration};
 
-use holodeck::{
-    model::{Env, LoadedAgent},
-    runner::ExitCode,
-};
+use holodeck::{model::Env, runner::ExitCode, yaml::LoadedAgent};
 
 use crate::{
     args::{Args, Command},
     failure::{Failure, Problem},
-    render::{self, Shown},
-    terminal::{Terminal, Verbosity, mask_secrets},
+    render::{self, DiagnosticFilter},
+    terminal::{Terminal, Verbosity, set_redactor},
 };
 
 pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
@@ -35,30 +35,31 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
         Command::Doctor(args) => doctor::run(&args, terminal),
         Command::Index(args) => index::run(&args, terminal),
         Command::Mcp(args) => mcp::run(&args, terminal),
+        Command::Config(args) => config::run(&args, terminal),
         Command::Completions(args) => completions::run(&args, terminal),
         Command::Internal(args) => internal::run(&args, terminal),
     }
 }
 
-/// Loads an agent for a command that needs a sound one; what is wrong or doubtful is shown.
+/// Loads an agent for a command that needs a valid one; shows errors and warnings.
 fn load(path: &Path, env: &Env, terminal: &mut Terminal) -> Result<LoadedAgent, Failure> {
     let mut load = holodeck::load(path, env);
     if let Some(agent) = &load.agent {
-        terminal.adopt(&agent.execution);
+        terminal.apply_settings(&agent.execution);
     }
-    let text = render::diagnostics(&load, path, Shown::WhatMatters, terminal.width());
+    let text = render::diagnostics(&load, path, DiagnosticFilter::Important, terminal.width());
     if load.has_errors() || terminal.verbosity() > Verbosity::Quiet {
-        terminal.talk(&text);
+        terminal.write_message(&text);
     }
-    let sound = load.agent.take().filter(|_| !load.has_errors());
-    // The diagnostics are shown already.
-    let agent = sound.ok_or_else(|| Problem::config(""))?;
-    mask_secrets(holodeck::redactor(&agent, env));
+    let agent = load.agent.take().filter(|_| !load.has_errors());
+    // The diagnostics have been shown above.
+    let agent = agent.ok_or_else(|| Problem::config(""))?;
+    set_redactor(holodeck::redactor(&agent, env));
     Ok(agent)
 }
 
-/// The agent as one types it after a command; nothing where it goes without saying.
-fn as_argument(path: &Path) -> String {
+/// The agent file as a shell argument with a leading space; empty for the default `agent.yaml`.
+pub(crate) fn as_argument(path: &Path) -> String {
     if path == Path::new("agent.yaml") {
         String::new()
     } else {
@@ -72,8 +73,8 @@ fn as_argument(path: &Path) -> String {
     }
 }
 
-/// A time as typed: seconds, whole or not.
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Parses a time in seconds, with or without a fraction.
+fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
         .map_err(|_| "expected a number of seconds".to_owned())?;
@@ -84,8 +85,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// Money as typed.
-fn dollars(text: &str) -> Result<f64, String> {
+/// Parses an amount of money.
+fn parse_dollars(text: &str) -> Result<f64, String> {
     let dollars: f64 = text
         .parse()
         .map_err(|_| "expected an amount in US dollars".to_owned())?;
@@ -96,11 +97,11 @@ fn dollars(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A runtime for commands that wait for something. One thread: they wait for models, and what computes for long gets
-/// a thread of its own; handing every answer to another thread costs more than reading it.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+/// Builds the async runtime. It has one thread: commands mostly wait for models, long computations get their own
+/// thread, and passing every answer to another thread costs more than reading it.
+fn build_runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    Ok(runtime.map_err(|error| Problem::execution(format!("starting: {error}")))?)
+    Ok(runtime.map_err(|error| Problem::execution(format!("cannot start: {error}")))?)
 }
 
 #[cfg(test)]

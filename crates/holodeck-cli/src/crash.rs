@@ -1,4 +1,4 @@
-//! Panics: a bug of ours is said to be one, without a backtrace, and has an exit code.
+//! Reports a panic as an internal error, without a backtrace and with an exit code of its own.
 
 use std::{
     panic::{self, AssertUnwindSafe, PanicHookInfo},
@@ -7,19 +7,19 @@ use std::{
 
 use crate::failure::Problem;
 
-static LAST: Mutex<Option<String>> = Mutex::new(None);
+static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-/// Runs `work`; a panic in it becomes a problem.
+/// Runs `work` and converts a panic into a problem.
 pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, Problem> {
-    panic::set_hook(Box::new(note));
+    panic::set_hook(Box::new(record_panic));
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
-        let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).take();
-        problem(last)
+        let last = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+        panic_problem(last)
     })
 }
 
-/// A panic that someone else catches (a test case that crashes) is told by whoever caught it.
-fn note(info: &PanicHookInfo<'_>) {
+/// Only records the panic: one that is caught elsewhere (a test case that crashes) is reported there.
+fn record_panic(info: &PanicHookInfo<'_>) {
     let message = info
         .payload()
         .downcast_ref::<String>()
@@ -29,15 +29,15 @@ fn note(info: &PanicHookInfo<'_>) {
     let place = info
         .location()
         .map_or_else(String::new, |at| format!(" ({}:{})", at.file(), at.line()));
-    let told = format!("{message}{place}");
-    tracing::debug!("panic: {told}");
-    *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+    let text = format!("{message}{place}");
+    tracing::debug!("panic: {text}");
+    *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
 }
 
-fn problem(told: Option<String>) -> Problem {
+fn panic_problem(text: Option<String>) -> Problem {
     Problem::execution("internal error")
-        .with_detail(told.unwrap_or_else(|| "no message".to_owned()))
-        .with_hint("this is a bug of holodeck; please report it with the command and this message")
+        .with_detail(text.unwrap_or_else(|| "no message".to_owned()))
+        .with_hint("this is a bug in holodeck; please report it with the command and this message")
 }
 
 #[cfg(test)]

@@ -1,18 +1,23 @@
-use std::io;
+//! Why a command failed: errors of the library as a cause, details, a hint and an exit code.
+
+use std::{io, path::Path};
 
 use holodeck::{
-    AnswerError, AskError, CassetteError, EnvironmentError, PrepareError, TestError, ToolSetupError,
-    backend_api::BackendError,
+    AnswerError, AskError, CassetteError, EnvironmentError, OpenError, PrepareError, TestError,
+    ToolSetupError,
+    backend_api::{BackendError, Explanation},
     index::{IndexError, IndexErrorKind},
     runner::{ExitCode, LockError, PlanError, RunError, StoreError},
 };
 
-/// Why a command ended without its answer.
+use crate::command::as_argument;
+
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Something the person should know.
+    /// An error to show to the user.
     Problem(Problem),
-    /// Our own output could not be written.
+    /// The output could not be written.
     Output(io::Error),
 }
 
@@ -28,11 +33,11 @@ impl From<Problem> for Failure {
     }
 }
 
-/// What went wrong, as a person reads it: the cause, what is known about it, the next step.
+/// An error as shown to the user: the cause, the details, the next step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) exit: ExitCode,
-    /// Lower case, no full stop. Empty when all has been said.
+    /// Lower case, no full stop. Empty if everything has already been shown.
     pub(crate) message: String,
     pub(crate) details: Vec<String>,
     pub(crate) hint: Option<String>,
@@ -73,75 +78,87 @@ impl From<EnvironmentError> for Problem {
     }
 }
 
-/// The agent a command is about, as an argument of the command one may type next.
+/// The agent of a command, as an argument for the commands that hints suggest.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) argument: String,
 }
 
 impl Subject {
-    /// A question that was not answered.
+    /// Converts the error of a question.
     pub(crate) fn ask(&self, error: AskError) -> Problem {
         match error {
-            AskError::Unbuilt(error) => Problem::config(error.to_string()),
-            AskError::Answers(error) => answers(&error),
-            AskError::Tools(ToolSetupError::Index(error)) => self.index(&error),
-            AskError::Tools(error @ ToolSetupError::Names(_)) => told(ExitCode::Config, &error.to_string()),
+            AskError::Open(error) => self.open(error),
             AskError::Backend(error) | AskError::Turn { error, .. } => self.backend(&error),
             other => Problem::execution(other.to_string()),
         }
     }
 
-    /// A run that can't begin.
-    pub(crate) fn prepare(&self, error: PrepareError) -> Problem {
+    /// Converts the error of opening an agent.
+    fn open(&self, error: OpenError) -> Problem {
         match error {
-            PrepareError::Answers(error) => answers(&error),
-            PrepareError::Tools(ToolSetupError::Index(error)) => self.index(&error),
-            PrepareError::Tools(error @ ToolSetupError::Names(_)) => {
-                told(ExitCode::Config, &error.to_string())
+            OpenError::Answers(error) => answers(&error),
+            OpenError::Tools(ToolSetupError::Index(error)) => self.index(&error),
+            OpenError::Tools(ToolSetupError::Tools(explanation)) => tools(explanation),
+            OpenError::Tools(error @ ToolSetupError::Names(_)) => {
+                problem_from_explanation(ExitCode::Config, &Explanation::new(error.to_string()))
             }
-            PrepareError::Backend(error) | PrepareError::Tools(ToolSetupError::Replay(error)) => {
+            OpenError::Backend(error) | OpenError::Tools(ToolSetupError::Replay(error)) => {
                 self.backend(&error)
             }
-            PrepareError::Plan(error) => plan(&error),
-            PrepareError::UnknownPrice { .. } => Problem::config(error.to_string())
-                .with_hint("give its price with `--prices FILE`, or use `--max-tokens-total`"),
-            PrepareError::Store(StoreError::Io { .. }) => Problem::execution(error.to_string()),
-            PrepareError::Store(StoreError::NoRuns { .. }) => Problem::config(error.to_string())
-                .with_hint(format!("`holodeck test{}` makes one", self.argument)),
-            PrepareError::Store(_)
-            | PrepareError::Unbuilt(_)
-            | PrepareError::Price(_)
-            | PrepareError::Cassette(_)
-            | PrepareError::FlagDiffers { .. } => Problem::config(error.to_string()),
+            OpenError::UnknownPrice { limit, .. } => {
+                let problem = Problem::config(error.to_string());
+                if limit.starts_with("--") {
+                    problem.with_hint("give its price with `--prices FILE`, or use `--max-tokens-total`")
+                } else {
+                    problem.with_hint(
+                        "give its price in `prices.json` beside the agent file, or remove the limit",
+                    )
+                }
+            }
+            OpenError::Unsupported(_) | OpenError::Price(_) => Problem::config(error.to_string()),
             other => Problem::execution(other.to_string()),
         }
     }
 
-    /// Something that can't be done with an index.
+    /// Converts the error of a run that could not start.
+    pub(crate) fn prepare(&self, error: PrepareError) -> Problem {
+        match error {
+            PrepareError::Open(error) => self.open(error),
+            PrepareError::Plan(error) => plan(&error),
+            PrepareError::Run(error) => self.run(&error),
+            PrepareError::Store(StoreError::Io { .. }) => Problem::execution(error.to_string()),
+            PrepareError::Store(StoreError::NoRuns { .. }) => Problem::config(error.to_string())
+                .with_hint(format!("`holodeck test{}` creates one", self.argument)),
+            PrepareError::Store(_) | PrepareError::FlagDiffers { .. } => Problem::config(error.to_string()),
+            other => Problem::execution(other.to_string()),
+        }
+    }
+
+    /// Converts the error of an operation on an index.
     pub(crate) fn index(&self, error: &IndexError) -> Problem {
         let exit = match error.kind {
             IndexErrorKind::Config | IndexErrorKind::Mixed => ExitCode::Config,
             IndexErrorKind::Interrupted => ExitCode::Interrupted,
             _ => ExitCode::Execution,
         };
-        let mut problem = told(exit, &error.to_string());
+        let mut problem = problem_from_explanation(exit, &error.explanation);
         match error.kind {
             IndexErrorKind::Mixed => {
                 problem = problem.with_hint(format!(
-                    "`holodeck index build --force{}` builds it anew",
+                    "`holodeck index build --force{}` rebuilds it",
                     self.argument
                 ));
             }
             IndexErrorKind::Interrupted => {
-                problem = problem.with_hint("what is finished is kept; the next build goes on from there");
+                problem = problem.with_hint("finished work is kept; the next build continues from there");
             }
             _ => {}
         }
         problem
     }
 
-    /// A run that broke off.
+    /// Converts the error of a run that failed.
     pub(crate) fn test(&self, error: TestError) -> Problem {
         match error {
             TestError::Run(error) => self.run(&error),
@@ -150,39 +167,43 @@ impl Subject {
     }
 
     pub(crate) fn run(&self, error: &RunError) -> Problem {
-        let told = error.to_string();
+        let message = error.to_string();
         match error {
             RunError::Backend(error) => self.backend(error),
             RunError::Plan(error) => plan(error),
-            RunError::Nothing => Problem::new(ExitCode::Nothing, told),
-            RunError::Metric(_) | RunError::NotResumable { .. } => Problem::config(told),
-            RunError::AgentChanged { .. } => Problem::config(told).with_hint(format!(
+            RunError::Nothing => Problem::new(ExitCode::Nothing, message),
+            RunError::Metric(_) | RunError::NotResumable { .. } => Problem::config(message),
+            RunError::AgentChanged { .. } => Problem::config(message).with_hint(format!(
                 "`holodeck test{0}` runs everything again; `holodeck test regrade` grades the old answers again; \
                  `--accept-changes` resumes and marks every report",
                 self.argument
             )),
-            RunError::PlanChanged { .. } => Problem::config(told).with_hint(format!(
+            RunError::OtherAgent { run_id, agent_path, .. } => {
+                let other = as_argument(Path::new(agent_path));
+                Problem::config(message).with_hint(format!("`holodeck test resume {run_id}{other}` resumes it"))
+            }
+            RunError::PlanChanged { .. } => Problem::config(message).with_hint(format!(
                 "`holodeck test{0}` runs everything again; `holodeck test regrade` grades the old answers again",
                 self.argument
             )),
             RunError::Lock(LockError::Held { .. }) => {
-                Problem::execution(told).with_hint("wait until it ends, or end it")
+                Problem::execution(message).with_hint("wait until it ends, or stop it")
             }
-            _ => Problem::execution(told),
+            _ => Problem::execution(message),
         }
     }
 
-    /// A backend tells the cause, the place and, where it knows one, the next step.
+    /// Converts the error of a backend, which has a cause, a place and in some cases a next step.
     fn backend(&self, error: &BackendError) -> Problem {
-        let told = match error {
-            BackendError::Timeout { after, .. } => format!("{error} ({} s)", after.as_secs_f64()),
-            _ => error.to_string(),
-        };
+        let mut explanation = error.explanation();
+        if let BackendError::Timeout { after, .. } = error {
+            explanation.message = format!("{error} ({} s)", after.as_secs_f64());
+        }
         let exit = match error {
             BackendError::Config { .. } => ExitCode::Config,
             _ => ExitCode::Execution,
         };
-        let mut problem = self::told(exit, &told);
+        let mut problem = problem_from_explanation(exit, &explanation);
         problem.hint = problem.hint.or_else(|| self.next_step(error));
         problem
     }
@@ -190,7 +211,7 @@ impl Subject {
     fn next_step(&self, error: &BackendError) -> Option<String> {
         match error {
             BackendError::Init { .. } | BackendError::Provider { .. } => Some(format!(
-                "`holodeck doctor{}` looks at what the agent needs",
+                "`holodeck doctor{}` checks what the agent needs",
                 self.argument
             )),
             BackendError::Timeout { .. } => {
@@ -204,17 +225,23 @@ impl Subject {
     }
 }
 
-/// The cause on the first line, what is known on the others, and after an empty one the next step.
-fn told(exit: ExitCode, text: &str) -> Problem {
-    let (told, hint) = match text.split_once("\n\nhint: ") {
-        Some((told, hint)) => (told, Some(hint.trim_end().to_owned())),
-        None => (text, None),
-    };
-    let mut lines = told.lines();
+/// The first line is the cause, the others are details.
+fn problem_from_explanation(exit: ExitCode, explanation: &Explanation) -> Problem {
+    let text = explanation.to_string();
+    let mut lines = text.lines();
     let mut problem = Problem::new(exit, lines.next().unwrap_or_default());
     problem.details = lines.map(|line| line.trim_start().to_owned()).collect();
-    problem.hint = hint;
+    problem.hint.clone_from(&explanation.hint);
     problem
+}
+
+/// Tools that cannot be offered, one line each.
+fn tools(explanation: Explanation) -> Problem {
+    let text = explanation.to_string();
+    Problem {
+        hint: explanation.hint,
+        ..Problem::execution(text)
+    }
 }
 
 fn answers(error: &AnswerError) -> Problem {

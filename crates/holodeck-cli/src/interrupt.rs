@@ -1,5 +1,5 @@
-//! Signals that ask the program to end. They are received on a thread of their own, so that one that blocks the main
-//! thread (a slow disk, a pipe without a writer) cannot keep the program alive.
+//! Signals that stop the program. A separate thread receives them, so that a blocked main thread (a slow disk, a pipe
+//! without a writer) cannot keep the program alive.
 
 use std::{fs, io, process, thread, time::Duration};
 
@@ -12,26 +12,26 @@ use tokio::{
 use crate::failure::Problem;
 use holodeck::runner::ExitCode;
 
-/// How long a run takes at most to end after SIGTERM: closing children, indexes and telemetry.
-pub(crate) const CLOSING: Duration = Duration::from_secs(4);
+/// Time limit for a run to end after SIGTERM: closing children, indexes and telemetry.
+pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(4);
 
-/// When the process ends after SIGTERM, whatever it is doing.
-const TERMINATED: Duration = Duration::from_secs(5);
+/// The process exits this long after SIGTERM in any case.
+const TERMINATE_LIMIT: Duration = Duration::from_secs(5);
 
-/// When the process ends after the third Ctrl-C, whatever it is doing.
-const INSISTED: Duration = Duration::from_secs(1);
+/// The process exits this long after the third Ctrl-C in any case.
+const THIRD_INTERRUPT_LIMIT: Duration = Duration::from_secs(1);
 
-/// What a signal asks for.
+/// What a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum StopRequest {
     /// Ctrl-C.
     Interrupt,
     /// SIGTERM, SIGQUIT, or SIGHUP (a closed terminal).
     Terminate,
 }
 
-impl Ask {
-    /// The end of a command that stopped because of it.
+impl StopRequest {
+    /// The problem of a command that stopped because of the signal.
     pub(crate) fn problem(self) -> Problem {
         match self {
             Self::Interrupt => Problem::new(ExitCode::Interrupted, "interrupted"),
@@ -40,8 +40,8 @@ impl Ask {
     }
 }
 
-/// Receives the signals from its creation on.
-pub(crate) struct Interrupts(mpsc::UnboundedReceiver<Ask>);
+/// Receives signals from its creation on.
+pub(crate) struct Interrupts(mpsc::UnboundedReceiver<StopRequest>);
 
 impl Interrupts {
     pub(crate) fn listen() -> io::Result<Self> {
@@ -59,16 +59,16 @@ impl Interrupts {
         Ok(Self(receiver))
     }
 
-    /// The next one.
-    pub(crate) async fn next(&mut self) -> Ask {
+    /// Waits for the next signal.
+    pub(crate) async fn next(&mut self) -> StopRequest {
         match self.0.recv().await {
-            Some(ask) => ask,
+            Some(request) => request,
             None => std::future::pending().await,
         }
     }
 
-    /// One that has arrived, without waiting.
-    pub(crate) fn arrived(&mut self) -> Option<Ask> {
+    /// A signal that has already arrived, without waiting.
+    pub(crate) fn try_next(&mut self) -> Option<StopRequest> {
         self.0.try_recv().ok()
     }
 }
@@ -93,7 +93,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Ask {
+    async fn next(&mut self) -> StopRequest {
         let hang_up = async {
             match &mut self.hang_up {
                 Some(signal) => signal.recv().await,
@@ -101,31 +101,31 @@ impl Signals {
             }
         };
         tokio::select! {
-            _ = self.interrupt.recv() => Ask::Interrupt,
-            _ = self.terminate.recv() => Ask::Terminate,
-            _ = self.quit.recv() => Ask::Terminate,
-            _ = hang_up => Ask::Terminate,
+            _ = self.interrupt.recv() => StopRequest::Interrupt,
+            _ = self.terminate.recv() => StopRequest::Terminate,
+            _ = self.quit.recv() => StopRequest::Terminate,
+            _ = hang_up => StopRequest::Terminate,
         }
     }
 
-    async fn pass_on(mut self, to: &mpsc::UnboundedSender<Ask>) {
+    async fn pass_on(mut self, to: &mpsc::UnboundedSender<StopRequest>) {
         let mut interrupts = 0;
         loop {
-            let ask = self.next().await;
-            // Without a receiver the command has ended, and the process is about to.
-            let _ = to.send(ask);
-            match ask {
-                Ask::Terminate => end_after(TERMINATED, ExitCode::Terminated).await,
-                Ask::Interrupt => interrupts += 1,
+            let request = self.next().await;
+            // Without a receiver the command has ended, and the process is about to exit.
+            let _ = to.send(request);
+            match request {
+                StopRequest::Terminate => end_after(TERMINATE_LIMIT, ExitCode::Terminated).await,
+                StopRequest::Interrupt => interrupts += 1,
             }
             if interrupts == 3 {
-                end_after(INSISTED, ExitCode::Interrupted).await;
+                end_after(THIRD_INTERRUPT_LIMIT, ExitCode::Interrupted).await;
             }
         }
     }
 }
 
-/// Children end too: the watchdog of `holodeck-process` notices.
+/// Exits the process. Its children end too, through the watchdog of `holodeck-process`.
 #[expect(
     clippy::exit,
     reason = "the main thread did not end in time and may be blocked"
@@ -135,7 +135,7 @@ async fn end_after(limit: Duration, code: ExitCode) {
     process::exit(i32::from(code.code()));
 }
 
-/// Whether the program was started under `nohup`, as far as the system tells (Linux does).
+/// Whether the program was started under `nohup`; only Linux reports it.
 fn ignores_hang_up() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -23,8 +23,8 @@ fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => {
-            // Help asked for goes to stdout and is a success, a wrong flag to stderr and is not. If nobody reads
-            // either, there is nobody to tell.
+            // Requested help goes to stdout and exits 0, a usage error to stderr and exits 2. A closed output is
+            // ignored.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -34,28 +34,28 @@ fn main() -> ExitCode {
     if let Ok(command) = std::env::current_exe() {
         holodeck::convert_documents_with(command);
     }
-    let ended = crash::contain(|| command::run(args, &mut terminal));
-    // What was said so far comes before what is said about the end.
-    let flushed = terminal.flush();
-    match ended.unwrap_or_else(|crash| Err(Failure::Problem(crash))) {
+    let result = crash::contain(|| command::run(args, &mut terminal));
+    // Buffered output comes before the error message.
+    let flush_result = terminal.flush();
+    match result.unwrap_or_else(|crash| Err(Failure::Problem(crash))) {
         Err(Failure::Problem(problem)) => {
-            terminal.talk(&render::problem(&problem));
+            terminal.write_message(&render::problem(&problem));
             ExitCode::from(problem.exit.code())
         }
-        Ok(exit) => match flushed {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => lost(&error, &mut terminal),
-            // The outcome stands, whether anyone read all of it or not.
+        Ok(exit) => match flush_result {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => report_output_error(&error, &mut terminal),
+            // A reader that closes the pipe does not change the exit code.
             _ => ExitCode::from(exit.code()),
         },
-        // Whoever read our output has seen enough.
+        // The reader closed the pipe.
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(Failure::Output(error)) => lost(&error, &mut terminal),
+        Err(Failure::Output(error)) => report_output_error(&error, &mut terminal),
     }
 }
 
-/// Output that did not arrive: a full disk, say.
-fn lost(error: &std::io::Error, terminal: &mut Terminal) -> ExitCode {
-    let problem = Problem::execution(format!("writing the output: {error}"));
-    terminal.talk(&render::problem(&problem));
+/// Reports output that could not be written, as on a full disk.
+fn report_output_error(error: &std::io::Error, terminal: &mut Terminal) -> ExitCode {
+    let problem = Problem::execution(format!("cannot write the output: {error}"));
+    terminal.write_message(&render::problem(&problem));
     ExitCode::from(problem.exit.code())
 }

@@ -1,9 +1,9 @@
-//! Everything that is shown. Each function makes text with styles; whether they reach the reader is decided where it
-//! is written.
+//! Renders everything that is shown as text with styles. Must not write: `terminal` writes it and decides whether the
+//! styles are kept.
 
 #![allow(
     clippy::format_push_string,
-    reason = "what is shown is short; lines that read like what they show are worth an allocation"
+    reason = "the texts are short; readable code is worth an allocation"
 )]
 
 mod case;
@@ -20,14 +20,14 @@ mod style;
 mod summary;
 mod text;
 
-pub(crate) use diagnostics::{Shown, diagnostics, diagnostics_json};
+pub(crate) use diagnostics::{DiagnosticFilter, diagnostics, diagnostics_json};
 pub(crate) use doctor::{doctor, doctor_json};
 pub(crate) use dry_run::{dry_run, dry_run_json};
-pub(crate) use index::{built, found, index_status, migrated};
+pub(crate) use index::{index_builds, index_status, migration, search_results};
 pub(crate) use index_progress::IndexProgress;
 pub(crate) use problem::problem;
-pub(crate) use progress::{Kept, Progress, Style as ProgressStyle};
+pub(crate) use progress::{Highlights, Progress, Style as ProgressStyle};
 pub(crate) use reference::{command_reference, diagnostic_reference};
 pub(crate) use settings::settings;
 pub(crate) use style::hint;
-pub(crate) use summary::{Failures, Summary, hints, summary};
+pub(crate) use summary::{FailureList, Summary, hints, summary};

@@ -1,4 +1,4 @@
-//! Where output goes: data to stdout, talk to stderr.
+//! Writes output: data to stdout, messages to stderr. Masks secrets in everything it writes.
 
 mod masking;
 mod region;
@@ -11,26 +11,26 @@ use serde_json::Value;
 
 use crate::args::{ColorWhen, GlobalArgs};
 
-pub(crate) use masking::{json_line, mask_secrets, masked, redactor};
+pub(crate) use masking::{json_line, mask_text, redactor, set_redactor};
 pub(crate) use region::{Region, write_to_stderr};
 
-/// Lines wider than this are hard to read, whatever the window.
-const WIDEST: usize = 100;
+/// Wider lines are hard to read, even in a wide window.
+const MAX_WIDTH: usize = 100;
 
-/// How much is told.
+/// How much output is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
-    /// The outcome.
+    /// Only the result.
     Quiet,
-    /// What a person wants to know.
+    /// Progress, results and hints.
     Normal,
-    /// More of it.
+    /// More details.
     Verbose,
-    /// What happens inside, too.
+    /// Internal logs, too.
     Debug,
 }
 
-/// Both outputs, and how to write to them.
+/// Both outputs and how to write to them.
 pub(crate) struct Terminal {
     out: BufWriter<AutoStream<io::Stdout>>,
     err: AutoStream<io::Stderr>,
@@ -62,12 +62,12 @@ impl Terminal {
             width: terminal_size::terminal_size_of(io::stderr())
                 .or_else(|| terminal_size::terminal_size_of(io::stdout()))
                 .map_or(80, |(width, _)| usize::from(width.0))
-                .clamp(20, WIDEST),
+                .clamp(20, MAX_WIDTH),
         }
     }
 
-    /// Lets an agent file say how much is told, where no flag does.
-    pub(crate) fn adopt(&mut self, settings: &ExecutionSettings) {
+    /// Applies the verbosity of the agent file unless a flag sets it.
+    pub(crate) fn apply_settings(&mut self, settings: &ExecutionSettings) {
         if self.verbosity == Verbosity::Normal {
             if settings.quiet.value {
                 self.verbosity = Verbosity::Quiet;
@@ -81,41 +81,46 @@ impl Terminal {
         self.verbosity
     }
 
-    /// Data and answers. Styles in `text` are kept only where they are welcome.
-    pub(crate) fn data(&mut self, text: &str) -> io::Result<()> {
-        self.out.write_all(masked(text).as_bytes())
+    /// Writes data to stdout. Styles in `text` are kept only if the output supports them.
+    pub(crate) fn write_data(&mut self, text: &str) -> io::Result<()> {
+        self.out.write_all(mask_text(text).as_bytes())
     }
 
-    /// A value on one line of JSON.
-    pub(crate) fn json(&mut self, value: Value) -> io::Result<()> {
+    /// Writes a value as one line of JSON.
+    pub(crate) fn write_json(&mut self, value: Value) -> io::Result<()> {
         let line = json_line(value, self.out_is_tty);
         self.out.write_all(line.as_bytes())
     }
 
-    /// A value as indented JSON.
-    pub(crate) fn indented_json(&mut self, value: Value) -> io::Result<()> {
+    /// Writes a value as indented JSON.
+    pub(crate) fn write_indented_json(&mut self, value: Value) -> io::Result<()> {
         let lines = masking::json_lines(value, self.out_is_tty);
         self.out.write_all(lines.as_bytes())
     }
 
-    /// Data that is not ours to restyle, its secrets masked already.
-    pub(crate) fn raw(&mut self, text: &str) -> io::Result<()> {
+    /// Writes data unchanged; its secrets must already be masked.
+    pub(crate) fn write_raw(&mut self, text: &str) -> io::Result<()> {
         self.out.flush()?;
         let mut out = io::stdout();
         out.write_all(text.as_bytes())?;
         out.flush()
     }
 
-    /// What was written so far is there to be read.
+    /// Flushes stdout.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Everything else. A stderr that nobody reads stops nothing.
-    pub(crate) fn talk(&mut self, text: &str) {
+    /// Writes a message to stderr. Errors are ignored: a closed stderr must not stop a command.
+    pub(crate) fn write_message(&mut self, text: &str) {
         let _ = self.out.flush();
-        let _ = self.err.write_all(masked(text).as_bytes());
+        let _ = self.err.write_all(mask_text(text).as_bytes());
         let _ = self.err.flush();
+    }
+
+    /// Whether questions can be asked: stdin, stdout and stderr are terminals.
+    pub(crate) fn is_interactive(&self) -> bool {
+        io::stdin().is_terminal() && self.out_is_tty && self.err_is_tty
     }
 
     pub(crate) fn stdout_is_terminal(&self) -> bool {
@@ -131,7 +136,7 @@ impl Terminal {
         self.err.current_choice()
     }
 
-    /// Columns to use on stderr; 80 where nobody says.
+    /// Columns to use on stderr; 80 if the width is unknown.
     pub(crate) fn width(&self) -> usize {
         self.width
     }

@@ -27,7 +27,7 @@ static MANUAL: LazyLock<Document> = LazyLock::new(|| {
     document(text)
 });
 
-/// About a megabyte of a contract without any Markdown.
+/// About a megabyte of a contract without Markdown.
 static CONTRACT: LazyLock<Document> = LazyLock::new(|| {
     let mut text = String::new();
     for article in 1..=500 {

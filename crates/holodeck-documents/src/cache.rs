@@ -1,21 +1,21 @@
-use std::{fmt::Write as _, path::PathBuf};
+use std::path::PathBuf;
 
-use holodeck_model::{create_private_folder, private_file};
+use holodeck_model::{create_private_folder, hex, private_file};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::{ConvertOptions, Document, Format};
 
-/// Part of every key: raised when the same file becomes another text.
+/// Part of every key: increased whenever a converter's output for the same file changes.
 const CONVERTERS: u32 = 1;
 
-/// A folder with what was converted before.
+/// A folder of earlier conversions.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
     folder: PathBuf,
 }
 
-/// What tells a conversion from all others: content, options, and the version of the converters.
+/// Identifies a conversion: content, options and version of the converters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key(String);
 
@@ -25,7 +25,7 @@ impl Key {
         Self::hash(&format!("{format:?} {asked:?}"), bytes)
     }
 
-    /// Of the text in a picture.
+    /// The key of the text in an image.
     pub(crate) fn of_text_in(bytes: &[u8]) -> Self {
         Self::hash("text in a picture", bytes)
     }
@@ -34,11 +34,7 @@ impl Key {
         let mut hash = Sha256::new();
         hash.update(format!("{CONVERTERS} {what}\0"));
         hash.update(bytes);
-        let mut name = String::new();
-        for byte in hash.finalize() {
-            let _ = write!(name, "{byte:02x}");
-        }
-        Self(name)
+        Self(hex(&hash.finalize()))
     }
 }
 
@@ -47,23 +43,23 @@ impl Cache {
         Self { folder }
     }
 
-    /// What is there and whole. Anything else is converted again.
+    /// A complete entry. Anything else is converted again.
     pub(crate) async fn get(&self, key: &Key) -> Option<Document> {
         let json = tokio::fs::read(self.path(key)).await.ok()?;
         serde_json::from_slice(&json).ok()
     }
 
-    /// A cache that can't be written is only slower.
+    /// A cache that can't be written only costs time.
     pub(crate) async fn keep(&self, key: &Key, document: &Document) {
         if let Err(error) = self.write(key, document).await {
-            tracing::warn!(folder = %self.folder.display(), %error, "can't keep a converted document");
+            tracing::warn!(folder = %self.folder.display(), %error, "cannot cache a converted document");
         }
     }
 
     async fn write(&self, key: &Key, document: &Document) -> std::io::Result<()> {
         create_private_folder(&self.folder)?;
         let json = serde_json::to_vec(document)?;
-        // Whole or not at all, whoever else writes the same.
+        // Renamed into place, because other processes may write the same entry.
         let unfinished = self.folder.join(format!("{}.{}.part", key.0, std::process::id()));
         let file = private_file().truncate(true).open(&unfinished)?;
         let mut file = tokio::fs::File::from_std(file);

@@ -1,5 +1,5 @@
-//! Conversion in a process of its own: the request is a line of JSON on stdin, the content follows it, and the answer
-//! is JSON on stdout.
+//! Conversion in a child process: the request is a line of JSON on stdin, followed by the content; the answer is JSON
+//! on stdout.
 
 use std::{
     io::{self, BufRead as _, BufReader, BufWriter, Read, Write},
@@ -28,7 +28,7 @@ enum Answer {
     Problem(Problem),
 }
 
-/// Asks the program to convert, and holds it to the limits.
+/// Starts the program to convert a content, and enforces the limits.
 pub(crate) async fn convert_apart(
     spec: ProcessSpec,
     limits: ConvertLimits,
@@ -41,7 +41,7 @@ pub(crate) async fn convert_apart(
         format,
         options: options.clone(),
         memory: limits.memory,
-        // Whoever watches the clock comes first; this is for when nobody does any more.
+        // Normally the parent enforces the time limit first; this covers a parent that has died.
         processor_time: limits.time + Duration::from_secs(5),
     };
     let mut input = serde_json::to_vec(&request).map_err(|error| Problem::Converter(error.to_string()))?;
@@ -50,15 +50,15 @@ pub(crate) async fn convert_apart(
     let output = run_within(spec.stdin(input), limits, cancel).await?;
     match serde_json::from_slice(&output.stdout) {
         Ok(Answer::Document(document)) => Ok(document),
-        // Where it noticed, it did not know the limit.
+        // The child detected the limit without its value.
         Ok(Answer::Problem(Problem::Limit(Limit::Memory(_)))) => Err(Limit::Memory(limits.memory).into()),
         Ok(Answer::Problem(problem)) => Err(problem),
-        Err(_) if output.exit.success() => Err(Problem::Converter("its answer is not understood".to_owned())),
+        Err(_) if output.exit.success() => Err(Problem::Converter("its answer is not valid JSON".to_owned())),
         Err(_) => Err(end(output.exit, &output.stderr, limits)),
     }
 }
 
-/// The text in a picture.
+/// The text in an image.
 pub(crate) async fn recognise(
     spec: ProcessSpec,
     limits: ConvertLimits,
@@ -67,7 +67,7 @@ pub(crate) async fn recognise(
 ) -> Result<String, Problem> {
     let output = run_within(spec.stdin(bytes), limits, cancel).await?;
     if !output.exit.success() {
-        return Err(Problem::Crashed(told(output.exit, &output.stderr)));
+        return Err(Problem::Crashed(exit_reason(output.exit, &output.stderr)));
     }
     let (text, _) = convert::text::decode(&output.stdout);
     Ok(text.trim().to_owned())
@@ -90,26 +90,26 @@ async fn run_within(
     })
 }
 
-/// What an end without an answer means.
+/// The problem that an exit without an answer indicates.
 fn end(exit: Exit, stderr: &str, limits: ConvertLimits) -> Problem {
     const PROCESSOR_TIME: i32 = 24;
-    // Rust's last words when it gets no memory.
+    // Rust prints this when an allocation fails.
     if stderr.contains("memory allocation of") {
         return Limit::Memory(limits.memory).into();
     }
     if exit == Exit::Signal(PROCESSOR_TIME) {
         return Limit::Time(limits.time).into();
     }
-    Problem::Crashed(told(exit, stderr))
+    Problem::Crashed(exit_reason(exit, stderr))
 }
 
-fn told(exit: Exit, stderr: &str) -> String {
+fn exit_reason(exit: Exit, stderr: &str) -> String {
     let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
     last.map_or_else(|| exit.to_string(), |last| format!("{exit}: {}", last.trim()))
 }
 
-/// Answers the one request on `input`, in a process that does nothing else: it limits itself first. An error means
-/// that there is nobody to answer to.
+/// Answers the one request on `input` in a process dedicated to it: it first limits itself. An error means that the
+/// answer could not be delivered.
 pub fn answer_conversion(input: impl Read, output: impl Write) -> io::Result<()> {
     const LONGEST_REQUEST: u64 = 64 * 1024;
     let mut input = BufReader::new(input);
@@ -131,15 +131,15 @@ pub fn answer_conversion(input: impl Read, output: impl Write) -> io::Result<()>
         Ok(Ok(Converted::Text(document))) => Answer::Document(document),
         Ok(Ok(Converted::Image(_))) => Answer::Problem(Problem::Unsupported("a picture is".to_owned())),
         Ok(Err(problem)) => Answer::Problem(problem),
-        Err(panic) => Answer::Problem(Problem::Crashed(said(panic.as_ref()))),
+        Err(panic) => Answer::Problem(Problem::Crashed(panic_reason(panic.as_ref()))),
     };
     let mut output = BufWriter::new(output);
     serde_json::to_writer(&mut output, &answer)?;
     output.flush()
 }
 
-/// The reason of a panic, as far as it is about the file: what the standard library says is about code.
-pub(crate) fn said(panic: &(dyn std::any::Any + Send)) -> String {
+/// The reason of a panic, as far as it concerns the file: messages of the standard library describe code.
+pub(crate) fn panic_reason(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     let text = text.unwrap_or("no reason was given");

@@ -1,8 +1,8 @@
-//! Documents in chunks.
+//! Splits documents into chunks.
 //!
-//! A document is first outlined: which lines are headings, what belongs together (a table, a list item, a code
-//! block, a paragraph). Then each section, or for [`ChunkingStrategy::Token`] the whole text, is cut from front to back, each
-//! time at the best place before the limit. The work grows with the text alone, whatever it holds.
+//! A document is first outlined: which lines are headings, and which lines form a unit (a table, a list item, a code
+//! block, a paragraph). Then each section, or for [`ChunkingStrategy::Token`] the whole text, is cut from front to
+//! back, each time at the best place before the limit. The cost is linear in the length of the text.
 
 mod blocks;
 mod clauses;
@@ -24,25 +24,25 @@ use crate::{Chunk, Document, Place};
 use cut::{Limits, Span};
 use outline::Outline;
 
-/// Bytes that are taken for one token.
+/// Bytes counted as one token.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// Counts up when the same document and options come to other chunks than before.
+/// Increased when the same document and options produce different chunks.
 const VERSION: u32 = 1;
 
-/// How a document is cut.
+/// How a document is split.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkOptions {
     /// By headings or by length alone.
     pub strategy: ChunkingStrategy,
-    /// Most tokens of a chunk, what it shares with another one included.
+    /// Maximum tokens of a chunk, including what it shares with another one.
     pub max_tokens: usize,
-    /// Tokens at most that a chunk repeats from the one before it; never more than half a chunk. With
+    /// Maximum tokens that a chunk repeats from the previous one; never more than half a chunk. With
     /// [`ChunkingStrategy::Structure`] only chunks of the same section share text.
     pub overlap_tokens: usize,
-    /// Which lines are headings besides those of Markdown.
+    /// Which lines are headings in addition to Markdown's.
     pub domain: DocumentDomain,
-    /// Headings, and clauses such as `(a)`, that stand deeper are ordinary text.
+    /// Deeper headings, and deeper clauses such as `(a)`, are ordinary text.
     pub max_subsection_depth: Option<usize>,
     /// Whether [`Chunk::definitions`] is filled.
     pub extract_definitions: bool,
@@ -65,7 +65,7 @@ impl Default for ChunkOptions {
 }
 
 impl ChunkOptions {
-    /// All that decides what the chunks of a document are, in one line: chunks made under another line differ.
+    /// Everything that determines the chunks of a document, in one line.
     pub fn describe(&self) -> String {
         let strategy = match self.strategy {
             ChunkingStrategy::Structure => "structure",
@@ -91,14 +91,14 @@ impl ChunkOptions {
     }
 }
 
-/// How many tokens a text is taken for: its bytes divided by four, rounded up. An estimate, the same for every model;
-/// it is close for English, high for other alphabets, low for Chinese.
+/// Estimates the tokens of a text: its bytes divided by four, rounded up. The same for every model; close for English,
+/// high for other alphabets, low for Chinese.
 pub fn estimated_tokens(text: &str) -> usize {
     text.len().div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Cuts a document. Whatever is not white space is in some chunk, the chunks stand in the order of the text, and none
-/// is larger than `options.max_tokens`.
+/// Splits a document. All text except white space is in some chunk, the chunks are in text order, and none exceeds
+/// `options.max_tokens`.
 pub fn chunk(document: &Document, options: &ChunkOptions) -> Vec<Chunk> {
     let text = document.text.as_str();
     let outline = Outline::of(text, options.domain, options.max_subsection_depth);

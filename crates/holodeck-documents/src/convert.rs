@@ -1,4 +1,4 @@
-//! Bytes to text or a picture, in this process.
+//! Converts bytes to text or an image, in this process.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
@@ -19,9 +19,8 @@ pub(crate) mod text;
 mod workbook;
 mod xml;
 
-/// Converts a file's content in this process: for files that are trusted, or where a process of its own is not to be
-/// had. Hostile content may take any amount of time and memory, or crash. [`Converter`](crate::Converter) protects
-/// from that.
+/// Converts a file's content in this process: for trusted files, or where a child process is impossible. Hostile
+/// content may take any amount of time and memory, or crash; [`Converter`](crate::Converter) protects against that.
 pub fn convert(name: &str, bytes: &[u8], options: &ConvertOptions) -> Result<Converted, DocumentError> {
     let failed = |problem| DocumentError::new(name, problem);
     let (format, note) = checked(name, bytes, options).map_err(failed)?;
@@ -32,7 +31,7 @@ pub fn convert(name: &str, bytes: &[u8], options: &ConvertOptions) -> Result<Con
     Ok(converted)
 }
 
-/// What the file is, if it may be read at all.
+/// The format of a file, if it is supported.
 pub(crate) fn checked(
     name: &str,
     bytes: &[u8],
@@ -70,9 +69,9 @@ pub(crate) fn convert_as(
     Ok(Converted::Text(document))
 }
 
-/// Whether converting this is better done in another process.
+/// Whether to convert this in another process.
 pub(crate) fn is_hostile(format: Format, bytes: &[u8]) -> bool {
-    /// What is parsed as a whole takes many times its size.
+    /// A format that is parsed as a whole needs many times its size.
     const LARGE: usize = 4 * 1024 * 1024;
     match format {
         Format::Pdf | Format::Docx | Format::Pptx | Format::Xlsx | Format::Xls | Format::Ods => true,
@@ -95,7 +94,7 @@ pub(crate) fn picture(format: Format, bytes: &[u8]) -> Result<Picture, Problem> 
     })
 }
 
-/// Text and nothing else known of it.
+/// Plain text without further information.
 pub(crate) fn plain(text: String, notes: Vec<String>) -> Document {
     Document {
         text,

@@ -4,37 +4,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Document, ImageFormat};
 
-/// What a file became.
+/// The result of converting a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Converted {
-    /// Text, with where it came from.
+    /// Text with its provenance.
     Text(Document),
-    /// A picture, for a model to look at.
+    /// An image, for the model.
     Image(Picture),
 }
 
 /// A picture.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
-    /// Its kind, as its content tells.
+    /// Its format, according to its content.
     pub format: ImageFormat,
     /// Its bytes in base64.
     pub base64: String,
-    /// The text in it, if a program that reads such text was given.
+    /// The text in it, if a text recognition program is configured.
     pub text: Option<String>,
-    /// What a person should know of it; lower case, no full stop.
+    /// Notices for the user; lowercase, no full stop.
     pub notes: Vec<String>,
 }
 
 impl Converted {
-    /// Its text: of a picture what was read in it.
+    /// The text, or the text recognised in an image.
     pub fn into_document(self) -> Option<Document> {
         match self {
             Self::Text(document) => Some(document),
             Self::Image(picture) => Some(Document {
                 text: picture.text?,
-                notes: vec!["its text was read from a picture".to_owned()],
+                notes: vec!["its text was read from an image".to_owned()],
                 ..Document::default()
             }),
         }
@@ -42,7 +42,7 @@ impl Converted {
 }
 
 impl fmt::Debug for Picture {
-    /// Without the bytes, which tell a reader nothing.
+    /// Without the bytes, which are useless in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Picture")
             .field("format", &self.format)

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use holodeck_model::io_reason;
 use holodeck_process::{ChildEnv, ProcessSpec};
 use tokio::{io::AsyncReadExt as _, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -27,12 +28,12 @@ pub enum Isolation {
         /// Its arguments.
         args: Vec<OsString>,
     },
-    /// In this process: for files that are trusted. No limit on time or memory holds.
+    /// In this process: for trusted files. No limit on time or memory applies.
     None,
 }
 
 impl Isolation {
-    /// The `holodeck` command converts.
+    /// The `holodeck` command itself converts.
     pub fn by_command(program: impl Into<PathBuf>) -> Self {
         Self::Child {
             program: program.into(),
@@ -41,14 +42,14 @@ impl Isolation {
     }
 }
 
-/// What converting one file in a child process may take.
+/// Limits on converting one file in a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvertLimits {
     /// Time from start to end.
     pub time: Duration,
     /// Bytes of memory, as address space.
     pub memory: u64,
-    /// Bytes of what comes of it.
+    /// Bytes of output.
     pub output: usize,
 }
 
@@ -63,14 +64,14 @@ impl Default for ConvertLimits {
     }
 }
 
-/// Converts files, each format where it is safe to. Cheap to clone.
+/// Converts files, each format where that is safe. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Converter {
     isolation: Isolation,
     limits: ConvertLimits,
     cache: Option<Cache>,
     tesseract: Option<ProcessSpec>,
-    /// As many children at a time as there are processors.
+    /// Limits the child processes to the number of processors.
     room: Arc<Semaphore>,
 }
 
@@ -87,19 +88,19 @@ impl Converter {
         }
     }
 
-    /// Keeps what took a child process in this folder, by content.
+    /// Caches conversions by child processes in this folder, by content.
     pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
         self.cache = Some(Cache::new(folder.into()));
         self
     }
 
-    /// Reads the text in pictures too, with this program.
+    /// Also reads the text in images, with this program.
     pub fn tesseract(mut self, program: impl Into<PathBuf>, env: ChildEnv) -> Self {
         self.tesseract = Some(ProcessSpec::new(program, env).args(["stdin", "stdout"]));
         self
     }
 
-    /// Sets what one file may take.
+    /// Sets the limits for one file.
     pub fn limits(mut self, limits: ConvertLimits) -> Self {
         self.limits = limits;
         self
@@ -118,7 +119,7 @@ impl Converter {
         self.convert_bytes(&name, bytes, options, cancel).await
     }
 
-    /// Converts content that was got otherwise. Errors tell `name`, whose extension counts as that of a file.
+    /// Converts content from another source than a file. Errors contain `name`, whose extension counts as a file's.
     pub async fn convert_bytes(
         &self,
         name: &str,
@@ -140,7 +141,7 @@ impl Converter {
         if cancel.is_cancelled() {
             return Err(Problem::Cancelled);
         }
-        let Looked {
+        let ContentPlan {
             bytes,
             format,
             note,
@@ -157,7 +158,10 @@ impl Converter {
             }
             (_, Isolation::Child { program, args }, Some(key)) => {
                 let spec = ProcessSpec::new(program, ChildEnv::new()).args(args);
-                Converted::Text(self.apart(spec, &key, format, bytes, options, cancel).await?)
+                Converted::Text(
+                    self.convert_in_child(spec, &key, format, bytes, options, cancel)
+                        .await?,
+                )
             }
             _ => {
                 let options = options.clone();
@@ -170,8 +174,13 @@ impl Converter {
         Ok(converted)
     }
 
-    /// Finds out what to do with a content. Large ones take a while.
-    async fn look(&self, name: &str, bytes: Vec<u8>, options: &ConvertOptions) -> Result<Looked, Problem> {
+    /// Determines how to handle a content. Large contents take a while.
+    async fn look(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        options: &ConvertOptions,
+    ) -> Result<ContentPlan, Problem> {
         let (name, options) = (name.to_owned(), options.clone());
         let recognises = self.tesseract.is_some();
         blocking(move || {
@@ -180,7 +189,7 @@ impl Converter {
                 Format::Image(_) => recognises.then(|| Key::of_text_in(&bytes)),
                 _ => convert::is_hostile(format, &bytes).then(|| Key::of(format, &bytes, &options)),
             };
-            Ok(Looked {
+            Ok(ContentPlan {
                 bytes,
                 format,
                 note,
@@ -190,8 +199,8 @@ impl Converter {
         .await?
     }
 
-    /// Converts in a child process, or finds that this was done before.
-    async fn apart(
+    /// Converts in a child process, unless the cache has the result.
+    async fn convert_in_child(
         &self,
         spec: ProcessSpec,
         key: &Key,
@@ -200,7 +209,7 @@ impl Converter {
         options: &ConvertOptions,
         cancel: &CancellationToken,
     ) -> Result<Document, Problem> {
-        if let Some(document) = self.known(key).await {
+        if let Some(document) = self.cached(key).await {
             return Ok(document);
         }
         let _room = self.room.acquire().await.map_err(|_closed| Problem::Cancelled)?;
@@ -219,7 +228,7 @@ impl Converter {
         bytes: Vec<u8>,
         cancel: &CancellationToken,
     ) -> Result<(), Problem> {
-        if let Some(document) = self.known(key).await {
+        if let Some(document) = self.cached(key).await {
             picture.text = Some(document.text);
             return Ok(());
         }
@@ -233,41 +242,39 @@ impl Converter {
                 picture.text = Some(document.text);
             }
             Err(Problem::Cancelled) => return Err(Problem::Cancelled),
-            // It is still a picture that a model can look at.
-            Err(problem) => picture
-                .notes
-                .push(format!("the text in it can't be read: {problem}")),
+            // The model can still see the image.
+            Err(problem) => picture.notes.push(format!("its text can't be read: {problem}")),
         }
         Ok(())
     }
 
-    async fn known(&self, key: &Key) -> Option<Document> {
+    async fn cached(&self, key: &Key) -> Option<Document> {
         self.cache.as_ref()?.get(key).await
     }
 }
 
-/// What was found out about a content.
-struct Looked {
+/// How to handle a content.
+struct ContentPlan {
     bytes: Vec<u8>,
     format: Format,
     note: Option<String>,
-    /// Under which it is kept if it takes another process.
+    /// The cache key, if it needs another process.
     key: Option<Key>,
 }
 
-/// Does something long elsewhere, so that nobody waits who does not have to.
+/// Runs slow work off the async threads.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
     let ended = tokio::task::spawn_blocking(work).await;
     ended.map_err(|error| Problem::Crashed(error.to_string()))
 }
 
-/// Reads a whole file, unless it is too large; that is known before anything is read.
+/// Reads a file; the size is checked before reading.
 async fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Problem> {
     let unreadable = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => Problem::NotFound,
-        _ => Problem::Unreadable(error.to_string()),
+        _ => Problem::Unreadable(io_reason(&error)),
     };
-    // A pipe without a writer would be waited for.
+    // Opening a pipe without a writer would block.
     let about = tokio::fs::metadata(path).await.map_err(unreadable)?;
     if !about.is_file() {
         let what = if about.is_dir() {
@@ -283,7 +290,7 @@ async fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Problem> {
     }
     let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
     let mut bytes = Vec::new();
-    // It may grow meanwhile; the length is checked again.
+    // The file may grow meanwhile, so the length is checked again.
     file.take(limit.saturating_add(1))
         .read_to_end(&mut bytes)
         .await

@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 pub struct Document {
     /// Markdown; every position is a byte offset into it.
     pub text: String,
-    /// Where its parts came from, in the order of their positions.
+    /// Origin of its parts, in the order of their positions.
     pub marks: Vec<Mark>,
-    /// Its title, where the file tells one.
+    /// Its title, if the file has one.
     pub title: Option<String>,
-    /// What a person should know of the conversion; lower case, no full stop.
+    /// Notices about the conversion for the user; lowercase, no full stop.
     pub notes: Vec<String>,
 }
 
-/// From here on, up to the next mark of its kind, the text came from `place`.
+/// The text from this position to the next mark of the same kind comes from `place`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// The position of its first byte.
@@ -22,7 +22,7 @@ pub struct Mark {
     pub place: Place,
 }
 
-/// A place in a file that is not simply text.
+/// A place in a file with pages, slides or sheets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {

@@ -8,9 +8,9 @@ use crate::Format;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{file}`: {problem}")]
 pub struct DocumentError {
-    /// The file, as it was named by the caller.
+    /// The file, as the caller named it.
     pub file: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
@@ -23,96 +23,96 @@ impl DocumentError {
     }
 }
 
-/// What is wrong with a file, or with what was asked of it.
+/// A problem with a file, or with what was requested of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Problem {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("no such file")]
     NotFound,
-    /// The system refuses to read it.
+    /// The system can't read it.
     #[error("can't be read: {0}")]
     Unreadable(String),
-    /// It is larger than allowed.
-    #[error("it has {size} bytes, more than the {limit} allowed")]
+    /// It exceeds the size limit.
+    #[error("it has {size} bytes, more than the limit of {limit}")]
     TooLarge {
         /// Its size in bytes.
         size: u64,
-        /// The bytes allowed.
+        /// The size limit.
         limit: u64,
     },
-    /// It is of a kind that is not read.
-    #[error("{0} not read")]
+    /// Its format is not supported.
+    #[error("{0} not supported")]
     Unsupported(String),
-    /// Its name promises something else than it holds.
-    #[error("its name says {named}, but its content does not")]
+    /// Its content does not match its extension.
+    #[error("it has the extension of {named}, but other content")]
     Mismatch {
-        /// What its name says.
+        /// The format of its extension.
         named: Format,
     },
-    /// It can't be opened without a password.
+    /// It requires a password.
     #[error("it is protected by a password")]
     Encrypted,
-    /// It is damaged, or not what it claims to be.
+    /// It is damaged, or has another format.
     #[error("damaged, or not {format}: {reason}")]
     Broken {
-        /// What it was read as.
+        /// The format it was read as.
         format: Format,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// It holds no such page or slide.
+    /// It has no such page or slide.
     #[error("there is no page {page}: it has {count}")]
     NoPage {
-        /// The page asked for.
+        /// The requested page.
         page: u32,
-        /// How many it has.
+        /// The number of pages.
         count: usize,
     },
-    /// The workbook holds no such sheet.
+    /// The workbook has no such sheet.
     #[error("there is no sheet `{sheet}`: it has {}", quoted(.sheets))]
     NoSheet {
-        /// The sheet asked for.
+        /// The requested sheet.
         sheet: String,
-        /// Those it has.
+        /// The existing sheets.
         sheets: Vec<String>,
     },
     /// Not a range of cells.
     #[error("`{0}` is not a range of cells such as `A1:E100`")]
     BadRange(String),
-    /// An option that means nothing for this kind of file.
+    /// An option that does not apply to this format.
     #[error("`{option}` does not apply to {format}")]
     Unfit {
         /// The option.
         option: String,
-        /// What the file is.
+        /// The format.
         format: Format,
     },
-    /// Converting it reached a limit.
+    /// The conversion reached a limit.
     #[error("{0}")]
     Limit(Limit),
     /// The program that converted it crashed.
     #[error("converting it crashed: {0}")]
     Crashed(String),
-    /// The program that converts hostile formats did not start, or did not answer.
-    #[error("the converter does not work: {0}")]
+    /// The converter process did not start, or did not answer.
+    #[error("the converter failed: {0}")]
     Converter(String),
-    /// The caller did not want it any more.
+    /// The caller cancelled.
     #[error("cancelled")]
     Cancelled,
 }
 
-/// A limit on what converting one file may take.
+/// A limit on converting one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Limit {
     /// Time.
     Time(Duration),
-    /// Bytes of memory; 0 if how many is not known.
+    /// Bytes of memory; 0 if unknown.
     Memory(u64),
-    /// Bytes of text that come of it.
+    /// Bytes of the resulting text.
     Output(u64),
     /// Bytes that a compressed file expands to.
     Expanded(u64),
@@ -128,11 +128,11 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Time(time) => write!(f, "converting it takes longer than {} s", time.as_secs_f64()),
-            Self::Memory(0) => f.write_str("converting it takes more memory than there is"),
+            Self::Memory(0) => f.write_str("converting it takes more memory than is available"),
             Self::Memory(bytes) => write!(f, "converting it takes more than {} of memory", size(bytes)),
             Self::Output(bytes) => write!(f, "its text is larger than {}", size(bytes)),
             Self::Expanded(bytes) => write!(f, "it expands to more than {}", size(bytes)),
-            Self::Entries(count) => write!(f, "it holds more than {count} files"),
+            Self::Entries(count) => write!(f, "it contains more than {count} files"),
             Self::Depth(levels) => write!(f, "it is nested deeper than {levels} levels"),
             Self::Cells(count) => write!(f, "it has more than {count} cells"),
         }

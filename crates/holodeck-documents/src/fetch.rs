@@ -1,4 +1,4 @@
-//! Files from the web.
+//! Downloads files.
 
 mod cache;
 mod error;
@@ -11,36 +11,36 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Format;
-use cache::{Cache, Kept};
+use cache::{Cache, CachedFile};
 pub use error::FetchError;
 
-/// Redirects that are followed.
+/// Maximum number of redirects.
 const MOST_REDIRECTS: usize = 5;
 
-/// What a fetch may take.
+/// Limits of a download.
 #[derive(Clone, Debug)]
 pub struct FetchOptions {
-    /// Time for all of it, redirects and retries included.
+    /// Time for the whole download, including redirects and retries.
     pub timeout: Duration,
     /// The largest file.
     pub max_bytes: u64,
-    /// Which addresses are asked.
+    /// Which addresses are allowed.
     pub addresses: Addresses,
-    /// Where files are kept, so that one that has not changed is not sent again.
+    /// Where files are cached, so that unchanged files are not downloaded again.
     pub cache: Option<PathBuf>,
 }
 
-/// Which addresses are asked.
+/// Which addresses are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addresses {
-    /// Those of the public internet: an agent's file must not be a way into the network it runs in.
+    /// Public addresses only: an agent's file must not open access to the network it runs in.
     Public,
-    /// Also those of this machine and of private networks.
+    /// Also addresses of this machine and of private networks.
     Any,
 }
 
 impl Default for FetchOptions {
-    /// A minute, 500 MiB, public addresses, nothing kept.
+    /// A minute, 500 MiB, public addresses, no cache.
     fn default() -> Self {
         Self {
             timeout: Duration::from_mins(1),
@@ -51,31 +51,31 @@ impl Default for FetchOptions {
     }
 }
 
-/// A file from the web.
+/// A downloaded file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// Where it was in the end, without what may be secret.
+    /// Its final URL, without secrets.
     pub url: String,
     /// Its name: the last part of the URL's path, or the host.
     pub name: String,
-    /// What it is, as its media type or else its name tells.
+    /// Its format, according to its media type or else its name.
     pub format: Option<Format>,
     /// Its content.
     pub bytes: Vec<u8>,
-    /// Whether it was sent this time.
+    /// Whether it was transferred this time.
     pub sent: Sent,
 }
 
-/// Whether a file was sent.
+/// Whether a file was transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It was.
+    /// The server sent it.
     Now,
-    /// It has not changed, and the one that was kept is used.
+    /// It has not changed; the cached file is used.
     Before,
 }
 
-/// Fetches files; clones share connections.
+/// Downloads files; clones share connections.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
     client: HttpClient,
@@ -96,7 +96,7 @@ impl Fetcher {
         Ok(Self { client, options })
     }
 
-    /// Fetches what `url` leads to.
+    /// Downloads `url`.
     pub async fn fetch(&self, url: &HttpUrl, cancel: &CancellationToken) -> Result<Fetched, FetchError> {
         let timeout = self.options.timeout;
         let fetch = tokio::time::timeout(timeout, self.follow(url, Instant::now() + timeout));
@@ -121,13 +121,13 @@ impl Fetcher {
         };
         let mut url = first.clone();
         for _ in 0..=MOST_REDIRECTS {
-            // A mark of sameness means nothing to another address.
+            // A validator (`etag`) is only valid for the address that issued it.
             let kept = kept.as_ref().filter(|kept| kept.is_of(&url));
             let answer = self.ask(&url, kept, deadline).await?;
             match (answer.status(), kept) {
                 (304, Some(kept)) => return Ok(fetched(&url, kept.clone(), Sent::Before)),
                 (200, _) => {
-                    let new = Kept::of(&url, &answer);
+                    let new = CachedFile::of(&url, &answer);
                     let mut new = new.with(answer.bytes().await?.into());
                     if let Some(cache) = &cache {
                         new = cache.keep(new).await?;
@@ -154,7 +154,7 @@ impl Fetcher {
     async fn ask(
         &self,
         url: &HttpUrl,
-        kept: Option<&Kept>,
+        kept: Option<&CachedFile>,
         deadline: Instant,
     ) -> Result<Response, FetchError> {
         let mut headers = Headers::new();
@@ -176,13 +176,13 @@ impl Fetcher {
     }
 }
 
-fn fetched(url: &HttpUrl, kept: Kept, sent: Sent) -> Fetched {
+fn fetched(url: &HttpUrl, kept: CachedFile, sent: Sent) -> Fetched {
     let name = name(url);
     let by_name = Format::of_name(&name);
-    let told = kept.about.media_type.as_deref().and_then(Format::of_media_type);
-    // Servers call `text/plain` whatever they know nothing of.
-    let format = told
-        .filter(|told| *told != Format::Text || by_name.is_none())
+    let declared = kept.about.media_type.as_deref().and_then(Format::of_media_type);
+    // Servers use `text/plain` for everything unknown.
+    let format = declared
+        .filter(|declared| *declared != Format::Text || by_name.is_none())
         .or(by_name);
     Fetched {
         url: url.to_string(),

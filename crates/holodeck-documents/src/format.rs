@@ -6,18 +6,18 @@ use crate::Problem;
 
 pub(crate) mod archive;
 
-/// What a file is, as far as reading it goes.
+/// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Format {
     /// Markdown.
     Markdown,
-    /// Plain text, of which nothing more is known.
+    /// Plain text without further structure.
     Text,
     /// A web page.
     Html,
-    /// Values separated by commas, or by something else that the content tells.
+    /// Values separated by commas, or by another separator that the content shows.
     Csv,
     /// Values separated by tabs.
     Tsv,
@@ -33,15 +33,15 @@ pub enum Format {
     Pptx,
     /// An Excel workbook.
     Xlsx,
-    /// An Excel workbook of the old kind.
+    /// An Excel workbook in the format before 2007.
     Xls,
     /// An OpenDocument spreadsheet.
     Ods,
-    /// A picture that models take.
+    /// An image that models accept.
     Image(ImageFormat),
 }
 
-/// The kinds of pictures that models take.
+/// The image formats that models accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageFormat {
@@ -67,7 +67,7 @@ impl ImageFormat {
     }
 }
 
-/// Kinds of files that people have and that are not read, with what is said of them.
+/// Common formats that are not supported, and the subject of the error.
 const NOT_READ: &[(&str, &str)] = &[
     ("doc", "Word documents of the old kind are"),
     ("ppt", "PowerPoint presentations of the old kind are"),
@@ -96,7 +96,7 @@ const NOT_READ: &[(&str, &str)] = &[
 ];
 
 impl Format {
-    /// What a file's name says it is.
+    /// The format of a file's extension.
     pub fn of_name(path: impl AsRef<Path>) -> Option<Self> {
         let extension = extension(path.as_ref())?;
         Some(match extension.as_str() {
@@ -122,7 +122,7 @@ impl Format {
         })
     }
 
-    /// What a media type such as `application/pdf` says.
+    /// The format of a media type such as `application/pdf`.
     pub fn of_media_type(media_type: &str) -> Option<Self> {
         let essence = media_type.split(';').next().unwrap_or_default().trim();
         Some(match essence.to_ascii_lowercase().as_str() {
@@ -155,31 +155,31 @@ impl Format {
     }
 }
 
-/// What a file is, and a note if its name says something else. The content has the last word.
+/// The format of a file, and a notice if its extension differs. The content decides.
 pub(crate) fn detect(
     name: &str,
-    told: Option<Format>,
+    declared: Option<Format>,
     bytes: &[u8],
 ) -> Result<(Format, Option<String>), Problem> {
-    let named = Format::of_name(name).or(told);
+    let named = Format::of_name(name).or(declared);
     let found = match sniff(bytes) {
         Sniffed::Is(format) => format,
         Sniffed::NotRead(archive::PROTECTED) => return Err(Problem::Encrypted),
         Sniffed::NotRead(what) => return Err(not_read(what)),
         Sniffed::NoText => {
-            return Err(match (named, said_not_read(name)) {
+            return Err(match (named, unsupported_extension(name)) {
                 (_, Some(what)) => not_read(what),
                 (Some(named), None) if !bytes.is_empty() => Problem::Mismatch { named },
-                _ => Problem::Unsupported("a file of unknown kind is".to_owned()),
+                _ => Problem::Unsupported("a file of unknown format is".to_owned()),
             });
         }
         Sniffed::Text { html } => match named {
             Some(named) if named.is_text() => named,
-            // Web pages and tables with a name that a spreadsheet program gave them.
+            // Spreadsheet programs give this extension to web pages and tables.
             _ if html => Format::Html,
             Some(Format::Xls | Format::Xlsx) if !bytes.is_empty() => Format::Csv,
             Some(named) => return Err(Problem::Mismatch { named }),
-            None => match said_not_read(name) {
+            None => match unsupported_extension(name) {
                 Some(what) => return Err(not_read(what)),
                 None => Format::Text,
             },
@@ -187,7 +187,7 @@ pub(crate) fn detect(
     };
     let note = named
         .filter(|named| *named != found)
-        .map(|named| format!("its name says {named}, its content is {found}"));
+        .map(|named| format!("it has the extension of {named}, but contains {found}"));
     Ok((found, note))
 }
 
@@ -259,7 +259,7 @@ fn not_read(what: &str) -> Problem {
     Problem::Unsupported(what.to_owned())
 }
 
-fn said_not_read(name: &str) -> Option<&'static str> {
+fn unsupported_extension(name: &str) -> Option<&'static str> {
     let extension = extension(Path::new(name))?;
     let mut known = NOT_READ.iter();
     known

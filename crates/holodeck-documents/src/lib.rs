@@ -1,7 +1,7 @@
-//! Files as text with provenance, and text in chunks.
+//! Converts files to text with provenance, and splits text into chunks.
 //!
-//! A [`Document`] is Markdown and the [`Mark`]s that tell which page, slide or sheet a place in it came from. A chunker
-//! turns it into [`Chunk`]s, which keep that provenance.
+//! A [`Document`] is Markdown with [`Mark`]s that map positions to pages, slides or sheets. The chunker turns it into
+//! [`Chunk`]s, which keep that provenance.
 
 mod cache;
 mod child;

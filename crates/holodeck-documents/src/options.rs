@@ -2,19 +2,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Format, Problem};
 
-/// What of a file is wanted.
+/// Which parts of a file to read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConvertOptions {
-    /// Pages or slides, counted from 1; all of them if none is named.
+    /// Pages or slides, counted from 1; empty for all of them.
     pub pages: Vec<u32>,
-    /// A sheet of a workbook; all of them if none is named.
+    /// A sheet of a workbook; `None` for all of them.
     pub sheet: Option<String>,
-    /// A range of cells such as `A1:E100`; all cells if none is named.
+    /// A range of cells such as `A1:E100`; `None` for all of them.
     pub range: Option<String>,
-    /// What the file is, as a media type told it, where its name does not tell: servers call many a table plain text.
-    /// Its content always has the last word.
+    /// The format according to a media type, for names without an extension: servers call many a table plain text. The
+    /// content always decides.
     pub format: Option<Format>,
-    /// The largest file that is read.
+    /// The size limit of a file.
     pub max_bytes: u64,
 }
 
@@ -32,7 +32,7 @@ impl Default for ConvertOptions {
 }
 
 impl ConvertOptions {
-    /// Whether what is asked for means something for this format. An option that is not followed would be a lie.
+    /// Checks that the options apply to a format, so that none is silently ignored.
     pub(crate) fn check(&self, format: Format) -> Result<(), Problem> {
         let unfit = |option: &str| {
             let option = option.to_owned();

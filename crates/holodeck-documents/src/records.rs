@@ -1,4 +1,4 @@
-//! Records of structured files: one text each, with an id and fields that are kept beside it.
+//! Records of structured files: a text each, with an id and metadata fields.
 
 mod delimited;
 mod error;
@@ -22,22 +22,22 @@ pub struct RecordOptions {
     pub id_field: String,
     /// The fields that make its text, in this order.
     pub vector_fields: Vec<String>,
-    /// The fields that are kept beside it.
+    /// The metadata fields.
     pub meta_fields: Vec<String>,
-    /// What joins the fields of the text.
+    /// The separator of the fields of the text.
     pub field_separator: String,
-    /// What separates the values of CSV; found out if absent.
+    /// The separator of CSV values; detected if absent.
     pub delimiter: Option<String>,
-    /// JSON only: the field, or fields with dots between them, that the list of records is in.
+    /// JSON only: the dotted path to the list of records.
     pub record_path: Option<String>,
-    /// What is put before the names of a record's own fields.
+    /// Prefix of the names of a record's own fields.
     pub record_prefix: Option<String>,
-    /// What is put before the names of fields that stand around the list of records.
+    /// Prefix of the names of fields outside the list of records.
     pub meta_prefix: Option<String>,
 }
 
 impl RecordOptions {
-    /// All that decides what the records of a file are, in one line.
+    /// Everything that determines the records of a file, in one line.
     pub fn describe(&self) -> String {
         let Self {
             id_field,
@@ -76,7 +76,7 @@ pub struct Record {
     pub id: String,
     /// Its text; not empty.
     pub text: String,
-    /// The fields that are kept beside it, those without a value left out.
+    /// The metadata fields that have a value.
     pub metadata: JsonMap,
 }
 
@@ -85,11 +85,11 @@ pub struct Record {
 pub struct Records {
     /// In the order of the file.
     pub records: Vec<Record>,
-    /// What a person should know of how they were read; lower case, no full stop.
+    /// Notices for the user; lowercase, no full stop.
     pub notes: Vec<String>,
 }
 
-/// Reads the records of a CSV, TSV, JSON or JSON Lines file. `file` is how it is named in errors.
+/// Reads the records of a CSV, TSV, JSON or JSON Lines file. `file` is its name in errors.
 pub fn read_records(
     file: &str,
     format: Format,
@@ -110,7 +110,7 @@ pub fn read_records(
         Format::Tsv => delimited::read(&text, Some(b'\t'), &mut reader),
         Format::Json => json::read(&text, &mut reader),
         Format::JsonLines => json::read_lines(&text, &mut reader),
-        other => Err(RecordProblem::NoRecords(other).anywhere()),
+        other => Err(RecordProblem::NoRecords(other).in_file()),
     };
     match read {
         Ok(()) => Ok(reader.finish()),
@@ -121,7 +121,7 @@ pub fn read_records(
     }
 }
 
-/// What has been read so far.
+/// The records read so far.
 struct Reader<'a> {
     options: &'a RecordOptions,
     records: Vec<Record>,
@@ -133,7 +133,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Takes a record; `parts` are the values of its text.
+    /// Adds a record; `parts` are the values of its text.
     fn take(
         &mut self,
         at: RecordAt,
@@ -203,7 +203,7 @@ impl Reader<'_> {
     }
 }
 
-/// What a value is, after `it is`.
+/// The type of a value, for messages.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -2,37 +2,35 @@ use std::path::PathBuf;
 
 use holodeck_http::{HttpError, HttpUrl};
 
-/// What the `source` of a tool names.
+/// The meaning of a tool's `source`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A file, a folder, or a glob of files, as it was written.
+    /// A file, a folder or a glob, as it was written.
     Files(String),
     /// A resource on the web.
     Url(HttpUrl),
 }
 
-/// Why a `source` names nothing that can be read.
+/// Why a `source` can't be read.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// Its kind is known and not built.
-    #[error(
-        "`{scheme}://` sources are not built yet; copy the files into a folder, or name them by `https://`"
-    )]
+    /// Its kind is not supported yet.
+    #[error("`{scheme}://` sources are not supported yet; copy the files into a folder, or use `https://`")]
     NotBuilt {
         /// `s3` or `az`.
         scheme: &'static str,
     },
-    /// Its kind is not known.
-    #[error("`{scheme}://` is no source; one is a path or a URL with `https`, `http` or `file`")]
+    /// Its kind is unknown.
+    #[error("`{scheme}://` is not a supported source; use a path or a URL with `https`, `http` or `file`")]
     Scheme {
-        /// What stands before `://`.
+        /// The part before `://`.
         scheme: String,
     },
-    /// A `file://` URL names no file of this machine.
-    #[error("`{0}` names no file of this machine")]
+    /// A `file://` URL for another machine.
+    #[error("`{0}` is not a file on this machine")]
     NoFile(String),
-    /// A URL is none.
+    /// An invalid URL.
     #[error(transparent)]
     Url(#[from] HttpError),
 }
@@ -56,7 +54,7 @@ impl Source {
     }
 }
 
-/// The path of a `file://` URL. Without a third slash it is relative, as people write it.
+/// The path of a `file://` URL. Without a third slash it is relative, a common notation.
 fn file_path(text: &str) -> Result<String, SourceError> {
     let none = || SourceError::NoFile(text.to_owned());
     let rest = text.get("file://".len()..).ok_or_else(none)?;
@@ -76,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_urls_and_what_is_not_built() {
+    fn paths_urls_and_unsupported_sources() {
         let files = |text: &str| match Source::parse(text).unwrap() {
             Source::Files(path) => path,
             Source::Url(url) => panic!("{url}"),
@@ -89,9 +87,9 @@ mod tests {
             Source::parse("HTTPS://example.com/x"),
             Ok(Source::Url(_))
         ));
-        let told: Vec<String> = ["s3://bucket/x", "az://c/x", "ftp://h/x", "file://", "http://"]
+        let errors: Vec<String> = ["s3://bucket/x", "az://c/x", "ftp://h/x", "file://", "http://"]
             .map(|text| Source::parse(text).unwrap_err().to_string())
             .into();
-        insta::assert_snapshot!(told.join("\n"));
+        insta::assert_snapshot!(errors.join("\n"));
     }
 }

@@ -4,18 +4,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
+use holodeck_model::io_reason;
 
 use crate::Format;
 
-/// Names of files that are told; of the others their number.
-const TOLD: usize = 3;
+/// Maximum number of file names in a message.
+const MAX_NAMES: usize = 3;
 
-/// What of a folder is taken.
+/// Which files of a folder are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkOptions {
-    /// The largest file that is taken.
+    /// The size limit of a file.
     pub max_bytes: u64,
-    /// Whether pictures are taken.
+    /// Whether images are used.
     pub pictures: Pictures,
     /// Which symbolic links are followed.
     pub links: Links,
@@ -24,7 +25,7 @@ pub struct WalkOptions {
 /// Which symbolic links are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// Those to places in the source. Any other could bring files of the machine that nobody meant to be read.
+    /// Links to targets inside the source. Other links could expose unrelated files of the machine.
     Inside,
     /// All.
     Anywhere,
@@ -37,17 +38,17 @@ impl From<bool> for Links {
     }
 }
 
-/// Whether pictures are taken.
+/// Whether images are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pictures {
-    /// They are: the text in them can be read.
+    /// Used: their text can be read.
     Taken,
-    /// They are left out.
+    /// Left out.
     LeftOut,
 }
 
 impl Default for WalkOptions {
-    /// Files up to 500 MiB, no pictures, no links to other places.
+    /// Files up to 500 MiB, no images, no links out of the source.
     fn default() -> Self {
         Self {
             max_bytes: 500 * 1024 * 1024,
@@ -62,16 +63,16 @@ impl Default for WalkOptions {
 pub struct Walked {
     /// Sorted by their names.
     pub files: Vec<SourceFile>,
-    /// What was left out, and why; lower case, no full stop.
+    /// What was left out, and why; lowercase, no full stop.
     pub notes: Vec<String>,
 }
 
 /// A file of a source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceFile {
-    /// How it is named: relative to the agent's directory, with `/` on every system.
+    /// Its name: relative to the agent's directory, with `/` on every system.
     pub name: String,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
 }
 
@@ -79,39 +80,39 @@ pub struct SourceFile {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalkError {
-    /// There is no such file or folder.
+    /// The file or folder does not exist.
     #[error("`{0}` does not exist")]
     Missing(String),
     /// It can't be read.
-    #[error("`{name}` can't be read: {source}")]
+    #[error("`{name}` can't be read: {}", io_reason(source))]
     Unreadable {
         /// The file or folder.
         name: String,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// The file is too large.
-    #[error("`{name}` has {size} bytes, more than the {limit} allowed")]
+    #[error("`{name}` has {size} bytes, more than the limit of {limit}")]
     TooLarge {
         /// The file.
         name: String,
         /// Its size.
         size: u64,
-        /// The largest size allowed.
+        /// The size limit.
         limit: u64,
     },
     /// Neither a file nor a folder.
     #[error("`{0}` is neither a file nor a folder")]
     Special(String),
-    /// The glob is none.
-    #[error("`{glob}` is no usable pattern: {reason}")]
+    /// The glob is invalid.
+    #[error("`{glob}` is not a valid pattern: {reason}")]
     Glob {
         /// As it was written.
         glob: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// Nothing in it can be read.
+    /// It contains no readable file.
     #[error("{}", nothing(name, left_out))]
     Nothing {
         /// The folder or glob.
@@ -121,9 +122,9 @@ pub enum WalkError {
     },
 }
 
-/// Finds the files that `source`, a path or a glob relative to `base`, names. A single file is taken whatever its kind.
-/// In a folder hidden files (with that `.holodeck`), and those of kinds that are not read are left out. A folder that is reached twice,
-/// through links, is read once.
+/// Finds the files of `source`, a path or a glob relative to `base`. A single file is used whatever its format. In a
+/// folder, hidden files (including `.holodeck`) and unsupported formats are left out. A folder that is reached twice
+/// through links is read once.
 pub fn walk(source: &str, base: &Path, options: &WalkOptions) -> Result<Walked, WalkError> {
     let path = base.join(source);
     let mut walk = Walk {
@@ -169,7 +170,7 @@ pub fn walk(source: &str, base: &Path, options: &WalkOptions) -> Result<Walked, 
     walk.finish(source)
 }
 
-/// A source's name as it is shown: relative to `base` where it is below it.
+/// The displayed name of a source: relative to `base` if it is below it.
 fn shown(source: &str, base: &Path) -> String {
     let path = Path::new(source);
     let path = path.strip_prefix(base).unwrap_or(path);
@@ -181,13 +182,13 @@ fn shown(source: &str, base: &Path) -> String {
         }
     }
     let joined = parts.join("/");
-    // The root is a part of its own.
+    // The root is its own component.
     joined
         .strip_prefix("//")
         .map_or(joined.clone(), |rest| format!("/{rest}"))
 }
 
-/// The folder that a glob begins in and what files in it must match; `None` for a plain path.
+/// The folder where a glob begins, and the pattern for files in it; `None` for a plain path.
 fn glob(source: &str) -> Result<Option<(String, GlobMatcher)>, WalkError> {
     let Some(first) = source.find(['*', '?', '[', '{']) else {
         return Ok(None);
@@ -207,11 +208,11 @@ fn glob(source: &str) -> Result<Option<(String, GlobMatcher)>, WalkError> {
 
 struct Walk<'a> {
     options: &'a WalkOptions,
-    /// What the path below the first folder must match.
+    /// The pattern for the path below the first folder.
     glob: Option<GlobMatcher>,
     /// Real path of the first folder.
     root: PathBuf,
-    /// Real paths of the folders that were read.
+    /// Real paths of the visited folders.
     seen: HashSet<PathBuf>,
     files: Vec<SourceFile>,
     unread: Vec<String>,
@@ -221,13 +222,13 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Reads a folder and those in it, links last, so that a folder goes by its own name where it has one here.
+    /// Reads a folder recursively, links last, so that a folder gets its own name where it has one here.
     fn folder(&mut self, folder: &Path, shown: &str) -> Result<(), WalkError> {
         self.root = fs::canonicalize(folder).map_err(|error| unreadable(shown, error))?;
         let mut waiting = vec![(folder.to_owned(), shown.to_owned(), String::new())];
         let mut links = Vec::new();
         while let Some((folder, shown, below)) = waiting.pop().or_else(|| links.pop()) {
-            // Broken off where it began, or a loop.
+            // A dangling link, or a loop.
             let real = fs::canonicalize(&folder).map_err(|error| unreadable(&shown, error))?;
             if !self.seen.insert(real) {
                 continue;
@@ -257,7 +258,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Whether a link is one that is not followed. One to nothing is reported as what it is.
+    /// Whether a link must not be followed. A dangling link is reported as such.
     fn leaves(&self, link: &Path) -> bool {
         self.options.links == Links::Inside
             && fs::canonicalize(link).is_ok_and(|target| !target.starts_with(&self.root))
@@ -285,11 +286,7 @@ impl Walk<'_> {
         self.files.sort_unstable();
         let megabytes = self.options.max_bytes / (1024 * 1024);
         let notes = [
-            left_out(
-                self.unread,
-                "of a type that is not read",
-                "of types that are not read",
-            ),
+            left_out(self.unread, "of an unsupported format", "of unsupported formats"),
             left_out(
                 self.large,
                 &format!("over {megabytes} MiB"),
@@ -318,7 +315,7 @@ impl Walk<'_> {
 
 fn sorted(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {
     let mut entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
-    // The last one is read first.
+    // Reversed, because the last entry is visited first.
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.file_name()));
     Ok(entries)
 }
@@ -333,9 +330,13 @@ fn joined(folder: &str, file: &str) -> String {
 
 fn left_out(mut files: Vec<String>, one: &str, many: &str) -> Option<String> {
     files.sort_unstable();
-    let mut shown: Vec<String> = files.iter().take(TOLD).map(|file| format!("`{file}`")).collect();
-    if files.len() > TOLD {
-        shown.push(format!("and {} more", files.len() - TOLD));
+    let mut shown: Vec<String> = files
+        .iter()
+        .take(MAX_NAMES)
+        .map(|file| format!("`{file}`"))
+        .collect();
+    if files.len() > MAX_NAMES {
+        shown.push(format!("and {} more", files.len() - MAX_NAMES));
     }
     let shown = shown.join(", ").replace(", and", " and");
     match files.len() {
@@ -346,7 +347,7 @@ fn left_out(mut files: Vec<String>, one: &str, many: &str) -> Option<String> {
 }
 
 fn nothing(name: &str, left_out: &[String]) -> String {
-    let found = format!("`{name}` has no file that can be read");
+    let found = format!("`{name}` contains no readable file");
     if left_out.is_empty() {
         return found;
     }
@@ -410,7 +411,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_folder_is_read_in_order_without_what_is_hidden_or_not_read() {
+    fn a_folder_is_read_in_order_without_hidden_and_unsupported_files() {
         let folder = folder(FILES);
         let base = folder.path();
         let plain = WalkOptions::default();
@@ -418,7 +419,7 @@ mod tests {
             assert_eq!(
                 shown(source, base, &plain),
                 "docs/a.txt\ndocs/b.md\ndocs/deep/d.md\ndocs/deep/er/c.pdf\n\
-                 (4 files of types that are not read are left out: `docs/code.rs`, `docs/deep/tool.exe`, `docs/picture.png` and 1 more)"
+                 (4 files of unsupported formats are left out: `docs/code.rs`, `docs/deep/tool.exe`, `docs/picture.png` and 1 more)"
             );
         }
         let pictures = WalkOptions {
@@ -429,7 +430,7 @@ mod tests {
         assert_eq!(
             shown("docs", base, &pictures),
             "docs/b.md\n\
-             (3 files of types that are not read are left out: `docs/code.rs`, `docs/deep/tool.exe`, `docs/z.bin`)\n\
+             (3 files of unsupported formats are left out: `docs/code.rs`, `docs/deep/tool.exe`, `docs/z.bin`)\n\
              (4 files over 0 MiB are left out: `docs/a.txt`, `docs/deep/d.md`, `docs/deep/er/c.pdf` and 1 more)"
         );
         assert_eq!(
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_file_is_taken_whatever_it_is() {
+    fn a_single_file_is_used_whatever_it_is() {
         let folder = folder(FILES);
         let small = WalkOptions {
             max_bytes: 3,
@@ -455,7 +456,7 @@ mod tests {
         );
         assert_eq!(
             shown("./only.rs", folder.path(), &small),
-            "`only.rs` has 7 bytes, more than the 3 allowed"
+            "`only.rs` has 7 bytes, more than the limit of 3"
         );
     }
 
@@ -467,20 +468,20 @@ mod tests {
         assert_eq!(of("docs/**/*.md"), "docs/b.md\ndocs/deep/d.md");
         assert_eq!(of("**/*.{md,txt}"), "docs/a.txt\ndocs/b.md\ndocs/deep/d.md");
         assert_eq!(of("docs/[ab].*"), "docs/a.txt\ndocs/b.md");
-        assert_eq!(of("docs/*.docx"), "`docs/*.docx` has no file that can be read");
+        assert_eq!(of("docs/*.docx"), "`docs/*.docx` contains no readable file");
         assert_eq!(of("none/*.md"), "`none/` does not exist");
-        assert!(of("docs/[a").starts_with("`docs/[a` is no usable pattern: "));
+        assert!(of("docs/[a").starts_with("`docs/[a` is not a valid pattern: "));
     }
 
     #[test]
-    fn what_is_not_there_is_told() {
+    fn missing_files_are_reported() {
         let folder = folder(FILES);
         let of = |source: &str| shown(source, folder.path(), &WalkOptions::default());
         assert_eq!(of("nope"), "`nope` does not exist");
-        assert_eq!(of("empty"), "`empty` has no file that can be read");
+        assert_eq!(of("empty"), "`empty` contains no readable file");
         assert_eq!(
             of("docs/deep/../../only.r?"),
-            "`docs/deep/../../only.r?` has no file that can be read; a file of a type that is not read is left out: \
+            "`docs/deep/../../only.r?` contains no readable file; a file of an unsupported format is left out: \
              `docs/deep/../../only.rs`"
         );
     }
@@ -511,7 +512,7 @@ mod tests {
             of("docs", Links::Inside),
             format!("docs/sub/a.md\n{broken}\n{outside}")
         );
-        // Also through a folder inside that leads out in two steps.
+        // Also through a folder inside that leads outside in two steps.
         symlink("../docs/linked", docs.join("sub/twice")).unwrap();
         assert!(!of("docs/**/*.md", Links::Inside).contains("b.md"));
         fs::remove_file(docs.join("sub/twice")).unwrap();
@@ -520,7 +521,7 @@ mod tests {
             of("docs", Links::Anywhere),
             format!("docs/file.md\ndocs/linked/b.md\ndocs/sub/a.md\n{broken}")
         );
-        // A source that is a link itself was named by the person.
+        // The user named this link as a source.
         symlink(folder.path().join("other"), folder.path().join("named")).unwrap();
         assert_eq!(of("named", Links::Inside), "named/b.md");
     }

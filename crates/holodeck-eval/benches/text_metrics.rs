@@ -28,7 +28,7 @@ fn main() {
     divan::main();
 }
 
-fn each_pair(bencher: divan::Bencher<'_, '_>, score: impl Fn(&str, &str) -> f64) {
+fn bench_pairs(bencher: divan::Bencher<'_, '_>, score: impl Fn(&str, &str) -> f64) {
     let pairs = &*PAIRS;
     bencher.counter(ItemsCount::new(pairs.len())).bench_local(|| {
         pairs
@@ -40,37 +40,37 @@ fn each_pair(bencher: divan::Bencher<'_, '_>, score: impl Fn(&str, &str) -> f64)
 
 #[divan::bench]
 fn bleu(bencher: divan::Bencher<'_, '_>) {
-    each_pair(bencher, |p, r| nlp::bleu(p, r, Tokenizer::Reference).score);
+    bench_pairs(bencher, |p, r| nlp::bleu(p, r, Tokenizer::Reference).score);
 }
 
 #[divan::bench(args = [RougeVariant::Rouge1, RougeVariant::Rouge2, RougeVariant::RougeL, RougeVariant::RougeLsum])]
 fn rouge(bencher: divan::Bencher<'_, '_>, variant: RougeVariant) {
-    each_pair(bencher, |p, r| {
+    bench_pairs(bencher, |p, r| {
         nlp::rouge(p, r, variant, Tokenizer::Reference, Stemming::Off).f1
     });
 }
 
 #[divan::bench]
 fn meteor(bencher: divan::Bencher<'_, '_>) {
-    each_pair(bencher, |p, r| nlp::meteor(p, r, Tokenizer::Reference).score);
+    bench_pairs(bencher, |p, r| nlp::meteor(p, r, Tokenizer::Reference).score);
 }
 
 #[divan::bench]
 fn squad_f1(bencher: divan::Bencher<'_, '_>) {
-    each_pair(bencher, |p, r| nlp::squad_f1(p, r, Tokenizer::Reference));
+    bench_pairs(bencher, |p, r| nlp::squad_f1(p, r, Tokenizer::Reference));
 }
 
 #[divan::bench]
 fn chrf(bencher: divan::Bencher<'_, '_>) {
-    each_pair(bencher, |p, r| nlp::chrf(p, r, WordOrder::None));
+    bench_pairs(bencher, |p, r| nlp::chrf(p, r, WordOrder::None));
 }
 
 #[divan::bench]
 fn chrf_plus_plus(bencher: divan::Bencher<'_, '_>) {
-    each_pair(bencher, |p, r| nlp::chrf(p, r, WordOrder::Two));
+    bench_pairs(bencher, |p, r| nlp::chrf(p, r, WordOrder::Two));
 }
 
-/// The first METEOR of a process: nothing is loaded, so it costs what any other does (and the page faults).
+/// The first METEOR of a process: nothing is loaded, so only page faults are added.
 #[divan::bench(sample_count = 1, sample_size = 1)]
 fn meteor_cold() -> f64 {
     nlp::meteor(

@@ -1,4 +1,4 @@
-//! The deterministic checks: each has its own verdict, and each can be negated.
+//! The deterministic checks. Each has its own verdict and can be negated.
 
 mod distance;
 mod json;
@@ -12,17 +12,17 @@ use holodeck_model::{OneOrMany, StandardMetric, StandardMetricName as Name};
 
 use crate::nlp::Normalization;
 use crate::response_path::ResponsePath;
-use crate::{EvalInput, Metric, MetricError, Need, Score};
+use crate::{EvalInput, Metric, MetricError, Score};
 
-/// What a check found out about an answer.
+/// The result of a check on an answer.
 struct Finding {
-    /// Whether the answer is as the check asks, before `negate`.
+    /// Whether the answer meets the check, before `negate`.
     met: bool,
-    /// How nearly, 0 to 1.
+    /// How closely it meets the check, 0 to 1.
     score: f64,
-    /// The finding in words; shown where the check fails.
+    /// The finding in words; reported if the check fails.
     fact: String,
-    /// False if the answer is nothing that the check is about, so that its opposite is not met either.
+    /// False if the check cannot apply to the answer, so that its negation is not met either.
     applies: bool,
 }
 
@@ -45,7 +45,7 @@ impl Finding {
         }
     }
 
-    fn does_not_apply(fact: String) -> Self {
+    fn not_applicable(fact: String) -> Self {
         Self {
             met: false,
             score: 0.0,
@@ -57,10 +57,6 @@ impl Finding {
 
 /// One kind of check, with its options.
 trait Check: Send + Sync {
-    fn needs(&self) -> &[Need] {
-        &[]
-    }
-
     fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError>;
 }
 
@@ -80,7 +76,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// What an answer is compared with: `value`, or the expected answer of the case.
+/// The texts to compare with: `value`, or the expected answer of the case.
 enum Expected {
     Values(Vec<String>),
     GroundTruth,
@@ -106,13 +102,6 @@ impl Expected {
             },
         }
     }
-
-    fn needs(&self) -> &[Need] {
-        match self {
-            Self::Values(_) => &[],
-            Self::GroundTruth => &[Need::Reference],
-        }
-    }
 }
 
 /// A check of a configuration as a metric.
@@ -134,27 +123,27 @@ impl StandardCheck {
             strip_whitespace: config.strip_whitespace,
             strip_punctuation: config.strip_punctuation,
         };
-        // Negated, a list means none of its texts: one that leaks must not pass because another is missing.
-        let each = if config.negate {
-            text::Which::Any
+        // A negated list means none of its texts: a leaked text must not pass because another one is missing.
+        let mode = if config.negate {
+            text::MatchMode::Any
         } else {
-            text::Which::All
+            text::MatchMode::All
         };
         let check: Box<dyn Check> = match config.metric {
-            Name::Equality => Box::new(text::Equality::new(expected, options, text::Case::Folded)),
-            Name::ExactMatch => Box::new(text::Equality::new(expected, options, text::Case::Lowered)),
-            Name::Contains => Box::new(text::Contains::new(expected, options, each)?),
-            Name::ContainsAll => Box::new(text::Contains::new(expected, options, text::Which::All)?),
-            Name::ContainsAny => Box::new(text::Contains::new(expected, options, text::Which::Any)?),
+            Name::Equality => Box::new(text::Equality::new(expected, options, text::CaseRule::Fold)),
+            Name::ExactMatch => Box::new(text::Equality::new(expected, options, text::CaseRule::Lower)),
+            Name::Contains => Box::new(text::Contains::new(expected, options, mode)?),
+            Name::ContainsAll => Box::new(text::Contains::new(expected, options, text::MatchMode::All)?),
+            Name::ContainsAny => Box::new(text::Contains::new(expected, options, text::MatchMode::Any)?),
             Name::Icontains => {
                 let options = Normalization {
                     ignore_case: true,
                     ..options
                 };
-                Box::new(text::Contains::new(expected, options, each)?)
+                Box::new(text::Contains::new(expected, options, mode)?)
             }
-            Name::StartsWith => Box::new(text::Contains::new(expected, options, text::Which::Start)?),
-            Name::Regex => Box::new(text::Matches::new(expected, config.case_insensitive, each)?),
+            Name::StartsWith => Box::new(text::Contains::new(expected, options, text::MatchMode::Start)?),
+            Name::Regex => Box::new(text::Matches::new(expected, config.case_insensitive, mode)?),
             Name::Numeric => Box::new(numeric::Numeric::new(expected, config)?),
             Name::JsonValid => Box::new(json::JsonValid),
             Name::JsonSchema => Box::new(json::JsonSchema::new(config)?),
@@ -182,10 +171,6 @@ impl Metric for StandardCheck {
         self.name.as_str()
     }
 
-    fn needs(&self) -> &[Need] {
-        self.check.needs()
-    }
-
     fn score(&self, input: &EvalInput<'_>) -> Result<Score, MetricError> {
         let answer = Answer {
             input,
@@ -206,7 +191,7 @@ impl Metric for StandardCheck {
         };
         let reason = (!passed).then(|| {
             if self.negate && applies {
-                format!("{fact}, which it must not")
+                format!("{fact}, which is not allowed")
             } else {
                 fact
             }

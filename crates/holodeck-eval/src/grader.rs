@@ -1,20 +1,21 @@
-//! The metrics of a configuration, made ready once, and their verdicts.
+//! Prepares the metrics of a configuration once and computes their verdicts.
 
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use holodeck_model::MetricConfig;
 use thiserror::Error;
 
-use crate::{EvalInput, Metric, MetricError, Need, Score, checks, judged, text_score};
+use crate::{AskingMetric, EvalInput, Judge, Metric, MetricError, Score, checks, text_score, unsupported};
 
-/// What a metric says about an answer.
+/// The verdict of a metric about an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The gate was met.
     Passed,
     /// The gate was missed.
     Failed,
-    /// A score without a threshold: it never fails a case and never passes one.
+    /// A score without a threshold: it neither passes nor fails a case.
     NotGated,
     /// There is no score.
     Error,
@@ -54,26 +55,26 @@ pub struct MetricOutcome {
     pub name: String,
     /// The `type` of the metric.
     pub kind: MetricKind,
-    /// The score, 0 to 1; absent when it could not be computed.
+    /// The score, 0 to 1; absent if it could not be computed.
     pub score: Option<f64>,
-    /// What the score must reach.
+    /// The minimum score.
     pub threshold: Option<f64>,
-    /// What follows from it.
+    /// The verdict that follows.
     pub verdict: Verdict,
     /// Why the score is what it is.
     pub reason: Option<String>,
     /// Why there is no score; present exactly when the verdict is [`Verdict::Error`].
     pub error: Option<MetricError>,
-    /// How long it took to compute.
+    /// How long the computation took.
     pub evaluation_time: Duration,
 }
 
-/// A metric that cannot be made ready. The YAML checks find these first, with their place in the file.
+/// A metric with an invalid configuration. The YAML checks usually report it first, with its place in the file.
 #[derive(Debug, Error)]
 #[error("metric {index} (`{metric}`): {problem}")]
 #[non_exhaustive]
 pub struct ConfigError {
-    /// Place in the list, from 0.
+    /// Index in the list, from 0.
     pub index: usize,
     /// Its name.
     pub metric: String,
@@ -84,18 +85,23 @@ pub struct ConfigError {
 /// The enabled metrics of a list, with their expressions and schemas compiled.
 #[derive(Default)]
 pub struct Grader {
-    metrics: Vec<Prepared>,
+    metrics: Vec<PreparedMetric>,
 }
 
-struct Prepared {
-    metric: Box<dyn Metric>,
+struct PreparedMetric {
+    metric: Scorer,
     kind: MetricKind,
     threshold: Option<f64>,
-    gates: bool,
+}
+
+/// How a metric is scored.
+enum Scorer {
+    Computing(Box<dyn Metric>),
+    Asking(Box<dyn AskingMetric>),
 }
 
 impl Grader {
-    /// Makes the enabled metrics ready, in their order.
+    /// Prepares the enabled metrics in their order.
     pub fn new(configs: &[MetricConfig]) -> Result<Self, ConfigError> {
         let enabled = configs.iter().enumerate().filter(|(_, config)| config.enabled());
         let metrics = enabled.map(|(index, config)| {
@@ -110,11 +116,10 @@ impl Grader {
                 MetricConfig::Rag(_) => MetricKind::Rag,
                 MetricConfig::Code(_) => MetricKind::Code,
             };
-            Ok(Prepared {
+            Ok(PreparedMetric {
                 metric,
                 kind,
                 threshold: config.threshold(),
-                gates: config.gates(),
             })
         });
         Ok(Self {
@@ -122,54 +127,97 @@ impl Grader {
         })
     }
 
-    /// Grades an answer: one outcome for each metric, in their order.
-    pub fn grade(&self, input: &EvalInput<'_>) -> Vec<MetricOutcome> {
-        self.metrics
-            .iter()
-            .map(|prepared| prepared.grade(input))
-            .collect()
+    /// Adds an asking metric after those of the configuration.
+    pub fn with_asking(
+        mut self,
+        metric: Box<dyn AskingMetric>,
+        kind: MetricKind,
+        threshold: Option<f64>,
+    ) -> Self {
+        self.metrics.push(PreparedMetric {
+            metric: Scorer::Asking(metric),
+            kind,
+            threshold,
+        });
+        self
     }
 
-    /// Whether there is nothing to grade with.
-    pub fn is_empty(&self) -> bool {
-        self.metrics.is_empty()
+    /// Computes the outcomes in the order of all metrics; `None` for an asking metric.
+    pub fn compute(&self, input: &EvalInput<'_>) -> Vec<Option<MetricOutcome>> {
+        let outcomes = self.metrics.iter().map(|prepared| match &prepared.metric {
+            Scorer::Computing(metric) => {
+                let start = Instant::now();
+                let score = metric.score(input);
+                Some(prepared.outcome(score, start.elapsed()))
+            }
+            Scorer::Asking(_) => None,
+        });
+        outcomes.collect()
     }
 
-    /// Whether some metric decides a test rather than being reported only.
-    pub fn gates(&self) -> bool {
-        self.metrics.iter().any(|prepared| prepared.gates)
-    }
-
-    /// The names of the metrics that need this, in their order.
-    pub fn needing(&self, need: Need) -> impl Iterator<Item = &str> {
-        let needing = self
+    /// Completes the outcomes of [`compute`](Self::compute) with those of the asking metrics, which run concurrently.
+    pub async fn ask(
+        &self,
+        input: &EvalInput<'_>,
+        computed: Vec<Option<MetricOutcome>>,
+        judge: &dyn Judge,
+    ) -> Vec<MetricOutcome> {
+        if computed.iter().all(Option::is_some) {
+            return computed.into_iter().flatten().collect();
+        }
+        let outcomes = self
             .metrics
             .iter()
-            .filter(move |prepared| prepared.metric.needs().contains(&need));
-        needing.map(|prepared| prepared.metric.name())
+            .zip(computed)
+            .map(async |(prepared, computed)| match (computed, &prepared.metric) {
+                (Some(outcome), _) => Some(outcome),
+                (None, Scorer::Asking(metric)) => {
+                    let start = Instant::now();
+                    let score = metric.score(input, judge).await;
+                    Some(prepared.outcome(score, start.elapsed()))
+                }
+                (None, Scorer::Computing(_)) => None,
+            });
+        join_all(outcomes).await.into_iter().flatten().collect()
+    }
+
+    /// Whether a metric calls a model or runs a program.
+    pub fn asks(&self) -> bool {
+        self.metrics
+            .iter()
+            .any(|prepared| matches!(prepared.metric, Scorer::Asking(_)))
     }
 }
 
-fn prepare(config: &MetricConfig) -> Result<Box<dyn Metric>, String> {
+fn prepare(config: &MetricConfig) -> Result<Scorer, String> {
     Ok(match config {
         MetricConfig::Standard(standard) if standard.metric.needs_judge() => {
-            Box::new(judged::Judged::new(config))
+            Scorer::Asking(Box::new(unsupported::JudgedMetric::new(config)))
         }
         MetricConfig::Standard(standard) if standard.metric.is_text_score() => {
-            Box::new(text_score::TextScore::new(standard)?)
+            Scorer::Computing(Box::new(text_score::TextScore::new(standard)?))
         }
-        MetricConfig::Standard(standard) => Box::new(checks::StandardCheck::new(standard)?),
-        MetricConfig::Geval(_) | MetricConfig::Rag(_) => Box::new(judged::Judged::new(config)),
-        MetricConfig::Code(_) => Box::new(judged::CodeGrader::new(config)),
+        MetricConfig::Standard(standard) => {
+            Scorer::Computing(Box::new(checks::StandardCheck::new(standard)?))
+        }
+        MetricConfig::Geval(_) | MetricConfig::Rag(_) => {
+            Scorer::Asking(Box::new(unsupported::JudgedMetric::new(config)))
+        }
+        MetricConfig::Code(_) => Scorer::Asking(Box::new(unsupported::CodeGrader::new(config))),
     })
 }
 
-impl Prepared {
-    fn grade(&self, input: &EvalInput<'_>) -> MetricOutcome {
-        let start = Instant::now();
-        let result = self.metric.score(input).and_then(|score| self.in_range(score));
-        let evaluation_time = start.elapsed();
-        let name = self.metric.name().to_owned();
+impl PreparedMetric {
+    fn name(&self) -> &str {
+        match &self.metric {
+            Scorer::Computing(metric) => metric.name(),
+            Scorer::Asking(metric) => metric.name(),
+        }
+    }
+
+    fn outcome(&self, score: Result<Score, MetricError>, evaluation_time: Duration) -> MetricOutcome {
+        let result = score.and_then(|score| self.in_range(score));
+        let name = self.name().to_owned();
         let (kind, threshold) = (self.kind, self.threshold);
         match result {
             Ok(Score {
@@ -207,13 +255,13 @@ impl Prepared {
             return Ok(score);
         }
         Err(MetricError::NotAScore {
-            metric: self.metric.name().to_owned(),
+            metric: self.name().to_owned(),
             value: score.value,
         })
     }
 }
 
-/// A metric's own verdict must hold, and a threshold must be reached; at least one of them gates.
+/// Combines a metric's own verdict and its threshold: both must pass, and a metric with neither does not gate.
 fn verdict(score: f64, passed: Option<bool>, threshold: Option<f64>) -> Verdict {
     let reached = threshold.map(|threshold| score >= threshold);
     match (passed, reached) {

@@ -1,4 +1,4 @@
-//! What a metric may look at.
+//! The input of metrics.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::CallRefusal;
 use serde_json::Value;
 
-/// One answer of an agent with all that grading it needs.
+/// One answer of an agent with everything needed to grade it.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(
     clippy::exhaustive_structs,
@@ -23,42 +23,46 @@ pub struct EvalInput<'a> {
     pub structured_output: Option<&'a Value>,
     /// The tool calls of the turn, in order.
     pub tool_calls: &'a [CalledTool<'a>],
-    /// What retrieval found.
+    /// The passages that retrieval returned.
     pub retrieval_context: Option<&'a [String]>,
-    /// How long the answer took, if that is known.
+    /// How long the answer took, if known.
     pub latency: Option<Duration>,
     /// What the answer cost, if usage and price are known.
     pub cost_usd: Option<f64>,
 }
 
-/// A tool call, as far as expectations look at it.
+/// The parts of a tool call that expectations check.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CalledTool<'a> {
     /// Tool name as the model sees it.
     pub name: &'a str,
-    /// Arguments, as a rule an object.
+    /// Arguments, usually an object.
     pub arguments: &'a Value,
     /// Why the tool did not run, if it did not.
     pub refused: Option<CallRefusal>,
     /// Whether the tool ran and failed.
     pub failed: bool,
+    /// Other tools that its bare name may refer to.
+    pub namesakes: &'a [String],
 }
 
 impl<'a> CalledTool<'a> {
-    /// A call of the tool with these arguments that did what it was asked.
+    /// A successful call of the tool with these arguments.
     pub fn new(name: &'a str, arguments: &'a Value) -> Self {
         Self {
             name,
             arguments,
             refused: None,
             failed: false,
+            namesakes: &[],
         }
     }
 
-    /// A call with what came of it, where anything did.
-    pub fn with_result(call: &'a ToolCall, result: Option<&ToolResult>) -> Self {
+    /// A call with its result, if it has one.
+    pub fn with_result(call: &'a ToolCall, result: Option<&'a ToolResult>) -> Self {
         Self {
+            namesakes: result.map_or(&[], |result| result.details.namesakes.as_slice()),
             refused: result.and_then(|result| result.details.refused),
             failed: result.is_none_or(|result| result.is_error),
             ..Self::new(&call.name, &call.arguments)

@@ -1,21 +1,21 @@
-//! Values as text, short for people.
+//! Formats values for messages.
 
 use serde_json::Value;
 
-/// A value for a message: JSON, cut where it gets long.
-pub(crate) fn shown(value: &Value) -> String {
-    cut(&value.to_string())
+/// Formats a value as JSON, shortened if it is long.
+pub(crate) fn format_json(value: &Value) -> String {
+    shorten(&value.to_string())
 }
 
-/// A text for a message: quoted, cut where it gets long.
-pub(crate) fn shown_text(text: &str) -> String {
-    let short = cut(text);
+/// Formats a text in quotes, shortened if it is long.
+pub(crate) fn quote(text: &str) -> String {
+    let short = shorten(text);
     format!("{short:?}")
 }
 
-fn cut(text: &str) -> String {
-    const LONGEST: usize = 120;
-    match text.char_indices().nth(LONGEST) {
+fn shorten(text: &str) -> String {
+    const MAX_CHARS: usize = 120;
+    match text.char_indices().nth(MAX_CHARS) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
     }
@@ -26,8 +26,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_are_cut() {
-        assert_eq!(shown_text("short"), "\"short\"");
-        assert!(shown_text(&"é".repeat(500)).ends_with("é…\""));
+    fn long_texts_are_shortened() {
+        assert_eq!(quote("short"), "\"short\"");
+        assert!(quote(&"é".repeat(500)).ends_with("é…\""));
     }
 }

@@ -1,35 +1,34 @@
-//! The contract of a metric.
+//! The interfaces of metrics and judges.
 
+use async_trait::async_trait;
 use thiserror::Error;
 
 use crate::EvalInput;
 
-/// Something that gives an answer a score.
+/// Computes the score of an answer.
 pub trait Metric: Send + Sync {
     /// The name under which the score is reported.
     fn name(&self) -> &str;
 
-    /// What the input must have for the score to be computed.
-    fn needs(&self) -> &[Need];
-
-    /// The score, or why there is none.
+    /// Computes the score, or returns why there is none.
     fn score(&self, input: &EvalInput<'_>) -> Result<Score, MetricError>;
 }
 
-/// What a metric needs beyond the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Need {
-    /// The expected answer (`ground_truth`).
-    Reference,
-    /// How long the answer took.
-    Latency,
-    /// What the answer cost.
-    Cost,
-    /// A model that judges.
-    Judge,
-    /// A process that runs a grader.
-    Code,
+/// A metric that calls a model or runs a program, which takes time.
+#[async_trait]
+pub trait AskingMetric: Send + Sync {
+    /// The name under which the score is reported.
+    fn name(&self) -> &str;
+
+    /// Computes the score, or returns why there is none.
+    async fn score(&self, input: &EvalInput<'_>, judge: &dyn Judge) -> Result<Score, MetricError>;
+}
+
+/// The model that judges. It is responsible for time-outs, retries, the number of concurrent calls and their cost.
+#[async_trait]
+pub trait Judge: Send + Sync {
+    /// Returns the answer to a prompt, or why there is none.
+    async fn ask(&self, prompt: &str) -> Result<String, String>;
 }
 
 /// A score in 0..=1 with the metric's own verdict, if it has one.
@@ -54,7 +53,7 @@ impl Score {
         }
     }
 
-    /// 1 for a check that is met.
+    /// A score of 1 for a met check.
     pub fn met() -> Self {
         Self {
             value: 1.0,
@@ -63,7 +62,7 @@ impl Score {
         }
     }
 
-    /// 0 for a check that is not, and why.
+    /// A score of 0 for a missed check, with the reason.
     pub fn missed(reason: impl Into<String>) -> Self {
         Self {
             value: 0.0,
@@ -73,17 +72,17 @@ impl Score {
     }
 }
 
-/// Why a metric could not be computed. Never the same as a bad score.
+/// Why a metric could not be computed, which differs from a low score.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum MetricError {
-    /// Nothing to compare with.
+    /// The case has no expected answer to compare with.
     #[error("`{metric}` needs a `ground_truth`, and this test has none")]
     MissingReference {
         /// The metric.
         metric: String,
     },
-    /// The expected answer is nothing that the metric can look for.
+    /// The metric cannot use the expected answer.
     #[error("`{metric}` cannot use the expected text: {problem}")]
     UnusableReference {
         /// The metric.
@@ -91,46 +90,56 @@ pub enum MetricError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The path leads nowhere in this answer.
+    /// The path does not exist in this answer.
     #[error("response_path `{path}`: {problem}")]
     ResponsePath {
         /// The path as written.
         path: String,
-        /// Where it ends.
+        /// What is wrong.
         problem: String,
     },
-    /// A regular expression gave up on this answer.
-    #[error("the regular expression `{pattern}` gave up on this answer: {problem}")]
+    /// A regular expression could not be evaluated on this answer.
+    #[error("the regular expression `{pattern}` could not be evaluated on this answer: {problem}")]
     Regex {
         /// The expression.
         pattern: String,
         /// Why.
         problem: String,
     },
-    /// How long the answer took is not known.
+    /// The latency of the answer is not known.
     #[error("the latency of this answer is not known")]
     LatencyUnknown,
-    /// What the answer cost is not known.
-    #[error("the cost of this answer is not known: the endpoint told no usage, or the model has no price")]
+    /// The cost of the answer is not known.
+    #[error(
+        "the cost of this answer is not known: the endpoint reported no token usage, or the model's price is unknown"
+    )]
     CostUnknown,
-    /// The metric needs a judge, and there is none yet.
-    #[error("`{name}` needs a model that judges, which this version cannot run")]
+    /// The metric needs a judge, which is not supported yet.
+    #[error("`{name}` needs a judge, which this version cannot run")]
     JudgeNotAvailable {
         /// The metric.
         name: String,
     },
-    /// The metric is a code grader, and these do not run yet.
+    /// The judge returned no answer.
+    #[error("`{name}` was not judged: {reason}")]
+    NotJudged {
+        /// The metric.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The metric is a code grader, which is not supported yet.
     #[error("`{name}` is a code grader, which this version cannot run")]
     CodeGraderNotAvailable {
         /// The metric.
         name: String,
     },
-    /// The score is not a number, which no score may be.
-    #[error("`{metric}` gave {value}, which is not a score")]
+    /// The score is NaN or outside the range of scores.
+    #[error("`{metric}` returned {value}, which is not between 0 and 1")]
     NotAScore {
         /// The metric.
         metric: String,
-        /// What it gave.
+        /// The returned value.
         value: f64,
     },
 }

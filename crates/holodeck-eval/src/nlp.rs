@@ -1,7 +1,7 @@
 //! Text metrics: pure functions of two texts, equal to the Python reference implementations.
 //!
-//! `docs/metrics.md` says for each what it computes and which package it follows. Every score is in 0..=1 and never
-//! NaN; an empty text scores 0 (but for the exact matches).
+//! `docs/metrics.md` describes for each what it computes and which package it follows. Every score is in 0..=1 and
+//! never NaN; an empty text scores 0 (except in exact matches).
 //!
 //! ```
 //! use holodeck_eval::nlp::{self, Tokenizer};
@@ -29,16 +29,16 @@ pub use bleu::{Bleu, bleu};
 pub use chrf::{WordOrder, chrf};
 pub use exact::{Normalization, equality, exact_match};
 pub use meteor::{Meteor, meteor};
-pub(crate) use python::trimmed;
+pub(crate) use python::trim;
 pub use rouge::{Rouge, RougeVariant, Stemming, rouge};
 pub use squad::{squad_exact_match, squad_f1};
 pub(crate) use unicode::compose;
 pub use wordnet::WORDNET_LICENSE;
 
-/// How a text becomes words.
+/// How a text is split into words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tokenizer {
-    /// Exactly as the reference implementation of the metric does.
+    /// Exactly as in the reference implementation of the metric.
     #[default]
     Reference,
     /// By Unicode's classes after composing accents (NFC); a character of a script written without spaces is a word.

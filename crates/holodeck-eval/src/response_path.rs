@@ -1,12 +1,13 @@
-//! `response_path`: a part of a JSON answer.
+//! `response_path`: selects a part of a JSON answer.
 
 mod raw;
 
 use std::borrow::Cow;
 
+use holodeck_model::has_lost_digits;
 use serde_json::Value;
 
-use crate::json_text::shown_text;
+use crate::json_text::quote;
 use crate::{EvalInput, MetricError};
 
 /// A path such as `order.lines[0].price`.
@@ -21,25 +22,27 @@ enum Step {
 }
 
 impl ResponsePath {
-    /// Reads a path: names separated by full stops, each with any number of `[n]`.
+    /// Parses a path: names separated by full stops, each with any number of `[n]`.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         let mut steps = Vec::new();
         for segment in text.split('.') {
             let (name, indices) = segment.split_at(segment.find('[').unwrap_or(segment.len()));
-            let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-            if !starts_well
+            let has_valid_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+            if !has_valid_start
                 || !name
                     .chars()
                     .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'))
             {
-                return Err(format!("response_path `{text}` has no name where one belongs"));
+                return Err(format!(
+                    "response_path `{text}`: each part must start with a valid name"
+                ));
             }
             steps.push(Step::Key(name.to_owned()));
             let mut rest = indices;
             while let Some(inner) = rest.strip_prefix('[') {
                 let (index, after) = inner
                     .split_once(']')
-                    .ok_or_else(|| format!("response_path `{text}` misses a `]`"))?;
+                    .ok_or_else(|| format!("response_path `{text}`: missing `]`"))?;
                 let index = index
                     .parse()
                     .map_err(|_| format!("response_path `{text}`: `[{index}]` is not an index"))?;
@@ -47,7 +50,9 @@ impl ResponsePath {
                 rest = after;
             }
             if !rest.is_empty() {
-                return Err(format!("response_path `{text}`: `{rest}` after an index"));
+                return Err(format!(
+                    "response_path `{text}`: unexpected `{rest}` after an index"
+                ));
             }
         }
         Ok(Self {
@@ -56,13 +61,13 @@ impl ResponsePath {
         })
     }
 
-    /// The single value at the path, as Python's `str()` writes it.
+    /// The single value at the path, formatted as Python's `str()` does.
     pub(crate) fn text<'a>(&self, input: &EvalInput<'a>) -> Result<Cow<'a, str>, MetricError> {
         match self.value(input)?.as_ref() {
             container @ (Value::Object(_) | Value::Array(_)) => {
-                Err(self.error(format!("leads to {}, not to a single value", kind(container))))
+                Err(self.error(format!("points to {}, not to a single value", kind(container))))
             }
-            // An integer that no integer type holds was read as a double.
+            // An integer that exceeds every integer type was read as a double.
             Value::Number(number) if number.is_f64() && input.structured_output.is_none() => {
                 let integer = raw::leaf(input.response, &self.steps).filter(|text| raw::is_integer(text));
                 let text = integer.map_or_else(
@@ -70,6 +75,12 @@ impl ResponsePath {
                     str::to_owned,
                 );
                 Ok(Cow::Owned(text))
+            }
+            // Structured output was parsed elsewhere, and the text of the answer may differ from it.
+            Value::Number(number) if input.structured_output.is_some() && has_lost_digits(number) => {
+                Err(self.error(format!(
+                    "points to {number}, which is beyond 64 bits and has lost digits; use a string in the schema"
+                )))
             }
             leaf => Ok(Cow::Owned(holodeck_model::python_str(leaf))),
         }
@@ -83,7 +94,7 @@ impl ResponsePath {
         let value: Value = serde_json::from_str(input.response).map_err(|error| {
             self.error(format!(
                 "the answer is not JSON ({error}): {}",
-                shown_text(input.response)
+                quote(input.response)
             ))
         })?;
         self.find(&value).cloned().map(Cow::Owned)
@@ -98,13 +109,16 @@ impl ResponsePath {
                     self.error(format!("there is no `{key}`, only {}", list(&known)))
                 })?,
                 (Step::Index(index), Value::Array(items)) => items.get(*index).ok_or_else(|| {
-                    self.error(format!("there is no [{index}] in a list of {}", items.len()))
+                    self.error(format!(
+                        "there is no [{index}] in a list of length {}",
+                        items.len()
+                    ))
                 })?,
                 (Step::Key(key), other) => {
-                    return Err(self.error(format!("`{key}` looked for in {}", kind(other))));
+                    return Err(self.error(format!("cannot look up `{key}` in {}", kind(other))));
                 }
                 (Step::Index(index), other) => {
-                    return Err(self.error(format!("[{index}] looked for in {}", kind(other))));
+                    return Err(self.error(format!("cannot look up [{index}] in {}", kind(other))));
                 }
             };
         }

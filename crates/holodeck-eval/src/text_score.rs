@@ -1,4 +1,4 @@
-//! The text metrics as metrics of a configuration.
+//! Adapts the text metrics to the metrics of a configuration.
 
 use std::borrow::Cow;
 
@@ -6,9 +6,9 @@ use holodeck_model::{self as model, StandardMetric, StandardMetricName};
 
 use crate::nlp::{self, RougeVariant, Stemming, Tokenizer, WordOrder};
 use crate::response_path::ResponsePath;
-use crate::{EvalInput, Metric, MetricError, Need, Score};
+use crate::{EvalInput, Metric, MetricError, Score};
 
-/// A score of how near the answer is to the expected one; it gates only with a threshold.
+/// Scores how close the answer is to the expected one; it gates only with a threshold.
 pub(crate) struct TextScore {
     name: StandardMetricName,
     compute: fn(&Self, &str, &str) -> f64,
@@ -20,14 +20,14 @@ pub(crate) struct TextScore {
 impl TextScore {
     pub(crate) fn new(config: &StandardMetric) -> Result<Self, String> {
         let compute: fn(&Self, &str, &str) -> f64 = match config.metric {
-            StandardMetricName::Bleu => |me, p, r| nlp::bleu(p, r, me.tokenizer).score,
+            StandardMetricName::Bleu => |this, p, r| nlp::bleu(p, r, this.tokenizer).score,
             StandardMetricName::Rouge => {
-                |me, p, r| nlp::rouge(p, r, me.variant, me.tokenizer, Stemming::Off).f1
+                |this, p, r| nlp::rouge(p, r, this.variant, this.tokenizer, Stemming::Off).f1
             }
-            StandardMetricName::Meteor => |me, p, r| nlp::meteor(p, r, me.tokenizer).score,
-            StandardMetricName::F1 => |me, p, r| nlp::squad_f1(p, r, me.tokenizer),
+            StandardMetricName::Meteor => |this, p, r| nlp::meteor(p, r, this.tokenizer).score,
+            StandardMetricName::F1 => |this, p, r| nlp::squad_f1(p, r, this.tokenizer),
             StandardMetricName::Chrf => {
-                |me, p, r| nlp::chrf(&me.composed(p), &me.composed(r), WordOrder::None)
+                |this, p, r| nlp::chrf(&this.compose(p), &this.compose(r), WordOrder::None)
             }
             other => return Err(format!("`{other}` is not a text metric")),
         };
@@ -56,8 +56,8 @@ impl TextScore {
         })
     }
 
-    /// chrF has no words; what `unicode` changes for it is that two spellings of an accent are one.
-    fn composed<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    /// chrF has no words, so `unicode` only composes accents.
+    fn compose<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.tokenizer {
             Tokenizer::Reference => Cow::Borrowed(text),
             Tokenizer::Unicode => nlp::compose(text),
@@ -68,10 +68,6 @@ impl TextScore {
 impl Metric for TextScore {
     fn name(&self) -> &str {
         self.name.as_str()
-    }
-
-    fn needs(&self) -> &[Need] {
-        &[Need::Reference]
     }
 
     fn score(&self, input: &EvalInput<'_>) -> Result<Score, MetricError> {

@@ -1,8 +1,8 @@
-//! What a test expects of the agent's tool calls.
+//! Compares the agent's tool calls with the expectations of a test.
 
 mod arguments;
 
-use holodeck_model::{ArgMatchDetail, ExpectedTool, ToolNames, ToolOrder};
+use holodeck_model::{ArgMatchDetail, ExpectedTool, Failure, ToolNames, ToolOrder};
 use serde_json::Value;
 
 use crate::CalledTool;
@@ -14,32 +14,32 @@ use crate::CalledTool;
     reason = "the runner fills it in as a literal from a case or a turn"
 )]
 pub struct ToolExpectations<'a> {
-    /// Tools that must be called; an empty list expects nothing.
+    /// Tools that must be called; may be empty.
     pub expected: &'a [ExpectedTool],
     /// Whether they must be called in the order of the list.
     pub order: ToolOrder,
     /// Tools that must not be called.
     pub forbidden: &'a [String],
-    /// What their names refer to; without it a name is that of the call.
+    /// Resolves the names; without it, a name must equal that of the call.
     pub names: Option<&'a ToolNames>,
 }
 
-/// How the expectations fared.
+/// The result of the expectations.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ToolsOutcome {
-    /// Whether all were met; absent when there are none.
+    /// Whether all were met; absent if there are none.
     pub matched: Option<bool>,
-    /// One for each expectation about arguments or a count.
+    /// Details of each expectation about arguments or a count.
     pub details: Vec<ArgMatchDetail>,
-    /// What was not met, a line each.
-    pub errors: Vec<String>,
+    /// The unmet expectations, each with its field.
+    pub failures: Vec<Failure>,
 }
 
-/// Compares the calls an agent made, in order, with what is expected.
+/// Compares the calls of an agent, in order, with the expectations.
 ///
-/// Only a call whose tool ran meets an expectation, whatever came of it; of a forbidden tool every attempt counts. One
-/// call may meet several expectations, unless the order matters. Calls beyond the expected ones are free.
+/// Only a call whose tool ran meets an expectation, even if the tool failed; of a forbidden tool, every attempt counts.
+/// One call may meet several expectations, unless the order matters. Additional calls are allowed.
 pub fn check_tools(expectations: &ToolExpectations<'_>, calls: &[CalledTool<'_>]) -> ToolsOutcome {
     let ToolExpectations {
         expected,
@@ -53,26 +53,26 @@ pub fn check_tools(expectations: &ToolExpectations<'_>, calls: &[CalledTool<'_>]
     let mut outcome = ToolsOutcome::default();
     let mut not_called = Vec::new();
     for tool in expected {
-        let found = Found::new(tool, calls, names);
-        if tool.is_simple() && found.ambiguous.is_empty() {
-            if !found.is_met() {
+        let matches = CallMatches::new(tool, calls, names);
+        if tool.is_simple() && matches.ambiguous.is_empty() {
+            if !matches.is_met() {
                 not_called.push(tool.name.as_str());
             }
             continue;
         }
-        let reason = found.unmet_reason();
+        let reason = matches.unmet_reason();
         if let Some(reason) = &reason {
             outcome
-                .errors
-                .push(format!("expected {}: {reason}", written(tool)));
+                .failures
+                .push(unmet(format!("{}: {reason}", describe(tool))));
         }
         if tool.is_simple() {
             continue;
         }
         outcome.details.push(ArgMatchDetail {
             expected_tool: tool.name.clone(),
-            args_asserted: asserted(tool),
-            matched_call_index: match (&reason, found.matching.first()) {
+            args_asserted: expected_arguments(tool),
+            matched_call_index: match (&reason, matches.indices.first()) {
                 (None, Some(&index)) => i64::try_from(index).unwrap_or(-1),
                 _ => -1,
             },
@@ -80,15 +80,11 @@ pub fn check_tools(expectations: &ToolExpectations<'_>, calls: &[CalledTool<'_>]
         });
     }
     if !not_called.is_empty() {
-        let line = format!(
-            "expected tool(s) not called: {}; {}",
-            not_called.join(", "),
-            called(calls)
-        );
-        outcome.errors.insert(0, line);
+        let text = format!("not called: {}; {}", not_called.join(", "), list_calls(calls));
+        outcome.failures.insert(0, unmet(text));
     }
-    if order == ToolOrder::Strict && outcome.errors.is_empty() {
-        outcome.errors.extend(out_of_order(expected, calls, names));
+    if order == ToolOrder::Strict && outcome.failures.is_empty() {
+        outcome.failures.extend(out_of_order(expected, calls, names));
     }
     for name in forbidden {
         let places: Vec<String> = (1..)
@@ -100,59 +96,65 @@ pub fn check_tools(expectations: &ToolExpectations<'_>, calls: &[CalledTool<'_>]
             })
             .collect();
         if !places.is_empty() {
-            outcome
-                .errors
-                .push(format!("forbidden tool called: {}", places.join(", ")));
+            let text = format!("called: {}", places.join(", "));
+            outcome.failures.push(Failure::of_field("forbidden_tools", text));
         }
     }
-    outcome.matched = Some(outcome.errors.is_empty());
+    outcome.matched = Some(outcome.failures.is_empty());
     outcome
 }
 
-/// Whether a name of the test refers to the called tool.
-fn refers(names: Option<&ToolNames>, written: &str, called: &str) -> bool {
-    let tool = names.and_then(|names| Some((names, names.identify(called)?)));
-    tool.map_or(written == called, |(names, tool)| names.refers(written, &tool))
+fn unmet(text: String) -> Failure {
+    Failure::of_field("expected_tools", text)
 }
 
-/// The calls that meet one expectation.
-struct Found<'a> {
+/// Whether a name of the test refers to the called tool.
+fn refers(names: Option<&ToolNames>, name: &str, called: &str) -> bool {
+    let tool = names.and_then(|names| Some((names, names.identify(called)?)));
+    tool.map_or(name == called, |(names, tool)| names.refers(name, &tool))
+}
+
+/// The calls that match one expectation.
+struct CallMatches<'a> {
     tool: &'a ExpectedTool,
-    /// Whether a tool of this name ran.
-    named: bool,
-    /// The tools that the name may mean, if it does not say which.
+    /// Whether a tool with this name ran.
+    tool_ran: bool,
+    /// The tools to which the name may refer, if there are several.
     ambiguous: Vec<String>,
-    /// Places of the calls that meet the expectation.
-    matching: Vec<usize>,
-    /// Why the last call that has the name does not.
+    /// Indices of the calls that match.
+    indices: Vec<usize>,
+    /// Why the last other call with this name does not match.
     mismatch: Option<String>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> CallMatches<'a> {
     fn new(tool: &'a ExpectedTool, calls: &[CalledTool<'_>], names: Option<&ToolNames>) -> Self {
-        let called = calls.iter().map(|call| call.name);
-        let mut found = Self {
+        let called = calls.iter().flat_map(|call| {
+            let namesakes = call.namesakes.iter().map(String::as_str);
+            std::iter::once(call.name).chain(namesakes)
+        });
+        let mut matches = Self {
             tool,
-            named: false,
+            tool_ran: false,
             ambiguous: names.map_or_else(Vec::new, |names| names.ambiguous(&tool.name, &called)),
-            matching: Vec::new(),
+            indices: Vec::new(),
             mismatch: None,
         };
         for (index, call) in calls.iter().enumerate() {
             if call.refused.is_some() || !refers(names, &tool.name, call.name) {
                 continue;
             }
-            found.named = true;
+            matches.tool_ran = true;
             match arguments::mismatch(&tool.args, call.arguments) {
-                None => found.matching.push(index),
-                reason => found.mismatch = reason,
+                None => matches.indices.push(index),
+                reason => matches.mismatch = reason,
             }
         }
-        found
+        matches
     }
 
     fn is_met(&self) -> bool {
-        self.ambiguous.is_empty() && self.matching.len() >= wanted(self.tool)
+        self.ambiguous.is_empty() && self.indices.len() >= required_count(self.tool)
     }
 
     fn unmet_reason(&self) -> Option<String> {
@@ -167,44 +169,45 @@ impl<'a> Found<'a> {
                     self.ambiguous.join(", ")
                 )
             }
-            _ if !self.named => format!("no call to '{name}' found"),
-            Some(reason) if self.matching.is_empty() => reason.clone(),
+            _ if !self.tool_ran => format!("no call to '{name}' found"),
+            Some(reason) if self.indices.is_empty() => reason.clone(),
             _ => format!(
                 "expected {} matching call(s), got {}",
                 self.tool.count,
-                self.matching.len()
+                self.indices.len()
             ),
         })
     }
 }
 
-fn wanted(tool: &ExpectedTool) -> usize {
+fn required_count(tool: &ExpectedTool) -> usize {
     usize::try_from(tool.count.max(1)).unwrap_or(usize::MAX)
 }
 
-/// The line that tells where the order breaks, if it does. Taking the first call that fits each time leaves the most
-/// room for the rest.
+/// The first violation of the order, if any. Each expectation takes the first matching call, which leaves the most
+/// calls for the rest.
 fn out_of_order(
     expected: &[ExpectedTool],
     calls: &[CalledTool<'_>],
     names: Option<&ToolNames>,
-) -> Option<String> {
+) -> Option<Failure> {
     let mut next = 0;
     for tool in expected {
-        for _ in 0..wanted(tool) {
-            let fits = |call: &CalledTool<'_>| {
+        for _ in 0..required_count(tool) {
+            let matches = |call: &CalledTool<'_>| {
                 call.refused.is_none()
                     && refers(names, &tool.name, call.name)
                     && arguments::mismatch(&tool.args, call.arguments).is_none()
             };
-            let Some(step) = calls.get(next..)?.iter().position(fits) else {
+            let Some(step) = calls.get(next..)?.iter().position(matches) else {
                 let order: Vec<&str> = expected.iter().map(|tool| tool.name.as_str()).collect();
-                return Some(format!(
-                    "expected tools in the order {}: '{}' came too early; {}",
+                let text = format!(
+                    "{}: '{}' came too early; {}",
                     order.join(", "),
                     tool.name,
-                    called(calls)
-                ));
+                    list_calls(calls)
+                );
+                return Some(Failure::of_field("expected_tools_order", text));
             };
             next += step + 1;
         }
@@ -212,24 +215,24 @@ fn out_of_order(
     None
 }
 
-fn called(calls: &[CalledTool<'_>]) -> String {
+fn list_calls(calls: &[CalledTool<'_>]) -> String {
     if calls.is_empty() {
         return "no tool was called".to_owned();
     }
-    let called = calls.iter().map(|call| match call.refused {
+    let calls = calls.iter().map(|call| match call.refused {
         Some(refused) => format!("{} ({})", call.name, refused.as_str()),
         None if call.failed => format!("{} (failed)", call.name),
         None => call.name.to_owned(),
     });
-    format!("called: {}", called.collect::<Vec<_>>().join(", "))
+    format!("called: {}", calls.collect::<Vec<_>>().join(", "))
 }
 
 /// The expectation in one line: `lookup(id=7, price>9) ×2`.
-fn written(tool: &ExpectedTool) -> String {
+fn describe(tool: &ExpectedTool) -> String {
     let args: Vec<String> = tool
         .args
         .iter()
-        .map(|(name, matcher)| arguments::written(name, matcher))
+        .map(|(name, matcher)| arguments::describe_argument(name, matcher))
         .collect();
     let times = if tool.count > 1 {
         format!(" ×{}", tool.count)
@@ -239,7 +242,7 @@ fn written(tool: &ExpectedTool) -> String {
     format!("{}({}){times}", tool.name, args.join(", "))
 }
 
-fn asserted(tool: &ExpectedTool) -> Value {
+fn expected_arguments(tool: &ExpectedTool) -> Value {
     Value::Object(
         tool.args
             .iter()

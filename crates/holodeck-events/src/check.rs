@@ -12,7 +12,7 @@ mod run;
 pub use replay::replay_violations;
 use run::Run;
 
-/// What holds of every recorded session.
+/// An invariant of every recorded session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
     /// The person's message is the first event of its run.
@@ -33,9 +33,9 @@ pub enum Invariant {
     Inv8,
     /// Indices strictly increase and ids are unique.
     Hd1,
-    /// A replay shows what was delivered first, byte by byte.
+    /// A replay equals the first delivery, byte by byte.
     Hd2,
-    /// The pieces of a message are the message.
+    /// The chunks of a message add up to the message.
     Hd3,
     /// Each approval is resolved once, before its tool's result.
     Hd4,
@@ -61,7 +61,7 @@ impl Invariant {
         Self::Hd5,
     ];
 
-    /// Its name in the contract.
+    /// The name in the contract.
     pub fn name(self) -> &'static str {
         match self {
             Self::Inv1 => "INV-1",
@@ -92,7 +92,7 @@ impl fmt::Display for Invariant {
 pub struct Violation {
     /// Which one.
     pub invariant: Invariant,
-    /// The event where it shows, counted from 0; `None` when it shows at the end.
+    /// The event where it occurs, counted from 0; `None` for the end.
     pub at: Option<usize>,
     /// What is wrong.
     pub detail: String,
@@ -110,39 +110,39 @@ impl fmt::Display for Violation {
 /// What a recording holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// All that was delivered.
+    /// Everything that was delivered.
     Live,
-    /// What is left when chunks are pruned.
+    /// What remains when chunks are pruned.
     Replay,
 }
 
-/// Holds one session's events, in their order, against the invariants.
+/// Checks the invariants of one session's events, in their order.
 #[derive(Debug)]
 pub struct StreamChecker {
     view: View,
-    seen: usize,
+    position: usize,
     last_index: Option<u64>,
     ids: HashSet<Uuid>,
     numbers: Numbers,
     runs: HashMap<String, Run>,
     /// The runs in the order they began.
     order: Vec<String>,
-    /// What events that name no run belong to.
+    /// The run of events that name none.
     current: Option<String>,
     tool_ids: Option<HashSet<String>>,
-    found: Findings,
+    findings: Findings,
 }
 
 /// Sequence numbers so far.
 #[derive(Debug, Default)]
 struct Numbers {
-    /// The next one; `None` before the first, where that may be any.
+    /// The next one; `None` before the first, if that may be any.
     next: Option<u64>,
-    /// A number may have gone to an event that should have none, or is missing where one should be.
+    /// How many numbers events have that should have none, or lack that should have one.
     slack: u64,
 }
 
-/// The violations so far, and where the stream is.
+/// The violations so far, and the position in the stream.
 #[derive(Debug, Default)]
 struct Findings {
     at: Option<usize>,
@@ -164,7 +164,7 @@ impl StreamChecker {
     pub fn new(view: View) -> Self {
         Self {
             view,
-            seen: 0,
+            position: 0,
             last_index: None,
             ids: HashSet::new(),
             numbers: Numbers {
@@ -175,11 +175,11 @@ impl StreamChecker {
             order: Vec::new(),
             current: None,
             tool_ids: None,
-            found: Findings::default(),
+            findings: Findings::default(),
         }
     }
 
-    /// A checker of a single run: its numbers begin anywhere.
+    /// A checker of a single run, whose numbers may begin anywhere.
     pub fn of_run(view: View) -> Self {
         Self {
             numbers: Numbers::default(),
@@ -187,8 +187,8 @@ impl StreamChecker {
         }
     }
 
-    /// Knows the ids the provider sent: with them INV-8 is exact, else an id is only held against what frameworks
-    /// and this crate make.
+    /// Sets the ids that the provider sent, which makes INV-8 exact. Without them an id is only compared with those that
+    /// frameworks and this crate create.
     pub fn with_tool_ids(mut self, ids: impl IntoIterator<Item = String>) -> Self {
         self.tool_ids = Some(ids.into_iter().collect());
         self
@@ -196,8 +196,8 @@ impl StreamChecker {
 
     /// Takes in the next event.
     pub fn observe(&mut self, event: &AgentEvent) {
-        self.found.at = Some(self.seen);
-        self.seen += 1;
+        self.findings.at = Some(self.position);
+        self.position += 1;
         self.identity(event);
         self.sequence(event);
         if !matches!(event.body, EventBody::SessionStart(_)) {
@@ -205,57 +205,57 @@ impl StreamChecker {
         }
     }
 
-    /// What was found in a session that is complete up to here: each run is over.
+    /// The violations in a complete session, in which each run must be over.
     pub fn finish(mut self) -> Vec<Violation> {
-        self.found.at = None;
+        self.findings.at = None;
         for id in &self.order {
             if self.runs.get(id).is_some_and(|run| !run.is_over()) {
                 let detail = format!("run `{id}` has no end");
-                self.found.add(Invariant::Inv5, detail);
+                self.findings.add(Invariant::Inv5, detail);
             }
         }
-        self.found.all
+        self.findings.all
     }
 
-    /// What was found so far: a stream may break off anywhere.
+    /// The violations so far, in a session that may end anywhere.
     pub fn finish_prefix(self) -> Vec<Violation> {
-        self.found.all
+        self.findings.all
     }
 
-    /// Whether nothing was found so far.
+    /// Whether there is no violation so far.
     pub fn is_clean(&self) -> bool {
-        self.found.all.is_empty()
+        self.findings.all.is_empty()
     }
 
     fn identity(&mut self, event: &AgentEvent) {
         if let Some(index) = event.meta.event_index {
             if self.last_index.is_some_and(|last| index <= last) {
                 let detail = format!("index {index} does not increase");
-                self.found.add(Invariant::Hd1, detail);
+                self.findings.add(Invariant::Hd1, detail);
             }
             self.last_index = self.last_index.max(Some(index));
         }
         if !self.ids.insert(event.meta.event_id) {
             let detail = format!("id {} is used again", event.meta.event_id);
-            self.found.add(Invariant::Hd1, detail);
+            self.findings.add(Invariant::Hd1, detail);
         }
     }
 
     fn sequence(&mut self, event: &AgentEvent) {
         let kind = event.body.kind();
         let persisted = event.meta.persistence_state == PersistenceState::Persisted;
-        // Of a type this version does not know, the event itself says whether it is content.
+        // For a type that this version does not know, the event's own state counts.
         let content = event.body.class().is_none_or(|class| class == EventClass::Stored);
         match event.meta.sequence_number {
             Some(number) if content && persisted => self.number(number),
             Some(_) => {
                 let detail = format!("a `{kind}` that is not stored content has a sequence number");
-                self.found.add(Invariant::Inv7, detail);
+                self.findings.add(Invariant::Inv7, detail);
                 self.numbers.slack += 1;
             }
             None if persisted && event.body.class() == Some(EventClass::Stored) => {
                 let detail = format!("a stored `{kind}` has no sequence number");
-                self.found.add(Invariant::Inv4, detail);
+                self.findings.add(Invariant::Inv4, detail);
                 self.numbers.slack += 1;
             }
             None => {}
@@ -267,7 +267,7 @@ impl StreamChecker {
         let next = self.numbers.next.unwrap_or(number);
         if number < next || number > next.saturating_add(slack) {
             let detail = format!("sequence number {number} instead of {next}");
-            self.found.add(Invariant::Inv6, detail);
+            self.findings.add(Invariant::Inv6, detail);
         } else {
             self.numbers.slack -= number - next;
         }
@@ -290,19 +290,19 @@ impl StreamChecker {
                 .any(|earlier| self.runs.get(earlier).is_some_and(|run| !run.is_over()));
             if overlapped {
                 let detail = format!("run `{id}` begins before the one before it is over");
-                self.found.add(Invariant::Hd5, detail);
+                self.findings.add(Invariant::Hd5, detail);
             }
             if !begins {
                 let detail = format!("run `{id}` begins with `{}`", event.body.kind());
-                self.found.add(Invariant::Inv1, detail);
+                self.findings.add(Invariant::Inv1, detail);
             }
             self.order.push(id.clone());
         } else if begins {
             let detail = format!("run `{id}` has a second message of the person");
-            self.found.add(Invariant::Inv1, detail);
+            self.findings.add(Invariant::Inv1, detail);
         }
         self.current = Some(id.clone());
         let run = self.runs.entry(id).or_default();
-        run.observe(event, self.view, self.tool_ids.as_ref(), &mut self.found);
+        run.observe(event, self.view, self.tool_ids.as_ref(), &mut self.findings);
     }
 }

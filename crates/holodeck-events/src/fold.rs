@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use holodeck_backend_api::{
-    BackendEvent, ExecutionResult, HistoryItem, Outcome, ResultFold, StopReason, ToolCall, ToolResult,
+    BackendEvent, ExecutionResult, HistoryItem, Outcome, Redactions, ResultFold, StopReason, ToolCall,
+    ToolResult,
 };
 use holodeck_model::events::{
     AgentEvent, AgentExecutionResult, Complete, CompleteReason, EventBody, RunTotals,
@@ -9,8 +10,8 @@ use holodeck_model::events::{
 };
 use serde_json::Value;
 
-/// What a run came to, from its events; `None` while it is not over. The same as the direct fold of what the backend
-/// told. Chunks are not needed.
+/// The result of a run from its events; `None` while it is not over. It equals the direct fold of the backend's stream.
+/// Chunks are not needed.
 pub fn execution_result<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Option<ExecutionResult> {
     let mut fold = ResultFold::new();
     let mut turn = None;
@@ -24,27 +25,27 @@ pub fn execution_result<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) ->
         if event.meta.parent_tool_use_id.is_some() {
             continue;
         }
-        let Some(told) = told(&event.body) else {
+        let Some(emitted) = backend_event(&event.body) else {
             continue;
         };
-        let begins = !matches!(told, BackendEvent::ToolResult(_));
+        let begins = !matches!(emitted, BackendEvent::ToolResult(_));
         if begins && turn != Some(event.meta.turn) {
             if turn.is_some() {
                 fold.observe(&message_end());
             }
             turn = Some(event.meta.turn);
         }
-        fold.observe(&told);
+        fold.observe(&emitted);
     }
     None
 }
 
-/// What a run came to, in the words of the service that ran it; `None` while it is not over.
+/// The result of a run in the form of the event contract; `None` while it is not over.
 pub fn agent_execution_result<'a>(
     events: impl IntoIterator<Item = &'a AgentEvent> + Clone,
 ) -> Option<AgentExecutionResult> {
     let result = execution_result(events.clone())?;
-    let mut told = AgentExecutionResult {
+    let mut summary = AgentExecutionResult {
         response: result.response,
         success: result.outcome == Outcome::Completed,
         error: result.outcome.reason().map(Into::into),
@@ -53,15 +54,15 @@ pub fn agent_execution_result<'a>(
         ..AgentExecutionResult::default()
     };
     for event in events {
-        told.session_id = event.meta.session_id.clone().unwrap_or(told.session_id);
-        told.run_id = event.meta.run_id.clone().or(told.run_id);
+        summary.session_id = event.meta.session_id.clone().unwrap_or(summary.session_id);
+        summary.run_id = event.meta.run_id.clone().or(summary.run_id);
         match &event.body {
-            EventBody::Complete(Complete { totals, .. }) => told.duration_ms = totals.duration_ms,
-            EventBody::Error(error) => told.duration_ms = error.totals.duration_ms,
+            EventBody::Complete(Complete { totals, .. }) => summary.duration_ms = totals.duration_ms,
+            EventBody::Error(error) => summary.duration_ms = error.totals.duration_ms,
             _ if event.meta.parent_tool_use_id.is_some() => {}
-            EventBody::Message(message) => told.message_id = Some(message.message_id.clone()),
-            EventBody::ToolUse(call) if !told.tools_used.contains(&call.tool_name) => {
-                told.tools_used.push(call.tool_name.clone());
+            EventBody::Message(message) => summary.message_id = Some(message.message_id.clone()),
+            EventBody::ToolUse(call) if !summary.tools_used.contains(&call.tool_name) => {
+                summary.tools_used.push(call.tool_name.clone());
             }
             _ => {}
         }
@@ -69,11 +70,11 @@ pub fn agent_execution_result<'a>(
             break;
         }
     }
-    Some(told)
+    Some(summary)
 }
 
-/// What a session's next turn has before it: each message of the person that was answered, and its answer, or the text
-/// that had arrived when a person stopped it. A turn that failed is not part of it, as in a live conversation.
+/// The history before a session's next turn: each message of the person that was answered, with its answer, or with the
+/// text that had arrived when a person stopped it. As in a live conversation, a failed turn is not part of it.
 pub fn history<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Vec<HistoryItem> {
     let mut history = Vec::new();
     let mut asked = None;
@@ -108,8 +109,8 @@ pub fn history<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Vec<Hist
     history
 }
 
-/// What a backend told when this was recorded.
-fn told(body: &EventBody) -> Option<BackendEvent> {
+/// The event of a backend from which this was recorded.
+fn backend_event(body: &EventBody) -> Option<BackendEvent> {
     Some(match body {
         EventBody::Thinking(thinking) if !thinking.content.is_empty() => BackendEvent::Thinking {
             text: thinking.content.clone(),
@@ -152,7 +153,15 @@ fn end_of(body: &EventBody) -> Option<(Outcome, &RunTotals)> {
             };
             (outcome, &end.totals)
         }
-        EventBody::Error(end) => (Outcome::from_reason(Some(&end.error)), &end.totals),
+        EventBody::Error(end) => {
+            let mut outcome = Outcome::from_reason(Some(&end.error));
+            if let Outcome::ToolFailed { reason, .. } = &mut outcome {
+                let details = end.details.as_ref();
+                let known = details.and_then(|details| details.get("reason")?.as_str());
+                *reason = known.map(str::to_owned);
+            }
+            (outcome, &end.totals)
+        }
         _ => return None,
     })
 }
@@ -170,6 +179,7 @@ fn finish(mut fold: ResultFold, outcome: Outcome, totals: &RunTotals) -> Executi
     if let Some(latency) = totals.recorded_latency_ms {
         fold.observe(&BackendEvent::Replayed {
             latency: Duration::from_millis(latency),
+            redacted: Redactions::default(),
         });
     }
     let mut result = fold.finish(outcome);

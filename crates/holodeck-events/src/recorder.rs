@@ -2,11 +2,13 @@ use std::sync::Arc;
 
 use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, ResultFold, ToolResult};
 use holodeck_model::events::{EventBody, UserMessage};
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    Clock, Draft, Ids,
-    book::{Book, Place},
-    lane::{End, Lane},
+    Clock, Draft, Ids, Trajectory,
+    agent_log::{AgentLog, RunEnd},
+    draft::{Drafts, Origin},
+    run_log::RunLog,
     terminal::{interruption, terminal},
 };
 
@@ -15,11 +17,11 @@ use crate::{
 pub struct NewRun {
     /// The session it belongs to.
     pub session_id: String,
-    /// What the person says.
+    /// The person's message.
     pub message: String,
-    /// Its id; made when there is none.
+    /// Its id; without one, a new id is created.
     pub run_id: Option<String>,
-    /// Who says it.
+    /// The person's id.
     pub user_id: Option<String>,
     /// The client's own id of the message.
     pub client_message_id: Option<String>,
@@ -36,11 +38,12 @@ impl NewRun {
     }
 }
 
-/// What a backend told that does not belong into the record: it would break an invariant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An event of a backend that is not recorded because it would break an invariant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Ignored {
-    /// A call that is known already.
+    /// A call whose id is already known.
     RepeatedCall {
         /// Its id.
         id: String,
@@ -50,7 +53,7 @@ pub enum Ignored {
         /// The call.
         id: String,
     },
-    /// A result of a call nobody made.
+    /// A result without its call.
     ResultWithoutCall {
         /// The call.
         id: String,
@@ -60,29 +63,29 @@ pub enum Ignored {
         /// The call.
         id: String,
     },
-    /// A question about no call in particular.
+    /// A question without the id of its call.
     AskWithoutId,
     /// A question about a call that has its result.
     AskAfterResult {
         /// The call.
         id: String,
     },
-    /// An answer to no question.
+    /// An answer without a question.
     AnswerWithoutAsk {
         /// The call.
         id: String,
     },
-    /// Anything after the end.
+    /// An event after the end.
     AfterEnd,
 }
 
-/// Turns what a backend tells during one turn into events. A pure state machine: the same input, clock and ids give
-/// the same events, and whatever the input, they hold the invariants.
+/// Turns the stream of one turn into events. A pure state machine: the same input, clock and ids give the same events,
+/// which hold the invariants for any input.
 pub struct RunRecorder {
-    book: Book,
-    main: Lane,
-    /// Agents that the run's own agent started, in the order they spoke first.
-    nested: Vec<Lane>,
+    log: RunLog,
+    main: AgentLog,
+    /// Agents that the run's own agent started, in the order of their first events.
+    nested: Vec<AgentLog>,
     fold: ResultFold,
     backend_session: Option<String>,
     result: Option<ExecutionResult>,
@@ -92,152 +95,182 @@ impl RunRecorder {
     /// A recorder, and the first event of its run.
     pub fn open(run: NewRun, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> (Self, Draft) {
         let run_id = run.run_id.unwrap_or_else(|| ids.next().to_string());
-        let book = Book::new(run.session_id, run_id, clock, ids);
+        let drafts = Drafts::new(run.session_id, run_id, clock, ids);
         let message = UserMessage {
-            message_id: book.new_id(),
+            message_id: drafts.new_id(),
             content: run.message,
             user_id: run.user_id,
             client_message_id: run.client_message_id,
         };
-        let first = book.draft(Place::RUN, EventBody::UserMessageConfirmed(message));
-        let recorder = Self {
-            book,
-            main: Lane::default(),
+        let first = drafts.draft(Origin::RUN, EventBody::UserMessageConfirmed(message));
+        (Self::with_log(RunLog::for_store(drafts)), first)
+    }
+
+    /// A recorder without a store: it returns no events, and keeps only the result and the trajectory. For a piece of
+    /// text it allocates nothing beyond the result.
+    pub fn without_store() -> Self {
+        Self::with_log(RunLog::new())
+    }
+
+    fn with_log(log: RunLog) -> Self {
+        Self {
+            log,
+            main: AgentLog::default(),
             nested: Vec::new(),
             fold: ResultFold::new(),
             backend_session: None,
             result: None,
-        };
-        (recorder, first)
+        }
     }
 
-    /// Takes in one thing the backend told, and gives the events it comes to.
+    /// Takes in one event of the backend and returns the events to record.
     pub fn observe(&mut self, event: &BackendEvent) -> Vec<Draft> {
         if self.result.is_some() {
-            self.book.ignore(Ignored::AfterEnd);
+            self.log.ignore(Ignored::AfterEnd);
             return Vec::new();
         }
-        self.fold.observe(event);
         match event {
-            BackendEvent::End(result) => self.end((**result).clone(), None),
+            BackendEvent::End(result) => return self.complete((**result).clone()),
             BackendEvent::SessionStarted { session_id, .. } => {
                 self.backend_session = Some(session_id.clone());
             }
-            other => self.hear(None, other),
+            other => self.observe_agent(None, other),
         }
-        self.book.take_drafts()
+        self.fold.observe(event);
+        self.log.take_drafts()
     }
 
-    /// Ends the run with what the backend failed with.
+    /// Ends the run with the backend's result.
+    pub fn complete(&mut self, result: ExecutionResult) -> Vec<Draft> {
+        if self.result.is_some() {
+            self.log.ignore(Ignored::AfterEnd);
+            return Vec::new();
+        }
+        self.fold = ResultFold::new();
+        self.end(result, None);
+        self.log.take_drafts()
+    }
+
+    /// Ends the run with the backend's error.
     pub fn fail(&mut self, error: &BackendError) -> Vec<Draft> {
         if self.result.is_some() {
-            self.book.ignore(Ignored::AfterEnd);
+            self.log.ignore(Ignored::AfterEnd);
             return Vec::new();
         }
         let partial = std::mem::take(&mut self.fold).finish_failed(error);
         self.end(partial, Some(error));
-        self.book.take_drafts()
+        self.log.take_drafts()
     }
 
-    /// What the run came to, once it is over.
+    /// The result of the run, once it is over.
     pub fn result(&self) -> Option<&ExecutionResult> {
         self.result.as_ref()
     }
 
     /// The run.
     pub fn run_id(&self) -> &str {
-        self.book.run_id()
+        self.log.run_id()
     }
 
     /// The session.
     pub fn session_id(&self) -> &str {
-        self.book.session_id()
+        self.log.session_id()
     }
 
-    /// The other side's own id of the conversation, when it told one.
+    /// The backend's own id of the conversation, if it has one.
     pub fn backend_session_id(&self) -> Option<&str> {
         self.backend_session.as_deref()
     }
 
-    /// What the backend told and the record leaves out.
-    pub fn ignored(&self) -> &[Ignored] {
-        self.book.ignored()
+    /// What happened beside the result.
+    pub fn trajectory(&self) -> &Trajectory {
+        self.log.trajectory()
     }
 
-    /// `agent` is the call that started the agent that speaks.
-    fn hear(&mut self, agent: Option<&str>, event: &BackendEvent) {
+    /// The result of a run that is over, and its trajectory.
+    pub fn into_result(self) -> (ExecutionResult, Trajectory) {
+        (self.result.unwrap_or_default(), self.log.into_trajectory())
+    }
+
+    /// Takes in an event of an agent; `agent` is the call that started it.
+    fn observe_agent(&mut self, agent: Option<&str>, event: &BackendEvent) {
         if let BackendEvent::Nested {
             parent_call_id,
             event,
         } = event
         {
-            let (lane, book) = self.lane_of_call(parent_call_id, None);
-            lane.tell_written(parent_call_id, book);
-            self.hear(Some(parent_call_id), event);
+            let (agent_log, log) = self.log_of_call(parent_call_id, None);
+            agent_log.record_pending(parent_call_id, log);
+            self.observe_agent(Some(parent_call_id), event);
             return;
         }
         match event {
             BackendEvent::ToolResult(result) if result.call_id.is_empty() => {
-                if let Some(call_id) = self.book.open_without_id(agent, &result.name) {
+                if let Some(call_id) = self.log.open_without_id(agent, &result.name) {
                     let result = ToolResult {
                         call_id,
                         ..result.clone()
                     };
-                    self.hear(agent, &BackendEvent::ToolResult(result));
+                    self.observe_agent(agent, &BackendEvent::ToolResult(result));
                     return;
                 }
             }
             BackendEvent::ApprovalAsked(ask) if ask.call_id.is_empty() => {
-                self.book.ignore(Ignored::AskWithoutId);
+                self.log.ignore(Ignored::AskWithoutId);
                 return;
             }
             _ => {}
         }
-        let (lane, book) = match event {
-            // About a call, whoever tells it.
-            BackendEvent::ToolResult(result) => self.lane_of_call(&result.call_id, agent),
-            BackendEvent::ApprovalAsked(ask) => self.lane_of_call(&ask.call_id, agent),
-            BackendEvent::ApprovalAnswered { call_id, .. } => self.lane_of_call(call_id, agent),
-            _ => self.lane(agent),
+        let (agent_log, log) = match event {
+            // These belong to the agent that made the call, whichever agent reports them.
+            BackendEvent::ToolResult(result) => self.log_of_call(&result.call_id, agent),
+            BackendEvent::ApprovalAsked(ask) => self.log_of_call(&ask.call_id, agent),
+            BackendEvent::ApprovalAnswered { call_id, .. } => self.log_of_call(call_id, agent),
+            _ => self.log_of(agent),
         };
-        lane.hear(event, book);
+        agent_log.observe(event, log);
     }
 
-    /// The agent that made this call, else `agent`.
-    fn lane_of_call(&mut self, call_id: &str, agent: Option<&str>) -> (&mut Lane, &mut Book) {
-        let own = self.book.call(call_id).map(|call| call.agent.clone());
-        match own {
-            Some(own) => self.lane(own.as_deref()),
-            None => self.lane(agent),
+    /// The log of the agent that made this call, else of `agent`.
+    fn log_of_call(&mut self, call_id: &str, agent: Option<&str>) -> (&mut AgentLog, &mut RunLog) {
+        let owner = self.log.call(call_id).map(|call| call.agent.clone());
+        match owner {
+            Some(owner) => self.log_of(owner.as_deref()),
+            None => self.log_of(agent),
         }
     }
 
-    fn lane(&mut self, agent: Option<&str>) -> (&mut Lane, &mut Book) {
+    fn log_of(&mut self, agent: Option<&str>) -> (&mut AgentLog, &mut RunLog) {
         let Some(id) = agent else {
-            return (&mut self.main, &mut self.book);
+            return (&mut self.main, &mut self.log);
         };
-        let known = self.nested.iter().position(|lane| lane.agent() == agent);
+        let known = self
+            .nested
+            .iter()
+            .position(|agent_log| agent_log.agent() == agent);
         let at = known.unwrap_or_else(|| {
-            self.nested.push(Lane::of(id));
+            self.nested.push(AgentLog::of(id));
             self.nested.len() - 1
         });
         #[expect(clippy::indexing_slicing, reason = "found or just pushed")]
-        (&mut self.nested[at], &mut self.book)
+        (&mut self.nested[at], &mut self.log)
     }
 
     fn end(&mut self, result: ExecutionResult, error: Option<&BackendError>) {
         let reason = result.error_reason().unwrap_or("the run ended".into());
-        let end = End {
+        let end = RunEnd {
             reason: &reason,
             interruption: interruption(&result, error),
         };
-        // The latest first: an agent's own agents before it.
-        for lane in self.nested.iter_mut().rev() {
-            lane.close(&end, &mut self.book);
+        // The latest first: agents close after the agents that they started.
+        for agent_log in self.nested.iter_mut().rev() {
+            agent_log.close(&end, &mut self.log);
         }
-        self.main.close(&end, &mut self.book);
-        let last = terminal(&result, error, self.main.last_stop(), self.book.duration_ms());
-        self.book.write(Place::RUN, last);
+        self.main.close(&end, &mut self.log);
+        let duration_ms = self.log.duration_ms();
+        self.log.write(Origin::RUN, || {
+            terminal(&result, error, self.main.last_stop(), duration_ms)
+        });
         self.result = Some(result);
     }
 }

@@ -3,18 +3,18 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-/// Where time comes from.
+/// A source of time.
 pub trait Clock: Send + Sync {
     /// The time of day.
     fn now(&self) -> Timestamp;
 
-    /// Time that only goes forward, since a moment of the clock's own.
+    /// Monotonic time since a moment of the clock's choice.
     fn elapsed(&self) -> Duration;
 }
 
-/// Where ids come from.
+/// A source of ids.
 pub trait Ids: Send + Sync {
-    /// A new one, UUID v4.
+    /// A new id, UUID v4.
     fn next(&self) -> Uuid;
 }
 

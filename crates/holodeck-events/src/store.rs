@@ -9,23 +9,23 @@ mod memory;
 
 pub use memory::MemoryStore;
 
-/// Numbers events and keeps them. What an append gives back is kept, all of it or nothing.
+/// Numbers events and stores them, all of an append or nothing of it.
 #[async_trait]
 pub trait EventStore: Send + Sync {
-    /// Keeps the event that begins a session, unless the session has events already.
+    /// Stores the event that begins a session, unless the session has events already.
     async fn open_session(&self, first: Draft) -> Result<Option<StoredEvent>, StoreError>;
 
-    /// Keeps the first event of a run. A session has one open run at a time.
+    /// Stores the first event of a run. A session has one open run at a time.
     async fn open_run(&self, first: Draft) -> Result<StoredEvent, StoreError>;
 
-    /// Keeps events of an open run, in this order. A terminal event closes the run.
+    /// Stores events of an open run, in this order. A terminal event closes the run.
     async fn append(&self, drafts: Vec<Draft>) -> Result<Vec<StoredEvent>, StoreError>;
 
     /// The events of a session after this index, or all.
     async fn read_after(&self, session_id: &str, index: Option<u64>) -> Result<Vec<StoredEvent>, StoreError>;
 }
 
-/// Why events were not kept.
+/// Why events were not stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -41,7 +41,7 @@ pub enum StoreError {
         /// The run.
         run_id: String,
     },
-    /// What keeps the events failed.
+    /// The storage failed.
     #[error("events could not be stored: {reason}")]
     Failed {
         /// Why.
@@ -49,12 +49,12 @@ pub enum StoreError {
     },
 }
 
-/// An event that is kept. Only a store makes one, so whoever holds one may show it.
+/// An event that is stored. Only a store creates one, so it may be delivered.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StoredEvent(Arc<Kept>);
+pub struct StoredEvent(Arc<Numbered>);
 
 #[derive(Debug, PartialEq)]
-struct Kept {
+struct Numbered {
     event: AgentEvent,
     class: EventClass,
     index: u64,
@@ -70,7 +70,7 @@ impl StoredEvent {
         let json = serde_json::to_string(&event).map_err(|error| StoreError::Failed {
             reason: error.to_string(),
         })?;
-        Ok(Self(Arc::new(Kept {
+        Ok(Self(Arc::new(Numbered {
             event,
             class: draft.class,
             index,
@@ -83,17 +83,17 @@ impl StoredEvent {
         &self.0.event
     }
 
-    /// How it is kept.
+    /// How it is stored.
     pub fn class(&self) -> EventClass {
         self.0.class
     }
 
-    /// Its place in the session.
+    /// Its index in the session.
     pub fn index(&self) -> u64 {
         self.0.index
     }
 
-    /// The bytes every client gets, now and in any replay.
+    /// The JSON that every client receives, now and in any replay.
     pub fn json(&self) -> &str {
         &self.0.json
     }

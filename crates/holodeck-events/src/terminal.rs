@@ -34,7 +34,7 @@ pub(crate) fn terminal(
         return EventBody::Error(RunError {
             error: reason.map(Cow::into_owned).unwrap_or_default(),
             code: code_of(&result.outcome, error).to_owned(),
-            details: error.and_then(details),
+            details: error.and_then(details).or_else(|| tool_details(&result.outcome)),
             retryable: error.is_some_and(BackendError::is_retryable),
             totals,
         });
@@ -48,7 +48,7 @@ pub(crate) fn terminal(
     })
 }
 
-/// How the run's messages are cut off; `None` when it ended well.
+/// Why the run's open messages are cut off; `None` when it ended well.
 pub(crate) fn interruption(result: &ExecutionResult, error: Option<&BackendError>) -> Option<Interruption> {
     match (error, &result.outcome) {
         (Some(BackendError::Cancelled), _) => Some(Interruption::UserCancelled),
@@ -79,7 +79,18 @@ fn code_of(outcome: &Outcome, error: Option<&BackendError>) -> &'static str {
     }
 }
 
-/// What a person who looks into the failure wants to know beside its text.
+/// The tool that could not be run, and why.
+fn tool_details(outcome: &Outcome) -> Option<Value> {
+    match outcome {
+        Outcome::ToolFailed {
+            name,
+            reason: Some(reason),
+        } => Some(json!({ "toolName": name, "reason": reason })),
+        _ => None,
+    }
+}
+
+/// What helps to find the cause of a failure, beside its text.
 fn details(error: &BackendError) -> Option<Value> {
     match error {
         BackendError::Terminated { detail } => Some(json!({ "detail": detail })),

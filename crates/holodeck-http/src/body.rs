@@ -28,7 +28,7 @@ struct Deadline {
 }
 
 impl Body {
-    /// Waits for nothing: even the first bytes may be long in coming.
+    /// Starts without waiting, since even the first bytes may take long.
     pub(crate) fn of(response: reqwest::Response, url: HttpUrl, limit: u64) -> Self {
         Self {
             rest: Box::pin(response.bytes_stream()),
@@ -41,7 +41,7 @@ impl Body {
         }
     }
 
-    /// Waits for the first bytes: until they are handed out, the request can be sent again.
+    /// Waits for the first bytes; until they are returned, the request can be retried.
     pub(crate) async fn begin(
         response: reqwest::Response,
         url: HttpUrl,
@@ -59,7 +59,7 @@ impl Body {
         Ok(body)
     }
 
-    /// Sets when reading ends at the latest, and the time-out to name then.
+    /// Sets the deadline for reading, and the time-out to report then.
     pub(crate) fn until(mut self, deadline: Instant, after: Duration) -> Self {
         self.deadline = Some(Deadline {
             sleep: Box::pin(tokio::time::sleep_until(deadline)),
@@ -84,7 +84,7 @@ impl Body {
         Ok(all.into())
     }
 
-    /// At most the first `count` bytes; what goes wrong on the way ends them.
+    /// At most the first `count` bytes; an error ends them early.
     pub(crate) async fn start(mut self, count: usize) -> Vec<u8> {
         let mut start = Vec::new();
         while start.len() < count

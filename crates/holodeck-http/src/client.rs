@@ -37,8 +37,7 @@ impl HttpClient {
         })))
     }
 
-    /// Posts JSON and returns the 2xx answer once its first bytes are there; until then, and only then, the request
-    /// is sent again as `options.retry` says.
+    /// Posts JSON and returns the 2xx answer once its first bytes have arrived; until then, `options.retry` applies.
     pub async fn post_json(
         &self,
         url: &HttpUrl,
@@ -54,8 +53,7 @@ impl HttpClient {
             .await
     }
 
-    /// Posts `body` as it is, whose type `headers` should tell, with the same rules as
-    /// [`post_json`](Self::post_json).
+    /// Posts `body` unchanged, with its content type in `headers`, under the rules of [`post_json`](Self::post_json).
     pub async fn post_bytes(
         &self,
         url: &HttpUrl,
@@ -67,7 +65,7 @@ impl HttpClient {
             .await
     }
 
-    /// Puts `body`, whose type `headers` should tell, with the same rules as [`post_json`](Self::post_json).
+    /// Puts `body`, with its content type in `headers`, under the rules of [`post_json`](Self::post_json).
     pub async fn put_bytes(
         &self,
         url: &HttpUrl,
@@ -79,7 +77,7 @@ impl HttpClient {
             .await
     }
 
-    /// Deletes a resource, with the same rules as [`post_json`](Self::post_json).
+    /// Deletes a resource under the rules of [`post_json`](Self::post_json).
     pub async fn delete(
         &self,
         url: &HttpUrl,
@@ -89,7 +87,7 @@ impl HttpClient {
         self.send(Method::DELETE, url, headers, None, options, &[]).await
     }
 
-    /// Asks for a resource, with the same rules as [`post_json`](Self::post_json).
+    /// Gets a resource under the rules of [`post_json`](Self::post_json).
     pub async fn get(
         &self,
         url: &HttpUrl,
@@ -99,7 +97,7 @@ impl HttpClient {
         self.send(Method::GET, url, headers, None, options, &[]).await
     }
 
-    /// Asks for a resource as [`get`](Self::get) does; an answer with one of `statuses`, such as 304, is no error.
+    /// As [`get`](Self::get); an answer with one of `statuses`, such as 304, is not an error.
     pub async fn get_or(
         &self,
         url: &HttpUrl,
@@ -130,7 +128,7 @@ impl HttpClient {
             if let Some(body) = body.clone() {
                 request = request.body(body);
             }
-            // Boxed: it is large, and everything that waits for it would hold it more than once.
+            // Boxed because it is large and every awaiting future would contain it.
             let attempt = Box::pin(self.attempt(request, url, &secrets, statuses));
             within(deadline, options, url, attempt)
         })
@@ -163,7 +161,7 @@ impl HttpClient {
         Ok((status, headers, body))
     }
 
-    /// Sends once and waits for the head of a 2xx answer, or of one with one of `statuses`.
+    /// Sends once and returns the head of a 2xx answer, or of one with one of `statuses`.
     pub(crate) async fn head(
         &self,
         request: reqwest::RequestBuilder,
@@ -179,7 +177,7 @@ impl HttpClient {
             return Ok(response);
         }
         let retry_after = retry_after(response.headers());
-        // Whatever its announced length, only its start is read.
+        // Only the start is read, whatever length the server announces.
         let body = match Body::begin(response, url.clone(), u64::MAX).await {
             Ok(body) => body.start(KEPT).await,
             Err(_broken) => Vec::new(),
@@ -230,7 +228,7 @@ pub(crate) fn secrets(url: &HttpUrl, headers: &Headers) -> Secrets {
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    // OpenAI and Azure send the finer one beside the standard one.
+    // OpenAI and Azure send the more precise header beside the standard one.
     if let Some(milliseconds) = text("retry-after-ms").and_then(|value| value.trim().parse().ok()) {
         return Some(Duration::from_millis(milliseconds));
     }

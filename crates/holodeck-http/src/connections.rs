@@ -10,15 +10,15 @@ use crate::{HttpError, HttpOptions, HttpUrl, LoopbackProxy, ProxyOptions, Reach,
 
 type Pool = OnceLock<Result<Client, String>>;
 
-/// Pools for HTTP/2 alone, opened on first use.
+/// Pools that use only HTTP/2, opened on first use.
 #[derive(Debug, Default)]
 struct Http2 {
     plain: Pool,
     secure: Pool,
 }
 
-/// Pools of connections, with and without TLS. The platform's certificates cost milliseconds to read, and a run
-/// against a local endpoint never needs them.
+/// Connection pools with and without TLS. Reading the platform's certificates takes milliseconds, and a run against a
+/// local endpoint does not need them.
 #[derive(Debug)]
 pub(crate) struct Connections {
     plain: Client,
@@ -61,7 +61,7 @@ impl Connections {
         opened(secure, url)
     }
 
-    /// The pool for a target that is spoken to in HTTP/2 only.
+    /// The pool for an HTTP/2-only target.
     pub(crate) fn over_http2(&self, url: &HttpUrl) -> Result<&Client, HttpError> {
         self.options.reach.check(url)?;
         let plain = url.as_url().scheme() == "http" && !self.proxy_speaks_tls();
@@ -77,7 +77,7 @@ impl Connections {
             } else {
                 tls::trusting(&self.bundle)?
             };
-            // A server that knows only HTTP/1 then says so in the handshake.
+            // A server without HTTP/2 then fails the handshake.
             tls.alpn_protocols = vec![b"h2".to_vec()];
             build(client(&self.options, proxies, tls).http2_prior_knowledge())
         });
@@ -111,7 +111,7 @@ fn client(options: &HttpOptions, proxies: Vec<Proxy>, tls: ClientConfig) -> Clie
         .user_agent(options.user_agent.as_str())
         // A key must reach only the endpoint that the user named.
         .redirect(redirect::Policy::none())
-        // One retry policy, and it is ours.
+        // Retries are the client's own.
         .retry(reqwest::retry::never())
         .no_proxy();
     if options.reach == Reach::Public {
@@ -143,14 +143,14 @@ fn proxies(options: &ProxyOptions) -> Result<Vec<Proxy>, SetupError> {
         .collect())
 }
 
-/// The names of the proxies, which may be in the network at hand.
+/// Host names of the proxies, which may be in the local network.
 fn proxy_hosts(options: &ProxyOptions) -> Vec<String> {
     let urls = options.http.iter().chain(&options.https);
     urls.filter_map(|url| Some(proxy_url(url, "proxy").ok()?.host_str()?.to_owned()))
         .collect()
 }
 
-/// A proxy's URL; `http://` is understood where no scheme is given, as everywhere.
+/// A proxy's URL; the scheme defaults to `http://`.
 fn proxy_url(url: &SecretString, setting: &'static str) -> Result<reqwest::Url, SetupError> {
     let text = url.expose_secret().trim();
     let text = if text.contains("://") {
@@ -178,7 +178,7 @@ mod tests {
             ..HttpOptions::default()
         };
         let url = HttpUrl::parse("http://localhost:1/").unwrap();
-        // Past the check of the name itself.
+        // Bypasses the check of the name itself.
         let connections = Connections::new(&options).unwrap();
         let error = connections
             .plain
@@ -188,7 +188,9 @@ mod tests {
             .unwrap_err();
         let error = classify(error, &url);
         assert!(
-            error.to_string().ends_with("(`localhost`) is no public address"),
+            error
+                .to_string()
+                .ends_with("(`localhost`) is not a public address"),
             "{error}"
         );
         assert!(!error.retryable());

@@ -5,84 +5,84 @@ use std::time::Duration;
 use crate::HttpUrl;
 use crate::excerpt;
 
-/// Why a request got no usable answer. Holds no header values, user names or query strings.
+/// Why a request got no usable answer. Contains no header values, user names or query strings.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// The text is no usable `http(s)` URL.
+    /// The text is not a usable `http(s)` URL.
     #[error("invalid URL `{url}`: {reason}")]
     InvalidUrl {
-        /// The text without what may be secret.
+        /// The text without secrets.
         url: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// A header value has characters that a header can't carry.
-    #[error("the value for header `{name}` has characters that a header can't carry")]
+    /// A header value has characters that headers do not allow.
+    #[error("the value for header `{name}` contains characters that are not allowed in a header")]
     InvalidHeader {
         /// Name of the header.
         name: String,
     },
-    /// No connection came about.
+    /// The connection failed.
     #[error("can't connect to {url}: {reason}")]
     Connect {
-        /// Where to.
+        /// The target.
         url: HttpUrl,
-        /// Why not.
+        /// The reason.
         reason: ConnectReason,
     },
-    /// The time allowed for the whole call ran out.
+    /// The time limit of the whole call was reached.
     #[error("no complete answer from {url} within {}", seconds(*after))]
     Timeout {
-        /// Who was asked.
+        /// The target.
         url: HttpUrl,
-        /// The time that was allowed.
+        /// The time limit.
         after: Duration,
     },
     /// The server answered with a status other than 2xx.
     #[error("{url} answered {}{}", status_text(*status), excerpt::summary(body))]
     Status {
-        /// Who answered.
+        /// The target.
         url: HttpUrl,
         /// The HTTP status code.
         status: u16,
-        /// The first few kilobytes of the answer, secrets cut.
+        /// The first few kilobytes of the answer, redacted.
         body: String,
-        /// How long the server asked to wait.
+        /// The wait that the server requested.
         retry_after: Option<Duration>,
     },
-    /// The answer is larger than allowed.
+    /// The answer exceeds the size limit.
     #[error("the answer from {url} is larger than {limit} bytes")]
     TooLarge {
-        /// Who answered.
+        /// The target.
         url: HttpUrl,
-        /// The largest answer allowed.
+        /// The size limit.
         limit: u64,
     },
     /// The connection broke before the answer was complete.
-    #[error("the answer from {url} broke off: {reason}")]
+    #[error("the answer from {url} was interrupted: {reason}")]
     Body {
-        /// Who answered.
+        /// The target.
         url: HttpUrl,
         /// What the transport reported.
         reason: String,
     },
-    /// A 2xx answer that is not what was asked for.
+    /// A 2xx answer of the wrong kind.
     #[error("{url} answered with {found} instead of {expected}{}", excerpt::summary(body))]
     Unexpected {
-        /// Who answered.
+        /// The target.
         url: HttpUrl,
-        /// What was asked for, for example `JSON`.
+        /// The expected kind, for example `JSON`.
         expected: &'static str,
-        /// What came.
-        found: Found,
-        /// The first few kilobytes of the answer, secrets cut.
+        /// The actual kind.
+        found: BodyKind,
+        /// The first few kilobytes of the answer, redacted.
         body: String,
     },
-    /// The request failed in a way that has no name here.
+    /// The request failed for another reason.
     #[error("the request to {url} failed: {reason}")]
     Request {
-        /// Who was asked.
+        /// The target.
         url: HttpUrl,
         /// What the transport reported.
         reason: String,
@@ -90,7 +90,7 @@ pub enum HttpError {
 }
 
 impl HttpError {
-    /// Whether the same request may succeed when sent again.
+    /// Whether a retry may succeed.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Connect { reason, .. } => reason.retryable(),
@@ -115,7 +115,7 @@ impl HttpError {
         }
     }
 
-    /// How long the server asked to wait.
+    /// The wait that the server requested.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => *retry_after,
@@ -132,17 +132,17 @@ impl HttpError {
     }
 }
 
-/// Why no connection came about.
+/// Why a connection failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectReason {
-    /// Nothing listens there.
+    /// Nothing listens on the port.
     #[error("connection refused")]
     Refused,
     /// The host name has no address.
     #[error("host name `{0}` can't be resolved")]
     Dns(String),
-    /// The certificate was not accepted.
+    /// The certificate was rejected.
     #[error("the server's certificate is not trusted: {0}")]
     Certificate(String),
     /// The TLS handshake failed for another reason.
@@ -151,8 +151,8 @@ pub enum ConnectReason {
     /// No connection within the connect time-out.
     #[error("timed out")]
     TimedOut,
-    /// The address is not one of the public internet, and only those are allowed.
-    #[error("{0} is no public address")]
+    /// The address is not public, and only public ones are allowed.
+    #[error("{0} is not a public address")]
     NotPublic(String),
     /// No route to the host or network.
     #[error("host unreachable")]
@@ -166,11 +166,11 @@ pub enum ConnectReason {
 }
 
 impl ConnectReason {
-    /// What to do, where the reason alone tells.
+    /// What to do, if the reason is sufficient to suggest it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Certificate(_) | Self::Tls(_) => {
-                Some("a certificate of your own is trusted when `SSL_CERT_FILE` names it")
+                Some("to trust your own certificate, set `SSL_CERT_FILE` to its path")
             }
             Self::Proxy(_) => Some("check `HTTPS_PROXY`; `NO_PROXY` lists hosts to reach directly"),
             _ => None,
@@ -185,21 +185,21 @@ impl ConnectReason {
     }
 }
 
-/// What a server sent instead of what was asked for.
+/// What a server sent instead of the expected content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Found {
-    /// A web page, as a proxy, a login wall or a wrong path sends.
+pub enum BodyKind {
+    /// A web page, as sent by a proxy, a login page or a wrong path.
     Html,
-    /// Nothing.
+    /// An empty body.
     Empty,
-    /// JSON where a stream of events was asked for.
+    /// JSON instead of an event stream.
     Json,
-    /// Some other text or bytes.
+    /// Other text or bytes.
     Text,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for BodyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Html => "an HTML page",
@@ -210,7 +210,7 @@ impl fmt::Display for Found {
     }
 }
 
-/// Why no client could be built from the options.
+/// Why the options are not usable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
@@ -219,18 +219,18 @@ pub enum SetupError {
     CaBundle {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         #[source]
         source: std::io::Error,
     },
-    /// The CA bundle holds no usable certificate.
+    /// The CA bundle contains no usable certificate.
     #[error("no certificate in the CA bundle `{}`", path.display())]
     CaBundleEmpty {
         /// The file.
         path: PathBuf,
     },
-    /// The value of a proxy setting is no usable URL; it is not shown since it may hold a password.
-    #[error("the value of {setting} is no usable proxy URL (http:// or https://)")]
+    /// A proxy setting is not a usable URL; it is not shown because it may contain a password.
+    #[error("the value of {setting} is not a valid proxy URL (http:// or https://)")]
     Proxy {
         /// Name of the setting.
         setting: &'static str,

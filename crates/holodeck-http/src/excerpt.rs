@@ -1,10 +1,10 @@
-//! What of a server's unwelcome answer is kept and shown.
+//! The part of an error answer that is kept and shown.
 
 use serde_json::Value;
 
 const SHOWN: usize = 300;
 
-/// The start of an answer as text: secrets and control characters cut.
+/// The start of an answer as text, without secrets and control characters.
 pub(crate) fn text<'a>(bytes: &[u8], secrets: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     for secret in secrets.filter(|secret| secret.len() >= 4) {
@@ -30,7 +30,7 @@ pub(crate) fn is_html(text: &str) -> bool {
         .any(|tag| start.starts_with(tag))
 }
 
-/// `: <the gist of an answer>` on one line, or nothing when there is none.
+/// `: <the gist of an answer>` on one line; empty if there is none.
 pub(crate) fn summary(body: &str) -> String {
     let gist = gist(body);
     let line = gist.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -57,7 +57,7 @@ fn gist(body: &str) -> String {
         .unwrap_or_else(|| body.to_owned())
 }
 
-/// The message in the usual shapes of JSON errors.
+/// The message in the usual formats of JSON errors.
 fn message(value: &Value) -> Option<String> {
     let error = value.get("error");
     [

@@ -8,7 +8,7 @@ use crate::response::{KEPT, Secrets, is_event_stream};
 use crate::transport::classify;
 use crate::{Body, Headers, HttpClient, HttpError, HttpUrl, SseStream};
 
-/// What a request asks for.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// `GET`.
@@ -19,7 +19,7 @@ pub enum Verb {
     Delete,
 }
 
-/// An answer of any status whose body is still to come.
+/// An answer of any status whose body has not been read.
 #[derive(Debug)]
 pub struct Exchange {
     url: HttpUrl,
@@ -32,8 +32,8 @@ pub struct Exchange {
 }
 
 impl HttpClient {
-    /// Sends once and returns the head of the answer, whatever its status: for protocols in which a refusal says
-    /// something, and whose streams may be silent for long. A time-out is the caller's.
+    /// Sends once and returns the head of the answer, whatever its status: for protocols whose refusals carry meaning
+    /// and whose streams may be silent for long. The caller sets time-outs.
     pub async fn exchange(
         &self,
         verb: Verb,
@@ -84,7 +84,7 @@ impl Exchange {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Whether the answer says it is a stream of events.
+    /// Whether the answer is an event stream according to its content type.
     pub fn is_event_stream(&self) -> bool {
         is_event_stream(&self.headers)
     }
@@ -101,7 +101,7 @@ impl Exchange {
             .await
     }
 
-    /// The answer as a refusal, with the start of its body.
+    /// The answer as an error, with the start of its body.
     pub async fn refusal(self) -> HttpError {
         let body = Body::of(self.response, self.url.clone(), u64::MAX)
             .start(KEPT)

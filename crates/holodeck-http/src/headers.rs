@@ -5,7 +5,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::HttpError;
 
-/// Request headers; values are shown nowhere, secret ones are also cut from what a server echoes back.
+/// Request headers; values are never shown, and secret ones are redacted in a server's answers.
 #[derive(Clone, Default)]
 pub struct Headers {
     map: HeaderMap,
@@ -18,7 +18,7 @@ impl Headers {
         Self::default()
     }
 
-    /// Sets a header whose value is no secret.
+    /// Sets a header whose value is not secret.
     pub fn insert(&mut self, name: &str, value: &str) -> Result<(), HttpError> {
         let (name, value) = parts(name, value)?;
         self.map.insert(name, value);
@@ -90,7 +90,7 @@ mod tests {
             .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the value for header `api-key` has characters that a header can't carry"
+            "the value for header `api-key` contains characters that are not allowed in a header"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Requests over HTTP/2 alone, and answers with trailers.
+//! HTTP/2-only requests, and answers with trailers.
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
@@ -9,7 +9,7 @@ use crate::response::Secrets;
 use crate::transport::classify;
 use crate::{CallOptions, ConnectReason, Headers, HttpClient, HttpError, HttpUrl, retry};
 
-/// A 2xx answer that has arrived as a whole.
+/// A complete 2xx answer.
 #[derive(Debug)]
 pub struct Http2Answer {
     headers: HeaderMap,
@@ -24,7 +24,7 @@ impl Http2Answer {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// A field that came after the body.
+    /// A trailer field.
     pub fn trailer(&self, name: &str) -> Option<&str> {
         self.trailers.get(name)?.to_str().ok()
     }
@@ -34,16 +34,16 @@ impl Http2Answer {
         &self.body
     }
 
-    /// Words of the server without the secrets of the request that they may repeat.
+    /// A server's text without the request's secrets, which it may echo.
     pub fn without_secrets(&self, words: &str) -> String {
         self.secrets.excerpt(words.as_bytes())
     }
 }
 
 impl HttpClient {
-    /// Posts `body` over HTTP/2, whatever the server might rather speak: to an `http` URL with prior knowledge, which
-    /// most proxies don't understand. The rules are those of [`post_bytes`](Self::post_bytes), but the request is sent
-    /// again until the whole answer is there, and no header is added to `headers`.
+    /// Posts `body` over HTTP/2 regardless of the server's preference: to an `http` URL with prior knowledge, which
+    /// most proxies do not support. The rules are those of [`post_bytes`](Self::post_bytes), but retries apply until
+    /// the whole answer has arrived, and no header is added to `headers`.
     pub async fn post_http2(
         &self,
         url: &HttpUrl,
@@ -102,8 +102,8 @@ impl HttpClient {
     }
 }
 
-/// Requests that want the same connection wait for the one that opens it. If it fails, that one alone learns why, and
-/// nothing was sent for the others.
+/// Requests for the same connection wait for the one that opens it. If that fails, only that request gets the reason;
+/// the others were not sent.
 fn waited_for_another(error: &HttpError) -> bool {
     let HttpError::Connect { reason, .. } = error else {
         return false;

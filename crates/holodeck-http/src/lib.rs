@@ -7,7 +7,7 @@
 //! Requests can also be sent over HTTP/2 alone, with the trailers of their responses; other protocols get TLS by the
 //! same decision.
 //!
-//! It knows nothing of models, agents or YAML.
+//! It must not depend on models, agents or YAML.
 
 mod body;
 mod client;
@@ -30,7 +30,7 @@ mod url;
 
 pub use body::Body;
 pub use client::HttpClient;
-pub use error::{ConnectReason, Found, HttpError, SetupError};
+pub use error::{BodyKind, ConnectReason, HttpError, SetupError};
 pub use exchange::{Exchange, Verb};
 pub use headers::Headers;
 pub use http2::Http2Answer;

@@ -22,7 +22,7 @@ pub struct HttpOptions {
     pub proxy: ProxyOptions,
     /// The `User-Agent` sent.
     pub user_agent: String,
-    /// Which addresses are connected to.
+    /// Which addresses may be connected to.
     pub reach: Reach,
 }
 
@@ -87,22 +87,23 @@ impl ProxyOptions {
     }
 }
 
-/// How `localhost`, `127.0.0.0/8` and `::1` are reached when there is a proxy.
+/// How `localhost`, `127.0.0.0/8` and `::1` are reached if there is a proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoopbackProxy {
-    /// Directly, whatever `NO_PROXY` says.
+    /// Directly, regardless of `NO_PROXY`.
     #[default]
     Bypass,
-    /// As any other host.
+    /// Like any other host.
     Use,
 }
 
-/// What one call may take.
+/// Limits of one call.
 #[derive(Clone, Debug)]
 pub struct CallOptions {
-    /// Time for the whole call: every attempt, the waits between them and the body. Waits for the pacer don't count.
+    /// Time for the whole call: every attempt, the waits between them and the body. Waiting for the pacer does not
+    /// count.
     pub timeout: Option<Duration>,
-    /// When to send again.
+    /// When to retry.
     pub retry: RetryPolicy,
     /// Spaces requests out; each attempt is one request.
     pub pacer: Option<Pacer>,

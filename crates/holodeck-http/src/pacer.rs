@@ -5,14 +5,14 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Spaces requests evenly: at most so many a minute, first come first served. Clones share the pace.
+/// Spaces requests evenly: at most a number per minute, first come first served. Clones share the pace.
 #[derive(Clone, Debug)]
 pub struct Pacer(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     interval: Duration,
-    /// One permit, fair: only its holder waits for the clock, so a waiter that gives up loses nobody's turn.
+    /// One fair permit: only its holder waits for the clock, so a cancelled waiter does not delay others.
     turn: Semaphore,
     next: Mutex<Option<Instant>>,
 }
@@ -27,10 +27,10 @@ impl Pacer {
         }))
     }
 
-    /// Waits for this request's turn and says how long that took.
+    /// Waits for this request's turn and returns the duration of the wait.
     pub async fn wait(&self) -> Duration {
         let asked = Instant::now();
-        // The semaphore is never closed; if it were, going on is right.
+        // The semaphore is never closed; if it were, continuing is right.
         let _turn = self.0.turn.acquire().await.ok();
         let next = *self.0.next.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(next) = next {

@@ -1,4 +1,4 @@
-//! Which addresses a client connects to.
+//! Which addresses a client may connect to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,20 +6,20 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::{ConnectReason, HttpError, HttpUrl};
 
-/// Which addresses a client connects to.
+/// Which addresses a client may connect to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// All of them.
     #[default]
     Anywhere,
-    /// Those of the public internet: this machine, private networks and link-local addresses are refused, whether a URL
-    /// names the address or a host name resolves to it. What a proxy connects to is the proxy's business, except that
-    /// addresses and local names in the URL are refused before it is asked.
+    /// Public addresses only: this machine, private networks and link-local addresses are refused, whether a URL
+    /// contains the address or a host name resolves to it. A proxy's own connections are not checked, but addresses and
+    /// local names in the URL are refused before the proxy is used.
     Public,
 }
 
 impl Reach {
-    /// Refuses a URL that names an address out of reach. Names are checked when they are resolved.
+    /// Refuses a URL with a forbidden address. Names are checked when they are resolved.
     pub(crate) fn check(self, url: &HttpUrl) -> Result<(), HttpError> {
         if self == Self::Anywhere {
             return Ok(());
@@ -43,7 +43,7 @@ impl Reach {
     }
 }
 
-/// A name that can't mean a host of the public internet, whatever it resolves to.
+/// A name that cannot be a public host, whatever it resolves to.
 fn is_local_name(host: &str) -> bool {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     ["localhost", "local", "internal", "lan", "home.arpa"]
@@ -62,7 +62,7 @@ pub(crate) struct Refused {
     pub(crate) address: IpAddr,
 }
 
-/// Resolves names, those of proxies aside, to public addresses only.
+/// Resolves names, except those of proxies, to public addresses only.
 #[derive(Debug)]
 pub(crate) struct PublicResolver {
     pub(crate) proxies: Vec<String>,
@@ -77,7 +77,7 @@ impl Resolve for PublicResolver {
             if is_proxy {
                 return Ok(Box::new(found.into_iter()) as Addrs);
             }
-            // One that is not public among them may be the one that is connected to next time.
+            // A non-public address among them could be used for the next connection.
             if let Some(refused) = found.iter().find(|found| !is_public(found.ip())) {
                 let address = refused.ip();
                 return Err(Refused { host, address }.into());
@@ -101,9 +101,9 @@ fn is_public(address: IpAddr) -> bool {
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [first, second, third, _] = address.octets();
     let special = match first {
-        // This network, a private one, loopback, multicast and what is reserved.
+        // This network, private networks, loopback, multicast and reserved ranges.
         0 | 10 | 127 | 224.. => true,
-        // Carriers' networks.
+        // Carrier-grade NAT.
         100 => (64..128).contains(&second),
         169 => second == 254,
         172 => (16..32).contains(&second),
@@ -119,11 +119,11 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();
-    // Global unicast is 2000::/3. Teredo and what else stands in 2001::/23 leads elsewhere, 2001:db8::/32 nowhere.
+    // Global unicast is 2000::/3. Teredo and the rest of 2001::/23 lead elsewhere; 2001:db8::/32 is for documentation.
     first & 0xe000 == 0x2000 && !(first == 0x2001 && (second < 0x0200 || second == 0x0db8)) && first != 0x3fff
 }
 
-/// The address that a translated or mapped one stands for.
+/// The IPv4 address that a mapped or translated one contains.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| {
         let [first, second] = high.to_be_bytes();
@@ -131,7 +131,7 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
         Some(Ipv4Addr::new(first, second, third, fourth))
     };
     match address.segments() {
-        // Mapped, translated, and compatible as it once was; `::` and `::1` come out as special addresses too.
+        // Mapped, translated and (formerly) compatible; `::` and `::1` also become special addresses.
         [0, 0, 0, 0, 0, 0xffff | 0, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]

@@ -6,12 +6,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::retry::Attempts;
-use crate::{Body, Found, HttpError, HttpUrl, SseStream, excerpt};
+use crate::{Body, BodyKind, HttpError, HttpUrl, SseStream, excerpt};
 
-/// Bytes of an unwelcome answer that are kept.
+/// Bytes of an error answer that are kept.
 pub(crate) const KEPT: usize = 8 * 1024;
 
-/// A 2xx answer whose body has begun to arrive.
+/// A 2xx answer whose first bytes have arrived.
 #[derive(Debug)]
 pub struct Response {
     status: u16,
@@ -22,7 +22,7 @@ pub struct Response {
     secrets: Secrets,
 }
 
-/// Values to cut from what is kept of an answer.
+/// Values to redact in what is kept of an answer.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(pub(crate) Vec<secrecy::SecretString>);
 
@@ -57,7 +57,7 @@ impl Response {
         }
     }
 
-    /// The HTTP status: 200 to 299, or one that was asked for.
+    /// The HTTP status: 200 to 299, or one that the caller accepts.
     pub fn status(&self) -> u16 {
         self.status
     }
@@ -72,17 +72,17 @@ impl Response {
         self.attempts.count
     }
 
-    /// How long the pacer held the requests back.
+    /// How long the pacer delayed the requests.
     pub fn paced(&self) -> Duration {
         self.attempts.paced
     }
 
-    /// When reading the body ends at the latest.
+    /// The deadline for reading the body.
     pub fn deadline(&self) -> Option<Instant> {
         self.attempts.deadline
     }
 
-    /// Whether the answer says it is a stream of events.
+    /// Whether the answer is an event stream according to its content type.
     pub fn is_event_stream(&self) -> bool {
         is_event_stream(&self.headers)
     }
@@ -90,6 +90,12 @@ impl Response {
     /// The body as it arrives.
     pub fn into_body(self) -> Body {
         self.body
+    }
+
+    /// Removes the request's secrets from a server's text, which may echo them. Works after the body was read, too.
+    pub fn masking(&self) -> impl Fn(&str) -> String + Send + 'static + use<> {
+        let secrets = self.secrets.clone();
+        move |text| secrets.excerpt(text.as_bytes())
     }
 
     /// The whole body.
@@ -102,15 +108,15 @@ impl Response {
         self.json_by(|bytes| serde_json::from_slice(bytes).ok()).await
     }
 
-    /// The whole body as JSON, for a caller that accepts more than the standard does.
+    /// The whole body as JSON, for a caller with a more lenient parser.
     pub async fn json_by(self, parse: impl FnOnce(&[u8]) -> Option<Value>) -> Result<Value, HttpError> {
         let url = self.body.url().clone();
         let bytes = self.body.collect().await?;
         parse(&bytes).ok_or_else(|| unexpected(url, "JSON", &bytes, &self.secrets))
     }
 
-    /// The body as events. An answer that says it is something else is an error that names it; one that says nothing
-    /// is taken at its word.
+    /// The body as events. An answer with another content type is an error that names it; one without a content type is
+    /// accepted.
     pub async fn events(self) -> Result<SseStream, HttpError> {
         if self.is_event_stream() || !self.headers.contains_key(CONTENT_TYPE) {
             return Ok(SseStream::new(self.body, self.max_event_bytes));
@@ -130,13 +136,13 @@ pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
 fn unexpected(url: HttpUrl, expected: &'static str, bytes: &[u8], secrets: &Secrets) -> HttpError {
     let body = secrets.excerpt(bytes.get(..KEPT).unwrap_or(bytes));
     let found = if body.trim().is_empty() {
-        Found::Empty
+        BodyKind::Empty
     } else if excerpt::is_html(&body) {
-        Found::Html
+        BodyKind::Html
     } else if expected != "JSON" && body.trim_start().starts_with(['{', '[']) {
-        Found::Json
+        BodyKind::Json
     } else {
-        Found::Text
+        BodyKind::Text
     };
     HttpError::Unexpected {
         url,

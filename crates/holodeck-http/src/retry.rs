@@ -11,29 +11,29 @@ use tokio::time::Instant;
 
 use crate::{CallOptions, HttpError};
 
-/// When a failed request is sent again: exponential backoff with full jitter, or what the server asked for.
+/// When to retry a failed request: exponential backoff with full jitter, or the wait that the server requested.
 #[derive(Clone, Debug)]
 pub struct RetryPolicy {
     /// Further attempts after the first.
     pub max_retries: u32,
     /// Upper end of the first wait; it doubles with each retry.
     pub first_wait: Duration,
-    /// No wait of our own is longer.
+    /// Upper limit of the computed waits.
     pub max_wait: Duration,
-    /// A server that asks for more than this is not waited for.
+    /// If a server requests a longer wait, there is no retry.
     pub max_retry_after: Duration,
-    /// Errors that look transient but are not, as the caller knows its server.
+    /// Errors that look transient but are not, as determined by the caller.
     pub never: fn(&HttpError) -> bool,
     /// Receives each retry before its wait.
     pub listener: Option<mpsc::UnboundedSender<Retry>>,
 }
 
-/// A request will be sent again.
+/// A request will be retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// What the last attempt ended with.
+    /// The error of the last attempt.
     pub cause: String,
-    /// How long is waited before the next.
+    /// The wait before the next attempt.
     pub wait: Duration,
 }
 
@@ -59,15 +59,15 @@ impl RetryPolicy {
         }
     }
 
-    /// How long to wait before sending again after `error` and `retries` earlier retries, or `None` to give up.
-    /// `jitter` is a random number from 0 to 1.
+    /// How long to wait before a retry after `error` and `retries` earlier retries, or `None` to give up. `jitter` is a
+    /// random number from 0 to 1.
     pub fn wait(&self, retries: u32, error: &HttpError, jitter: f64) -> Option<Duration> {
         if retries >= self.max_retries || !error.retryable() || (self.never)(error) {
             return None;
         }
         let jitter = jitter.clamp(0.0, 1.0);
         if let Some(asked) = error.retry_after() {
-            // The jitter comes on top: earlier than asked is useless, all at once is rude.
+            // The jitter is added: an earlier retry is useless, simultaneous ones overload the server.
             return (asked <= self.max_retry_after).then(|| asked + self.first_wait.mul_f64(jitter));
         }
         let ceiling = self
@@ -78,7 +78,7 @@ impl RetryPolicy {
     }
 }
 
-/// How a call went besides its answer.
+/// The result of a call besides its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempts {
     pub(crate) count: u32,
@@ -86,8 +86,8 @@ pub(crate) struct Attempts {
     pub(crate) deadline: Option<Instant>,
 }
 
-/// Runs `attempt` until it succeeds, the policy gives up or the call's time would be over. Each attempt is given the
-/// deadline; a retry that could only end after it is not begun, and the last error is returned instead.
+/// Runs `attempt` until it succeeds, the policy gives up or the deadline would pass. Each attempt gets the deadline; a
+/// retry that would end after it is not started, and the last error is returned instead.
 pub(crate) async fn run<T, F, Fut>(options: &CallOptions, mut attempt: F) -> Result<(T, Attempts), HttpError>
 where
     F: FnMut(Option<Instant>) -> Fut,
@@ -122,7 +122,7 @@ where
         }
         attempts.count += 1;
         if let Some(listener) = &options.retry.listener {
-            // Without a receiver the caller does not wait any more.
+            // Without a receiver the caller no longer waits.
             let _ = listener.send(Retry {
                 cause: error.to_string(),
                 wait,

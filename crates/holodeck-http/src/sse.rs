@@ -1,7 +1,7 @@
 //! Server-sent events, bounded.
 //!
-//! Written here rather than taken from a crate: the one at hand buffers the rest of a stream after an invalid UTF-8
-//! byte, and a limit in front of it has to find the ends of events, which is most of a decoder.
+//! A decoder of its own: the existing crate buffers the rest of a stream after an invalid UTF-8 byte, and a limit in
+//! front of it would have to find the ends of events, which is most of a decoder.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -15,21 +15,21 @@ use crate::{Body, HttpError};
 /// One event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SseEvent {
-    /// The event's name; empty when the server gave none.
+    /// The event's name; empty if the server sent none.
     pub event: String,
     /// The `data` lines joined by newlines.
     pub data: String,
-    /// What to name when the stream is asked for again from here on.
+    /// The id for resuming the stream from here.
     pub id: Option<String>,
-    /// How long to wait before that.
+    /// How long to wait before resuming.
     pub retry: Option<Duration>,
 }
 
-/// An event grew past the decoder's limit.
+/// An event exceeded the decoder's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventTooLarge;
 
-/// Turns bytes, split anywhere, into events. Never holds more than its limit of unfinished input.
+/// Decodes bytes, split anywhere, into events. Never buffers more than its limit.
 #[derive(Debug)]
 pub struct SseDecoder {
     limit: usize,
@@ -61,7 +61,7 @@ impl SseDecoder {
         }
     }
 
-    /// Takes the next bytes and adds the events they complete to `events`.
+    /// Consumes the next bytes and appends completed events to `events`.
     pub fn push(
         &mut self,
         mut bytes: &[u8],
@@ -96,8 +96,8 @@ impl SseDecoder {
         Ok(())
     }
 
-    /// The event whose lines were complete when the stream ended without the closing blank line. A line that was cut
-    /// is dropped: it can't be told from a shorter one.
+    /// The event whose lines were complete when the stream ended without the final blank line. A truncated line is
+    /// dropped: it looks like a shorter one.
     pub fn finish(&mut self) -> Option<SseEvent> {
         self.line.clear();
         self.dispatch()
@@ -133,7 +133,7 @@ impl SseDecoder {
                 let wait = text.and_then(|text| text.parse().ok()).map(Duration::from_millis);
                 self.retry = wait.or(self.retry);
             }
-            // Comments, and what is not known.
+            // Comments and unknown fields.
             _ => {}
         }
     }
@@ -141,7 +141,7 @@ impl SseDecoder {
     fn dispatch(&mut self) -> Option<SseEvent> {
         let event = std::mem::take(&mut self.event);
         let data = std::mem::take(&mut self.data);
-        // What comes without data is no event; its `id` is the next one's.
+        // Without data there is no event; its `id` applies to the next one.
         std::mem::take(&mut self.has_data).then(|| SseEvent {
             event,
             data,
@@ -151,7 +151,7 @@ impl SseDecoder {
     }
 }
 
-/// Where the first line ends. In strides: the compiler looks at the bytes of one all at once.
+/// Where the first line ends. Works in strides, so that the compiler can vectorise it.
 fn line_end(bytes: &[u8]) -> Option<usize> {
     const STRIDE: usize = 32;
     let ends = |byte: u8| matches!(byte, b'\n' | b'\r');
@@ -184,7 +184,7 @@ pub struct SseStream {
 #[derive(Debug)]
 enum Source {
     Open,
-    /// To be told once the events before it have gone out.
+    /// To be returned after the preceding events.
     Failed(HttpError),
     Ended,
 }

@@ -1,4 +1,4 @@
-//! The one TLS decision: rustls on ring; the platform's roots, else the bundled ones; the user's CA bundle on top.
+//! The one TLS decision: rustls on ring; the platform's roots, else the bundled ones; plus the user's CA bundle.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) fn trusting(bundle: &[CertificateDer<'static>]) -> Result<ClientConfi
     client_config(roots)
 }
 
-/// TLS that trusts nobody, for a client that never uses it.
+/// TLS without trusted certificates, for a client that never uses it.
 pub(crate) fn unused() -> Result<ClientConfig, String> {
     client_config(RootCertStore::empty())
 }

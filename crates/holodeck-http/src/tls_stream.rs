@@ -33,7 +33,10 @@ impl Tls {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let name = ServerName::try_from(host.to_owned()).map_err(|_invalid| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("`{host}` is no host name"))
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("`{host}` is not a host name"),
+            )
         })?;
         self.0.connect(name, stream).await
     }

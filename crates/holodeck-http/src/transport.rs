@@ -1,4 +1,4 @@
-//! Names for what the transport reports.
+//! Classifies errors of the transport.
 
 use std::error::Error as StdError;
 use std::io;
@@ -8,14 +8,14 @@ use crate::{ConnectReason, HttpError, HttpUrl};
 
 /// An error of sending, or of reading the body.
 pub(crate) fn classify(error: reqwest::Error, url: &HttpUrl) -> HttpError {
-    // The error's own URL holds the query.
+    // The error's own URL contains the query.
     let error = error.without_url();
     let url = url.clone();
     if error.is_connect() {
         let reason = connect_reason(&error, &url);
         return HttpError::Connect { url, reason };
     }
-    let reason = last_words(&error);
+    let reason = innermost_cause(&error);
     let not_http = ["invalid HTTP", "head is too large", "header list too large"];
     if error.is_builder() || not_http.iter().any(|text| reason.contains(text)) {
         return HttpError::Request { url, reason };
@@ -52,21 +52,25 @@ fn connect_reason(error: &reqwest::Error, url: &HttpUrl) -> ConnectReason {
             _ => {}
         }
     }
-    let words = last_words(error);
+    let reason = innermost_cause(error);
     if causes(error).any(|cause| cause.to_string().contains("tunnel")) {
-        return ConnectReason::Proxy(words);
+        return ConnectReason::Proxy(reason);
     }
-    ConnectReason::Other(words)
+    ConnectReason::Other(reason)
 }
 
-/// The innermost cause in its own words; the outer ones only say that something failed.
-fn last_words(error: &reqwest::Error) -> String {
-    causes(error)
+/// The innermost cause without the system's error number; the outer ones only repeat that something failed.
+fn innermost_cause(error: &reqwest::Error) -> String {
+    let text = causes(error)
         .last()
-        .map_or_else(|| error.to_string(), ToString::to_string)
+        .map_or_else(|| error.to_string(), ToString::to_string);
+    match text.split_once(" (os error ") {
+        Some((reason, _)) => reason.to_ascii_lowercase(),
+        None => text,
+    }
 }
 
-/// An error's causes, outermost first, looking into `io::Error`s, whose `source` skips what they carry.
+/// An error's causes, outermost first, including those inside `io::Error`s, which `source` skips.
 fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     let mut next: Option<&'a (dyn StdError + 'static)> = error.source();
     std::iter::from_fn(move || {

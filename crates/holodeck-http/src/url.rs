@@ -57,7 +57,7 @@ impl HttpUrl {
         Self(Arc::new(url))
     }
 
-    /// Where a `Location` header leads from here.
+    /// The target of a `Location` header of this URL.
     pub fn redirected(&self, location: &str) -> Result<Self, HttpError> {
         let url = self
             .0
@@ -69,17 +69,17 @@ impl HttpUrl {
         Self::parse(url.as_str())
     }
 
-    /// All of it, with what may be secret: not to be shown.
+    /// The complete URL with secrets: must not be shown.
     pub fn exposed(&self) -> &str {
         self.0.as_str()
     }
 
-    /// Whether what is sent there is encrypted.
+    /// Whether the connection is encrypted.
     pub fn is_https(&self) -> bool {
         self.0.scheme() == "https"
     }
 
-    /// What `reference` means in an answer from here: a path, or a whole URL.
+    /// Resolves a `reference` in an answer from here: a path, or a whole URL.
     pub fn resolve(&self, reference: &str) -> Result<Self, HttpError> {
         let resolved = self.0.join(reference).map_err(|error| HttpError::InvalidUrl {
             url: without_secrets(reference),
@@ -154,7 +154,7 @@ impl FromStr for HttpUrl {
     }
 }
 
-/// Cuts what may be secret from text that did not parse as a URL.
+/// Removes possible secrets from text that is not a valid URL.
 fn without_secrets(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match text.rsplit_once('@') {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_relative_to_where_they_are_told() {
+    fn references_are_relative_to_their_document() {
         let url = HttpUrl::parse("http://localhost:1/base/sse?v=1").unwrap();
         for (reference, expected) in [
             ("/messages?id=2", "http://localhost:1/messages?id=2"),

@@ -1,15 +1,16 @@
-//! The client that the protocol's conformance suite judges: connects to the URL it is given, lists what is there and does
-//! what the scenario in `MCP_CONFORMANCE_SCENARIO` asks for.
+//! The client under test of the protocol's conformance suite: connects to the given URL, lists the server's items and
+//! runs the scenario named in `MCP_CONFORMANCE_SCENARIO`.
 
 use std::{path::Path, process::ExitCode, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{ToolCx, ToolSource as _};
 use holodeck_mcp_bridge::{Elicitation, ElicitationAnswer, ElicitationHost, McpOptions, McpServer};
-use holodeck_model::{Env, McpTool, MemoryFiles, ToolConfig, load_agent};
+use holodeck_model::{Env, McpTool, MemoryFiles, ToolConfig};
+use holodeck_yaml::load_agent;
 use serde_json::{Value, json};
 
-/// Accepts whatever is asked, and leaves the rest to the defaults.
+/// Accepts every question with the defaults.
 struct Agreeable;
 
 #[async_trait]
@@ -74,8 +75,8 @@ fn tool(url: &str) -> Result<McpTool, String> {
     let path = Path::new("/agent.yaml");
     let load = load_agent(path, &Env::empty(), &MemoryFiles::new().with(path, yaml));
     let agent = load.agent.ok_or_else(|| format!("{:?}", load.diagnostics))?;
-    match agent.config.tools.into_iter().next() {
-        Some(ToolConfig::Mcp(tool)) => Ok(tool),
+    match agent.config.tools.first() {
+        Some(ToolConfig::Mcp(tool)) => Ok(tool.clone()),
         _ => Err("there is no tool".to_owned()),
     }
 }

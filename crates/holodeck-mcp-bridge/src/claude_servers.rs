@@ -1,22 +1,24 @@
 use std::{fmt, path::Path};
 
-use holodeck_model::{Code, Diagnostic, Env, McpTool, McpTransport, env, server_key, taken_server_keys};
+use holodeck_model::{
+    Code, Diagnostic, Env, McpTool, McpTransport, ServerNeed, env, reserved_server_keys, server_key,
+};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value, json};
 
 use crate::launch::{self, placed, placed_argument};
 
-/// Variables the CLI gives its children beside its own environment and that open its message socket to them.
+/// Variables that give the CLI's children access to its message socket.
 const CLI_SECRETS: [&str; 2] = ["CLAUDE_CODE_MESSAGING_SOCKET", "CLAUDE_CODE_MESSAGING_TOKEN"];
 
-/// Below that the CLI ignores a limit.
+/// The CLI ignores smaller limits.
 const SHORTEST_MS: u64 = 1000;
 
-/// The MCP servers of an agent in the form that `--mcp-config` takes. Holds secrets: `Debug` shows names only.
+/// The MCP servers of an agent in the format of `--mcp-config`. Contains secrets: `Debug` shows names only.
 pub struct ClaudeServers {
     /// The servers, in the order of the YAML.
     pub servers: Vec<ClaudeServer>,
-    /// What was left out or has no effect, each named.
+    /// Settings that were left out or have no effect, by name.
     pub warnings: Vec<Diagnostic>,
 }
 
@@ -24,38 +26,20 @@ pub struct ClaudeServers {
 pub struct ClaudeServer {
     /// The tool's name in the YAML.
     pub tool: String,
-    /// The name the CLI knows it by: `mcp__<name>__…` are its tools, and its status is told under it.
+    /// The CLI's name for it: its tools are `mcp__<name>__…`, and its status is reported under this name.
     pub name: String,
-    /// Whether a run without it is pointless.
+    /// Whether the run must fail without it.
     pub need: ServerNeed,
-    /// The only tools of it that the agent may call, from `config.allowed_tools`.
+    /// The only tools of the server that the agent may call, from `config.allowed_tools`.
     pub allowed_tools: Option<Vec<String>>,
     config: Value,
 }
 
-/// What it means that a server does not start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerNeed {
-    /// An error.
-    Required,
-    /// A warning: the tool says `required: false`.
-    Optional,
-}
-
-impl ServerNeed {
-    pub(crate) fn of(tool: &McpTool) -> Self {
-        if tool.required {
-            Self::Required
-        } else {
-            Self::Optional
-        }
-    }
-}
-
 impl ClaudeServers {
-    /// Translates `tools`. Relative commands, and arguments that begin with `./` or `../`, are relative to the YAML file
-    /// that has them, or to `base_dir` if that is not known. `blank` are variables of the CLI's own environment, such as model credentials,
-    /// that no server may inherit; one that the YAML sets itself is kept. Every problem is reported.
+    /// Translates `tools`. Relative commands, and arguments that begin with `./` or `../`, are relative to the YAML
+    /// file that contains them, or to `base_dir` if that file is unknown. `blank` are variables of the CLI's
+    /// environment, such as model credentials, that no server may inherit unless the YAML sets them. Every problem is
+    /// reported.
     pub fn translate(
         tools: &[&McpTool],
         base_dir: &Path,
@@ -66,7 +50,7 @@ impl ClaudeServers {
             base_dir,
             env,
             blank,
-            taken: taken_server_keys(),
+            taken: reserved_server_keys(),
             warnings: Vec::new(),
             errors: Vec::new(),
         };
@@ -81,7 +65,7 @@ impl ClaudeServers {
         }
     }
 
-    /// The document for `--mcp-config`. It holds secrets: write it to a file that only its owner reads.
+    /// The document for `--mcp-config`. It contains secrets: write it to a file that only its owner can read.
     pub fn document(&self) -> SecretString {
         let servers: Map<String, Value> = self
             .servers
@@ -137,7 +121,7 @@ impl Translation<'_> {
         Some(ClaudeServer {
             tool: tool.name.clone(),
             name: self.free_name(&tool.name),
-            need: ServerNeed::of(tool),
+            need: tool.need(),
             allowed_tools: if tool.load_tools {
                 launch::allowed_tools(tool)
             } else {
@@ -193,8 +177,8 @@ impl Translation<'_> {
         Some(Value::Object(config))
     }
 
-    /// What the server's process gets over the CLI's own environment: blanks, the user's home instead of the CLI's
-    /// private one, then what the YAML gives it.
+    /// The server's environment beyond the CLI's own: blanks, the user's home instead of the CLI's private one, then
+    /// the YAML's variables.
     fn variables(&mut self, tool: &McpTool) -> Option<Map<String, Value>> {
         let own = match launch::variables(tool, self.env) {
             Ok(own) => own,
@@ -223,7 +207,7 @@ impl Translation<'_> {
             ("`encoding`", tool.encoding.is_some()),
             ("`sse_read_timeout`", tool.sse_read_timeout.is_some()),
             ("`terminate_on_close`", tool.terminate_on_close.is_some()),
-            // The CLI makes commands for people of them.
+            // The CLI turns them into commands for people.
             ("`load_prompts`", tool.load_prompts == Some(true)),
             ("`command`", !stdio && tool.command.is_some()),
             ("`args`", !stdio && !tool.args.is_empty()),
@@ -246,14 +230,14 @@ impl Translation<'_> {
         }
     }
 
-    /// A name that the CLI takes and no other server has.
+    /// A name that the CLI accepts and no other server has.
     fn free_name(&mut self, name: &str) -> String {
         let free = server_key(name, &mut self.taken);
         if free != name {
             self.warn(
                 Code::IgnoredForProvider,
                 format!(
-                    "the Claude CLI can't have an MCP server `{name}`: its tools are named `mcp__{free}__…`"
+                    "the Claude CLI does not accept an MCP server named `{name}`: its tools are named `mcp__{free}__…`"
                 ),
             );
         }
@@ -265,14 +249,14 @@ impl Translation<'_> {
     }
 }
 
-/// The CLI replaces `${NAME}` in this document from its own environment, which holds credentials. What arrives here
-/// has been resolved: a `${` in it is meant literally, and written as a reference that gives `$` before a brace.
+/// The CLI replaces `${NAME}` in this document from its own environment, which contains credentials. Substitution has
+/// already happened here, so a `${` is literal and is written as a reference that yields `$` before a brace.
 fn literal(text: &str) -> String {
     text.replace("${", "${HOLODECK_:-$}{")
 }
 
 fn add_timeout(config: &mut Map<String, Value>, tool: &McpTool) {
-    if let Some(limit) = tool.written_time_limit() {
+    if let Some(limit) = tool.configured_time_limit() {
         let milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         config.insert("timeout".to_owned(), milliseconds.max(SHORTEST_MS).into());
     }

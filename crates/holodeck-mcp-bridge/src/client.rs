@@ -1,4 +1,4 @@
-//! MCP servers of the YAML as tools of ours. Types of rmcp stay in here.
+//! MCP servers of the YAML as tools. Types of rmcp stay in this module.
 
 mod attentive;
 mod connect;

@@ -5,10 +5,10 @@ use std::{io, path::Path};
 use holodeck_model::{Env, McpTool, PathRef, read_text_input};
 use secrecy::SecretString;
 
-/// The longest file that is read.
+/// Size limit of the file.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Why the variables of a file can't be had. Shows no value.
+/// Why the variables of a file can't be read. Contains no values.
 #[derive(Debug)]
 pub(crate) enum EnvFileError {
     Read(io::Error),
@@ -16,17 +16,16 @@ pub(crate) enum EnvFileError {
     Missing(Vec<String>),
 }
 
-/// The variables in the order of the file, `${NAME}` in values replaced from `env`.
+/// The variables in file order, with `${NAME}` in values replaced from `env`.
 pub(crate) fn read(path: &Path, env: &Env) -> Result<Vec<(String, SecretString)>, EnvFileError> {
     let text = read_text_input(path, MAX_BYTES).map_err(EnvFileError::Read)?;
     parse(&text, env)
 }
 
-/// The variables that the `env_file` of a server gives it, for keeping their values out of sight; none if the file cannot
-/// be read. A pipe is not read: it gives its content only once.
+/// The variables in a server's `env_file`, for redaction; empty if the file cannot be read. A pipe is read again when
+/// the server starts, so its writer must serve each reader.
 pub fn env_file_variables(tool: &McpTool, env: &Env) -> Vec<(String, SecretString)> {
     let path = tool.env_file.as_ref().map(PathRef::path);
-    let path = path.filter(|path| path.is_file());
     path.and_then(|path| read(&path, env).ok()).unwrap_or_default()
 }
 
@@ -60,6 +59,30 @@ mod tests {
     use secrecy::ExposeSecret as _;
 
     use super::*;
+
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "only a program makes a pipe without unsafe code"
+    )]
+    fn the_values_of_a_pipe_are_known_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("env");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let tool: McpTool = serde_json::from_value(serde_json::json!({
+            "name": "t", "description": "d", "command": "cat", "env_file": &pipe,
+        }))
+        .unwrap();
+        // As secret managers do: each reader gets all of it.
+        let writer = std::thread::spawn(move || std::fs::write(&pipe, "TOKEN=sesame-open\n").unwrap());
+        let variables = env_file_variables(&tool, &Env::empty());
+        writer.join().unwrap();
+        let [(name, value)] = variables.as_slice() else {
+            panic!("{} variables", variables.len());
+        };
+        assert_eq!((name.as_str(), value.expose_secret()), ("TOKEN", "sesame-open"));
+    }
 
     fn check(text: &str) -> Result<Vec<(String, String)>, String> {
         let env = Env::from_iter([("USER", "ada")]);
@@ -95,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_and_missing_variables_are_told_without_values() {
+    fn bad_lines_and_missing_variables_are_reported_without_values() {
         assert_eq!(check("A=1\nhunter2\n").unwrap_err(), "line 2");
         assert_eq!(check("=x").unwrap_err(), "line 1");
         assert_eq!(

@@ -1,15 +1,15 @@
-//! What starts a server of the YAML, whoever starts it.
+//! The parts of starting a server that every launcher shares.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use holodeck_model::{Code, Diagnostic, Env, McpTool, PathRef};
+use holodeck_model::{Code, Diagnostic, Env, McpTool, PathRef, io_reason};
 use secrecy::SecretString;
 use serde_json::Value;
 
 use crate::env_file::{self, EnvFileError};
 
-/// The variables that the YAML gives a server: the file, `MCP_CONFIG` and `env`, each over the ones before.
+/// The variables that the YAML gives a server: the file, `MCP_CONFIG` and `env`, in increasing precedence.
 pub(crate) fn variables(tool: &McpTool, env: &Env) -> Result<Vec<(String, SecretString)>, Vec<Diagnostic>> {
     let mut variables = match &tool.env_file {
         Some(file) => env_file::read(&file.path(), env)
@@ -25,8 +25,8 @@ pub(crate) fn variables(tool: &McpTool, env: &Env) -> Result<Vec<(String, Secret
     Ok(variables)
 }
 
-/// The folder that a server's paths are relative to: that of the file that has them, or `base_dir` if it is not known.
-/// A server of `config.yaml` is relative to that file.
+/// The base folder of a server's paths: that of the file that contains them, or `base_dir` if it is unknown. A server
+/// of `config.yaml` is relative to that file.
 pub(crate) fn base<'a>(command: &'a PathRef, base_dir: &'a Path) -> &'a Path {
     if command.base().as_os_str().is_empty() {
         base_dir
@@ -49,11 +49,7 @@ fn env_file_problems(tool: &McpTool, file: &str, error: &EnvFileError) -> Vec<Di
     let of = &tool.name;
     match error {
         EnvFileError::Read(error) => {
-            // The number of an error of the system says nothing to a reader.
-            let reason = match error.raw_os_error() {
-                Some(_) => error.kind().to_string(),
-                None => error.to_string(),
-            };
+            let reason = io_reason(error);
             let message = format!("can't read `{file}`, the `env_file` of MCP server `{of}`: {reason}");
             vec![Diagnostic::error(Code::FileNotFound, message)]
         }
@@ -72,7 +68,7 @@ fn env_file_problems(tool: &McpTool, file: &str, error: &EnvFileError) -> Vec<Di
     }
 }
 
-/// A program that is a path is one relative to the YAML; a bare name is looked up by the CLI.
+/// A path is relative to the YAML; a bare name is looked up by the CLI.
 pub(crate) fn placed(command: &str, base: &Path) -> String {
     if command.contains('/') {
         absolute(command, base)
@@ -95,7 +91,7 @@ fn absolute(path: &str, base: &Path) -> String {
     tidy(&absolute).to_string_lossy().into_owned()
 }
 
-/// Without `.` and with `..` followed as text, so that people recognise what they wrote.
+/// Without `.` and with `..` resolved textually, so that people recognise their input.
 fn tidy(path: &Path) -> PathBuf {
     use std::path::Component;
     let mut tidy = PathBuf::new();
@@ -111,7 +107,7 @@ fn tidy(path: &Path) -> PathBuf {
     tidy
 }
 
-/// A number of seconds of the YAML, if it is a time.
+/// A number of seconds from the YAML as a duration.
 pub(crate) fn seconds(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds)
         .ok()

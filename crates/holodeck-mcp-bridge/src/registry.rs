@@ -1,4 +1,4 @@
-//! The registry of MCP servers: searching it, and what an entry means as a tool of the YAML.
+//! The registry of MCP servers: searches it and converts entries to tools of the YAML.
 
 use std::time::Duration;
 
@@ -12,45 +12,45 @@ pub use entry::{RegistryServer, ServerForm, Unusable};
 /// The official registry.
 pub const REGISTRY_URL: &str = "https://registry.modelcontextprotocol.io";
 
-/// Whoever searches waits.
+/// Time limit of an interactive search.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A registry gives at most this many at a time.
+/// Maximum entries per page.
 const PAGE: usize = 100;
-/// So that a registry that never ends does not keep anyone.
+/// Bounds the search in an endless registry.
 const MOST_PAGES: usize = 20;
 
-/// A client of a registry, by its published API `v0.1`.
+/// A client of a registry with the published API `v0.1`.
 #[derive(Clone, Debug)]
 pub struct Registry {
     client: HttpClient,
     base: HttpUrl,
 }
 
-/// Why a registry does not answer.
+/// Why a registry request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// It can't be reached, or refuses.
-    #[error("the MCP registry did not answer: {0}")]
+    /// The registry could not be reached, or refused.
+    #[error("the MCP registry request failed: {0}")]
     Http(#[from] HttpError),
     /// It has no such server.
     #[error("the MCP registry has no server `{name}`{}", version.as_ref().map(|version| format!(" in version {version}")).unwrap_or_default())]
     NotFound {
-        /// As asked for.
+        /// The requested name.
         name: String,
-        /// As asked for.
+        /// The requested version.
         version: Option<String>,
     },
-    /// It answers something else than the API says.
-    #[error("{url} does not answer as an MCP registry does")]
+    /// The answer does not follow the API.
+    #[error("{url} is not an MCP registry")]
     Strange {
-        /// What was asked.
+        /// The requested URL.
         url: String,
     },
 }
 
 impl Registry {
-    /// The registry at `base`, without the version of its API.
+    /// The registry at `base`, without the API version.
     pub fn new(client: HttpClient, base: &str) -> Result<Self, RegistryError> {
         let base = HttpUrl::parse(base)?;
         Ok(Self { client, base })
@@ -73,7 +73,7 @@ impl Registry {
             let servers = page.get("servers").and_then(Value::as_array);
             let servers = servers.ok_or_else(|| strange(&url))?;
             for server in servers.iter().filter_map(RegistryServer::read) {
-                // Some registries show old versions all the same.
+                // Some registries return old versions anyway.
                 if !found.iter().any(|other| other.name == server.name) {
                     found.push(server);
                 }
@@ -89,7 +89,7 @@ impl Registry {
         Ok(found)
     }
 
-    /// One server, in its newest version if none is named.
+    /// One server, in its newest version unless one is given.
     pub async fn server(&self, name: &str, version: Option<&str>) -> Result<RegistryServer, RegistryError> {
         let url = self.base.join(&format!(
             "v0.1/servers/{}/versions/{}",

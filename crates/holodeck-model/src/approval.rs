@@ -1,4 +1,4 @@
-//! Whether a tool call may run, as far as that can be told without asking anyone.
+//! Whether a tool call may run, as far as that can be decided without asking a person.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -10,10 +10,10 @@ use crate::{
 /// Built-in tools that change files.
 const EDITS: [&str; 4] = ["Edit", "MultiEdit", "NotebookEdit", "Write"];
 
-/// What an agent runs for. The one place that says so: backends, policies and telemetry all receive it.
+/// What an agent runs for. Backends, policies and telemetry all receive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// Test cases. No person is ever asked.
+    /// Test cases. A person is never asked.
     Test,
     /// One question.
     Run,
@@ -23,13 +23,13 @@ pub enum Occasion {
     Chat,
 }
 
-/// Who is there to be asked.
+/// Who can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// A person.
     Person,
-    /// Nobody.
-    Nobody,
+    /// No person.
+    None,
 }
 
 /// Whether a test may use the built-in tools that change files or run programs.
@@ -47,25 +47,25 @@ pub enum SideEffectGate {
 pub struct ApprovalContext {
     /// What the agent runs for.
     pub occasion: Occasion,
-    /// Who is there to be asked.
+    /// Who can be asked.
     pub presence: Presence,
-    /// Counts in tests only.
+    /// Applies only to tests.
     pub side_effects: SideEffectGate,
 }
 
-/// What a policy says about a call.
+/// The decision of a policy about a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyDecision {
     /// It runs.
     Approve,
     /// It does not run.
     Reject {
-        /// What the model is told.
+        /// The reason that is sent to the model.
         reason: String,
     },
     /// A person decides.
     AskPerson {
-        /// How much the question matters.
+        /// How urgent the question is.
         priority: ApprovalPriority,
     },
 }
@@ -91,7 +91,7 @@ struct Rule {
 
 #[derive(Clone, Copy, Debug)]
 enum Verdict {
-    Decided(RuleDecision),
+    Fixed(RuleDecision),
     Person(Option<ApprovalPriority>),
 }
 
@@ -114,16 +114,17 @@ impl ApprovalPolicy {
     pub fn decide(&self, tool: &str, context: ApprovalContext) -> PolicyDecision {
         let identity = self.identify(tool);
         let is_builtin = identity.origin == ToolOrigin::BuiltIn;
-        let withheld = context.occasion == Occasion::Test && context.side_effects == SideEffectGate::Closed;
-        if withheld && is_builtin && ClaudeConfig::may_change_something(tool) {
+        let is_withheld =
+            context.occasion == Occasion::Test && context.side_effects == SideEffectGate::Closed;
+        if is_withheld && is_builtin && ClaudeConfig::may_change_something(tool) {
             return reject(format!(
-                "tests withhold `{tool}`; `--allow-side-effects` gives it"
+                "`{tool}` is not allowed in tests without `--allow-side-effects`"
             ));
         }
         if let Some(rule) = self.rule(&identity) {
             return match rule.verdict {
-                Verdict::Decided(RuleDecision::Approve) => PolicyDecision::Approve,
-                Verdict::Decided(RuleDecision::Reject) => reject(format!(
+                Verdict::Fixed(RuleDecision::Approve) => PolicyDecision::Approve,
+                Verdict::Fixed(RuleDecision::Reject) => reject(format!(
                     "a rule of this agent rejects `{}`",
                     identity.shown_to_model
                 )),
@@ -140,29 +141,29 @@ impl ApprovalPolicy {
             }
             Some(PermissionMode::AcceptEdits | PermissionMode::Manual) => self.ask(&identity, None, context),
             None if context.is_attended() => self.ask(&identity, None, context),
-            // Only servers of the YAML exist.
+            // All servers come from the YAML.
             None if !is_builtin || self.enabled.contains(tool) => PolicyDecision::Approve,
             None => reject(format!("this agent's YAML does not enable `{tool}`")),
         }
     }
 
-    /// Whether a rule is about a tool: what the CLI allows by itself must then be asked about all the same.
+    /// Whether a rule names a tool: the CLI must then ask even about calls that it would allow by itself.
     pub fn has_rule_for(&self, tool: &str) -> bool {
         self.rule(&self.identify(tool)).is_some()
     }
 
-    /// How long a person may take; `None`: as long as it takes.
+    /// How long a person may take; `None`: no limit.
     pub fn timeout(&self) -> Option<Duration> {
         let seconds = self.settings.timeout_seconds?;
         Some(Duration::from_secs(seconds.into()))
     }
 
-    /// What happens when a person took longer.
+    /// What happens if a person takes longer.
     pub fn on_timeout(&self) -> OnApprovalTimeout {
         self.settings.on_timeout
     }
 
-    /// The person who is there, else what was settled for when there is none.
+    /// Asks the person if present, else applies `non_interactive`.
     fn ask(
         &self,
         tool: &ToolIdentity,
@@ -176,7 +177,7 @@ impl ApprovalPolicy {
         match self.settings.non_interactive {
             NonInteractive::Approve => PolicyDecision::Approve,
             NonInteractive::Reject => reject(format!(
-                "`{}` needs approval, and nobody is there to give it",
+                "`{}` needs approval, and no person is available to give it",
                 tool.shown_to_model
             )),
         }
@@ -187,7 +188,7 @@ impl ApprovalPolicy {
         self.rules.iter().find(matches)
     }
 
-    /// A name that no tool has is judged like a tool of a server.
+    /// An unknown name is treated like a tool of a server.
     fn identify(&self, tool: &str) -> ToolIdentity {
         let known = self.names.identify(tool);
         known.unwrap_or_else(|| ToolIdentity {
@@ -209,7 +210,7 @@ impl ApprovalContext {
 impl Rule {
     fn new(rule: &ApprovalRule) -> Self {
         let verdict = match rule.decision {
-            Some(decision) => Verdict::Decided(decision),
+            Some(decision) => Verdict::Fixed(decision),
             None => Verdict::Person(rule.priority),
         };
         Self {
@@ -219,8 +220,8 @@ impl Rule {
     }
 }
 
-/// The built-in tools that a `claude:` block switches on, for the agent or for one it starts, with what comes with
-/// them or was another name of theirs.
+/// The built-in tools that a `claude:` block enables, for the agent or its sub-agents, with the tools that belong to
+/// them and their former names.
 fn enabled_tools(claude: &ClaudeConfig) -> HashSet<String> {
     let with = |tool: &str| -> &[&str] {
         match tool {
@@ -247,6 +248,3 @@ fn enabled_tools(claude: &ClaudeConfig) -> HashSet<String> {
 fn reject(reason: String) -> PolicyDecision {
     PolicyDecision::Reject { reason }
 }
-
-#[cfg(test)]
-mod tests;

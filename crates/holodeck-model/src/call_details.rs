@@ -1,27 +1,34 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{Redactor, SideEffects, ToolKind};
+use crate::{SideEffects, ToolKind};
 
-/// What is known of a tool call beside its answer.
+/// What is known about a tool call besides its result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(
     clippy::exhaustive_structs,
-    reason = "backends fill it in with `..Default::default()`"
+    reason = "backends construct it with `..Default::default()`"
 )]
 pub struct CallDetails {
-    /// Why the tool did not run; absent when it ran, whatever came of it.
+    /// Why the tool did not run; absent if it ran, with any result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<CallRefusal>,
     /// What the tool is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<ToolKind>,
-    /// Whether it changes the world.
+    /// Whether it may change something outside the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub side_effects: Option<SideEffects>,
-    /// What it retrieved, the best first.
+    /// The full names of other servers' tools with the same name within their server: the bare name alone is
+    /// ambiguous.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub namesakes: Vec<String>,
+    /// What it retrieved, best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub passages: Vec<Passage>,
+    /// Whether the answer or a passage was masked in the recording it comes from.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub redacted: bool,
 }
 
 impl CallDetails {
@@ -30,14 +37,10 @@ impl CallDetails {
         *self == Self::default()
     }
 
-    /// Masks secrets in it.
-    pub fn redact(&mut self, redactor: &Redactor) {
-        for passage in &mut self.passages {
-            passage.text = redactor.text(&passage.text).into_owned();
-            if let Some(source) = &mut passage.source {
-                *source = redactor.text(source).into_owned();
-            }
-        }
+    /// The texts that come from tools.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let passages = self.passages.iter_mut();
+        passages.flat_map(|passage| std::iter::once(&mut passage.text).chain(&mut passage.source))
     }
 }
 
@@ -49,14 +52,14 @@ pub enum CallRefusal {
     Rejected,
     /// The agent may not use the tool.
     NotAllowed,
-    /// There is no such tool.
+    /// No such tool exists.
     Unknown,
-    /// The arguments do not fit its parameters.
+    /// The arguments do not match its parameters.
     InvalidArguments,
 }
 
 impl CallRefusal {
-    /// In words, as a report puts them behind the name of the tool.
+    /// The words that a report shows after the name of the tool.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rejected => "rejected",
@@ -72,16 +75,16 @@ impl CallRefusal {
 pub struct Passage {
     /// The text.
     pub text: String,
-    /// Where it is from.
+    /// Where it comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// How well it fits the query, in the measure of the search.
+    /// How well it matches the query, on the scale of the search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
 }
 
 impl Passage {
-    /// A passage of which only the text is known.
+    /// A passage with only a text.
     pub fn of(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),

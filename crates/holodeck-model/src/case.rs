@@ -1,8 +1,8 @@
-//! Which test cases of two files are the same case.
+//! The identity of test cases: which cases of two files are the same case.
 //!
-//! The one definition for resume, regrade, `--failed`, recordings and comparisons. A case is identified by what it asks
-//! (inputs, turns and the content of their files), by its name where names are unique, and by its ordinal among cases
-//! that are equal in both. What a case *expects* is no part of it.
+//! Resume, regrade, `--failed`, recordings and comparisons all use this definition. A case is identified by what it
+//! asks (inputs, turns and the content of their files), by its name if that is unique, and by its ordinal among cases
+//! that are equal in both. The expectations of a case are not part of its identity.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use sha2::{Digest as _, Sha256};
 
-use crate::{FileInput, Files, TestCase};
+use crate::{FileInput, Files, TestCase, hex};
 
 /// Identifies a test case within its file and across edits of the file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,7 +24,7 @@ pub struct CaseId([u8; 16]);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CaseContent([u8; 16]);
 
-/// One unit of work: a case, once.
+/// A unit of work: one case in one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnitKey {
     /// The case.
@@ -42,8 +42,8 @@ pub struct CaseIdentity {
     pub content: CaseContent,
 }
 
-/// The identities of the cases of a file, in their order. Reads the files that the cases name; a file that cannot be
-/// read counts as such.
+/// The identities of the cases of a file, in their order. Reads the files that the cases name; unreadable files count
+/// as equal content.
 pub fn identify_cases(cases: &[TestCase], files: &dyn Files) -> Vec<CaseIdentity> {
     let mut digests = FileDigests {
         files,
@@ -76,8 +76,8 @@ pub fn identify_cases(cases: &[TestCase], files: &dyn Files) -> Vec<CaseIdentity
         .collect()
 }
 
-/// For each of today's cases its place in `earlier`. Cases pair by their identity; a case that was renamed pairs only
-/// if what it asks is unique on both sides. A case that asks something else under its old name has no place.
+/// The index in `earlier` of each case of `today`. Cases match by identity; a renamed case matches only if its content
+/// is unique on both sides. A case with the same name but other content does not match.
 pub fn match_cases(earlier: &[CaseIdentity], today: &[CaseIdentity]) -> Vec<Option<usize>> {
     let places: HashMap<CaseId, usize> = earlier
         .iter()
@@ -95,7 +95,7 @@ pub fn match_cases(earlier: &[CaseIdentity], today: &[CaseIdentity]) -> Vec<Opti
         .collect()
 }
 
-/// The place of each content, if only one case has it.
+/// The index of each content, if only one case has it.
 fn unique_contents(identities: &[CaseIdentity]) -> HashMap<CaseContent, Option<usize>> {
     let mut places = HashMap::new();
     for (place, identity) in identities.iter().enumerate() {
@@ -130,7 +130,7 @@ fn add_files(parts: &mut Parts, files: &[FileInput], digests: &mut FileDigests<'
             },
             (None, None) => parts.optional(None),
         }
-        // What of the file is sent.
+        // The part of the file that is sent.
         parts.optional(file.description.as_deref().map(str::as_bytes));
         parts.count(file.pages.len());
         for page in &file.pages {
@@ -141,7 +141,7 @@ fn add_files(parts: &mut Parts, files: &[FileInput], digests: &mut FileDigests<'
     }
 }
 
-/// The path of a `url` that names a file of this machine.
+/// The path of a `url` that names a local file.
 fn local_path(url: &str) -> Option<&str> {
     let url = url.trim();
     match url.split_once("://") {
@@ -151,7 +151,7 @@ fn local_path(url: &str) -> Option<&str> {
     }
 }
 
-/// A URL without user information and without the parameters of a signature: both change while the file stays.
+/// A URL without user information and without the parameters of a signature: both change while the file stays the same.
 fn public_url(url: &str) -> String {
     let (scheme, rest) = url.trim().split_once("://").unwrap_or(("", url));
     let rest = rest.split('#').next().unwrap_or_default();
@@ -162,7 +162,7 @@ fn public_url(url: &str) -> String {
     let name = |part: &str| part.split('=').next().unwrap_or_default().to_ascii_lowercase();
     let signed_by = |signature: &str| parameters.iter().any(|part| name(part) == signature);
     let (azure, classic) = (signed_by("sig"), signed_by("signature"));
-    let kept = parameters.iter().filter(|part| {
+    let unsigned = parameters.iter().filter(|part| {
         let name = name(part);
         let signature = name.starts_with("x-amz-")
             || name.starts_with("x-goog-")
@@ -170,12 +170,12 @@ fn public_url(url: &str) -> String {
             || classic && CLASSIC_SIGNATURE.contains(&name.as_str());
         !signature
     });
-    let kept: Vec<&str> = kept.copied().collect();
+    let unsigned: Vec<&str> = unsigned.copied().collect();
     format!(
         "{}://{}{path}?{}",
         scheme.to_ascii_lowercase(),
         host.to_ascii_lowercase(),
-        kept.join("&")
+        unsigned.join("&")
     )
 }
 
@@ -211,7 +211,7 @@ impl FileDigests<'_> {
     }
 }
 
-/// A hash over parts that cannot run into one another.
+/// A hash over parts with their lengths, so that different parts never give the same input.
 struct Parts(Sha256);
 
 impl Parts {
@@ -250,7 +250,7 @@ impl Parts {
     }
 }
 
-/// Names and contents that more than one case has, with the places of those cases.
+/// The indexes of cases that share a name or, without a name, their content.
 pub fn equal_cases(cases: &[TestCase], identities: &[CaseIdentity]) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<(Option<&str>, Option<CaseContent>), Vec<usize>> = BTreeMap::new();
     for (place, (case, identity)) in cases.iter().zip(identities).enumerate() {
@@ -267,7 +267,7 @@ macro_rules! hexadecimal {
     ($($name:ident),*) => {$(
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                f.write_str(&hex(&self.0))
             }
         }
 

@@ -1,6 +1,6 @@
 //! The registry of diagnostic codes.
 //!
-//! HD00 the file and its YAML, HD01 the shape, HD02 values, HD03 rules across fields, HD04 without effect,
+//! HD00 the file and its YAML, HD01 the shape, HD02 values, HD03 rules across fields, HD04 settings without effect,
 //! HD05 environment and layers, HD06 files that the YAML names, HD07 notes on tests, HD08 the environment of a run.
 
 use std::fmt;
@@ -25,7 +25,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => $id,)+ }
             }
 
-            /// The code in words, `unknown-field`.
+            /// The name of the code, `unknown-field`.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
@@ -65,13 +65,13 @@ codes! {
     UnknownAnchor = "HD0012", "unknown-anchor";
     /// A merge key `<<` does not point to a mapping.
     BadMerge = "HD0013", "bad-merge";
-    /// A mapping key is not plain text.
+    /// A mapping key is not a string.
     KeyNotText = "HD0014", "key-not-text";
     /// A YAML tag such as `!include` is not supported.
     UnsupportedTag = "HD0015", "unsupported-tag";
     /// There are more problems than are shown.
     TooManyProblems = "HD0016", "too-many-problems";
-    /// A field that the language does not have.
+    /// A field is unknown.
     UnknownField = "HD0101", "unknown-field";
     /// A required field is absent.
     MissingField = "HD0102", "missing-field";
@@ -79,11 +79,11 @@ codes! {
     WrongType = "HD0103", "wrong-type";
     /// A value is not one of those allowed.
     UnknownValue = "HD0104", "unknown-value";
-    /// A list item does not say which `type` it is.
+    /// A list item has no `type`.
     MissingType = "HD0105", "missing-type";
-    /// A text or list that must not be empty is.
+    /// A string or list is empty but must not be.
     Blank = "HD0201", "blank";
-    /// A text does not have the required form.
+    /// A string does not have the required format.
     BadFormat = "HD0202", "bad-format";
     /// A number is outside its range.
     OutOfRange = "HD0203", "out-of-range";
@@ -97,27 +97,27 @@ codes! {
     OneOfRequired = "HD0302", "one-of-required";
     /// A name is used twice.
     DuplicateName = "HD0303", "duplicate-name";
-    /// Values that belong together do not fit.
+    /// Related values are inconsistent.
     InconsistentValues = "HD0304", "inconsistent-values";
-    /// A setting that gives the agent more than it should have unconfirmed.
+    /// A setting grants a risky permission without confirmation.
     UnconfirmedRisk = "HD0305", "unconfirmed-risk";
-    /// A part whose execution is not built yet.
+    /// A part cannot be run yet.
     NotYetSupported = "HD0401", "not-yet-supported";
-    /// A block that the chosen provider does not use.
+    /// The chosen provider does not use a block.
     IgnoredForProvider = "HD0402", "ignored-for-provider";
-    /// A value that YAML 1.1 reads differently.
+    /// YAML 1.1 reads a value differently.
     Yaml11Difference = "HD0403", "yaml-1.1-difference";
-    /// A map that looks like a matcher but is none: compared literally, or refused as in 0.7.1.
+    /// A mapping looks like a matcher but is not one: compared literally, or rejected as in 0.7.1.
     LiteralMatcher = "HD0404", "literal-matcher";
-    /// Something of ours stands for what the YAML names.
+    /// A built-in replacement is used for the configured component.
     StandIn = "HD0405", "stand-in";
-    /// A field that is accepted but has no effect.
+    /// A field is accepted but has no effect.
     NoEffect = "HD0410", "no-effect";
     /// An environment variable is not set.
     MissingVariable = "HD0501", "missing-variable";
     /// An environment variable holds a value that cannot be used.
     BadVariable = "HD0502", "bad-variable";
-    /// A name that the layers of configuration do not define.
+    /// No layer of the configuration defines a name.
     UnknownReference = "HD0503", "unknown-reference";
     /// A file that the YAML names does not exist.
     FileNotFound = "HD0601", "file-not-found";
@@ -125,7 +125,7 @@ codes! {
     BadJson = "HD0602", "bad-json";
     /// The front matter of an instruction file is malformed.
     BadFrontMatter = "HD0603", "bad-front-matter";
-    /// A `CLAUDE.md` lies in the agent's working directory.
+    /// A `CLAUDE.md` is in the agent's working directory.
     ClaudeMd = "HD0604", "claude-md";
     /// A metric is reported but cannot fail a test.
     NotGated = "HD0701", "not-gated";
@@ -135,15 +135,17 @@ codes! {
     Unchecked = "HD0703", "unchecked";
     /// A tool answers from its `mock`; the real one does not run.
     Mocked = "HD0704", "mocked";
-    /// A negated `contains_all` passes when only some of its texts are missing.
+    /// A negated `contains_all` passes even if only some of its strings are missing.
     NegatedAll = "HD0705", "negated-all";
     /// A metric compares with a `ground_truth` that a test case does not have.
     MissingReference = "HD0706", "missing-reference";
+    /// Test cases have the same name, or the same content and no name.
+    EqualCases = "HD0707", "equal-cases";
     /// A credential that the agent needs is absent.
     MissingCredential = "HD0801", "missing-credential";
     /// A program that the agent needs is absent or unusable.
     MissingProgram = "HD0802", "missing-program";
-    /// An endpoint that the agent needs does not answer.
+    /// An endpoint that the agent needs does not answer, or answers incorrectly.
     EndpointUnreachable = "HD0803", "endpoint-unreachable";
     /// A directory that the agent needs is absent or not writable.
     UnusableDirectory = "HD0804", "unusable-directory";
@@ -151,8 +153,14 @@ codes! {
     BadSchema = "HD0805", "bad-schema";
     /// A program that the agent needs is too old.
     OutdatedProgram = "HD0806", "outdated-program";
-    /// An index that the agent searches is not up to date, or can't be used as it is.
+    /// An index that the agent searches is out of date or unusable.
     UnusableIndex = "HD0807", "unusable-index";
+    /// An endpoint does not accept the credential that the agent has for it.
+    RejectedCredential = "HD0808", "rejected-credential";
+    /// An endpoint does not list the agent's model, or has no list.
+    UnlistedModel = "HD0809", "unlisted-model";
+    /// A model did not answer a test request.
+    FailedRequest = "HD0810", "failed-request";
 }
 
 impl fmt::Display for Code {

@@ -24,9 +24,6 @@ mod standard_metric;
 mod test_case;
 mod tool;
 
-pub(crate) use arg_matcher::{MATCHER_KEYS, is_matcher, is_old_key};
-pub(crate) use evaluation::METRIC_TYPE_KEYS;
-
 pub use agent::{Agent, SearchMethod, ToolFilteringConfig};
 pub use approvals::{
     ApprovalPriority, ApprovalRule, ApprovalsConfig, NonInteractive, OnApprovalTimeout, RuleApprover,
@@ -65,4 +62,6 @@ pub use retrieval_tool::{
 pub use schema_ref::{ResponseFormat, SchemaRef};
 pub use standard_metric::{RougeVariant, StandardMetric, StandardMetricName};
 pub use test_case::{TestCase, Turn};
-pub use tool::{FunctionTool, McpSampling, McpTool, McpTransport, PromptTool, ToolConfig, parameters_schema};
+pub use tool::{
+    FunctionTool, McpSampling, McpTool, McpTransport, PromptTool, ServerNeed, ToolConfig, parameters_schema,
+};

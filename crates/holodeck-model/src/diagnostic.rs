@@ -1,4 +1,4 @@
-//! What is wrong with a file, where, and what to do about it.
+//! Problems of a configuration: what is wrong, where, and what to do about it.
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -19,7 +19,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The lower-case word people see.
+    /// The lower-case word that is shown.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -44,10 +44,10 @@ pub struct Span {
     pub end: usize,
 }
 
-/// A place in a file a person can jump to.
+/// A place in a file that an editor can open.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Location {
-    /// The file, as it was named to us.
+    /// The file, as given.
     pub path: Arc<Path>,
     /// Line, counted from 1.
     pub line: usize,
@@ -68,7 +68,7 @@ impl fmt::Display for Location {
 pub struct Label {
     /// Where.
     pub location: Location,
-    /// What is to be seen there.
+    /// What the place shows.
     pub message: String,
 }
 
@@ -81,11 +81,11 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// One line, lower case, without a full stop.
     pub message: String,
-    /// The field it is about, as in `tools.0.top_k`; absent when it is about no field.
+    /// The field it is about, as in `tools.0.top_k`; absent if it is not about a field.
     pub pointer: Option<String>,
-    /// The place to look at first; absent when no file is to blame.
+    /// The primary place; absent if the problem is not in a file.
     pub primary: Option<Location>,
-    /// What to say right at the primary place (`did you mean ...?`).
+    /// A short text for the primary place (`did you mean ...?`).
     pub inline: Option<String>,
     /// Further places.
     pub labels: Vec<Label>,
@@ -140,7 +140,7 @@ impl Diagnostic {
         self
     }
 
-    /// Sets the words shown right at the primary place.
+    /// Sets the short text for the primary place.
     #[must_use]
     pub fn with_inline(mut self, text: impl Into<String>) -> Self {
         self.inline = Some(text.into());
@@ -171,7 +171,7 @@ impl Diagnostic {
         self
     }
 
-    /// The next action in one text, for outputs that have no room for both the inline words and the help.
+    /// The next action in one text, for outputs without room for both the inline text and the help.
     pub fn hint(&self) -> Option<String> {
         match (&self.inline, &self.help) {
             (Some(inline), Some(help)) => Some(format!("{inline}; {help}")),
@@ -179,8 +179,8 @@ impl Diagnostic {
         }
     }
 
-    /// Every text in it that may quote the file.
-    pub(crate) fn texts(&mut self) -> impl Iterator<Item = &mut String> {
+    /// All texts in it that may quote the file.
+    pub fn texts(&mut self) -> impl Iterator<Item = &mut String> {
         let labels = self.labels.iter_mut().map(|label| &mut label.message);
         [&mut self.pointer, &mut self.inline, &mut self.help]
             .into_iter()

@@ -1,4 +1,4 @@
-//! Where a model is served and how one signs in there: the same rules for every kind of request.
+//! The server of a model and its credentials: the same rules for every kind of request.
 
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -10,7 +10,7 @@ use crate::{
 const OPENAI: &str = "https://api.openai.com";
 const OLLAMA: &str = "http://localhost:11434";
 
-/// The server of a model, as the YAML and the environment name it.
+/// The server of a model, from the YAML and the environment.
 #[derive(Clone, Debug)]
 pub struct ModelEndpoint {
     base: String,
@@ -22,7 +22,7 @@ pub struct ModelEndpoint {
     block: String,
 }
 
-/// What a block of the YAML says of a model's server.
+/// The settings of a model's server in a block of the YAML.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
     /// Who serves the model.
@@ -37,25 +37,25 @@ pub struct EndpointConfig {
     pub api_version: Option<String>,
     /// The block itself, such as `model` or `embedding_provider`.
     pub block: String,
-    /// Where `endpoint` stands, if it is known.
+    /// The place of `endpoint` in the file, if known.
     pub at: Option<String>,
 }
 
-/// Who named an endpoint.
+/// Where an endpoint comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndpointOrigin {
-    /// `endpoint` in the YAML, at this place if it is known.
+    /// `endpoint` in the YAML, with its place if known.
     Yaml(Option<String>),
     /// `OPENAI_BASE_URL`.
     Variable,
-    /// Nobody.
+    /// The default of the provider.
     Default,
 }
 
-/// What is appended to an endpoint's path for one kind of request.
+/// What is appended to an endpoint's path for a kind of request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointRoute {
-    /// Segments of the path; empty if the endpoint names the whole path.
+    /// Segments of the path; empty if the endpoint already contains the whole path.
     pub path: String,
     /// Azure's `api-version`.
     pub api_version: Option<String>,
@@ -72,11 +72,11 @@ pub enum EndpointError {
         /// The block of the YAML.
         block: String,
     },
-    /// The provider is asked in another way.
-    #[error("`provider: {0}` does not speak Chat Completions")]
+    /// The provider uses another protocol.
+    #[error("`provider: {0}` does not support Chat Completions")]
     OtherProtocol(Provider),
-    /// The provider wants a key.
-    #[error("no key for `provider: {provider}`\n\nhint: set `{variable}`, or `{block}.api_key` in the YAML")]
+    /// The provider requires a key.
+    #[error("no key for `provider: {provider}`")]
     NoKey {
         /// Who serves the model.
         provider: Provider,
@@ -87,11 +87,23 @@ pub enum EndpointError {
     },
 }
 
+impl EndpointError {
+    /// What to do, if the message alone does not show it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoKey { variable, block, .. } => {
+                Some(format!("set `{variable}`, or `{block}.api_key` in the YAML"))
+            }
+            Self::Missing { .. } | Self::OtherProtocol(_) => None,
+        }
+    }
+}
+
 impl ModelEndpoint {
-    /// The endpoint that `config` and `env` name; the YAML comes first.
+    /// The endpoint that `config` and `env` name; the YAML takes precedence.
     pub fn resolve(config: EndpointConfig, env: &Env) -> Result<Self, EndpointError> {
-        let (base, origin) = base(&config, env)?;
-        let key = key(&config, &origin, env)?;
+        let (base, origin) = find_base(&config, env)?;
+        let key = find_key(&config, &origin, env)?;
         Ok(Self {
             base,
             key,
@@ -103,12 +115,12 @@ impl ModelEndpoint {
         })
     }
 
-    /// Its URL as it was written; may hold secrets.
+    /// Its URL as written; may contain secrets.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// The key that requests carry.
+    /// The key that is sent with requests.
     pub fn key(&self) -> Option<&SecretString> {
         self.key.as_ref()
     }
@@ -118,7 +130,7 @@ impl ModelEndpoint {
         self.provider
     }
 
-    /// Who named it.
+    /// Where it comes from.
     pub fn origin(&self) -> &EndpointOrigin {
         &self.origin
     }
@@ -152,13 +164,22 @@ impl ModelEndpoint {
         plain(format!("{v1}{operation}"))
     }
 
-    /// The header that carries the key, unless it is a bearer token.
+    /// What the list of the server's models appends to `base_path`. Azure does not list deployments.
+    pub fn models_route(&self, base_path: &str) -> EndpointRoute {
+        let mut route = self.route(base_path, "models");
+        if route.api_version.is_some() {
+            "openai/models".clone_into(&mut route.path);
+        }
+        route
+    }
+
+    /// The header for the key, unless the key is a bearer token.
     pub fn key_header(&self) -> Option<&'static str> {
         (self.provider == Provider::AzureOpenai).then_some("api-key")
     }
 
-    /// Who named it, as a line of an error.
-    pub fn named(&self) -> String {
+    /// Where it comes from, as a line of an error.
+    pub fn describe_origin(&self) -> String {
         match &self.origin {
             EndpointOrigin::Yaml(Some(place)) => format!("configured at {place} (`{}.endpoint`)", self.block),
             EndpointOrigin::Yaml(None) => format!("configured as `{}.endpoint`", self.block),
@@ -172,7 +193,7 @@ impl ModelEndpoint {
         let block = &self.block;
         match (self.provider, &self.origin) {
             (Provider::Ollama, _) => {
-                format!("is Ollama running? `ollama serve`, or set `{block}.endpoint`")
+                format!("is Ollama running? start it with `ollama serve`, or set `{block}.endpoint`")
             }
             (_, EndpointOrigin::Variable) => {
                 format!("is the server running? check `{OPENAI_BASE_URL}`, or set `{block}.endpoint`")
@@ -181,7 +202,7 @@ impl ModelEndpoint {
                 format!("is the server running, and is `{block}.endpoint` right?")
             }
             (_, EndpointOrigin::Default) => {
-                "is the network up? a proxy is taken from `HTTPS_PROXY`".to_owned()
+                "check the network connection; a proxy is read from `HTTPS_PROXY`".to_owned()
             }
         }
     }
@@ -189,7 +210,7 @@ impl ModelEndpoint {
     /// Where to set a key.
     pub fn hint_for_key(&self) -> String {
         let block = &self.block;
-        match variable(self.provider) {
+        match key_variable(self.provider) {
             Some(variable) if self.key.is_some() => {
                 format!("check the key in `{variable}` or `{block}.api_key`")
             }
@@ -198,17 +219,18 @@ impl ModelEndpoint {
         }
     }
 
-    /// What to say of a key that no header can carry.
-    pub fn bad_key(&self) -> String {
-        let from = variable(self.provider).map_or_else(String::new, |variable| format!(" or `{variable}`"));
-        format!(
-            "the key has characters that no HTTP header can carry\n\nhint: check `{}.api_key`{from}",
-            self.block
-        )
+    /// The message for a key that cannot be sent.
+    pub const BAD_KEY: &str = "the key contains characters that are not allowed in an HTTP header";
+
+    /// What to do about a key that is not allowed in a header.
+    pub fn hint_for_bad_key(&self) -> String {
+        let from =
+            key_variable(self.provider).map_or_else(String::new, |variable| format!(" or `{variable}`"));
+        format!("check `{}.api_key`{from}", self.block)
     }
 }
 
-fn base(config: &EndpointConfig, env: &Env) -> Result<(String, EndpointOrigin), EndpointError> {
+fn find_base(config: &EndpointConfig, env: &Env) -> Result<(String, EndpointOrigin), EndpointError> {
     let own = config.endpoint.as_deref();
     if let Some(endpoint) = own.filter(|text| !text.trim().is_empty()) {
         return Ok((endpoint.to_owned(), EndpointOrigin::Yaml(config.at.clone())));
@@ -227,7 +249,7 @@ fn base(config: &EndpointConfig, env: &Env) -> Result<(String, EndpointOrigin), 
     }
 }
 
-fn key(
+fn find_key(
     config: &EndpointConfig,
     origin: &EndpointOrigin,
     env: &Env,
@@ -236,13 +258,13 @@ fn key(
     if let Some(key) = own.filter(|key| !key.expose_secret().trim().is_empty()) {
         return Ok(Some(key.clone()));
     }
-    let Some(variable) = variable(config.provider) else {
+    let Some(variable) = key_variable(config.provider) else {
         return Ok(None);
     };
     if let Some(key) = env.non_blank(variable) {
         return Ok(Some(key.into()));
     }
-    // A server of one's own may need no key; these two always do.
+    // A self-hosted server may not need a key; these two always do.
     if *origin == EndpointOrigin::Default || config.provider == Provider::AzureOpenai {
         return Err(EndpointError::NoKey {
             provider: config.provider,
@@ -253,7 +275,7 @@ fn key(
     Ok(None)
 }
 
-fn variable(provider: Provider) -> Option<&'static str> {
+fn key_variable(provider: Provider) -> Option<&'static str> {
     match provider {
         Provider::Openai => Some(OPENAI_API_KEY),
         Provider::AzureOpenai => Some(AZURE_OPENAI_API_KEY),

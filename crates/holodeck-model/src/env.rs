@@ -1,4 +1,4 @@
-//! The environment as it was when the program started, and every variable we read from it.
+//! The environment at the start of the program, and every variable that HoloDeck reads from it.
 
 use std::{
     collections::BTreeMap,
@@ -6,9 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::yaml::substitute;
+use crate::substitute;
 
-/// The user's home directory; `~/.holodeck` lies there.
+/// The user's home directory, which contains `~/.holodeck`.
 pub const HOME: &str = "HOME";
 /// Seconds a file may take to be processed.
 pub const HOLODECK_FILE_TIMEOUT: &str = "HOLODECK_FILE_TIMEOUT";
@@ -28,13 +28,13 @@ pub const HOLODECK_TOKEN: &str = "HOLODECK_TOKEN";
 pub const HOLODECK_ROUTING_ENABLED: &str = "HOLODECK_ROUTING_ENABLED";
 /// The commands that are routed.
 pub const HOLODECK_ROUTING_COMMANDS: &str = "HOLODECK_ROUTING_COMMANDS";
-/// Where local embedding models lie.
+/// Where local embedding models are stored.
 pub const HOLODECK_LOCAL_MODEL_DIR: &str = "HOLODECK_LOCAL_MODEL_DIR";
 /// The MCP registry to search.
 pub const HOLODECK_MCP_REGISTRY_URL: &str = "HOLODECK_MCP_REGISTRY_URL";
-/// Marks the children of a run.
+/// Marks the child processes of a run.
 pub const HOLODECK_MCP_SERVER: &str = "HOLODECK_MCP_SERVER";
-/// Every variable that sets something of HoloDeck's own.
+/// Every variable that sets an option of HoloDeck.
 pub const SETTINGS: &[&str] = &[
     HOLODECK_FILE_TIMEOUT,
     HOLODECK_LLM_TIMEOUT,
@@ -48,7 +48,7 @@ pub const SETTINGS: &[&str] = &[
     HOLODECK_LOCAL_MODEL_DIR,
     HOLODECK_MCP_REGISTRY_URL,
 ];
-/// The trace that our own spans belong to, as W3C `traceparent`.
+/// The trace that HoloDeck's spans belong to, as W3C `traceparent`.
 pub const TRACEPARENT: &str = "TRACEPARENT";
 /// Key of the `openai` provider when `model.api_key` is absent.
 pub const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
@@ -60,10 +60,10 @@ pub const AZURE_OPENAI_API_KEY: &str = "AZURE_OPENAI_API_KEY";
 pub const ANTHROPIC_API_KEY: &str = "ANTHROPIC_API_KEY";
 /// Where the `anthropic` provider is served when `model.endpoint` is absent.
 pub const ANTHROPIC_BASE_URL: &str = "ANTHROPIC_BASE_URL";
-/// Where programs are looked for.
+/// Where programs are searched.
 pub const PATH: &str = "PATH";
 
-/// Environment variables, captured once and passed down. Values are never printed.
+/// Environment variables, captured once and passed on. Values are never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Env {
     variables: BTreeMap<String, String>,
@@ -85,7 +85,7 @@ impl Env {
         self.get(name).filter(|value| !value.trim().is_empty())
     }
 
-    /// Sets a variable unless it is there already: how `.env` files are laid beneath the shell.
+    /// Sets a variable unless it is already set, so that the shell takes precedence over `.env` files.
     pub fn set_default(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.variables.entry(name.into()).or_insert_with(|| value.into());
     }
@@ -107,8 +107,8 @@ impl Env {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Replaces `${NAME}`, `${NAME:-default}` and `$${NAME}` (literal) in `text`, as in YAML values; the error are the
-    /// names that are not set.
+    /// Replaces `${NAME}`, `${NAME:-default}` and `$${NAME}` (literal) in `text`, as in YAML values; the error lists
+    /// the names that are not set.
     pub fn expand(&self, text: &str) -> Result<String, Vec<String>> {
         match substitute(text, self) {
             None => Ok(text.to_owned()),
@@ -122,7 +122,7 @@ impl Env {
         self.non_blank(HOME).map(Path::new)
     }
 
-    /// `~/.holodeck`, where user settings lie.
+    /// `~/.holodeck`, the folder of user settings.
     pub fn user_dir(&self) -> Option<PathBuf> {
         self.home().map(|home| home.join(".holodeck"))
     }

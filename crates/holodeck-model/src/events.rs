@@ -1,7 +1,7 @@
-//! The events a run of an agent is recorded as: thirteen types, one JSON object each.
+//! The events of a run of an agent: thirteen types, one JSON object each.
 //!
-//! Readers keep what they do not know: an unknown type is [`EventBody::Unknown`], an unknown field is in
-//! [`AgentEvent::extra`], and both are written again as they came.
+//! Readers preserve unknown data: an unknown type is [`EventBody::Unknown`], an unknown field is in
+//! [`AgentEvent::extra`], and both are written back unchanged.
 
 mod body;
 mod event;
@@ -11,7 +11,7 @@ mod words;
 
 pub use body::{
     AgentMessage, ApprovalRequested, ApprovalResolved, Complete, EventBody, EventClass, ReasoningBlock,
-    RunError, RunTotals, SessionStart, Thinking, ToolResult, ToolUse, Usage, UserMessage, WrittenChunk,
+    RunError, RunTotals, SessionStart, TextChunk, Thinking, ToolResult, ToolUse, Usage, UserMessage,
 };
 pub use event::AgentEvent;
 pub use meta::EventMeta;

@@ -1,4 +1,4 @@
-//! How the loader reads files, so that tests need no disk.
+//! Access to files for the loader, so that tests need no disk.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +19,13 @@ pub enum FileKind {
     File,
     /// A directory.
     Directory,
-    /// Nothing is there.
+    /// Nothing exists there.
     Missing,
 }
 
 /// Access to the files a configuration names.
 pub trait Files {
-    /// The first `limit` bytes of a file at most: a reader asks for one more than it would accept.
+    /// Reads at most the first `limit` bytes of a file; a caller requests one more than it accepts.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
 
     /// What is at this path.
@@ -70,12 +70,24 @@ impl Files for DiskFiles {
     }
 }
 
-/// Makes a folder that only its user can look into, with those above it that are missing.
+/// Why an operation failed, in lowercase and without the system's error number.
+pub fn io_reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let Some((reason, _)) = text.split_once(" (os error ") else {
+        return text;
+    };
+    let mut letters = reason.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+/// Creates a folder that only its owner can access, and missing parent folders.
 pub fn create_private_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Options to write a file that only its user can read.
+/// Options to write a file that only its owner can read.
 pub fn private_file() -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();
     options.create(true).write(true).mode(0o600);
@@ -120,5 +132,19 @@ impl Files for MemoryFiles {
         } else {
             FileKind::Missing
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e13_the_reason_of_an_error_has_no_system_number() {
+        assert_eq!(
+            io_reason(&io::Error::from_raw_os_error(2)),
+            "no such file or directory"
+        );
+        assert_eq!(io_reason(&io::Error::other("it is a FIFO")), "it is a FIFO");
     }
 }

@@ -1,5 +1,4 @@
-//! Reads files that a user names: never without a limit on bytes, and never without one on time. A pipe may have no
-//! writer, and a device no end.
+//! Reads files that a user names, always with limits on size and time: a pipe may have no writer, and a device no end.
 
 use std::{
     fs::{self, File},
@@ -10,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-/// How long anything but a regular file may take to be read.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long reading anything but a regular file may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The whole file, which is an error if it is larger than `limit` bytes. A pipe is read too, within 5 s.
+/// Reads the whole file; fails if it is larger than `limit` bytes. A pipe must be read within 5 s.
 pub fn read_input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let bytes = read_up_to(path, limit.saturating_add(1))?;
     if bytes.len() as u64 > limit {
@@ -28,26 +27,26 @@ pub fn read_text_input(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
-/// Opens a file that is read piece by piece, in any order: a regular one of at most `limit` bytes.
+/// Opens a regular file of at most `limit` bytes, to read it piece by piece in any order.
 pub fn open_input(path: &Path, limit: u64) -> io::Result<File> {
-    // Before it is opened: opening a pipe waits for its writer.
-    let about = fs::metadata(path)?;
-    if about.is_dir() {
+    // Checked before opening: opening a pipe waits for its writer.
+    let metadata = fs::metadata(path)?;
+    if metadata.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
     }
-    if !about.is_file() {
+    if !metadata.is_file() {
         return Err(io::Error::new(
             ErrorKind::InvalidInput,
             "it is not a regular file",
         ));
     }
-    if about.len() > limit {
+    if metadata.len() > limit {
         return Err(too_large(limit));
     }
     File::open(path)
 }
 
-/// The first `limit` bytes at most.
+/// Reads at most the first `limit` bytes.
 pub(crate) fn read_up_to(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if fs::metadata(path)?.is_file() {
         return read(path, limit);
@@ -58,11 +57,11 @@ pub(crate) fn read_up_to(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     thread::Builder::new().name("input".to_owned()).spawn(move || {
         let _ = sender.send(read(&file, limit));
     })?;
-    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
-        let limit = PATIENCE.as_secs();
+    receiver.recv_timeout(READ_TIMEOUT).unwrap_or_else(|_| {
+        let limit = READ_TIMEOUT.as_secs();
         Err(io::Error::new(
             ErrorKind::TimedOut,
-            format!("it is not a regular file, and nothing wrote all of it within {limit} s"),
+            format!("it is not a regular file, and reading it took more than {limit} s"),
         ))
     })
 }
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn c16_a_device_without_an_end_is_refused() {
+    fn c16_a_device_without_an_end_is_rejected() {
         let zeros = Path::new("/dev/zero");
         let error = read_input(zeros, 1_000).unwrap_err();
         assert_eq!(error.to_string(), "it is larger than the 1000 bytes allowed");

@@ -1,15 +1,15 @@
-//! JSON of programs that cut strings between the halves of a character, as JavaScript does: `"\ud800"` alone is not
-//! Unicode, and strict parsers refuse the whole text.
+//! Repairs JSON of programs that cut strings inside a surrogate pair, as JavaScript does: `"\ud800"` alone is not
+//! Unicode, and strict parsers reject the whole text.
 
 use std::borrow::Cow;
 
 const REPLACEMENT: &str = "\\ufffd";
 const ESCAPE: usize = 6;
 
-/// The JSON with what is not Unicode replaced by U+FFFD, or `None` if it holds nothing of that kind.
+/// Replaces everything that is not Unicode by U+FFFD; `None` if there is nothing to replace.
 pub fn mend_json(json: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(json);
-    match without_halves(&text) {
+    match replace_lone_surrogates(&text) {
         Some(mended) => Some(mended),
         None => match text {
             Cow::Owned(text) => Some(text),
@@ -19,10 +19,10 @@ pub fn mend_json(json: &[u8]) -> Option<String> {
 }
 
 /// Replaces each escape of half a surrogate pair whose other half is missing.
-fn without_halves(text: &str) -> Option<String> {
+fn replace_lone_surrogates(text: &str) -> Option<String> {
     let mut mended: Option<String> = None;
     let mut rest = text;
-    let mut kept = text;
+    let mut pending = text;
     while let Some(at) = rest.find('\\') {
         let (_, escape) = rest.split_at(at);
         let length = match surrogate(escape) {
@@ -40,13 +40,13 @@ fn without_halves(text: &str) -> Option<String> {
             Some(_) => ESCAPE,
         };
         let mended = mended.get_or_insert_default();
-        let before = kept.len() - escape.len();
-        mended.push_str(kept.get(..before).unwrap_or_default());
+        let before = pending.len() - escape.len();
+        mended.push_str(pending.get(..before).unwrap_or_default());
         mended.push_str(REPLACEMENT);
         rest = escape.get(length..).unwrap_or_default();
-        kept = rest;
+        pending = rest;
     }
-    mended.map(|mended| mended + kept)
+    mended.map(|mended| mended + pending)
 }
 
 #[derive(PartialEq, Eq)]

@@ -1,62 +1,64 @@
-//! The YAML language of HoloDeck: its types, its loader, and what is wrong with a file.
+//! The data types of HoloDeck: the configuration of an agent, the records and reports of a run, diagnostics with their
+//! places, the names of tools, and the masking of secrets.
 //!
-//! [`load_agent`] reads an agent file with its layers and reports every problem at once, each at its place.
-//! Nothing here is asynchronous, uses the network, or reads the process environment.
+//! `holodeck-yaml` reads the configuration from files; its result is a [`ResolvedAgent`]. Nothing here is asynchronous,
+//! uses the network, or reads the process environment.
 
 mod approval;
 mod call_details;
 mod case;
-mod check;
+mod cli_version;
 mod code;
 mod config;
 mod diagnostic;
-mod edit;
 mod endpoint;
 pub mod env;
 pub mod events;
 mod files;
+mod hex;
 mod input;
 mod json_mend;
-mod load;
-mod loaded;
 mod printable;
-mod redact;
+pub mod redact;
 mod report;
-mod schema;
+mod resolved;
 mod settings;
-mod shape;
 mod source;
+mod substitute;
+mod suggest;
 mod tool_names;
 mod usage;
 mod value;
-mod yaml;
 
 pub use approval::{ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate};
 pub use call_details::{CallDetails, CallRefusal, Passage};
 pub use case::{
     CaseContent, CaseId, CaseIdentity, InvalidCaseId, UnitKey, equal_cases, identify_cases, match_cases,
 };
-pub use check::closest;
+pub use cli_version::CliVersion;
 pub use code::Code;
 pub use config::*;
 pub use diagnostic::{Diagnostic, Label, Location, Severity, Span};
-pub use edit::{EditError, add_item, list_items, remove_item};
 pub use endpoint::{EndpointConfig, EndpointError, EndpointOrigin, EndpointRoute, ModelEndpoint};
 pub use env::Env;
-pub use files::{DiskFiles, FileKind, Files, MemoryFiles, create_private_folder, private_file};
+pub use files::{DiskFiles, FileKind, Files, MemoryFiles, create_private_folder, io_reason, private_file};
+pub use hex::{hex, hex_prefix};
 pub use input::{open_input, read_input, read_text_input};
 pub use json_mend::mend_json;
-pub use load::{Load, load_agent};
-pub use loaded::{InstructionsSource, LoadedAgent, Need, ResolvedInstructions, Unsupported};
-pub use printable::{printable, printable_json};
-pub use redact::{RedactedStream, Redactor, variable_secrets};
+pub use printable::{is_hidden, printable, printable_json};
+pub use redact::{RedactedStream, Redactor, variable_secrets, without_digests, without_digests_in};
 pub use report::*;
-pub use schema::{config_json_schema, json_schema};
+pub use resolved::{InstructionsSource, Need, ResolvedAgent, ResolvedInstructions, Unsupported};
 pub use settings::{ExecutionSettings, Layer, Setting};
 pub use source::{Source, Sources};
+pub use substitute::{Substitution, substitute};
+pub use suggest::closest;
 pub use tool_names::{
-    HOLODECK_SERVER, Resolved, ServerAccess, SideEffects, ToolAccess, ToolIdentity, ToolKind, ToolNames,
-    ToolOrigin, UnresolvedName, bounded, mcp_tool_name, server_key, taken_server_keys,
+    DeclaredTool, HOLODECK_SERVER, NameMatch, ServerAccess, SideEffects, ToolAccess, ToolIdentity, ToolKind,
+    ToolNames, ToolOrigin, UnresolvedName, mcp_tool_name, reserved_server_keys, server_key,
+    shorten_tool_name, without_pattern,
 };
 pub use usage::TokenUsage;
-pub use value::{Decimal, Glob, JsonMap, OneOrMany, PathRef, Pattern, PatternError, SecretMap, python_str};
+pub use value::{
+    Decimal, Glob, JsonMap, OneOrMany, PathRef, Pattern, PatternError, SecretMap, has_lost_digits, python_str,
+};

@@ -1,24 +1,24 @@
-//! Texts of others as they are shown: nothing in them steers a terminal or changes how the text around them reads.
+//! Escapes foreign texts for display, so that they cannot control a terminal or change the text around them.
 
 use std::{borrow::Cow, fmt::Write as _};
 
 /// `text` with control characters, bidirectional controls and invisible characters as escapes such as `\u{202e}`. Line
 /// ends and tabs stay, and so do joiners between letters of scripts that need them.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    escaped(text, |c, out| out.extend(c.escape_unicode()))
+    escape_hidden(text, |c, out| out.extend(c.escape_unicode()))
 }
 
 /// The same for serialised JSON, which stays the same JSON.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
-    escaped(json, |c, out| {
+    escape_hidden(json, |c, out| {
         for unit in c.encode_utf16(&mut [0; 2]) {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(out, "\\u{unit:04x}");
         }
     })
 }
 
-fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
+fn escape_hidden(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
     }
@@ -42,8 +42,8 @@ fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a character steers a terminal, changes the order of the text around it, or cannot be seen.
-pub(crate) fn is_hidden(c: char) -> bool {
+/// Whether a character controls a terminal, changes the order of the text around it, or is invisible.
+pub fn is_hidden(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         '\u{ad}'
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b06_hidden_characters_are_escapes() {
+    fn b06_hidden_characters_are_escaped() {
         assert_eq!(printable("a\tb\r\nc"), "a\tb\nc");
         assert_eq!(
             printable("\u{1b}[2J\u{85}\u{9b}\u{0}\r"),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn b06_json_stays_the_same_json() {
+    fn b06_escaped_json_has_the_same_value() {
         let value = serde_json::json!({"a": "x\u{9b}31m\u{202e}\u{e0041}\n"});
         let shown = printable_json(&value.to_string()).into_owned();
         assert_eq!(shown, r#"{"a":"x\u009b31m\u202e\udb40\udc41\n"}"#);

@@ -1,15 +1,15 @@
-//! Takes secrets out of everything that is written or shown.
+//! Masks secrets in everything that is written or shown.
 //!
 //! There are two rules. In *configuration* ([`Redactor::configuration`], and the excerpts of diagnostics) a value is
-//! masked because of its place: every header, variable and query value, and each value whose name says so. In any
-//! *other text* ([`Redactor::text`]) a value is masked because it is a secret of the agent, in plain text or encoded, or
-//! because it has the shape of one; harmless values stay readable there.
+//! masked because of its place: every header, variable and query value, and each value whose name indicates a secret.
+//! In any *other text* ([`Redactor::text`]) a value is masked because it is a secret of the agent, in plain text or
+//! encoded, or because it has the shape of a secret; harmless values stay readable there.
 
 mod config;
+mod digests;
 mod forms;
 mod names;
 mod shapes;
-mod source;
 mod stream;
 
 use std::{borrow::Cow, ops::Range};
@@ -17,64 +17,69 @@ use std::{borrow::Cow, ops::Range};
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value;
 
-pub(crate) use names::names_a_secret;
-pub(crate) use source::{Secrets, masked};
+pub use digests::{without_digests, without_digests_in};
+pub use forms::find_url_secrets;
+pub use names::{Names, Role, names_a_secret, role};
+pub use shapes::{arguments, assignments, find_in_configured_urls};
 pub use stream::RedactedStream;
 
 /// What a secret is replaced with.
 pub(crate) const MASK: &str = "***";
 
-/// Shorter values would blot out ordinary words of a text.
+/// Shorter values would mask ordinary words of a text.
 const MIN_SECRET: usize = 8;
 
-/// The same in configuration, which is not prose.
+/// The same limit in configuration, which is not prose.
 const MIN_CONFIGURED: usize = 4;
 
-/// Takes secrets out of texts and values: those it was given, also encoded, and what has the shape of a key.
+/// Masks secrets in texts and values: the given secrets, also encoded, and everything with the shape of a key.
 #[derive(Debug, Default)]
 pub struct Redactor {
-    known: Known,
-    /// Those that are too short for a text.
+    known: KnownSecrets,
+    /// Secrets that are too short to be masked in prose.
     short: Vec<String>,
 }
 
-/// The given secrets in all their forms, found in one pass.
+/// The given secrets in all their forms, searched in one pass.
 #[derive(Default)]
-struct Known {
+struct KnownSecrets {
     forms: Option<AhoCorasick>,
-    /// Forms from this one on are parts of Base64 texts.
+    /// The index of the first form that is a part of a Base64 text.
     first_base64: usize,
-    /// Those that a text that arrives in pieces may be cut in.
-    spaced: Vec<String>,
-    /// Whether a number may be one.
+    /// Forms at which a streamed text may be cut.
+    divisible: Vec<String>,
+    /// Whether a secret may be a number.
     numeric: bool,
 }
 
-/// Shows no secret.
-impl std::fmt::Debug for Known {
+/// Never shows a secret.
+impl std::fmt::Debug for KnownSecrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let forms = self.forms.as_ref().map_or(0, AhoCorasick::patterns_len);
-        f.debug_struct("Known")
+        f.debug_struct("KnownSecrets")
             .field("forms", &forms)
             .finish_non_exhaustive()
     }
 }
 
-impl Known {
+impl KnownSecrets {
     fn new(secrets: &[String]) -> Self {
-        let mut forms: Vec<String> = secrets.iter().flat_map(|secret| forms::written(secret)).collect();
+        let mut forms: Vec<String> = secrets
+            .iter()
+            .flat_map(|secret| forms::text_forms(secret))
+            .collect();
         let first_base64 = forms.len();
-        let spaced = forms.iter().filter(|form| form.contains(stream::is_boundary));
-        let spaced = spaced.cloned().collect();
-        forms.extend(secrets.iter().flat_map(|secret| forms::base64(secret)));
+        let divisible = forms.iter().filter(|form| form.contains(stream::is_boundary));
+        let divisible = divisible.cloned().collect();
+        forms.extend(secrets.iter().flat_map(|secret| forms::base64_forms(secret)));
         let built = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .build(&forms);
         Self {
-            // It fails only for more patterns than memory holds.
+            // It fails only if the patterns do not fit into memory.
             forms: built.ok().filter(|_| !forms.is_empty()),
             first_base64,
-            spaced,
+            divisible,
             numeric: secrets.iter().any(|secret| secret.parse::<f64>().is_ok()),
         }
     }
@@ -90,7 +95,7 @@ impl Known {
     }
 }
 
-/// The whole Base64 text of which `part` is a part.
+/// The whole Base64 text around `part`.
 fn base64_around(text: &str, part: Range<usize>) -> Range<usize> {
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_=".contains(byte);
     let bytes = text.as_bytes();
@@ -110,7 +115,7 @@ fn base64_around(text: &str, part: Range<usize>) -> Range<usize> {
 }
 
 impl Redactor {
-    /// Knows `secrets`, and the secrets inside them such as the password of a connection string, beside the well-known
+    /// Masks `secrets`, the secrets inside them such as the password of a connection string, and the well-known
     /// shapes.
     pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         let mut all: Vec<String> = secrets
@@ -124,17 +129,17 @@ impl Redactor {
             .partition(|secret| secret.chars().count() >= MIN_SECRET);
         short.retain(|secret| secret.chars().count() >= MIN_CONFIGURED);
         Self {
-            known: Known::new(&long),
+            known: KnownSecrets::new(&long),
             short,
         }
     }
 
-    /// `text` without secrets; borrowed if it has none.
+    /// `text` with secrets masked; borrowed if it has none.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        replaced(text, self.find(text))
+        replace_ranges(text, self.find(text))
     }
 
-    /// Takes secrets out of `text`; true if there was one.
+    /// Masks secrets in `text`; true if it had one.
     pub fn mask_text(&self, text: &mut String) -> bool {
         match self.text(text) {
             Cow::Owned(clean) => {
@@ -145,34 +150,9 @@ impl Redactor {
         }
     }
 
-    /// Takes secrets out of every text and key in `value`; true if there was one.
+    /// Masks secrets in every string and key in `value`; true if it had one.
     pub fn mask_value(&self, value: &mut Value) -> bool {
-        match value {
-            Value::String(text) => self.mask_text(text),
-            Value::Array(items) => items
-                .iter_mut()
-                .fold(false, |masked, item| self.mask_value(item) | masked),
-            Value::Object(map) => {
-                let mut masked = false;
-                if map.keys().any(|key| !self.find(key).is_empty()) {
-                    let entries = std::mem::take(map).into_iter();
-                    *map = entries
-                        .map(|(key, value)| (self.text(&key).into_owned(), value))
-                        .collect();
-                    masked = true;
-                }
-                map.values_mut()
-                    .fold(masked, |masked, item| self.mask_value(item) | masked)
-            }
-            Value::Number(number) if self.known.numeric => {
-                let masked = !self.find(&number.to_string()).is_empty();
-                if masked {
-                    *value = MASK.into();
-                }
-                masked
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => false,
-        }
+        replace_strings(value, self.known.numeric, &|text| self.text(text))
     }
 
     /// As [`mask_value`](Self::mask_value).
@@ -180,45 +160,81 @@ impl Redactor {
         self.mask_value(value);
     }
 
-    /// Where `text` has secrets, in order and without overlap.
-    fn find(&self, text: &str) -> Vec<Range<usize>> {
+    /// The places of secrets in `text`, in order and without overlap.
+    pub fn find(&self, text: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         self.known.find(text, &mut found);
         shapes::find(text, &mut found);
-        joined(found)
+        merge_ranges(found)
     }
 }
 
-/// The secrets in the value of a variable: all of it if its name says so, else the credentials of a URL.
+/// The secrets in the value of a variable: all of it if its name indicates a secret, else the credentials of URLs.
 pub fn variable_secrets(name: &str, value: &str) -> Vec<String> {
     if names_a_secret(name) {
         vec![value.to_owned()]
     } else {
-        forms::of_urls(value)
+        forms::find_url_secrets(value)
     }
 }
 
-/// In order, those that overlap or touch as one.
-fn joined(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+/// Replaces every string and key in `value`, and numbers as strings if `numeric`; true if one was replaced.
+fn replace_strings(value: &mut Value, numeric: bool, replace: &impl Fn(&str) -> Cow<'_, str>) -> bool {
+    let replacement = |text: &str| match replace(text) {
+        Cow::Owned(text) => Some(text),
+        Cow::Borrowed(_) => None,
+    };
+    let new = match value {
+        Value::String(text) => replacement(text),
+        Value::Number(number) if numeric => replacement(&number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+        Value::Array(items) => {
+            return items
+                .iter_mut()
+                .fold(false, |any, item| replace_strings(item, numeric, replace) | any);
+        }
+        Value::Object(map) => {
+            let any = map.keys().any(|key| replacement(key).is_some());
+            if any {
+                let entries = std::mem::take(map).into_iter();
+                *map = entries
+                    .map(|(key, value)| (replace(&key).into_owned(), value))
+                    .collect();
+            }
+            return map
+                .values_mut()
+                .fold(any, |any, item| replace_strings(item, numeric, replace) | any);
+        }
+    };
+    let any = new.is_some();
+    if let Some(new) = new {
+        *value = new.into();
+    }
+    any
+}
+
+/// Sorts ranges and merges those that overlap or touch.
+pub fn merge_ranges(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_unstable_by_key(|range| range.start);
-    let mut joined: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
+    let mut merged: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
     for range in ranges {
-        match joined.last_mut() {
+        match merged.last_mut() {
             Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => joined.push(range),
+            _ => merged.push(range),
         }
     }
-    joined
+    merged
 }
 
-fn replaced(text: &str, found: Vec<Range<usize>>) -> Cow<'_, str> {
-    if found.is_empty() {
+/// Replaces these places of a text by masks.
+fn replace_ranges(text: &str, ranges: Vec<Range<usize>>) -> Cow<'_, str> {
+    if ranges.is_empty() {
         return Cow::Borrowed(text);
     }
     let mut clean = String::with_capacity(text.len());
     let mut at = 0;
-    for range in found {
+    for range in ranges {
         clean.push_str(text.get(at..range.start).unwrap_or_default());
         clean.push_str(MASK);
         at = range.end;

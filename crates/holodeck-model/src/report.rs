@@ -1,21 +1,21 @@
-//! The data of a finished run: 0.7.1's names and meanings, plus our own fields. A [`TestResult`] is what reports show
-//! of a case; the journal keeps records from which it is made.
+//! The data of a finished run: the names and meanings of 0.7.1, plus new fields. A [`TestResult`] is a case in the run
+//! file; it is computed from the records of the journal.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{CallDetails, TokenUsage};
 
-/// Version of the run file; see [`RunFile::schema_version`].
+/// Version of the run file; see [`ReportHead::schema_version`].
 pub const REPORT_SCHEMA_VERSION: u32 = 1;
 
-/// What became of a case. Only `Passed` is a pass.
+/// The verdict on a case. Only `Passed` is a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaseState {
     /// Every gate was met.
     Passed,
-    /// A gate was missed, or the agent ended badly.
+    /// A gate was missed, or the agent failed.
     Failed,
     /// The verdict is not known: a crash, a time-out, an endpoint, a metric that could not be computed.
     Error,
@@ -30,18 +30,18 @@ pub enum ExecutionState {
     /// The agent answered.
     #[default]
     Completed,
-    /// The agent ended badly: turn limit, own budget, refusal, empty answer.
+    /// The agent failed: turn limit, own budget, refusal, empty answer.
     AgentFailed,
-    /// The world failed it: time-out, endpoint, crash.
+    /// Something outside the agent failed: time-out, endpoint, crash.
     Error,
-    /// Not run, because an earlier turn could not be ended.
+    /// Skipped because an earlier turn failed.
     Skipped,
 }
 
-/// One thing that went wrong with a case.
+/// A problem of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What kind of thing.
+    /// The kind of problem.
     pub kind: FailureKind,
     /// The field of the YAML it is about, such as `expected_tools`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,9 +49,9 @@ pub struct Failure {
     /// The turn of the conversation, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<usize>,
-    /// In words; may have more than one line.
+    /// The message; may have several lines.
     pub text: String,
-    /// The next action, where one is known.
+    /// The next action, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -61,7 +61,7 @@ pub struct Failure {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// The agent ended the turn badly: turn limit, own budget, refusal, empty answer.
+    /// The agent failed in the turn: turn limit, own budget, refusal, empty answer.
     Agent,
     /// The answer was cut off at `max_tokens`, and the agent file makes that a failure.
     Truncated,
@@ -69,7 +69,7 @@ pub enum FailureKind {
     Timeout,
     /// The endpoint refused the credentials.
     Credentials,
-    /// The model's endpoint answered with an error, or not at all.
+    /// The model's endpoint returned an error, or did not answer.
     Provider,
     /// A tool could not be run at all.
     Tool,
@@ -81,13 +81,13 @@ pub enum FailureKind {
     Backend,
     /// Files of the question could not be read.
     Files,
-    /// Not run because an earlier turn failed.
+    /// Skipped because an earlier turn failed.
     Skipped,
     /// An expectation about tools was not met.
     Expectation,
     /// The checks could not be set up.
     Checks,
-    /// A fault of this program.
+    /// An internal error of this program.
     Internal,
     /// Read from a file that does not record the kind.
     #[serde(other)]
@@ -106,17 +106,6 @@ impl Failure {
         }
     }
 
-    /// The same, with the hint that `message` ends with.
-    pub fn with_hint(kind: FailureKind, message: String) -> Self {
-        match message.split_once("\n\nhint: ") {
-            None => Self::new(kind, message),
-            Some((text, hint)) => Self {
-                hint: Some(hint.trim_end().to_owned()),
-                ..Self::new(kind, text)
-            },
-        }
-    }
-
     /// An expectation of this field that was not met.
     pub fn of_field(field: &str, text: impl Into<String>) -> Self {
         Self {
@@ -125,7 +114,7 @@ impl Failure {
         }
     }
 
-    /// Everything but kind and hint, on the lines of its text.
+    /// Everything except kind and hint, on the lines of its text.
     pub fn line(&self) -> String {
         let turn = self.turn.map(|turn| format!("turn {turn}: ")).unwrap_or_default();
         let field = self.field.as_ref().map(|field| format!("{field}: "));
@@ -145,14 +134,14 @@ pub struct NotRun {
 }
 
 impl NotRun {
-    /// The name people see: the case's own, else its place.
+    /// The name that is shown: the case's own, else its place.
     pub fn label(&self) -> String {
-        label(self.test_name.as_deref(), self.index)
+        case_label(self.test_name.as_deref(), self.index)
     }
 }
 
-/// The name of a case as people see it: its own, else its place.
-fn label(name: Option<&str>, index: usize) -> String {
+/// The name of a case that is shown: its own, else its place.
+pub fn case_label(name: Option<&str>, index: usize) -> String {
     name.map_or_else(|| format!("#{}", index + 1), ToOwned::to_owned)
 }
 
@@ -176,7 +165,7 @@ pub struct TestResult {
     pub tool_calls: Vec<String>,
     /// Calls with their results.
     pub tool_invocations: Vec<ToolInvocation>,
-    /// As the YAML has it.
+    /// As in the YAML.
     pub expected_tools: Option<Value>,
     /// Whether all expectations about tools were met; absent when there are none.
     pub tools_matched: Option<bool>,
@@ -186,26 +175,26 @@ pub struct TestResult {
     pub ground_truth: Option<String>,
     /// True for state `passed` only.
     pub passed: bool,
-    /// What became of it.
+    /// The verdict.
     pub state: CaseState,
     /// How the agent's part ended.
     #[serde(default)]
     pub execution: ExecutionState,
     /// Wall time.
     pub execution_time_ms: u64,
-    /// What a latency limit is held against: wall time, or in a replayed run the recorded time.
+    /// The time that a latency limit applies to: wall time, or in a replayed run the recorded time.
     #[serde(default)]
     pub latency_ms: Option<u64>,
-    /// Everything that went wrong, for people.
+    /// All problems, for people.
     pub errors: Vec<String>,
     /// The same for programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
     /// When it ended, RFC 3339.
     pub timestamp: String,
-    /// Tokens; absent when the endpoint told none.
+    /// Tokens; absent if the endpoint reported none.
     pub token_usage: Option<TokenUsage>,
-    /// Price of the tokens; absent when they or the price are not known.
+    /// Price of the tokens; absent if they or the price are unknown.
     #[serde(default)]
     pub cost_usd: Option<f64>,
     /// Model calls made.
@@ -223,18 +212,11 @@ pub struct TestResult {
     /// The answer as an object, when the agent has a `response_format`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output: Option<Value>,
-    /// What retrieval found, as the metrics were given it: the YAML's own, else the outputs of retrieval tools.
+    /// The retrieved context for the metrics: the YAML's own, else the outputs of retrieval tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrieval_context: Option<Vec<String>>,
     /// The turns of a multi-turn case.
     pub turns: Option<Vec<TurnResult>>,
-}
-
-impl TestResult {
-    /// The name people see: the case's own, else its place.
-    pub fn label(&self) -> String {
-        label(self.test_name.as_deref(), self.index)
-    }
 }
 
 /// One turn of a multi-turn case.
@@ -248,7 +230,7 @@ pub struct TurnResult {
     pub response: Option<String>,
     /// The expected answer.
     pub ground_truth: Option<String>,
-    /// As the YAML has it.
+    /// As in the YAML.
     pub expected_tools: Option<Value>,
     /// Names of the called tools, in order.
     pub tool_calls: Vec<String>,
@@ -256,20 +238,20 @@ pub struct TurnResult {
     pub tool_invocations: Vec<ToolInvocation>,
     /// Whether all expectations about tools were met.
     pub tools_matched: Option<bool>,
-    /// How each argument expectation fared.
+    /// The result of each expectation about arguments.
     pub arg_match_details: Option<Vec<ArgMatchDetail>>,
     /// One for each metric.
     pub metric_results: Vec<MetricResult>,
     /// Whether the turn met every gate it has.
     pub passed: bool,
-    /// What became of it.
+    /// The verdict.
     pub state: CaseState,
     /// How the agent's part ended.
     #[serde(default)]
     pub execution: ExecutionState,
     /// Wall time.
     pub execution_time_ms: u64,
-    /// What a latency limit is held against.
+    /// The time that a latency limit applies to.
     #[serde(default)]
     pub latency_ms: Option<u64>,
     /// Tokens.
@@ -283,11 +265,11 @@ pub struct TurnResult {
     /// The answer as an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output: Option<Value>,
-    /// What retrieval found, as the metrics were given it: the YAML's own, else the outputs of the turn's retrieval
-    /// tools, else those of the turns before.
+    /// The retrieved context for the metrics: the YAML's own, else the outputs of the turn's retrieval tools, else
+    /// those of earlier turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrieval_context: Option<Vec<String>>,
-    /// Everything that went wrong.
+    /// All problems.
     pub errors: Vec<String>,
     /// The model that answered, by its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -312,7 +294,7 @@ pub struct ToolInvocation {
     pub name: String,
     /// Arguments.
     pub args: Value,
-    /// What it answered; null when nothing came.
+    /// Its result; null if there is none.
     pub result: Value,
     /// Length of the result's JSON text.
     pub bytes: usize,
@@ -320,12 +302,12 @@ pub struct ToolInvocation {
     pub duration_ms: Option<u64>,
     /// Why it failed.
     pub error: Option<String>,
-    /// What else is known of it.
+    /// Further details.
     #[serde(flatten)]
     pub details: CallDetails,
 }
 
-/// How one expectation about a tool's arguments fared.
+/// The result of one expectation about a tool's arguments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArgMatchDetail {
     /// The tool.
@@ -334,7 +316,7 @@ pub struct ArgMatchDetail {
     pub args_asserted: Value,
     /// The call that matched, or -1.
     pub matched_call_index: i64,
-    /// Why none did.
+    /// Why no call matched.
     pub unmatched_reason: Option<String>,
 }
 
@@ -361,7 +343,7 @@ pub struct MetricResult {
     pub evaluation_time_ms: Option<f64>,
     /// The judge.
     pub model_used: Option<String>,
-    /// Why the score is what it is.
+    /// The reason for the score.
     pub reasoning: Option<String>,
 }
 
@@ -380,7 +362,7 @@ pub struct ReportSummary {
     /// Cases that nothing gates.
     #[serde(default)]
     pub unchecked: usize,
-    /// Planned cases without a result; no part of `total_tests`.
+    /// Planned cases without a result; not included in `total_tests`.
     #[serde(default)]
     pub not_run: usize,
     /// Cases with an answer that was cut off at `max_tokens`.
@@ -390,30 +372,30 @@ pub struct ReportSummary {
     pub pass_rate: Option<f64>,
     /// Sum over the cases.
     pub total_duration_ms: u64,
-    /// How often each metric gave a score.
+    /// Number of scores of each metric.
     pub metrics_evaluated: std::collections::BTreeMap<String, usize>,
     /// Mean of all scores of each metric, zeros included.
     pub average_scores: std::collections::BTreeMap<String, f64>,
     /// Metrics that could not be computed.
     #[serde(default)]
     pub metric_errors: usize,
-    /// Tokens of the cases that told them.
+    /// Tokens of the cases that reported them.
     #[serde(default)]
     pub token_usage: Option<TokenUsage>,
-    /// Cases whose endpoint told no tokens.
+    /// Cases whose endpoint reported no tokens.
     #[serde(default)]
     pub usage_missing: usize,
-    /// Price of the run, where it is known.
+    /// Price of the run, if known.
     #[serde(default)]
     pub cost_usd: Option<f64>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// Where a replayed run's answers come from.
+/// The source of a replayed run's answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replayed {
     /// Date of the recording, `YYYY-MM-DD`.
@@ -425,13 +407,13 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// The words every summary and report carries.
+    /// The line in every summary and report.
     pub fn describe(&self) -> String {
         format!("replayed, recorded {}, {}", self.recorded, self.model)
     }
 }
 
-/// Everything of a report but its cases, which are streamed.
+/// Everything of a report except its cases, which are streamed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportHead {
     /// The agent.
@@ -442,7 +424,7 @@ pub struct ReportHead {
     pub summary: ReportSummary,
     /// When the run ended, RFC 3339 UTC.
     pub timestamp: String,
-    /// Our version.
+    /// Version of HoloDeck.
     pub holodeck_version: String,
     /// Settings of the run.
     pub environment: Value,
@@ -450,15 +432,15 @@ pub struct ReportHead {
     pub schema_version: u32,
     /// The run.
     pub run_id: String,
-    /// Set when the answers come from a recording.
+    /// Set if the answers come from a recording.
     pub replayed: Option<Replayed>,
-    /// What a reader of the verdicts must know, such as sources of an index that could not be read.
+    /// Warnings about the verdicts, such as sources of an index that could not be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// How the run ended: `completed`, `interrupted`, `terminated`, `budget`, `unenforceable` (a budget that could not
     /// be enforced), `stopped` or `incomplete`.
     pub ended: String,
-    /// Why it ended before its plan did.
+    /// Why it ended before all planned cases ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_because: Option<String>,
     /// The run whose answers were graded again.
@@ -467,7 +449,7 @@ pub struct ReportHead {
 }
 
 impl ReportHead {
-    /// Where the answers come from, if not from the agent as it is now: what every summary and report shows.
+    /// The source of the answers, if not the current agent: shown in every summary and report.
     pub fn provenance(&self) -> Vec<String> {
         let replayed = self.replayed.iter().map(Replayed::describe);
         let regraded = self
@@ -478,14 +460,14 @@ impl ReportHead {
     }
 }
 
-/// What is kept about the agent of a run.
+/// What is stored about the agent of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunMetadata {
     /// The agent as it ran, secrets masked.
     pub agent_config: Value,
     /// Which prompt it ran with.
     pub prompt_version: Value,
-    /// Our version.
+    /// Version of HoloDeck.
     pub holodeck_version: String,
     /// The command line.
     pub cli_args: Vec<String>,
@@ -505,6 +487,6 @@ pub struct McpServerRecord {
     pub name: Option<String>,
     /// Its version.
     pub version: Option<String>,
-    /// The revision of the protocol that was spoken, such as `2025-11-25`.
+    /// The protocol revision that was used, such as `2025-11-25`.
     pub protocol: String,
 }

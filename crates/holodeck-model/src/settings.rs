@@ -25,7 +25,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// The layer in words.
+    /// The name of the layer.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cli => "command line",
@@ -59,7 +59,7 @@ impl<T> Setting<T> {
         }
     }
 
-    /// Lets a flag win, if it was given.
+    /// Overrides the value with a flag, if given.
     pub fn override_with(&mut self, flag: Option<T>) {
         if let Some(value) = flag {
             *self = Self {
@@ -71,10 +71,10 @@ impl<T> Setting<T> {
     }
 }
 
-/// Tool calls of one answer that run at the same time, unless a layer says otherwise.
+/// Tool calls of one answer that run at the same time, unless a layer sets another number.
 const PARALLEL_TOOL_CALLS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
 
-/// How tests are run, after all layers but the command line: its flags are laid on top with
+/// How tests are run, after all layers except the command line: its flags are applied with
 /// [`Setting::override_with`].
 #[derive(Clone, Debug, Serialize)]
 pub struct ExecutionSettings {
@@ -88,17 +88,17 @@ pub struct ExecutionSettings {
     pub allow_private_urls: Setting<bool>,
     /// Where downloaded and converted files are kept.
     pub cache_dir: Setting<PathBuf>,
-    /// Tell more.
+    /// Increase verbosity.
     pub verbose: Setting<bool>,
-    /// Tell less.
+    /// Print only the result.
     pub quiet: Setting<bool>,
-    /// How many test cases run at the same time; absent: as fits the backend.
+    /// How many test cases run at the same time; if absent, the backend decides.
     pub parallel_test_cases: Setting<Option<NonZeroUsize>>,
     /// How many tool calls of one answer run at the same time.
     pub parallel_tool_calls: Setting<NonZeroUsize>,
-    /// A recording to answer from.
+    /// A recording to replay.
     pub replay: Setting<Option<PathBuf>>,
-    /// What an answer that was cut off means.
+    /// How to treat an answer that was cut off.
     pub on_truncated: Setting<OnTruncated>,
 }
 

@@ -1,14 +1,14 @@
-//! The texts of the files that were read, for rendering.
+//! The texts of the loaded files, for rendering.
 
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-/// One file: how it was named and what it holds (without a byte order mark).
+/// A file with its path as given and its text (without a byte order mark).
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The path as it was named to us.
+    /// The path as given.
     pub path: Arc<Path>,
     /// The text.
     pub text: Arc<str>,
@@ -21,7 +21,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Adds a file; the first text of a path stays.
+    /// Adds a file; the first text of a path is kept.
     pub fn add(&mut self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> Source {
         let path: Arc<Path> = path.into().into();
         let source = Source {

@@ -1,23 +1,22 @@
 //! The names of tools: each tool has one identity, and every name that a file may use is resolved through it.
 //!
-//! Start with [`ToolNames::of`]. No other place takes a tool's name apart.
+//! Start with [`ToolNames::of`]. No other module parses the name of a tool.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Agent, ClaudeConfig, McpTool, Provider, ToolConfig, check::closest, value::Glob};
+use crate::{Agent, ClaudeConfig, McpTool, Provider, ToolConfig, closest, value::Glob};
 
 mod access;
 
-pub(crate) use access::without_pattern;
-pub use access::{ServerAccess, ToolAccess, UnresolvedName};
+pub use access::{ServerAccess, ToolAccess, UnresolvedName, without_pattern};
 
-/// The MCP server inside our process: the Claude CLI gets the tools of the YAML as `mcp__holodeck_tools__<tool>`.
+/// The MCP server inside this process: the Claude CLI sees the tools of the YAML as `mcp__holodeck_tools__<tool>`.
 pub const HOLODECK_SERVER: &str = "holodeck_tools";
 
-/// How the name of every tool of an MCP server begins.
+/// The prefix of the names of all tools of MCP servers.
 const MCP: &str = "mcp__";
 
-/// Longer names are refused by OpenAI and compatible servers.
+/// OpenAI and compatible servers reject longer names.
 const LONGEST: usize = 64;
 
 /// Names that the CLI mistakes for parts of a JavaScript object.
@@ -29,7 +28,7 @@ const RESERVED: [&str; 5] = [
     "hasOwnProperty",
 ];
 
-/// What a tool is.
+/// The kind of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
@@ -45,13 +44,13 @@ pub enum ToolKind {
     Builtin,
 }
 
-/// Whether a tool changes the world.
+/// Whether a tool may change something outside the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SideEffects {
     /// It only reads.
     None,
-    /// It may change something, or nothing is known about it.
+    /// It may change something, or its effects are unknown.
     Possible,
 }
 
@@ -66,31 +65,31 @@ pub enum ToolOrigin {
     External,
 }
 
-/// The names of one tool, made once where the tools of an agent are assembled.
+/// The names of a tool, computed once when the tools of an agent are assembled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolIdentity {
-    /// What it is.
+    /// Its kind.
     pub kind: ToolKind,
     /// Where it comes from.
     pub origin: ToolOrigin,
-    /// The name in the YAML; of a tool of an MCP server that of the server, of a built-in tool its own.
+    /// The name in the YAML; for a tool of an MCP server that of the server, for a built-in tool its own.
     pub declared: String,
     /// The name in events, results and reports. No two tools of an agent share one.
     pub shown_to_model: String,
-    /// The name that travels between the model and the program that runs the loop.
+    /// The name in messages between the model and the program that runs the loop.
     pub on_the_wire: String,
 }
 
 /// What a name of the YAML refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resolved {
-    /// Tools that are known: one, or those of a server.
+pub enum NameMatch {
+    /// Known tools: one, or those of a server.
     Known,
     /// Perhaps a tool of a server that has not listed its tools yet.
     Unlisted,
-    /// Tools of several servers have this name; these are their full names.
+    /// Tools of several servers, with their full names.
     Ambiguous(Vec<String>),
-    /// Nothing.
+    /// No tool.
     Unknown,
 }
 
@@ -99,7 +98,7 @@ pub enum Resolved {
 pub struct ToolNames {
     has_builtins: bool,
     declared: Vec<ToolIdentity>,
-    /// The longest key first: `a` must not take the tools of `a__b`.
+    /// Longest key first: `a` must not match the tools of `a__b`.
     servers: Vec<Server>,
 }
 
@@ -114,13 +113,13 @@ struct Server {
 }
 
 impl ToolConfig {
-    /// The name of a tool of the YAML for the model. An MCP server has tools of its own and no such name.
+    /// The name of a tool of the YAML for the model; `None` for an MCP server, whose tools have their own names.
     pub fn model_name(&self) -> Option<String> {
         let kind = self.tool_kind();
         (kind != ToolKind::Mcp).then(|| model_name(kind, self.name()))
     }
 
-    /// What it is. A server is [`ToolKind::Mcp`] whatever its tools do.
+    /// Its kind. A server is always [`ToolKind::Mcp`].
     pub fn tool_kind(&self) -> ToolKind {
         match self {
             Self::Vectorstore(_) | Self::HierarchicalDocument(_) => ToolKind::Retrieval,
@@ -132,7 +131,7 @@ impl ToolConfig {
 }
 
 impl McpTool {
-    /// What its tools are.
+    /// The kind of its tools.
     pub fn tools_kind(&self) -> ToolKind {
         if self.is_retrieval {
             ToolKind::Retrieval
@@ -150,11 +149,11 @@ fn model_name(kind: ToolKind, declared: &str) -> String {
 }
 
 impl ToolIdentity {
-    /// A tool that runs in our own process.
+    /// A tool that runs in this process.
     fn own(kind: ToolKind, declared: &str, has_builtins: bool) -> Self {
         let shown = model_name(kind, declared);
         let qualified = mcp_tool_name(HOLODECK_SERVER, &shown);
-        // A name that a built-in tool or a tool of a server may have stays theirs.
+        // Names that a built-in tool or a tool of a server may have are reserved for them.
         let is_free =
             !has_builtins || !(shown.starts_with(MCP) || ClaudeConfig::CLI_TOOLS.contains(&shown.as_str()));
         Self {
@@ -190,7 +189,7 @@ impl ToolIdentity {
                 let shown = model_name(self.kind, &self.declared);
                 name == self.declared || name == shown || name == mcp_tool_name(HOLODECK_SERVER, &shown)
             }
-            // What `Agent` was called before.
+            // The former name of `Agent`.
             ToolOrigin::BuiltIn => name == "Task" && self.declared == "Agent",
             ToolOrigin::External => false,
         }
@@ -208,7 +207,7 @@ impl Server {
         own == self.declared || own == self.key
     }
 
-    /// Its own name of the tool that `written` calls `<server>__<tool>` or `mcp__<server>__<tool>`.
+    /// The tool's name within the server, if `written` has the form `<server>__<tool>` or `mcp__<server>__<tool>`.
     fn own_part<'n>(&self, written: &'n str) -> Option<&'n str> {
         let rest = written.strip_prefix(MCP).unwrap_or(written);
         [&self.declared, &self.key]
@@ -217,10 +216,10 @@ impl Server {
             .filter(|own| !own.is_empty())
     }
 
-    /// Whether the model sees the tool that the server calls `own` as `shown`.
+    /// Whether `shown` is the name for the model of the tool that the server calls `own`.
     fn shows(&self, own: &str, shown: &str) -> bool {
         let full = mcp_tool_name(&self.key, own);
-        full == shown || bounded(full) == shown
+        full == shown || shorten_tool_name(full) == shown
     }
 
     fn lists(&self, own: &str) -> bool {
@@ -229,13 +228,13 @@ impl Server {
 }
 
 impl ToolNames {
-    /// The tools of an agent. Those of its servers follow with [`list`](Self::list), unless a mock names them.
+    /// The tools of an agent. Those of its servers are added by [`list`](Self::list), unless a mock names them.
     pub fn of(agent: &Agent) -> Self {
         let tools = agent.tools.iter().map(|tool| match tool {
-            ToolConfig::Mcp(server) => Declared::Server(&server.name, server.tools_kind()),
-            tool => Declared::Tool(tool.name(), tool.tool_kind()),
+            ToolConfig::Mcp(server) => DeclaredTool::Server(&server.name, server.tools_kind()),
+            tool => DeclaredTool::Tool(tool.name(), tool.tool_kind()),
         });
-        let mut names = Self::declaring(agent.model.provider == Provider::Anthropic, tools);
+        let mut names = Self::from_declared(agent.model.provider == Provider::Anthropic, tools);
         for tool in &agent.tools {
             if let ToolConfig::Mcp(server) = tool
                 && let Some(mock) = &server.mock
@@ -246,18 +245,19 @@ impl ToolNames {
         names
     }
 
-    pub(crate) fn declaring<'a>(has_builtins: bool, tools: impl IntoIterator<Item = Declared<'a>>) -> Self {
+    /// The tools that a file declares, and those of the Claude CLI if it `has_builtins`.
+    pub fn from_declared<'a>(has_builtins: bool, tools: impl IntoIterator<Item = DeclaredTool<'a>>) -> Self {
         let mut names = Self {
             has_builtins,
             ..Self::default()
         };
-        let mut taken = taken_server_keys();
+        let mut taken = reserved_server_keys();
         for tool in tools {
             match tool {
-                Declared::Tool(name, kind) => {
+                DeclaredTool::Tool(name, kind) => {
                     names.declared.push(ToolIdentity::own(kind, name, has_builtins));
                 }
-                Declared::Server(name, kind) => names.servers.push(Server {
+                DeclaredTool::Server(name, kind) => names.servers.push(Server {
                     declared: name.to_owned(),
                     key: server_key(name, &mut taken),
                     kind,
@@ -271,7 +271,7 @@ impl ToolNames {
         names
     }
 
-    /// No tools but those of the Claude CLI.
+    /// Only the tools of the Claude CLI.
     pub fn with_builtins() -> Self {
         Self {
             has_builtins: true,
@@ -279,8 +279,8 @@ impl ToolNames {
         }
     }
 
-    /// Takes in a tool of our own process, unless it is known.
-    pub fn host(&mut self, shown: &str) {
+    /// Adds a tool of this process, unless it is known.
+    pub fn add_host_tool(&mut self, shown: &str) {
         let known = |tool: &ToolIdentity| {
             let own = model_name(tool.kind, &tool.declared);
             tool.shown_to_model == shown || own == shown
@@ -291,7 +291,7 @@ impl ToolNames {
         }
     }
 
-    /// Takes in the tools of a server of the YAML, named as the server or as the model names them.
+    /// Sets the tools of a server of the YAML, with the names of the server or those for the model.
     pub fn list<'a>(&mut self, server: &str, tools: impl IntoIterator<Item = &'a str>) {
         let Some(server) = self.servers.iter_mut().find(|known| known.is_named(server)) else {
             return;
@@ -307,7 +307,7 @@ impl ToolNames {
         server.listed = Some(shown.collect());
     }
 
-    /// Takes in tools by the names the model sees: those of each server in `connected` are then known.
+    /// Sets the tools of each server in `connected` from the names for the model in `shown`.
     pub fn list_shown<'a>(&mut self, connected: &[String], shown: &(impl Iterator<Item = &'a str> + Clone)) {
         for server in connected {
             let of_server = shown
@@ -340,12 +340,12 @@ impl ToolNames {
             .then(|| ToolIdentity::foreign(kind, origin, called, called))
     }
 
-    /// The tools of the YAML that run in our own process.
+    /// The tools of the YAML that run in this process.
     pub fn declared(&self) -> &[ToolIdentity] {
         &self.declared
     }
 
-    /// The part of a server's name in those of its tools.
+    /// The key of a server in the names of its tools.
     pub fn server_key(&self, declared: &str) -> Option<&str> {
         let mut servers = self.servers.iter();
         servers
@@ -353,7 +353,7 @@ impl ToolNames {
             .map(|server| server.key.as_str())
     }
 
-    /// The name that the model sees of a tool of a server.
+    /// The name for the model of a tool of a server.
     pub fn tool_of_server(&self, declared: &str, own: &str) -> String {
         mcp_tool_name(self.server_key(declared).unwrap_or(declared), own)
     }
@@ -371,13 +371,27 @@ impl ToolNames {
         own.unwrap_or(&tool.shown_to_model)
     }
 
+    /// The names in `others`, as shown to the model, of tools of other servers that have the same name within their
+    /// server as `tool`.
+    pub fn namesakes<'a>(&self, tool: &ToolIdentity, others: impl Iterator<Item = &'a str>) -> Vec<String> {
+        let Some(server) = self.server_of(&tool.shown_to_model) else {
+            return Vec::new();
+        };
+        let own = self.own_name(tool);
+        let of_another = |shown: &&str| {
+            let other = self.server_of(shown).filter(|other| other.key != server.key);
+            other.is_some_and(|other| other.shows(own, shown))
+        };
+        others.filter(of_another).map(ToOwned::to_owned).collect()
+    }
+
     fn server_of(&self, shown: &str) -> Option<&Server> {
         let mut servers = self.servers.iter();
         servers.find(|server| shown.starts_with(&mcp_tool_name(&server.key, "")))
     }
 
-    /// Whether `written`, a name of the YAML, refers to `tool`: by one of its names, by that of its server, or, where
-    /// nothing else has that name, by the one its server gives it.
+    /// Whether `written`, a name of the YAML, refers to `tool`: by one of its names, by that of its server, or, if
+    /// nothing else has that name, by its name within the server.
     pub fn refers(&self, written: &str, tool: &ToolIdentity) -> bool {
         match tool.origin {
             ToolOrigin::Declared => tool.is_named(written),
@@ -421,7 +435,7 @@ impl ToolNames {
         names.iter().any(|name| glob.matches(name))
     }
 
-    /// Whether `written` can only be the name that a server gives one of its tools.
+    /// Whether `written` can only be the name of a tool within a server.
     fn is_bare(&self, written: &str) -> bool {
         let mut servers = self.servers.iter();
         let of_server = servers.any(|server| server.is_named(written) || server.own_part(written).is_some());
@@ -431,8 +445,8 @@ impl ToolNames {
         !(written.starts_with(MCP) || of_server || built_in)
     }
 
-    /// The full names of all tools that the bare name `written` may mean, if it is the name of more than one; `called`
-    /// are names of tools that exist whether listed or not.
+    /// The full names of all tools that the bare name `written` may mean, if there are several; `called` are names of
+    /// tools that exist, listed or not.
     pub fn ambiguous<'a>(
         &self,
         written: &str,
@@ -457,8 +471,8 @@ impl ToolNames {
         meant
     }
 
-    /// A name of the YAML, or a rule such as `Bash(rm *)`, in the words of the Claude CLI: several where several servers
-    /// may have the tool.
+    /// The names that the Claude CLI uses for a name of the YAML or a rule such as `Bash(rm *)`: several if several
+    /// servers may have the tool.
     pub fn for_cli(&self, written: &str) -> Vec<String> {
         let written = written.trim();
         if let Some(tool) = self.declared.iter().find(|tool| tool.is_named(written)) {
@@ -485,15 +499,15 @@ impl ToolNames {
     }
 
     /// What a name of the YAML refers to.
-    pub fn resolve(&self, written: &str) -> Resolved {
+    pub fn resolve(&self, written: &str) -> NameMatch {
         let declared = self.declared.iter().any(|tool| tool.is_named(written));
         let builtin = self.has_builtins && ClaudeConfig::CLI_TOOLS.contains(&written);
         if declared || builtin || self.servers.iter().any(|server| server.is_named(written)) {
-            return Resolved::Known;
+            return NameMatch::Known;
         }
         let meant = self.ambiguous(written, &std::iter::empty());
         if !meant.is_empty() {
-            return Resolved::Ambiguous(meant);
+            return NameMatch::Ambiguous(meant);
         }
         let mut could_have = self
             .servers
@@ -503,15 +517,15 @@ impl ToolNames {
                 None => self.is_bare(written).then_some((server, written)),
             });
         if could_have.clone().any(|(server, own)| server.lists(own)) {
-            Resolved::Known
+            NameMatch::Known
         } else if could_have.any(|(server, _)| server.listed.is_none()) {
-            Resolved::Unlisted
+            NameMatch::Unlisted
         } else {
-            Resolved::Unknown
+            NameMatch::Unknown
         }
     }
 
-    /// The known name that is most like `written`.
+    /// The known name that is most similar to `written`.
     pub fn suggest(&self, written: &str) -> Option<String> {
         let mut known: Vec<String> = Vec::new();
         if self.has_builtins {
@@ -524,27 +538,28 @@ impl ToolNames {
             let own = listed.filter_map(|shown| shown.strip_prefix(&prefix));
             known.extend(own.flat_map(|own| [own.to_owned(), format!("{}__{own}", server.declared)]));
         }
-        // Of equally near names the last counts.
+        // Of equally similar names, the last one is chosen.
         known.extend(self.declared.iter().map(|tool| tool.declared.clone()));
         closest(written, known.iter().map(String::as_str)).map(str::to_owned)
     }
 }
 
-/// A tool of the YAML, as far as its names depend on it.
+/// The properties of a tool of the YAML that determine its names.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Declared<'a> {
+pub enum DeclaredTool<'a> {
+    /// A single tool.
     Tool(&'a str, ToolKind),
     /// An MCP server, with the kind of its tools.
     Server(&'a str, ToolKind),
 }
 
-/// The name that a model sees of a tool of an MCP server.
+/// The name for the model of a tool of an MCP server.
 pub fn mcp_tool_name(server: &str, tool: &str) -> String {
-    format!("{MCP}{}__{}", plain(server), plain(tool))
+    format!("{MCP}{}__{}", sanitise(server), sanitise(tool))
 }
 
-/// A name that is not too long: the end of one that is gives way to a number that no other name has.
-pub fn bounded(name: String) -> String {
+/// Shortens a name that is too long: its end is replaced by a hash of the whole name.
+pub fn shorten_tool_name(name: String) -> String {
     if name.len() <= LONGEST {
         return name;
     }
@@ -552,18 +567,18 @@ pub fn bounded(name: String) -> String {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     let mark = format!("_{:08x}", hash >> 32);
-    let kept = name.floor_char_boundary(LONGEST - mark.len());
-    format!("{}{mark}", name.get(..kept).unwrap_or_default())
+    let end = name.floor_char_boundary(LONGEST - mark.len());
+    format!("{}{mark}", name.get(..end).unwrap_or_default())
 }
 
-/// The names that no server of the YAML gets.
-pub fn taken_server_keys() -> Vec<String> {
+/// The keys that no server of the YAML may have.
+pub fn reserved_server_keys() -> Vec<String> {
     vec![HOLODECK_SERVER.to_owned()]
 }
 
-/// The name of a server in those of its tools: one that the CLI accepts and no other server has.
+/// The key of a server in the names of its tools: accepted by the CLI and different from those of other servers.
 pub fn server_key(name: &str, taken: &mut Vec<String>) -> String {
-    let mut plain = plain(name);
+    let mut plain = sanitise(name);
     if RESERVED.contains(&plain.as_str()) || plain.starts_with("__") {
         plain = format!("mcp_{}", plain.trim_start_matches('_'));
     }
@@ -577,8 +592,8 @@ pub fn server_key(name: &str, taken: &mut Vec<String>) -> String {
     free
 }
 
-/// As the CLI does it: all but ASCII letters, digits, `_` and `-` become `_`.
-fn plain(name: &str) -> String {
+/// Replaces everything except ASCII letters, digits, `_` and `-` by `_`, as the CLI does.
+fn sanitise(name: &str) -> String {
     name.chars()
         .map(|character| match character {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => character,

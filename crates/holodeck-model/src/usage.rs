@@ -4,7 +4,7 @@ use std::{iter::Sum, ops::AddAssign};
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens a model call used. A provider that reports none is an absent `TokenUsage`, not a zero one.
+/// Tokens of a model call. If the provider reports none, the `TokenUsage` is absent, not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TokenUsage {
@@ -14,7 +14,7 @@ pub struct TokenUsage {
     /// Tokens of the answer, reasoning included.
     #[serde(alias = "output_tokens")]
     pub completion_tokens: u64,
-    /// What the provider counts in total.
+    /// The provider's total.
     pub total_tokens: u64,
     /// Prompt tokens that came from a cache.
     pub cache_read_tokens: u64,

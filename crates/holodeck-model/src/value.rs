@@ -1,4 +1,4 @@
-//! Small value types of the language that are neither a plain text nor a plain struct.
+//! Small value types of the YAML that are neither plain strings nor plain structs.
 
 mod decimal;
 mod glob;
@@ -9,7 +9,7 @@ mod python;
 mod secret;
 mod tagged;
 
-pub use decimal::Decimal;
+pub use decimal::{Decimal, has_lost_digits};
 pub use glob::Glob;
 pub use one_or_many::OneOrMany;
 pub use path_ref::PathRef;
@@ -18,7 +18,6 @@ pub use python::python_str;
 pub use secret::SecretMap;
 
 pub(crate) use one_or_many::nullable;
-pub(crate) use path_ref::PATH_REF;
 pub(crate) use python::is_space;
 pub(crate) use secret::{read_secret, read_secrets, write_options, write_secret, write_secrets};
 pub(crate) use tagged::{serialize_tagged, tagged_enum};

@@ -1,5 +1,5 @@
 use holodeck_http::{Headers, HttpError, HttpUrl};
-use holodeck_model::{Code, Diagnostic, LoadedAgent, ObservabilityConfig, OtlpExporter, Provider};
+use holodeck_model::{Code, Diagnostic, ObservabilityConfig, OtlpExporter, Provider, ResolvedAgent};
 
 use crate::{
     claude_env,
@@ -7,11 +7,11 @@ use crate::{
     unmapped,
 };
 
-/// gRPC's port of a collector.
+/// The default gRPC port of collectors.
 const GRPC_PORT: u16 = 4317;
 
-/// Warns of settings in `observability` that cannot work or have no effect. Nothing if it is switched off.
-pub fn check(agent: &LoadedAgent) -> Vec<Diagnostic> {
+/// Warns about settings in `observability` that cannot work or have no effect, by field. Empty if observability is off.
+pub fn check(agent: &ResolvedAgent) -> Vec<Diagnostic> {
     let Some(config) = agent
         .config
         .observability
@@ -24,13 +24,6 @@ pub fn check(agent: &LoadedAgent) -> Vec<Diagnostic> {
         .map(check_otlp)
         .unwrap_or_default();
     found.extend(without_effect(config, agent.config.model.provider));
-    for diagnostic in &mut found {
-        let place = diagnostic
-            .pointer
-            .as_deref()
-            .and_then(|pointer| agent.locate(pointer));
-        diagnostic.primary = place.or_else(|| agent.locate("observability"));
-    }
     found
 }
 

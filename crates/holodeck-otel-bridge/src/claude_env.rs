@@ -9,15 +9,15 @@ use crate::{
     unmapped,
 };
 
-/// Variables of [`claude_env`] whose values are secret: children of the CLI must not inherit them.
+/// Variables of [`claude_env`] with secret values: children of the CLI must not inherit them.
 pub const CLAUDE_SECRET_VARIABLES: &[&str] = &["OTEL_EXPORTER_OTLP_HEADERS"];
 
-/// What makes the Claude CLI export its own telemetry as the YAML asks.
+/// The environment that makes the Claude CLI export its own telemetry as the YAML configures it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ClaudeTelemetry {
-    /// Variables for the CLI's environment; none when nothing is exported.
+    /// Variables for the CLI's environment; empty if nothing is exported.
     pub vars: Vec<(String, String)>,
-    /// The one warning that names all settings the CLI can't honour.
+    /// One warning that names all settings the CLI does not support.
     pub warning: Option<String>,
 }
 
@@ -31,8 +31,8 @@ impl fmt::Debug for ClaudeTelemetry {
     }
 }
 
-/// Translates `observability` for the Claude CLI. Prompts, answers and the arguments of tools are exported only if
-/// `traces.capture_content` says so. `traceparent` is the span under which the CLI's own spans hang.
+/// Translates `observability` for the Claude CLI. Prompts, answers and tool arguments are exported only if
+/// `traces.capture_content` is set. `traceparent` is the parent of the CLI's own spans.
 pub fn claude_env(config: &ObservabilityConfig, traceparent: Option<&str>) -> ClaudeTelemetry {
     if !config.enabled {
         return ClaudeTelemetry::default();
@@ -43,7 +43,7 @@ pub fn claude_env(config: &ObservabilityConfig, traceparent: Option<&str>) -> Cl
     let traces = config.traces.clone().unwrap_or_default();
     let metrics = config.metrics.clone().unwrap_or_default();
     let logs = config.logs.clone().unwrap_or_default();
-    // Anything but OTLP would be written to the CLI's standard output, which is ours.
+    // Any exporter but OTLP would write to the CLI's standard output, which carries the protocol.
     let exporter = |enabled: bool| {
         if enabled && otlp.is_some() { "otlp" } else { "none" }
     };
@@ -96,7 +96,7 @@ impl Variables {
         if let Some(compression) = &otlp.compression {
             self.set("OTEL_EXPORTER_OTLP_COMPRESSION", compression);
         }
-        // The CLI takes values as they are, whatever the specification says of percent-encoding.
+        // The CLI uses values literally, although the specification requires percent-encoding.
         let headers: Vec<String> = (otlp.headers.iter())
             .filter(|(_, value)| can_be_listed(value))
             .map(|(name, value)| format!("{}={}", name.trim(), value.expose_secret().trim()))
@@ -107,12 +107,12 @@ impl Variables {
     }
 }
 
-/// Whether the CLI can be given the value of a header: it splits the list at each comma.
+/// Whether the CLI accepts the value of a header: it splits the list at each comma.
 pub(crate) fn can_be_listed(value: &SecretString) -> bool {
     !value.expose_secret().contains([',', '\n', '\r'])
 }
 
-/// The words are the contract's, the full stop too.
+/// The wording is fixed by the contract, including the full stop.
 fn warning(config: &ObservabilityConfig) -> Option<String> {
     let fields = unmapped::by_claude(config);
     (!fields.is_empty()).then(|| {
@@ -124,7 +124,7 @@ fn warning(config: &ObservabilityConfig) -> Option<String> {
     })
 }
 
-/// `name=value,name=value` with the values percent-encoded, as `OTEL_RESOURCE_ATTRIBUTES` takes it.
+/// `name=value,name=value` with percent-encoded values, the format of `OTEL_RESOURCE_ATTRIBUTES`.
 fn baggage<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut text = String::new();
     for (name, value) in pairs {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn one_warning_names_all_that_is_ignored_and_the_rest_goes_on() {
+    fn one_warning_names_all_that_is_ignored() {
         let telemetry = translate(json!({"enabled": true,
             "traces": {"sample_rate": 0.5, "redaction_patterns": ["x"]}, "logs": {"filter_namespaces": ["a"]},
             "exporters": {"azure_monitor": {"enabled": true, "connection_string": "c"},

@@ -2,8 +2,8 @@ use holodeck_model::{ExportersConfig, OtlpExporter, OtlpProtocol};
 
 use crate::export::Encoding;
 
-/// Where an OTLP exporter sends: as written, else the port of a collector on this machine. As in 0.7.1, `insecure`
-/// decides about TLS where no scheme does, and `insecure: false` turns it on for every gRPC endpoint.
+/// The target of an OTLP exporter: the configured endpoint, else the default port on this machine. As in 0.7.1,
+/// `insecure` selects TLS if no scheme does, and `insecure: false` enables it for every gRPC endpoint.
 pub(crate) fn collector_endpoint(otlp: &OtlpExporter) -> String {
     let grpc = otlp.protocol == Some(OtlpProtocol::Grpc);
     let local = if grpc { "localhost:4317" } else { "localhost:4318" };
@@ -18,18 +18,18 @@ pub(crate) fn collector_endpoint(otlp: &OtlpExporter) -> String {
     }
 }
 
-/// Whether `insecure` is written and the endpoint contradicts it.
+/// Whether `insecure` is set and contradicts the endpoint.
 pub(crate) fn insecure_ignored(otlp: &OtlpExporter) -> bool {
     otlp.insecure
         .is_some_and(|insecure| insecure == collector_endpoint(otlp).starts_with("https://"))
 }
 
-/// The OTLP exporter, if there is one that is switched on.
+/// The OTLP exporter, if one is enabled.
 pub(crate) fn otlp(exporters: Option<&ExportersConfig>) -> Option<&OtlpExporter> {
     exporters?.otlp.as_ref().filter(|otlp| otlp.enabled)
 }
 
-/// How bodies are compressed; `None` for a way we do not know.
+/// The compression of bodies; `None` if it is unsupported.
 pub(crate) fn compression(otlp: &OtlpExporter) -> Option<Encoding> {
     match otlp.compression.as_deref().map(str::trim) {
         None | Some("" | "none") => Some(Encoding::Plain),

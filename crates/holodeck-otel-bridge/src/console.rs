@@ -1,4 +1,4 @@
-//! Telemetry for people, as JSON.
+//! Telemetry as JSON for people.
 
 use std::{
     fmt,
@@ -24,7 +24,7 @@ use opentelemetry_sdk::{
 };
 use serde_json::{Map, Value, json};
 
-/// Where it is written, and how.
+/// The output and its format.
 #[derive(Clone)]
 pub(crate) struct Console {
     writer: Arc<Mutex<Box<dyn Write + Send>>>,
@@ -111,7 +111,7 @@ impl PushMetricExporter for Console {
     }
 }
 
-/// We measure histograms only.
+/// Only histograms are recorded.
 fn points(metric: &Metric) -> Vec<Value> {
     match metric.data() {
         AggregatedMetrics::F64(MetricData::Histogram(histogram)) => {

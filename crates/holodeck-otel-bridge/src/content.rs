@@ -1,4 +1,4 @@
-//! Prompts, answers, arguments: exported only when asked for, without secrets, and not without end.
+//! Prompts, answers and arguments: exported only on request, redacted and truncated.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use holodeck_model::{Redactor, TracesConfig};
 use regex::Regex;
 use serde_json::Value;
 
-/// A longer text is cut.
+/// Longer texts are truncated.
 const LONGEST: usize = 64 * 1024;
 
 const MASK: &str = "***";
 
-/// Whether content is exported, and what is taken out of it.
+/// Whether content is exported, and what is redacted.
 #[derive(Debug)]
 pub(crate) enum Content {
     Off,
@@ -22,7 +22,7 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// Expressions that do not compile were errors of the YAML.
+    /// The loader has already reported expressions that do not compile.
     pub(crate) fn new(traces: &TracesConfig, redactor: Arc<Redactor>) -> Self {
         if !traces.capture_content {
             return Self::Off;
@@ -54,7 +54,7 @@ impl Content {
         Some(clean)
     }
 
-    /// As [`text`](Self::text) for every text in a value.
+    /// Applies [`text`](Self::text) to every string in a value.
     pub(crate) fn value(&self, value: &Value) -> Option<Value> {
         Some(match value {
             Value::String(text) => Value::String(self.text(text)?),

@@ -21,13 +21,13 @@ pub(crate) const TOOL_TYPE: &str = "gen_ai.tool.type";
 pub(crate) const TOKEN_TYPE: &str = "gen_ai.token.type";
 pub(crate) const ERROR_TYPE: &str = "error.type";
 
-// Content, only when it is asked for.
+// Content, only on request.
 pub(crate) const INPUT_MESSAGES: &str = "gen_ai.input.messages";
 pub(crate) const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
 pub(crate) const TOOL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
 pub(crate) const TOOL_RESULT: &str = "gen_ai.tool.call.result";
 
-/// Ours: what asked, for instance a test case.
+/// HoloDeck's own: the caller, for instance a test case.
 pub(crate) const UNIT: &str = "holodeck.unit";
 
 pub(crate) const INVOKE_AGENT: &str = "invoke_agent";
@@ -59,7 +59,7 @@ pub(crate) const TOKEN_BUCKETS: [f64; 14] = [
     67_108_864.0,
 ];
 
-/// The conventions' name of who serves a model.
+/// The conventions' name of the model's provider.
 pub(crate) fn provider_name(model: &ModelConfig) -> &'static str {
     match (model.provider, model.auth_provider) {
         (Provider::Openai, _) => "openai",

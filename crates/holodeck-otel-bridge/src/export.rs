@@ -32,7 +32,7 @@ use crate::{
     wire::{Signal, Wire},
 };
 
-/// What became of the exports; for the one warning at the end.
+/// The outcome of the exports, for the single warning at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Fate {
     problem: OnceLock<String>,
@@ -48,18 +48,18 @@ impl Fate {
         }
     }
 
-    /// Why exports failed, in the words of the first failure.
+    /// The reason of the first failed export.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.get().map(String::as_str)
     }
 
-    /// Spans that arrived.
+    /// Exported spans.
     pub(crate) fn exported(&self) -> u64 {
         self.exported.load(Ordering::Relaxed)
     }
 }
 
-/// A collector. The exporters run on threads of the SDK; requests run on ours.
+/// A collector. The exporters run on threads of the SDK; requests run on the runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct Collector {
     pub(crate) wire: Wire,
@@ -94,17 +94,14 @@ impl Collector {
         let encoding = self.encoding;
         let sent = self.runtime.spawn(async move {
             match wire {
-                Wire::Http => {
-                    let answer = client.post_bytes(&url, &headers, message, &options).await;
-                    answer.map(drop).map_err(|error| error.to_string())
-                }
-                Wire::Grpc => grpc::call(&client, &url, &headers, &message, encoding, &options).await,
+                Wire::Http => post(&client, &url, signal, &headers, message, &options).await,
+                Wire::Grpc => grpc::call(&client, &url, signal, &headers, &message, encoding, &options).await,
             }
         });
         match sent.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(problem)) => Err(self.failed(problem)),
-            Err(_ended) => Err(self.failed("the program ended before it was sent".to_owned())),
+            Err(_ended) => Err(self.failed("the program exited before sending it".to_owned())),
         }
     }
 
@@ -112,6 +109,26 @@ impl Collector {
         let first = self.fate.problem.get_or_init(|| problem);
         OTelSdkError::InternalFailure(first.clone())
     }
+}
+
+/// Posts `message`. An error is the reason as text, which includes a partial rejection.
+async fn post(
+    client: &HttpClient,
+    url: &HttpUrl,
+    signal: Signal,
+    headers: &Headers,
+    message: Bytes,
+    options: &CallOptions,
+) -> Result<(), String> {
+    let answer = client.post_bytes(url, headers, message, options).await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    // Some collectors answer with JSON or a page of their own.
+    if answer.header("content-type") != Some("application/x-protobuf") {
+        return Ok(());
+    }
+    let masking = answer.masking();
+    let response = answer.bytes().await.map_err(|error| error.to_string())?;
+    signal.check_accepted(url, &response, masking)
 }
 
 fn gzip(message: &[u8]) -> Result<Bytes, OTelSdkError> {

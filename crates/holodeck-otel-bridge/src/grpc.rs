@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use holodeck_http::{CallOptions, Headers, Http2Answer, HttpClient, HttpError, HttpUrl};
 
-use crate::export::Encoding;
+use crate::{
+    export::Encoding,
+    wire::{Signal, reason},
+};
 
-/// Compressed or not, then the length in four bytes.
+/// A compression flag and the length in four bytes.
 const PREFIX: usize = 5;
-
-/// Characters of a server's message that are shown.
-const SHOWN: usize = 300;
 
 /// The names of the codes, from 0.
 const CODES: [&str; 17] = [
@@ -34,11 +34,12 @@ const CODES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
-/// Sends `message`, which is in `encoding`; what the answer says beside its status is not for us. An error is what went
-/// wrong, in words.
+/// Sends `message`, which is encoded with `encoding`. An error is the reason as text, which includes a partial
+/// rejection.
 pub(crate) async fn call(
     client: &HttpClient,
     url: &HttpUrl,
+    signal: Signal,
     headers: &Headers,
     message: &[u8],
     encoding: Encoding,
@@ -47,17 +48,18 @@ pub(crate) async fn call(
     let body = framed(message, encoding)?;
     let answer = client.post_http2(url, headers, body, options).await;
     let answer = answer.map_err(|error| match error {
-        // What servers do to whom they don't understand.
+        // Servers without gRPC answer like this.
         HttpError::Body { .. } => format!("{error} (does this port speak gRPC?)"),
         _ => error.to_string(),
     })?;
-    // An answer that is nothing but a status has it in its headers.
+    // A trailers-only answer has its status in the headers.
     let field = |name| answer.trailer(name).or_else(|| answer.header(name));
     let Some(status) = field("grpc-status") else {
         return Err(format!("{url} answered without a gRPC status"));
     };
     if status.trim() == "0" {
-        return Ok(());
+        let message = answer.body().get(PREFIX..).unwrap_or_default();
+        return signal.check_accepted(url, message, |text| answer.without_secrets(text));
     }
     Err(problem(url, status, field("grpc-message"), &answer))
 }
@@ -79,16 +81,11 @@ fn problem(url: &HttpUrl, status: &str, message: Option<&str>, answer: &Http2Ans
         let _ = write!(problem, " {code}");
     }
     let message = answer.without_secrets(&percent_decoded(message.unwrap_or_default()));
-    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    if !line.is_empty() {
-        let shown: String = line.chars().take(SHOWN).collect();
-        let cut = if shown.len() < line.len() { "…" } else { "" };
-        let _ = write!(problem, ": {shown}{cut}");
-    }
+    problem.push_str(&reason(&message));
     problem
 }
 
-/// What is no escape stays as it is.
+/// Anything that is not an escape is kept.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -18,7 +18,7 @@ use crate::{
     telemetry::Running,
 };
 
-/// A moment on both clocks: one for the record, one for measuring.
+/// A moment on both clocks: one for timestamps, one for durations.
 #[derive(Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) wall: SystemTime,
@@ -41,13 +41,13 @@ impl Moment {
 /// One agent: the running one, or one that it started.
 pub(crate) struct Level {
     parent: Context,
-    /// Since when the model is being asked.
+    /// When the current model request started.
     asked: Option<Moment>,
     message: Message,
     tools: Vec<(String, Tool)>,
 }
 
-/// The model message that is arriving.
+/// The model message in progress.
 #[derive(Default)]
 struct Message {
     begun: bool,
@@ -72,7 +72,7 @@ impl Level {
         }
     }
 
-    /// The span of a call that runs.
+    /// The span of a running call.
     pub(crate) fn tool(&self, call_id: &str) -> Option<&Context> {
         let (_, tool) = self.tools.iter().find(|(id, _)| id == call_id)?;
         Some(&tool.span)
@@ -108,18 +108,18 @@ impl Level {
                 model,
             } => {
                 self.begin(at);
-                let mut said = Vec::new();
+                let mut attributes = Vec::new();
                 if let Some(id) = message_id {
-                    said.push(KeyValue::new(RESPONSE_ID, id.clone()));
+                    attributes.push(KeyValue::new(RESPONSE_ID, id.clone()));
                 }
                 let reason = StringValue::from(finish_reason(stop_reason).to_owned());
-                said.push(KeyValue::new(
+                attributes.push(KeyValue::new(
                     FINISH_REASONS,
                     Attribute::Array(Array::String(vec![reason])),
                 ));
-                self.end_chat(running, said, model.as_deref(), None, at, conversation);
+                self.end_chat(running, attributes, model.as_deref(), None, at, conversation);
             }
-            // A wait for a place in the queue is no time of the model.
+            // Waiting in the queue does not count as model time.
             BackendEvent::Resumed if !self.message.begun => self.asked = Some(at),
             _ => {}
         }
@@ -133,7 +133,7 @@ impl Level {
     fn end_chat(
         &mut self,
         running: &Running,
-        said: Vec<KeyValue>,
+        extra: Vec<KeyValue>,
         model: Option<&str>,
         error: Option<&str>,
         at: Moment,
@@ -156,7 +156,7 @@ impl Level {
             meters.took(at.since(&started), &measured);
         }
         let mut attributes = measured;
-        attributes.extend(said);
+        attributes.extend(extra);
         attributes.extend(conversation.map(|id| KeyValue::new(CONVERSATION_ID, id.to_owned())));
         attributes.extend(message.usage.iter().flat_map(usage_attributes));
         attributes.extend(
@@ -206,13 +206,13 @@ impl Level {
             let took = result.duration_ms.map(Duration::from_millis);
             tool.end(running, result.is_error.then_some("tool_error"), took, at);
         }
-        // The model is asked again once the last tool has answered.
+        // The model is called again once the last tool has answered.
         if self.tools.is_empty() && !self.message.begun {
             self.asked = Some(at);
         }
     }
 
-    /// Ends what is still open.
+    /// Ends all open spans.
     pub(crate) fn close(
         &mut self,
         running: &Running,

@@ -1,8 +1,8 @@
-//! OpenTelemetry: what an agent's `observability` block asks for.
+//! OpenTelemetry: implements an agent's `observability` block.
 //!
-//! [`claude_env`] translates it for the Claude CLI, which exports its own telemetry. [`Telemetry`] exports ours:
-//! [`Telemetry::wrap`] makes spans and metrics of the events of any backend. [`check`] reports what of the block has no
-//! effect, before anything runs.
+//! [`claude_env`] translates it for the Claude CLI, which exports its own telemetry. [`Telemetry`] exports HoloDeck's:
+//! [`Telemetry::wrap`] turns the events of any backend into spans and metrics. [`check`] reports settings without
+//! effect before a run.
 
 mod check;
 mod claude_env;

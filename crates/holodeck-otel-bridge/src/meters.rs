@@ -8,7 +8,7 @@ use opentelemetry::{
 
 use crate::conventions::{DURATION_BUCKETS, OPERATION_DURATION, TOKEN_BUCKETS, TOKEN_TYPE, TOKEN_USAGE};
 
-/// The two measures of the conventions.
+/// The two metrics of the conventions.
 #[derive(Clone, Debug)]
 pub(crate) struct Meters {
     duration: Histogram<f64>,

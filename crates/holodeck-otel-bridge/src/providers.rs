@@ -1,4 +1,4 @@
-//! The SDK's two pipelines, set up from the YAML.
+//! The SDK's two pipelines, configured by the YAML.
 
 use std::{sync::Arc, thread, time::Duration};
 
@@ -20,15 +20,15 @@ use crate::{
     wire::Wire,
 };
 
-/// Measures are shown on the console once, at the end: they count from the beginning anyway.
+/// Metrics are cumulative, so the console shows them once, at the end.
 const AT_THE_END: Duration = Duration::from_hours(24 * 365);
 
-/// Both pipelines; absent is what the YAML switched off.
+/// Both pipelines; `None` if the YAML disables one.
 #[derive(Debug)]
 pub(crate) struct Providers {
     pub(crate) tracer: Option<SdkTracerProvider>,
     pub(crate) meter: Option<SdkMeterProvider>,
-    /// Absent without a collector.
+    /// `None` without a collector.
     pub(crate) fate: Option<Arc<Fate>>,
 }
 
@@ -56,9 +56,9 @@ impl Providers {
         }
     }
 
-    /// Sends what is left; `false` if that took longer than `limit`, and then it is given up.
+    /// Sends what is left; returns `false` and gives up after `limit`.
     pub(crate) async fn flush(&self, limit: Duration) -> bool {
-        // The SDK blocks while it waits; on threads of their own it delays nobody.
+        // The SDK blocks while it waits, so it runs on its own threads.
         let spans = self.tracer.clone().map(|tracer| {
             on_thread(move || {
                 let _ = tracer.shutdown_with_timeout(limit);
@@ -77,7 +77,7 @@ impl Providers {
         timeout(limit, all).await.is_ok()
     }
 
-    /// Ends without waiting for anything; what was not sent is lost.
+    /// Ends immediately; unsent data is lost.
     pub(crate) fn abandon(&self) {
         if let Some(tracer) = &self.tracer {
             let _ = tracer.shutdown_with_timeout(Duration::ZERO);
@@ -124,7 +124,7 @@ fn collector(otlp: &OtlpExporter, options: &TelemetryOptions) -> Result<Collecto
     })
 }
 
-/// As in 0.7.1, whoever names no exporter gets the console.
+/// As in 0.7.1, the console is used if no exporter is configured.
 fn console(config: &ObservabilityConfig, options: &TelemetryOptions) -> Option<Console> {
     let exporters = config.exporters.clone().unwrap_or_default();
     let none_named = exporters.console.is_none()

@@ -10,7 +10,7 @@ use std::{
 
 use holodeck_backend_api::AgentBackend;
 use holodeck_http::HttpOptions;
-use holodeck_model::{LoadedAgent, Redactor};
+use holodeck_model::{Redactor, ResolvedAgent};
 use opentelemetry::{
     Context, KeyValue, SpanId, TraceFlags, TraceId,
     metrics::MeterProvider as _,
@@ -29,35 +29,35 @@ use crate::{
     traced::TracedBackend,
 };
 
-/// The name of what measures.
+/// The instrumentation scope.
 const SCOPE: &str = "holodeck";
 
-/// Where the console exporter writes.
+/// Output of the console exporter.
 pub type ConsoleWriter = fn() -> Box<dyn Write + Send>;
 
-/// What [`Telemetry::start`] needs beside the YAML.
+/// Inputs of [`Telemetry::start`] besides the YAML.
 #[derive(Clone, Debug)]
 pub struct TelemetryOptions {
-    /// How a collector is reached.
+    /// How to reach a collector.
     pub http: HttpOptions,
-    /// Where `exporters.console` writes.
+    /// Output of `exporters.console`.
     pub console: ConsoleWriter,
-    /// Takes secrets out of exported content.
+    /// Redacts secrets in exported content.
     pub redactor: Arc<Redactor>,
-    /// The name of the span that stands for the whole run, as in `holodeck test`.
+    /// Name of the root span of a run, as in `holodeck test`.
     pub run: String,
-    /// The W3C `traceparent` under which that span hangs.
+    /// The W3C `traceparent` of the root span's parent.
     pub parent: Option<String>,
 }
 
-/// The export of our own spans and metrics. Clones share it; switched off, it costs nothing.
+/// Exports HoloDeck's own spans and metrics. Clones share it; disabled, it costs nothing.
 #[derive(Clone, Default)]
 pub struct Telemetry(Option<Arc<Running>>);
 
 impl Telemetry {
-    /// Starts what the agent's `observability` asks for; must be called inside a tokio runtime. Nothing is sent before
-    /// the first turn. A collector that cannot be used is the warning of [`shutdown`](Self::shutdown).
-    pub fn start(agent: &LoadedAgent, options: &TelemetryOptions) -> Self {
+    /// Starts the export that `observability` configures; must be called inside a tokio runtime. Nothing is sent before
+    /// the first turn. A collector that cannot be used becomes the warning of [`shutdown`](Self::shutdown).
+    pub fn start(agent: &ResolvedAgent, options: &TelemetryOptions) -> Self {
         let Some(config) = agent
             .config
             .observability
@@ -118,7 +118,7 @@ impl Telemetry {
         self.0.is_some()
     }
 
-    /// The W3C `traceparent` of the run, for a program whose own spans should hang under it.
+    /// The W3C `traceparent` of the run, for programs whose spans belong to it.
     pub fn traceparent(&self) -> Option<String> {
         let context = self.0.as_ref()?.run_context.as_ref()?;
         Some(format!(
@@ -129,16 +129,16 @@ impl Telemetry {
         ))
     }
 
-    /// A backend that does the same and is traced; the same one if nothing is exported. Its `teardown` flushes and
-    /// ends the export.
+    /// A traced wrapper of a backend, or the backend itself if nothing is exported. Several backends may share one
+    /// export; [`shutdown`](Self::shutdown) ends it.
     pub fn wrap(&self, backend: Arc<dyn AgentBackend>) -> Arc<dyn AgentBackend> {
         match &self.0 {
-            Some(running) => Arc::new(TracedBackend::new(backend, Arc::clone(running), self.clone())),
+            Some(running) => Arc::new(TracedBackend::new(backend, Arc::clone(running))),
             None => backend,
         }
     }
 
-    /// Sends what is left, but waits no longer than `limit`. What went wrong during the whole run is one warning.
+    /// Sends what is left within `limit`. All problems of the run become one warning.
     pub async fn shutdown(&self, limit: Duration) -> Option<String> {
         let running = self.0.as_ref()?;
         if let Some(mut run) = running.run.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -172,7 +172,7 @@ impl fmt::Debug for Telemetry {
     }
 }
 
-/// What spans are made with.
+/// The tracer, unless tracing is off.
 pub(crate) struct Running {
     providers: Providers,
     tracer: Option<SdkTracer>,
@@ -204,7 +204,7 @@ impl Running {
             .with_kind(kind)
             .with_start_time(started)
             .with_attributes(attributes);
-        // Each turn is a trace, so that a share of them can be kept; the link leads to the run.
+        // Each turn is its own trace, so that sampling works per turn; a link leads to the run.
         if !parent.has_active_span()
             && let Some(run) = &self.run_context
         {
@@ -228,7 +228,7 @@ impl Running {
         }
     }
 
-    /// What every span and measure says.
+    /// Attributes of every span and metric.
     pub(crate) fn identity(&self) -> Vec<KeyValue> {
         vec![
             KeyValue::new(PROVIDER_NAME, self.provider),
@@ -239,7 +239,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // After a shutdown this does nothing. Without one nobody waits for a collector, and the run has no span.
+        // No effect after a shutdown. Without one, the run's span is lost, but no drop waits for a collector.
         self.providers.abandon();
     }
 }

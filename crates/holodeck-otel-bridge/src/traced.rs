@@ -2,45 +2,32 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use async_trait::async_trait;
 use futures_core::Stream;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, Opening,
-    SessionControl, SessionHandle, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, EventStream, Opening, SessionControl,
+    SessionHandle, TurnRequest,
 };
 use uuid::Uuid;
 
-use crate::{Telemetry, telemetry::Running, turn::TurnTrace};
-
-/// How long the end of a run waits for a collector.
-const FLUSH: Duration = Duration::from_secs(2);
+use crate::{telemetry::Running, turn::TurnTrace};
 
 /// A backend whose turns become spans and metrics.
 pub(crate) struct TracedBackend {
     inner: Arc<dyn AgentBackend>,
     running: Arc<Running>,
-    telemetry: Telemetry,
 }
 
 impl TracedBackend {
-    pub(crate) fn new(inner: Arc<dyn AgentBackend>, running: Arc<Running>, telemetry: Telemetry) -> Self {
-        Self {
-            inner,
-            running,
-            telemetry,
-        }
+    pub(crate) fn new(inner: Arc<dyn AgentBackend>, running: Arc<Running>) -> Self {
+        Self { inner, running }
     }
 }
 
 #[async_trait]
 impl AgentBackend for TracedBackend {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
     async fn initialize(&self) -> Result<(), BackendError> {
         self.inner.initialize().await
     }
@@ -59,18 +46,14 @@ impl AgentBackend for TracedBackend {
     }
 
     async fn teardown(&self) -> Result<(), BackendError> {
-        let result = self.inner.teardown().await;
-        if let Some(warning) = self.telemetry.shutdown(FLUSH).await {
-            tracing::warn!("{warning}");
-        }
-        result
+        self.inner.teardown().await
     }
 }
 
 struct TracedSession {
     inner: Box<dyn AgentSession>,
     running: Arc<Running>,
-    /// Ties the turns together until the other side names the conversation.
+    /// Identifies the session until the backend reports a conversation id.
     id: String,
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct TurnTrace {
     started: Moment,
     conversation: Option<String>,
     level: Level,
-    /// Agents that this one started, by the call that did.
+    /// Nested agents, by the call that started them.
     nested: Vec<(String, Level)>,
     over: bool,
 }
@@ -120,7 +120,7 @@ impl TurnTrace {
         self.close(Some((error_type(error), Some(text.into()))), None, Moment::now());
     }
 
-    /// Ends every span. What an error says may hold content; its type does not.
+    /// Ends every span. An error's text may contain content; its type does not.
     fn close(
         &mut self,
         error: Option<(Cow<'static, str>, Option<Cow<'_, str>>)>,

@@ -1,4 +1,4 @@
-//! Settings that one side of the export can't honour.
+//! Settings that one of the exports does not support.
 
 use holodeck_model::{LogLevel, LogsConfig, ObservabilityConfig};
 
@@ -7,7 +7,7 @@ use crate::{
     collector::{compression, otlp},
 };
 
-/// Settings for which the Claude CLI has no variable, in the order of the contract, then what the contract forgot.
+/// Settings without a variable of the Claude CLI, in the order of the contract, followed by those missing in it.
 pub(crate) fn by_claude(config: &ObservabilityConfig) -> Vec<&'static str> {
     let exporters = config.exporters.as_ref();
     let traces = config.traces.as_ref();
@@ -54,7 +54,7 @@ pub(crate) fn by_claude(config: &ObservabilityConfig) -> Vec<&'static str> {
     fields
 }
 
-/// Settings that our own export does not know.
+/// Settings that HoloDeck's own export does not support.
 pub(crate) fn by_us(config: &ObservabilityConfig) -> Vec<&'static str> {
     let exporters = config.exporters.as_ref();
     let logs = config.logs.as_ref().is_some_and(|logs| logs.enabled);

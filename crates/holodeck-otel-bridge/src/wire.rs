@@ -1,18 +1,25 @@
-//! The protocol a collector is reached with.
+//! The protocol of a collector.
 
 use holodeck_http::HttpUrl;
 use holodeck_model::{OtlpExporter, OtlpProtocol};
+use opentelemetry_proto::tonic::collector::{
+    metrics::v1::ExportMetricsServiceResponse, trace::v1::ExportTraceServiceResponse,
+};
+use prost::Message as _;
 
 use crate::export::Encoding;
 
-/// A form of OTLP.
+/// Maximum displayed characters of a server's message.
+const SHOWN: usize = 300;
+
+/// An OTLP encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     Http,
     Grpc,
 }
 
-/// What is sent.
+/// The kind of telemetry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     Traces,
@@ -20,7 +27,7 @@ pub(crate) enum Signal {
 }
 
 impl Wire {
-    /// HTTP, unless the YAML names another.
+    /// HTTP, unless the YAML sets another protocol.
     pub(crate) fn of(otlp: &OtlpExporter) -> Self {
         match otlp.protocol {
             Some(OtlpProtocol::Http) | None => Self::Http,
@@ -46,7 +53,7 @@ impl Wire {
         headers
     }
 
-    /// Where a request goes. gRPC knows no path of an endpoint.
+    /// The request URL. gRPC ignores an endpoint's path.
     pub(crate) fn url(self, endpoint: &HttpUrl, signal: Signal) -> HttpUrl {
         match (self, signal) {
             (Self::Http, Signal::Traces) => endpoint.join("v1/traces"),
@@ -59,4 +66,44 @@ impl Wire {
                 .join("opentelemetry.proto.collector.metrics.v1.MetricsService/Export"),
         }
     }
+}
+
+impl Signal {
+    /// Checks the response to an accepted request: a collector may have rejected a part of it. `masked` removes the
+    /// request's secrets, which a collector may echo. A message of another form is no rejection.
+    pub(crate) fn check_accepted(
+        self,
+        url: &HttpUrl,
+        response: &[u8],
+        masked: impl FnOnce(&str) -> String,
+    ) -> Result<(), String> {
+        let partial = match self {
+            Self::Traces => ExportTraceServiceResponse::decode(response)
+                .ok()
+                .and_then(|response| response.partial_success)
+                .map(|partial| (partial.rejected_spans, "spans", partial.error_message)),
+            Self::Metrics => ExportMetricsServiceResponse::decode(response)
+                .ok()
+                .and_then(|response| response.partial_success)
+                .map(|partial| (partial.rejected_data_points, "data points", partial.error_message)),
+        };
+        match partial {
+            Some((rejected, unit, message)) if rejected > 0 => Err(format!(
+                "{url} rejected {rejected} {unit}{}",
+                reason(&masked(&message))
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A server's message on one line, after a colon; empty if there is none.
+pub(crate) fn reason(message: &str) -> String {
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.is_empty() {
+        return line;
+    }
+    let shown: String = line.chars().take(SHOWN).collect();
+    let cut = if shown.len() < line.len() { "…" } else { "" };
+    format!(": {shown}{cut}")
 }

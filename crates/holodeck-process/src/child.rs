@@ -27,7 +27,7 @@ pub struct ChildProcess {
 }
 
 impl ChildProcess {
-    /// Starts the program. Of the spec's limits only `stderr_kept` is used here; the others are `run`'s.
+    /// Starts the program. Of the spec's limits only `stderr_kept` applies; the others are those of `run`.
     pub fn spawn(spec: &ProcessSpec) -> Result<Self, ProcessError> {
         let program = find(spec)?;
         let mut watched = Watched::marked(Mark::new());
@@ -83,12 +83,12 @@ impl ChildProcess {
         self.stdout.take()
     }
 
-    /// The end of what it wrote to stderr so far.
+    /// The end of its stderr so far.
     pub fn stderr(&self) -> String {
         self.stderr.as_ref().map(StderrTail::text).unwrap_or_default()
     }
 
-    /// Waits until the program ends; what is left of its group is killed then. May be cancelled and called again.
+    /// Waits until the program exits, then kills the rest of its group. May be cancelled and called again.
     pub async fn wait(&mut self) -> Result<Exit, ProcessError> {
         if let Some(exit) = self.exit {
             return Ok(exit);
@@ -100,7 +100,7 @@ impl ChildProcess {
         Ok(exit)
     }
 
-    /// Whether the program has ended, without waiting. What is left of its group is killed then.
+    /// Whether the program has exited, without waiting. The rest of its group is then killed.
     pub fn has_ended(&mut self) -> bool {
         if self.exit.is_none()
             && let Ok(Some(status)) = self.child.try_wait()
@@ -111,7 +111,7 @@ impl ChildProcess {
         self.exit.is_some()
     }
 
-    /// Ends the program politely: closes stdin (if not taken), then SIGTERM, then SIGKILL to the group, each after
+    /// Ends the program gracefully: closes stdin (if not taken), then SIGTERM, then SIGKILL to the group, each after
     /// waiting for `grace`; and reaps it.
     pub async fn close(mut self, grace: Duration) -> Result<Exit, ProcessError> {
         drop(self.stdin.take());
@@ -131,7 +131,7 @@ impl ChildProcess {
         self.wait().await
     }
 
-    /// Ends whatever is left.
+    /// Kills the rest of the group.
     fn finish(&mut self) {
         self.group.finish();
         if let Some(watched) = self.watched.take() {
@@ -154,7 +154,7 @@ impl ChildProcess {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // The runtime kills and reaps the leader; the rest of the group is ours.
+        // The runtime kills and reaps the leader; the rest of the group is handled here.
         self.finish();
     }
 }
@@ -171,7 +171,7 @@ fn find(spec: &ProcessSpec) -> Result<PathBuf, ProcessError> {
             program: program.clone(),
         });
     }
-    // A relative program is meant from where it will run.
+    // A relative program is relative to its working directory.
     let path = match &spec.folder {
         Some(folder) => absolute(folder)?.join(program),
         None => program.clone(),
@@ -197,7 +197,7 @@ fn absolute(folder: &Path) -> Result<PathBuf, ProcessError> {
     std::path::absolute(folder).map_err(ProcessError::Io)
 }
 
-/// The program was there before spawning, so "not found" is about its interpreter.
+/// The program existed before spawning, so "not found" refers to its interpreter.
 fn spawn_error(program: PathBuf, source: io::Error) -> ProcessError {
     let reason = match source.kind() {
         io::ErrorKind::NotFound => "its interpreter is missing",

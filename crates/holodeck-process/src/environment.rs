@@ -6,7 +6,7 @@ use std::fmt;
 /// and the language.
 pub const BASE_VARIABLES: &[&str] = &["PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ"];
 
-/// The whole environment of a child. Values are not shown.
+/// The complete environment of a child. Values are never shown.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ChildEnv(BTreeMap<OsString, OsString>);
 
@@ -16,7 +16,7 @@ impl ChildEnv {
         Self::default()
     }
 
-    /// Those of `names` that `lookup` knows, for example [`BASE_VARIABLES`].
+    /// The variables of `names` that `lookup` returns, for example [`BASE_VARIABLES`].
     pub fn inherit<V: Into<OsString>>(names: &[&str], lookup: impl Fn(&str) -> Option<V>) -> Self {
         names
             .iter()

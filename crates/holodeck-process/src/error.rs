@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::Exit;
 
-/// Why a program did not run to a good end.
+/// Why a program did not succeed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessError {
-    /// No such program, neither at its path nor on the child's `PATH`.
+    /// The program was not found, neither at its path nor on the child's `PATH`.
     #[error("program `{}` not found", program.display())]
     NotFound {
-        /// As asked for.
+        /// The requested program.
         program: PathBuf,
     },
     /// The file exists and can't be executed.
@@ -19,7 +19,7 @@ pub enum ProcessError {
     NotExecutable {
         /// The file.
         program: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
     /// The working directory does not exist.
@@ -40,21 +40,21 @@ pub enum ProcessError {
     /// The program ran longer than allowed and was stopped.
     #[error("still running after {} s", after.as_secs_f64())]
     TimedOut {
-        /// The time allowed.
+        /// The time limit.
         after: Duration,
         /// The end of its stderr.
         stderr: String,
     },
-    /// The program wrote more than allowed and was stopped.
+    /// The program exceeded the output limit and was stopped.
     #[error("wrote more than {limit} bytes")]
     OutputLimit {
-        /// The bytes allowed.
+        /// The output limit in bytes.
         limit: usize,
     },
-    /// The program ended with a code other than 0 or by a signal.
+    /// The program exited with a code other than 0 or was killed by a signal.
     #[error("{exit}")]
     Exit {
-        /// How it ended.
+        /// The exit status.
         exit: Exit,
         /// The end of its stderr.
         stderr: String,
@@ -62,7 +62,7 @@ pub enum ProcessError {
     /// The caller cancelled; the program was stopped.
     #[error("cancelled")]
     Cancelled,
-    /// Talking to the running program failed.
-    #[error("can't talk to the program")]
+    /// Communication with the running program failed.
+    #[error("communication with the program failed")]
     Io(#[source] io::Error),
 }

@@ -23,7 +23,7 @@ impl From<ExitStatus> for Exit {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Code(code),
             (None, Some(signal)) => Self::Signal(signal),
-            // A child that was waited for has one or the other.
+            // An awaited child has one or the other.
             (None, None) => Self::Code(-1),
         }
     }

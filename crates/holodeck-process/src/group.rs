@@ -20,7 +20,7 @@ impl Group {
         self.signal(Signal::KILL);
     }
 
-    /// Ends every member, for the last time: from here on the number may be someone else's.
+    /// Kills every member, for the last time: afterwards the id may be reused.
     pub(crate) fn finish(&mut self) {
         self.kill();
         self.0 = None;

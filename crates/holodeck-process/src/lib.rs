@@ -1,4 +1,4 @@
-//! Child processes done once: explicit environment, own process group, limits, no orphan.
+//! Child processes with an explicit environment, their own process group, limits and no orphans.
 //!
 //! A child sees only the variables in its [`ProcessSpec`] and one that marks it. It leads a process group of its own;
 //! when it ends, by itself or not, the rest of the group is killed, and so is every descendant that left the group and

@@ -12,7 +12,7 @@ pub fn which(program: impl AsRef<Path>, path: Option<&OsStr>) -> Option<PathBuf>
     if has_folder(program) {
         return is_executable(program).then(|| program.to_owned());
     }
-    // An empty entry would mean the working directory: a file there must not pass for a program.
+    // An empty entry would mean the working directory, whose files must not be found as programs.
     std::env::split_paths(path?)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(program))

@@ -1,19 +1,25 @@
 use std::fmt::{self, Display};
 use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The variable that holds a mark. Not `HOLODECK_…`: those are settings.
 pub(crate) const VARIABLE: &str = "_HOLODECK_CHILD";
 
-/// A process that is found may just be starting another.
-const ROUNDS: usize = 5;
+/// Repeats, because a process may be starting another one.
+const ROUNDS: usize = 10;
 
-/// A text in the environment of one child and of what that child starts, and of no other process of the machine. It
-/// finds descendants that left the process group.
+/// How long a process may stay between two programs before the next look.
+const EXECUTES: Duration = Duration::from_millis(2);
+
+/// A value in the environment of one child and its descendants, and of no other process on the machine. It finds
+/// descendants that left the process group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark(String);
 
@@ -24,44 +30,88 @@ impl Mark {
         let random = RANDOM.get_or_init(|| RandomState::new().build_hasher().finish());
         let own = std::process::id();
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        // The letter tells it from a number, the end from a mark that begins alike.
+        // The letter distinguishes it from a number, the suffix from a mark with the same prefix.
         Self(format!("m{own:x}-{random:016x}-{count:x}."))
     }
 
     /// Ends every process that inherited this mark, as far as the system shows environments (Linux does).
     pub(crate) fn kill(&self) {
         for _ in 0..ROUNDS {
-            let found = self.find();
+            let (found, unknown) = self.find();
             if found.is_empty() {
-                return;
+                if !unknown {
+                    return;
+                }
+                thread::sleep(EXECUTES);
             }
             for process in found {
-                // It may have ended by itself.
+                // It may have exited already.
                 let _ = kill_process(process, Signal::KILL);
             }
         }
     }
 
-    fn find(&self) -> Vec<Pid> {
+    /// The processes with this mark, and whether there are others whose environment cannot be seen at the moment.
+    fn find(&self) -> (Vec<Pid>, bool) {
+        let mut unknown = false;
         let Ok(processes) = fs::read_dir("/proc") else {
-            return Vec::new();
+            return (Vec::new(), unknown);
         };
-        processes
-            .flatten()
-            .filter_map(|entry| {
-                let id: i32 = entry.file_name().to_str()?.parse().ok()?;
-                // Those of other users cannot be read; those of ended processes are empty.
-                let environment = fs::read(entry.path().join("environ")).ok()?;
-                let text = self.0.as_bytes();
-                let found = environment.windows(text.len()).any(|part| part == text);
-                found.then(|| Pid::from_raw(id))?
-            })
-            .collect()
+        let found = processes.flatten().filter_map(|entry| {
+            let id: i32 = entry.file_name().to_str()?.parse().ok()?;
+            // Those of other users cannot be read.
+            let environment = fs::read(entry.path().join("environ")).ok()?;
+            unknown |= environment.is_empty() && is_executing(&entry.path());
+            let text = self.0.as_bytes();
+            let found = environment.windows(text.len()).any(|part| part == text);
+            found.then(|| Pid::from_raw(id))?
+        });
+        (found.collect(), unknown)
     }
+}
+
+/// Whether a process without an environment may be a descendant that is replacing its program: it lives, is not the
+/// kernel's, and is not older than this program. A daemon without an environment must not delay every end of a child.
+fn is_executing(process: &Path) -> bool {
+    static OWN_START: OnceLock<Option<u64>> = OnceLock::new();
+    let own_start = OWN_START.get_or_init(|| start_of_living(Path::new("/proc/self")));
+    own_start.is_some() && start_of_living(process) >= *own_start
+}
+
+/// When a process started, in ticks since the system did; absent if it ended or is the kernel's.
+fn start_of_living(process: &Path) -> Option<u64> {
+    const KERNEL_THREAD: u32 = 0x0020_0000;
+    let stat = fs::read_to_string(process.join("stat")).ok()?;
+    // The name, in parentheses, may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace();
+    let ended = matches!(fields.next()?, "Z" | "X");
+    let flags: u32 = fields.nth(5)?.parse().ok()?;
+    let start = fields.nth(12)?.parse().ok()?;
+    (!ended && flags & KERNEL_THREAD == 0).then_some(start)
 }
 
 impl Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{ChildEnv, ChildProcess, ProcessSpec};
+
+    /// A process shows no environment while it replaces its program; this one never shows any.
+    #[tokio::test]
+    async fn a_process_without_an_environment_makes_a_second_look_necessary() {
+        let spec = ProcessSpec::new("/usr/bin/env", ChildEnv::new()).args(["-i", "/bin/sleep", "600"]);
+        let child = ChildProcess::spawn(&spec).unwrap();
+        let mark = child.mark().unwrap();
+        while !mark.find().1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(mark.find().0.is_empty());
     }
 }

@@ -7,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{AtLimit, ChildProcess, Exit, ProcessError, ProcessSpec};
 
-/// What a program that ended by itself left.
+/// The output of a program that exited.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProcessOutput {
-    /// How it ended.
+    /// The exit status.
     pub exit: Exit,
     /// What it wrote to stdout, up to the limit.
     pub stdout: Vec<u8>,
@@ -36,12 +36,12 @@ impl ProcessOutput {
     }
 }
 
-/// How long pipes are read after the program and its group have ended. Only a descendant that left the group can
-/// still hold them open then.
+/// How long pipes are read after the program and its group have ended. Only a descendant that left the group can still
+/// hold them open.
 const DRAIN: Duration = Duration::from_millis(250);
 
-/// Runs a program to its end: writes stdin, reads stdout and stderr, and keeps to the spec's limits. Whatever the
-/// outcome, nothing of its process group is left.
+/// Runs a program to its end: writes stdin, reads stdout and stderr, and enforces the spec's limits. In every case, no
+/// process of its group survives.
 pub async fn run(spec: &ProcessSpec, cancel: &CancellationToken) -> Result<ProcessOutput, ProcessError> {
     if cancel.is_cancelled() {
         return Err(ProcessError::Cancelled);
@@ -82,7 +82,7 @@ enum End {
     Cancelled,
 }
 
-/// Serves all pipes at once until the program has ended and stdout is read, or a limit is reached.
+/// Serves all pipes until the program has exited and stdout is read, or a limit is reached.
 async fn attend(
     spec: &ProcessSpec,
     cancel: &CancellationToken,
@@ -123,7 +123,7 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Writes everything and closes. A program may end without having read its input.
+/// Writes all input and closes the pipe. A program may exit without reading its input.
 async fn feed(stdin: Option<ChildStdin>, bytes: &[u8]) {
     if let Some(mut stdin) = stdin
         && let Err(error) = stdin.write_all(bytes).await
@@ -155,7 +155,7 @@ impl Capture {
         self.pipe.is_none()
     }
 
-    /// Reads once; loses nothing when cancelled.
+    /// Reads once; cancel-safe.
     async fn read(&mut self) -> Result<(), ProcessError> {
         let Some(pipe) = &mut self.pipe else { return Ok(()) };
         self.chunk.clear();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::ChildEnv;
 
-/// What to run and within which limits. There is no shell: arguments arrive as they are.
+/// A program and its limits. There is no shell: arguments are passed unchanged.
 #[derive(Clone, Debug)]
 pub struct ProcessSpec {
     pub(crate) program: PathBuf,
@@ -19,12 +19,12 @@ pub struct ProcessSpec {
     pub(crate) stderr_kept: usize,
 }
 
-/// What happens when a program writes more to stdout than allowed.
+/// What happens when a program exceeds the limit of stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLimit {
     /// It is stopped, and running it is an error.
     Stop,
-    /// It runs on, and what is too much is dropped.
+    /// It continues, and the excess is dropped.
     Drop,
 }
 

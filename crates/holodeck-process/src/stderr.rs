@@ -38,7 +38,7 @@ impl StderrTail {
     /// Waits until all was read, at most `patience`.
     pub(crate) async fn settle(&mut self, patience: Duration) {
         if !self.reader.is_finished() {
-            // Either way, what was read is there.
+            // In both cases, what was read is available.
             let _ = tokio::time::timeout(patience, &mut self.reader).await;
         }
     }

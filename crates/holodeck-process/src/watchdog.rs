@@ -1,4 +1,4 @@
-//! Ends children that this program leaves behind when it is killed: a shell whose stdin closes then.
+//! Kills the remaining children if this program is killed: the stdin of a shell closes then.
 
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::mark::Mark;
 
-/// Keeps a list of process groups (numbers) and marks, and kills what is on it when its input ends.
+/// Keeps a list of process groups (numbers) and marks, and kills them when its input ends.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 children=' '
@@ -25,9 +25,13 @@ for child in $children; do
   esac
 done
 [ -n "$marks" ] || exit 0
-for round in 1 2 3 4 5; do
+# A process that is replacing its program shows no environment: one look that finds nothing does not suffice.
+empty=0
+for round in 1 2 3 4 5 6 7 8 9 10; do
   found=$(grep -lsF $marks /proc/[0-9]*/environ)
-  [ -n "$found" ] || break
+  if [ -n "$found" ]; then empty=0; else empty=$((empty + 1)); fi
+  [ $empty -lt 3 ] || break
+  [ -n "$found" ] || sleep 0.02
   for file in $found; do
     id=${file#/proc/}
     kill -s KILL "${id%/environ}"
@@ -46,8 +50,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Watches everything with this mark. Called before the child is started, so that no moment is left in which it
-    /// would survive.
+    /// Watches everything with this mark. Called before the child is started, so that there is no unwatched moment.
     pub(crate) fn marked(mark: Mark) -> Self {
         write(&format!("+ {mark}\n"));
         Self { mark, group: None }
@@ -83,7 +86,7 @@ fn write(lines: &str) {
     let Some(input) = input else { return };
     let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
     if let Err(error) = input.write_all(lines.as_bytes()) {
-        tracing::debug!(%error, "the watchdog of child processes is gone");
+        tracing::debug!(%error, "the watchdog of child processes has exited");
     }
 }
 
@@ -122,7 +125,7 @@ mod tests {
         ChildProcess::spawn(&spec).unwrap()
     }
 
-    /// Runs the script on these lines, as if this program ended after them.
+    /// Runs the script with these lines, as if this program ended after them.
     async fn after(lines: &str) {
         let env = [("PATH".into(), "/usr/bin:/bin".into())].into_iter().collect();
         let spec = ProcessSpec::new("/bin/sh", env).args(["-c", SCRIPT]).stdin(lines);

@@ -1,6 +1,6 @@
-//! What ingestion costs besides a model: reading, cutting up, hashing, storing. `cargo bench -p holodeck-retrieval --bench
-//! ingest -- 50000` prints chunks per second with the hash embedder and with one that costs nothing, and how long it takes
-//! to find out that nothing changed.
+//! The cost of ingestion besides a model: reading, splitting, hashing, storing. `cargo bench -p holodeck-retrieval
+//! --bench ingest -- 50000` prints chunks per second with the hash embedder and with one that costs nothing, and the
+//! time to detect that nothing changed. `-- documents 10000` prints that time for small files, next to the minimum.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -12,14 +12,14 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use std::{env, fs};
 
 use async_trait::async_trait;
-use holodeck_documents::{ChunkOptions, ConvertOptions, Converter, Isolation};
+use holodeck_documents::{ChunkOptions, ConvertOptions, Converter, Isolation, WalkOptions, walk};
 use holodeck_retrieval::{
-    EmbeddedStore, Embedder, EmbedderId, FileCorpus, FileSource, HashEmbedder, IngestMode, IngestReport,
-    Ingestor, Purpose, RetrievalError,
+    EmbeddedStore, Embedder, EmbedderId, FileCorpus, FileManifest, FileSource, HashEmbedder, IngestMode,
+    IngestReport, Ingestor, Purpose, RetrievalError,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -28,13 +28,24 @@ use tokio_util::sync::CancellationToken;
 const SECTIONS: usize = 50;
 
 fn main() {
-    let mut arguments = env::args().skip(1).filter(|argument| argument != "--bench");
+    let mut arguments = env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .peekable();
+    if arguments.next_if_eq("documents").is_some() {
+        return documents(
+            arguments
+                .next()
+                .and_then(|count| count.parse().ok())
+                .unwrap_or(10_000),
+        );
+    }
     let Some(count) = arguments.next().and_then(|count| count.parse::<usize>().ok()) else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
     let files = write(folder.path(), count.div_ceil(SECTIONS));
-    // As the command runs: on one thread, and those that wait for disks.
+    // As in the command: one thread, plus those that wait for disks.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -57,6 +68,70 @@ fn main() {
             })
         );
     });
+}
+
+/// Checking unchanged files: with a manifest, by reading them, and the minimum, their sizes and times.
+fn documents(count: usize) {
+    const RUNS: usize = 7;
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("docs");
+    for file in 0..count {
+        let below = source.join(format!("{:02}", file % 50));
+        fs::create_dir_all(&below).unwrap();
+        fs::write(
+            below.join(format!("{file}.md")),
+            format!("# Document {file}\n\nIts text.\n"),
+        )
+        .unwrap();
+    }
+    let stored = folder.path().join("files.json");
+    let look = |hours: u64| {
+        let started = Instant::now();
+        let files = walk("docs", folder.path(), &WalkOptions::default())
+            .unwrap()
+            .files;
+        let walked = started.elapsed();
+        // Later, so that no file has just changed.
+        let now = SystemTime::now() + Duration::from_hours(hours);
+        let mut manifest = FileManifest::open(&stored, now);
+        for file in &files {
+            manifest.content(&file.path, u64::MAX).unwrap();
+        }
+        let reads = manifest.reads();
+        manifest.save().unwrap();
+        (started.elapsed(), walked, reads)
+    };
+    let first = look(1);
+    assert_eq!(first.2, count);
+    let again: Vec<_> = (0..RUNS).map(|_| look(2)).collect();
+    assert!(again.iter().all(|(_, _, reads)| *reads == 0));
+    let floor = (0..RUNS).map(|_| {
+        let started = Instant::now();
+        let files = walk("docs", folder.path(), &WalkOptions::default())
+            .unwrap()
+            .files;
+        let sizes: u64 = files
+            .iter()
+            .map(|file| fs::metadata(&file.path).unwrap().len())
+            .sum();
+        assert!(sizes > 0);
+        started.elapsed()
+    });
+    let median = |times: &mut dyn Iterator<Item = Duration>| {
+        let mut times: Vec<f64> = times.map(|time| time.as_secs_f64() * 1e3).collect();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    println!(
+        "{}",
+        json!({
+            "documents": count,
+            "read_ms": first.0.as_secs_f64() * 1e3,
+            "unchanged_ms": median(&mut again.iter().map(|(all, _, _)| *all)),
+            "of_which_walk_ms": median(&mut again.iter().map(|(_, walked, _)| *walked)),
+            "floor_walk_and_stat_ms": median(&mut { floor }),
+        })
+    );
 }
 
 async fn ingest(
@@ -83,7 +158,7 @@ async fn ingest(
     (report, started.elapsed())
 }
 
-/// Files of short sections of words that differ.
+/// Files of short sections with different words.
 fn write(folder: &Path, count: usize) -> Vec<(String, FileSource)> {
     let mut number = 0_u64;
     let files = (0..count).map(|file| {
@@ -104,7 +179,7 @@ fn write(folder: &Path, count: usize) -> Vec<(String, FileSource)> {
     files.collect()
 }
 
-/// Knows one vector only.
+/// Always returns the same vector.
 struct Free {
     id: EmbedderId,
     vector: Vec<f32>,

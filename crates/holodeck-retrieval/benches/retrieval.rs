@@ -1,6 +1,6 @@
-//! What the embedded store costs: `cargo xtask bench retrieval` runs this beside other programs and writes the figures
-//! down. `make` writes the vectors that all of them get, `build` makes an index of them, `search` asks it; each in a
-//! process of its own, so that its memory is its own.
+//! The cost of the embedded store: `cargo xtask bench retrieval` runs this next to other programs and saves the
+//! figures. `make` writes the vectors that all of them read, `build` builds an index of them, `search` queries it; each
+//! in its own process, so that memory is measured separately.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 const DIMENSIONS: usize = 384;
 const LIMIT: usize = 10;
 const QUERIES: usize = 300;
-/// Passages of a source, and sources that are written at a time.
+/// Passages per source, and sources per write.
 const PASSAGES: usize = 20;
 const BATCH: usize = 50;
 const WORDS: usize = 30;
@@ -59,7 +59,7 @@ fn main() {
     println!("{figures}");
 }
 
-/// A fixed sequence of numbers that look random.
+/// A fixed pseudo-random sequence.
 struct Numbers(u64);
 
 impl Numbers {
@@ -72,7 +72,7 @@ impl Numbers {
         ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Around 0, about as often as a bell says.
+    /// Approximately normally distributed around 0.
     fn bell(&mut self) -> f64 {
         (0..4).map(|_| self.next()).sum::<f64>() - 2.0
     }
@@ -88,7 +88,7 @@ impl Numbers {
         vector.iter().map(|x| (x / length) as f32).collect()
     }
 
-    /// Words as often as words are: the n-th most frequent one about 1/n of the time.
+    /// Words with a realistic distribution: the n-th most frequent one about 1/n of the time.
     fn text(&mut self, words: usize) -> String {
         let words = (0..words).map(|_| word(VOCABULARY.powf(self.next()) as usize));
         words.collect::<Vec<_>>().join(" ")
@@ -127,7 +127,7 @@ fn read_vectors(path: &Path) -> Vec<Vec<f32>> {
     numbers.chunks(DIMENSIONS).map(<[f32]>::to_vec).collect()
 }
 
-/// Vectors around the topics of a collection, questions near some of them, and who is truly nearest.
+/// Vectors around the topics of a collection, questions near some of them, and the true nearest.
 fn make(folder: &Path, count: usize) -> Value {
     let mut numbers = Numbers(7);
     let topics: Vec<Vec<f32>> = (0..TOPICS).map(|_| numbers.vector(None, 1.0)).collect();
@@ -158,7 +158,7 @@ fn make(folder: &Path, count: usize) -> Value {
     json!({"count": count})
 }
 
-/// The product without any art.
+/// The dot product, unoptimised.
 fn plain(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
 }
@@ -217,7 +217,7 @@ async fn build(folder: &Path) -> Value {
     }
     let took = started.elapsed();
     let grown = memory("VmHWM").saturating_sub(resident);
-    // One file again of which nothing but one source's part is new.
+    // One file again, in which a single source's part is new.
     let again = Instant::now();
     let (state, entries) = &sources[sources.len() / 2];
     store.replace(state, entries).await.unwrap();
@@ -301,7 +301,7 @@ async fn search(folder: &Path) -> Value {
     }
     let searcher = Searcher::new(
         Arc::new(store),
-        Arc::new(Made {
+        Arc::new(PrecomputedEmbedder {
             id: info().embedder,
             vectors: queries.clone(),
         }),
@@ -328,14 +328,14 @@ async fn search(folder: &Path) -> Value {
     })
 }
 
-/// Knows the vectors of the questions, which begin with a number.
-struct Made {
+/// Returns the vectors of the questions, which begin with a number.
+struct PrecomputedEmbedder {
     id: EmbedderId,
     vectors: Vec<Vec<f32>>,
 }
 
 #[async_trait]
-impl Embedder for Made {
+impl Embedder for PrecomputedEmbedder {
     fn id(&self) -> &EmbedderId {
         &self.id
     }
@@ -349,7 +349,7 @@ impl Embedder for Made {
     }
 }
 
-/// How long it takes to read as many bytes as there are codes, and do nothing but add them up.
+/// The time to read and add up as many bytes as there are codes.
 fn floor(count: usize) -> Duration {
     let words: Vec<u64> = (0..(count * DIMENSIONS / 8) as u64).collect();
     let read = || {
@@ -378,7 +378,7 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// A line of the process's own account, in KiB.
+/// A line of the process's status, in KiB.
 fn memory(of: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status

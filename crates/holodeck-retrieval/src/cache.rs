@@ -8,11 +8,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::RetrievalError;
 
-/// What models were paid for: vectors and contexts, by a hash of all they depend on.
+/// Vectors and contexts that models have computed, by a hash of everything they depend on.
 ///
-/// One SQLite file beside the index, not the index itself: what a model answered is kept at once, while a source
-/// enters the index only when it is whole. So an ingest that was killed asks only for what was in flight, and an
-/// edited file only for its edited chunks. It may be deleted at any time. Clones share the file.
+/// One SQLite file beside the index: an answer is saved immediately, while a source enters the index only when it is
+/// complete. After a kill, only requests in flight are repeated; after an edit, only the edited chunks are sent. The
+/// file can be deleted at any time. Clones share it.
 #[derive(Clone)]
 pub struct ModelCache(Arc<Inner>);
 
@@ -21,14 +21,14 @@ struct Inner {
     connection: Mutex<Connection>,
 }
 
-/// What is kept.
+/// The kind of a cached value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kept {
+pub(crate) enum CachedKind {
     Vector,
     Context,
 }
 
-impl Kept {
+impl CachedKind {
     fn name(self) -> &'static str {
         match self {
             Self::Vector => "vector",
@@ -37,18 +37,18 @@ impl Kept {
     }
 }
 
-/// A hash of everything a kept value depends on.
+/// A hash of everything a cached value depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CacheKey {
-    kept: Kept,
+    kept: CachedKind,
     hash: [u8; 32],
 }
 
 impl CacheKey {
-    pub(crate) fn of(kept: Kept, parts: &[&[u8]]) -> Self {
+    pub(crate) fn of(kept: CachedKind, parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
-            // With its length, so that no two lists of parts run into the same bytes.
+            // The length prefix keeps two lists of parts from producing the same bytes.
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -57,13 +57,13 @@ impl CacheKey {
     }
 }
 
-/// How the file is laid out; one of another layout is begun anew.
+/// Version of the file's layout; a file with another version is replaced by an empty one.
 const LAYOUT: i64 = 1;
-/// More than this, and the older half goes when it is opened.
+/// If the file is larger than this when it is opened, the older half is deleted.
 const MOST_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
 impl ModelCache {
-    /// Opens `path`, or makes it with its folders. A file that is no cache is replaced by an empty one.
+    /// Opens `path`, or creates it with its folders. A file that is not a cache is replaced by an empty one.
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, RetrievalError> {
         let path = path.into();
         let at = path.clone();
@@ -73,7 +73,7 @@ impl ModelCache {
             }
             match open(&at) {
                 Err(error) if is_no_cache(&error) => {
-                    tracing::warn!(path = %at.display(), %error, "the cache is damaged and begun anew");
+                    tracing::warn!(path = %at.display(), %error, "the cache is damaged; starting an empty one");
                     std::fs::remove_file(&at).map_err(|error| failed(&at, &error))?;
                     open(&at)
                 }
@@ -86,10 +86,10 @@ impl ModelCache {
         Ok(Self(Arc::new(Inner { path, connection })))
     }
 
-    /// Forgets every vector, for an ingest that shall embed anew. Contexts stay.
+    /// Deletes every vector, so that an ingest embeds everything again. Contexts stay.
     pub async fn forget_vectors(&self) -> Result<(), RetrievalError> {
         self.with(|connection| {
-            connection.execute("DELETE FROM kept WHERE kind = ?1", [Kept::Vector.name()])?;
+            connection.execute("DELETE FROM kept WHERE kind = ?1", [CachedKind::Vector.name()])?;
             connection.execute_batch("VACUUM")
         })
         .await
@@ -141,11 +141,11 @@ impl ModelCache {
 }
 
 fn open(path: &Path) -> rusqlite::Result<Connection> {
-    // Why one cannot be made shows when it is opened.
+    // A failure to create the folder is reported when the file is opened.
     let _ = private_file().open(path);
     let connection = Connection::open(path)?;
     connection.busy_timeout(Duration::from_secs(30))?;
-    // A power cut may cost the last answers; they are asked for again.
+    // A power cut can lose the last answers; they are requested again.
     connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")?;
     let layout: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if layout != LAYOUT {
@@ -202,9 +202,9 @@ mod tests {
     async fn what_was_put_is_there_after_opening_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/cache.db");
-        let of = |text: &[u8]| CacheKey::of(Kept::Vector, &[text]);
+        let of = |text: &[u8]| CacheKey::of(CachedKind::Vector, &[text]);
         let (one, two) = (of(b"1"), of(b"2"));
-        let context = CacheKey::of(Kept::Context, &[b"1", b"context"]);
+        let context = CacheKey::of(CachedKind::Context, &[b"1", b"context"]);
         let cache = ModelCache::open(&path).await.unwrap();
         cache.put(vec![(one, vec![7]), (one, vec![8])]).await.unwrap();
         drop(cache);
@@ -219,18 +219,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_damaged_file_is_begun_anew() {
+    async fn a_damaged_file_is_replaced_by_an_empty_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cache.db");
-        std::fs::write(&path, "this is no database, whatever its name says".repeat(100)).unwrap();
+        std::fs::write(&path, "not a database, despite the file name".repeat(100)).unwrap();
         let cache = ModelCache::open(&path).await.unwrap();
-        let any = CacheKey::of(Kept::Vector, &[]);
+        let any = CacheKey::of(CachedKind::Vector, &[]);
         assert_eq!(cache.get(vec![any]).await.unwrap(), [None]);
     }
 
     #[test]
     fn parts_do_not_run_into_each_other() {
-        let of = |parts: &[&[u8]]| CacheKey::of(Kept::Vector, parts);
+        let of = |parts: &[&[u8]]| CacheKey::of(CachedKind::Vector, parts);
         assert_ne!(of(&[b"ab", b"c"]), of(&[b"a", b"bc"]));
         assert_ne!(of(&[b"ab"]), of(&[b"ab", b""]));
     }

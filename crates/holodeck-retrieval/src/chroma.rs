@@ -1,7 +1,7 @@
 //! Chroma over its REST API, version 2.
 //!
-//! Two collections per index: the passages, whose metadata hold how the index was made, and the sources. Chroma has no
-//! transactions: a source is marked unfinished while its passages are replaced.
+//! Two collections per index: the passages, whose metadata describe how the index was built, and the sources. Chroma
+//! has no transactions: a source is marked unfinished while its passages are replaced.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -17,10 +17,10 @@ mod api;
 mod target;
 mod write;
 
-/// The YAML's name of this store.
+/// Name of this store in the YAML.
 pub(crate) const PROVIDER: &str = "chromadb";
 
-/// Entries in Chroma. It has no search for words: that is done over all passages in memory.
+/// Stores entries in Chroma. It has no keyword search; that runs over all passages in memory.
 #[derive(Debug)]
 pub struct ChromaStore {
     api: Api,
@@ -28,7 +28,7 @@ pub struct ChromaStore {
 }
 
 impl ChromaStore {
-    /// As `config` says; `collection` is the collection's name unless `config` has one. Connects on first use.
+    /// Configured by `config`; the collection is `collection` unless `config` names one. Connects on first use.
     pub fn new(
         config: &DatabaseConfig,
         collection: &str,

@@ -7,16 +7,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     RetrievalError,
-    cache::{CacheKey, Kept, ModelCache},
+    cache::{CacheKey, CachedKind, ModelCache},
 };
 
-/// Tells in a sentence or two where in its document a chunk belongs. What asks a model implements it.
+/// Describes in a sentence or two where a chunk belongs in its document. Implemented by whatever calls a model.
 #[async_trait]
 pub trait ContextWriter: Send + Sync {
-    /// Which model writes, in one line: contexts of two models are told apart by it.
+    /// The model, in one line: contexts of different models are cached separately.
     fn id(&self) -> String;
 
-    /// The model's answer to [`ContextRequest::prompt`], at most about `max_tokens` long. An empty one is an error.
+    /// The model's answer to [`ContextRequest::prompt`], at most about `max_tokens` long. An empty answer is an error.
     async fn write(
         &self,
         request: &ContextRequest<'_>,
@@ -24,29 +24,29 @@ pub trait ContextWriter: Send + Sync {
     ) -> Result<String, RetrievalError>;
 }
 
-/// A chunk that a context is wanted for.
+/// A chunk that needs a context.
 #[derive(Clone, Copy, Debug)]
 pub struct ContextRequest<'a> {
-    /// What the document is called.
+    /// Name of the document.
     pub source: &'a str,
     /// The whole document.
     pub document: &'a str,
     /// The chunk.
     pub chunk: &'a str,
-    /// Tokens of the context at most.
+    /// Maximum length of the context in tokens.
     pub max_tokens: usize,
 }
 
-/// Raised whenever the prompt changes: contexts of two prompts are not the same.
+/// Increased whenever the prompt changes, because the cached contexts then differ.
 const PROMPT: u32 = 1;
-/// Bytes of a document's beginning that the model is shown, about 6,000 tokens; costs grow with it, for every chunk.
+/// Bytes of a document's beginning that the model receives, about 6,000 tokens; the cost of every chunk grows with it.
 const HEAD_BYTES: usize = 24 * 1024;
-/// A token is hardly ever longer; a model that does not stop is stopped here.
+/// A token is rarely longer; longer output of the model is cut.
 const BYTES_PER_TOKEN: usize = 8;
 
 impl<'a> ContextRequest<'a> {
-    /// What the model is asked. Its first part is the same for every chunk of a document, so that servers that remember
-    /// the beginning of a prompt do so.
+    /// The prompt for the model. Its first part is the same for every chunk of a document, so that servers can cache
+    /// the prefix.
     pub fn prompt(&self) -> String {
         let head = self.head();
         let whole = if head.len() < self.document.len() {
@@ -76,7 +76,7 @@ impl<'a> ContextRequest<'a> {
     }
 }
 
-/// Writes contexts: so many at a time, none of them twice.
+/// Writes contexts with bounded concurrency and caches them.
 #[derive(Clone)]
 pub struct Contexts {
     writer: Arc<dyn ContextWriter>,
@@ -87,7 +87,7 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// Contexts of at most `max_tokens`, `concurrency` of them at the same time.
+    /// Contexts of at most `max_tokens`, written `concurrency` at a time.
     pub fn new(writer: Arc<dyn ContextWriter>, max_tokens: usize, concurrency: usize) -> Self {
         let concurrency = concurrency.max(1);
         Self {
@@ -99,7 +99,7 @@ impl Contexts {
         }
     }
 
-    /// Keeps what was written.
+    /// Caches contexts in `cache`.
     pub fn cached(mut self, cache: ModelCache) -> Self {
         self.cache = Some(cache);
         self
@@ -109,7 +109,7 @@ impl Contexts {
         self.concurrency
     }
 
-    /// All that decides what is written, in one line.
+    /// Everything that determines a context, in one line.
     pub(crate) fn describe(&self) -> String {
         format!(
             "context by {}, {} tokens, prompt {PROMPT}",
@@ -131,10 +131,10 @@ impl Contexts {
             chunk,
             max_tokens: self.max_tokens,
         };
-        // Of the document what the model sees, so that an edit further down costs nothing; not its name, so that a
-        // renamed one doesn't either.
+        // Only the part of the document that the model receives, and not its name: neither an edit further down nor a
+        // new name costs anything.
         let key = CacheKey::of(
-            Kept::Context,
+            CachedKind::Context,
             &[
                 b"context",
                 self.describe().as_bytes(),
@@ -158,11 +158,11 @@ impl Contexts {
             .run_until_cancelled(self.writer.write(&request, cancel))
             .await
             .unwrap_or(Err(RetrievalError::Cancelled))?;
-        let context = self.tidy(&written);
+        let context = self.clean(&written);
         if context.is_empty() {
             return Err(RetrievalError::Context {
                 writer: self.writer.id(),
-                reason: "the answer is empty".to_owned(),
+                reason: "the answer is empty".into(),
             });
         }
         if let Some(cache) = &self.cache {
@@ -171,8 +171,8 @@ impl Contexts {
         Ok(context)
     }
 
-    /// One line, not longer than asked for.
-    fn tidy(&self, written: &str) -> String {
+    /// Reduces the answer to one line of bounded length.
+    fn clean(&self, written: &str) -> String {
         let mut line = written.split_whitespace().collect::<Vec<_>>().join(" ");
         let most = line.floor_char_boundary(self.max_tokens.saturating_mul(BYTES_PER_TOKEN));
         if most < line.len() {

@@ -1,4 +1,4 @@
-//! The store that needs no server: one SQLite file, scanned exactly.
+//! The store that needs no server: one SQLite file, searched exactly.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,32 +22,32 @@ mod write;
 
 use allowed::Filters;
 use codes::CodesInMemory;
-use database::{Database, Trouble};
+use database::{Database, DatabaseError};
 use write::Prepared;
 
 /// An index in one file, or in memory.
 ///
-/// Search is exact: codes of eight bits rule out what can't be among the nearest, the vectors decide. One process
-/// writes at a time, any number read meanwhile.
+/// Search is exact: 8-bit codes rule out most vectors, the vectors themselves decide. One process writes at a time; any
+/// number read meanwhile.
 #[derive(Clone)]
 pub struct EmbeddedStore(Arc<Inner>);
 
 struct Inner {
     database: Database,
-    /// As of the last search; the next one brings it up to date.
+    /// The codes as of the last search; the next search updates them.
     codes: Mutex<Option<Arc<CodesInMemory>>>,
     filters: Filters,
-    /// What this owner said of how the index is made.
+    /// How this owner declared that the index is built.
     prepared: Mutex<Option<IndexInfo>>,
 }
 
 impl EmbeddedStore {
-    /// Opens the file, or makes it and the folder it is in.
+    /// Opens the file, or creates it and its folder.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, RetrievalError> {
         let path = path.as_ref().to_owned();
         blocking(move || {
             if let Some(folder) = path.parent() {
-                // What is wrong with the folder shows when the file is opened.
+                // A problem with the folder is reported when the file is opened.
                 let _ = holodeck_model::create_private_folder(folder);
             }
             Database::open(&path).map(Self::new)
@@ -55,14 +55,14 @@ impl EmbeddedStore {
         .await
     }
 
-    /// Moves a damaged file aside, so that [`open`](Self::open) makes a new one; returns where it is then. What is not an
-    /// index of ours stays.
+    /// Moves a damaged file aside, so that [`open`](Self::open) creates a new one, and returns its new path. A file
+    /// that is not a HoloDeck index stays.
     pub async fn set_aside_if_damaged(path: impl AsRef<Path>) -> Result<Option<PathBuf>, RetrievalError> {
         let path = path.as_ref().to_owned();
         blocking(move || database::set_aside_if_damaged(&path)).await
     }
 
-    /// An index that is gone with its last clone.
+    /// An index that is dropped with its last clone.
     pub async fn in_memory() -> Result<Self, RetrievalError> {
         blocking(|| Database::in_memory().map(Self::new)).await
     }
@@ -78,7 +78,7 @@ impl EmbeddedStore {
 
     async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Inner, &Transaction<'_>) -> Result<T, Trouble> + Send + 'static,
+        work: impl FnOnce(&Inner, &Transaction<'_>) -> Result<T, DatabaseError> + Send + 'static,
     ) -> Result<T, RetrievalError> {
         let inner = Arc::clone(&self.0);
         blocking(move || inner.database.read(|transaction| work(&inner, transaction))).await
@@ -86,13 +86,13 @@ impl EmbeddedStore {
 
     async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Inner, &Transaction<'_>) -> Result<T, Trouble> + Send + 'static,
+        work: impl FnOnce(&Inner, &Transaction<'_>) -> Result<T, DatabaseError> + Send + 'static,
     ) -> Result<T, RetrievalError> {
         let inner = Arc::clone(&self.0);
         blocking(move || inner.database.write(|transaction| work(&inner, transaction))).await
     }
 
-    fn refused(&self, reason: String) -> RetrievalError {
+    fn refuse(&self, reason: String) -> RetrievalError {
         RetrievalError::Store {
             store: self.describe(),
             reason,
@@ -100,7 +100,7 @@ impl EmbeddedStore {
     }
 }
 
-/// SQLite waits for disks and locks: never on a thread that others wait for.
+/// Runs SQLite, which waits for disks and locks, off the async threads.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RetrievalError> + Send + 'static,
 ) -> Result<T, RetrievalError> {
@@ -142,7 +142,7 @@ impl VectorStore for EmbeddedStore {
             .iter()
             .map(|(source, entries)| Prepared::new(source, entries))
             .collect();
-        let sources = sources.map_err(|reason| self.refused(reason))?;
+        let sources = sources.map_err(|reason| self.refuse(reason))?;
         if sources.is_empty() {
             return Ok(());
         }

@@ -10,21 +10,21 @@ use crate::{EndpointOptions, RetrievalError};
 mod cached;
 mod hash;
 mod http;
-mod known;
+mod model_defaults;
 mod wire;
 
 pub use cached::CachedEmbedder;
 pub use hash::HashEmbedder;
 pub use http::HttpEmbedder;
 
-/// Makes vectors of texts.
+/// Turns texts into vectors.
 #[async_trait]
 pub trait Embedder: Send + Sync {
-    /// Which one it is: an index holds vectors of one embedder only.
+    /// Identifies the embedder: an index holds vectors of one embedder only.
     fn id(&self) -> &EmbedderId;
 
-    /// One vector per text, in their order, each of length 1. Never a vector of zeros: a text that can't be embedded is
-    /// an error.
+    /// One vector per text, in order, each of length 1. Never a vector of zeros: a text that can't be embedded is an
+    /// error.
     async fn embed(&self, texts: &[&str], purpose: Purpose) -> Result<Vec<Vec<f32>>, RetrievalError>;
 }
 
@@ -49,23 +49,23 @@ pub fn embedder(
     )?))
 }
 
-/// What a text is embedded for; some models tell the two apart.
+/// What a text is embedded for; some models distinguish the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To be found.
+    /// A text to be found.
     Passage,
-    /// To find.
+    /// A text to search with.
     Query,
 }
 
-/// Which embedder made a vector.
+/// The embedder that computed a vector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbedderId {
-    /// The provider as the YAML names it.
+    /// Name of the provider in the YAML.
     pub provider: String,
     /// The model.
     pub model: String,
-    /// The length of its vectors, where it is known before the first one.
+    /// The length of its vectors, if known before the first one.
     pub dimensions: Option<usize>,
 }
 

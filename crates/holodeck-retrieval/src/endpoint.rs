@@ -1,7 +1,8 @@
-//! One kind of request to one server: URL, headers, pace, retries, and what its failures mean.
+//! One kind of request to one server: URL, headers, pace, retries, and the meaning of its failures.
 
 use std::{num::NonZeroU32, time::Duration};
 
+use holodeck_backend_api::Explanation;
 use holodeck_http::{CallOptions, Headers, HttpClient, HttpError, HttpUrl, Pacer, RetryPolicy};
 use holodeck_model::{EndpointConfig, Env, ModelEndpoint, Provider};
 use serde::de::DeserializeOwned;
@@ -12,16 +13,16 @@ use crate::RetrievalError;
 /// How requests to an endpoint are sent.
 #[derive(Clone, Debug)]
 pub struct EndpointOptions {
-    /// When a request is sent again.
+    /// Retry policy.
     pub retry: RetryPolicy,
-    /// Time for one request, its retries included.
+    /// Time limit of one request, including retries.
     pub timeout: Duration,
-    /// Requests at the same time.
+    /// Concurrent requests.
     pub concurrency: usize,
 }
 
 impl Default for EndpointOptions {
-    /// Two minutes a request, since a model on a machine without a GPU is slow; four at a time.
+    /// Two minutes per request, because a model without a GPU is slow; four at a time.
     fn default() -> Self {
         Self {
             retry: RetryPolicy {
@@ -44,13 +45,13 @@ pub(crate) struct Endpoint {
     key_hint: String,
 }
 
-/// Why a request has no usable answer.
+/// Why a request returned no usable answer.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    pub(crate) reason: String,
+    pub(crate) reason: Explanation,
     pub(crate) retryable: bool,
     pub(crate) retry_after: Option<Duration>,
-    /// The server has nothing against requests as such, but against what this one says.
+    /// The server rejects this request's content, not requests in general.
     pub(crate) refused: bool,
 }
 
@@ -64,10 +65,14 @@ impl Endpoint {
         env: &Env,
         options: &EndpointOptions,
     ) -> Result<Self, RetrievalError> {
-        let setup = RetrievalError::Setup;
-        let served = ModelEndpoint::resolve(config, env).map_err(|error| setup(error.to_string()))?;
-        let base =
-            HttpUrl::parse(served.base()).map_err(|error| setup(format!("{error}\n  {}", served.named())))?;
+        let served = ModelEndpoint::resolve(config, env).map_err(|error| {
+            RetrievalError::setup(Explanation {
+                hint: error.hint(),
+                ..Explanation::new(error.to_string())
+            })
+        })?;
+        let base = HttpUrl::parse(served.base())
+            .map_err(|error| RetrievalError::setup(format!("{error}\n  {}", served.describe_origin())))?;
         let url = url(&served, &base, operation);
         let mut headers = Headers::new();
         if let Some(key) = served.key() {
@@ -75,7 +80,11 @@ impl Endpoint {
                 Some(name) => headers.insert_secret(name, key),
                 None => headers.bearer(key),
             }
-            .map_err(|_error| setup(served.bad_key()))?;
+            .map_err(|_error| {
+                RetrievalError::setup(
+                    Explanation::new(ModelEndpoint::BAD_KEY).with_hint(served.hint_for_bad_key()),
+                )
+            })?;
         }
         Ok(Self {
             client,
@@ -91,13 +100,13 @@ impl Endpoint {
         })
     }
 
-    /// Says where the key is from, if not from where keys of models are.
+    /// Replaces the hint for a missing or rejected key, if keys come from somewhere else than the models' keys.
     pub(crate) fn with_key_hint(mut self, hint: &str) -> Self {
         hint.clone_into(&mut self.key_hint);
         self
     }
 
-    /// Where requests go, without secrets.
+    /// The URL of requests, without secrets.
     pub(crate) fn url(&self) -> &HttpUrl {
         &self.url
     }
@@ -116,10 +125,15 @@ impl Endpoint {
         serde_json::from_slice(&bytes).map_err(|error| self.unusable(&unreadable(&bytes, &error)))
     }
 
-    /// An answer that is not what was asked for.
+    /// The failure for an answer with unexpected content.
     pub(crate) fn unusable(&self, what: &str) -> Failure {
         Failure {
-            reason: format!("{} answered with {what}\n  {}", self.url, self.served.named()),
+            reason: format!(
+                "{} answered with {what}\n  {}",
+                self.url,
+                self.served.describe_origin()
+            )
+            .into(),
             retryable: false,
             retry_after: None,
             refused: false,
@@ -127,9 +141,10 @@ impl Endpoint {
     }
 
     fn failure(&self, error: &HttpError) -> Failure {
-        let mut reason = error.to_string();
+        let mut reason = Explanation::new(error.to_string()).with_source(error.clone());
         if let Some(hint) = self.hint(error) {
-            reason = format!("{reason}\n  {}\n\nhint: {hint}", self.served.named());
+            reason.message = format!("{error}\n  {}", self.served.describe_origin());
+            reason.hint = Some(hint);
         }
         Failure {
             reason,
@@ -150,10 +165,10 @@ impl Endpoint {
             HttpError::Status { status, .. } => match status {
                 401 | 403 => Some(self.key_hint.clone()),
                 404 if ollama => Some(
-                    "is the model there? `ollama list` shows those that are, `ollama pull` gets one"
+                    "check that the model is installed: `ollama list` shows installed models, `ollama pull` installs one"
                         .to_owned(),
                 ),
-                404 => Some("are the model's name and the endpoint right?".to_owned()),
+                404 => Some("check the model's name and the endpoint".to_owned()),
                 429 if quota_is_used_up(error) => Some("the account has no credit left".to_owned()),
                 429 => Some("set `rpm` to what the account allows".to_owned()),
                 _ => None,
@@ -165,7 +180,7 @@ impl Endpoint {
 
 fn url(served: &ModelEndpoint, base: &HttpUrl, operation: &str) -> HttpUrl {
     const CHAT: &str = "chat/completions";
-    // An endpoint that names the whole path of chats says where the server is, not where this is.
+    // An endpoint that includes the chat path names the server, not this operation.
     let whole = base.path().trim_end_matches('/').ends_with(CHAT);
     let base = match served.provider() {
         Provider::AzureOpenai if whole => base.origin(),
@@ -182,7 +197,7 @@ fn url(served: &ModelEndpoint, base: &HttpUrl, operation: &str) -> HttpUrl {
     }
 }
 
-/// Ollama's own requests lie beside its `/v1`.
+/// Ollama's own routes are next to its `/v1`.
 fn ollama(base: &HttpUrl, operation: &str) -> HttpUrl {
     if base.path().trim_end_matches('/').ends_with(operation) {
         return base.clone();
@@ -190,7 +205,7 @@ fn ollama(base: &HttpUrl, operation: &str) -> HttpUrl {
     base.without_end("api").join(operation)
 }
 
-/// Looks like a rate limit but does not pass.
+/// Looks like a rate limit but does not pass with time.
 fn quota_is_used_up(error: &HttpError) -> bool {
     let quota = ["insufficient_quota", "billing_hard_limit_reached"];
     error.status() == Some(429)
@@ -205,9 +220,9 @@ fn unreadable(bytes: &[u8], error: &serde_json::Error) -> String {
         .take(120)
         .collect();
     if start.trim().is_empty() {
-        return "nothing".to_owned();
+        return "an empty body".to_owned();
     }
-    format!("something else than was asked for ({error}): `{}`", start.trim())
+    format!("an unexpected body ({error}): `{}`", start.trim())
 }
 
 #[cfg(test)]

@@ -4,18 +4,18 @@ use holodeck_model::JsonMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A passage that can be found.
+/// A passage in an index.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passage {
-    /// Unique in its index, and the same for the same text at the same place.
+    /// Unique in its index, and stable for the same text at the same place.
     pub id: String,
-    /// What it came from, as people name it: a path relative to the agent's file, or a URL.
+    /// Its origin, as people name it: a path relative to the agent's file, or a URL.
     pub source: String,
-    /// Its text as it is shown.
+    /// The text that is shown.
     pub text: String,
-    /// Where in the document it belongs, in a model's words; embedded with the text, not shown.
+    /// Its place in the document as described by a model; embedded with the text, not shown.
     pub context: Option<String>,
-    /// What may be filtered by and is shown with it: `headings`, `section`, `page`, `slide`, `sheet`, `start`, `end`,
+    /// Fields for filtering and display: `headings`, `section`, `page`, `slide`, `sheet`, `start`, `end`,
     /// `definitions`, `references`, and the `meta_fields` of records.
     pub metadata: JsonMap,
 }
@@ -29,27 +29,27 @@ pub struct Entry {
     pub vector: Vec<f32>,
 }
 
-/// A passage that was found.
+/// A search result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scored {
-    /// Greater is better; what it means depends on the search.
+    /// Greater is better; the scale depends on the search.
     pub score: f64,
     /// The passage.
     pub passage: Passage,
 }
 
-/// A source as the index knows it.
+/// The state of a source in the index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceState {
     /// As in [`Passage::source`].
     pub source: String,
-    /// Hash of its content and of all that decides how it is cut up.
+    /// Hash of its content and of everything that determines how it is split.
     pub hash: String,
-    /// How many passages it came to.
+    /// Number of its passages.
     pub passages: usize,
 }
 
-/// What a passage's metadata must be. An empty filter lets everything through.
+/// Conditions on a passage's metadata. An empty filter accepts every passage.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
     /// Each field must equal its value; `source` is [`Passage::source`].
@@ -57,27 +57,27 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The field that is [`Passage::source`] instead of one of the metadata.
+    /// The filter field that refers to [`Passage::source`] instead of the metadata.
     pub(crate) const SOURCE: &'static str = "source";
 
-    /// Whether a passage passes.
+    /// Whether a passage matches.
     pub fn matches(&self, passage: &Passage) -> bool {
         self.passes(&passage.source, |field| passage.metadata.get(field))
     }
 
-    /// The same for a passage of which only these parts are at hand.
+    /// As [`matches`](Self::matches), for callers that hold only these parts of a passage.
     pub(crate) fn passes<'a>(&self, source: &str, metadata: impl Fn(&str) -> Option<&'a Value>) -> bool {
         self.equal.iter().all(|(field, wanted)| {
             if field == Self::SOURCE {
                 return wanted.as_str() == Some(source);
             }
-            metadata(field).is_some_and(|found| same(found, wanted))
+            metadata(field).is_some_and(|found| equal_values(found, wanted))
         })
     }
 }
 
-/// Equal as JSON; `1` and `1.0` are the same number.
-fn same(found: &Value, wanted: &Value) -> bool {
+/// Equal as JSON values; `1` and `1.0` are the same number.
+fn equal_values(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Number(found), Value::Number(wanted)) => {
             found == wanted

@@ -1,70 +1,96 @@
 use std::time::Duration;
 
+use holodeck_backend_api::Explanation;
+
 /// Why an index can't be built, opened or searched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetrievalError {
-    /// The embedder could not be asked, or answered something else than vectors.
+    /// The embedder could not be reached, or did not return vectors.
     #[error("embedding with {embedder}: {reason}")]
     Embedding {
-        /// Which embedder.
+        /// The embedder.
         embedder: String,
-        /// Why.
-        reason: String,
-        /// Whether asking again may help.
+        /// The reason.
+        reason: Box<Explanation>,
+        /// Whether a retry may help.
         retryable: bool,
-        /// How long to wait before that.
+        /// How long to wait before a retry.
         retry_after: Option<Duration>,
     },
-    /// The embedder has something against a text, not against being asked.
+    /// The embedder rejects a text, not the request.
     #[error("embedding with {embedder}: the text is refused: {reason}")]
     Refused {
-        /// Which embedder.
+        /// The embedder.
         embedder: String,
-        /// Why.
-        reason: String,
+        /// The reason.
+        reason: Box<Explanation>,
     },
     /// A chunk's context could not be written.
     #[error("context by {writer}: {reason}")]
     Context {
-        /// Which model.
+        /// The model.
         writer: String,
-        /// Why.
-        reason: String,
+        /// The reason.
+        reason: Box<Explanation>,
     },
-    /// The reranker could not be asked, or answered something else than scores.
+    /// The reranker could not be reached, or did not return scores.
     #[error("reranking with {reranker}: {reason}")]
     Rerank {
-        /// Which one.
+        /// The reranker.
         reranker: String,
-        /// Why.
-        reason: String,
-        /// Whether asking again may help.
+        /// The reason.
+        reason: Box<Explanation>,
+        /// Whether a retry may help.
         retryable: bool,
     },
-    /// A server can't even be asked: its address or key is missing or wrong.
+    /// A server is not configured: its address or key is missing or wrong.
     #[error("{0}")]
-    Setup(String),
-    /// The index was made in another way than it is used now.
-    #[error("the index was built with {found}, not with {wanted}\n\nhint: `--force-ingest` builds it anew")]
+    Setup(Box<Explanation>),
+    /// The index was built with other settings than the current ones.
+    #[error("the index was built with {found}, not with {wanted}")]
     Mixed {
-        /// As the index says.
+        /// The settings of the index.
         found: String,
-        /// As the configuration says.
+        /// The settings of the configuration.
         wanted: String,
     },
-    /// The store.
+    /// The store failed.
     #[error("{store}: {reason}")]
     Store {
-        /// Which store, without anything secret.
+        /// The store, without secrets.
         store: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A query that can't be answered as asked.
+    /// A query that can't be answered.
     #[error("{0}")]
     Query(String),
-    /// It was stopped.
+    /// The caller cancelled.
     #[error("cancelled")]
     Cancelled,
+}
+
+impl RetrievalError {
+    /// An error in what is needed before the first request.
+    pub fn setup(explanation: impl Into<Explanation>) -> Self {
+        Self::Setup(Box::new(explanation.into()))
+    }
+
+    /// Message and hint as separate fields.
+    pub fn explanation(&self) -> Explanation {
+        let hint = match self {
+            Self::Embedding { reason, .. }
+            | Self::Refused { reason, .. }
+            | Self::Context { reason, .. }
+            | Self::Rerank { reason, .. }
+            | Self::Setup(reason) => reason.hint.clone(),
+            Self::Mixed { .. } => Some("rebuild it with `--force-ingest`".to_owned()),
+            Self::Store { .. } | Self::Query(_) | Self::Cancelled => None,
+        };
+        Explanation {
+            hint,
+            ..Explanation::new(self.to_string())
+        }
+    }
 }

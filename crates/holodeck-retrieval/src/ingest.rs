@@ -1,4 +1,4 @@
-//! From sources to an index that holds them: only what changed, all of it or what was finished.
+//! From sources to an index that holds them: only changes are processed, and finished work is kept.
 
 use std::sync::Arc;
 
@@ -13,40 +13,39 @@ mod prepare;
 mod progress;
 mod run;
 
-pub use corpus::{Content, Corpus, Listed, Piece};
+pub use corpus::{Content, Corpus, ListedSource, Piece};
 pub use files::{Cutting, FileCorpus, FileSource};
 pub use plan::{IngestMode, IngestPlan, SourceFailure};
 pub use progress::{IngestEvent, IngestProgress};
 
 /// Brings an index up to date with its sources.
 ///
-/// A source enters the store whole, with its state, so a run that is stopped, even killed, leaves an index that the next
-/// run completes. Sources are read while earlier ones are embedded, and those are stored while later ones are embedded;
-/// in memory is at most a handful of sources at a time.
+/// A source enters the store complete and with its state, so a run that is stopped or killed leaves an index that the
+/// next run completes. Reading, embedding and storing overlap; only a handful of sources is in memory at a time.
 pub struct Ingestor {
     store: Arc<dyn VectorStore>,
     embedder: Arc<dyn Embedder>,
     contexts: Option<Contexts>,
 }
 
-/// What an ingest did.
-#[must_use = "it tells which sources failed"]
+/// The outcome of an ingest.
+#[must_use = "it lists the sources that failed"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngestReport {
-    /// Sources that were put into the index, for the first time or again.
+    /// Sources written to the index, new or changed.
     pub stored: usize,
     /// Their passages.
     pub passages: usize,
-    /// Sources that were forgotten.
+    /// Sources removed from the index.
     pub removed: usize,
-    /// Sources that stayed as they were.
+    /// Sources that did not change.
     pub unchanged: usize,
-    /// Sources that could not be taken in; what the index had of them is still there.
+    /// Sources that failed; the index keeps their previous passages.
     pub failed: Vec<SourceFailure>,
 }
 
 impl Ingestor {
-    /// Into `store`, with vectors of `embedder`.
+    /// Ingests into `store` with vectors of `embedder`.
     pub fn new(store: Arc<dyn VectorStore>, embedder: Arc<dyn Embedder>) -> Self {
         Self {
             store,
@@ -55,13 +54,13 @@ impl Ingestor {
         }
     }
 
-    /// Gives each piece a context, that is embedded with it.
+    /// Writes a context for each piece, which is embedded with it.
     pub fn with_contexts(mut self, contexts: Contexts) -> Self {
         self.contexts = Some(contexts);
         self
     }
 
-    /// Compares the index with its sources. An index that was made otherwise is an error, unless it is built anew.
+    /// Compares the index with its sources. An index built with other settings is an error, unless it is rebuilt.
     pub async fn plan(
         &self,
         corpus: &dyn Corpus,
@@ -80,7 +79,7 @@ impl Ingestor {
                     if known.iter().any(|source| source.passages > 0) {
                         return Err(other);
                     }
-                    // Nothing in it could be mixed with what comes.
+                    // None of the existing entries can be combined with new ones.
                     known.clear();
                     mode = IngestMode::Rebuild;
                 }
@@ -95,8 +94,8 @@ impl Ingestor {
         Ok(plan)
     }
 
-    /// Does what `plan` says. Stopped by `cancel` it ends with an error, and what was finished stays. An embedder or a
-    /// store that fails ends it too; a source that fails does not.
+    /// Executes `plan`. On `cancel` it returns an error and keeps what is finished. A failing embedder or store ends it
+    /// too; a failing source does not.
     pub async fn run(
         &self,
         corpus: Arc<dyn Corpus>,
@@ -131,7 +130,7 @@ impl Ingestor {
         self.run(corpus, plan, progress, cancel).await
     }
 
-    /// All that decides what becomes of a content, in one line.
+    /// Everything that determines the passages of a content, in one line.
     fn cut(&self, corpus: &dyn Corpus) -> String {
         match &self.contexts {
             Some(contexts) => format!("{}; {}", corpus.describe(), contexts.describe()),
@@ -139,7 +138,7 @@ impl Ingestor {
         }
     }
 
-    /// How the index is made; an embedder whose vectors' length nobody knows is asked for one.
+    /// How the index is built; if the length of an embedder's vectors is unknown, it embeds one text to find out.
     async fn info(
         &self,
         corpus: &dyn Corpus,
@@ -148,7 +147,7 @@ impl Ingestor {
         let mut embedder = self.embedder.id().clone();
         let known = match embedder.dimensions {
             Some(dimensions) => Some(dimensions),
-            // Of an index without a passage it is only what an earlier attempt assumed.
+            // Without a passage, the recorded length is only the assumption of an earlier attempt.
             None if self.store.stats().await?.passages > 0 => {
                 self.store.info().await?.map(|info| info.dimensions)
             }

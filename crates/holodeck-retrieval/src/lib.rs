@@ -1,8 +1,6 @@
-//! Finding passages: embedding, storing, searching, ingesting.
-//!
-//! An [`Embedder`] makes vectors, a [`VectorStore`] keeps [`Entry`]s and finds them. Everything above works on these two
-//! traits, so that a store or an embedder is one file.
+#![doc = include_str!("../README.md")]
 
+mod bm25;
 mod cache;
 mod chroma;
 mod context;
@@ -12,6 +10,8 @@ mod endpoint;
 mod entry;
 mod error;
 mod ingest;
+mod keyword_text;
+mod manifest;
 mod migrate;
 mod okapi;
 mod open;
@@ -24,23 +24,31 @@ mod rerank;
 mod rest;
 mod scan;
 mod search;
-mod searched;
 mod settings;
 mod store;
 mod vector;
 
+pub use bm25::{Bm25, Bm25Kind};
 pub use cache::ModelCache;
 pub use chroma::ChromaStore;
 pub use context::{ContextRequest, ContextWriter, Contexts};
 pub use embedded::EmbeddedStore;
 pub use embedder::{CachedEmbedder, Embedder, EmbedderId, HashEmbedder, HttpEmbedder, Purpose, embedder};
 pub use endpoint::EndpointOptions;
+#[doc(no_inline)]
+pub use {holodeck_backend_api as api, holodeck_documents as documents, holodeck_model as model};
+
+pub use holodeck_documents::{ChunkOptions, ConvertOptions, Converter, Isolation};
+pub use holodeck_model::SearchMode;
+pub use tokio_util::sync::CancellationToken;
+
 pub use entry::{Entry, Filter, Passage, Scored, SourceState};
 pub use error::RetrievalError;
 pub use ingest::{
     Content, Corpus, Cutting, FileCorpus, FileSource, IngestEvent, IngestMode, IngestPlan, IngestProgress,
-    IngestReport, Ingestor, Listed, Piece, SourceFailure,
+    IngestReport, Ingestor, ListedSource, Piece, SourceFailure,
 };
+pub use manifest::{FileContent, FileManifest};
 pub use migrate::{MoveProgress, MoveReport, migrate};
 pub use okapi::InMemoryKeywords;
 pub use open::open_server;
@@ -48,5 +56,6 @@ pub use open::open_server;
 pub use postgres::PostgresStore;
 pub use qdrant::QdrantStore;
 pub use rerank::{HttpReranker, Reranker};
-pub use search::{Hit, SearchRequest, SearchResults, Searcher, Weights, render_hits};
+pub use scan::product;
+pub use search::{Fusion, Hit, SearchRequest, SearchResults, Searcher, Weights, render_hits};
 pub use store::{IndexInfo, IndexStats, KeywordSearch, VectorStore};

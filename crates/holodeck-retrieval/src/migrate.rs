@@ -5,41 +5,40 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Entry, Filter, IndexStats, Passage, RetrievalError, SourceState, VectorStore};
 
-/// How far a move is.
+/// Progress of a migration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoveProgress {
-    /// Sources in the index that is moved.
+    /// Sources in the old index.
     pub sources: usize,
-    /// Of these, what is done.
+    /// Sources processed so far.
     pub done: usize,
-    /// Passages written.
+    /// Passages written so far.
     pub passages: usize,
 }
 
-/// What a move came to.
+/// The outcome of a migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveReport {
     /// Sources that were written.
     pub copied: usize,
-    /// Sources that were there already, from a move that was broken off.
+    /// Sources that an earlier, interrupted migration had written.
     pub kept: usize,
-    /// Sources that the new index had and the old one has not: they were removed.
+    /// Sources that only the new index had, and that were removed.
     pub removed: usize,
-    /// What the new index holds.
+    /// Size of the new index.
     pub stats: IndexStats,
-    /// Passages that were looked for by their own vectors, and found.
+    /// Passages that were searched by their own vectors, and found.
     pub checked: usize,
 }
 
-/// Passages written at once.
+/// Passages per write.
 const BATCH: usize = 1000;
 
-/// Passages looked for in the end.
+/// Passages to search for at the end.
 const SAMPLE: usize = 20;
 
-/// Copies an index into another store, embedding nothing. What the other one holds already, as a move that was broken
-/// off leaves it, is not written again. It ends with a comparison of counts, and a search for some passages by their own
-/// vectors.
+/// Copies an index into another store without embedding anything. Sources that are already there, as after an
+/// interrupted migration, are skipped. At the end it compares counts and searches some passages by their own vectors.
 pub async fn migrate(
     from: &dyn VectorStore,
     to: &dyn VectorStore,
@@ -89,7 +88,7 @@ pub async fn migrate(
         .await
         .ok_or(RetrievalError::Cancelled)??
     {
-        copy.sample.look_at(&entries);
+        copy.sample.add(&entries);
         if there.get(&state.source) == Some(&state) {
             kept += 1;
             copy.so_far.done += 1;
@@ -118,7 +117,7 @@ struct Copy<'a> {
     progress: &'a (dyn Fn(MoveProgress) + Send + Sync),
     so_far: MoveProgress,
     batch: Vec<(SourceState, Vec<Entry>)>,
-    /// Passages in the batch.
+    /// Number of passages in the batch.
     waiting: usize,
     copied: usize,
     sample: Sample,
@@ -149,7 +148,7 @@ impl Copy<'_> {
     }
 }
 
-/// Some entries, evenly spread over all.
+/// A sample of entries, evenly spread.
 struct Sample {
     every: usize,
     seen: usize,
@@ -165,7 +164,7 @@ impl Sample {
         }
     }
 
-    fn look_at(&mut self, entries: &[Entry]) {
+    fn add(&mut self, entries: &[Entry]) {
         for entry in entries {
             if self.seen.is_multiple_of(self.every) {
                 self.kept.push(entry.clone());
@@ -187,7 +186,7 @@ async fn compare(
     for state in &found {
         if wanted.get(&state.source) != Some(state) {
             return Err(failed(format!(
-                "after the move, `{}` is not what was written; was somebody else writing?",
+                "after the migration, `{}` differs from what was written; check that no other process writes to the index",
                 state.source
             )));
         }
@@ -196,7 +195,7 @@ async fn compare(
     let passages: usize = wanted.values().map(|state| state.passages).sum();
     if found.len() != wanted.len() || stats.passages != passages {
         return Err(failed(format!(
-            "after the move, there are {} sources with {} passages instead of {} with {passages}",
+            "after the migration, the index has {} sources with {} passages instead of {} with {passages}",
             found.len(),
             stats.passages,
             wanted.len()
@@ -210,10 +209,10 @@ async fn find(to: &dyn VectorStore, entry: &Entry) -> Result<(), RetrievalError>
     let filter = Filter {
         equal: vec![(Filter::SOURCE.to_owned(), entry.passage.source.clone().into())],
     };
-    // Others may have the same vector.
+    // Other entries may have the same vector.
     let found = to.nearest(&entry.vector, 50, &filter).await?;
     let same = |passage: &Passage| {
-        // A store that lacks a character has another one in its place.
+        // A store may replace characters that it does not support.
         passage.id == entry.passage.id && passage.text.chars().count() == entry.passage.text.chars().count()
     };
     let crowd = found.len() == 50 && found.iter().all(|scored| scored.score > 0.9999);
@@ -227,7 +226,7 @@ async fn find(to: &dyn VectorStore, entry: &Entry) -> Result<(), RetrievalError>
     Err(RetrievalError::Store {
         store: to.describe(),
         reason: format!(
-            "after the move, passage `{}` of `{}` is not found by its own vector",
+            "after the migration, passage `{}` of `{}` is not found by its own vector",
             entry.passage.id, entry.passage.source
         ),
     })

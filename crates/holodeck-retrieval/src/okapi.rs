@@ -1,53 +1,30 @@
-//! Search for words in memory, for stores that have none of their own.
+//! Keyword search in memory, for stores without their own.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
 
-use crate::phrases::{Phrase, fold, words};
-use crate::searched::searched;
-use crate::{Filter, KeywordSearch, Passage, RetrievalError, Scored, VectorStore};
+use crate::keyword_text::keyword_text;
+use crate::phrases::{Phrase, fold};
+use crate::{Bm25, Bm25Kind, Filter, KeywordSearch, Passage, RetrievalError, Scored, VectorStore};
 
-/// How soon more of the same word says nothing more.
-const K1: f64 = 1.5;
-/// How much the length of a passage counts.
-const B: f64 = 0.75;
-/// What a word in more than half of the passages is worth, of the average word.
-const EPSILON: f64 = 0.25;
-
-/// Okapi BM25 as Python's rank-bm25 computes it, over passages held in memory.
+/// Okapi BM25 as Python's rank-bm25 computes it, over passages in memory.
 #[derive(Debug)]
 pub struct InMemoryKeywords {
     passages: Vec<Passage>,
-    /// Words of each passage.
-    lengths: Vec<usize>,
-    average_length: f64,
-    words: BTreeMap<String, Word>,
-}
-
-#[derive(Debug, Default)]
-struct Word {
-    worth: f64,
-    /// In which passages it is, and how often.
-    places: Vec<(usize, usize)>,
+    words: Bm25,
 }
 
 impl InMemoryKeywords {
-    /// Of passages in any order.
+    /// Indexes passages.
     pub fn new(passages: impl IntoIterator<Item = Passage>) -> Self {
-        let mut keywords = Self {
-            passages: passages.into_iter().collect(),
-            lengths: Vec::new(),
-            average_length: 0.0,
-            words: BTreeMap::new(),
-        };
-        keywords.count();
-        keywords.weigh();
-        keywords
+        let passages: Vec<Passage> = passages.into_iter().collect();
+        let words = Bm25::new(Bm25Kind::Passages, passages.iter().map(searched_text));
+        Self { passages, words }
     }
 
-    /// Of all that a store holds.
+    /// Indexes all passages of a store.
     pub async fn of(store: &dyn VectorStore) -> Result<Self, RetrievalError> {
         let mut passages = Vec::new();
         let mut entries = store.entries();
@@ -59,58 +36,6 @@ impl InMemoryKeywords {
             store: store.describe(),
             reason: error.to_string(),
         })
-    }
-
-    fn count(&mut self) {
-        for (at, passage) in self.passages.iter().enumerate() {
-            let text = fold(&searched(
-                &passage.text,
-                passage.context.as_deref(),
-                &passage.metadata,
-            ));
-            let mut length = 0;
-            for word in words(&text) {
-                length += 1;
-                let places = &mut match self.words.get_mut(word) {
-                    Some(word) => word,
-                    None => self.words.entry(word.to_owned()).or_default(),
-                }
-                .places;
-                match places.last_mut() {
-                    Some((last, count)) if *last == at => *count += 1,
-                    _ => places.push((at, 1)),
-                }
-            }
-            self.lengths.push(length);
-        }
-        self.average_length = self.lengths.iter().sum::<usize>() as f64 / self.lengths.len().max(1) as f64;
-    }
-
-    fn weigh(&mut self) {
-        let passages = self.passages.len() as f64;
-        for word in self.words.values_mut() {
-            let with = word.places.len() as f64;
-            word.worth = (passages - with + 0.5).ln() - (with + 0.5).ln();
-        }
-        let sum: f64 = self.words.values().map(|word| word.worth).sum();
-        let least = EPSILON * sum / self.words.len().max(1) as f64;
-        for word in self.words.values_mut().filter(|word| word.worth < 0.0) {
-            word.worth = least;
-        }
-    }
-
-    /// The passages with a word of the query and their scores. A word that is asked for twice counts twice.
-    fn scores(&self, query: &str) -> BTreeMap<usize, f64> {
-        let mut scores = BTreeMap::new();
-        for word in words(&fold(query)).filter_map(|word| self.words.get(word)) {
-            for (at, count) in &word.places {
-                let length = self.lengths.get(*at).copied().unwrap_or_default() as f64;
-                let count = *count as f64;
-                let part = count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length / self.average_length));
-                *scores.entry(*at).or_insert(0.0) += word.worth * part;
-            }
-        }
-        scores
     }
 
     fn best(&self, scores: impl Iterator<Item = (usize, f64)>, limit: usize, filter: &Filter) -> Vec<Scored> {
@@ -129,6 +54,10 @@ impl InMemoryKeywords {
     }
 }
 
+fn searched_text(passage: &Passage) -> Cow<'_, str> {
+    keyword_text(&passage.text, passage.context.as_deref(), &passage.metadata)
+}
+
 #[async_trait]
 impl KeywordSearch for InMemoryKeywords {
     async fn ranked(
@@ -137,7 +66,7 @@ impl KeywordSearch for InMemoryKeywords {
         limit: usize,
         filter: &Filter,
     ) -> Result<Vec<Scored>, RetrievalError> {
-        Ok(self.best(self.scores(query).into_iter(), limit, filter))
+        Ok(self.best(self.words.scores(query).into_iter(), limit, filter))
     }
 
     async fn containing(
@@ -148,11 +77,7 @@ impl KeywordSearch for InMemoryKeywords {
     ) -> Result<Vec<Scored>, RetrievalError> {
         let phrases: Vec<Phrase> = phrases.iter().filter_map(|phrase| Phrase::new(phrase)).collect();
         let counts = self.passages.iter().enumerate().filter_map(|(at, passage)| {
-            let text = fold(&searched(
-                &passage.text,
-                passage.context.as_deref(),
-                &passage.metadata,
-            ));
+            let text = fold(&searched_text(passage));
             Phrase::count_all(&phrases, &text).map(|count| (at, count as f64))
         });
         Ok(self.best(counts, limit, filter))
@@ -187,11 +112,11 @@ mod tests {
         }))
     }
 
-    /// What `BM25Okapi([text.split() for text in TEXTS]).get_scores(query.split())` of rank-bm25 0.2.2 gives.
+    /// Expected: `BM25Okapi([text.split() for text in TEXTS]).get_scores(query.split())` of rank-bm25 0.2.2.
     #[test]
     fn scores_are_those_of_rank_bm25() {
         let check = |query: &str, wanted: [f64; 8]| {
-            let found = keywords().scores(query);
+            let found = keywords().words.scores(query);
             for (at, wanted) in wanted.into_iter().enumerate() {
                 let found = found.get(&at).copied().unwrap_or_default();
                 assert!(

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use holodeck_backend_api::Explanation;
 use holodeck_http::HttpClient;
 use holodeck_model::{DatabaseConfig, DatabaseProvider};
 
@@ -7,10 +8,10 @@ use holodeck_model::{DatabaseConfig, DatabaseProvider};
 use crate::PostgresStore;
 use crate::{ChromaStore, QdrantStore, RetrievalError, VectorStore};
 
-/// The store on the server that `config` names; `collection` is what an index is called there unless `config` says so.
-/// Nothing is connected yet.
+/// The store on the server that `config` names; the index is called `collection` unless `config` names another. Does
+/// not connect yet.
 ///
-/// `in-memory` and `faiss` name no server: both are an [`EmbeddedStore`](crate::EmbeddedStore), which needs a file.
+/// `in-memory` and `faiss` have no server: both are an [`EmbeddedStore`](crate::EmbeddedStore), which needs a file.
 pub fn open_server(
     config: &DatabaseConfig,
     collection: &str,
@@ -22,10 +23,10 @@ pub fn open_server(
         DatabaseProvider::Qdrant => Arc::new(QdrantStore::new(config, collection, client)?),
         DatabaseProvider::Chromadb => Arc::new(ChromaStore::new(config, collection, client)?),
         provider => {
-            return Err(RetrievalError::Setup(format!(
-                "the vector store `{}` is not built yet\n\nhint: built are in-memory, postgres, qdrant and chromadb",
-                provider.as_str()
-            )));
+            let message = format!("the vector store `{}` is not supported yet", provider.as_str());
+            return Err(RetrievalError::setup(
+                Explanation::new(message).with_hint("supported: in-memory, postgres, qdrant and chromadb"),
+            ));
         }
     })
 }

@@ -1,4 +1,4 @@
-//! How entries are laid down in stores that keep JSON beside vectors.
+//! The form of entries in stores that keep JSON beside vectors.
 
 use holodeck_model::JsonMap;
 use serde::{Deserialize, Serialize};
@@ -7,14 +7,14 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Entry, IndexInfo, Passage, Scored, SourceState};
 
-/// How an index was made, as one text.
+/// How an index was built, as a string.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     format: u32,
     info: IndexInfo,
 }
 
-/// Another number whenever what is laid down changes so that an older holodeck must not touch it.
+/// Increased whenever the stored form changes incompatibly.
 const FORMAT: u32 = 1;
 
 impl Record {
@@ -28,19 +28,19 @@ impl Record {
 
     pub(crate) fn read(text: &str) -> Result<IndexInfo, String> {
         let record: Self = serde_json::from_str(text)
-            .map_err(|error| format!("the index does not say how it was made: {error}"))?;
+            .map_err(|error| format!("the index has no readable build settings: {error}"))?;
         if record.format == FORMAT {
             Ok(record.info)
         } else {
             Err(format!(
-                "format {} is of another version of holodeck",
+                "format {} belongs to another version of HoloDeck",
                 record.format
             ))
         }
     }
 }
 
-/// An id of the form these stores want, the same for the same parts.
+/// A deterministic id in the format these stores require.
 pub(crate) fn uuid_of(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -52,7 +52,7 @@ pub(crate) fn uuid_of(parts: &[&str]) -> String {
         .iter()
         .take(16)
         .fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));
-    // Version 8 (of one's own making), variant 1.
+    // Version 8 (custom), variant 1.
     let number = number & !(0xf << 76) | (0x8 << 76);
     let number = number & !(0x3 << 62) | (0x2 << 62);
     let hex = format!("{number:032x}");
@@ -67,7 +67,7 @@ pub(crate) fn uuid_of(parts: &[&str]) -> String {
     )
 }
 
-/// A value as text, so that two are equal if and only if their texts are; what is long is its hash.
+/// A string per value such that two strings are equal if and only if the values are; long values are hashed.
 pub(crate) fn facet(value: &Value) -> String {
     let text = canonical(value).to_string();
     if text.len() <= 200 {
@@ -81,7 +81,7 @@ pub(crate) fn facet(value: &Value) -> String {
     format!("#{number:032x}")
 }
 
-/// `1.0` as `1`, the keys of objects in order.
+/// Writes `1.0` as `1` and sorts object keys.
 fn canonical(value: &Value) -> Value {
     match value {
         Value::Number(number) => {
@@ -106,7 +106,7 @@ fn canonical(value: &Value) -> Value {
     }
 }
 
-/// A passage laid down; each store adds what it searches by.
+/// A stored passage; each store adds its search fields.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PassageFields {
     pub(crate) id: String,
@@ -115,7 +115,7 @@ pub(crate) struct PassageFields {
     pub(crate) text: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) context: Option<String>,
-    /// JSON as text: no server reads meaning into its keys, or another number out of it.
+    /// JSON as a string: no server interprets its keys or changes its numbers.
     pub(crate) metadata: String,
 }
 
@@ -144,8 +144,8 @@ impl PassageFields {
     }
 }
 
-/// A source laid down. Its hash is empty while its passages are being replaced, so that whoever comes after a writer
-/// that was killed finds it out of date.
+/// A stored source. Its hash is empty while its passages are being replaced, so that after a killed writer the next run
+/// treats it as out of date.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SourceFields {
     pub(crate) source: String,
@@ -154,7 +154,7 @@ pub(crate) struct SourceFields {
 }
 
 impl SourceFields {
-    pub(crate) fn whole(state: &SourceState, entries: &[Entry]) -> Self {
+    pub(crate) fn finished(state: &SourceState, entries: &[Entry]) -> Self {
         Self {
             source: state.source.clone(),
             hash: state.hash.clone(),
@@ -179,10 +179,10 @@ impl SourceFields {
     }
 }
 
-/// Passages found beyond the limit, so that of equal ones those with the smaller ids are kept.
+/// Passages fetched beyond the limit, so that ties are broken by the smallest ids.
 pub(crate) const MORE: usize = 8;
 
-/// Whether what was found beyond the limit tells where equal ones end.
+/// Whether the extra results contain all ties of the last one.
 pub(crate) fn settles_ties(found: &[Scored], asked: usize, limit: usize) -> bool {
     let (Some(kept), Some(last)) = (limit.checked_sub(1).and_then(|at| found.get(at)), found.last()) else {
         return true;
@@ -190,7 +190,7 @@ pub(crate) fn settles_ties(found: &[Scored], asked: usize, limit: usize) -> bool
     found.len() < asked || last.score < kept.score
 }
 
-/// Best first, equal ones by id, no more than the limit.
+/// Best first, ties by id, at most the limit.
 pub(crate) fn best(mut found: Vec<Scored>, limit: usize) -> Vec<Scored> {
     found.sort_by(|a, b| {
         b.score
@@ -201,7 +201,7 @@ pub(crate) fn best(mut found: Vec<Scored>, limit: usize) -> Vec<Scored> {
     found
 }
 
-/// Pieces whose JSON is of a bearable size, given that of each item.
+/// Batches of bounded JSON size, given the size of each item.
 pub(crate) fn pieces<T>(items: &[T], size: impl Fn(&T) -> usize) -> Vec<&[T]> {
     const LARGEST: usize = 4 << 20;
     const MOST: usize = 500;
@@ -218,7 +218,7 @@ pub(crate) fn pieces<T>(items: &[T], size: impl Fn(&T) -> usize) -> Vec<&[T]> {
     pieces
 }
 
-/// About how long an entry's JSON is.
+/// Approximate length of an entry's JSON.
 pub(crate) fn size(entry: &Entry) -> usize {
     let passage = &entry.passage;
     entry.vector.len() * 13
@@ -227,7 +227,7 @@ pub(crate) fn size(entry: &Entry) -> usize {
         + 500
 }
 
-/// The vector of an entry or a query as it is compared: of length 1.
+/// A vector as it is compared: of length 1.
 pub(crate) fn unit(vector: &[f32]) -> std::borrow::Cow<'_, [f32]> {
     let length = vector
         .iter()
@@ -244,7 +244,7 @@ pub(crate) fn unit(vector: &[f32]) -> std::borrow::Cow<'_, [f32]> {
         .collect()
 }
 
-/// Names that mean a collection to a server, and nothing else in a URL.
+/// Checks that a name means a collection to a server and nothing else in a URL.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
@@ -252,7 +252,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     if (3..=200).contains(&name.len()) && name.chars().all(plain) && edge(first) && edge(last) {
         Ok(())
     } else {
-        Err("the name of a collection is 3 to 200 letters, digits, `_`, `-` and `.`, a letter or digit at both ends".to_owned())
+        Err("a collection name must be 3 to 200 letters, digits, `_`, `-` or `.` and start and end with a letter or digit".to_owned())
     }
 }
 

@@ -1,35 +1,35 @@
-//! Phrases word for word, and section numbers as numbers.
+//! Exact phrases, and section numbers as numbers.
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Something to be found as it stands: letter case, the width of spaces and the way accents are written aside.
+/// A literal phrase, compared without regard to letter case, width of white space or Unicode composition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Phrase(String);
 
 impl Phrase {
-    /// `None` if nothing would be left to look for.
+    /// `None` if nothing would be left to search for.
     pub(crate) fn new(phrase: &str) -> Option<Self> {
         let folded = fold(phrase);
         (!folded.is_empty()).then_some(Self(folded))
     }
 
-    /// As it is in a folded text.
+    /// The phrase in folded form.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Words that a text with this phrase has too, whichever way it is cut into words. Maybe none.
+    /// Words that every text with this phrase contains, however it is tokenized. Possibly none.
     pub(crate) fn plain_words(&self) -> impl Iterator<Item = &str> {
         words(&self.0).filter(|word| word.is_ascii())
     }
 
-    /// How often it is in a folded text.
+    /// Number of occurrences in a folded text.
     pub(crate) fn count(&self, folded: &str) -> usize {
         let found = folded.match_indices(self.0.as_str());
-        found.filter(|(at, _)| self.stands_alone(folded, *at)).count()
+        found.filter(|(at, _)| self.is_delimited(folded, *at)).count()
     }
 
-    /// How often all of them are in a folded text; `None` unless each of them is.
+    /// Total number of occurrences in a folded text; `None` unless each phrase occurs.
     pub(crate) fn count_all(phrases: &[Self], folded: &str) -> Option<usize> {
         let counts = phrases.iter().map(|phrase| phrase.count(folded));
         let total = counts
@@ -38,17 +38,17 @@ impl Phrase {
         total.filter(|total| *total > 0)
     }
 
-    /// `4.2` is not in `14.2`, `4.25` or `4.2.1`; `refund` is not in `refunds`.
-    fn stands_alone(&self, folded: &str, at: usize) -> bool {
+    /// `4.2` does not occur in `14.2`, `4.25` or `4.2.1`; `refund` does not occur in `refunds`.
+    fn is_delimited(&self, folded: &str, at: usize) -> bool {
         let mut before = folded.get(..at).unwrap_or_default().chars().rev();
         let mut after = folded.get(at + self.0.len()..).unwrap_or_default().chars();
         let (first, last) = (self.0.chars().next(), self.0.chars().next_back());
-        apart(first, before.next(), before.next()) && apart(last, after.next(), after.next())
+        is_boundary(first, before.next(), before.next()) && is_boundary(last, after.next(), after.next())
     }
 }
 
-/// Whether a phrase that ends with `end` ends there, where `next` and `over` follow.
-fn apart(end: Option<char>, next: Option<char>, over: Option<char>) -> bool {
+/// Whether a phrase that ends with `end` ends at a boundary when `next` and `over` follow.
+fn is_boundary(end: Option<char>, next: Option<char>, over: Option<char>) -> bool {
     let (Some(end), Some(next)) = (end, next) else {
         return true;
     };
@@ -56,11 +56,11 @@ fn apart(end: Option<char>, next: Option<char>, over: Option<char>) -> bool {
         return true;
     }
     let digit = |c: char| c.is_ascii_digit();
-    let number_goes_on = digit(end) && matches!(next, '.' | '-') && over.is_some_and(digit);
-    !is_word(next) && !number_goes_on
+    let number_continues = digit(end) && matches!(next, '.' | '-') && over.is_some_and(digit);
+    !is_word(next) && !number_continues
 }
 
-/// Lower case, composed, each run of white space one space.
+/// Lowercase, composed, with single spaces.
 pub(crate) fn fold(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for word in text.split_whitespace() {
@@ -86,7 +86,7 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !is_word(c)).filter(|word| !word.is_empty())
 }
 
-/// Letters and digits, and characters that are someone's own.
+/// Letters, digits and private-use characters.
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..)
 }

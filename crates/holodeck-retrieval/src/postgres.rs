@@ -1,8 +1,8 @@
 //! PostgreSQL with pgvector.
 //!
-//! Four tables per index: what it is (`_info`), its sources, its passages with their words, and the vectors in a table
-//! of their own, so that an exact scan reads vectors and nothing else. A source is replaced in one transaction; writers
-//! of the same index wait for each other on an advisory lock.
+//! Four tables per index: its description (`_info`), its sources, its passages with their words, and the vectors in a
+//! separate table, so that an exact scan reads only vectors. A source is replaced in one transaction; writers of the
+//! same index wait for each other on an advisory lock.
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -28,17 +28,17 @@ mod target;
 mod tls;
 mod write;
 
-/// The YAML's name of this store.
+/// Name of this store in the YAML.
 pub(crate) const PROVIDER: &str = "postgres";
 
-/// Entries in PostgreSQL.
+/// Stores entries in PostgreSQL.
 #[derive(Debug)]
 pub struct PostgresStore {
     connection: Connection,
 }
 
 impl PostgresStore {
-    /// As `config` says; `collection` is the name of its tables unless `config` has one. Connects on first use.
+    /// Configured by `config`; the tables are named `collection` unless `config` names one. Connects on first use.
     pub fn new(config: &DatabaseConfig, collection: &str) -> Result<Self, RetrievalError> {
         let target = Target::new(config, collection)?;
         Ok(Self {
@@ -74,10 +74,10 @@ impl VectorStore for PostgresStore {
             self.connection
                 .write(&|client| async move { schema::prepare(&client, target, info).await }.boxed())
                 .await?;
-            // The type `vector` may be new, and with it where it is found.
+            // The type `vector` may be new, and the search path must include it.
             self.connection.forget_readers().await;
         }
-        self.connection.prepared(info);
+        self.connection.set_prepared(info);
         Ok(())
     }
 

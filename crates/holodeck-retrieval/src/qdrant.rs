@@ -1,7 +1,7 @@
 //! Qdrant over its REST API.
 //!
-//! One collection per index: a point per passage with a vector, a point per source and one for the index without. Qdrant
-//! has no transactions: a source's point is marked unfinished while its passages are replaced.
+//! One collection per index: a point per passage with a vector, and points without vectors for each source and for the
+//! index. Qdrant has no transactions: a source's point is marked unfinished while its passages are replaced.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -19,10 +19,10 @@ mod search;
 mod target;
 mod write;
 
-/// The YAML's name of this store.
+/// Name of this store in the YAML.
 pub(crate) const PROVIDER: &str = "qdrant";
 
-/// Entries in Qdrant.
+/// Stores entries in Qdrant.
 #[derive(Debug)]
 pub struct QdrantStore {
     api: Api,
@@ -30,7 +30,7 @@ pub struct QdrantStore {
 }
 
 impl QdrantStore {
-    /// As `config` says; `collection` is the collection's name unless `config` has one. Connects on first use.
+    /// Configured by `config`; the collection is `collection` unless `config` names one. Connects on first use.
     pub fn new(
         config: &DatabaseConfig,
         collection: &str,

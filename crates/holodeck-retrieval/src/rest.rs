@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{IndexInfo, RetrievalError};
 
-/// An API at an address. Clones share connections.
+/// The base URL of an API. Clones share connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Rest {
     client: HttpClient,
@@ -19,7 +19,7 @@ pub(crate) struct Rest {
     store: String,
 }
 
-/// How this owner of a store was told that its index is made: what another one made otherwise meanwhile is then noticed.
+/// How this owner declared that the index is built, so that a later change by another owner is noticed.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared(Mutex<Option<IndexInfo>>);
 
@@ -40,14 +40,14 @@ pub(crate) enum Method {
 }
 
 impl Rest {
-    /// `store` is what its errors begin with. Every request here may be sent twice: it sets or deletes what it names.
+    /// `store` begins every error. Every request can be retried, because it only sets or deletes what it names.
     pub(crate) fn new(client: HttpClient, base: HttpUrl, mut headers: Headers, store: String) -> Self {
-        // These two are characters that a header can carry.
+        // Both characters are allowed in headers.
         let _ = headers.insert("content-type", "application/json");
         let retry = RetryPolicy {
             max_retries: 2,
             first_wait: Duration::from_millis(200),
-            // Something of this name is there already: it will be there the next time too.
+            // A conflict with an existing name does not pass with time.
             never: |error| error.status() == Some(409),
             ..RetryPolicy::default()
         };
@@ -68,21 +68,21 @@ impl Rest {
         &self.store
     }
 
-    /// Nothing if the server says there is no such thing (404).
+    /// `None` if the server answers 404.
     pub(crate) async fn get(&self, path: &str) -> Result<Option<Value>, RetrievalError> {
         let url = self.base.join(path);
         let answered = self.client.get(&url, &self.headers, &self.call).await;
         self.read(answered).await
     }
 
-    /// The same.
+    /// As [`get`](Self::get).
     pub(crate) async fn delete(&self, path: &str) -> Result<Option<Value>, RetrievalError> {
         let url = self.base.join(path);
         let answered = self.client.delete(&url, &self.headers, &self.call).await;
         self.read(answered).await
     }
 
-    /// The same, with a body.
+    /// As [`get`](Self::get), with a body.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -128,8 +128,8 @@ impl Rest {
         }
     }
 
-    /// What the server answered is not what its API says.
+    /// The error for an answer that does not follow the API.
     pub(crate) fn unreadable(&self, what: &str) -> RetrievalError {
-        self.error(format!("the server's answer holds no usable {what}"))
+        self.error(format!("the server's answer contains no usable {what}"))
     }
 }

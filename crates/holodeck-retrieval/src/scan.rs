@@ -1,9 +1,9 @@
-//! Exact nearest neighbours by a scan: codes of eight bits rule most vectors out, the vectors themselves decide.
+//! Exact nearest neighbours by a scan: 8-bit codes rule out most vectors, the vectors themselves decide.
 //!
-//! A vector `v` is kept as codes `c` and a scale `s` with `v ≈ s·c`, and with `e = ‖v − s·c‖`, so that the true product
-//! with a query lies within a known distance of the product with the codes. A vector is ruled out only if its
-//! greatest possible product is less than the least possible one of `limit` others. So nothing that belongs to the
-//! nearest is ever lost, whatever the vectors are.
+//! A vector `v` is stored as codes `c` and a scale `s` with `v ≈ s·c`, and with `e = ‖v − s·c‖`, so that the true
+//! product with a query lies within a known distance of the product with the codes. A vector is ruled out only if its
+//! greatest possible product is less than the least possible one of `limit` others. So no nearest neighbour is ever
+//! lost, whatever the vectors are.
 
 #![allow(
     clippy::inline_always,
@@ -17,17 +17,17 @@ use pulp::{Arch, Simd, WithSimd};
 
 /// Greatest code of a stored vector.
 const CODE: f32 = 127.0;
-/// For what rounding adds in the arithmetic on single-precision numbers of about 1.
+/// Bound for rounding errors of single-precision arithmetic on numbers of about 1.
 const ROUNDING: f64 = 4e-6;
-/// How far a vector's length may be from 1.
+/// Allowed deviation of a vector's length from 1.
 pub(crate) const UNIT: f64 = 1e-3;
-/// Rows that are multiplied at a time, between two looks at what they came to.
+/// Rows per multiplication step.
 const BATCH: usize = 256;
 
-/// How a vector's codes stand for it.
+/// How the codes of a vector approximate it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bounds {
-    /// What a code of 1 is.
+    /// The value of a code of 1.
     pub(crate) scale: f32,
     /// Distance of the codes' vector from the vector, rounded up.
     pub(crate) error: f32,
@@ -65,7 +65,7 @@ impl WithSimd for Encode<'_> {
             let missed = f64::from(x) - f64::from(code) * f64::from(scale);
             missed * missed
         };
-        let error = in_lanes(self.vector, codes, missed).sqrt();
+        let error = sum_in_lanes(self.vector, codes, missed).sqrt();
         Bounds {
             scale,
             error: (error * (1.0 + 1e-6) + f64::from(f32::EPSILON)) as f32,
@@ -73,9 +73,9 @@ impl WithSimd for Encode<'_> {
     }
 }
 
-/// Sum over two slices, in an order that is the same whatever the processor has.
+/// Sums over two slices in an order that does not depend on the processor.
 #[inline(always)]
-fn in_lanes<A: Copy, B: Copy>(a: &[A], b: &[B], each: impl Fn(A, B) -> f64) -> f64 {
+fn sum_in_lanes<A: Copy, B: Copy>(a: &[A], b: &[B], each: impl Fn(A, B) -> f64) -> f64 {
     const LANES: usize = 8;
     let mut sums = [0.0_f64; LANES];
     let (a, a_rest) = a.as_chunks::<LANES>();
@@ -89,8 +89,8 @@ fn in_lanes<A: Copy, B: Copy>(a: &[A], b: &[B], each: impl Fn(A, B) -> f64) -> f
     sums.iter().sum::<f64>() + rest.sum::<f64>()
 }
 
-/// Product of two vectors of the same length, the same on every machine.
-pub(crate) fn product(a: &[f32], b: &[f32]) -> f64 {
+/// Dot product of two vectors of the same length, identical on every machine: the cosine for vectors of length 1.
+pub fn product(a: &[f32], b: &[f32]) -> f64 {
     Arch::new().dispatch(Product { a, b })
 }
 
@@ -104,21 +104,21 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> f64 {
-        in_lanes(self.a, self.b, |a, b| f64::from(a) * f64::from(b))
+        sum_in_lanes(self.a, self.b, |a, b| f64::from(a) * f64::from(b))
     }
 }
 
-/// A query as it is multiplied with codes.
+/// A query in the form that is multiplied with codes.
 pub(crate) struct Probe {
     codes: Vec<i16>,
     scale: f32,
-    /// A product may be off by `own + of_row · row.error`.
+    /// The error of a product is at most `own + of_row · row.error`.
     own: f32,
     of_row: f32,
 }
 
 impl Probe {
-    /// Codes of 16 bits, as fine as fits: no sum of products leaves 32 bits.
+    /// 16-bit codes, as fine as fits: no sum of products exceeds 32 bits.
     #[expect(clippy::cast_possible_truncation, reason = "rounded and within ±32,767")]
     pub(crate) fn new(query: &[f32]) -> Self {
         let greatest = query
@@ -152,24 +152,24 @@ impl Probe {
     }
 }
 
-/// Vectors as they are scanned.
+/// Vectors in the form that is scanned.
 #[derive(Clone, Copy)]
 pub(crate) struct Codes<'a> {
-    /// One after the other.
+    /// The codes, concatenated.
     pub(crate) codes: &'a [i8],
-    /// One for each.
+    /// One per vector.
     pub(crate) bounds: &'a [Bounds],
 }
 
-/// What is left of the vectors that were looked at.
+/// The remaining candidates.
 pub(crate) struct Sieve {
     limit: usize,
-    /// The `limit` greatest of the least possible products.
+    /// The `limit` greatest lower bounds.
     least: BinaryHeap<Reverse<Ordered>>,
-    /// What a vector must possibly reach.
+    /// The lower bound that a candidate must be able to reach.
     floor: f32,
     kept: Vec<(i64, f32)>,
-    /// Length of `kept` at which it is gone through again.
+    /// Length of `kept` at which candidates are filtered again.
     full: usize,
 }
 
@@ -191,7 +191,7 @@ impl PartialOrd for Ordered {
 }
 
 impl Sieve {
-    /// For the `limit` nearest.
+    /// Finds the `limit` nearest.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -206,7 +206,7 @@ impl Sieve {
         }
     }
 
-    /// Looks at vectors. `row` gives the number of one at a place, `None` if it is not to be found.
+    /// Scans vectors. `row` maps a position to a row, or `None` to skip it.
     pub(crate) fn scan(&mut self, probe: &Probe, codes: Codes<'_>, row: impl Fn(usize) -> Option<i64>) {
         let dimensions = probe.codes.len();
         if dimensions == 0 {
@@ -255,7 +255,7 @@ impl Sieve {
         self.kept.retain(|(_, most)| *most >= floor);
     }
 
-    /// The rows of all that may be among the nearest, in their order.
+    /// The rows of all possible nearest vectors, in order.
     pub(crate) fn candidates(mut self) -> Vec<i64> {
         self.sift();
         let mut rows: Vec<i64> = self.kept.into_iter().map(|(row, _)| row).collect();
@@ -274,8 +274,7 @@ struct Multiply<'a> {
 impl WithSimd for Multiply<'_> {
     type Output = ();
 
-    /// Plain Rust that the compiler turns into the vector instructions it was dispatched for. Sums of integers are the
-    /// same in any order.
+    /// Plain Rust that the compiler vectorises for the selected processor. Integer sums do not depend on the order.
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let rows = self.codes.chunks_exact(self.query.len());

@@ -1,4 +1,4 @@
-//! Searching an index as a tool, or a person, asks it.
+//! Searches an index for a tool or a person.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -16,43 +16,43 @@ mod fusion;
 mod render;
 
 use exact::exact_phrases;
-use fusion::{Fusion, by_rank};
+pub use fusion::Fusion;
+use fusion::fuse;
 pub use render::render_hits;
 
-/// How deep each of several rankings is read, in multiples of what is wanted, and at least.
+/// How deep each of several rankings is read: a multiple of the requested number, and a minimum.
 const DEPTH: usize = 4;
 const LEAST_DEPTH: usize = 50;
 
-/// What is asked of an index.
+/// A search request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchRequest {
     /// The question.
     pub query: String,
-    /// How passages are found, and with that what a score is.
+    /// How passages are found, which defines the scale of scores.
     ///
     /// - semantic: the cosine similarity of question and passage, at most 1.
-    /// - hybrid: weighted reciprocal ranks, `Σ weight / (rrf_k + rank)`, divided by the greatest such sum there can
-    ///   be: 1 is a passage that comes first in every ranking asked.
+    ///   be: 1 is a passage that ranks first in every ranking used.
     /// - keyword: the same with BM25 alone: `(rrf_k + 1) / (rrf_k + rank)`.
     /// - exact: 1. A passage holds each quoted phrase and each section number of the question (the whole question if
     ///   there are none); those that hold them more often come first.
     ///
     /// With a reranker the score is the reranker's.
     pub mode: SearchMode,
-    /// How many passages at most.
+    /// Maximum number of passages.
     pub limit: usize,
-    /// Which passages may be found at all.
+    /// Which passages may be found.
     pub filter: Filter,
-    /// Leaves out passages with a lesser score.
+    /// Leaves out passages with a lower score.
     pub min_score: Option<f64>,
-    /// What each ranking counts in hybrid search.
+    /// The weights of the rankings in hybrid search.
     pub weights: Weights,
     /// How little the first ranks count over the next ones.
     pub rrf_k: u32,
 }
 
 impl SearchRequest {
-    /// The built-in settings.
+    /// The default settings.
     pub fn new(query: impl Into<String>, mode: SearchMode, limit: usize) -> Self {
         Self {
             query: query.into(),
@@ -66,14 +66,14 @@ impl SearchRequest {
     }
 }
 
-/// What each ranking counts in hybrid search. A ranking of weight 0 is not asked for.
+/// The weights of the rankings in hybrid search. A ranking of weight 0 is not computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
-    /// Nearness in meaning.
+    /// Semantic similarity.
     pub semantic: f64,
-    /// Words.
+    /// Keywords.
     pub keyword: f64,
-    /// Quoted phrases and section numbers, where the question has some.
+    /// Quoted phrases and section numbers, if the question has any.
     pub exact: f64,
 }
 
@@ -87,31 +87,31 @@ impl Default for Weights {
     }
 }
 
-/// What was found, as `holodeck index search --json` prints it.
+/// Search results, as `holodeck index search --json` prints them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SearchResults {
     /// The question.
     pub query: String,
     /// How passages were found.
     pub mode: SearchMode,
-    /// How long it took, embedding the question included.
+    /// Duration, including embedding the question.
     pub search_ms: f64,
     /// Best first.
     pub hits: Vec<Hit>,
 }
 
-/// A passage that was found.
+/// A passage in the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hit {
     /// Greater is better; see [`SearchRequest::mode`].
     pub score: f64,
     /// Its text.
     pub text: String,
-    /// What it came from.
+    /// Its source.
     pub source: String,
-    /// Its name in the index.
+    /// Its id in the index.
     pub id: String,
-    /// Where it stands, and what the records say.
+    /// Its place in the document, and the fields of records.
     pub metadata: JsonMap,
 }
 
@@ -132,12 +132,12 @@ pub struct Searcher {
     store: Arc<dyn VectorStore>,
     embedder: Arc<dyn Embedder>,
     reranker: Option<Arc<dyn Reranker>>,
-    /// For a store without search for words: what stands in for it, and the sources it was made of.
+    /// For a store without keyword search: the in-memory replacement, and the sources it was built from.
     words: Mutex<Option<(Vec<SourceState>, Arc<InMemoryKeywords>)>>,
 }
 
 impl Searcher {
-    /// With the embedder that made the index.
+    /// Uses the embedder that built the index.
     pub fn new(store: Arc<dyn VectorStore>, embedder: Arc<dyn Embedder>) -> Self {
         Self {
             store,
@@ -147,21 +147,21 @@ impl Searcher {
         }
     }
 
-    /// Lets `reranker` judge what was found.
+    /// Reranks results with `reranker`.
     #[must_use]
     pub fn reranked_by(mut self, reranker: Arc<dyn Reranker>) -> Self {
         self.reranker = Some(reranker);
         self
     }
 
-    /// The best passages for a question. Two that are equally good come by id.
+    /// The best passages for a question, ties by id.
     pub async fn search(&self, request: &SearchRequest) -> Result<SearchResults, RetrievalError> {
         let started = Instant::now();
         let depth = match (&self.reranker, request.mode) {
             (None, SearchMode::Semantic | SearchMode::Keyword | SearchMode::Exact) => request.limit,
             _ => request.limit.saturating_mul(DEPTH).max(LEAST_DEPTH),
         };
-        let mut found = self.found(request, depth).await?;
+        let mut found = self.find(request, depth).await?;
         if let Some(reranker) = &self.reranker {
             found = rerank(reranker.as_ref(), &request.query, found).await?;
         }
@@ -175,18 +175,19 @@ impl Searcher {
         })
     }
 
-    async fn found(&self, request: &SearchRequest, depth: usize) -> Result<Vec<Scored>, RetrievalError> {
+    async fn find(&self, request: &SearchRequest, depth: usize) -> Result<Vec<Scored>, RetrievalError> {
         if request.query.trim().is_empty() {
-            return Err(RetrievalError::Query(
-                "there is nothing to search for: the query is empty".to_owned(),
-            ));
+            return Err(RetrievalError::Query("the query is empty".to_owned()));
         }
         if request.limit == 0 {
             return Ok(Vec::new());
         }
         match request.mode {
             SearchMode::Semantic => self.semantic(request, depth).await,
-            SearchMode::Keyword => Ok(by_rank(self.keyword(request, depth).await?, request.rrf_k)),
+            SearchMode::Keyword => {
+                let ranking = self.keyword(request, depth).await?;
+                Ok(fuse([(1.0, ranking)], request.rrf_k))
+            }
             SearchMode::Exact => {
                 let mut phrases = exact_phrases(&request.query);
                 if phrases.is_empty() {
@@ -232,17 +233,15 @@ impl Searcher {
             Ok((keyword, exact))
         };
         let (by_meaning, (by_words, to_the_letter)) = futures::try_join!(semantic_search, word_search)?;
-        let mut fusion = Fusion::new(request.rrf_k);
-        for (weight, ranking) in [
+        let rankings = [
             (semantic, by_meaning),
             (keyword, by_words),
             (exact, to_the_letter),
-        ] {
-            if let Some(ranking) = ranking {
-                fusion.add(weight, ranking);
-            }
-        }
-        Ok(fusion.ranked())
+        ];
+        let rankings = rankings
+            .into_iter()
+            .filter_map(|(weight, ranking)| Some((weight, ranking?)));
+        Ok(fuse(rankings, request.rrf_k))
     }
 
     async fn semantic(&self, request: &SearchRequest, depth: usize) -> Result<Vec<Scored>, RetrievalError> {
@@ -262,7 +261,7 @@ impl Searcher {
         let [vector] = vectors.as_slice() else {
             return Err(RetrievalError::Embedding {
                 embedder: wanted.to_string(),
-                reason: format!("{} vectors for one text", vectors.len()),
+                reason: format!("{} vectors for one text", vectors.len()).into(),
                 retryable: false,
                 retry_after: None,
             });
@@ -299,7 +298,7 @@ impl Searcher {
         }
     }
 
-    /// Made of all the store holds, and anew once that is something else.
+    /// Built from all entries of the store, and rebuilt when these change.
     async fn words(&self) -> Result<Arc<InMemoryKeywords>, RetrievalError> {
         let sources = self.store.sources().await?;
         let kept = || self.words.lock().unwrap_or_else(PoisonError::into_inner);
@@ -326,7 +325,7 @@ async fn rerank(
     let scores = reranker.rerank(query, &texts).await?;
     if scores.len() != found.len() || scores.iter().any(|score| !score.is_finite()) {
         let reason = format!(
-            "{}: not one score for each of {} passages",
+            "{}: expected one score for each of {} passages",
             reranker.describe(),
             found.len()
         );
@@ -335,7 +334,7 @@ async fn rerank(
     for (scored, score) in found.iter_mut().zip(scores) {
         scored.score = score;
     }
-    // Stable: those it holds for equally good stay in the order they were found in.
+    // Stable: equally scored passages keep their order.
     found.sort_by(|a, b| b.score.total_cmp(&a.score));
     Ok(found)
 }

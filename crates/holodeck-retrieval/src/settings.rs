@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use crate::RetrievalError;
 
-/// The further keys of a `database:` that go to its connector.
+/// The additional keys of a `database:` that go to its connector.
 pub(crate) struct Settings<'a> {
     store: &'static str,
     options: &'a JsonMap,
 }
 
 impl<'a> Settings<'a> {
-    /// An error that names the key if there is one the connector does not know.
+    /// Returns an error that names the first key the connector does not support.
     pub(crate) fn new(
         store: &'static str,
         options: &'a JsonMap,
@@ -20,22 +20,21 @@ impl<'a> Settings<'a> {
     ) -> Result<Self, RetrievalError> {
         let settings = Self { store, options };
         match options.keys().find(|key| !known.contains(&key.as_str())) {
-            Some(key) => Err(settings.error(format!(
-                "there is no option `{key}`; options: {}",
-                known.join(", ")
-            ))),
+            Some(key) => {
+                Err(settings.error(format!("unknown option `{key}`; options: {}", known.join(", "))))
+            }
             None => Ok(settings),
         }
     }
 
-    /// The first of these keys that is set, as text.
+    /// The first of these keys that is set, as a string.
     pub(crate) fn text(&self, names: &[&'static str]) -> Result<Option<String>, RetrievalError> {
         match self.find(names) {
             None => Ok(None),
             Some((_, Value::String(text))) => Ok(Some(text.clone())),
             Some((_, Value::Number(number))) => Ok(Some(number.to_string())),
             Some((_, Value::Bool(bool))) => Ok(Some(bool.to_string())),
-            Some((name, _)) => Err(self.error(format!("`{name}` must be text"))),
+            Some((name, _)) => Err(self.error(format!("`{name}` must be a string"))),
         }
     }
 
@@ -52,12 +51,12 @@ impl<'a> Settings<'a> {
             .ok_or_else(|| self.error(format!("`{name}` must be a whole number")))
     }
 
-    /// The first of these keys that is set, as a map of texts.
+    /// The first of these keys that is set, as a mapping of strings.
     pub(crate) fn texts(&self, names: &[&'static str]) -> Result<Vec<(String, String)>, RetrievalError> {
         let Some((name, value)) = self.find(names) else {
             return Ok(Vec::new());
         };
-        let wrong = || self.error(format!("`{name}` must be a map of names and texts"));
+        let wrong = || self.error(format!("`{name}` must be a mapping of strings"));
         let map = value.as_object().ok_or_else(wrong)?;
         map.iter()
             .map(|(key, value)| Ok((key.clone(), value.as_str().ok_or_else(wrong)?.to_owned())))
@@ -79,8 +78,8 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// A name that a server takes for a collection, made of any text: small letters, digits and underscores, as many as
-/// `lengths` allows. What had to be changed or cut is told apart by a hash.
+/// A collection name that a server accepts, derived from any string: lowercase letters, digits and underscores, within
+/// `lengths`. A hash distinguishes names that had to be changed or cut.
 pub(crate) fn collection_name(text: &str, lengths: RangeInclusive<usize>) -> String {
     use sha2::{Digest as _, Sha256};
 
@@ -131,7 +130,7 @@ mod tests {
         let error = Settings::new("postgres", &options, &["table"]).err().unwrap();
         assert_eq!(
             error.to_string(),
-            "postgres: there is no option `tabel`; options: table"
+            "postgres: unknown option `tabel`; options: table"
         );
     }
 

@@ -6,23 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::{EmbedderId, Entry, Filter, RetrievalError, Scored, SourceState};
 
-/// Keeps entries and finds them.
+/// Stores and searches entries.
 #[async_trait]
 pub trait VectorStore: Send + Sync {
-    /// What it is called in messages: provider and place, nothing secret.
+    /// Its name in messages: provider and place, without secrets.
     fn describe(&self) -> String;
 
-    /// How its index was made; `None` before the first entry.
+    /// How its index was built; `None` before the first entry.
     async fn info(&self) -> Result<Option<IndexInfo>, RetrievalError>;
 
-    /// Says how the index will be made. An error if it holds entries made otherwise, unless `clear` was called before.
+    /// Declares how the index will be built. Returns an error if it holds entries built otherwise, unless `clear` was
+    /// called before.
     async fn prepare(&self, info: &IndexInfo) -> Result<(), RetrievalError>;
 
-    /// Every source it holds.
+    /// All sources.
     async fn sources(&self) -> Result<Vec<SourceState>, RetrievalError>;
 
-    /// Puts each source's entries in place of those it had and remembers its state with them, each source whole or not
-    /// at all. Stores that pay for every transaction put them into one.
+    /// Replaces the entries of each source and stores its state with them, each source completely or not at all. Stores
+    /// with expensive transactions use a single one.
     async fn put(&self, parts: &[(&SourceState, &[Entry])]) -> Result<(), RetrievalError>;
 
     /// [`put`](Self::put) for one source.
@@ -30,7 +31,7 @@ pub trait VectorStore: Send + Sync {
         self.put(&[(source, entries)]).await
     }
 
-    /// [`put`](Self::put) for a batch that somebody collected.
+    /// [`put`](Self::put) for a batch of owned sources.
     async fn replace_many(&self, batch: &[(SourceState, Vec<Entry>)]) -> Result<(), RetrievalError> {
         let parts: Vec<(&SourceState, &[Entry])> = batch
             .iter()
@@ -39,13 +40,13 @@ pub trait VectorStore: Send + Sync {
         self.put(&parts).await
     }
 
-    /// Forgets sources.
+    /// Removes sources.
     async fn remove(&self, sources: &[String]) -> Result<(), RetrievalError>;
 
-    /// Forgets everything, also how the index was made.
+    /// Removes everything, including how the index was built.
     async fn clear(&self) -> Result<(), RetrievalError>;
 
-    /// The nearest passages by cosine similarity, best first; the score is the similarity. Equal ones by id.
+    /// The nearest passages by cosine similarity, best first; the score is the similarity. Ties by id.
     async fn nearest(
         &self,
         query: &[f32],
@@ -53,13 +54,13 @@ pub trait VectorStore: Send + Sync {
         filter: &Filter,
     ) -> Result<Vec<Scored>, RetrievalError>;
 
-    /// Search for words, where the store has one of its own.
+    /// Keyword search, if the store has its own.
     fn keywords(&self) -> Option<&dyn KeywordSearch>;
 
-    /// Everything it holds, for a move to another store, source by source.
+    /// All entries, source by source, for a migration to another store.
     fn entries(&self) -> BoxStream<'_, Result<(SourceState, Vec<Entry>), RetrievalError>>;
 
-    /// How much it holds.
+    /// The size of the index.
     async fn stats(&self) -> Result<IndexStats, RetrievalError> {
         let sources = self.sources().await?;
         Ok(IndexStats {
@@ -70,8 +71,7 @@ pub trait VectorStore: Send + Sync {
     }
 }
 
-/// What [`VectorStore::entries`] gives, by reading one source after the other; one that went away meanwhile is not
-/// missed.
+/// Implements [`VectorStore::entries`] by reading the sources one by one; sources deleted meanwhile are skipped.
 pub(crate) fn source_by_source<'s, F>(
     sources: impl Future<Output = Result<Vec<SourceState>, RetrievalError>> + Send + 's,
     read: impl FnMut(SourceState) -> F + Send + 's,
@@ -86,14 +86,14 @@ where
         .boxed()
 }
 
-/// Finds words.
+/// Keyword search.
 #[async_trait]
 pub trait KeywordSearch: Send + Sync {
-    /// Passages ranked by BM25, best first; only their order is meant, not the score's size.
+    /// Passages ranked by BM25, best first; only the order is meaningful, not the score.
     async fn ranked(&self, query: &str, limit: usize, filter: &Filter)
     -> Result<Vec<Scored>, RetrievalError>;
 
-    /// Passages that hold every one of `phrases` word for word, letter case aside.
+    /// Passages that contain every one of `phrases` literally, ignoring letter case.
     async fn containing(
         &self,
         phrases: &[String],
@@ -102,30 +102,30 @@ pub trait KeywordSearch: Send + Sync {
     ) -> Result<Vec<Scored>, RetrievalError>;
 }
 
-/// How an index was made. Two that differ are never mixed.
+/// How an index was built. Entries of different settings are never mixed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexInfo {
-    /// Who made its vectors.
+    /// The embedder of its vectors.
     pub embedder: EmbedderId,
     /// The length of its vectors.
     pub dimensions: usize,
-    /// How documents were cut up, in one line.
+    /// How documents were split, in one line.
     pub chunker: String,
 }
 
-/// How much an index holds.
+/// The size of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexStats {
     /// Sources.
     pub sources: usize,
     /// Passages.
     pub passages: usize,
-    /// Bytes on disk, where the store tells.
+    /// Bytes on disk, if the store reports them.
     pub bytes: Option<u64>,
 }
 
 impl IndexInfo {
-    /// Refuses to mix with an index that is made in another way.
+    /// Returns an error if an index was built with other settings.
     pub(crate) fn must_equal(&self, wanted: &Self) -> Result<(), RetrievalError> {
         let of = |info: &Self| {
             (

@@ -1,17 +1,17 @@
 use crate::{Entry, RetrievalError};
 
-/// Refuses a query that has no direction.
+/// Rejects a query vector without a direction.
 pub(crate) fn check_query(query: &[f32]) -> Result<(), RetrievalError> {
     if has_direction(query) {
         Ok(())
     } else {
         Err(RetrievalError::Query(
-            "the query's vector is empty, all zeros, or not a number".to_owned(),
+            "the query's vector is empty, all zeros or not finite".to_owned(),
         ))
     }
 }
 
-/// Refuses what must never be in an index: vectors of another length than its own, of zeros, or of no numbers.
+/// Rejects vectors that must never enter an index: of another length, all zeros, or not finite.
 pub(crate) fn check_entries(
     source: &str,
     entries: &[Entry],
@@ -27,7 +27,7 @@ pub(crate) fn check_entries(
         }
         if !has_direction(&entry.vector) {
             return Err(RetrievalError::Query(format!(
-                "a vector of `{source}` is all zeros, or not a number"
+                "a vector of `{source}` is all zeros or not finite"
             )));
         }
     }

@@ -1,6 +1,9 @@
+use holodeck_model::TokenUsage;
+
 use crate::{
-    ended::{Ended, HowEnded},
-    record::UnitRecord,
+    judging::JudgeUsage,
+    record::{Grade, UnitRecord},
+    run_end::{RunEnd, RunEndKind},
 };
 
 /// What a run may use before it stops starting cases.
@@ -12,7 +15,7 @@ pub struct Budget {
     pub max_tokens_total: Option<u64>,
 }
 
-/// Adds up what a run uses, in running and in grading, and decides when it is too much.
+/// Adds up what a run uses, for execution and grading, and checks it against the budget.
 #[derive(Debug)]
 pub(crate) struct Meter {
     budget: Budget,
@@ -29,36 +32,50 @@ impl Meter {
         }
     }
 
-    /// Adds a unit that ran; returns why no further one may start, if so. A unit whose use is not known, or is zero
-    /// though the model answered, cannot be compared with a budget, so it ends the run too.
-    pub(crate) fn add(&mut self, unit: &UnitRecord) -> Option<Ended> {
-        let tokens = unit.usage().map(|usage| usage.total_tokens);
-        let cost = unit.cost_usd();
+    /// Adds the usage of an executed unit; returns a reason to end the run, if there is one.
+    pub(crate) fn add_unit(&mut self, unit: &UnitRecord) -> Option<RunEnd> {
+        self.add(unit.model_calls(), unit.usage(), unit.cost_usd())
+    }
+
+    /// Adds the usage of the judge for a unit.
+    pub(crate) fn add_grade(&mut self, grade: &Grade) -> Option<RunEnd> {
+        let JudgeUsage {
+            model_calls,
+            usage,
+            cost_usd,
+        } = grade.judging?;
+        self.add(model_calls, usage, cost_usd)
+    }
+
+    /// Usage that is unknown, or zero although the model answered, cannot be compared with a budget, so it also ends
+    /// the run.
+    fn add(&mut self, calls: u32, usage: Option<TokenUsage>, cost: Option<f64>) -> Option<RunEnd> {
+        let tokens = usage.map(|usage| usage.total_tokens);
         self.tokens += tokens.unwrap_or(0);
         self.cost_usd += cost.unwrap_or(0.0);
-        let called = unit.model_calls() > 0;
+        let called = calls > 0;
         if let Some(limit) = self.budget.max_tokens_total {
             if called && tokens.is_none_or(|tokens| tokens == 0) {
-                return Some(Ended::early(
-                    HowEnded::Unenforceable,
+                return Some(RunEnd::early(
+                    RunEndKind::Unenforceable,
                     "cannot enforce `--max-tokens-total`: the endpoint reports no token usage",
                 ));
             }
             if self.tokens >= limit {
                 let because = format!("token budget used up: {} of {limit} tokens", self.tokens);
-                return Some(Ended::early(HowEnded::Budget, because));
+                return Some(RunEnd::early(RunEndKind::Budget, because));
             }
         }
         if let Some(limit) = self.budget.max_cost_usd {
             if called && (cost.is_none() || tokens == Some(0)) {
-                return Some(Ended::early(
-                    HowEnded::Unenforceable,
-                    "cannot enforce `--max-cost-usd`: the endpoint reports no token usage, or a price is not known",
+                return Some(RunEnd::early(
+                    RunEndKind::Unenforceable,
+                    "cannot enforce `--max-cost-usd`: the endpoint reports no token usage, or no price is known",
                 ));
             }
             if self.cost_usd >= limit {
                 let because = format!("cost budget used up: ${:.4} of ${limit}", self.cost_usd);
-                return Some(Ended::early(HowEnded::Budget, because));
+                return Some(RunEnd::early(RunEndKind::Budget, because));
             }
         }
         None

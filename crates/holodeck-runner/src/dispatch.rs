@@ -1,10 +1,11 @@
 use std::{
     collections::{HashMap, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
 };
 
-use holodeck_model::{CaseIdentity, CaseState};
+use holodeck_model::{CaseIdentity, CaseState, case_label};
 use tokio::{
     sync::{mpsc, watch},
     task::{Id, JoinError, JoinSet},
@@ -13,17 +14,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Budget, Journal, RunError, RunEvent, RunSink,
+    Budget, CaseReport, Journal, RunError, RunEvent, RunSink,
     budget::Meter,
-    ended::{Ended, HowEnded},
-    execute::{CaseEnd, Executor, Hopeless},
-    plan::label,
-    project::project,
+    execute::{Blocker, CaseEnd, Executor},
+    grade::AnswerView,
+    grading::{GradedUnit, GradingStage},
     record::{Grade, UnitRecord},
+    run_end::{RunEnd, RunEndKind},
 };
 
-/// Finished cases in a row without a connection to the endpoint after which no further case is started.
-const UNREACHED: u32 = 3;
+/// No further case is started after this number of consecutive cases without a connection to the endpoint.
+const MAX_UNREACHABLE: u32 = 3;
 
 /// Stops a run from outside. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -31,17 +32,17 @@ pub struct RunControl {
     stop: watch::Sender<Stop>,
 }
 
-/// How far a run is asked to stop.
+/// The extent to which a run must stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
     /// Not at all.
     #[default]
     No,
-    /// No case is started; running ones finish and count.
+    /// No further case is started; running ones finish and count.
     Drain,
-    /// Running cases are stopped too; they count as not run.
+    /// Running cases are stopped as well; they count as not run.
     Now,
-    /// As [`Now`](Self::Now), and the run ends by this time: what does not close until then is killed.
+    /// As [`Now`](Self::Now), and the run ends by this time: what has not closed by then is killed.
     By(Instant),
 }
 
@@ -52,14 +53,14 @@ impl Default for RunControl {
 }
 
 impl RunControl {
-    /// A control of a run that is not asked to stop.
+    /// A control without a request to stop.
     pub fn new() -> Self {
         Self {
             stop: watch::Sender::new(Stop::No),
         }
     }
 
-    /// Asks to stop: the first time running cases finish, the second time they don't.
+    /// Requests a stop: after the first request running cases finish, after the second they are stopped.
     pub fn interrupt(&self) -> Stop {
         self.stop.send_modify(|stop| {
             *stop = match stop {
@@ -71,7 +72,7 @@ impl RunControl {
         *self.stop.borrow()
     }
 
-    /// Stops running cases and ends the run within `limit`, which closing everything shares.
+    /// Stops running cases and ends the run within `limit`, which includes the time for closing everything.
     pub fn terminate(&self, limit: Duration) {
         self.stop.send_if_modified(|stop| {
             let first = !matches!(stop, Stop::By(_));
@@ -82,27 +83,27 @@ impl RunControl {
         });
     }
 
-    /// Waits until running cases are to be stopped.
+    /// Waits until running cases must stop.
     pub async fn cancelled(&self) {
         let mut stop = self.stop.subscribe();
         // This control holds a sender, so the channel is open.
         let _ = stop.wait_for(|stop| *stop >= Stop::Now).await;
     }
 
-    /// Waits for `work`; a run that is terminated drops it when its time is over.
+    /// Waits for `work`; drops it when the deadline of a terminated run passes.
     pub async fn within<F: Future>(&self, work: F) -> Option<F::Output> {
-        let over = async {
+        let deadline = async {
             let mut stop = self.stop.subscribe();
-            let asked = stop.wait_for(|stop| matches!(stop, Stop::By(_))).await;
-            let asked = asked.map(|stop| *stop);
-            if let Ok(Stop::By(deadline)) = asked {
+            let stop = stop.wait_for(|stop| matches!(stop, Stop::By(_))).await;
+            let stop = stop.map(|stop| *stop);
+            if let Ok(Stop::By(deadline)) = stop {
                 sleep_until(deadline).await;
             }
         };
         tokio::select! {
             biased;
             output = work => Some(output),
-            () = over => None,
+            () = deadline => None,
         }
     }
 }
@@ -114,22 +115,24 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// What a failed case means for the rest.
+/// The effect of a failed case on the remaining cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Nothing.
+    /// No effect.
     #[default]
     Continue,
     /// No further case is started.
     Stop,
 }
 
-/// Owns every decision of a run: what starts, what is graded, what is written down, when it ends.
+/// Makes every decision of a run: what starts, what is graded, what is recorded, when it ends.
 ///
-/// A case passes two stages. When it has run, its record is written, and nothing can lose the answer any more; then it
-/// is graded. The queue between them holds places in the plan only: a record that has to wait is read again.
+/// A case passes two stages. After execution its record is written, so that the answer cannot be lost; then it is
+/// graded. The queue between the stages holds only places in the plan: a waiting record is read from the journal again.
 pub(crate) struct Dispatcher<'a> {
-    pub(crate) executor: Arc<Executor>,
+    /// Absent for a regrade, which executes nothing.
+    pub(crate) executor: Option<Arc<Executor>>,
+    pub(crate) grading: Arc<GradingStage>,
     pub(crate) journal: &'a mut Journal,
     pub(crate) sink: &'a mut dyn RunSink,
     pub(crate) notices: mpsc::UnboundedReceiver<String>,
@@ -140,18 +143,18 @@ pub(crate) struct Dispatcher<'a> {
     pub(crate) budget: Budget,
 }
 
-/// The work of a run that is not done.
+/// The unfinished work of a run.
 #[derive(Default)]
 struct Work {
     running: JoinSet<CaseEnd>,
-    grading: JoinSet<(Box<UnitRecord>, Grade)>,
-    /// Places in the plan of what the tasks of both sets work on.
+    grading: JoinSet<GradedUnit>,
+    /// The place in the plan of each task in both sets.
     units: HashMap<Id, usize>,
-    /// Why other cases will not succeed either, by the case that showed it.
-    hopeless: HashMap<usize, Hopeless>,
+    /// Errors that will also affect other cases, by the unit that had them.
+    blockers: HashMap<usize, Blocker>,
     to_grade: VecDeque<usize>,
-    /// Set when a budget is used up; it takes effect once the case that did it is reported.
-    over_budget: Option<Ended>,
+    /// Set when a budget is used up; it takes effect after that case is reported.
+    over_budget: Option<RunEnd>,
 }
 
 impl Work {
@@ -161,12 +164,18 @@ impl Work {
 }
 
 impl Dispatcher<'_> {
-    /// Runs and grades what has no verdict yet.
-    pub(crate) async fn run(mut self, control: &RunControl) -> Result<Ended, RunError> {
+    /// Executes and grades every unit without a verdict.
+    pub(crate) async fn run(mut self, control: &RunControl) -> Result<RunEnd, RunError> {
         let mut meter = Meter::new(self.budget);
         let mut ended = None;
-        for unit in self.journal.units() {
-            ended = meter.add(&unit?).or(ended);
+        if self.executor.is_some() {
+            for unit in self.journal.units() {
+                ended = meter.add_unit(&unit?).or(ended);
+            }
+        }
+        for unit in 0..self.indices.len() {
+            let grade = self.journal.verdict(unit).transpose()?;
+            ended = grade.and_then(|grade| meter.add_grade(&grade)).or(ended);
         }
         let mut stop = control.stop.subscribe();
         let cancel = CancellationToken::new();
@@ -175,18 +184,18 @@ impl Dispatcher<'_> {
         let units = 0..self.indices.len();
         let waiting: Vec<usize> = units
             .clone()
-            .filter(|&unit| !self.journal.has_answer(unit))
+            .filter(|&unit| self.executor.is_some() && !self.journal.has_answer(unit))
             .collect();
         let mut waiting = waiting.into_iter();
         let mut work = Work {
-            to_grade: units.filter(|&unit| self.is_to_grade(unit)).collect(),
+            to_grade: units.filter(|&unit| self.needs_grading(unit)).collect(),
             ..Work::default()
         };
-        let mut unreached = 0;
+        let mut unreachable = 0;
         let mut abort_at = None;
-        let asked = *stop.borrow_and_update();
-        if asked != Stop::No {
-            ended = Some(Ended::by(asked));
+        let requested = *stop.borrow_and_update();
+        if requested != Stop::No {
+            ended = Some(RunEnd::by(requested));
         }
         loop {
             if ended.is_none()
@@ -205,34 +214,34 @@ impl Dispatcher<'_> {
                     break;
                 };
                 if let Some(record) = self.journal.unit(unit).transpose()? {
-                    self.start_grading(unit, Box::new(record), &mut work);
+                    self.start_grading(unit, Box::new(record), &mut work, &cancel)?;
                 }
             }
             if work.is_done() {
                 while let Ok(message) = self.notices.try_recv() {
                     self.sink.on(&RunEvent::Notice { message });
                 }
-                let ended = ended.unwrap_or_else(Ended::completed);
+                let ended = ended.unwrap_or_else(RunEnd::completed);
                 return Ok(ended.with_missing(self.indices.len() - self.journal.finished()));
             }
             let finished = tokio::select! {
                 biased;
                 Ok(()) = stop.changed() => {
-                    let asked = *stop.borrow_and_update();
-                    if asked >= Stop::Now {
+                    let requested = *stop.borrow_and_update();
+                    if requested >= Stop::Now {
                         cancel.cancel();
-                        // Their answers are written down: a resumed run grades them.
+                        // Their answers are in the journal: a resumed run grades them.
                         work.to_grade.clear();
                     }
-                    if let Stop::By(deadline) = asked {
-                        // The other half is for closing what cases used.
+                    if let Stop::By(deadline) = requested {
+                        // The other half is for closing the resources of cases.
                         let left = deadline.saturating_duration_since(Instant::now());
                         abort_at = Some(Instant::now() + left / 2);
                     }
-                    let before = ended.replace(Ended::by(asked)).map(|ended| ended.how);
-                    let first = matches!(before, None | Some(HowEnded::Stopped));
-                    if first || matches!(asked, Stop::By(_)) {
-                        self.drain(Ended::by(asked).how.as_str(), work.running.len());
+                    let before = ended.replace(RunEnd::by(requested)).map(|ended| ended.how);
+                    let first = matches!(before, None | Some(RunEndKind::Stopped));
+                    if first || matches!(requested, Stop::By(_)) {
+                        self.drain(RunEnd::by(requested).how.as_str(), work.running.len());
                     }
                     continue;
                 }
@@ -247,18 +256,18 @@ impl Dispatcher<'_> {
                     continue;
                 }
                 Some(joined) = work.running.join_next_with_id() => {
-                    let Some((unit, record, grade)) = self.ran(joined, &mut work) else { continue };
+                    let Some((unit, record, grade)) = self.take_record(joined, &mut work) else { continue };
                     self.journal.record(unit, &record, grade.as_deref())?;
-                    work.over_budget = meter.add(&record).or(work.over_budget.take());
-                    match grade {
+                    work.over_budget = meter.add_unit(&record).or(work.over_budget.take());
+                    match grade.filter(|grade| !grade.unjudged) {
                         Some(grade) => (unit, record, *grade),
-                        None if work.to_grade.is_empty() && self.executor.is_short(&record) => {
-                            let grade = self.grade_now(unit, &record);
+                        None if work.to_grade.is_empty() && self.is_short(unit, &record) => {
+                            let (record, grade) = self.grade_now(unit, record)?;
                             self.journal.grade(unit, &grade)?;
                             (unit, record, grade)
                         }
                         None if work.grading.len() < self.concurrency => {
-                            self.start_grading(unit, record, &mut work);
+                            self.start_grading(unit, record, &mut work, &cancel)?;
                             continue;
                         }
                         None => {
@@ -268,40 +277,41 @@ impl Dispatcher<'_> {
                     }
                 }
                 Some(joined) = work.grading.join_next_with_id() => {
-                    let Some((unit, record, grade)) = self.graded(joined, &mut work)? else { continue };
+                    let Some((unit, record, grade)) = self.take_grade(joined, &mut work)? else { continue };
                     self.journal.grade(unit, &grade)?;
+                    work.over_budget = meter.add_grade(&grade).or(work.over_budget.take());
                     (unit, record, grade)
                 }
             };
             let (unit, record, grade) = finished;
             let passed = self.finish(unit, *record, grade);
-            let hopeless = work.hopeless.remove(&unit);
-            unreached = match hopeless {
-                Some(Hopeless::Unreached(_)) => unreached + 1,
+            let blocker = work.blockers.remove(&unit);
+            unreachable = match blocker {
+                Some(Blocker::Unreachable(_)) => unreachable + 1,
                 _ => 0,
             };
             if ended.is_some() {
                 continue;
             }
-            if let Some(Hopeless::Credentials(reason)) = hopeless {
-                // Nothing else can be answered: what runs is stopped and stays to be run.
+            if let Some(Blocker::Credentials(reason)) = blocker {
+                // No other case can be answered: running ones are stopped and count as not run.
                 cancel.cancel();
                 self.drain(&reason, work.running.len());
-                ended = Some(Ended::early(HowEnded::Stopped, reason));
-            } else if let Some(Hopeless::Unreached(reason)) = hopeless
-                && unreached >= UNREACHED
+                ended = Some(RunEnd::early(RunEndKind::Stopped, reason));
+            } else if let Some(Blocker::Unreachable(reason)) = blocker
+                && unreachable >= MAX_UNREACHABLE
             {
                 self.drain(&reason, work.running.len());
-                ended = Some(Ended::early(HowEnded::Stopped, reason));
+                ended = Some(RunEnd::early(RunEndKind::Stopped, reason));
             } else if self.on_failure == OnFailure::Stop && !passed && work.over_budget.is_none() {
                 let reason = "a case did not pass";
                 self.drain(reason, work.running.len());
-                ended = Some(Ended::early(HowEnded::Stopped, reason));
+                ended = Some(RunEnd::early(RunEndKind::Stopped, reason));
             }
         }
     }
 
-    /// Whether another case may start. Where a failure ends the run, a case has its slot until its verdict is known.
+    /// Whether another case may start. If a failure ends the run, a case keeps its slot until its verdict is known.
     fn has_room(&self, work: &Work) -> bool {
         let ungraded = match self.on_failure {
             OnFailure::Continue => 0,
@@ -310,15 +320,15 @@ impl Dispatcher<'_> {
         work.running.len() + ungraded < self.concurrency
     }
 
-    /// Whether a unit has an answer and no verdict of today's checks.
-    fn is_to_grade(&self, unit: usize) -> bool {
+    /// Whether a unit has an answer, but no verdict of the current checks.
+    fn needs_grading(&self, unit: usize) -> bool {
         if !self.journal.has_answer(unit) {
             return false;
         }
-        let case = self.index(unit).and_then(|index| self.executor.case(index));
+        let case = self.index(unit).and_then(|index| self.grading.case(index));
         match self.journal.verdict(unit) {
             Some(Ok(grade)) => {
-                case.is_some_and(|case| self.executor.graders.fingerprint(case) != grade.grader)
+                case.is_some_and(|case| self.grading.graders.fingerprint(case) != grade.grader)
             }
             Some(Err(_)) | None => true,
         }
@@ -333,34 +343,63 @@ impl Dispatcher<'_> {
     }
 
     fn start(&mut self, unit: usize, work: &mut Work, cancel: &CancellationToken) {
-        let (Some(index), Some(identity)) = (self.index(unit), self.identity(unit)) else {
+        let (Some(index), Some(identity), Some(executor)) =
+            (self.index(unit), self.identity(unit), &self.executor)
+        else {
             return;
         };
-        if let Some(case) = self.executor.case(index) {
+        if let Some(case) = executor.case(index) {
             self.sink.on(&RunEvent::CaseStarted {
                 index,
-                label: label(case, index),
+                label: case_label(case.name.as_deref(), index),
             });
         }
-        let running = Arc::clone(&self.executor).run(index, identity, cancel.child_token());
+        let running = Arc::clone(executor).run(index, identity, cancel.child_token());
         let id = work.running.spawn(running).id();
         work.units.insert(id, unit);
     }
 
-    fn start_grading(&self, unit: usize, record: Box<UnitRecord>, work: &mut Work) {
-        let Some(index) = self.index(unit) else { return };
-        let grading = Arc::clone(&self.executor).grade(index, record, false);
+    fn start_grading(
+        &self,
+        unit: usize,
+        record: Box<UnitRecord>,
+        work: &mut Work,
+        cancel: &CancellationToken,
+    ) -> Result<(), RunError> {
+        let Some(index) = self.index(unit) else {
+            return Ok(());
+        };
+        let view = self.answer_view(unit, &record)?;
+        let grading = Arc::clone(&self.grading).grade(index, record, view, cancel.child_token());
         let id = work.grading.spawn(grading).id();
         work.units.insert(id, unit);
+        Ok(())
     }
 
-    /// Grades on this thread. A panic is the case's.
-    fn grade_now(&self, unit: usize, record: &UnitRecord) -> Grade {
-        let grading = std::panic::AssertUnwindSafe(|| {
-            self.executor
-                .grade_now(self.index(unit).unwrap_or_default(), record, false)
-        });
-        std::panic::catch_unwind(grading).unwrap_or_else(|panic| Grade::crashed(record, &describe(&*panic)))
+    /// For a masked record, includes the verdict that was computed before masking.
+    fn answer_view(&self, unit: usize, record: &UnitRecord) -> Result<AnswerView, RunError> {
+        let masked = record.turns.iter().any(|turn| turn.redacted.affects_checks());
+        let before = if masked {
+            self.journal.first_verdict(unit).transpose()?
+        } else {
+            None
+        };
+        Ok(AnswerView::Stored(before.map(Box::new)))
+    }
+
+    fn is_short(&self, unit: usize, record: &UnitRecord) -> bool {
+        self.grading
+            .is_short(self.index(unit).unwrap_or_default(), record)
+    }
+
+    /// Grades a short unit on this thread. A panic becomes an error of the case.
+    fn grade_now(&self, unit: usize, record: Box<UnitRecord>) -> Result<(Box<UnitRecord>, Grade), RunError> {
+        let index = self.index(unit).unwrap_or_default();
+        let view = self.answer_view(unit, &record)?;
+        let grading = AssertUnwindSafe(|| self.grading.grade_now(index, &record, &view));
+        let grade =
+            catch_unwind(grading).unwrap_or_else(|panic| Grade::crashed(&record, &describe_panic(&*panic)));
+        Ok((record, grade))
     }
 
     fn drain(&mut self, reason: &str, running: usize) {
@@ -370,8 +409,8 @@ impl Dispatcher<'_> {
         });
     }
 
-    /// The record of a case that ended; `None` for one that this run stopped.
-    fn ran(
+    /// The record of a finished case; `None` if this run stopped it.
+    fn take_record(
         &self,
         joined: Result<(Id, CaseEnd), JoinError>,
         work: &mut Work,
@@ -383,10 +422,10 @@ impl Dispatcher<'_> {
                     CaseEnd::Ended {
                         unit: record,
                         grade,
-                        hopeless,
+                        blocker,
                     } => {
-                        if let Some(hopeless) = hopeless {
-                            work.hopeless.insert(unit, hopeless);
+                        if let Some(blocker) = blocker {
+                            work.blockers.insert(unit, blocker);
                         }
                         Some((unit, record, grade))
                     }
@@ -396,26 +435,28 @@ impl Dispatcher<'_> {
             Err(error) => {
                 let unit = work.units.remove(&error.id())?;
                 if error.is_cancelled() {
-                    // Only this run aborts its tasks, when its time is over.
+                    // Only this run aborts its tasks, when its deadline passes.
                     return None;
                 }
-                let what = describe_end(error);
-                let record = self
-                    .executor
-                    .crashed(self.index(unit)?, self.identity(unit)?, &what);
+                let reason = describe_join_error(error);
+                let executor = self.executor.as_ref()?;
+                let record = executor.crashed(self.index(unit)?, self.identity(unit)?, &reason);
                 Some((unit, Box::new(record), None))
             }
         }
     }
 
-    /// The verdict on a unit.
-    fn graded(
+    /// The verdict on a unit; `None` if this run stopped it.
+    fn take_grade(
         &self,
-        joined: Result<(Id, (Box<UnitRecord>, Grade)), JoinError>,
+        joined: Result<(Id, GradedUnit), JoinError>,
         work: &mut Work,
     ) -> Result<Option<(usize, Box<UnitRecord>, Grade)>, RunError> {
         match joined {
-            Ok((id, (record, grade))) => Ok(work.units.remove(&id).map(|unit| (unit, record, grade))),
+            Ok((id, (record, grade))) => {
+                let unit = work.units.remove(&id);
+                Ok(unit.zip(grade).map(|(unit, grade)| (unit, record, grade)))
+            }
             Err(error) => {
                 let Some(unit) = work.units.remove(&error.id()).filter(|_| !error.is_cancelled()) else {
                     return Ok(None);
@@ -423,35 +464,35 @@ impl Dispatcher<'_> {
                 let Some(record) = self.journal.unit(unit).transpose()? else {
                     return Ok(None);
                 };
-                let grade = Grade::crashed(&record, &describe_end(error));
+                let grade = Grade::crashed(&record, &describe_join_error(error));
                 Ok(Some((unit, Box::new(record), grade)))
             }
         }
     }
 
-    /// Reports a case whose verdict is written down; returns whether it counts as a pass.
+    /// Reports a case whose verdict is in the journal; returns whether it counts as a pass.
     fn finish(&mut self, unit: usize, record: UnitRecord, grade: Grade) -> bool {
         let passed = matches!(grade.state, CaseState::Passed | CaseState::Unchecked);
         let index = self.index(unit).unwrap_or_default();
-        if let Some(case) = self.executor.case(index) {
-            let result = project(case, index, record, grade, &self.executor.redactor);
+        let GradingStage { agent, redactor, .. } = &*self.grading;
+        if let Some(case) = CaseReport::new(agent, index, record, grade, redactor) {
             self.sink.on(&RunEvent::CaseFinished {
                 finished: self.journal.finished(),
-                result: Arc::new(result),
+                case: Arc::new(case),
             });
         }
         passed
     }
 }
 
-fn describe_end(error: JoinError) -> String {
+fn describe_join_error(error: JoinError) -> String {
     match error.try_into_panic() {
-        Ok(panic) => describe(&*panic),
+        Ok(panic) => describe_panic(&*panic),
         Err(_) => "the task of the case was aborted".to_owned(),
     }
 }
 
-fn describe(panic: &(dyn std::any::Any + Send)) -> String {
+fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<String>()
         .map(String::as_str)

@@ -1,57 +1,57 @@
 use std::sync::Arc;
 
-use holodeck_model::{Replayed, ReportHead, TestResult};
+use holodeck_model::{Replayed, ReportHead};
 
-use crate::ExitCode;
+use crate::{CaseReport, ExitCode};
 
-/// What happens in a run, as it happens.
+/// The events of a run, in order.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RunEvent {
-    /// The plan stands and the journal is open.
+    /// The plan is complete and the journal is open.
     Started {
         /// The run.
         run_id: String,
         /// The agent.
         agent_name: String,
-        /// Provider and model, as people say it.
+        /// Provider and model, for display.
         model: String,
-        /// Cases to finish, those of an earlier start included.
+        /// Planned cases, including those that an earlier start of this run finished.
         total: usize,
         /// Cases that an earlier start of this run finished.
         already: usize,
-        /// Cases at a time.
+        /// Cases that run at the same time.
         concurrency: usize,
         /// Set when answers come from a recording.
         replayed: Option<Replayed>,
     },
-    /// A case begins.
+    /// A case starts.
     CaseStarted {
         /// Place in the file, from 0.
         index: usize,
         /// Its name.
         label: String,
     },
-    /// A case is over and its record is written.
+    /// A case is finished and its verdict is written.
     CaseFinished {
-        /// How many are finished now.
+        /// The number of finished cases.
         finished: usize,
-        /// The record.
-        result: Arc<TestResult>,
+        /// The case.
+        case: Arc<CaseReport>,
     },
-    /// Something worth knowing that changes no verdict.
+    /// A message that does not affect a verdict.
     Notice {
         /// One line.
         message: String,
     },
     /// No further case is started; running ones finish.
     Draining {
-        /// Why: `interrupted`, `budget`, `a case failed`, …
+        /// The reason, such as `interrupted` or `a case did not pass`.
         reason: String,
         /// Cases still running.
         running: usize,
     },
-    /// The run is over.
+    /// The run ended.
     Finished {
         /// Totals.
         head: Arc<ReportHead>,
@@ -60,13 +60,13 @@ pub enum RunEvent {
     },
 }
 
-/// Takes in the events of a run, in order.
+/// Receives the events of a run, in order.
 pub trait RunSink: Send {
-    /// One event.
+    /// Receives one event.
     fn on(&mut self, event: &RunEvent);
 }
 
-/// Hears nothing.
+/// Ignores all events.
 impl RunSink for () {
     fn on(&mut self, _: &RunEvent) {}
 }

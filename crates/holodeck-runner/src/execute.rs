@@ -1,60 +1,56 @@
 use std::{collections::HashSet, sync::Arc};
 
 use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent};
-use holodeck_model::{CaseIdentity, Failure, FailureKind, LoadedAgent, Redactor, TestCase, UnitKey};
+use holodeck_model::{CaseIdentity, Failure, FailureKind, TestCase, UnitKey};
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner, describe_error};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    grade::{Graders, Sight},
+    grade::AnswerView,
+    grading::GradingStage,
     record::{Grade, UnitRecord},
 };
 
-/// Runs one case at a time, and grades the answers of one.
+/// Executes one case at a time.
 pub(crate) struct Executor {
-    pub(crate) agent: Arc<LoadedAgent>,
+    pub(crate) grading: Arc<GradingStage>,
     pub(crate) backend: Arc<dyn AgentBackend>,
-    pub(crate) graders: Graders,
     pub(crate) turns: TurnRunner,
-    pub(crate) redactor: Arc<Redactor>,
     pub(crate) notices: tokio::sync::mpsc::UnboundedSender<String>,
-    /// Names of more than one case, which identify none.
+    /// Names that more than one case has, so that they do not identify a case.
     pub(crate) repeated_names: HashSet<String>,
 }
 
 /// How a case ended.
 pub(crate) enum CaseEnd {
-    /// By itself, well or badly.
+    /// It was executed, with or without success.
     Ended {
-        /// What happened, secrets masked.
+        /// The execution, with secrets masked.
         unit: Box<UnitRecord>,
-        /// What the checks found, where they had to see what was masked.
+        /// The grade, if the checks had to see text that is masked now.
         grade: Option<Box<Grade>>,
-        /// Why no other case will succeed either, if that is so.
-        hopeless: Option<Hopeless>,
+        /// An error that will also affect other cases.
+        blocker: Option<Blocker>,
     },
-    /// Because this run cancelled it; it counts as not run.
+    /// This run cancelled it; it counts as not run.
     Stopped,
 }
 
-/// Why other cases will end as this one did.
-pub(crate) enum Hopeless {
-    /// The endpoint refused the credentials: certain after one case.
+/// An error of a case that will also affect other cases.
+pub(crate) enum Blocker {
+    /// The endpoint rejected the credentials: certain after one case.
     Credentials(String),
-    /// The endpoint was not reached: certain after several cases.
-    Unreached(String),
+    /// The endpoint was unreachable: certain after several cases.
+    Unreachable(String),
 }
 
-/// How the turns of a case ended.
+/// The executed turns of a case.
 struct Conversation {
     turns: Vec<TurnRecord>,
     failures: Vec<Failure>,
-    hopeless: Option<Hopeless>,
+    blocker: Option<Blocker>,
 }
-
-/// Bytes of answers up to which grading is too short to hold up other cases, which share the thread.
-const GRADED_IN_PLACE: usize = 4 * 1024;
 
 impl Executor {
     pub(crate) async fn run(
@@ -63,101 +59,56 @@ impl Executor {
         identity: CaseIdentity,
         cancel: CancellationToken,
     ) -> CaseEnd {
-        let ended = match self.case(index) {
-            Some(case) if case.turns.is_empty() => self.single(case, identity, &cancel).await,
-            Some(case) => self.conversation(case, identity, &cancel).await,
+        let conversation = match self.case(index) {
+            Some(case) if case.turns.is_empty() => self.run_single(case, identity, &cancel).await,
+            Some(case) => self.run_conversation(case, identity, &cancel).await,
             None => None,
         };
         let Some(Conversation {
             turns,
             failures,
-            hopeless,
-        }) = ended
+            blocker,
+        }) = conversation
         else {
             return CaseEnd::Stopped;
         };
         let mut unit = Box::new(UnitRecord {
             turns,
             failures,
-            ..self.blank(index, identity)
+            ..self.empty_record(index, identity)
         });
-        let grade = if unit.holds_secrets(&self.redactor) {
-            // The checks must see what the agent answered, and nothing else ever will.
-            let (back, grade) = Arc::clone(&self).grade(index, unit, true).await;
-            unit = back;
+        let grade = if unit.holds_secrets(&self.grading.redactor) {
+            // Only the checks may see the unmasked answer, so they run before it is stored.
+            let grading = Arc::clone(&self.grading);
+            let (graded, grade) = grading
+                .grade(index, unit, AnswerView::BeforeMasking, cancel)
+                .await;
+            unit = graded;
+            let Some(grade) = grade else {
+                return CaseEnd::Stopped;
+            };
             Some(Box::new(grade))
         } else {
             None
         };
-        unit.mask(&self.redactor);
-        CaseEnd::Ended {
-            unit,
-            grade,
-            hopeless,
-        }
-    }
-
-    /// Grades a unit; long answers on a thread of their own, so that no other case's clock runs on meanwhile.
-    pub(crate) async fn grade(
-        self: Arc<Self>,
-        index: usize,
-        unit: Box<UnitRecord>,
-        before_masking: bool,
-    ) -> (Box<UnitRecord>, Grade) {
-        if self.is_short(&unit) {
-            let grade = self.grade_now(index, &unit, before_masking);
-            return (unit, grade);
-        }
-        let grading = tokio::task::spawn_blocking(move || {
-            let grade = self.grade_now(index, &unit, before_masking);
-            (unit, grade)
-        });
-        match grading.await {
-            Ok(graded) => graded,
-            // A panic is the case's, as it would be here.
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // Only a runtime that ends cancels it, and then nothing waits.
-                Err(_) => std::future::pending().await,
-            },
-        }
-    }
-
-    /// Whether grading a unit takes no time to speak of.
-    #[allow(clippy::unused_self, reason = "other checks will depend on the agent")]
-    pub(crate) fn is_short(&self, unit: &UnitRecord) -> bool {
-        unit.size() <= GRADED_IN_PLACE
-    }
-
-    /// Grades a unit on this thread.
-    pub(crate) fn grade_now(&self, index: usize, unit: &UnitRecord, before_masking: bool) -> Grade {
-        let sight = if before_masking {
-            Sight::BeforeMasking
-        } else {
-            Sight::Whole
-        };
-        let mut grade = match self.case(index) {
-            Some(case) => self.graders.grade(unit, case, sight),
-            None => Grade::of_turns(String::new(), unit, Vec::new()),
-        };
-        grade.mask(&self.redactor);
-        grade
+        unit.mask(&self.grading.redactor);
+        CaseEnd::Ended { unit, grade, blocker }
     }
 
     pub(crate) fn case(&self, index: usize) -> Option<&TestCase> {
-        self.agent.config.test_cases.get(index)
+        self.grading.case(index)
     }
 
-    /// A case that crashed inside this program: an error with a name, never a lost case.
-    pub(crate) fn crashed(&self, index: usize, identity: CaseIdentity, what: &str) -> UnitRecord {
-        let mut unit = self.blank(index, identity);
-        let text = format!("internal error: {what}");
+    /// The record of a case that crashed inside this program: an error of the case, so that the case is not lost.
+    pub(crate) fn crashed(&self, index: usize, identity: CaseIdentity, reason: &str) -> UnitRecord {
+        let mut unit = self.empty_record(index, identity);
+        let text = format!("internal error: {reason}");
         unit.failures.push(Failure::new(FailureKind::Internal, text));
-        unit.mask(&self.redactor);
+        unit.mask(&self.grading.redactor);
         unit
     }
 
-    fn blank(&self, index: usize, identity: CaseIdentity) -> UnitRecord {
+    fn empty_record(&self, index: usize, identity: CaseIdentity) -> UnitRecord {
         UnitRecord {
             key: UnitKey {
                 case: identity.id,
@@ -171,8 +122,8 @@ impl Executor {
         }
     }
 
-    /// What a recording knows the case by: its name if no other case has it, else its identity.
-    fn unit(&self, case: &TestCase, identity: CaseIdentity) -> String {
+    /// The name of the case in a recording: its own name if no other case has it, otherwise its identity.
+    fn unit_name(&self, case: &TestCase, identity: CaseIdentity) -> String {
         match &case.name {
             Some(name) if !self.repeated_names.contains(name) => name.clone(),
             _ => identity.id.to_string(),
@@ -180,13 +131,13 @@ impl Executor {
     }
 
     /// `None` if this run stopped it.
-    async fn single(
+    async fn run_single(
         &self,
         case: &TestCase,
         identity: CaseIdentity,
         cancel: &CancellationToken,
     ) -> Option<Conversation> {
-        let unit = self.unit(case, identity);
+        let unit = self.unit_name(case, identity);
         let turn = TurnInput {
             input: case.input.as_deref().unwrap_or_default(),
             files: &case.files,
@@ -195,20 +146,20 @@ impl Executor {
         let start = |request| self.backend.start(request);
         match self
             .turns
-            .run(turn, cancel, start, |event| self.notice(event))
+            .run(turn, cancel, start, |event| self.forward_notice(event))
             .await
         {
             TurnEnd::Stopped => None,
             TurnEnd::Ended { record, error } => Some(Conversation {
                 turns: vec![*record],
                 failures: Vec::new(),
-                hopeless: error.as_ref().and_then(Hopeless::of),
+                blocker: error.as_ref().and_then(Blocker::from_error),
             }),
         }
     }
 
     /// `None` if this run stopped it.
-    async fn conversation(
+    async fn run_conversation(
         &self,
         case: &TestCase,
         identity: CaseIdentity,
@@ -217,21 +168,21 @@ impl Executor {
         let mut conversation = Conversation {
             turns: Vec::with_capacity(case.turns.len()),
             failures: Vec::new(),
-            hopeless: None,
+            blocker: None,
         };
         let mut session = match self.backend.create_session().await {
             Ok(session) => session,
             Err(_) if cancel.is_cancelled() => return None,
             Err(error) => {
                 conversation.failures.push(self.describe(&error));
-                conversation.hopeless = Hopeless::of(&error);
+                conversation.blocker = Blocker::from_error(&error);
                 return Some(conversation);
             }
         };
-        let label = self.unit(case, identity);
+        let label = self.unit_name(case, identity);
         let mut failures_in_a_row = 0;
         for (place, turn) in case.turns.iter().enumerate() {
-            if conversation.hopeless.is_some() || failures_in_a_row >= 2 {
+            if conversation.blocker.is_some() || failures_in_a_row >= 2 {
                 conversation.turns.push(TurnRecord::skipped(&turn.input));
                 continue;
             }
@@ -241,21 +192,21 @@ impl Executor {
                 files: &turn.files,
                 unit: Some(&unit),
             };
-            let ran = self
+            let end = self
                 .turns
                 .run(
                     input,
                     cancel,
                     |request| session.turn(request),
-                    |event| self.notice(event),
+                    |event| self.forward_notice(event),
                 )
                 .await;
-            match ran {
+            match end {
                 TurnEnd::Stopped => return None,
                 TurnEnd::Ended { record, error } => {
                     let failed = record.state == holodeck_model::ExecutionState::Error;
                     failures_in_a_row = if failed { failures_in_a_row + 1 } else { 0 };
-                    conversation.hopeless = error.as_ref().and_then(Hopeless::of);
+                    conversation.blocker = error.as_ref().and_then(Blocker::from_error);
                     conversation.turns.push(*record);
                 }
             }
@@ -263,7 +214,7 @@ impl Executor {
         if let Err(error) = session.close().await {
             let failure = self.describe(&error);
             conversation.failures.push(Failure {
-                text: format!("closing the conversation: {}", failure.text),
+                text: format!("failed to close the conversation: {}", failure.text),
                 ..failure
             });
         }
@@ -274,7 +225,7 @@ impl Executor {
         describe_error(error, &self.turns.timeout_source)
     }
 
-    fn notice(&self, event: &BackendEvent) {
+    fn forward_notice(&self, event: &BackendEvent) {
         if let BackendEvent::Notice { message } = event {
             // Without a receiver the run is over.
             let _ = self.notices.send(message.clone());
@@ -282,12 +233,12 @@ impl Executor {
     }
 }
 
-impl Hopeless {
-    fn of(error: &BackendError) -> Option<Self> {
+impl Blocker {
+    fn from_error(error: &BackendError) -> Option<Self> {
         if error.is_credentials() {
             Some(Self::Credentials(error.to_string()))
         } else if error.is_unreachable() {
-            Some(Self::Unreached(error.to_string()))
+            Some(Self::Unreachable(error.to_string()))
         } else {
             None
         }

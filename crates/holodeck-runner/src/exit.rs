@@ -1,4 +1,6 @@
-use holodeck_model::{CaseState, ExecutionState, TestResult};
+use holodeck_model::{CaseState, ExecutionState};
+
+use crate::CaseReport;
 
 /// The exit codes of `holodeck test`. Where several apply, the one listed first here is returned: a certain failure
 /// outranks an infrastructure error, which outranks an unusable metric.
@@ -25,7 +27,7 @@ pub enum ExitCode {
 }
 
 impl ExitCode {
-    /// The number given to the shell.
+    /// The exit code of the process.
     pub fn code(self) -> u8 {
         match self {
             Self::Passed => 0,
@@ -40,18 +42,18 @@ impl ExitCode {
         }
     }
 
-    /// What one case means for the run, if anything but a pass.
-    pub(crate) fn of_case(result: &TestResult) -> Option<Self> {
-        match result.state {
+    /// The exit code for one case; `None` for a pass or an unchecked case.
+    pub(crate) fn of_case(case: &CaseReport) -> Option<Self> {
+        match case.state() {
             CaseState::Passed | CaseState::Unchecked => None,
             CaseState::Failed => Some(Self::Failed),
-            // Every turn ran; only checks stand between the case and a verdict.
-            CaseState::Error if result.execution == ExecutionState::Completed => Some(Self::Metric),
+            // Every turn was executed; only the checks have no result.
+            CaseState::Error if case.execution() == ExecutionState::Completed => Some(Self::Metric),
             CaseState::Error => Some(Self::Execution),
         }
     }
 
-    /// The code that outranks the other.
+    /// The code that takes precedence.
     pub fn worse(self, other: Self) -> Self {
         self.min(other)
     }

@@ -2,23 +2,21 @@ use std::time::Duration;
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_eval::{
-    CalledTool, EvalInput, Grader, MetricOutcome, ToolExpectations, ToolsOutcome, Verdict, check_tools,
+    CalledTool, EvalInput, Grader, Judge, MetricOutcome, ToolExpectations, ToolsOutcome, Verdict, check_tools,
 };
 use holodeck_model::{
-    ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, FailureKind, LoadedAgent, MetricConfig,
-    MetricResult, OnTruncated, OneOrMany, StandardMetric, StandardMetricName, TestCase, ToolNames, ToolOrder,
+    ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, FailureKind, MetricConfig,
+    MetricResult, OnTruncated, OneOrMany, ResolvedAgent, StandardMetric, StandardMetricName, TestCase,
+    ToolNames, ToolOrder, hex_prefix,
 };
 use holodeck_turn::TurnRecord;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::{
-    plan::hex,
-    record::{Grade, TurnGrade, UnitRecord},
-};
+use crate::record::{Grade, TurnGrade, UnitRecord};
 
-/// The checks of an agent. Those that all cases share are made ready once; a case with checks of its own has them made
-/// ready when it is graded, so that memory does not grow with the number of cases.
+/// The checks of an agent. Shared checks are prepared once; a case's own checks are prepared when it is graded, so that
+/// memory does not grow with the number of cases.
 pub(crate) struct Graders {
     shared: Grader,
     shared_configs: Vec<MetricConfig>,
@@ -27,31 +25,36 @@ pub(crate) struct Graders {
     on_truncated: OnTruncated,
 }
 
-/// Whether the checks see the answer as it was given.
-#[derive(Clone, Copy)]
-pub(crate) enum Sight<'a> {
-    /// They do, and the record will have it too.
-    Whole,
-    /// They do, but the record will have it masked: their fingerprints are kept with the verdicts.
+/// Which text of an answer the checks see. For a replayed turn, that is at most the recorded text; its record lists
+/// what was masked.
+pub(crate) enum AnswerView {
+    /// The original text, before it is masked and stored. The fingerprints of the checks are stored with the verdicts.
     BeforeMasking,
-    /// The record is masked where it says so; this is what the checks found before.
-    Masked(Option<&'a Grade>),
+    /// The stored text, masked as its record states, with the grade that was computed before masking.
+    Stored(Option<Box<Grade>>),
 }
+
+/// The outcomes of a turn's metrics that need no judge; `None` for the others. The error is that of a metric that
+/// cannot be set up. A turn without an answer has neither.
+pub(crate) type Computed = Option<Result<Vec<Option<MetricOutcome>>, Failure>>;
+
+/// The outcomes of all metrics of a turn.
+pub(crate) type Outcomes = Option<Result<Vec<MetricOutcome>, Failure>>;
 
 /// What is expected of one turn: of a case without turns, or of a turn of a conversation.
 #[derive(Clone, Copy, Serialize)]
-struct Expectations<'a> {
-    ground_truth: Option<&'a str>,
-    expected_tools: Option<&'a [ExpectedTool]>,
+pub(crate) struct Expectations<'a> {
+    pub(crate) ground_truth: Option<&'a str>,
+    pub(crate) expected_tools: Option<&'a [ExpectedTool]>,
     expected_tools_order: ToolOrder,
-    forbidden_tools: &'a [String],
+    pub(crate) forbidden_tools: &'a [String],
     retrieval_context: Option<&'a [String]>,
-    /// Checks of its own; those of the agent apply where there are none.
-    evaluations: &'a [MetricConfig],
+    /// Its own checks; if empty, those of the agent apply.
+    pub(crate) evaluations: &'a [MetricConfig],
 }
 
 impl Graders {
-    pub(crate) fn new(agent: &LoadedAgent) -> Result<Self, String> {
+    pub(crate) fn new(agent: &ResolvedAgent) -> Result<Self, String> {
         let metrics = agent
             .config
             .evaluations
@@ -67,74 +70,148 @@ impl Graders {
         })
     }
 
-    /// Fingerprint of the checks of a case.
+    #[cfg(test)]
+    pub(crate) fn replace_shared(&mut self, grader: Grader) {
+        self.shared = grader;
+    }
+
+    /// The fingerprint of a case's checks.
     pub(crate) fn fingerprint(&self, case: &TestCase) -> String {
         fingerprint(&(&self.shared_fingerprint, expectations(case)))
     }
 
-    /// Grades a unit with the checks that its case has now.
-    pub(crate) fn grade(&self, unit: &UnitRecord, case: &TestCase, sight: Sight<'_>) -> Grade {
-        let mut so_far = Vec::new();
-        let mut turns = Vec::with_capacity(unit.turns.len());
-        for (place, (turn, expected)) in unit.turns.iter().zip(expectations(case)).enumerate() {
-            let found = retrieved(turn);
-            so_far.extend(found.iter().flatten().cloned());
-            let known = || (!so_far.is_empty()).then(|| so_far.clone());
-            let context = expected.retrieval_context.map(<[String]>::to_vec);
-            let recorded = match sight {
-                Sight::Masked(Some(grade)) => grade.turns.get(place),
-                _ => None,
+    /// Whether a check of a case asks a model or runs a program.
+    pub(crate) fn asks(&self, case: &TestCase) -> bool {
+        expectations(case)
+            .iter()
+            .any(|expected| match expected.evaluations {
+                [] => self.shared.asks(),
+                configs => configs.iter().any(|config| config.enabled() && asks(config)),
+            })
+    }
+
+    /// Computes the metrics that need no judge.
+    pub(crate) fn compute(&self, unit: &UnitRecord, case: &TestCase) -> Vec<Computed> {
+        let turns = self.subjects(unit, case).into_iter().map(|subject| {
+            subject.has_answer().then(|| {
+                let calls = subject.calls();
+                let grader = self.grader(subject.expected)?;
+                Ok(grader.get().compute(&subject.eval_input(&calls)))
+            })
+        });
+        turns.collect()
+    }
+
+    /// Computes the other metrics of a turn with the judge.
+    pub(crate) async fn ask(
+        &self,
+        unit: &UnitRecord,
+        case: &TestCase,
+        place: usize,
+        computed: Computed,
+        judge: &dyn Judge,
+    ) -> Outcomes {
+        let computed = match computed? {
+            Ok(computed) => computed,
+            Err(failure) => return Some(Err(failure)),
+        };
+        if computed.iter().all(Option::is_some) {
+            return Some(Ok(computed.into_iter().flatten().collect()));
+        }
+        let subject = self.subjects(unit, case).into_iter().nth(place)?;
+        let calls = subject.calls();
+        let grader = match self.grader(subject.expected) {
+            Ok(grader) => grader,
+            Err(failure) => return Some(Err(failure)),
+        };
+        let input = subject.eval_input(&calls);
+        Some(Ok(grader.get().ask(&input, computed, judge).await))
+    }
+
+    /// The verdict on a unit from the outcomes of its turns.
+    pub(crate) fn conclude(
+        &self,
+        unit: &UnitRecord,
+        case: &TestCase,
+        view: &AnswerView,
+        outcomes: Vec<Outcomes>,
+    ) -> Grade {
+        let subjects = self.subjects(unit, case).into_iter().enumerate();
+        let turns = subjects.zip(outcomes).map(|((place, subject), outcomes)| {
+            let recorded = match view {
+                AnswerView::Stored(Some(grade)) => grade.turns.get(place),
+                AnswerView::Stored(None) | AnswerView::BeforeMasking => None,
             };
             let subject = Subject {
-                turn,
-                expected,
-                retrieval_context: context.or(found).or_else(known),
-                names: &self.names,
-                sight,
                 recorded,
+                before_masking: matches!(view, AnswerView::BeforeMasking),
+                ..subject
             };
-            turns.push(self.grade_turn(subject));
-        }
+            self.conclude_turn(subject, outcomes)
+        });
+        let turns = turns.collect();
         Grade::of_turns(self.fingerprint(case), unit, turns)
     }
 
-    fn grade_turn(&self, subject: Subject<'_>) -> TurnGrade {
+    fn subjects<'a>(&'a self, unit: &'a UnitRecord, case: &'a TestCase) -> Vec<Subject<'a>> {
+        let mut earlier = Vec::new();
+        let turns = unit.turns.iter().zip(expectations(case));
+        let subjects = turns.map(|(turn, expected)| {
+            let passages = retrieved_passages(turn);
+            earlier.extend(passages.iter().flatten().cloned());
+            let known = || (!earlier.is_empty()).then(|| earlier.clone());
+            let context = expected.retrieval_context.map(<[String]>::to_vec);
+            Subject {
+                turn,
+                expected,
+                retrieval_context: context.or(passages).or_else(known),
+                names: &self.names,
+                recorded: None,
+                before_masking: false,
+            }
+        });
+        subjects.collect()
+    }
+
+    /// The metrics of a turn; its own metrics are prepared each time.
+    fn grader(&self, expected: Expectations<'_>) -> Result<TurnGrader<'_>, Failure> {
+        match expected.evaluations {
+            [] => Ok(TurnGrader::Shared(&self.shared)),
+            configs => match Grader::new(configs) {
+                Ok(grader) => Ok(TurnGrader::Own(grader)),
+                Err(error) => Err(Failure::new(FailureKind::Checks, error.to_string())),
+            },
+        }
+    }
+
+    fn conclude_turn(&self, subject: Subject<'_>, outcomes: Outcomes) -> TurnGrade {
         let turn = subject.turn;
         let bare = |state| TurnGrade {
             retrieval_context: subject.retrieval_context.clone(),
             ..TurnGrade::bare(state)
         };
-        match turn.state {
-            ExecutionState::Completed => {}
-            // There is no answer to grade: the agent fell short, or nothing is known.
-            ExecutionState::AgentFailed => return bare(CaseState::Failed),
-            ExecutionState::Error | ExecutionState::Skipped => return bare(CaseState::Error),
-        }
-        let own;
-        let (grader, configs) = match subject.expected.evaluations {
-            [] => (&self.shared, self.shared_configs.as_slice()),
-            configs => match Grader::new(configs) {
-                Ok(grader) => {
-                    own = grader;
-                    (&own, configs)
-                }
-                Err(error) => {
-                    let mut grade = bare(CaseState::Error);
-                    let failure = Failure::new(FailureKind::Checks, error.to_string());
-                    grade.failures.push(failure);
-                    return grade;
-                }
-            },
+        let outcomes = match outcomes {
+            Some(Ok(outcomes)) => outcomes,
+            Some(Err(failure)) => {
+                let mut grade = bare(CaseState::Error);
+                grade.failures.push(failure);
+                return grade;
+            }
+            // There is no answer to grade: the agent failed, or the execution did.
+            None if turn.state == ExecutionState::AgentFailed => return bare(CaseState::Failed),
+            None => return bare(CaseState::Error),
+        };
+        let configs = match subject.expected.evaluations {
+            [] => self.shared_configs.as_slice(),
+            configs => configs,
         };
         let configs: Vec<&MetricConfig> = configs.iter().filter(|config| config.enabled()).collect();
-        let calls: Vec<CalledTool<'_>> = turn.result.calls().map(called).collect();
-        let outcomes = grader.grade(&subject.eval_input(&calls));
         let metrics: Vec<MetricResult> = outcomes
             .into_iter()
             .zip(&configs)
             .map(|(outcome, config)| subject.metric(outcome, config))
             .collect();
-        let tools = subject.tools(&calls);
+        let tools = subject.tools(&subject.calls());
         let mut failures = tools.failures;
         let mut state = state(tools.matched, tools.unknown, &metrics);
         if turn.truncated && self.on_truncated == OnTruncated::Fail {
@@ -156,19 +233,34 @@ impl Graders {
     }
 }
 
-fn called<'a>((call, result): (&'a ToolCall, Option<&'a ToolResult>)) -> CalledTool<'a> {
+/// The metrics of one turn.
+enum TurnGrader<'a> {
+    Shared(&'a Grader),
+    Own(Grader),
+}
+
+impl TurnGrader<'_> {
+    fn get(&self) -> &Grader {
+        match self {
+            Self::Shared(grader) => grader,
+            Self::Own(grader) => grader,
+        }
+    }
+}
+
+fn called_tool<'a>((call, result): (&'a ToolCall, Option<&'a ToolResult>)) -> CalledTool<'a> {
     CalledTool::with_result(call, result)
 }
 
-/// The passages that tools retrieved, in the order of the results, the best of each first.
-fn retrieved(turn: &TurnRecord) -> Option<Vec<String>> {
-    let worked = turn.result.tool_results.iter().filter(|result| !result.is_error);
-    let passages = worked.flat_map(|result| &result.details.passages);
-    let found: Vec<String> = passages.map(|passage| passage.text.clone()).collect();
-    (!found.is_empty()).then_some(found)
+/// The passages that tools retrieved, in the order of the tool results, each ordered by rank.
+fn retrieved_passages(turn: &TurnRecord) -> Option<Vec<String>> {
+    let succeeded = turn.result.tool_results.iter().filter(|result| !result.is_error);
+    let passages = succeeded.flat_map(|result| &result.details.passages);
+    let texts: Vec<String> = passages.map(|passage| passage.text.clone()).collect();
+    (!texts.is_empty()).then_some(texts)
 }
 
-/// A missed gate is certain whatever else is not known; an unknown verdict is never a pass.
+/// A failed check is certain even if other verdicts are unknown; an unknown verdict is never a pass.
 fn state(tools_matched: Option<bool>, tools_unknown: bool, metrics: &[MetricResult]) -> CaseState {
     let any = |passed| metrics.iter().any(|metric| metric.passed == Some(passed));
     if tools_matched == Some(false) || any(false) {
@@ -188,21 +280,31 @@ struct Subject<'a> {
     expected: Expectations<'a>,
     retrieval_context: Option<Vec<String>>,
     names: &'a ToolNames,
-    sight: Sight<'a>,
+    /// The grade that was computed before the record was masked.
     recorded: Option<&'a TurnGrade>,
+    /// Whether the record is not masked yet.
+    before_masking: bool,
 }
 
-/// What the expectations about tools came to.
+/// The result of the expectations about tools.
 #[derive(Default)]
-struct Tools {
+struct ToolsResult {
     matched: Option<bool>,
-    /// Whether it can no longer be found out.
+    /// Whether masking hides the result.
     unknown: bool,
     details: Vec<ArgMatchDetail>,
     failures: Vec<Failure>,
 }
 
 impl Subject<'_> {
+    fn has_answer(&self) -> bool {
+        self.turn.state == ExecutionState::Completed
+    }
+
+    fn calls(&self) -> Vec<CalledTool<'_>> {
+        self.turn.result.calls().map(called_tool).collect()
+    }
+
     fn eval_input<'b>(&'b self, calls: &'b [CalledTool<'b>]) -> EvalInput<'b> {
         EvalInput {
             input: &self.turn.input,
@@ -216,19 +318,17 @@ impl Subject<'_> {
         }
     }
 
-    /// The verdict of a metric, or the error that takes its place: where the answer was cut off, a text that must not
-    /// be in it could be in the rest; where it was masked, in what was masked.
+    /// The verdict of a metric, or an error instead of it: a forbidden text could be in the missing part of a truncated
+    /// answer, or in the masked part of a masked one.
     fn metric(&self, outcome: MetricOutcome, config: &MetricConfig) -> MetricResult {
-        if self.hides_answer() && reads_answer(config) {
-            let check = self.check(config);
+        // A judge receives the masked text, and its reasoning refers to that.
+        if self.hides_answer() && reads_answer(config) && !asks(config) {
+            let check = self.metric_check(config);
             if let Some(recorded) = self.recorded_check(&check) {
                 return recorded.clone();
             }
-            if !certain_in_part(&outcome, config) {
-                return error_of(
-                    outcome,
-                    "the stored answer was masked, so a new or changed check cannot be computed; run the case again",
-                );
+            if !certain_in_part(&outcome, config, self.expected.ground_truth) {
+                return error_result(outcome, self.masked_error("answer was"));
             }
         }
         if self.turn.truncated
@@ -236,67 +336,75 @@ impl Subject<'_> {
             && is_negated(config)
             && reads_answer(config)
         {
-            return error_of(
+            return error_result(
                 outcome,
-                "answer truncated at max_tokens: the missing text could contain what it must not",
+                "answer truncated at max_tokens: the missing text could contain the forbidden text",
             );
         }
         metric_result(outcome)
     }
 
-    fn tools(&self, calls: &[CalledTool<'_>]) -> Tools {
+    fn tools(&self, calls: &[CalledTool<'_>]) -> ToolsResult {
         let expected = ToolExpectations {
             expected: self.expected.expected_tools.unwrap_or_default(),
             order: self.expected.expected_tools_order,
             forbidden: self.expected.forbidden_tools,
             names: Some(self.names),
         };
-        let hidden = matches!(self.sight, Sight::Masked(_)) && !self.turn.redacted.arguments.is_empty();
-        if hidden {
-            let recorded = self
-                .recorded
-                .filter(|grade| grade.checks.first() == Some(&self.tools_check()));
+        if !self.turn.redacted.arguments.is_empty() {
+            let recorded = self.recorded.filter(|grade| {
+                grade.checks.first() == Some(&self.tools_check()) && grade.tools_matched.is_some()
+            });
             if let Some(grade) = recorded {
-                let about_tools = |failure: &&Failure| failure.kind == FailureKind::Expectation;
-                return Tools {
+                let is_about_tools = |failure: &&Failure| failure.kind == FailureKind::Expectation;
+                return ToolsResult {
                     matched: grade.tools_matched,
                     unknown: false,
                     details: grade.arg_match_details.clone(),
-                    failures: grade.failures.iter().filter(about_tools).cloned().collect(),
+                    failures: grade.failures.iter().filter(is_about_tools).cloned().collect(),
                 };
             }
-            let wants_arguments = expected.expected.iter().any(|tool| !tool.args.is_empty());
-            if wants_arguments {
-                let text = "the stored arguments were masked, so a new or changed expectation cannot be checked; \
-                            run the case again";
-                return Tools {
+            let expects_arguments = expected.expected.iter().any(|tool| !tool.args.is_empty());
+            if expects_arguments {
+                let text = self.masked_error("arguments were");
+                return ToolsResult {
                     unknown: true,
                     failures: vec![Failure {
                         kind: FailureKind::Checks,
                         ..Failure::of_field("expected_tools", text)
                     }],
-                    ..Tools::default()
+                    ..ToolsResult::default()
                 };
             }
         }
         let ToolsOutcome {
             matched,
             details,
-            errors,
+            failures,
             ..
         } = check_tools(&expected, calls);
-        Tools {
+        ToolsResult {
             matched,
             unknown: false,
             details,
-            failures: errors.into_iter().map(|error| about_tools(&error)).collect(),
+            failures,
         }
     }
 
-    /// Whether the answer as the checks see it is not the one that was given.
+    /// Why a check of a masked text has no verdict.
+    fn masked_error(&self, what: &str) -> String {
+        if self.recorded.is_some() {
+            format!(
+                "the stored {what} masked, so a new or changed check cannot be computed; run the case again"
+            )
+        } else {
+            format!("the recorded {what} masked, so the check cannot be computed; run the case with `--live`")
+        }
+    }
+
+    /// Whether the checks see a masked answer, because the journal or the recording has only that.
     fn hides_answer(&self) -> bool {
-        let redacted = &self.turn.redacted;
-        matches!(self.sight, Sight::Masked(_)) && (redacted.answer || redacted.object)
+        self.turn.redacted.answer || self.turn.redacted.object
     }
 
     fn recorded_check(&self, check: &str) -> Option<&MetricResult> {
@@ -305,7 +413,7 @@ impl Subject<'_> {
         recorded.metrics.get(place)
     }
 
-    fn check(&self, config: &MetricConfig) -> String {
+    fn metric_check(&self, config: &MetricConfig) -> String {
         fingerprint(&(config, self.expected.ground_truth))
     }
 
@@ -318,28 +426,23 @@ impl Subject<'_> {
         })
     }
 
-    /// The checks as the next grading recognises them, where it will not see what this one saw.
+    /// Fingerprints of the checks, by which a later grading of the masked answer finds their verdicts.
     fn fingerprints(&self, configs: &[&MetricConfig]) -> Vec<String> {
-        let needed = match self.sight {
-            Sight::Whole => false,
-            Sight::BeforeMasking => true,
-            Sight::Masked(_) => self.turn.redacted.concerns_checks(),
-        };
-        if !needed {
+        if !self.before_masking && !self.turn.redacted.affects_checks() {
             return Vec::new();
         }
-        let metrics = configs.iter().map(|config| self.check(config));
+        let metrics = configs.iter().map(|config| self.metric_check(config));
         std::iter::once(self.tools_check()).chain(metrics).collect()
     }
 }
 
-/// Whether the outcome is the same whatever was masked: a text that was found is there, and one that must not be there
-/// and was found is there too.
-fn certain_in_part(outcome: &MetricOutcome, config: &MetricConfig) -> bool {
+/// Whether the outcome does not depend on the masked parts: a text, expected or forbidden, that was found in the rest
+/// is in the answer.
+fn certain_in_part(outcome: &MetricOutcome, config: &MetricConfig, ground_truth: Option<&str>) -> bool {
     let MetricConfig::Standard(metric) = config else {
         return false;
     };
-    let looks_for_a_part = matches!(
+    let searches_text = matches!(
         metric.metric,
         StandardMetricName::Contains
             | StandardMetricName::ContainsAny
@@ -351,14 +454,16 @@ fn certain_in_part(outcome: &MetricOutcome, config: &MetricConfig) -> bool {
         Verdict::Failed => metric.negate,
         Verdict::NotGated | Verdict::Error => false,
     };
-    // Without the mask's own characters, and without blanks or punctuation taken away, which would join what it parts.
-    let apart = !metric.strip_whitespace && !metric.strip_punctuation && !config_mentions_mask(metric);
-    looks_for_a_part && found && apart && metric.response_path.is_none() && metric.threshold.is_none()
+    // The mask's own characters could match, and removing whitespace or punctuation could join the texts around a mask.
+    let is_reliable =
+        !metric.strip_whitespace && !metric.strip_punctuation && !could_match_mask(metric, ground_truth);
+    searches_text && found && is_reliable && metric.response_path.is_none() && metric.threshold.is_none()
 }
 
-fn config_mentions_mask(metric: &StandardMetric) -> bool {
+/// Whether the text that a metric searches for could match a mask.
+fn could_match_mask(metric: &StandardMetric, ground_truth: Option<&str>) -> bool {
     match &metric.value {
-        None => true,
+        None => ground_truth.is_none_or(|text| text.contains('*')),
         Some(OneOrMany::One(text)) => text.contains('*'),
         Some(OneOrMany::Many(texts)) => texts.iter().any(|text| text.contains('*')),
     }
@@ -368,7 +473,12 @@ fn is_negated(config: &MetricConfig) -> bool {
     matches!(config, MetricConfig::Standard(metric) if metric.negate)
 }
 
-/// Whether a metric looks at the answer, and not only at its latency or its cost.
+/// Whether a metric asks a model or runs a program.
+fn asks(config: &MetricConfig) -> bool {
+    !matches!(config, MetricConfig::Standard(metric) if !metric.metric.needs_judge())
+}
+
+/// Whether a metric reads the answer, and not only its latency or cost.
 fn reads_answer(config: &MetricConfig) -> bool {
     !matches!(
         config,
@@ -377,11 +487,11 @@ fn reads_answer(config: &MetricConfig) -> bool {
     )
 }
 
-fn error_of(outcome: MetricOutcome, reason: &str) -> MetricResult {
+fn error_result(outcome: MetricOutcome, reason: impl Into<String>) -> MetricResult {
     MetricResult {
         score: None,
         passed: None,
-        error: Some(reason.to_owned()),
+        error: Some(reason.into()),
         reasoning: None,
         ..metric_result(outcome)
     }
@@ -408,8 +518,8 @@ fn metric_result(outcome: MetricOutcome) -> MetricResult {
     }
 }
 
-/// What is expected of each turn of a case; of one turn, if it has none.
-fn expectations(case: &TestCase) -> Vec<Expectations<'_>> {
+/// What is expected of each turn of a case; one item for a case without turns.
+pub(crate) fn expectations(case: &TestCase) -> Vec<Expectations<'_>> {
     if case.turns.is_empty() {
         return vec![Expectations {
             ground_truth: case.ground_truth.as_deref(),
@@ -437,20 +547,6 @@ fn expectations(case: &TestCase) -> Vec<Expectations<'_>> {
         .collect()
 }
 
-/// The field that an unmet expectation is about.
-fn about_tools(error: &str) -> Failure {
-    const BEGINNINGS: [(&str, &str); 4] = [
-        ("expected tool(s) ", "expected_tools"),
-        ("expected tools in the order ", "expected_tools_order"),
-        ("forbidden tool ", "forbidden_tools"),
-        ("expected ", "expected_tools"),
-    ];
-    let known = BEGINNINGS
-        .iter()
-        .find_map(|(beginning, field)| Some(Failure::of_field(field, error.strip_prefix(beginning)?)));
-    known.unwrap_or_else(|| Failure::new(FailureKind::Expectation, error))
-}
-
 /// The beginning of a SHA-256 over a value as JSON.
 fn fingerprint(value: &impl Serialize) -> String {
     struct Hasher(Sha256);
@@ -464,7 +560,7 @@ fn fingerprint(value: &impl Serialize) -> String {
         }
     }
     let mut hasher = Hasher(Sha256::new());
-    // A configuration that was read from YAML is always JSON.
+    // A configuration read from YAML can always be written as JSON.
     let _ = serde_json::to_writer(&mut hasher, value);
-    hex(hasher.0.finalize().iter().take(8))
+    hex_prefix(&hasher.0.finalize(), 8)
 }

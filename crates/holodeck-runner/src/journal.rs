@@ -13,31 +13,31 @@ use std::{
     sync::Arc,
 };
 
-pub use header::{JournalHeader, RunFlags, Selected};
-use place::{Line, Place};
+pub use header::{JournalHeader, RunFlags, StoredSelection};
+use place::{Line, LinePosition, Place};
 use sync::Syncer;
 
 use crate::{
-    Ended,
+    RunEnd,
     record::{Grade, UnitRecord},
 };
 
-/// The format this version writes. It reads version 1 as well.
+/// The format that this version writes. It also reads version 1.
 pub const JOURNAL_VERSION: u64 = 2;
 
-/// Why a journal can't be used.
+/// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The file can't be read or written.
+    /// The file cannot be read or written.
     #[error("journal `{path}`: {source}")]
     Io {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A line is not what it should be.
+    /// A line is not valid.
     #[error("journal `{path}`, line {line}: {reason}")]
     Malformed {
         /// The file.
@@ -47,19 +47,19 @@ pub enum JournalError {
         /// What is wrong.
         reason: String,
     },
-    /// Written by a version this one does not know.
+    /// The format version is not supported.
     #[error(
         "journal `{path}` has format version {found}; this holodeck reads versions 1 and {JOURNAL_VERSION}"
     )]
     Version {
         /// The file.
         path: String,
-        /// The version it says.
+        /// The version in the header.
         found: u64,
     },
 }
 
-/// The record of a run: append-only JSON Lines. Records stay in the file; memory holds only where they are.
+/// The journal of a run: append-only JSON Lines. Records stay in the file; memory holds only their positions.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -67,35 +67,35 @@ pub struct Journal {
     version: u64,
     file: Arc<File>,
     end: u64,
-    /// Where the lines of each planned unit are, in the order of the plan. The last line of a unit counts.
+    /// The positions of the lines of each planned unit, in the order of the plan. The last line of a unit counts.
     places: Vec<Place>,
     /// How many of them have a verdict.
     finished: usize,
     warnings: Vec<String>,
-    ended: Option<Ended>,
+    ended: Option<RunEnd>,
     /// The run whose answers this one graded.
-    answers: Option<Answers>,
+    base: Option<BaseRun>,
     syncer: Option<Syncer>,
 }
 
-/// The records that a regrade reads from the run it grades.
+/// The run that a regrade grades, which has the records.
 #[derive(Debug)]
-struct Answers {
+struct BaseRun {
     journal: Box<Journal>,
-    /// For each unit its place in that journal's plan.
-    of: Vec<Option<usize>>,
+    /// The place of each unit in that journal's plan.
+    places: Vec<Option<usize>>,
 }
 
 /// The payload of a line `ran`: a unit, and its grade where the checks had to see it before it was masked.
 #[derive(Deserialize)]
-struct Ran {
+struct UnitLine {
     unit: UnitRecord,
     #[serde(default)]
     grade: Option<Grade>,
 }
 
 #[derive(Serialize)]
-struct RanRef<'a> {
+struct UnitLineRef<'a> {
     unit: &'a UnitRecord,
     #[serde(skip_serializing_if = "Option::is_none")]
     grade: Option<&'a Grade>,
@@ -103,7 +103,7 @@ struct RanRef<'a> {
 
 /// The payload of a line `graded`.
 #[derive(Serialize, Deserialize)]
-struct Graded<G> {
+struct GradeLine<G> {
     key: UnitKey,
     grade: G,
 }
@@ -115,7 +115,7 @@ impl Journal {
         if let Some(parent) = path.parent() {
             holodeck_model::create_private_folder(parent).map_err(io)?;
         }
-        // It gets its name with its first line in it: what is killed in between is no run that `latest` could mean.
+        // The file is renamed after its first line is written, so that `latest` never selects a run killed before.
         let unnamed = path.with_extension("new");
         let file = OpenOptions::new()
             .create_new(true)
@@ -132,7 +132,7 @@ impl Journal {
             version: JOURNAL_VERSION,
             warnings: Vec::new(),
             ended: None,
-            answers: None,
+            base: None,
             end: 0,
             syncer: Some(Syncer::start(Arc::clone(&file))),
             file,
@@ -151,17 +151,17 @@ impl Journal {
         base: Self,
     ) -> Result<Self, JournalError> {
         let mut journal = Self::create(path, header)?;
-        journal.answers = Some(Answers::new(base, &journal.header.plan));
+        journal.base = Some(BaseRun::new(base, &journal.header.plan));
         Ok(journal)
     }
 
-    /// Opens a journal to read from. Nothing is written to it.
+    /// Opens a journal for reading.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         scan::open(path)
     }
 
-    /// Takes up writing where the journal ends. A line that a killed process left half-written is cut off; damaged
-    /// lines stay, and what they held has no record.
+    /// Reopens the journal for appending. A last line that a killed process left incomplete is removed; damaged lines
+    /// stay, and their units have no record.
     pub fn reopen(mut self) -> Result<Self, JournalError> {
         let file = OpenOptions::new().read(true).write(true).open(&self.path);
         self.file = Arc::new(file.map_err(|source| io_error(&self.path, source))?);
@@ -173,7 +173,7 @@ impl Journal {
         Ok(self)
     }
 
-    /// What is run.
+    /// The first line of the journal.
     pub fn header(&self) -> &JournalHeader {
         &self.header
     }
@@ -183,7 +183,7 @@ impl Journal {
         &self.path
     }
 
-    /// The format it is written in.
+    /// The version of its format.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -193,8 +193,8 @@ impl Journal {
         &self.header.plan
     }
 
-    /// How the run ended; absent if it was killed.
-    pub(crate) fn ended(&self) -> Option<&Ended> {
+    /// The end of the run; absent if it was killed.
+    pub(crate) fn ended(&self) -> Option<&RunEnd> {
         self.ended.as_ref()
     }
 
@@ -205,10 +205,10 @@ impl Journal {
 
     /// Whether the unit at this place in the plan has an answer.
     pub fn has_answer(&self, unit: usize) -> bool {
-        match &self.answers {
-            Some(answers) => answers
-                .of(unit)
-                .is_some_and(|place| answers.journal.has_answer(place)),
+        match &self.base {
+            Some(base) => base
+                .place_of(unit)
+                .is_some_and(|place| base.journal.has_answer(place)),
             None => self.places.get(unit).is_some_and(Place::has_run),
         }
     }
@@ -218,38 +218,38 @@ impl Journal {
         self.places.get(unit).is_some_and(Place::is_graded)
     }
 
-    /// Writes down that a unit ran. When this returns, killing the process does not lose the answer.
+    /// Writes the record of a unit. After this returns, killing the process does not lose the answer.
     pub(crate) fn record(
         &mut self,
         place: usize,
         unit: &UnitRecord,
         grade: Option<&Grade>,
     ) -> Result<(), JournalError> {
-        let line = Line::<_, ()>::Ran(RanRef { unit, grade });
-        let written = self.write(&line)?;
+        let line = Line::<_, ()>::Ran(UnitLineRef { unit, grade });
+        let position = self.write(&line)?;
         self.update(place, |place| {
             *place = Place {
-                ran: Some(written),
+                ran: Some(position),
                 graded: None,
-                graded_with_run: grade.is_some(),
+                graded_with_run: grade.is_some_and(|grade| !grade.unjudged),
             };
         });
         Ok(())
     }
 
-    /// Writes down the verdict on a unit.
+    /// Writes the verdict on a unit.
     pub(crate) fn grade(&mut self, place: usize, grade: &Grade) -> Result<(), JournalError> {
         let Some(case) = self.header.plan.get(place).map(|case| case.id) else {
             return Ok(());
         };
         let key = UnitKey { case, trial: 0 };
-        let line = Line::<(), _>::Graded(Graded { key, grade });
-        let written = self.write(&line)?;
-        self.update(place, |place| place.graded = Some(written));
+        let line = Line::<(), _>::Graded(GradeLine { key, grade });
+        let position = self.write(&line)?;
+        self.update(place, |place| place.graded = Some(position));
         Ok(())
     }
 
-    /// Writes down what a reader of every verdict must know, once.
+    /// Writes a warning that concerns every verdict, once.
     pub fn warn(&mut self, warning: String) -> Result<(), JournalError> {
         if self.warnings.contains(&warning) {
             return Ok(());
@@ -259,13 +259,13 @@ impl Journal {
         Ok(())
     }
 
-    /// What a reader of every verdict must know.
+    /// Warnings that concern every verdict.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Writes the end down and waits until everything is on the disk.
-    pub(crate) fn close(&mut self, ended: &Ended, at: &str) -> Result<(), JournalError> {
+    /// Writes the end of the run and waits until everything is on disk.
+    pub(crate) fn close(&mut self, ended: &RunEnd, at: &str) -> Result<(), JournalError> {
         self.write(&Line::<(), ()>::End(place::End {
             ended: ended.clone(),
             at: at.to_owned(),
@@ -277,18 +277,18 @@ impl Journal {
             .map_err(|source| io_error(&self.path, source))
     }
 
-    /// The records of the units that ran, in the order of the plan, read one at a time.
+    /// The records of the executed units, in the order of the plan, read one at a time.
     pub fn units(&self) -> impl Iterator<Item = Result<UnitRecord, JournalError>> {
         (0..self.places.len()).filter_map(|place| self.unit(place))
     }
 
-    /// The record of a unit that ran.
+    /// The record of an executed unit.
     pub fn unit(&self, place: usize) -> Option<Result<UnitRecord, JournalError>> {
-        let unit = match &self.answers {
-            Some(answers) => answers.journal.unit(answers.of(place)?)?,
-            None => self.ran(self.places.get(place)?.ran?).map(|ran| ran.unit),
+        let unit = match &self.base {
+            Some(base) => base.journal.unit(base.place_of(place)?)?,
+            None => self.read_unit(self.places.get(place)?.ran?).map(|line| line.unit),
         };
-        // In a regrade the case may have another name now.
+        // In a regrade, the identity of the case may have changed.
         let case = *self.header.plan.get(place)?;
         Some(unit.map(|unit| UnitRecord {
             key: UnitKey {
@@ -300,23 +300,27 @@ impl Journal {
         }))
     }
 
-    /// What the checks found when a unit of the run that is graded again was graded first.
+    /// The first verdict on a unit, in this run or in the run that it regrades.
     pub(crate) fn first_verdict(&self, place: usize) -> Option<Result<Grade, JournalError>> {
-        let answers = self.answers.as_ref()?;
-        answers.journal.verdict(answers.of(place)?)
+        if let Some(base) = &self.base {
+            return base.journal.first_verdict(base.place_of(place)?);
+        }
+        let ran = self.places.get(place)?.ran?;
+        let with_run = self.read_unit(ran).map(|line| line.grade).transpose();
+        with_run.or_else(|| self.verdict(place))
     }
 
     /// The verdict on a unit.
     pub fn verdict(&self, place: usize) -> Option<Result<Grade, JournalError>> {
         let lines = self.places.get(place)?;
         match lines.graded {
-            Some(graded) => Some(self.graded(graded)),
-            None if lines.graded_with_run => self.ran(lines.ran?).map(|ran| ran.grade).transpose(),
+            Some(graded) => Some(self.read_grade(graded)),
+            None if lines.graded_with_run => self.read_unit(lines.ran?).map(|line| line.grade).transpose(),
             None => None,
         }
     }
 
-    /// Places in the plan of the units that did not pass, and of those without a verdict.
+    /// Places in the plan of the units that did not pass or have no verdict.
     pub(crate) fn not_passed(&self) -> Result<Vec<usize>, JournalError> {
         let mut places = Vec::new();
         for place in 0..self.places.len() {
@@ -336,70 +340,68 @@ impl Journal {
         }
     }
 
-    fn ran(&self, place: place::Written) -> Result<Ran, JournalError> {
+    fn read_unit(&self, position: LinePosition) -> Result<UnitLine, JournalError> {
         if self.version == 1 {
-            return version_1::read(&self.read(place)?).map_err(|error| io_error(&self.path, error.into()));
+            return version_1::read(&self.read(position)?)
+                .map_err(|error| io_error(&self.path, error.into()));
         }
-        match self.parse::<Line<Ran, serde::de::IgnoredAny>>(place)? {
-            Line::Ran(ran) => Ok(ran),
+        match self.parse::<Line<UnitLine, serde::de::IgnoredAny>>(position)? {
+            Line::Ran(unit) => Ok(unit),
             _ => Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into())),
         }
     }
 
-    fn graded(&self, place: place::Written) -> Result<Grade, JournalError> {
-        match self.parse::<Line<serde::de::IgnoredAny, Graded<Grade>>>(place)? {
-            Line::Graded(graded) => Ok(graded.grade),
+    fn read_grade(&self, position: LinePosition) -> Result<Grade, JournalError> {
+        match self.parse::<Line<serde::de::IgnoredAny, GradeLine<Grade>>>(position)? {
+            Line::Graded(line) => Ok(line.grade),
             _ => Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into())),
         }
     }
 
-    fn parse<T: serde::de::DeserializeOwned>(&self, place: place::Written) -> Result<T, JournalError> {
-        serde_json::from_slice(&self.read(place)?).map_err(|error| io_error(&self.path, error.into()))
+    fn parse<T: serde::de::DeserializeOwned>(&self, position: LinePosition) -> Result<T, JournalError> {
+        serde_json::from_slice(&self.read(position)?).map_err(|error| io_error(&self.path, error.into()))
     }
 
-    fn read(&self, place: place::Written) -> Result<Vec<u8>, JournalError> {
-        let mut bytes = vec![0; place.length as usize];
+    fn read(&self, position: LinePosition) -> Result<Vec<u8>, JournalError> {
+        let mut bytes = vec![0; position.length.get() as usize];
         self.file
-            .read_exact_at(&mut bytes, place.offset)
+            .read_exact_at(&mut bytes, position.offset)
             .map_err(|source| io_error(&self.path, source))?;
         Ok(bytes)
     }
 
-    fn write<R: Serialize, G: Serialize>(
-        &mut self,
-        line: &Line<R, G>,
-    ) -> Result<place::Written, JournalError> {
+    fn write<R: Serialize, G: Serialize>(&mut self, line: &Line<R, G>) -> Result<LinePosition, JournalError> {
         let line = serde_json::to_vec(line).map_err(|error| io_error(&self.path, error.into()))?;
         self.append(line)
     }
 
-    fn append(&mut self, mut line: Vec<u8>) -> Result<place::Written, JournalError> {
+    fn append(&mut self, mut line: Vec<u8>) -> Result<LinePosition, JournalError> {
         let io = |source| io_error(&self.path, source);
         line.push(b'\n');
-        let length = u32::try_from(line.len()).map_err(|_| io(std::io::ErrorKind::FileTooLarge.into()))?;
+        let length = place::length_of(&line).map_err(io)?;
         self.file.write_all_at(&line, self.end).map_err(io)?;
-        let written = place::Written {
+        let position = LinePosition {
             offset: self.end,
             length,
         };
-        self.end += u64::from(length);
+        self.end += u64::from(length.get());
         if let Some(syncer) = &self.syncer {
-            syncer.note()?;
+            syncer.notify()?;
         }
-        Ok(written)
+        Ok(position)
     }
 }
 
-impl Answers {
+impl BaseRun {
     fn new(journal: Journal, plan: &[CaseIdentity]) -> Self {
         Self {
-            of: match_cases(&journal.header.plan, plan),
+            places: match_cases(&journal.header.plan, plan),
             journal: Box::new(journal),
         }
     }
 
-    fn of(&self, unit: usize) -> Option<usize> {
-        self.of.get(unit).copied().flatten()
+    fn place_of(&self, unit: usize) -> Option<usize> {
+        self.places.get(unit).copied().flatten()
     }
 }
 

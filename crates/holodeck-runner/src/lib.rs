@@ -1,43 +1,47 @@
 //! `holodeck test` without a terminal: plan, run, grade, journal, resume, report.
 //!
-//! A run is a stream of [`RunEvent`]s; progress, reports and the journal are folds over it. The journal is the
-//! truth: an answer is safe once its line is written, a case counts as finished once its verdict is, and everything
-//! later (reports, resume, regrade) reads the journal. The engine knows backends only as `dyn AgentBackend`.
+//! A run is a stream of [`RunEvent`]s; progress, reports and the journal are folds over it. An answer is safe once its
+//! line is in the journal, a case counts as finished once its verdict is there, and everything later (reports, resume,
+//! regrade) reads the journal. This crate must not depend on a concrete backend, print or read the environment.
 //!
 //! Start reading at [`run_tests`], then `Dispatcher::run`, then `Executor::run`.
 
 mod budget;
+mod case_report;
 mod dispatch;
-mod ended;
 mod event;
 mod execute;
 mod exit;
 mod grade;
+mod grading;
 mod journal;
+mod judging;
 mod lock;
 mod plan;
-mod project;
 mod record;
 mod regrade;
 mod report;
 mod run;
+mod run_end;
 mod store;
 mod summary;
 
 pub use budget::Budget;
+pub use case_report::{CallReport, CaseReport, Expected, TurnReport};
 pub use dispatch::{OnFailure, RunControl, Stop};
-pub use ended::{Ended, HowEnded};
 pub use event::{RunEvent, RunSink};
 pub use exit::ExitCode;
-pub use journal::{JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, Selected};
+pub use journal::{JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, StoredSelection};
+pub use judging::{JudgeSettings, JudgeUsage};
 pub use lock::{LockError, RunLock};
 pub use plan::{Plan, PlanError, PlannedCase, Selection};
 pub use record::{Grade, TurnGrade, UnitRecord};
 pub use regrade::{RegradeRequest, regrade};
 pub use report::{
-    DiffLine, Difference, Explanation, Format, PlannedResult, Reason, ReportError, Results, RunView, explain,
-    explain_in_a_line, words, write_report,
+    DiffLine, DiffSide, Difference, Explanation, Format, PlannedResult, Reason, ReportError, Results,
+    RunView, explain, explain_in_a_line, words, write_report,
 };
-pub use run::{RunError, RunOutcome, RunSettings, TestRequest, run_tests};
+pub use run::{RunError, RunOutcome, RunSettings, TestRequest, check_resumable, run_tests};
+pub use run_end::{RunEnd, RunEndKind};
 pub use store::{RunStore, StoreError};
 pub use summary::SummaryFold;

@@ -5,34 +5,34 @@ use std::{
     path::Path,
 };
 
-/// One writing run per agent folder. The kernel drops the lock with its holder, so a dead one never blocks.
+/// Allows one writing run per agent folder. The kernel releases the lock when its holder ends, even by a crash.
 #[derive(Debug)]
 pub struct RunLock {
     _file: File,
 }
 
-/// Why the lock could not be had.
+/// Why the lock could not be acquired.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
     /// Another run holds it.
     #[error("another run is writing here: {holder}")]
     Held {
-        /// Who, as it wrote itself down.
+        /// The description that the holder wrote.
         holder: String,
     },
-    /// The lock file can't be used.
+    /// The lock file cannot be used.
     #[error("lock `{path}`: {source}")]
     Io {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
 }
 
 impl RunLock {
-    /// Takes the lock at `path` and writes `holder` into it.
+    /// Acquires the lock at `path` and writes `holder` into it.
     pub fn acquire(path: &Path, holder: &str) -> Result<Self, LockError> {
         let io = |source| LockError::Io {
             path: path.display().to_string(),
@@ -58,7 +58,7 @@ impl RunLock {
             }
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
-                // What it wrote is only for people; a half-written name does no harm.
+                // The description is only shown, so it may be incomplete.
                 let _ = file.read_to_string(&mut holder);
                 Err(LockError::Held { holder })
             }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_is_told_who_holds_it_and_a_dropped_one_is_free() {
+    fn a_held_lock_reports_its_holder_and_a_dropped_one_is_free() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(".holodeck/lock");
         let first = RunLock::acquire(&path, "run 1 (process 7)").unwrap();

@@ -1,7 +1,10 @@
-use std::{collections::HashSet, fmt::Write as _, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+};
 
 use globset::{Glob, GlobMatcher};
-use holodeck_model::{CaseIdentity, TestCase, match_cases};
+use holodeck_model::{CaseIdentity, TestCase, case_label, match_cases};
 
 use crate::{Journal, JournalError};
 
@@ -10,20 +13,20 @@ use crate::{Journal, JournalError};
 pub struct Selection {
     /// Cases whose name matches.
     pub filter: Option<String>,
-    /// The first N of what is left.
+    /// The first N of the remaining cases.
     pub limit: Option<usize>,
-    /// Only cases that did not pass in the run of this journal.
-    pub failed_in: Option<std::path::PathBuf>,
+    /// Only cases that did not pass last time, according to the journals of earlier runs, newest first.
+    pub failed_in: Option<Vec<PathBuf>>,
 }
 
 impl Selection {
-    /// Whether it leaves out nothing by itself.
+    /// Whether it selects every case.
     pub fn is_everything(&self) -> bool {
         self.filter.is_none() && self.limit.is_none() && self.failed_in.is_none()
     }
 }
 
-/// What is run, in the order of the file.
+/// The cases of a run, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The cases.
@@ -35,7 +38,7 @@ pub struct Plan {
 pub struct PlannedCase {
     /// Place in the file, from 0.
     pub index: usize,
-    /// What people call it.
+    /// The displayed name.
     pub label: String,
 }
 
@@ -51,29 +54,29 @@ pub enum PlanError {
         /// What is wrong.
         reason: String,
     },
-    /// The earlier run can't be read.
+    /// An earlier run cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
 impl Plan {
-    /// Chooses from `cases`.
+    /// Selects from `cases`.
     pub fn new(
         cases: &[TestCase],
         identities: &[CaseIdentity],
         selection: &Selection,
     ) -> Result<Self, PlanError> {
-        let filter = selection.filter.as_deref().map(matcher).transpose()?;
+        let filter = selection.filter.as_deref().map(compile_filter).transpose()?;
         let failed = selection
             .failed_in
             .as_deref()
-            .map(|path| did_not_pass(path, cases, identities))
+            .map(|journals| find_not_passed(journals, cases, identities))
             .transpose()?;
         let mut chosen = Vec::new();
         for (index, case) in cases.iter().enumerate() {
-            let label = label(case, index);
-            let wanted = filter.as_ref().is_none_or(|filter| filter.is_match(&label));
-            if wanted && failed.as_ref().is_none_or(|failed| failed.contains(&index)) {
+            let label = case_label(case.name.as_deref(), index);
+            let is_match = filter.as_ref().is_none_or(|filter| filter.is_match(&label));
+            if is_match && failed.as_ref().is_none_or(|failed| failed.contains(&index)) {
                 chosen.push(PlannedCase { index, label });
             }
         }
@@ -88,39 +91,32 @@ impl Plan {
     }
 }
 
-/// What people call a case.
-pub(crate) fn label(case: &TestCase, index: usize) -> String {
-    case.name.clone().unwrap_or_else(|| format!("#{}", index + 1))
-}
-
-/// Bytes in hexadecimal.
-pub(crate) fn hex<'a>(bytes: impl Iterator<Item = &'a u8>) -> String {
-    bytes.fold(String::new(), |mut text, byte| {
-        // Writing to a String can't fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// Places in today's file of the cases that did not pass in the run of a journal, or have no verdict in it. A case that
-/// asks something else now, or is new, has none.
-fn did_not_pass(
-    path: &Path,
+/// Places in the current file of the cases that did not pass last time. The newest run that planned a case decides: a
+/// case without a verdict there, a new case and a changed case have not passed.
+fn find_not_passed(
+    journals: &[PathBuf],
     cases: &[TestCase],
     identities: &[CaseIdentity],
 ) -> Result<HashSet<usize>, PlanError> {
-    let journal = Journal::open(path)?;
-    let not_passed: HashSet<usize> = journal.not_passed()?.into_iter().collect();
-    let planned = planned_now(&journal, cases, identities)?;
-    let failed = planned
-        .into_iter()
-        .filter(|(_, earlier)| earlier.is_none_or(|place| not_passed.contains(&place)));
+    let mut has_failed: HashMap<usize, bool> = HashMap::new();
+    for path in journals {
+        if has_failed.len() == cases.len() {
+            break;
+        }
+        let journal = Journal::open(path)?;
+        let not_passed: HashSet<usize> = journal.not_passed()?.into_iter().collect();
+        for (index, earlier) in match_plan(&journal, cases, identities)? {
+            let failed = earlier.is_none_or(|place| not_passed.contains(&place));
+            has_failed.entry(index).or_insert(failed);
+        }
+    }
+    let failed = has_failed.into_iter().filter(|(_, failed)| *failed);
     Ok(failed.map(|(index, _)| index).collect())
 }
 
-/// Today's cases that belong to the plan of an earlier run, each with its place in that plan. A case that was added or
-/// reworded belongs to it if the run would have chosen it.
-pub(crate) fn planned_now(
+/// The current cases that belong to the plan of an earlier run, each with its place in that plan. A case that was added
+/// or changed belongs to it if the run would have selected it.
+pub(crate) fn match_plan(
     journal: &Journal,
     cases: &[TestCase],
     identities: &[CaseIdentity],
@@ -143,7 +139,7 @@ pub(crate) fn planned_now(
         .collect())
 }
 
-fn matcher(pattern: &str) -> Result<GlobMatcher, PlanError> {
+fn compile_filter(pattern: &str) -> Result<GlobMatcher, PlanError> {
     Glob::new(pattern)
         .map(|glob| glob.compile_matcher())
         .map_err(|error| PlanError::Filter {

@@ -1,8 +1,6 @@
-//! What the journal keeps of a unit of work: the record of its run, and its grade.
+//! The journal's data about a unit: the record of its execution, and its grade.
 
-use std::borrow::Cow;
-
-use holodeck_backend_api::ApprovalDecision;
+use holodeck_backend_api::Redactions;
 use holodeck_model::{
     ArgMatchDetail, CaseIdentity, CaseState, ExecutionState, Failure, FailureKind, MetricResult, Redactor,
     TokenUsage, UnitKey,
@@ -10,21 +8,23 @@ use holodeck_model::{
 use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
 
-/// One case, run once. A case without turns is a conversation of one turn.
+use crate::judging::JudgeUsage;
+
+/// One execution of one case. A case without `turns` has exactly one turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitRecord {
     /// The unit.
     pub key: UnitKey,
-    /// The case, and what it asked.
+    /// The case and its content.
     pub case: CaseIdentity,
     /// Whether the case has `turns`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub conversation: bool,
-    /// When it ended, RFC 3339.
+    /// The end time, RFC 3339.
     pub at: String,
-    /// Its turns, in order; none if it never came to the first one.
+    /// Its turns, in order; empty if the first one was never started.
     pub turns: Vec<TurnRecord>,
-    /// What went wrong outside of its turns.
+    /// Failures outside of its turns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
 }
@@ -38,6 +38,12 @@ pub struct Grade {
     pub state: CaseState,
     /// One for each turn of the unit.
     pub turns: Vec<TurnGrade>,
+    /// Whether metrics that need a judge are still missing: this grade was computed before the answer was masked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unjudged: bool,
+    /// What the judge used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judging: Option<JudgeUsage>,
 }
 
 /// The verdict on one turn.
@@ -48,7 +54,7 @@ pub struct TurnGrade {
     /// Whether all expectations about tools were met; absent when there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools_matched: Option<bool>,
-    /// How each argument expectation fared.
+    /// The result of each expectation about arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arg_match_details: Vec<ArgMatchDetail>,
     /// One for each metric.
@@ -57,17 +63,17 @@ pub struct TurnGrade {
     /// Unmet expectations about tools, and checks that could not be set up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
-    /// What retrieval found, as the metrics were given it.
+    /// The retrieved passages that the metrics received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrieval_context: Option<Vec<String>>,
-    /// Fingerprints of the checks, where they saw texts that the record has only masked: the expectations about tools,
-    /// then each metric.
+    /// Fingerprints of the checks, if they saw texts that are masked in the record: the expectations about tools, then
+    /// each metric.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<String>,
 }
 
 impl TurnGrade {
-    /// A verdict without any check.
+    /// A verdict without results of checks.
     pub(crate) fn bare(state: CaseState) -> Self {
         Self {
             state,
@@ -82,7 +88,7 @@ impl TurnGrade {
 }
 
 impl UnitRecord {
-    /// The worst end of its turns.
+    /// The worst execution state of its turns.
     pub(crate) fn execution(&self) -> ExecutionState {
         let rank = |state: &ExecutionState| match state {
             ExecutionState::Completed => 0,
@@ -100,7 +106,7 @@ impl UnitRecord {
         self.turns.iter().map(|turn| turn.result.num_turns).sum()
     }
 
-    /// Its tokens. A sum of which a part is missing is a guess, and no number at all.
+    /// Its tokens; absent if those of a turn are unknown, because a partial sum would be wrong.
     pub fn usage(&self) -> Option<TokenUsage> {
         let mut total = None;
         for turn in &self.turns {
@@ -113,8 +119,8 @@ impl UnitRecord {
         total
     }
 
-    /// Its price, likewise.
-    pub(crate) fn cost_usd(&self) -> Option<f64> {
+    /// Its price; absent if that of a turn is unknown.
+    pub fn cost_usd(&self) -> Option<f64> {
         let mut total = None;
         for turn in &self.turns {
             match turn.cost_usd {
@@ -126,26 +132,18 @@ impl UnitRecord {
         total
     }
 
-    /// Bytes that checks read, about.
+    /// The approximate number of bytes that checks read.
     pub(crate) fn size(&self) -> usize {
         self.turns.iter().map(|turn| turn.result.response.len()).sum()
     }
 
-    /// Whether checks see something else once secrets are masked.
+    /// Whether masking secrets changes what the checks see.
     pub(crate) fn holds_secrets(&self, redactor: &Redactor) -> bool {
-        let dirty = |text: &str| matches!(redactor.text(text), Cow::Owned(_));
-        self.turns.iter().any(|turn| {
-            dirty(&turn.result.response)
-                || turn
-                    .result
-                    .structured_output
-                    .iter()
-                    .chain(turn.result.tool_calls.iter().map(|call| &call.arguments))
-                    .any(|value| redactor.mask_value(&mut value.clone()))
-        })
+        let mut turns = self.turns.iter();
+        turns.any(|turn| Redactions::of(&turn.result, redactor).affects_checks())
     }
 
-    /// Masks secrets before anything is written down or shown, and notes where there were some.
+    /// Masks secrets before anything is stored or shown, and records where there were some.
     pub(crate) fn mask(&mut self, redactor: &Redactor) {
         mask_failures(redactor, &mut self.failures);
         for turn in &mut self.turns {
@@ -154,36 +152,23 @@ impl UnitRecord {
             for file in &mut turn.files {
                 redactor.value(file);
             }
-            for approval in &mut turn.approvals {
-                match &mut approval.decision {
-                    ApprovalDecision::Approve { arguments } => {
-                        if let Some(arguments) = arguments {
-                            redactor.value(arguments);
-                        }
-                    }
-                    ApprovalDecision::Reject { reason } | ApprovalDecision::Terminate { reason } => {
-                        redactor.mask_text(reason);
-                    }
-                    ApprovalDecision::Withdrawn => {}
-                }
-            }
+            let mask_text = |text: &mut String| {
+                redactor.mask_text(text);
+            };
+            turn.trajectory.edit(mask_text, |value| redactor.value(value));
             let result = &mut turn.result;
-            turn.redacted.answer |= redactor.mask_text(&mut result.response);
+            turn.redacted.add(Redactions::of(result, redactor));
+            redactor.mask_text(&mut result.response);
             if let Some(thinking) = &mut result.thinking {
                 redactor.mask_text(thinking);
             }
-            if let Some(object) = &mut result.structured_output {
-                turn.redacted.object |= redactor.mask_value(object);
-            }
-            for call in &mut result.tool_calls {
-                if redactor.mask_value(&mut call.arguments) {
-                    turn.redacted.arguments.push(call.call_id.clone());
-                }
-            }
+            let objects = result.structured_output.iter_mut();
+            let arguments = result.tool_calls.iter_mut().map(|call| &mut call.arguments);
+            objects.chain(arguments).for_each(|value| redactor.value(value));
             for answer in &mut result.tool_results {
-                answer.details.redact(redactor);
-                if redactor.mask_text(&mut answer.result) {
-                    turn.redacted.results.push(answer.call_id.clone());
+                redactor.mask_text(&mut answer.result);
+                for text in answer.details.texts_mut() {
+                    redactor.mask_text(text);
                 }
             }
         }
@@ -191,7 +176,7 @@ impl UnitRecord {
 }
 
 impl Grade {
-    /// Of the turns of `unit`, whose verdicts these are.
+    /// The grade of `unit` from the verdicts on its turns.
     pub(crate) fn of_turns(grader: String, unit: &UnitRecord, turns: Vec<TurnGrade>) -> Self {
         let any = |state| turns.iter().any(|turn| turn.state == state);
         let state = if any(CaseState::Failed) {
@@ -203,21 +188,27 @@ impl Grade {
         } else {
             CaseState::Unchecked
         };
-        Self { grader, state, turns }
+        Self {
+            grader,
+            state,
+            turns,
+            unjudged: false,
+            judging: None,
+        }
     }
 
-    /// A verdict that a fault of this program prevented.
-    pub(crate) fn crashed(unit: &UnitRecord, what: &str) -> Self {
+    /// The grade of a unit whose grading crashed.
+    pub(crate) fn crashed(unit: &UnitRecord, reason: &str) -> Self {
         let bare = |_: &TurnRecord| TurnGrade::bare(CaseState::Error);
         let mut turns: Vec<TurnGrade> = unit.turns.iter().map(bare).collect();
         if let Some(turn) = turns.first_mut() {
-            let text = format!("internal error: {what}");
+            let text = format!("internal error: {reason}");
             turn.failures.push(Failure::new(FailureKind::Internal, text));
         }
         Self::of_turns(String::new(), unit, turns)
     }
 
-    /// Masks secrets before anything is written down or shown.
+    /// Masks secrets before anything is stored or shown.
     pub(crate) fn mask(&mut self, redactor: &Redactor) {
         for turn in &mut self.turns {
             mask_failures(redactor, &mut turn.failures);

@@ -1,60 +1,71 @@
 use std::{path::Path, sync::Arc};
 
-use holodeck_model::{CaseIdentity, LoadedAgent, Redactor, RunMetadata};
+use holodeck_model::{CaseIdentity, Redactor, ResolvedAgent, RunMetadata};
 use jiff::Timestamp;
 
 use crate::{
-    Ended, HowEnded, JOURNAL_VERSION, Journal, JournalHeader, RunError, RunEvent, RunLock, RunOutcome,
-    RunSink, RunStore,
-    grade::{Graders, Sight},
-    plan::planned_now,
-    project::project,
-    run::{PlannedCases, finish, try_run_file},
+    Budget, JOURNAL_VERSION, Journal, JournalHeader, JudgeSettings, OnFailure, RunControl, RunEnd,
+    RunEndKind, RunError, RunEvent, RunLock, RunOutcome, RunSink, RunStore,
+    dispatch::Dispatcher,
+    grade::Graders,
+    grading::GradingStage,
+    judging::RunJudge,
+    plan::match_plan,
+    run::{PlannedCases, check_run_file, finish, select},
     store::new_run_id,
 };
 
-/// The answers of a run to grade again.
+/// A request to regrade the answers of a run.
 #[derive(Clone)]
 pub struct RegradeRequest {
-    /// The agent as it is now; only what it expects counts.
-    pub agent: Arc<LoadedAgent>,
-    /// Its file as typed.
+    /// The current agent; only its expectations are used.
+    pub agent: Arc<ResolvedAgent>,
+    /// Its file, as given on the command line.
     pub agent_path: String,
     /// The identities of its test cases.
     pub identities: Arc<[CaseIdentity]>,
-    /// Knows what must not be written down.
+    /// Masks secrets.
     pub redactor: Arc<Redactor>,
+    /// The judge, if metrics need one.
+    pub judge: Option<JudgeSettings>,
+    /// The number of cases that are graded at the same time.
+    pub concurrency: usize,
     /// The command line.
     pub cli_args: Vec<String>,
 }
 
-/// Grades the answers of an earlier run with what the YAML expects now, without a model call: the grading stage alone,
-/// as a run of its own. It inherits how that run ended; what that run has no answer to stays not run.
-pub fn regrade(request: &RegradeRequest, old: &Path, sink: &mut dyn RunSink) -> Result<RunOutcome, RunError> {
+/// Grades the answers of an earlier run against the current YAML, without calling the agent: only the grading stage, as
+/// a separate run. It inherits how that run ended; cases without an answer there count as not run.
+pub async fn regrade(
+    request: &RegradeRequest,
+    old: &Path,
+    control: &RunControl,
+    sink: &mut dyn RunSink,
+) -> Result<RunOutcome, RunError> {
     let store = RunStore::new(&request.agent.dir);
     let _lock = RunLock::acquire(
         &store.lock_path(),
         &format!("`holodeck test regrade {}`", request.agent_path),
     )?;
     store.sweep();
-    try_run_file(&store, &request.agent.config.name)?;
+    check_run_file(&store, &request.agent.config.name)?;
     let graders = Graders::new(&request.agent).map_err(RunError::Metric)?;
     let mut old = Journal::open(old)?;
     if let Some(run) = old.header().regrades.clone() {
-        // The answers are there, and so is what the checks saw before masking.
+        // That run has the answers and the verdicts from before masking.
         old = Journal::open(&old.path().with_file_name(format!("{run}.jsonl")))?;
     }
     let cases = &request.agent.config.test_cases;
-    let planned = planned_now(&old, cases, &request.identities)?;
+    let planned = match_plan(&old, cases, &request.identities)?;
     let indices: Vec<usize> = planned.iter().map(|(index, _)| *index).collect();
-    let answered = |place: &Option<usize>| place.is_some_and(|place| old.has_answer(place));
-    if !planned.iter().any(|(_, place)| answered(place)) {
+    let has_answer = |place: &Option<usize>| place.is_some_and(|place| old.has_answer(place));
+    if !planned.iter().any(|(_, place)| has_answer(place)) {
         return Err(RunError::Nothing);
     }
-    let missing = planned.iter().filter(|(_, place)| !answered(place)).count();
-    let ended = inherited(&old, missing);
+    let missing = planned.iter().filter(|(_, place)| !has_answer(place)).count();
+    let inherited = inherited_end(&old, missing);
     let warnings = old.warnings().to_vec();
-    let header = header(request, &old, &indices);
+    let header = regrade_header(request, &old, &indices);
     let path = store.journal_path(&header.run_id);
     let mut journal = Journal::create_regrade(&path, header, old)?;
     for warning in warnings {
@@ -66,23 +77,32 @@ pub fn regrade(request: &RegradeRequest, old: &Path, sink: &mut dyn RunSink) -> 
         model: journal.header().model.clone(),
         total: indices.len(),
         already: 0,
-        concurrency: 1,
+        concurrency: request.concurrency,
         replayed: journal.header().replayed.clone(),
     });
-    for (unit, &index) in indices.iter().enumerate() {
-        let (Some(record), Some(case)) = (journal.unit(unit), cases.get(index)) else {
-            continue;
-        };
-        let record = record?;
-        let before = journal.first_verdict(unit).transpose()?;
-        let mut grade = graders.grade(&record, case, Sight::Masked(before.as_ref()));
-        grade.mask(&request.redactor);
-        journal.grade(unit, &grade)?;
-        sink.on(&RunEvent::CaseFinished {
-            finished: journal.finished(),
-            result: project(case, index, record, grade, &request.redactor).into(),
-        });
-    }
+    // Nothing is executed, so there are no notices.
+    let (_, notices) = tokio::sync::mpsc::unbounded_channel();
+    let dispatcher = Dispatcher {
+        executor: None,
+        grading: Arc::new(GradingStage {
+            agent: Arc::clone(&request.agent),
+            graders,
+            redactor: Arc::clone(&request.redactor),
+            judge: RunJudge::new(request.judge.clone()),
+        }),
+        journal: &mut journal,
+        sink,
+        notices,
+        indices: &indices,
+        concurrency: request.concurrency.max(1),
+        on_failure: OnFailure::Continue,
+        budget: Budget::default(),
+    };
+    let ended = match dispatcher.run(control).await? {
+        // Only cases without an answer in the graded run are missing.
+        ended if matches!(ended.how, RunEndKind::Completed | RunEndKind::Incomplete) => inherited,
+        stopped => stopped,
+    };
     let metadata = RunMetadata {
         cli_args: request.cli_args.clone(),
         ..journal.header().metadata.clone()
@@ -98,28 +118,30 @@ pub fn regrade(request: &RegradeRequest, old: &Path, sink: &mut dyn RunSink) -> 
     finish(cases, metadata, &request.agent_path, environment, &store, sink)
 }
 
-/// How a regrade ends: as the run whose answers it grades. One that was killed has no end, and is incomplete if
-/// something is missing.
-fn inherited(old: &Journal, missing: usize) -> Ended {
+/// The end of a regrade: that of the run whose answers it grades. A killed run has no end; it is incomplete if a case
+/// has no answer.
+fn inherited_end(old: &Journal, missing: usize) -> RunEnd {
     match old.ended() {
-        Some(ended) if missing > 0 && ended.how != HowEnded::Completed => ended.clone(),
-        Some(ended) if matches!(ended.how, HowEnded::Interrupted | HowEnded::Terminated) => ended.clone(),
-        _ if missing == 0 => Ended::completed(),
-        Some(_) => Ended::early(HowEnded::Incomplete, "the graded run has no answer to it"),
-        None => Ended::early(HowEnded::Incomplete, "the graded run did not come to its end"),
+        Some(ended) if missing > 0 && ended.how != RunEndKind::Completed => ended.clone(),
+        Some(ended) if matches!(ended.how, RunEndKind::Interrupted | RunEndKind::Terminated) => ended.clone(),
+        _ if missing == 0 => RunEnd::completed(),
+        Some(_) => RunEnd::early(
+            RunEndKind::Incomplete,
+            "the graded run has no answer for this case",
+        ),
+        None => RunEnd::early(RunEndKind::Incomplete, "the graded run did not finish"),
     }
 }
 
-fn header(request: &RegradeRequest, old: &Journal, indices: &[usize]) -> JournalHeader {
+fn regrade_header(request: &RegradeRequest, old: &Journal, indices: &[usize]) -> JournalHeader {
     let now = Timestamp::now();
-    let identity = |&index: &usize| request.identities.get(index).copied();
     JournalHeader {
         holodeck_journal: JOURNAL_VERSION,
         run_id: new_run_id(now),
         started_at: now.to_string(),
         agent_path: request.agent_path.clone(),
         regrades: Some(old.header().run_id.clone()),
-        plan: indices.iter().filter_map(identity).collect(),
+        plan: select(&request.identities, indices),
         ..old.header().clone()
     }
 }

@@ -1,36 +1,39 @@
+mod difference;
 mod explain;
-mod former;
 mod html;
 mod json;
 mod jsonl;
 mod junit;
 mod markdown;
+mod recognition;
 pub mod words;
 
 use std::{io::Write, path::Path};
 
-use holodeck_model::{NotRun, ReportHead, RunMetadata, TestResult};
+use holodeck_model::{NotRun, ReportHead, RunMetadata};
 
-use crate::JournalError;
+use crate::{CaseReport, JournalError};
 
-/// A finished run as reports see it: the totals, and the cases one at a time.
+/// A finished run, for reports: the totals, and the cases one at a time.
 pub struct RunView<'a> {
-    /// Everything but the cases.
+    /// Everything except the cases.
     pub head: &'a ReportHead,
     /// About the agent.
     pub metadata: &'a RunMetadata,
+    /// Provider and model, for display.
+    pub model: &'a str,
     results: &'a dyn Fn() -> Results<'a>,
 }
 
 /// Every planned case, in the order of the file.
 pub type Results<'a> = Box<dyn Iterator<Item = Result<PlannedResult, JournalError>> + 'a>;
 
-/// What became of a planned case.
+/// The outcome of a planned case.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "there is no third way")]
+#[allow(clippy::exhaustive_enums, reason = "a planned case has a result or none")]
 pub enum PlannedResult {
     /// It has a result.
-    Finished(Box<TestResult>),
+    Finished(Box<CaseReport>),
     /// It has none.
     NotRun(NotRun),
 }
@@ -40,11 +43,13 @@ impl<'a> RunView<'a> {
     pub fn new(
         head: &'a ReportHead,
         metadata: &'a RunMetadata,
+        model: &'a str,
         results: &'a dyn Fn() -> Results<'a>,
     ) -> Self {
         Self {
             head,
             metadata,
+            model,
             results,
         }
     }
@@ -55,15 +60,15 @@ impl<'a> RunView<'a> {
     }
 
     /// The cases with a result.
-    pub fn results(&self) -> impl Iterator<Item = Result<TestResult, JournalError>> + 'a {
+    pub fn cases(&self) -> impl Iterator<Item = Result<CaseReport, JournalError>> + 'a {
         self.planned().filter_map(|planned| match planned {
-            Ok(PlannedResult::Finished(result)) => Some(Ok(*result)),
+            Ok(PlannedResult::Finished(case)) => Some(Ok(*case)),
             Ok(PlannedResult::NotRun(_)) => None,
             Err(error) => Some(Err(error)),
         })
     }
 
-    /// The cases without one.
+    /// The cases without a result.
     pub fn not_run(&self) -> impl Iterator<Item = Result<NotRun, JournalError>> + 'a {
         let any = self.head.summary.not_run > 0;
         let planned = any.then(|| self.planned()).into_iter().flatten();
@@ -80,9 +85,9 @@ impl<'a> RunView<'a> {
 pub enum Format {
     /// One object with 0.7.1's field names.
     Json,
-    /// For a pull request.
+    /// A comment for a pull request.
     Markdown,
-    /// For CI servers.
+    /// JUnit XML for CI servers.
     Junit,
     /// One self-contained page.
     Html,
@@ -94,7 +99,7 @@ impl Format {
     /// Every format, by name.
     pub const ALL: [Self; 5] = [Self::Json, Self::Markdown, Self::Junit, Self::Html, Self::Jsonl];
 
-    /// The name people write.
+    /// The name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Json => "json",
@@ -105,15 +110,18 @@ impl Format {
         }
     }
 
-    /// What a file's name asks for; JSON if it asks for nothing.
-    pub fn of_path(path: &Path) -> Self {
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        match extension.unwrap_or_default().to_ascii_lowercase().as_str() {
-            "md" | "markdown" => Self::Markdown,
-            "xml" => Self::Junit,
-            "html" | "htm" => Self::Html,
-            "jsonl" | "ndjson" => Self::Jsonl,
-            _ => Self::Json,
+    /// The format for a file's extension: JSON without one, `None` for an unknown one.
+    pub fn of_path(path: &Path) -> Option<Self> {
+        let Some(extension) = path.extension() else {
+            return Some(Self::Json);
+        };
+        match extension.to_str()?.to_ascii_lowercase().as_str() {
+            "json" => Some(Self::Json),
+            "md" | "markdown" => Some(Self::Markdown),
+            "xml" => Some(Self::Junit),
+            "html" | "htm" => Some(Self::Html),
+            "jsonl" | "ndjson" => Some(Self::Jsonl),
+            _ => None,
         }
     }
 }
@@ -122,10 +130,10 @@ impl Format {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    /// The place to write to failed.
+    /// The output cannot be written.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// The journal failed.
+    /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
@@ -141,7 +149,8 @@ pub fn write_report(format: Format, view: &RunView<'_>, out: &mut dyn Write) -> 
     }
 }
 
-pub use explain::{DiffLine, Difference, Explanation, Reason, explain, explain_in_a_line};
+pub use difference::{DiffLine, DiffSide, Difference};
+pub use explain::{Explanation, Reason, explain, explain_in_a_line};
 pub(crate) use json::{Totals, run_file};
 
 #[cfg(test)]

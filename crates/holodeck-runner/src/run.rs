@@ -7,52 +7,55 @@ use std::{
 
 use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_model::{
-    CaseIdentity, LoadedAgent, NotRun, REPORT_SCHEMA_VERSION, Redactor, Replayed, ReportHead, ReportSummary,
-    RunMetadata, TestCase,
+    CaseIdentity, NotRun, REPORT_SCHEMA_VERSION, Redactor, Replayed, ReportHead, ReportSummary,
+    ResolvedAgent, RunMetadata, TestCase,
 };
 use holodeck_turn::TurnRunner;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, LockError, OnFailure, Plan,
-    PlanError, PlannedResult, ReportError, RunControl, RunEvent, RunFlags, RunLock, RunSink, RunStore,
-    RunView, Selected, Selection,
+    Budget, CaseReport, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings,
+    LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent, RunFlags,
+    RunLock, RunSink, RunStore, RunView, Selection, StoredSelection,
     dispatch::Dispatcher,
-    ended::{Ended, HowEnded},
     execute::Executor,
     grade::Graders,
-    project::project,
+    grading::GradingStage,
+    judging::RunJudge,
     report::{Results, Totals, run_file},
+    run_end::{RunEnd, RunEndKind},
     store::new_run_id,
 };
 
-/// A run to make.
+/// A request for a run.
 #[derive(Clone)]
 pub struct TestRequest {
     /// The agent.
-    pub agent: Arc<LoadedAgent>,
-    /// Its file as typed.
+    pub agent: Arc<ResolvedAgent>,
+    /// Its file, as given on the command line.
     pub agent_path: String,
     /// The identities of its test cases.
     pub identities: Arc<[CaseIdentity]>,
-    /// Each part that shapes its answers, with its digest.
+    /// Each part that affects its answers, with its digest.
     pub fingerprint: BTreeMap<String, String>,
-    /// Resumes a run although the agent changed; every report says so.
+    /// Allows resuming a run although the agent changed; every report then shows a warning.
     pub accept_changes: bool,
-    /// What answers.
+    /// The backend of the agent.
     pub backend: Arc<dyn AgentBackend>,
+    /// The judge, if metrics need one.
+    pub judge: Option<JudgeSettings>,
     /// Set when answers come from a recording.
     pub replayed: Option<Replayed>,
-    /// Which cases; not looked at when a run is resumed.
+    /// Which cases to run; ignored when a run is resumed.
     pub selection: Selection,
     /// Runs the turns.
     pub turns: TurnRunner,
-    /// How.
+    /// How to run them.
     pub settings: RunSettings,
-    /// Knows what must not be written down.
+    /// Masks secrets.
     pub redactor: Arc<Redactor>,
-    /// What a reader of the verdicts must know, such as what the agent's tools could not read.
+    /// Warnings that concern every verdict, such as sources that the agent's tools could not read.
     pub warnings: Vec<String>,
     /// The journal of a run to resume.
     pub resume: Option<PathBuf>,
@@ -60,20 +63,20 @@ pub struct TestRequest {
     pub metadata: RunMetadata,
 }
 
-/// How a run is made.
+/// The settings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunSettings {
-    /// Cases at a time.
+    /// The number of cases that run at the same time.
     pub concurrency: usize,
-    /// What a failed case means for the rest.
+    /// The effect of a failed case on the remaining cases.
     pub on_failure: OnFailure,
-    /// What the run may use.
+    /// Limits for cost and tokens.
     pub budget: Budget,
-    /// Flags that shape answers, which a resumed run takes over.
+    /// Flags that affect answers; a resumed run uses them again.
     pub flags: RunFlags,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct RunOutcome {
     /// Totals.
@@ -82,7 +85,7 @@ pub struct RunOutcome {
     pub exit: ExitCode,
     /// The run file.
     pub run_file: PathBuf,
-    /// Why there is no run file, if it could not be written.
+    /// Why the run file could not be written, if so.
     pub run_file_error: Option<ReportError>,
     /// About the agent.
     pub metadata: RunMetadata,
@@ -90,15 +93,16 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
-    /// Shows the run to a report.
-    pub fn with_view<T>(&self, show: impl FnOnce(&RunView<'_>) -> T) -> T {
+    /// Calls `report` with a view of this run.
+    pub fn with_view<T>(&self, report: impl FnOnce(&RunView<'_>) -> T) -> T {
         let results = || self.cases.results();
-        show(&RunView::new(&self.head, &self.metadata, &results))
+        let model = &self.cases.journal.header().model;
+        report(&RunView::new(&self.head, &self.metadata, model, &results))
     }
 
     /// Whether every planned case has a result.
     pub fn is_complete(&self) -> bool {
-        self.head.ended == HowEnded::Completed.as_str()
+        self.head.ended == RunEndKind::Completed.as_str()
     }
 
     /// The planned cases without a result.
@@ -112,15 +116,15 @@ impl RunOutcome {
     }
 }
 
-/// The planned cases of a run, with what its journal holds of them.
+/// The planned cases of a run, with its journal.
 #[derive(Debug)]
 pub(crate) struct PlannedCases {
-    pub(crate) agent: Arc<LoadedAgent>,
+    pub(crate) agent: Arc<ResolvedAgent>,
     pub(crate) journal: Journal,
     pub(crate) redactor: Arc<Redactor>,
-    /// Where each planned case is in the file.
+    /// The place of each planned case in the file.
     pub(crate) indices: Vec<usize>,
-    pub(crate) ended: Ended,
+    pub(crate) ended: RunEnd,
 }
 
 impl PlannedCases {
@@ -135,45 +139,44 @@ impl PlannedCases {
         };
         let record = self.journal.unit(unit).transpose()?;
         let verdict = self.journal.verdict(unit).transpose()?;
-        let answered = record.is_some();
-        Ok(Some(match (record, verdict) {
-            (Some(record), Some(grade)) => {
-                PlannedResult::Finished(Box::new(project(case, index, record, grade, &self.redactor)))
-            }
-            _ => PlannedResult::NotRun(NotRun {
-                index,
-                test_name: case.name.clone(),
-                reason: self.why_not_run(answered),
-            }),
-        }))
+        let has_answer = record.is_some();
+        if let (Some(record), Some(grade)) = (record, verdict) {
+            let case = CaseReport::new(&self.agent, index, record, grade, &self.redactor);
+            return Ok(case.map(|case| PlannedResult::Finished(Box::new(case))));
+        }
+        Ok(Some(PlannedResult::NotRun(NotRun {
+            index,
+            test_name: case.name.clone(),
+            reason: self.not_run_reason(has_answer),
+        })))
     }
 
-    fn why_not_run(&self, answered: bool) -> String {
-        let what = if answered {
+    fn not_run_reason(&self, has_answer: bool) -> String {
+        let state = if has_answer {
             "answered, but not graded"
         } else {
             "not run"
         };
         let regraded = self.journal.header().regrades.is_some();
         match &self.ended.because {
-            None if regraded => "not run: the graded run has no answer to it".to_owned(),
-            None => what.to_owned(),
-            Some(because) => format!("{what}: {}", because.lines().next().unwrap_or_default()),
+            None if regraded => "not run: the graded run has no answer for this case".to_owned(),
+            None => state.to_owned(),
+            Some(because) => format!("{state}: {}", because.lines().next().unwrap_or_default()),
         }
     }
 }
 
-/// Why there was no run, or why it broke off.
+/// Why a run could not start or finish.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// Another run is writing.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The journal.
+    /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The selection.
+    /// The selection is not valid.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The backend could not start.
@@ -184,12 +187,12 @@ pub enum RunError {
     RunFile {
         /// The file or its folder.
         path: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The agent is not the one the run began with.
+    /// The agent changed since the run started.
     #[error(
-        "the agent changed since run `{run_id}` began, so its results cannot be mixed with new ones; changed: {}",
+        "the agent changed since run `{run_id}` started, so its results cannot be mixed with new ones; changed: {}",
         parts.join(", ")
     )]
     AgentChanged {
@@ -198,13 +201,23 @@ pub enum RunError {
         /// What changed.
         parts: Vec<String>,
     },
-    /// The test cases are not the ones the run began with.
-    #[error("the test cases of run `{run_id}` changed since it began")]
+    /// The run belongs to another agent file.
+    #[error("run `{run_id}` belongs to another agent: `{agent_name}` in `{agent_path}`")]
+    OtherAgent {
+        /// The run.
+        run_id: String,
+        /// The agent of the run.
+        agent_name: String,
+        /// The file of that agent, as given on the command line.
+        agent_path: String,
+    },
+    /// The test cases changed since the run started.
+    #[error("the test cases of run `{run_id}` changed since it started")]
     PlanChanged {
         /// The run.
         run_id: String,
     },
-    /// The run asked nothing, or an earlier version recorded it.
+    /// The run is a regrade, or an earlier version recorded it.
     #[error("run `{run_id}` cannot be resumed: {reason}")]
     NotResumable {
         /// The run.
@@ -212,27 +225,27 @@ pub enum RunError {
         /// Why.
         reason: &'static str,
     },
-    /// The totals could not be made.
+    /// The totals cannot be computed.
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// A metric of the YAML can't be set up.
+    /// A metric of the YAML cannot be set up.
     #[error("{0}")]
     Metric(String),
-    /// No case is left to run.
+    /// No case is selected.
     #[error("no test case to run")]
     Nothing,
 }
 
-/// Makes a run, or resumes one, to its end.
+/// Runs the test cases of an agent, or resumes a run.
 pub async fn run_tests(
     request: TestRequest,
     control: &RunControl,
     sink: &mut dyn RunSink,
 ) -> Result<RunOutcome, RunError> {
     let store = RunStore::new(&request.agent.dir);
-    let _lock = RunLock::acquire(&store.lock_path(), &holder(&request))?;
+    let _lock = RunLock::acquire(&store.lock_path(), &describe_holder(&request))?;
     store.sweep();
-    try_run_file(&store, &request.agent.config.name)?;
+    check_run_file(&store, &request.agent.config.name)?;
     let graders = Graders::new(&request.agent).map_err(RunError::Metric)?;
     let (mut journal, indices) = open_journal(&request, &store)?;
     for warning in &request.warnings {
@@ -240,7 +253,7 @@ pub async fn run_tests(
     }
     tokio::select! {
         ready = request.backend.initialize() => ready?,
-        // The dispatcher starts nothing then.
+        // The dispatcher then starts no case.
         () = control.cancelled() => {}
     }
     sink.on(&RunEvent::Started {
@@ -253,25 +266,30 @@ pub async fn run_tests(
         replayed: journal.header().replayed.clone(),
     });
     let (notify, notices) = tokio::sync::mpsc::unbounded_channel();
-    let executor = Arc::new(Executor {
+    let grading = Arc::new(GradingStage {
         agent: Arc::clone(&request.agent),
-        backend: Arc::clone(&request.backend),
         graders,
-        turns: request.turns.clone(),
         redactor: Arc::clone(&request.redactor),
+        judge: RunJudge::new(request.judge.clone()),
+    });
+    let executor = Arc::new(Executor {
+        grading: Arc::clone(&grading),
+        backend: Arc::clone(&request.backend),
+        turns: request.turns.clone(),
         notices: notify,
         repeated_names: repeated_names(&request.agent.config.test_cases),
     });
     let replayed = journal.header().replayed.is_some();
     let dispatcher = Dispatcher {
-        executor,
+        executor: Some(executor),
+        grading,
         journal: &mut journal,
         sink,
         notices,
         indices: &indices,
         concurrency: request.settings.concurrency.max(1),
         on_failure: request.settings.on_failure,
-        // A replayed run uses nothing.
+        // A replayed run costs nothing.
         budget: if replayed {
             Budget::default()
         } else {
@@ -293,13 +311,13 @@ pub async fn run_tests(
         cases,
         request.metadata,
         &request.agent_path,
-        settings(&request.settings, &request.turns),
+        settings_json(&request.settings, &request.turns),
         &store,
         sink,
     )
 }
 
-/// The journal to write to, and where each planned case is in the file.
+/// The journal to write to, and the place of each planned case in the file.
 fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec<usize>), RunError> {
     if let Some(path) = &request.resume {
         return reopen_journal(request, Journal::open(path)?);
@@ -317,52 +335,43 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec
         started_at: now.to_string(),
         agent_name: request.agent.config.name.clone(),
         agent_path: request.agent_path.clone(),
-        model: model(&request.agent),
+        model: describe_model(&request.agent),
         regrades: None,
         agent: request.fingerprint.clone(),
-        selected: Selected {
+        selected: StoredSelection {
             filter: request.selection.filter.clone(),
             limit: request.selection.limit,
             failed: request.selection.failed_in.is_some(),
         },
-        plan: indices
-            .iter()
-            .filter_map(|&index| request.identities.get(index).copied())
-            .collect(),
+        plan: select(&request.identities, &indices),
         flags: request.settings.flags.clone(),
         replayed: request.replayed.clone(),
-        settings: settings(&request.settings, &request.turns),
+        settings: settings_json(&request.settings, &request.turns),
         metadata: request.metadata.clone(),
     };
     let journal = Journal::create(&store.journal_path(&header.run_id), header)?;
     Ok((journal, indices))
 }
 
-/// The journal of a run to resume. It is not changed before it is clear that it can be.
+/// The identities at these places; those of all cases are shared.
+pub(crate) fn select(identities: &Arc<[CaseIdentity]>, indices: &[usize]) -> Arc<[CaseIdentity]> {
+    if indices.iter().copied().eq(0..identities.len()) {
+        return Arc::clone(identities);
+    }
+    let selected = indices.iter().filter_map(|&index| identities.get(index));
+    selected.copied().collect()
+}
+
+/// The journal of a run to resume. It is not changed before all checks succeeded.
 fn reopen_journal(request: &TestRequest, journal: Journal) -> Result<(Journal, Vec<usize>), RunError> {
-    let header = journal.header();
-    let run_id = || header.run_id.clone();
-    let not_resumable = |reason| RunError::NotResumable {
-        run_id: run_id(),
-        reason,
-    };
-    if header.regrades.is_some() {
-        return Err(not_resumable(
-            "it grades the answers of another run, which can be resumed",
-        ));
-    }
-    if journal.version() != JOURNAL_VERSION {
-        return Err(not_resumable(
-            "an earlier version of holodeck recorded it; it can be regraded",
-        ));
-    }
-    let changed = changed_parts(&header.agent, &request.fingerprint);
-    if !changed.is_empty() && !request.accept_changes {
-        return Err(RunError::AgentChanged {
-            run_id: run_id(),
-            parts: changed,
-        });
-    }
+    let changed = check_resumable(
+        &journal,
+        &request.agent.config.name,
+        &request.agent_path,
+        &request.fingerprint,
+        request.accept_changes,
+    )?;
+    let run_id = || journal.header().run_id.clone();
     let places: std::collections::HashMap<_, _> = request
         .identities
         .iter()
@@ -385,7 +394,52 @@ fn reopen_journal(request: &TestRequest, journal: Journal) -> Result<(Journal, V
     Ok((journal, indices))
 }
 
-/// The parts of an agent that are not the same in both fingerprints.
+/// Returns an error if the run cannot be resumed with this agent; otherwise the parts of the agent that changed, if
+/// changes are accepted.
+pub fn check_resumable(
+    journal: &Journal,
+    agent_name: &str,
+    agent_path: &str,
+    fingerprint: &BTreeMap<String, String>,
+    accept_changes: bool,
+) -> Result<Vec<String>, RunError> {
+    let header = journal.header();
+    let not_resumable = |reason| RunError::NotResumable {
+        run_id: header.run_id.clone(),
+        reason,
+    };
+    if header.regrades.is_some() {
+        return Err(not_resumable("it is a regrade; resume the run that it grades"));
+    }
+    if journal.version() != JOURNAL_VERSION {
+        return Err(not_resumable(
+            "an earlier version of holodeck recorded it; it can be regraded",
+        ));
+    }
+    let parts = changed_parts(&header.agent, fingerprint);
+    if accept_changes {
+        return Ok(parts);
+    }
+    // Agents in one folder share its runs. After renaming only the file, it is still the same agent.
+    let file = |path: &str| Path::new(path).file_name().map(ToOwned::to_owned);
+    let is_same_file = file(&header.agent_path) == file(agent_path);
+    if !is_same_file && (header.agent_name != agent_name || !parts.is_empty()) {
+        return Err(RunError::OtherAgent {
+            run_id: header.run_id.clone(),
+            agent_name: header.agent_name.clone(),
+            agent_path: header.agent_path.clone(),
+        });
+    }
+    if parts.is_empty() {
+        return Ok(parts);
+    }
+    Err(RunError::AgentChanged {
+        run_id: header.run_id.clone(),
+        parts,
+    })
+}
+
+/// The parts of an agent that differ between two fingerprints.
 fn changed_parts(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
     let parts: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
     let changed = parts
@@ -394,12 +448,12 @@ fn changed_parts(before: &BTreeMap<String, String>, now: &BTreeMap<String, Strin
     changed.cloned().collect()
 }
 
-fn model(agent: &LoadedAgent) -> String {
+fn describe_model(agent: &ResolvedAgent) -> String {
     let model = &agent.config.model;
     format!("{} {}", model.provider, model.name)
 }
 
-/// Ends a run: its journal, its run file, its totals and its exit code.
+/// Ends a run: closes its journal, writes its run file, and computes its totals and exit code.
 pub(crate) fn finish(
     mut cases: PlannedCases,
     metadata: RunMetadata,
@@ -432,9 +486,9 @@ pub(crate) fn finish(
     };
     let run_file = store.run_file_path(&agent_name, now);
     let results = || cases.results();
-    let view = RunView::new(&head, &metadata, &results);
+    let view = RunView::new(&head, &metadata, &header.model, &results);
     let written = write_run_file(&run_file, &view);
-    // The verdict does not depend on the disk: without a run file the totals are made on their own.
+    // The exit code must not depend on the disk: without a run file, the totals are computed separately.
     let (totals, run_file_error) = match written {
         Ok(totals) => (totals, None),
         Err(error) => (crate::report::run_file(&view, &mut std::io::sink())?, Some(error)),
@@ -444,7 +498,7 @@ pub(crate) fn finish(
     if run_file_error.is_some() || head.regraded_from.is_some() && head.summary.not_run > 0 {
         exit = exit.worse(ExitCode::Execution);
     }
-    if checked(&head.summary) == 0 {
+    if checked_cases(&head.summary) == 0 {
         exit = exit.worse(ExitCode::Nothing);
     }
     let head = Arc::new(head);
@@ -462,38 +516,38 @@ pub(crate) fn finish(
     })
 }
 
-fn checked(summary: &ReportSummary) -> usize {
+fn checked_cases(summary: &ReportSummary) -> usize {
     summary.total_tests - summary.unchecked
 }
 
-/// Finds out before the run whether its run file will have a place: a run costs time and money.
-pub(crate) fn try_run_file(store: &RunStore, agent_name: &str) -> Result<(), RunError> {
+/// Checks before the run that its run file can be written, because a run costs time and money.
+pub(crate) fn check_run_file(store: &RunStore, agent_name: &str) -> Result<(), RunError> {
     let path = store.run_file_path(agent_name, Timestamp::now());
-    let attempt = partial(&path);
-    let tried = attempt
+    let probe = partial_path(&path);
+    let result = probe
         .parent()
         .map_or(Ok(()), holodeck_model::create_private_folder);
-    let tried = tried.and_then(|()| std::fs::File::create_new(&attempt).map(drop));
-    tried
-        .and_then(|()| std::fs::remove_file(&attempt))
+    let result = result.and_then(|()| std::fs::File::create_new(&probe).map(drop));
+    result
+        .and_then(|()| std::fs::remove_file(&probe))
         .map_err(|source| RunError::RunFile {
             path: path.parent().unwrap_or(&path).display().to_string(),
             source,
         })
 }
 
-fn partial(path: &Path) -> PathBuf {
+fn partial_path(path: &Path) -> PathBuf {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     PathBuf::from(partial)
 }
 
-/// In one step: a run file is whole or not there. Returns the totals, which are not known before.
+/// Writes the run file and renames it into place, so that it is never incomplete. Returns the totals.
 fn write_run_file(path: &Path, view: &RunView<'_>) -> Result<Totals, ReportError> {
     if let Some(parent) = path.parent() {
         holodeck_model::create_private_folder(parent)?;
     }
-    let partial = partial(path);
+    let partial = partial_path(path);
     let mut file = std::fs::OpenOptions::new()
         .create(true)
         .truncate(true)
@@ -506,13 +560,13 @@ fn write_run_file(path: &Path, view: &RunView<'_>) -> Result<Totals, ReportError
         Ok(totals)
     });
     if written.is_err() {
-        // Half a run file is of no use, and a full disk needs the room.
+        // A partial run file is useless, and the disk may be full.
         let _ = std::fs::remove_file(&partial);
     }
     written
 }
 
-fn settings(settings: &RunSettings, turns: &TurnRunner) -> Value {
+fn settings_json(settings: &RunSettings, turns: &TurnRunner) -> Value {
     json!({
         "llm_timeout_s": turns.timeout.map(|timeout| timeout.as_secs_f64()),
         "parallel_test_cases": settings.concurrency,
@@ -530,7 +584,7 @@ fn repeated_names(cases: &[TestCase]) -> HashSet<String> {
         .collect()
 }
 
-fn holder(request: &TestRequest) -> String {
+fn describe_holder(request: &TestRequest) -> String {
     format!(
         "`holodeck test {}` (process {}, since {})",
         request.agent_path,

@@ -5,7 +5,7 @@ use std::{
 
 use jiff::{Timestamp, tz::TimeZone};
 
-/// Where the runs of an agent are kept: `.holodeck/` and `results/` beside its file.
+/// The folders with the runs of an agent: `.holodeck/` and `results/` beside its file.
 #[derive(Clone, Debug)]
 pub struct RunStore {
     dir: PathBuf,
@@ -15,34 +15,34 @@ pub struct RunStore {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The folder can't be read.
+    /// The folder cannot be read.
     #[error("`{path}`: {source}")]
     Io {
         /// The folder.
         path: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// No run is kept here.
+    /// The folder contains no run.
     #[error("there is no run in `{path}` yet")]
     NoRuns {
         /// The folder.
         path: String,
     },
-    /// No run of this name.
+    /// No run matches the name.
     #[error("there is no run `{name}`; the newest are {}", newest.iter().map(|run| format!("`{run}`")).collect::<Vec<_>>().join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Runs there are.
+        /// The newest runs.
         newest: Vec<String>,
     },
-    /// More than one run begins like this.
-    #[error("`{name}` is the beginning of {count} runs; write more of it")]
+    /// Several runs match the name.
+    #[error("`{name}` matches {count} runs; give more characters of the run id")]
     Ambiguous {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// How many.
+        /// The number of matching runs.
         count: usize,
     },
 }
@@ -53,7 +53,7 @@ impl RunStore {
         Self { dir: dir.into() }
     }
 
-    /// The lock that a writing run holds.
+    /// The lock file of a writing run.
     pub fn lock_path(&self) -> PathBuf {
         self.dir.join(".holodeck/lock")
     }
@@ -63,7 +63,7 @@ impl RunStore {
         self.runs_dir().join(format!("{run_id}.jsonl"))
     }
 
-    /// A place for a new run file; never one that exists.
+    /// The path for a new run file; it does not exist yet.
     pub fn run_file_path(&self, agent_name: &str, at: Timestamp) -> PathBuf {
         let folder = self.dir.join("results").join(slug(agent_name));
         let stamp = at
@@ -101,7 +101,18 @@ impl RunStore {
         Ok(runs)
     }
 
-    /// The journal that `name` means: a path, a run id or the beginning of one, or `latest`.
+    /// The journals of all runs, newest first.
+    pub fn journals(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let runs = self.runs()?;
+        if runs.is_empty() {
+            return Err(StoreError::NoRuns {
+                path: self.runs_dir().display().to_string(),
+            });
+        }
+        Ok(runs.iter().rev().map(|run| self.journal_path(run)).collect())
+    }
+
+    /// The journal for `name`: a path, a run id or its beginning, or `latest`.
     pub fn find(&self, name: &str) -> Result<PathBuf, StoreError> {
         if Path::new(name)
             .extension()
@@ -119,13 +130,13 @@ impl RunStore {
         if name == "latest" {
             return Ok(self.journal_path(latest));
         }
-        if name == LATEST_ASKED {
-            let asked = runs
+        if name == LATEST_RESUMABLE {
+            let resumable = runs
                 .iter()
                 .rev()
                 .map(|run| self.journal_path(run))
-                .find(|path| asked(path));
-            return asked.ok_or_else(|| StoreError::NoRuns {
+                .find(|path| is_resumable(path));
+            return resumable.ok_or_else(|| StoreError::NoRuns {
                 path: self.runs_dir().display().to_string(),
             });
         }
@@ -143,18 +154,17 @@ impl RunStore {
         }
     }
 
-    /// As [`RunStore::find`], for a run to resume: `latest` is the newest one that asked the agent, and not one that
-    /// graded the answers of another again.
-    pub fn find_asked(&self, name: &str) -> Result<PathBuf, StoreError> {
-        self.find(if name == "latest" { LATEST_ASKED } else { name })
+    /// As [`RunStore::find`], for a run to resume: `latest` is the newest run that is not a regrade.
+    pub fn find_resumable(&self, name: &str) -> Result<PathBuf, StoreError> {
+        self.find(if name == "latest" { LATEST_RESUMABLE } else { name })
     }
 
-    /// Removes what a process left that was killed before its journal had a name. For whoever holds the lock.
+    /// Removes journals of processes that were killed before the journal was renamed. The caller must hold the lock.
     pub(crate) fn sweep(&self) {
         let entries = std::fs::read_dir(self.runs_dir()).into_iter().flatten();
         for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
             if path.extension().is_some_and(|extension| extension == "new") {
-                // It is in nobody's way; the next run tries again.
+                // A remaining file does no harm; the next run tries again.
                 let _ = std::fs::remove_file(path);
             }
         }
@@ -166,10 +176,10 @@ impl RunStore {
 }
 
 /// No run has this id.
-const LATEST_ASKED: &str = "latest asked";
+const LATEST_RESUMABLE: &str = "latest resumable";
 
-/// Whether the run of a journal asked the agent.
-fn asked(journal: &Path) -> bool {
+/// Whether the run of a journal is not a regrade.
+fn is_resumable(journal: &Path) -> bool {
     #[derive(serde::Deserialize)]
     struct Sketch {
         #[serde(default)]
@@ -180,25 +190,25 @@ fn asked(journal: &Path) -> bool {
     };
     let mut line = Vec::new();
     let read = std::io::BufReader::new(file).read_until(b'\n', &mut line);
-    // One that cannot be read is shown as what it is when it is opened.
+    // For an unreadable journal, opening it reports the error.
     read.is_err() || serde_json::from_slice::<Sketch>(&line).map_or(true, |header| header.regrades.is_none())
 }
 
-/// A new run's id: its time, so that ids sort, and enough chance to be the only one.
+/// The id of a new run: its time, so that ids sort, and random characters, so that it is unique.
 pub(crate) fn new_run_id(at: Timestamp) -> String {
     let stamp = at
         .to_zoned(TimeZone::UTC)
         .strftime("%Y%m%dT%H%M%S%.3f")
         .to_string()
         .replace('.', "");
-    let chance = uuid::Uuid::new_v4().simple().to_string();
-    format!("{stamp}-{}", chance.get(..6).unwrap_or("000000"))
+    let random = uuid::Uuid::new_v4().simple().to_string();
+    format!("{stamp}-{}", random.get(..6).unwrap_or("000000"))
 }
 
-/// A file system takes names of 255 bytes at most; files in the folder have names of their own.
-const LONGEST_SLUG: usize = 100;
+/// A safe length: file systems limit a file name to 255 bytes.
+const MAX_SLUG_LENGTH: usize = 100;
 
-/// Lower case, everything else a single `-`, none at the ends.
+/// Lower-case letters and digits; other characters become a single `-`, and none at the ends.
 fn slug(name: &str) -> String {
     let mut slug = String::new();
     for character in name.to_lowercase().chars() {
@@ -208,8 +218,8 @@ fn slug(name: &str) -> String {
             slug.push('-');
         }
     }
-    // All of it is ASCII.
-    slug.truncate(LONGEST_SLUG);
+    // The text is ASCII, so any length is a character boundary.
+    slug.truncate(MAX_SLUG_LENGTH);
     let slug = slug.trim_end_matches('-');
     if slug.is_empty() {
         "agent".to_owned()
@@ -254,20 +264,20 @@ mod tests {
     }
 
     #[test]
-    fn journals_without_a_name_are_swept_away() {
+    fn unnamed_journals_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let store = RunStore::new(dir.path());
         store.sweep();
-        let kept = store.journal_path("20260101T000000000-aaaaaa");
-        let left = store
+        let complete = store.journal_path("20260101T000000000-aaaaaa");
+        let unnamed = store
             .journal_path("20260102T000000000-bbbbbb")
             .with_extension("new");
         std::fs::create_dir_all(dir.path().join(".holodeck/runs")).unwrap();
-        for path in [&kept, &left] {
+        for path in [&complete, &unnamed] {
             std::fs::write(path, "").unwrap();
         }
         store.sweep();
-        assert_eq!((kept.exists(), left.exists()), (true, false));
+        assert_eq!((complete.exists(), unnamed.exists()), (true, false));
     }
 
     #[test]

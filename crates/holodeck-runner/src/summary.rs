@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 
-use holodeck_model::{CaseState, ReportSummary, TestResult, TokenUsage};
+use holodeck_model::{CaseState, ReportSummary, TokenUsage};
+
+use crate::CaseReport;
 
 /// Folds cases into the totals of a run. Memory does not grow with the number of cases.
 #[derive(Clone, Debug, Default)]
@@ -18,19 +20,19 @@ impl SummaryFold {
         Self::default()
     }
 
-    /// Takes in one case.
-    pub fn observe(&mut self, result: &TestResult) {
+    /// Adds one case.
+    pub fn observe(&mut self, case: &CaseReport) {
         let summary = &mut self.summary;
         summary.total_tests += 1;
-        match result.state {
+        match case.state() {
             CaseState::Passed => summary.passed += 1,
             CaseState::Failed => summary.failed += 1,
             CaseState::Error => summary.errors += 1,
             CaseState::Unchecked => summary.unchecked += 1,
         }
-        summary.total_duration_ms += result.execution_time_ms;
-        summary.truncated += usize::from(result.truncated);
-        for metric in &result.metric_results {
+        summary.total_duration_ms += case.elapsed_ms();
+        summary.truncated += usize::from(case.is_truncated());
+        for metric in case.metrics().iter() {
             match metric.score {
                 Some(score) => {
                     *summary
@@ -42,19 +44,19 @@ impl SummaryFold {
                 None => summary.metric_errors += 1,
             }
         }
-        match (&result.token_usage, &mut self.usage) {
-            (Some(usage), Some(total)) => *total += *usage,
-            (Some(usage), none) => *none = Some(*usage),
-            (None, _) if result.num_turns > 0 => summary.usage_missing += 1,
+        match (case.unit.usage(), &mut self.usage) {
+            (Some(usage), Some(total)) => *total += usage,
+            (Some(usage), none) => *none = Some(usage),
+            (None, _) if case.unit.model_calls() > 0 => summary.usage_missing += 1,
             (None, _) => {}
         }
-        if let Some(cost) = result.cost_usd {
+        if let Some(cost) = case.unit.cost_usd() {
             self.cost_usd += cost;
             self.cost_known = true;
         }
     }
 
-    /// Takes in a planned case without a result.
+    /// Adds a planned case without a result.
     pub fn observe_not_run(&mut self) {
         self.summary.not_run += 1;
     }
@@ -89,10 +91,10 @@ mod tests {
     #[test]
     fn zeros_count_unchecked_cases_do_not() {
         let mut fold = SummaryFold::new();
-        fold.observe(&samples::result(0, CaseState::Passed, &[("rougeL", Some(1.0))]));
-        fold.observe(&samples::result(1, CaseState::Failed, &[("rougeL", Some(0.0))]));
-        fold.observe(&samples::result(2, CaseState::Error, &[("rougeL", None)]));
-        fold.observe(&samples::result(3, CaseState::Unchecked, &[]));
+        fold.observe(&samples::case(0, CaseState::Passed, &[("rougeL", Some(1.0))]));
+        fold.observe(&samples::case(1, CaseState::Failed, &[("rougeL", Some(0.0))]));
+        fold.observe(&samples::case(2, CaseState::Error, &[("rougeL", None)]));
+        fold.observe(&samples::case(3, CaseState::Unchecked, &[]));
         let summary = fold.finish();
         assert!((summary.average_scores["rougeL"] - 0.5).abs() < 1e-12);
         assert_eq!(summary.metrics_evaluated["rougeL"], 2);
@@ -107,7 +109,7 @@ mod tests {
     #[test]
     fn nothing_checked_has_no_pass_rate() {
         let mut fold = SummaryFold::new();
-        fold.observe(&samples::result(0, CaseState::Unchecked, &[]));
+        fold.observe(&samples::case(0, CaseState::Unchecked, &[]));
         assert_eq!(fold.finish().pass_rate, None);
         assert_eq!(SummaryFold::new().finish().pass_rate, None);
     }

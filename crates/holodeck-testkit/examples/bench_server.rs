@@ -1,6 +1,7 @@
 //! The model endpoint of `cargo xtask bench`: one canned answer for every request.
 //!
-//! `bench_server [DELAY_MS]` prints its URL, serves until standard input ends, and so dies with whoever started it.
+//! `bench_server [DELAY_MS]` prints its URL and serves until standard input ends, so it stops with the process that
+//! started it.
 #![allow(clippy::print_stdout, reason = "its URL is its output")]
 
 use std::error::Error;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use holodeck_testkit::{ModelServer, Reply};
 
-/// What every case of the bench expects: see `xtask/src/bench/project.rs`.
+/// The answer every case of the bench expects: see `xtask/src/bench/project.rs`.
 const ANSWER: &str = "You can return an item within 30 days of delivery. Keep the receipt and the original \
                       packaging, and we refund the full price to the card you paid with.";
 

@@ -1,7 +1,7 @@
-//! The least any client can do: the requests of a test run, at the same concurrency, answers read and dropped.
+//! A minimal client: the requests of a test run at the same concurrency, with answers read and dropped.
 //!
-//! `floor_client [URL REQUESTS CONCURRENCY]` prints how long the requests took; without arguments it starts and
-//! ends. What `holodeck test` costs above this is ours.
+//! `floor_client [URL REQUESTS CONCURRENCY]` prints how long the requests took; without arguments it starts and exits.
+//! Anything `holodeck test` costs beyond this is its own overhead.
 #![allow(clippy::print_stdout, reason = "its figure is its output")]
 
 use std::cell::Cell;
@@ -38,7 +38,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Each connection sends its next request when it has read the answer to its last one.
+/// Each connection sends its next request after reading the answer to the last one.
 async fn send_all(uri: Uri, requests: usize, concurrency: usize) -> Result<(), Failure> {
     let next = std::rc::Rc::new(Cell::new(0));
     let connections = (0..concurrency.min(requests)).map(|_| {
@@ -89,7 +89,7 @@ async fn connection(uri: &Uri, next: impl Fn() -> Option<usize>) -> Result<(), F
     Ok(())
 }
 
-/// As large as what the product sends for a case of the bench.
+/// The size of the product's request for a case of the bench.
 fn body(index: usize) -> Bytes {
     let body = json!({
         "model": "bench",

@@ -16,13 +16,13 @@ pub use self::{
     violations::messages_violations,
 };
 
-/// A server on loopback that speaks Anthropic's Messages API and says what a test tells it to.
+/// A scripted server on loopback for Anthropic's Messages API.
 ///
-/// What counts as a request here is one to `/v1/messages` (or Vertex's `:streamRawPredict`); its reply is streamed,
-/// or one object if no stream was asked for. Token counts are made up, and anything else a client asks for is a 404
-/// and kept in [`others`](Self::others). It runs on a thread of its own, so it serves any kind of test and stops with
-/// the value. Each request is checked (see [`messages_violations`]); what is wrong with one is answered with a 400
-/// and makes [`finish`](Self::finish), or the drop, panic.
+/// Only requests to `/v1/messages` (or Vertex's `:streamRawPredict`) count; replies are streamed, or sent as one object
+/// if the request does not stream. Token counts are invented; any other request gets a 404 and is kept in
+/// [`others`](Self::others). The server runs on its own thread, so it works with any kind of test and stops when
+/// dropped. Each request is checked (see [`messages_violations`]); a violation is answered with a 400 and makes
+/// [`finish`](Self::finish), or the drop, panic.
 ///
 /// ```
 /// use holodeck_testkit::{AnthropicReply, AnthropicServer, Gate};
@@ -53,57 +53,55 @@ pub use self::{
 pub struct AnthropicServer(Loopback);
 
 impl AnthropicServer {
-    /// Answers the n-th request with the n-th reply. A request beyond the last and a reply never asked for are
-    /// violations.
+    /// Answers the n-th request with the n-th reply. A request without a reply and an unused reply are violations.
     pub fn replies(replies: impl IntoIterator<Item = AnthropicReply>) -> Self {
         Self(Loopback::start(dialect::Scripted(Script::list(replies))))
     }
 
-    /// Answers each request as `script` says: for requests that come in no fixed order, as those of subagents do.
+    /// Answers each request by calling `script`: for requests without a fixed order, such as those of subagents.
     pub fn answering(script: impl Fn(&AnthropicRequest) -> AnthropicReply + Send + Sync + 'static) -> Self {
         Self(Loopback::start(dialect::Scripted(Script::Closure(Box::new(
             script,
         )))))
     }
 
-    /// Answers each request as `script` says, and neither checks nor keeps any: for benches.
+    /// Answers each request by calling `script` without checking or keeping requests: for benches.
     pub fn unchecked(script: impl Fn(&AnthropicRequest) -> AnthropicReply + Send + Sync + 'static) -> Self {
         Self(Loopback::start(dialect::Unchecked(Box::new(script))))
     }
 
-    /// `http://127.0.0.1:PORT`, as one writes it into `ANTHROPIC_BASE_URL`.
+    /// `http://127.0.0.1:PORT`, as used in `ANTHROPIC_BASE_URL`.
     pub fn url(&self) -> String {
         self.0.url()
     }
 
-    /// The requests for a message so far.
+    /// The message requests so far.
     pub fn requests(&self) -> Vec<AnthropicRequest> {
         let requests = self.0.state().log().received().requests;
         requests.into_iter().map(AnthropicRequest::new).collect()
     }
 
-    /// What else was asked for so far: token counts, probes, and whatever this server does not have.
+    /// All other requests so far: token counts, probes and unsupported paths.
     pub fn others(&self) -> Vec<ReceivedRequest> {
         self.0.state().log().others()
     }
 
-    /// Requests that are being answered at this moment.
+    /// Number of requests in progress.
     pub fn open(&self) -> usize {
         self.0.state().open()
     }
 
-    /// Waits until `count` requests are being answered.
+    /// Waits until `count` requests are in progress.
     pub async fn until_open(&self, count: usize) {
         self.0.state().until_open(count).await;
     }
 
-    /// Waits until `count` requests for a message have come, answered or not.
+    /// Waits until `count` message requests have arrived, answered or not.
     pub async fn until_asked(&self, count: usize) {
         self.0.state().log().until_kept(count).await;
     }
 
-    /// Stops the server and returns the requests for a message. Panics when one broke a rule or the script was not
-    /// used up.
+    /// Stops the server and returns the message requests. Panics if one broke a rule or replies are left.
     pub fn finish(mut self) -> Vec<AnthropicRequest> {
         self.0.shut_down();
         let received = self.0.state().take();
@@ -111,8 +109,8 @@ impl AnthropicServer {
         received.requests.into_iter().map(AnthropicRequest::new).collect()
     }
 
-    /// Stops the server and returns the requests and what was wrong with them: for tests of wrong requests, and of
-    /// clients that are killed with replies left.
+    /// Stops the server and returns the requests and violations: for tests of wrong requests, and of clients that are
+    /// killed with replies left.
     pub fn finish_unchecked(mut self) -> Received {
         self.0.shut_down();
         self.0.state().take()

@@ -1,4 +1,4 @@
-//! What every backend has to do alike, whatever is behind it.
+//! The behaviour that every backend must share.
 
 use std::{any::Any, fmt, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use holodeck_backend_api::{AgentBackend, ToolHost};
 mod answers;
 mod approvals;
 mod failures;
-mod heard;
+mod observed;
 mod recording;
 mod scenario;
 mod sessions;
@@ -20,16 +20,16 @@ pub use scenario::{ModelMove, Scenario};
 /// A backend under test.
 #[async_trait]
 pub trait Subject: Sync {
-    /// Makes a backend whose model does as `scenario` says.
+    /// Creates a backend whose model behaves like `scenario`.
     async fn backend(&self, scenario: Scenario, tools: Arc<dyn ToolHost>) -> Prepared;
 
-    /// Checks this backend can't pass, each with the reason.
+    /// Checks that this backend can't pass, each with the reason.
     fn skips(&self) -> Vec<(&'static str, &'static str)> {
         Vec::new()
     }
 }
 
-/// A backend, and what has to live as long as it, for instance a scripted server.
+/// A backend, and what must outlive it, for instance a scripted server.
 pub struct Prepared {
     /// The backend.
     pub backend: Arc<dyn AgentBackend>,
@@ -37,7 +37,7 @@ pub struct Prepared {
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
-/// What became of each check.
+/// The results of all checks.
 #[derive(Debug)]
 pub struct Report(Vec<(&'static str, Verdict)>);
 
@@ -51,11 +51,11 @@ enum Verdict {
 type Check = for<'a> fn(&'a dyn Subject) -> BoxFuture<'a, Outcome>;
 type Outcome = Result<(), String>;
 
-/// Far longer than any check takes; one that waits for ever must not.
+/// Far longer than any check takes; a hanging check must end.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Runs every check that is not declared skipped. Each turn of each check also goes through the event recorder, and
-/// its record is held against the invariants.
+/// Runs every check that is not declared skipped. Each turn of each check is also recorded as events, and the record is
+/// checked against the invariants.
 pub async fn run(subject: &dyn Subject) -> Report {
     let checks = [
         answers::CHECKS,
@@ -120,7 +120,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Compares, and says what differs.
+/// Compares two values and describes the difference.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "values read better where it is called"

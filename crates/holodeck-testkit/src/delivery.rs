@@ -1,4 +1,4 @@
-//! How the bytes of a scripted reply get to the client: whole, in pieces, late, broken off.
+//! How the bytes of a scripted reply are sent: whole, in pieces, delayed or interrupted.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use futures::Stream;
 
 use crate::Gate;
 
-/// What a reply is besides its content.
+/// The properties of a reply besides its content.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
     pub(crate) status: u16,
@@ -17,18 +17,18 @@ pub(crate) struct Delivery {
     pub(crate) before: Duration,
     pub(crate) between: Duration,
     pub(crate) gate: Option<Gate>,
-    /// Gates within the body: before the piece of this number.
+    /// Gates within the body: before the piece with this number.
     pub(crate) gates: Vec<(usize, Gate)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ending {
     Complete,
-    /// After so many events the body ends as if it were complete.
+    /// After this number of events the body ends as if it were complete.
     Stop(usize),
-    /// After so many events the connection breaks.
+    /// After this number of events the connection breaks.
     Cut(usize),
-    /// After so many events nothing comes any more.
+    /// After this number of events the server stays silent.
     Hang(usize),
 }
 
@@ -76,7 +76,7 @@ impl Delivery {
         }
     }
 
-    /// A body of these events, ended and cut as this delivery says.
+    /// A body of these events, with this delivery.
     pub(crate) fn events(&self, content_type: &str, mut events: Vec<Bytes>) -> Rendered {
         let end = match self.ending {
             Ending::Complete => End::Complete,
@@ -140,7 +140,7 @@ impl Rendered {
                     tokio::time::sleep(delivery.between).await;
                 }
                 if rendered.paced() {
-                    // The piece before must reach the socket by itself, and before the connection is cut.
+                    // The previous piece must reach the socket separately, and before the connection breaks.
                     tokio::task::yield_now().await;
                 }
                 for (_, gate) in delivery.gates.iter().filter(|(before, _)| *before == at) {

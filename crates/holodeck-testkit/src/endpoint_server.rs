@@ -9,23 +9,22 @@ use crate::{
     script::{self, Script},
 };
 
-/// A server on loopback that answers any request as a test tells it to, for endpoints that are no chat: embeddings,
-/// reranking. It keeps every request and checks none.
+/// A scripted server on loopback that answers any request, for endpoints other than chat: embeddings, reranking. It
+/// keeps every request and checks none.
 pub struct EndpointServer(Loopback);
 
 impl EndpointServer {
-    /// Answers the n-th request with the n-th reply. A request beyond the last and a reply never asked for are
-    /// violations.
+    /// Answers the n-th request with the n-th reply. A request without a reply and an unused reply are violations.
     pub fn replies(replies: impl IntoIterator<Item = Reply>) -> Self {
         Self(Loopback::start(Any(Script::list(replies))))
     }
 
-    /// Answers each request as `script` says.
+    /// Answers each request by calling `script`.
     pub fn answering(script: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static) -> Self {
         Self(Loopback::start(Any(Script::Closure(Box::new(script)))))
     }
 
-    /// `http://127.0.0.1:PORT`, as one writes it into `endpoint`.
+    /// `http://127.0.0.1:PORT`, as used in `endpoint`.
     pub fn url(&self) -> String {
         self.0.url()
     }
@@ -35,12 +34,12 @@ impl EndpointServer {
         self.0.state().log().received().requests
     }
 
-    /// Requests that are being answered at this moment.
+    /// Number of requests in progress.
     pub fn open(&self) -> usize {
         self.0.state().open()
     }
 
-    /// Waits until `count` requests are being answered.
+    /// Waits until `count` requests are in progress.
     pub async fn until_open(&self, count: usize) {
         self.0.state().until_open(count).await;
     }
@@ -50,7 +49,7 @@ impl EndpointServer {
         self.0.state().log().until_kept(count).await;
     }
 
-    /// Stops the server and returns the requests. Panics when the script was not used up, or not enough.
+    /// Stops the server and returns the requests. Panics if the number of requests and replies differs.
     pub fn finish(mut self) -> Vec<ReceivedRequest> {
         self.0.shut_down();
         let received = self.0.state().take();

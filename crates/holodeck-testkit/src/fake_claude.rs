@@ -1,49 +1,49 @@
-#![allow(clippy::panic, reason = "a test without its fake cannot go on")]
+#![allow(clippy::panic, reason = "a test cannot continue without its fake")]
 
 use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The version it says it is.
+/// Its reported version.
 const VERSION: &str = "2.1.330";
 const SCRIPT: &str = include_str!("fake_claude.sh");
 
-/// A stand-in for the Claude Code CLI that misbehaves in one way and is otherwise as recorded. It answers each
-/// message with `Answer N.`, in two pieces where partial messages are asked for. Needs nothing but `/bin/sh`.
+/// A replacement for the Claude Code CLI with one fault, which otherwise behaves as recorded. It answers each message
+/// with `Answer N.`, in two pieces if partial messages are enabled. Needs only `/bin/sh`.
 #[derive(Debug)]
 pub struct FakeClaude {
     folder: TempDir,
 }
 
-/// What is wrong with a [`FakeClaude`].
+/// The fault of a [`FakeClaude`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaudeFault {
     /// Nothing.
     None,
-    /// It is of this version.
+    /// It reports this version.
     Version(String),
-    /// Its file may not be executed.
+    /// Its file is not executable.
     NotExecutable,
-    /// It ends with code 70 and a line on stderr.
+    /// It exits with code 70 and a line on stderr.
     Crash(ClaudeStage),
     /// It kills itself with SIGKILL.
     Kill(ClaudeStage),
-    /// It says nothing more and reads nothing more.
+    /// It stops reading and writing.
     Hang(ClaudeStage),
-    /// Within an answer it writes a line of about so many bytes.
+    /// Within an answer it writes a line of about this many bytes.
     LongLine {
         /// Length of the line.
         bytes: usize,
     },
-    /// Within an answer it writes half a line and ends with code 0.
+    /// Within an answer it writes half a line and exits with code 0.
     HalfLine,
-    /// Before each message it writes lines that are none.
+    /// Before each message it writes lines that are not JSON.
     Noise,
-    /// Before each message it writes messages of kinds that nobody knows.
+    /// Before each message it writes messages of unknown kinds.
     UnknownKinds,
-    /// Before anything else it writes about so many bytes to stderr.
+    /// First, it writes about this many bytes to stderr.
     StderrFlood {
         /// How much.
         bytes: usize,
@@ -52,48 +52,47 @@ pub enum ClaudeFault {
     IgnoresTerm,
     /// It has a child that holds its pipes and lives on.
     LeavesGrandchild,
-    /// When its input ends it takes a moment to write down what it has gathered. Not a fault.
+    /// When its input ends, it takes a moment to save its state. Not a fault.
     FlushesAtExit,
-    /// It goes on when its input ends.
+    /// It continues when its input ends.
     IgnoresEof,
-    /// Within an answer it ends.
+    /// Within an answer it exits.
     Exits {
         /// With this code.
         code: u8,
         /// With this on stderr.
         stderr: String,
     },
-    /// Its answer holds this many calls of `mcp__holodeck_tools__work`, and it waits for all results. No fault.
+    /// Its answer contains this many calls of `mcp__holodeck_tools__work`, and it waits for all results. Not a fault.
     ToolCalls(usize),
     /// It reports each turn's result twice.
     TwoResults,
-    /// It reports each turn's result a second time when it has taken the next message.
+    /// It reports each turn's result again after reading the next message.
     LateResult,
-    /// Within an answer it asks the host something nobody knows, and goes on only when that is answered with an
-    /// error.
+    /// Within an answer it sends the host an unknown request, and continues only after an error response.
     UnknownRequest,
-    /// Within an answer it is interrupted as by SIGINT, though the host did not ask for it.
+    /// Within an answer it is interrupted as by SIGINT, without a request of the host.
     InterruptsItself,
-    /// Within an answer it waits to be interrupted, which it then is as the real one. No fault.
+    /// Within an answer it waits for an interrupt, and then behaves like the real CLI. Not a fault.
     WaitsForInterrupt,
 }
 
-/// How far a [`FakeClaude`] comes.
+/// How far a [`FakeClaude`] gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaudeStage {
-    /// It is asked its version.
+    /// Its version is requested.
     Version,
     /// It is started.
     Start,
-    /// It was sent `initialize` and has not answered it.
+    /// It has received `initialize` and not answered.
     Initialize,
     /// It has answered `initialize`.
     Initialized,
-    /// It was sent a message and has said nothing.
+    /// It has received a message and written nothing.
     Message,
     /// The turn has begun.
     Init,
-    /// Half of the answer is written, where partial messages are asked for.
+    /// Half of the answer is written, if partial messages are enabled.
     Answer,
     /// The answer is written, the result is not.
     Result,
@@ -148,17 +147,17 @@ impl FakeClaude {
         self.folder.path().join("claude")
     }
 
-    /// How often it was started, not counting questions for its version.
+    /// Number of starts, without requests for its version.
     pub fn starts(&self) -> usize {
         self.lines("starts").len()
     }
 
-    /// The processes that were sent a message, without repetitions.
+    /// The processes that received a message, without repetitions.
     pub fn asked(&self) -> BTreeSet<String> {
         self.lines("asked").into_iter().collect()
     }
 
-    /// The processes that wrote down what they had gathered before they ended.
+    /// The processes that saved their state before they exited.
     pub fn flushed(&self) -> BTreeSet<String> {
         self.lines("flushed").into_iter().collect()
     }
@@ -168,7 +167,7 @@ impl FakeClaude {
         self.lines("arguments")
     }
 
-    /// Every process there was, with those they started to outlive them.
+    /// All processes, including those that they started to outlive them.
     pub fn pids(&self) -> Vec<u32> {
         let pids = self.lines("pids");
         pids.iter().filter_map(|pid| pid.parse().ok()).collect()
@@ -185,7 +184,7 @@ impl FakeClaude {
         }
     }
 
-    /// What it was sent and has read, over all starts.
+    /// Everything it has read, over all starts.
     pub fn received(&self) -> Vec<Value> {
         let read = |line: &String| {
             serde_json::from_str(line).unwrap_or_else(|error| panic!("it was sent no JSON: {error}: {line}"))

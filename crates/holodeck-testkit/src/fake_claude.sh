@@ -1,7 +1,7 @@
-# A stand-in for the Claude Code CLI: speaks its protocol as recorded, and misbehaves as told. Needs nothing but a
+# A stand-in for the Claude Code CLI: speaks its protocol as recorded, and misbehaves on request. Needs nothing but a
 # shell. `folder`, `version`, `fault`, `stage`, `amount` and `complaint` are set above.
 
-last() { # Nothing more is said or read.
+last() { # No further output or input.
   exec /bin/sleep 600
 }
 
@@ -39,8 +39,8 @@ say() {
     printf '%s\n' '{"type":"telepathy","subtype":"success","is_error":true}' \
       '{"type":"system","subtype":"telepathy"}' \
       '{"type":"stream_event","event":{"type":"telepathy"},"parent_tool_use_id":null}' \
-      '{"type":"control_response","response":{"subtype":"success","request_id":"nobody"}}' \
-      '{"type":"control_cancel_request","request_id":"nobody"}'
+      '{"type":"control_response","response":{"subtype":"success","request_id":"unknown"}}' \
+      '{"type":"control_cancel_request","request_id":"unknown"}'
     ;;
   esac
   printf '%s\n' "$1"
@@ -72,12 +72,12 @@ assistant() { # $1 the text, $2 more of the frame
 }
 
 result() { # $1 the text
-  told="{\"duration_api_ms\":1,\"stop_reason\":\"end_turn\",\"session_id\":\"$session\",\"total_cost_usd\":0.000105,\
+  result="{\"duration_api_ms\":1,\"stop_reason\":\"end_turn\",\"session_id\":\"$session\",\"total_cost_usd\":0.000105,\
 \"usage\":{$usage,\"output_tokens\":5},\"permission_denials\":[],\"terminal_reason\":\"completed\",\
 \"is_error\":false,\"num_turns\":1,\"subtype\":\"success\",\"api_error_status\":null,\"result\":\"$1\",\
 \"type\":\"result\",\"duration_ms\":1,\"queued_turn_count\":0}"
-  say "$told"
-  [ "$fault" != late-result ] || stale=$told
+  say "$result"
+  [ "$fault" != late-result ] || stale=$result
 }
 
 cleared() { # The result of /clear: nothing was asked of a model.

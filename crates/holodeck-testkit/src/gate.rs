@@ -1,6 +1,6 @@
 use tokio_util::sync::CancellationToken;
 
-/// Something a test opens when it is time, so that nothing has to sleep. Clones are the same gate.
+/// A gate that a test opens, so that nothing has to sleep. Clones are the same gate.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(CancellationToken);
 
@@ -10,7 +10,7 @@ impl Gate {
         Self::default()
     }
 
-    /// Lets everyone through, now and later.
+    /// Lets every waiter through, now and later.
     pub fn open(&self) {
         self.0.cancel();
     }

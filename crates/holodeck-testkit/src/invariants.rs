@@ -1,4 +1,4 @@
-//! What every request to a model must be like, whatever the test is about.
+//! Rules for every request to a model, in any test.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -9,9 +9,9 @@ use crate::ReceivedRequest;
 mod conversation;
 mod schema;
 
-/// What is wrong with a chat completion request: transport, flags, and all of [`body_violations`].
+/// The violations of a chat completion request: transport, flags, and all of [`body_violations`].
 pub fn request_violations(request: &ReceivedRequest) -> Vec<String> {
-    let mut found = Found::default();
+    let mut found = Violations::default();
     found.unless(request.method == "POST", || {
         format!("method {} instead of POST", request.method)
     });
@@ -44,9 +44,9 @@ pub fn request_violations(request: &ReceivedRequest) -> Vec<String> {
     found.0
 }
 
-/// What is wrong with what the model is shown: messages, tools, response format, parameters.
+/// The violations in the body: messages, tools, response format, parameters.
 pub fn body_violations(body: &Value) -> Vec<String> {
-    let mut found = Found::default();
+    let mut found = Violations::default();
     match body["messages"].as_array() {
         Some(messages) if !messages.is_empty() => conversation::check(messages, &mut found),
         _ => found.add("`messages` is no list with something in it"),
@@ -68,11 +68,11 @@ pub fn body_violations(body: &Value) -> Vec<String> {
     found.0
 }
 
-/// What was found wrong, in the order it was found.
+/// Violations in the order they were found.
 #[derive(Default)]
-pub(crate) struct Found(Vec<String>);
+pub(crate) struct Violations(Vec<String>);
 
-impl Found {
+impl Violations {
     pub(crate) fn into_texts(self) -> Vec<String> {
         self.0
     }
@@ -88,7 +88,7 @@ impl Found {
     }
 }
 
-fn azure(request: &ReceivedRequest, found: &mut Found) {
+fn azure(request: &ReceivedRequest, found: &mut Violations) {
     let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
     if path.contains("/openai/deployments/") {
         found.unless(query.contains("api-version="), || {
@@ -102,7 +102,7 @@ fn azure(request: &ReceivedRequest, found: &mut Found) {
     }
 }
 
-fn tools(body: &Value, found: &mut Found) {
+fn tools(body: &Value, found: &mut Violations) {
     let Some(tools) = body.get("tools") else {
         return;
     };
@@ -126,7 +126,7 @@ fn tools(body: &Value, found: &mut Found) {
     }
 }
 
-fn response_format(body: &Value, found: &mut Found) {
+fn response_format(body: &Value, found: &mut Violations) {
     let Some(format) = body.get("response_format") else {
         return;
     };

@@ -2,8 +2,8 @@
 //! PostgreSQL, a scripted model, backend and set of tools, a misbehaving Claude Code CLI, and the [`conformance`] suite
 //! of backends.
 //!
-//! A development dependency only. It checks what it receives as strictly as it scripts what it answers, so that a
-//! test about one thing fails when another breaks.
+//! A development dependency only. It checks requests as strictly as it scripts answers, so that a test of one feature
+//! fails when another breaks.
 
 #![allow(
     clippy::indexing_slicing,

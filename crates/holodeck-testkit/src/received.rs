@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// A request as the server got it.
+/// A request, as received.
 #[derive(Clone, Debug)]
 pub struct ReceivedRequest {
     /// The method.
@@ -13,7 +13,7 @@ pub struct ReceivedRequest {
     pub headers: Vec<(String, String)>,
     /// The body; `Null` when it is not JSON.
     pub body: Value,
-    /// How many requests came before this one.
+    /// Number of earlier requests.
     pub index: usize,
 }
 
@@ -31,7 +31,7 @@ impl ReceivedRequest {
         self.path.split('?').next().unwrap_or_default()
     }
 
-    /// The conversation the model is shown.
+    /// The conversation in the request.
     pub fn messages(&self) -> &[Value] {
         self.body
             .get("messages")
@@ -45,8 +45,8 @@ impl ReceivedRequest {
         own.filter_map(|message| message["content"].as_str()).collect()
     }
 
-    /// What the user and the assistant said, in order.
-    pub fn said(&self) -> Vec<&str> {
+    /// The user and assistant texts, in order.
+    pub fn conversation_texts(&self) -> Vec<&str> {
         let roles = [Value::from("user"), Value::from("assistant")];
         let own = self
             .messages()
@@ -56,17 +56,17 @@ impl ReceivedRequest {
     }
 }
 
-/// What a server got and what was wrong with it.
+/// A server's requests and violations.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
     /// All requests, in order.
     pub requests: Vec<ReceivedRequest>,
-    /// Rules that were broken.
+    /// Violations.
     pub violations: Vec<String>,
 }
 
 impl Received {
-    /// Panics when a rule was broken.
+    /// Panics if there are violations.
     pub fn assert(&self) {
         assert!(self.violations.is_empty(), "{self}");
     }

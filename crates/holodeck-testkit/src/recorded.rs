@@ -7,7 +7,7 @@ use holodeck_events::{
 };
 use holodeck_model::events::{AgentEvent, EventBody, EventClass};
 
-/// A turn of a backend as it is recorded.
+/// A recorded turn of a backend.
 pub struct RecordedTurn {
     recorder: RunRecorder,
     store: MemoryStore,
@@ -16,11 +16,11 @@ pub struct RecordedTurn {
 }
 
 impl RecordedTurn {
-    /// The record of what a backend told.
-    pub async fn of(told: impl IntoIterator<Item = Result<BackendEvent, BackendError>>) -> Self {
+    /// Records what a backend reported.
+    pub async fn of(items: impl IntoIterator<Item = Result<BackendEvent, BackendError>>) -> Self {
         let mut turn = Self::begin("go").await;
-        for told in told {
-            turn.hear(&told).await;
+        for item in items {
+            turn.add(&item).await;
         }
         turn.over().await;
         turn
@@ -44,15 +44,15 @@ impl RecordedTurn {
         turn
     }
 
-    pub(crate) async fn hear(&mut self, told: &Result<BackendEvent, BackendError>) {
-        let drafts = match told {
+    pub(crate) async fn add(&mut self, item: &Result<BackendEvent, BackendError>) {
+        let drafts = match item {
             Ok(event) => self.recorder.observe(event),
             Err(error) => self.recorder.fail(error),
         };
         self.keep(drafts).await;
     }
 
-    /// The backend tells no more.
+    /// Ends the record.
     pub(crate) async fn over(&mut self) {
         if self.recorder.result().is_none() {
             let drafts = self.recorder.fail(&BackendError::no_result());
@@ -74,13 +74,13 @@ impl RecordedTurn {
         &self.events
     }
 
-    /// The events that stay when chunks are pruned.
+    /// The events that remain when chunks are pruned.
     pub fn kept(&self) -> impl Iterator<Item = &AgentEvent> + Clone {
         let kept = |event: &&AgentEvent| event.body.class() != Some(EventClass::Journaled);
         self.events.iter().filter(kept)
     }
 
-    /// What the turn came to, once it is over.
+    /// The result of the turn, once it has ended.
     pub fn result(&self) -> Option<&ExecutionResult> {
         self.recorder.result()
     }
@@ -92,8 +92,8 @@ impl RecordedTurn {
         kinds
     }
 
-    /// What is wrong with the record: broken invariants, things the recorder had to leave out, another result than
-    /// the backend's own. With `tool_ids`, tool calls have no other ids than these, or ones made by the backend.
+    /// The problems of the record: broken invariants, events that the recorder had to leave out, or another result than
+    /// the backend's own. With `tool_ids`, tool calls must have these ids, or ids made by the backend.
     pub fn problems(&self, tool_ids: Option<&BTreeSet<String>>) -> Vec<String> {
         let over = self.result().is_some();
         let check = |view, events: &mut dyn Iterator<Item = &AgentEvent>| {
@@ -112,7 +112,7 @@ impl RecordedTurn {
         let live = check(View::Live, &mut self.events.iter());
         let replayed = check(View::Replay, &mut self.kept());
         problems.extend(live.iter().chain(&replayed).map(ToString::to_string));
-        let ignored = self.recorder.ignored().iter();
+        let ignored = self.recorder.trajectory().ignored();
         problems.extend(ignored.map(|ignored| format!("the recorder left out: {ignored:?}")));
         let folded = execution_result(self.kept());
         if over && folded.as_ref() != self.result() {
@@ -124,7 +124,7 @@ impl RecordedTurn {
         problems
     }
 
-    /// Panics when there are [`problems`](Self::problems).
+    /// Panics if there are [`problems`](Self::problems).
     pub fn assert(&self) {
         let problems = self.problems(None);
         assert!(
@@ -135,7 +135,7 @@ impl RecordedTurn {
         );
     }
 
-    /// Each kept event in a line: its type and what matters of it.
+    /// Each kept event on a line: its type and relevant fields.
     pub fn lines(&self) -> Vec<String> {
         self.kept().map(line).collect()
     }

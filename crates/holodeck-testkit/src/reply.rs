@@ -13,14 +13,14 @@ mod render;
 
 use self::message::{Done, FinishReason, Form, Message};
 
-/// What the scripted server answers to one request.
+/// The scripted answer to one request.
 #[derive(Clone, Debug)]
 pub struct Reply {
     content: Content,
     delivery: Delivery,
 }
 
-/// What of a request the shape of a reply depends on.
+/// The parts of a request that the shape of a reply depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestShape {
     pub(crate) usage_asked: bool,
@@ -45,7 +45,7 @@ impl Reply {
         Self::nothing().and_tool_call(id, name, &arguments.to_string())
     }
 
-    /// A message without any content, to build on.
+    /// A message without content, to build on.
     pub fn nothing() -> Self {
         Self::of(200, Content::Message(Message::default()))
     }
@@ -73,7 +73,7 @@ impl Reply {
         )
     }
 
-    /// A web page, as a proxy or a login wall sends it.
+    /// A web page, as sent by a proxy or a login page.
     pub fn html(status: u16, title: &str) -> Self {
         let page = format!("<!DOCTYPE html>\n<html><head><title>{title}</title></head><body></body></html>");
         Self::raw(status, "text/html; charset=utf-8", page)
@@ -86,7 +86,7 @@ impl Reply {
         Self::of(status, Content::Raw { content_type, body })
     }
 
-    /// A stream of events with these data lines and nothing else.
+    /// A stream with exactly these data lines.
     pub fn events<'a>(data: impl IntoIterator<Item = &'a str>) -> Self {
         let body: String = data
             .into_iter()
@@ -95,7 +95,7 @@ impl Reply {
         Self::raw(200, "text/event-stream", body)
     }
 
-    /// A well-formed answer of at least so many bytes of text.
+    /// A well-formed answer of at least this many bytes of text.
     pub fn flood(bytes: usize) -> Self {
         Self::of(200, Content::Flood { bytes })
     }
@@ -115,7 +115,7 @@ impl Reply {
         self.message(|message| message.reasoning.push_str(text))
     }
 
-    /// Names the field reasoning comes in.
+    /// Sets the field for reasoning.
     pub fn reasoning_field(self, name: &str) -> Self {
         self.message(|message| name.clone_into(&mut message.reasoning_field))
     }
@@ -128,7 +128,7 @@ impl Reply {
         })
     }
 
-    /// Streams texts and arguments in so many pieces each.
+    /// Streams texts and arguments in this number of pieces each.
     pub fn in_pieces(self, pieces: usize) -> Self {
         self.message(|message| message.pieces = pieces.max(1))
     }
@@ -138,7 +138,7 @@ impl Reply {
         self.message(|message| message.usage = Some(usage))
     }
 
-    /// Reports no tokens, even if asked to.
+    /// Reports no tokens, even if requested.
     pub fn without_usage(self) -> Self {
         self.message(|message| message.usage = None)
     }
@@ -158,32 +158,32 @@ impl Reply {
         self.message(|message| message.done = Done::Omitted)
     }
 
-    /// Sets the model's own name.
+    /// Sets the model's name.
     pub fn model(self, name: &str) -> Self {
         self.message(|message| name.clone_into(&mut message.model))
     }
 
-    /// Answers as one JSON object though a stream was asked for.
+    /// Answers with one JSON object although the request streams.
     pub fn as_json(self) -> Self {
         self.message(|message| message.form = Form::Object)
     }
 
-    /// Ends the body as if it were complete after so many events.
+    /// Ends the body as if it were complete after this number of events.
     pub fn stop_after(self, events: usize) -> Self {
         self.ending(Ending::Stop(events))
     }
 
-    /// Breaks the connection after so many events.
+    /// Breaks the connection after this number of events.
     pub fn cut_after(self, events: usize) -> Self {
         self.ending(Ending::Cut(events))
     }
 
-    /// Goes silent after so many events and keeps the connection.
+    /// Goes silent after this number of events and keeps the connection.
     pub fn hang_after(self, events: usize) -> Self {
         self.ending(Ending::Hang(events))
     }
 
-    /// Sends the body in pieces of so many bytes, wherever that cuts it.
+    /// Sends the body in pieces of this number of bytes, regardless of events.
     pub fn split_every(mut self, bytes: usize) -> Self {
         self.delivery.split_every = Some(bytes.max(1));
         self
@@ -195,7 +195,7 @@ impl Reply {
         self
     }
 
-    /// Asks to be tried again later.
+    /// Sets `retry-after`.
     pub fn retry_after(self, seconds: u64) -> Self {
         self.header("retry-after", &seconds.to_string())
     }
@@ -230,7 +230,7 @@ impl Reply {
         self
     }
 
-    /// Changes the message; a reply that is none stays as it is.
+    /// Changes the message; other replies stay unchanged.
     fn message(mut self, change: impl FnOnce(&mut Message)) -> Self {
         if let Content::Message(message) = &mut self.content {
             change(message);

@@ -6,7 +6,7 @@ use std::{
 
 type Closure<Request, Reply> = Box<dyn Fn(&Request) -> Reply + Send + Sync>;
 
-/// Where replies come from.
+/// The source of replies.
 pub(crate) enum Script<Request, Reply> {
     /// The n-th request gets the n-th reply.
     List(Mutex<VecDeque<Reply>>),
@@ -23,12 +23,12 @@ impl<Request, Reply> Script<Request, Reply> {
     pub(crate) fn reply(&self, request: &Request) -> Option<Reply> {
         match self {
             Self::List(replies) => replies.lock().unwrap_or_else(PoisonError::into_inner).pop_front(),
-            // A panic here would only close the connection, and the test might go on.
+            // A panic here would only close the connection, and the test might continue.
             Self::Closure(script) => catch_unwind(AssertUnwindSafe(|| script(request))).ok(),
         }
     }
 
-    /// Counts the replies left over, and forgets them.
+    /// Removes the unused replies and returns their number.
     pub(crate) fn drain(&self) -> usize {
         match self {
             Self::List(replies) => {
@@ -40,7 +40,7 @@ impl<Request, Reply> Script<Request, Reply> {
     }
 }
 
-/// What a server says of a request that no reply is left for.
+/// The violation of a request without a reply.
 pub(crate) fn nothing_left(index: usize) -> String {
     format!("request {}: the script has no reply left, or panicked", index + 1)
 }

@@ -10,17 +10,16 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, BackendFactory, Capabilities, EventStream,
-    HistoryFold, HistoryItem, Image, NoTools, Occasion, Opening, SessionControl, SessionCore, ToolHost,
-    TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, BackendFactory, EventStream, HistoryFold,
+    HistoryItem, Image, NoTools, Occasion, Opening, SessionControl, SessionCore, ToolHost, TurnRequest,
 };
-use holodeck_model::LoadedAgent;
+use holodeck_model::ResolvedAgent;
 
 use crate::ScriptedTurn;
 
 type Script = Arc<dyn Fn(&Asked) -> ScriptedTurn + Send + Sync>;
 
-/// A backend without a model: each turn goes as a closure says. For tests of what runs agents.
+/// A backend without a model: a closure scripts each turn. For tests of what runs agents.
 #[derive(Clone)]
 pub struct ScriptedBackend {
     script: Script,
@@ -28,23 +27,23 @@ pub struct ScriptedBackend {
     turns: Arc<AtomicUsize>,
 }
 
-/// What a scripted backend is asked.
+/// A request to a scripted backend.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The message.
     pub message: String,
     /// Its pictures.
     pub images: Vec<Image>,
-    /// What was said before.
+    /// The conversation so far.
     pub history: Vec<HistoryItem>,
-    /// What asks.
+    /// The occasion.
     pub unit: Option<String>,
-    /// How many turns were asked for before this one.
+    /// Number of earlier turns.
     pub index: usize,
 }
 
 impl ScriptedBackend {
-    /// A backend that goes as `script` says.
+    /// A backend with the turns of `script`.
     pub fn answering(script: impl Fn(&Asked) -> ScriptedTurn + Send + Sync + 'static) -> Self {
         Self {
             script: Arc::new(script),
@@ -97,10 +96,6 @@ impl ScriptedBackend {
 
 #[async_trait]
 impl AgentBackend for ScriptedBackend {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::streaming()
-    }
-
     async fn initialize(&self) -> Result<(), BackendError> {
         Ok(())
     }
@@ -126,7 +121,7 @@ impl AgentBackend for ScriptedBackend {
 impl BackendFactory for ScriptedBackend {
     async fn create(
         &self,
-        _agent: Arc<LoadedAgent>,
+        _agent: Arc<ResolvedAgent>,
         _occasion: Occasion,
         tools: Arc<dyn ToolHost>,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::body_violations;
 
-/// A model without an endpoint: [`ModelCalls`] that answer as scripted, for tests that need no wire. Requests are
-/// checked like those to the scripted server.
+/// A model without an endpoint: scripted [`ModelCalls`] for tests without a wire. Requests are checked like those to
+/// the scripted server.
 pub struct ScriptedModel {
     script: Script,
     seen: Mutex<Seen>,
@@ -32,7 +32,7 @@ struct Seen {
     violations: Vec<String>,
 }
 
-/// What a scripted model answers to one call.
+/// The scripted answer to one call.
 #[derive(Clone, Debug)]
 pub struct ModelReply {
     before: Duration,
@@ -55,7 +55,7 @@ impl ScriptedModel {
         Self::new(Script::List(Mutex::new(replies.into_iter().collect())))
     }
 
-    /// Answers each call as `script` says.
+    /// Answers each call by calling `script`.
     pub fn answering(script: impl Fn(&ModelRequest) -> ModelReply + Send + Sync + 'static) -> Arc<Self> {
         Self::new(Script::Closure(Box::new(script)))
     }
@@ -97,9 +97,7 @@ impl ScriptedModel {
         seen.violations.extend(named.collect::<Vec<_>>());
         match reply {
             Some(reply) if violations.is_empty() => reply,
-            _ => ModelReply::refused(BackendError::Protocol {
-                message: violations.join("; "),
-            }),
+            _ => ModelReply::refused(BackendError::protocol(violations.join("; "))),
         }
     }
 }
@@ -177,7 +175,7 @@ impl ModelReply {
         }
     }
 
-    /// These deltas, and then nothing any more.
+    /// These deltas, and then silence.
     pub fn hangs_after(deltas: impl IntoIterator<Item = ModelDelta>) -> Self {
         Self {
             before: Duration::ZERO,

@@ -10,7 +10,7 @@ use tokio::sync::Barrier;
 
 use crate::Gate;
 
-/// The tools every test needs, and a list of what was called.
+/// Common tools for tests, and a list of the calls.
 pub struct ScriptedTools {
     specs: Vec<ToolSpec>,
     called: Mutex<Vec<ToolCall>>,
@@ -18,8 +18,8 @@ pub struct ScriptedTools {
     pair: Barrier,
 }
 
-/// The tool that the YAML declares as `shelf`: a search, so the model sees it under this name, and on the wire of the
-/// Claude CLI it has a third one.
+/// The tool that the YAML declares as `shelf`: a search, so the model sees it under this name, and it has a third name
+/// on the wire of the Claude CLI.
 pub(crate) const SEARCH: &str = "shelf_search";
 
 const TOOLS: [(&str, &str); 8] = [

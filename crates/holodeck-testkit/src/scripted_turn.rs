@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Gate;
 
-/// How a scripted turn goes.
+/// A scripted turn.
 #[derive(Clone, Debug)]
 pub struct ScriptedTurn {
     steps: Vec<Step>,
@@ -23,7 +23,7 @@ pub struct ScriptedTurn {
 enum Step {
     Wait(Duration),
     Behind(Gate),
-    Tell(BackendEvent),
+    Emit(BackendEvent),
     /// Calls tools of the host, all at the same time.
     Call(Vec<ToolCall>),
 }
@@ -50,7 +50,7 @@ impl ScriptedTurn {
         }
     }
 
-    /// A turn that can't be ended.
+    /// A turn that ignores cancellation.
     pub fn failing(error: BackendError) -> Self {
         Self::nothing().and_fail(error)
     }
@@ -84,7 +84,7 @@ impl ScriptedTurn {
         self.and_called_with(name, arguments, result, CallDetails::default())
     }
 
-    /// Adds a call of a tool that retrieves, without a tool.
+    /// Adds a call of a retrieval tool and its result, without a tool.
     pub fn and_retrieved(self, name: &str, arguments: Value, passages: &[&str]) -> Self {
         let details = CallDetails {
             kind: Some(ToolKind::Retrieval),
@@ -114,7 +114,7 @@ impl ScriptedTurn {
             .and_event(BackendEvent::ToolResult(result))
     }
 
-    /// Calls tools of the host, all at the same time, and ends the model message with that.
+    /// Calls tools of the host, all at the same time, which ends the model message.
     pub fn and_call(mut self, calls: Vec<ToolCall>) -> Self {
         self.steps.push(Step::Call(calls));
         self
@@ -122,7 +122,7 @@ impl ScriptedTurn {
 
     /// Adds any event.
     pub fn and_event(mut self, event: BackendEvent) -> Self {
-        self.steps.push(Step::Tell(event));
+        self.steps.push(Step::Emit(event));
         self
     }
 
@@ -143,7 +143,7 @@ impl ScriptedTurn {
         self.end(End::Outcome(outcome))
     }
 
-    /// Ends the answer for this reason.
+    /// Ends the answer with this stop reason.
     pub fn and_stop(self, reason: StopReason) -> Self {
         self.end(End::Answered(reason))
     }
@@ -177,7 +177,7 @@ impl ScriptedTurn {
                 match step {
                     Step::Wait(time) => tokio::time::sleep(time).await,
                     Step::Behind(gate) => gate.opened().await,
-                    Step::Tell(event) => events.push(event),
+                    Step::Emit(event) => events.push(event),
                     Step::Call(calls) => {
                         let called = calls.iter().cloned().map(BackendEvent::ToolCall);
                         for event in called.chain([turn_end(StopReason::ToolUse)]) {
@@ -210,8 +210,11 @@ impl ScriptedTurn {
                             decisions.push(decision);
                         }
                         for (call, output) in call_all(&*tools, calls, &decisions).await {
-                            if output.is_err() {
-                                failed = Some(Outcome::ToolFailed { name: call.name.clone() });
+                            if let Err(error) = &output {
+                                failed = Some(Outcome::ToolFailed {
+                                    name: call.name.clone(),
+                                    reason: Some(error.reason()),
+                                });
                             }
                             events.push(tool_result(call, output));
                         }

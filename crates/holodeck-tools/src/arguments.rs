@@ -1,28 +1,28 @@
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-/// More would not help a model.
-const SHOWN: usize = 5;
+/// Maximum number of problems that are reported to the model.
+const MAX_PROBLEMS: usize = 5;
 
 /// Checks a call's arguments against the tool's schema.
 #[derive(Debug)]
 pub(crate) struct Arguments(Option<Validator>);
 
 impl Arguments {
-    /// Compiles a schema; a reference to another document is an error, nothing is fetched.
+    /// Compiles a schema; a reference to another document is an error and is never fetched.
     pub(crate) fn new(schema: &Value) -> Result<Self, String> {
         jsonschema::validator_for(schema)
             .map(|validator| Self(Some(validator)))
             .map_err(|error| error.to_string())
     }
 
-    /// Leaves it to the tool to check them; only an object they must be.
+    /// Checks only that the arguments are an object; the tool checks the rest.
     pub(crate) fn unchecked() -> Self {
         Self(None)
     }
 
-    /// The arguments to call with, or what is wrong with them in words for the model. A model that has nothing to say
-    /// may send nothing.
+    /// Returns the arguments to call with, or a description of the problems for the model. Missing or blank arguments
+    /// count as an empty object.
     pub(crate) fn check(&self, arguments: &Value) -> Result<Value, String> {
         let arguments = match arguments {
             Value::Null => json!({}),
@@ -37,13 +37,13 @@ impl Arguments {
         };
         let mut problems: Vec<String> = validator
             .iter_errors(&arguments)
-            .map(|error| problem(&error))
+            .map(|error| describe_problem(&error))
             .collect();
         if problems.is_empty() {
             return Ok(arguments);
         }
-        let more = problems.len().saturating_sub(SHOWN);
-        problems.truncate(SHOWN);
+        let more = problems.len().saturating_sub(MAX_PROBLEMS);
+        problems.truncate(MAX_PROBLEMS);
         if more > 0 {
             problems.push(format!("and {more} more"));
         }
@@ -51,7 +51,7 @@ impl Arguments {
     }
 }
 
-fn problem(error: &jsonschema::ValidationError<'_>) -> String {
+fn describe_problem(error: &jsonschema::ValidationError<'_>) -> String {
     let place = error.instance_path().to_string();
     let place = place.trim_start_matches('/').replace('/', ".");
     if place.is_empty() {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_hears_what_is_wrong_and_where() {
+    fn problems_are_reported_with_their_place() {
         let schema = json!({
             "type": "object",
             "properties": {"id": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}},
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_means_no_arguments() {
+    fn missing_arguments_are_an_empty_object() {
         let schema = json!({"type": "object", "properties": {}});
         assert_eq!(check(&schema, &Value::Null), Ok(json!({})));
         assert_eq!(check(&schema, &json!(" ")), Ok(json!({})));

@@ -1,12 +1,12 @@
 """Runs inside a child process: `describe FILE FUNCTION` prints a schema, `call FILE FUNCTION` calls it.
 
-What goes back begins with one character: `+` the result, `-` the function failed, `!` it could not be run.
+The reply begins with one character: `+` for the result, `-` if the function failed, `!` if it could not be run.
 """
 
 import os
 import sys
 
-# The result leaves by a descriptor of its own; whatever prints to stdout, C code and children included, goes to stderr.
+# The result has its own descriptor; everything printed to stdout, also by C code and child processes, goes to stderr.
 _result = os.dup(1)
 os.dup2(2, 1)
 
@@ -18,7 +18,7 @@ def _send(mark, text):
         out.write(data)
 
 
-def _words(error):
+def _message(error):
     text = str(error)
     name = type(error).__name__
     return name + ": " + text if text else name
@@ -34,7 +34,7 @@ def _load(path, name):
 
         spec = importlib.util.spec_from_loader("holodeck_tool", SourceFileLoader("holodeck_tool", path))
     module = importlib.util.module_from_spec(spec)
-    # Dataclasses and type hints look their module up here.
+    # Dataclasses and type hints look up their module here.
     sys.modules["holodeck_tool"] = module
     spec.loader.exec_module(module)
     function = getattr(module, name, None)
@@ -86,7 +86,7 @@ def _describe(function):
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception:
-        hints = _hints_one_by_one(function)
+        hints = _resolve_hints_separately(function)
     properties, required, extra = {}, [], False
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -107,8 +107,8 @@ def _describe(function):
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": extra}
 
 
-def _hints_one_by_one(function):
-    """One hint that can't be resolved must not cost the others."""
+def _resolve_hints_separately(function):
+    """A hint that can't be resolved must not discard the others."""
     import inspect
 
     hints = {}
@@ -171,7 +171,7 @@ def _schema(hint, depth=0):
             return {"type": "object"}
         if dataclasses.is_dataclass(kind):
             return {"type": "object"}
-    # Anything else: the function knows what to make of it.
+    # No schema for other types: the function handles the value itself.
     return {}
 
 
@@ -183,13 +183,13 @@ def _main():
     try:
         function = _load(path, name)
     except BaseException as error:
-        return "!", _words(error)
+        return "!", _message(error)
     try:
         if verb == "describe":
             return "+", json.dumps(_describe(function))
         return "+", _text(_call(function, arguments))
     except BaseException as error:
-        return "-", _words(error)
+        return "-", _message(error)
 
 
 _send(*_main())

@@ -14,31 +14,31 @@ pub enum SetupError {
         /// The tool.
         name: String,
     },
-    /// Its parameters are no JSON Schema.
-    #[error("the parameters of tool `{name}` are no valid JSON Schema: {reason}")]
+    /// The parameters are not a valid JSON Schema.
+    #[error("the parameters of tool `{name}` are not a valid JSON Schema: {reason}")]
     Schema {
         /// The tool.
         name: String,
-        /// What is wrong with them.
+        /// What is wrong with the schema.
         reason: String,
     },
-    /// Its parameters could not be told from the Python function.
+    /// The parameters could not be read from the Python function.
     #[error("can't read the parameters of tool `{name}` from its Python function: {reason}")]
     Introspection {
         /// The tool.
         name: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A prompt's template can't be used.
+    /// The template of a prompt can't be used.
     #[error("the template of tool `{name}` can't be used: {reason}")]
     Template {
         /// The tool.
         name: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// Getting ready was cancelled.
+    /// The setup was cancelled.
     #[error("cancelled")]
     Cancelled,
 }

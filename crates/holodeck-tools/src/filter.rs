@@ -1,5 +1,4 @@
 use std::{
-    cmp::Ordering,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
@@ -7,47 +6,47 @@ use std::{
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, ToolFilter, ToolSpec};
 use holodeck_model::{SearchMethod, ToolFilteringConfig};
-use holodeck_retrieval::{Embedder, HashEmbedder, Purpose};
+use holodeck_retrieval::{Bm25, Bm25Kind, Embedder, Fusion, HashEmbedder, Purpose, product};
 use tokio::sync::OnceCell;
 
-use crate::bm25::Bm25;
-
 /// Constant of reciprocal rank fusion.
-const RRF_K: f64 = 60.0;
+const RRF_K: u32 = 60;
 
-/// Offers the tools that fit a message, as `tool_filtering` says.
+/// Chooses the tools that match a message, as configured by `tool_filtering`.
 pub struct ToolSearch {
     settings: ToolFilteringConfig,
     names: Vec<String>,
     texts: Vec<String>,
-    /// Offered whatever is asked.
+    /// Tools that are always offered.
     always: HashSet<String>,
     words: Bm25,
-    meaning: Arc<dyn Embedder>,
-    /// What says how near a tool must be: a cosine, or a share of the best one's score.
+    embedder: Arc<dyn Embedder>,
+    /// How `similarity_threshold` applies to embedding scores.
     threshold: Threshold,
     vectors: OnceCell<Vec<Vec<f32>>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Threshold {
+    /// The minimum cosine.
     Cosine,
+    /// The minimum share of the best score.
     ShareOfBest,
 }
 
-/// The tools that fit, by their places, the best first, each with its score.
-type Ranking = Vec<(usize, f64)>;
+/// The positions of the matching tools, best first.
+type Ranking = Vec<usize>;
 
 impl ToolSearch {
-    /// A search among `specs`. `always` are names of those that are offered whatever is asked. Without an embedder,
-    /// hashed words stand in for meanings.
+    /// Creates a search among `specs`. `always` names the tools that are always offered. Without an embedder, hashed
+    /// words replace embeddings.
     pub fn new(
         settings: &ToolFilteringConfig,
         specs: &[ToolSpec],
         always: HashSet<String>,
         embedder: Option<Arc<dyn Embedder>>,
     ) -> Self {
-        let texts: Vec<String> = specs.iter().map(text).collect();
+        let texts: Vec<String> = specs.iter().map(search_text).collect();
         let threshold = match &embedder {
             Some(embedder) if embedder.id().provider != "hash" => Threshold::Cosine,
             _ => Threshold::ShareOfBest,
@@ -55,55 +54,60 @@ impl ToolSearch {
         Self {
             settings: settings.clone(),
             names: specs.iter().map(|spec| spec.name.clone()).collect(),
-            words: Bm25::new(texts.iter().map(String::as_str)),
+            words: Bm25::new(Bm25Kind::Few, &texts),
             texts,
             always,
-            meaning: embedder.unwrap_or_else(|| Arc::new(HashEmbedder::new(HashEmbedder::DIMENSIONS))),
+            embedder: embedder.unwrap_or_else(|| Arc::new(HashEmbedder::new(HashEmbedder::DIMENSIONS))),
             threshold,
             vectors: OnceCell::new(),
         }
     }
 
-    async fn ranking(&self, message: &str) -> Result<Ranking, BackendError> {
+    async fn rank(&self, message: &str) -> Result<Ranking, BackendError> {
         Ok(match self.settings.search_method {
-            SearchMethod::Semantic => self.by_meaning(message).await?,
-            SearchMethod::Bm25 => self.by_words(message),
-            SearchMethod::Hybrid => fused(&[self.by_meaning(message).await?, self.by_words(message)]),
+            SearchMethod::Semantic => self.rank_by_embedding(message).await?,
+            SearchMethod::Bm25 => self.rank_by_words(message),
+            SearchMethod::Hybrid => fuse([
+                self.rank_by_embedding(message).await?,
+                self.rank_by_words(message),
+            ]),
         })
     }
 
-    fn by_words(&self, message: &str) -> Ranking {
-        near(
-            self.words.scores(message),
-            Threshold::ShareOfBest,
-            self.settings.similarity_threshold,
-        )
+    fn rank_by_words(&self, message: &str) -> Ranking {
+        let scores = self.words.scores(message).into_iter().collect();
+        rank_scores(scores, Threshold::ShareOfBest, self.settings.similarity_threshold)
     }
 
-    async fn by_meaning(&self, message: &str) -> Result<Ranking, BackendError> {
+    async fn rank_by_embedding(&self, message: &str) -> Result<Ranking, BackendError> {
         if message.trim().is_empty() {
             return Ok(Vec::new());
         }
         let vectors = self.vectors.get_or_try_init(|| self.embed_tools()).await?;
-        let asked = self
-            .meaning
+        let query = self
+            .embedder
             .embed(&[message], Purpose::Query)
             .await
-            .map_err(|error| failed(&error))?;
-        let asked = asked.into_iter().next().unwrap_or_default();
-        let scores = vectors.iter().map(|vector| cosine(vector, &asked)).collect();
-        Ok(near(scores, self.threshold, self.settings.similarity_threshold))
+            .map_err(|error| embedding_error(&error))?;
+        let query = query.into_iter().next().unwrap_or_default();
+        let scores = vectors.iter().map(|vector| product(vector, &query));
+        let scores = scores.enumerate().collect();
+        Ok(rank_scores(
+            scores,
+            self.threshold,
+            self.settings.similarity_threshold,
+        ))
     }
 
     async fn embed_tools(&self) -> Result<Vec<Vec<f32>>, BackendError> {
         let texts: Vec<&str> = self.texts.iter().map(String::as_str).collect();
-        self.meaning
+        self.embedder
             .embed(&texts, Purpose::Passage)
             .await
-            .map_err(|error| failed(&error))
+            .map_err(|error| embedding_error(&error))
     }
 
-    /// The tools called most, as many as the YAML says; among equals in the order of the YAML.
+    /// The most called tools, up to the number in the YAML; ties keep the order of the YAML.
     fn most_used(&self, used: &HashMap<String, usize>) -> impl Iterator<Item = &String> {
         let mut called: Vec<(&String, usize)> = self
             .names
@@ -128,7 +132,7 @@ impl ToolFilter for ToolSearch {
         let mut chosen: HashSet<String> = self.always.clone();
         chosen.extend(self.most_used(used).cloned());
         let most = (self.settings.top_k as usize).max(chosen.len());
-        for (place, _) in self.ranking(message).await? {
+        for place in self.rank(message).await? {
             if chosen.len() >= most {
                 break;
             }
@@ -138,8 +142,8 @@ impl ToolFilter for ToolSearch {
     }
 }
 
-/// What is searched of a tool: its name, what it is for, and what it takes.
-fn text(spec: &ToolSpec) -> String {
+/// The searchable text of a tool: name, description and parameters.
+fn search_text(spec: &ToolSpec) -> String {
     let mut text = format!("{}: {}", spec.name.replace('_', " "), spec.description);
     let properties = spec
         .parameters
@@ -156,48 +160,34 @@ fn text(spec: &ToolSpec) -> String {
     text
 }
 
-/// Those that are near enough, the nearest first; among equals in the order of the YAML.
-fn near(scores: Vec<f64>, threshold: Threshold, least: f64) -> Ranking {
-    let best = scores.iter().copied().fold(0.0_f64, f64::max);
+/// Ranks the tools that reach the threshold, best first; ties keep the order of the YAML.
+fn rank_scores(mut scores: Vec<(usize, f64)>, threshold: Threshold, least: f64) -> Ranking {
+    let best = scores.iter().map(|(_, score)| *score).fold(0.0_f64, f64::max);
     let least = match threshold {
         Threshold::Cosine => least,
         Threshold::ShareOfBest => least * best,
     };
-    let mut ranking: Ranking = scores.into_iter().enumerate().collect();
-    ranking.retain(|(_, score)| *score > 0.0 && *score >= least);
-    sort(&mut ranking);
-    ranking
+    scores.retain(|(_, score)| *score > 0.0 && *score >= least);
+    scores
+        .sort_by(|(place, score), (other_place, other)| other.total_cmp(score).then(place.cmp(other_place)));
+    scores.into_iter().map(|(place, _)| place).collect()
 }
 
-/// By reciprocal rank: what one of them found counts, what both found counts twice.
-fn fused(rankings: &[Ranking]) -> Ranking {
-    let mut scores: HashMap<usize, f64> = HashMap::new();
+/// Combines two rankings by reciprocal rank fusion.
+fn fuse(rankings: [Ranking; 2]) -> Ranking {
+    let mut fusion = Fusion::new(RRF_K);
     for ranking in rankings {
-        for (rank, (place, _)) in (1_u32..).zip(ranking) {
-            *scores.entry(*place).or_default() += 1.0 / (RRF_K + f64::from(rank));
-        }
+        fusion.add(1.0, ranking.into_iter().map(|place| (place, place)));
     }
-    let mut fused: Ranking = scores.into_iter().collect();
-    sort(&mut fused);
-    fused
+    fusion.ranked().into_iter().map(|(_, place)| place).collect()
 }
 
-fn sort(ranking: &mut Ranking) {
-    ranking.sort_by(|(place, score), (other_place, other)| {
-        let by_score = other.partial_cmp(score).unwrap_or(Ordering::Equal);
-        by_score.then(place.cmp(other_place))
-    });
-}
-
-fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    // The vectors are of length 1.
-    a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
-}
-
-fn failed(error: &holodeck_retrieval::RetrievalError) -> BackendError {
-    BackendError::Session {
-        message: format!("`tool_filtering` could not embed: {error}"),
-    }
+fn embedding_error(error: &holodeck_retrieval::RetrievalError) -> BackendError {
+    BackendError::session(
+        error
+            .explanation()
+            .within("`tool_filtering` cannot compute embeddings"),
+    )
 }
 
 #[cfg(test)]
@@ -211,7 +201,7 @@ mod tests {
         [
             (
                 "get_weather",
-                "Tells the weather of a city: rain, wind and temperature.",
+                "Returns the weather of a city: rain, wind and temperature.",
             ),
             ("search_orders", "Finds orders of a customer by name or number."),
             ("refund_order", "Pays the price of an order back to the customer."),
@@ -227,7 +217,7 @@ mod tests {
         .collect()
     }
 
-    async fn chosen(
+    async fn choose_tools(
         settings: ToolFilteringConfig,
         always: &[&str],
         used: &[(&str, usize)],
@@ -254,19 +244,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fits_a_message_is_found_by_every_method() {
+    async fn every_method_finds_the_tool_that_matches_a_message() {
         for method in [SearchMethod::Semantic, SearchMethod::Bm25, SearchMethod::Hybrid] {
             for (message, expected) in [
                 ("Will there be rain in the city of Oslo?", "get_weather"),
                 ("Please translate this text.", "translate_text"),
             ] {
                 assert_eq!(
-                    chosen(settings(method, 1), &[], &[], message).await,
+                    choose_tools(settings(method, 1), &[], &[], message).await,
                     [expected],
                     "{method:?} {message}"
                 );
             }
-            let orders = chosen(settings(method, 2), &[], &[], "Which orders has this customer?").await;
+            let orders = choose_tools(settings(method, 2), &[], &[], "Which orders has this customer?").await;
             assert!(
                 orders.contains(&"search_orders".to_owned()),
                 "{method:?} {orders:?}"
@@ -275,15 +265,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn some_are_offered_whatever_is_asked() {
+    async fn some_tools_are_always_offered() {
         let bm25 = || settings(SearchMethod::Bm25, 2);
         assert_eq!(
-            chosen(bm25(), &["refund_order"], &[], "weather in the city").await,
+            choose_tools(bm25(), &["refund_order"], &[], "weather in the city").await,
             ["get_weather", "refund_order"]
         );
-        // They take places, but are never left out for want of one.
+        // They count towards `top_k`, but are offered even if there are more of them.
         assert_eq!(
-            chosen(
+            choose_tools(
                 settings(SearchMethod::Bm25, 1),
                 &["refund_order", "translate_text"],
                 &[],
@@ -292,7 +282,10 @@ mod tests {
             .await,
             ["refund_order", "translate_text"]
         );
-        assert_eq!(chosen(bm25(), &[], &[], "xyzzy").await, Vec::<String>::new());
+        assert_eq!(
+            choose_tools(bm25(), &[], &[], "xyzzy").await,
+            Vec::<String>::new()
+        );
     }
 
     #[tokio::test]
@@ -306,11 +299,11 @@ mod tests {
             ("gone", 9),
         ];
         assert_eq!(
-            chosen(two.clone(), &[], &used, "weather").await,
+            choose_tools(two.clone(), &[], &used, "weather").await,
             ["get_weather", "refund_order", "search_orders"]
         );
         two.always_include_top_n_used = 0;
-        assert_eq!(chosen(two, &[], &used, "weather").await, ["get_weather"]);
+        assert_eq!(choose_tools(two, &[], &used, "weather").await, ["get_weather"]);
     }
 
     #[tokio::test]
@@ -320,7 +313,7 @@ mod tests {
             let mut settings = settings(SearchMethod::Bm25, 4);
             settings.similarity_threshold = threshold;
             counts.push(
-                chosen(settings, &[], &[], "refund the order of a customer")
+                choose_tools(settings, &[], &[], "refund the order of a customer")
                     .await
                     .len(),
             );
@@ -332,16 +325,11 @@ mod tests {
     }
 
     #[test]
-    fn a_cosine_is_held_against_the_threshold_as_it_is() {
-        let scores = || vec![0.2, 0.35, 0.9, -0.1];
-        assert_eq!(near(scores(), Threshold::Cosine, 0.3), [(2, 0.9), (1, 0.35)]);
-        assert_eq!(
-            near(scores(), Threshold::ShareOfBest, 0.2),
-            [(2, 0.9), (1, 0.35), (0, 0.2)]
-        );
-        assert_eq!(near(vec![0.0, 0.0], Threshold::ShareOfBest, 0.0), []);
-        let both = fused(&[vec![(0, 9.0), (1, 1.0)], vec![(1, 5.0), (2, 4.0)]]);
-        let places: Vec<_> = both.iter().map(|(place, _)| *place).collect();
-        assert_eq!(places, [1, 0, 2]);
+    fn a_cosine_is_compared_with_the_threshold_directly() {
+        let scores = || [0.2, 0.35, 0.9, -0.1].into_iter().enumerate().collect();
+        assert_eq!(rank_scores(scores(), Threshold::Cosine, 0.3), [2, 1]);
+        assert_eq!(rank_scores(scores(), Threshold::ShareOfBest, 0.2), [2, 1, 0]);
+        assert!(rank_scores(vec![(0, 0.0), (1, 0.0)], Threshold::ShareOfBest, 0.0).is_empty());
+        assert_eq!(fuse([vec![0, 1], vec![1, 2]]), [1, 0, 2]);
     }
 }

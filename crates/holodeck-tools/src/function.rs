@@ -12,38 +12,40 @@ use crate::SetupError;
 use crate::program::Program;
 use crate::python::PythonFunction;
 
-/// Beside [`BASE_VARIABLES`]: where Python finds packages.
+/// In addition to [`BASE_VARIABLES`]: where Python finds packages.
 const PYTHON_VARIABLES: &[&str] = &["PYTHONPATH", "VIRTUAL_ENV"];
 
 /// A `type: function` tool.
 #[derive(Debug)]
 pub struct FunctionTool {
     spec: ToolSpec,
-    runs: Runs,
+    target: Target,
 }
 
 #[derive(Debug)]
-enum Runs {
+/// What a call runs.
+enum Target {
     Python(PythonFunction),
     Program(Program),
 }
 
 impl FunctionTool {
-    /// Makes a tool from its YAML. Only a Python function without `parameters` is looked into, in a child process;
-    /// otherwise nothing runs and no file is opened. Of `env` the tool sees the harmless variables and no others.
+    /// Creates a tool from its YAML. Only a Python function without `parameters` is inspected, in a child process;
+    /// otherwise nothing runs and no file is opened. The tool receives only the variables of `env` that are known to be
+    /// harmless.
     pub async fn prepare(
         config: &FunctionConfig,
         env: &Env,
         cancel: &CancellationToken,
     ) -> Result<Self, SetupError> {
-        let runs = Runs::of(config, env).ok_or_else(|| SetupError::Incomplete {
+        let target = Target::of(config, env).ok_or_else(|| SetupError::Incomplete {
             name: config.name.clone(),
         })?;
-        let parameters = match (config.parameters_schema(), &runs) {
-            (Some(schema), _) => schema,
-            (None, Runs::Program(_)) => json!({ "type": "object", "properties": {} }),
-            (None, Runs::Python(function)) => {
-                function
+        let parameters =
+            match (config.parameters_schema(), &target) {
+                (Some(schema), _) => schema,
+                (None, Target::Program(_)) => json!({ "type": "object", "properties": {} }),
+                (None, Target::Python(function)) => function
                     .describe(config.timeout(), cancel)
                     .await
                     .map_err(|error| {
@@ -51,9 +53,8 @@ impl FunctionTool {
                             name: config.name.clone(),
                             reason,
                         })
-                    })?
-            }
-        };
+                    })?,
+            };
         Ok(Self {
             spec: ToolSpec {
                 name: config.name.clone(),
@@ -61,12 +62,12 @@ impl FunctionTool {
                 parameters,
                 side_effects: SideEffects::Possible,
             },
-            runs,
+            target,
         })
     }
 }
 
-impl Runs {
+impl Target {
     fn of(config: &FunctionConfig, env: &Env) -> Option<Self> {
         let inherited = BASE_VARIABLES
             .iter()
@@ -102,9 +103,9 @@ impl Tool for FunctionTool {
     }
 
     async fn call(&self, arguments: Value, cx: ToolCx) -> Result<ToolOutput, ToolError> {
-        let result = match &self.runs {
-            Runs::Python(function) => function.call(&arguments, &cx.cancel).await,
-            Runs::Program(program) => program.call(&arguments, &cx.cancel).await,
+        let result = match &self.target {
+            Target::Python(function) => function.call(&arguments, &cx.cancel).await,
+            Target::Program(program) => program.call(&arguments, &cx.cancel).await,
         };
         result.map_err(|failure| match failure {
             Failure::Unavailable(reason) => ToolError::Unavailable {
@@ -116,13 +117,13 @@ impl Tool for FunctionTool {
     }
 }
 
-/// Why a call came to nothing.
+/// Why a call could not be run.
 pub(crate) enum Failure {
     Unavailable(String),
     Cancelled,
 }
 
-/// A child's paths must hold whatever its working directory is; an empty one is where we are.
+/// Makes a path independent of the child's working directory; an empty path is the current directory.
 fn absolute(path: &Path) -> PathBuf {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")

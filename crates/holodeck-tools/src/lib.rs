@@ -1,10 +1,9 @@
-//! The tools an agent's YAML declares, ready to be called.
+//! The tools that an agent's YAML declares, ready to be called.
 //!
-//! A tool that ran and failed answers with `is_error`, and the agent goes on. A tool that could not be run at all
-//! (program or file missing, a panic) is a [`ToolError`](holodeck_backend_api::ToolError), which ends the turn.
+//! A tool that ran and failed returns an output with `is_error`, and the agent continues. A tool that could not be run
+//! at all (program or file missing, a panic) is a [`ToolError`](holodeck_backend_api::ToolError), which ends the turn.
 
 mod arguments;
-mod bm25;
 mod error;
 mod filter;
 mod function;
@@ -22,6 +21,6 @@ pub use filter::ToolSearch;
 pub use function::FunctionTool;
 pub use mock::MockTool;
 pub use prompt::{PromptModel, PromptProblem, PromptTool};
-pub use retrieval::{Found, Search, SearchTool, render_documents};
+pub use retrieval::{Search, SearchOutput, SearchTool, render_documents};
 pub use retrieval_spec::retrieval_spec;
 pub use toolbox::{MAX_OUTPUT_BYTES, Toolbox};

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::retrieval_spec;
 
-/// A tool that answers from the YAML. Each conversation has the script from its beginning.
+/// A tool that answers from the YAML. The script starts over for each conversation.
 #[derive(Debug)]
 pub struct MockTool {
     spec: ToolSpec,
@@ -22,30 +22,32 @@ pub struct MockTool {
 }
 
 impl MockTool {
-    /// The tools that a mocked tool of the YAML gives the model: as the real one would, but of an MCP server those
-    /// that its mock names. None if the tool is not mocked.
+    /// The tools that a mocked tool of the YAML offers to the model: the same as the real one, but for an MCP server
+    /// only those that its mock names. Empty if the tool is not mocked.
     pub fn of(config: &ToolConfig, names: &ToolNames) -> Vec<Self> {
         let kind = config.tool_kind();
-        let one = |spec: ToolSpec, mock: &Option<MockConfig>| {
+        let mock_of = |spec: ToolSpec, mock: &Option<MockConfig>| {
             let mock = mock.clone();
             let tool = mock.map(|mock| Self { spec, kind, mock });
             tool.into_iter().collect()
         };
         match config {
-            ToolConfig::Vectorstore(tool) => one(retrieval_spec(&tool.name, &tool.description), &tool.mock),
-            ToolConfig::HierarchicalDocument(tool) => {
-                one(retrieval_spec(&tool.name, &tool.description), &tool.mock)
+            ToolConfig::Vectorstore(tool) => {
+                mock_of(retrieval_spec(&tool.name, &tool.description), &tool.mock)
             }
-            ToolConfig::Function(tool) => one(
+            ToolConfig::HierarchicalDocument(tool) => {
+                mock_of(retrieval_spec(&tool.name, &tool.description), &tool.mock)
+            }
+            ToolConfig::Function(tool) => mock_of(
                 ToolSpec {
                     name: tool.name.clone(),
                     description: tool.description.clone(),
-                    parameters: tool.parameters_schema().unwrap_or_else(anything),
+                    parameters: tool.parameters_schema().unwrap_or_else(unknown_parameters),
                     side_effects: SideEffects::Possible,
                 },
                 &tool.mock,
             ),
-            ToolConfig::Prompt(tool) => one(
+            ToolConfig::Prompt(tool) => mock_of(
                 ToolSpec {
                     name: tool.name.clone(),
                     description: tool.description.clone(),
@@ -55,13 +57,13 @@ impl MockTool {
                 &tool.mock,
             ),
             ToolConfig::Mcp(tool) => match &tool.mock {
-                Some(mock) => of_server(tool, mock, names),
+                Some(mock) => server_mocks(tool, mock, names),
                 None => Vec::new(),
             },
         }
     }
 
-    /// How long its calls may take: as long as those of the real one.
+    /// The time limit of a call: the same as for the real tool.
     pub fn timeout(config: &ToolConfig) -> Duration {
         const DEFAULT: Duration = Duration::from_mins(1);
         match config {
@@ -72,7 +74,7 @@ impl MockTool {
     }
 }
 
-fn of_server(server: &McpTool, mock: &McpMockConfig, names: &ToolNames) -> Vec<MockTool> {
+fn server_mocks(server: &McpTool, mock: &McpMockConfig, names: &ToolNames) -> Vec<MockTool> {
     let allowed = server
         .config
         .as_ref()
@@ -88,7 +90,10 @@ fn of_server(server: &McpTool, mock: &McpMockConfig, names: &ToolNames) -> Vec<M
                     .description
                     .clone()
                     .unwrap_or_else(|| server.description.clone()),
-                parameters: tool.parameters.as_ref().map_or_else(anything, parameters_schema),
+                parameters: tool
+                    .parameters
+                    .as_ref()
+                    .map_or_else(unknown_parameters, parameters_schema),
                 side_effects: SideEffects::Possible,
             },
             kind: server.tools_kind(),
@@ -97,8 +102,8 @@ fn of_server(server: &McpTool, mock: &McpMockConfig, names: &ToolNames) -> Vec<M
         .collect()
 }
 
-/// Of arguments nothing is known: looking into the real tool would be running a part of it.
-fn anything() -> Value {
+/// The schema if the parameters are unknown: inspecting the real tool would run a part of it.
+fn unknown_parameters() -> Value {
     json!({ "type": "object", "properties": {} })
 }
 
@@ -113,15 +118,18 @@ impl Tool for MockTool {
     }
 
     async fn call(&self, arguments: Value, cx: ToolCx) -> Result<ToolOutput, ToolError> {
-        let chosen = cx.conversation.keep(&self.spec.name, |given: &mut Given| {
-            given.choose(&self.mock, &arguments).cloned()
+        let answer = cx.conversation.count_answers(&self.spec.name, |counts| {
+            choose_answer(&self.mock, counts, &arguments).cloned()
         });
         let unavailable = |reason: Cow<'_, str>| ToolError::Unavailable {
             name: self.spec.name.clone(),
             reason: reason.into_owned(),
         };
-        let Some(answer) = chosen else {
-            let reason = format!("its mock has no answer left for {}", short(&arguments));
+        let Some(answer) = answer else {
+            let reason = format!(
+                "its mock has no answer left for {}",
+                describe_arguments(&arguments)
+            );
             return Err(unavailable(reason.into()));
         };
         if !answer.delay.is_zero() {
@@ -149,7 +157,7 @@ fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// What a mocked search found: each item of a list, else the answer as a whole.
+/// The passages of a mocked search: each item of a list, otherwise the whole answer.
 fn passages(value: &Value) -> Vec<Passage> {
     let items = match value {
         Value::Array(items) => items.as_slice(),
@@ -158,47 +166,45 @@ fn passages(value: &Value) -> Vec<Passage> {
     items.iter().map(|item| Passage::of(text_of(item))).collect()
 }
 
-/// How often each answer was given in a conversation.
-#[derive(Default)]
-struct Given(Vec<u32>);
-
-impl Given {
-    fn choose<'m>(&mut self, mock: &'m MockConfig, arguments: &Value) -> Option<&'m MockAnswer> {
-        self.0.resize(mock.answers.len(), 0);
-        if let Some(answer) = self.next(mock, arguments) {
-            return Some(answer);
-        }
-        match mock.when_used_up {
-            MockUsedUp::Fail => None,
-            MockUsedUp::RepeatLast => mock.answers.iter().rfind(|answer| answer.fits(arguments)),
-            MockUsedUp::Restart => {
-                self.0.fill(0);
-                self.next(mock, arguments)
-            }
-        }
+/// The answer to a call; `counts` says how often each answer was given in the conversation.
+fn choose_answer<'m>(
+    mock: &'m MockConfig,
+    counts: &mut Vec<u32>,
+    arguments: &Value,
+) -> Option<&'m MockAnswer> {
+    counts.resize(mock.answers.len(), 0);
+    if let Some(answer) = next_answer(mock, counts, arguments) {
+        return Some(answer);
     }
-
-    /// The first answer that is left and fits.
-    fn next<'m>(&mut self, mock: &'m MockConfig, arguments: &Value) -> Option<&'m MockAnswer> {
-        let mut answers = mock.answers.iter().zip(&mut self.0);
-        let (answer, given) = answers.find(|(answer, given)| {
-            answer.times.is_none_or(|times| **given < times) && answer.fits(arguments)
-        })?;
-        *given = given.saturating_add(1);
-        Some(answer)
+    match mock.when_used_up {
+        MockUsedUp::Fail => None,
+        MockUsedUp::RepeatLast => mock.answers.iter().rfind(|answer| answer.fits(arguments)),
+        MockUsedUp::Restart => {
+            counts.fill(0);
+            next_answer(mock, counts, arguments)
+        }
     }
 }
 
-fn short(arguments: &Value) -> String {
-    const LONGEST: usize = 200;
+/// The first matching answer that is not used up.
+fn next_answer<'m>(mock: &'m MockConfig, counts: &mut [u32], arguments: &Value) -> Option<&'m MockAnswer> {
+    let mut answers = mock.answers.iter().zip(counts);
+    let (answer, count) = answers
+        .find(|(answer, count)| answer.times.is_none_or(|times| **count < times) && answer.fits(arguments))?;
+    *count = count.saturating_add(1);
+    Some(answer)
+}
+
+fn describe_arguments(arguments: &Value) -> String {
+    const MAX_BYTES: usize = 200;
     let empty = arguments.as_object().is_none_or(JsonMap::is_empty);
     let mut text = if empty {
         "a call without arguments".to_owned()
     } else {
         arguments.to_string()
     };
-    if text.len() > LONGEST {
-        text.truncate(text.floor_char_boundary(LONGEST));
+    if text.len() > MAX_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_BYTES));
         text.push('…');
     }
     text

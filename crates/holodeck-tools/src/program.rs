@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::MAX_OUTPUT_BYTES;
 use crate::function::Failure;
 
-/// Any program: arguments as one line of JSON on stdin, the result on stdout.
+/// A program that reads its arguments as one line of JSON on stdin and writes the result to stdout.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) command: PathBuf,
@@ -24,7 +24,7 @@ impl Program {
         arguments: &Value,
         cancel: &CancellationToken,
     ) -> Result<ToolOutput, Failure> {
-        let spec = limited(ProcessSpec::new(&self.command, self.env.clone()))
+        let spec = with_limits(ProcessSpec::new(&self.command, self.env.clone()))
             .args(&self.args)
             .current_dir(&self.folder)
             .stdin(format!("{arguments}\n"));
@@ -33,12 +33,12 @@ impl Program {
         if output.exit.success() {
             return Ok(ToolOutput::ok(text));
         }
-        Ok(ToolOutput::error(last_words(&output, &text)))
+        Ok(ToolOutput::error(describe_exit(&output, &text)))
     }
 }
 
-/// The limits of every tool's process. A little more than is shown tells that something was cut.
-pub(crate) fn limited(spec: ProcessSpec) -> ProcessSpec {
+/// Sets the limits of a tool's process. The few extra bytes show whether the output was truncated.
+pub(crate) fn with_limits(spec: ProcessSpec) -> ProcessSpec {
     spec.stdout_limit(MAX_OUTPUT_BYTES + 8, AtLimit::Drop)
         .stderr_kept(4 * 1024)
         .grace(Duration::from_millis(500))
@@ -51,17 +51,17 @@ pub(crate) fn failure(error: ProcessError) -> Failure {
     }
 }
 
-/// How it ended and what it said: on stderr, or, as some programs do, on stdout.
-pub(crate) fn last_words(output: &ProcessOutput, text: &str) -> String {
-    let words = if output.stderr.is_empty() {
+/// Describes how a process ended, with its stderr, or with its stdout if stderr is empty.
+pub(crate) fn describe_exit(output: &ProcessOutput, text: &str) -> String {
+    let message = if output.stderr.is_empty() {
         text
     } else {
         &output.stderr
     };
-    if words.is_empty() {
+    if message.is_empty() {
         return output.exit.to_string();
     }
-    format!("{}: {words}", output.exit)
+    format!("{}: {message}", output.exit)
 }
 
 fn with_cause(error: &ProcessError) -> String {

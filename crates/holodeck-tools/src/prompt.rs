@@ -10,17 +10,17 @@ use serde_json::Value;
 
 use crate::SetupError;
 
-/// The longest template file that is read.
+/// Maximum size of a template file.
 const MAX_TEMPLATE_BYTES: u64 = 1024 * 1024;
 
-/// Asks the model of a prompt tool.
+/// The model of a prompt tool.
 #[async_trait]
 pub trait PromptModel: Send + Sync {
-    /// The answer to one prompt, without tools and without anything said before.
+    /// Answers one prompt, without tools and without a conversation.
     async fn answer(&self, prompt: String, cx: &ToolCx) -> Result<String, BackendError>;
 }
 
-/// A `type: prompt` tool: its template, filled in with the arguments, is put to a model.
+/// A `type: prompt` tool: renders its template with the arguments and sends it to a model.
 pub struct PromptTool {
     spec: ToolSpec,
     template: String,
@@ -30,19 +30,19 @@ pub struct PromptTool {
 
 struct Parameter {
     name: String,
-    /// What it is when a call leaves it out.
+    /// The value if a call omits the parameter.
     default: Option<Value>,
 }
 
 impl PromptTool {
-    /// Makes a tool from its YAML. The template is read and looked through; nothing is asked.
+    /// Creates a tool from its YAML. The template is read and checked; no request is sent.
     pub fn prepare(config: &PromptConfig, model: Arc<dyn PromptModel>) -> Result<Self, SetupError> {
-        let template = template(config)?;
+        let template = read_template(config)?;
         environment()
             .template_from_str(&template)
             .map_err(|error| SetupError::Template {
                 name: config.name.clone(),
-                reason: told(&error),
+                reason: describe_error(&error),
             })?;
         let parameters = config.parameters.iter().map(|(name, schema)| Parameter {
             name: name.clone(),
@@ -61,13 +61,13 @@ impl PromptTool {
         })
     }
 
-    /// What is wrong with a template that can be told without a call.
+    /// Checks a template as far as possible without a call.
     pub fn check(config: &PromptConfig) -> Result<(), PromptProblem> {
-        let text = template(config).map_err(|error| PromptProblem::Unusable(error.to_string()))?;
+        let text = read_template(config).map_err(|error| PromptProblem::Unusable(error.to_string()))?;
         let environment = environment();
         let template = environment
             .template_from_str(&text)
-            .map_err(|error| PromptProblem::Unusable(told(&error)))?;
+            .map_err(|error| PromptProblem::Unusable(describe_error(&error)))?;
         let mut unknown: Vec<String> = template.undeclared_variables(false).into_iter().collect();
         unknown.retain(|name| {
             !config.parameters.contains_key(name) && environment.globals().all(|(global, _)| global != name)
@@ -80,30 +80,30 @@ impl PromptTool {
         }
     }
 
-    /// The prompt for a call. Only the parameters of the YAML are seen, whatever else a model sends.
-    fn prompt(&self, arguments: &Value) -> Result<String, String> {
-        let mut seen = JsonMap::new();
+    /// Renders the prompt for a call. The template sees only the parameters of the YAML, even if the model sends more.
+    fn render(&self, arguments: &Value) -> Result<String, String> {
+        let mut values = JsonMap::new();
         for Parameter { name, default } in &self.parameters {
             if let Some(value) = arguments.get(name).or(default.as_ref()) {
-                seen.insert(name.clone(), value.clone());
+                values.insert(name.clone(), value.clone());
             }
         }
         environment()
-            .render_str(&self.template, minijinja::value::Serde(&seen))
-            .map_err(|error| told(&error))
+            .render_str(&self.template, minijinja::value::Serde(&values))
+            .map_err(|error| describe_error(&error))
     }
 }
 
 /// What is wrong with a prompt's template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PromptProblem {
-    /// It can't be read.
+    /// The template can't be read or parsed.
     Unusable(String),
-    /// It uses names that are no parameters.
+    /// The template uses names that are not parameters.
     Unknown(Vec<String>),
 }
 
-fn template(config: &PromptConfig) -> Result<String, SetupError> {
+fn read_template(config: &PromptConfig) -> Result<String, SetupError> {
     match (&config.template, &config.file) {
         (Some(template), _) => Ok(template.clone()),
         (None, Some(file)) => {
@@ -116,15 +116,15 @@ fn template(config: &PromptConfig) -> Result<String, SetupError> {
     }
 }
 
-/// A name that nothing is known of is a mistake, not an empty text; and nothing is escaped, a prompt is no web page.
+/// Undefined names are errors instead of empty strings. Values are not escaped, because a prompt is not HTML.
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment
 }
 
-/// What is wrong with a template, and in which line.
-fn told(error: &minijinja::Error) -> String {
+/// Describes a problem of a template with its line.
+fn describe_error(error: &minijinja::Error) -> String {
     let what = match error.detail() {
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),
@@ -146,14 +146,17 @@ impl Tool for PromptTool {
     }
 
     async fn call(&self, arguments: Value, cx: ToolCx) -> Result<ToolOutput, ToolError> {
-        let prompt = match self.prompt(&arguments) {
+        let prompt = match self.render(&arguments) {
             Ok(prompt) => prompt,
             Err(problem) => return Ok(ToolOutput::error(format!("the prompt can't be made: {problem}"))),
         };
         match self.model.answer(prompt, &cx).await {
             Ok(answer) => Ok(ToolOutput::ok(answer)),
             Err(BackendError::Cancelled) => Err(ToolError::Cancelled),
-            Err(error) => Ok(ToolOutput::error(format!("the model did not answer: {error}"))),
+            Err(error) => Ok(ToolOutput::error(format!(
+                "the model did not answer: {}",
+                error.explanation().text()
+            ))),
         }
     }
 }
@@ -165,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives back what it is asked.
+    /// Returns the prompt as the answer.
     struct Echo;
 
     #[async_trait]
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_model_that_fails_is_an_answer_and_a_stop_is_none() {
+    async fn a_model_error_is_an_output_and_a_cancellation_is_not() {
         let output = call("{{ text }}", json!({"text": "fail"})).await.unwrap();
         assert!(
             output.is_error && output.text.starts_with("the model did not answer"),
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_template_is_told_before_it_is_used() {
+    fn a_template_is_checked_before_it_is_used() {
         assert_eq!(
             PromptTool::check(&config(
                 "{{ text }}{% for i in range(3) %}{{ loop.index }}{% endfor %}"
@@ -252,7 +255,7 @@ mod tests {
             Err(PromptProblem::Unknown(vec!["a".to_owned(), "txt".to_owned()]))
         );
         let Err(PromptProblem::Unusable(reason)) = PromptTool::check(&config("x\n{% if %}")) else {
-            panic!("it is usable")
+            panic!("the template is usable")
         };
         assert!(reason.ends_with("in line 2 of the template"), "{reason}");
         let broken = PromptTool::prepare(&config("{{ text"), Arc::new(Echo));
@@ -261,7 +264,7 @@ mod tests {
         missing.template = None;
         missing.file = Some(holodeck_model::PathRef::new("gone.md", "/nowhere"));
         let Err(PromptProblem::Unusable(reason)) = PromptTool::check(&missing) else {
-            panic!("it is there")
+            panic!("the file exists")
         };
         assert!(reason.contains("/nowhere/gone.md"), "{reason}");
     }

@@ -7,12 +7,12 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::function::Failure;
-use crate::program::{failure, last_words, limited};
+use crate::program::{describe_exit, failure, with_limits};
 
 const BOOTSTRAP: &str = include_str!("bootstrap.py");
 const PYTHON: &str = "python3";
 
-/// A function in a Python file, called in a child process of its own.
+/// A function in a Python file; each call runs in a new child process.
 #[derive(Debug)]
 pub(crate) struct PythonFunction {
     pub(crate) file: PathBuf,
@@ -21,13 +21,13 @@ pub(crate) struct PythonFunction {
     pub(crate) env: ChildEnv,
 }
 
-/// What the bootstrap script sent back.
+/// The reply of the bootstrap script.
 enum Reply {
     Result(String),
     Failed(String),
     NotRun(String),
-    /// The process ended without sending anything.
-    Nothing(String),
+    /// The process ended without a reply.
+    Missing(String),
 }
 
 impl PythonFunction {
@@ -40,12 +40,12 @@ impl PythonFunction {
         let output = run(&spec, cancel).await.map_err(failure)?;
         match Reply::of(&output) {
             Reply::Result(text) => Ok(ToolOutput::ok(text)),
-            Reply::Failed(words) | Reply::Nothing(words) => Ok(ToolOutput::error(words)),
+            Reply::Failed(message) | Reply::Missing(message) => Ok(ToolOutput::error(message)),
             Reply::NotRun(reason) => Err(Failure::Unavailable(reason)),
         }
     }
 
-    /// The schema of its arguments, from its signature and type hints. `Err(None)` is cancelled.
+    /// Derives the schema of the arguments from the signature and type hints. `Err(None)` means cancelled.
     pub(crate) async fn describe(
         &self,
         timeout: Duration,
@@ -59,7 +59,7 @@ impl PythonFunction {
         let output = run(&spec, cancel).await.map_err(|error| reason(failure(error)))?;
         match Reply::of(&output) {
             Reply::Result(text) => serde_json::from_str(&text).map_err(|error| Some(error.to_string())),
-            Reply::Failed(words) | Reply::NotRun(words) | Reply::Nothing(words) => Err(Some(words)),
+            Reply::Failed(message) | Reply::NotRun(message) | Reply::Missing(message) => Err(Some(message)),
         }
     }
 
@@ -75,7 +75,7 @@ impl PythonFunction {
                 self.file.display()
             )));
         }
-        Ok(limited(ProcessSpec::new(python, self.env.clone()))
+        Ok(with_limits(ProcessSpec::new(python, self.env.clone()))
             .args(["-c", BOOTSTRAP, verb])
             .args([self.file.as_os_str(), self.function.as_ref()])
             .current_dir(&self.folder))
@@ -92,7 +92,7 @@ impl Reply {
             Some('+') => Self::Result(rest()),
             Some('-') => Self::Failed(rest()),
             Some('!') => Self::NotRun(rest()),
-            _ => Self::Nothing(format!("ended without a result, {}", last_words(output, ""))),
+            _ => Self::Missing(format!("ended without a result, {}", describe_exit(output, ""))),
         }
     }
 }

@@ -6,24 +6,24 @@ use holodeck_backend_api::{CallRefusal, Passage, Tool, ToolCx, ToolError, ToolKi
 use holodeck_retrieval::{Hit, RetrievalError, SearchResults, render_hits};
 use serde_json::Value;
 
-/// What a [`SearchTool`] asks.
+/// The search behind a [`SearchTool`].
 #[async_trait]
 pub trait Search: Send + Sync {
-    /// What is found for `query`.
-    async fn search(&self, query: &str) -> Result<Found, RetrievalError>;
+    /// Searches for `query`.
+    async fn search(&self, query: &str) -> Result<SearchOutput, RetrievalError>;
 }
 
-/// What a search found.
+/// The output of a search.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct SearchOutput {
     /// Text for the model.
     pub text: String,
-    /// The passages in it, the best first.
+    /// The passages in the text, best first.
     pub passages: Vec<Passage>,
 }
 
-impl Found {
-    /// The results, as `text` shows them to the model.
+impl SearchOutput {
+    /// The output for `results`, which `text` contains as the model sees them.
     pub fn new(text: String, results: &SearchResults) -> Self {
         let passages = results.hits.iter().map(|hit| Passage {
             text: hit.text.clone(),
@@ -44,7 +44,7 @@ pub struct SearchTool {
 }
 
 impl SearchTool {
-    /// A tool that the model sees as `spec` says; see [`retrieval_spec`](crate::retrieval_spec).
+    /// A tool with this spec; see [`retrieval_spec`](crate::retrieval_spec).
     pub fn new(spec: ToolSpec, search: Arc<dyn Search>) -> Self {
         Self { spec, search }
     }
@@ -66,38 +66,38 @@ impl Tool for SearchTool {
             let text = "`query` is empty: say what to search for";
             return Ok(ToolOutput::refused(CallRefusal::InvalidArguments, text));
         }
-        let found = tokio::select! {
+        let output = tokio::select! {
             biased;
             () = cx.cancel.cancelled() => return Err(ToolError::Cancelled),
-            found = self.search.search(query) => found,
+            output = self.search.search(query) => output,
         };
-        match found {
-            Ok(found) => Ok(ToolOutput::retrieved(found.text, found.passages)),
+        match output {
+            Ok(output) => Ok(ToolOutput::retrieved(output.text, output.passages)),
             Err(RetrievalError::Cancelled) => Err(ToolError::Cancelled),
-            // What the model wrote is at fault, and it can write something else.
+            // The query of the model is invalid, and the model can correct it.
             Err(error @ RetrievalError::Query(_)) => Ok(ToolOutput::refused(
                 CallRefusal::InvalidArguments,
                 error.to_string(),
             )),
-            // Nobody can tell what would have been found: going on without it would lead to a verdict on something else.
+            // The result is unknown: continuing without it would grade a different situation.
             Err(error) => Err(ToolError::Unavailable {
                 name: self.spec.name.clone(),
-                reason: error.to_string(),
+                reason: error.explanation().text(),
             }),
         }
     }
 }
 
-/// What a search in documents found, as a model reads it: with where in the document each passage stands.
+/// Renders the results of a document search for a model, with the location of each passage in its document.
 pub fn render_documents(results: &SearchResults) -> String {
     if results.hits.is_empty() {
         return render_hits(results);
     }
-    let hits: Vec<String> = results.hits.iter().map(document_hit).collect();
+    let hits: Vec<String> = results.hits.iter().map(render_document_hit).collect();
     hits.join("\n---\n")
 }
 
-fn document_hit(hit: &Hit) -> String {
+fn render_document_hit(hit: &Hit) -> String {
     let headings: Vec<&str> = match hit.metadata.get("headings") {
         Some(Value::Array(headings)) => headings.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
@@ -142,12 +142,12 @@ mod tests {
 
     use super::*;
 
-    /// Finds the query itself; fails as its first word says.
+    /// Returns the query as the result, or fails as the query requests.
     struct Echo;
 
     #[async_trait]
     impl Search for Echo {
-        async fn search(&self, query: &str) -> Result<Found, RetrievalError> {
+        async fn search(&self, query: &str) -> Result<SearchOutput, RetrievalError> {
             match query {
                 "wrong" => Err(RetrievalError::Query("no phrase".to_owned())),
                 "down" => Err(RetrievalError::Store {
@@ -155,7 +155,7 @@ mod tests {
                     reason: "connection refused".to_owned(),
                 }),
                 "hang" => std::future::pending().await,
-                query => Ok(Found {
+                query => Ok(SearchOutput {
                     text: format!("found {query}"),
                     passages: vec![Passage::of(query)],
                 }),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_model_hears_what_was_found_and_what_it_asked_wrongly() {
+    async fn the_model_receives_results_and_query_errors() {
         assert_eq!(
             call(json!("refund")).await.unwrap(),
             ToolOutput::retrieved("found refund", vec![Passage::of("refund")])
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passage_of_a_document_is_told_with_its_place() {
+    fn a_passage_of_a_document_has_its_location() {
         let hit = |metadata: Value| -> Hit {
             serde_json::from_value(json!({
                 "score": 0.5, "text": "Notice is 60 days.\n", "source": "terms.md", "id": "1", "metadata": metadata,

@@ -1,8 +1,7 @@
 use holodeck_backend_api::{SideEffects, ToolSpec};
 use serde_json::json;
 
-/// How the model sees a tool that searches: `<name>_search` with a `query`, whatever it searches and on whichever
-/// backend.
+/// The spec of a search tool: `<name>_search` with a `query`, the same for every kind of search and backend.
 pub fn retrieval_spec(name: &str, description: &str) -> ToolSpec {
     ToolSpec {
         name: format!("{name}_search"),

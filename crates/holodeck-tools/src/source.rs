@@ -5,49 +5,50 @@ use holodeck_backend_api::ToolSource;
 
 use crate::toolbox::Entry;
 
-/// The tools of a source, made ready again whenever it says that they are others.
+/// The tools of a source, prepared again after each change.
 pub(crate) struct Source {
     tools: Arc<dyn ToolSource>,
     timeout: Duration,
-    /// When the toolbox took its specs.
+    /// The revision when the toolbox copied the specs.
     first: u64,
-    ready: Mutex<Ready>,
+    current: Mutex<Snapshot>,
 }
 
-struct Ready {
+/// The tools of one revision.
+struct Snapshot {
     revision: u64,
     entries: Arc<[Arc<Entry>]>,
 }
 
 impl Source {
     pub(crate) fn new(tools: Arc<dyn ToolSource>, timeout: Duration) -> Self {
-        let ready = Ready::of(tools.as_ref(), timeout);
+        let current = Snapshot::of(tools.as_ref(), timeout);
         Self {
-            first: ready.revision,
-            ready: Mutex::new(ready),
+            first: current.revision,
+            current: Mutex::new(current),
             tools,
             timeout,
         }
     }
 
-    /// Whether its tools are others than at first.
+    /// Whether the tools changed since they were added.
     pub(crate) fn has_changed(&self) -> bool {
         self.tools.revision() != self.first
     }
 
-    /// The tools as they are now.
+    /// The current tools.
     pub(crate) fn entries(&self) -> Arc<[Arc<Entry>]> {
-        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if ready.revision != self.tools.revision() {
-            *ready = Ready::of(self.tools.as_ref(), self.timeout);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.revision != self.tools.revision() {
+            *current = Snapshot::of(self.tools.as_ref(), self.timeout);
         }
-        Arc::clone(&ready.entries)
+        Arc::clone(&current.entries)
     }
 }
 
-impl Ready {
+impl Snapshot {
     fn of(source: &dyn ToolSource, timeout: Duration) -> Self {
-        // First, so that what changes meanwhile is looked at again.
+        // Read first, so that a change in the meantime causes another snapshot.
         let revision = source.revision();
         let tools = source.tools().into_iter();
         Self {

@@ -17,10 +17,10 @@ use crate::arguments::Arguments;
 use crate::source::Source;
 use crate::{FunctionTool, MockTool, SetupError};
 
-/// A model gets at most this much of one answer.
+/// Maximum size of one tool result; the rest is truncated.
 pub const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 
-/// How long a tool that was told to stop may take to do so.
+/// How long a cancelled tool may take to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// All tools of one agent, and the one place where time-outs, cancellation and limits apply.
@@ -28,11 +28,11 @@ const GRACE: Duration = Duration::from_secs(2);
 pub struct Toolbox {
     tools: Vec<Arc<Entry>>,
     sources: Vec<Source>,
-    /// All of them as they were when they were added.
+    /// The specs of all tools when they were added.
     specs: Vec<ToolSpec>,
 }
 
-/// A tool with what applies to its calls.
+/// A tool with the checks and limits of its calls.
 pub(crate) struct Entry {
     tool: Arc<dyn Tool>,
     arguments: Arguments,
@@ -40,14 +40,14 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// A tool that says itself what is wrong with its arguments if its schema is none.
+    /// A tool that checks its arguments itself if its schema is invalid.
     pub(crate) fn lenient(tool: Arc<dyn Tool>, timeout: Duration) -> Self {
         let spec = tool.spec();
         let arguments = Arguments::new(&spec.parameters).unwrap_or_else(|reason| {
             tracing::debug!(
                 tool = spec.name,
                 reason,
-                "the parameters are no valid JSON Schema"
+                "the parameters are not a valid JSON Schema"
             );
             Arguments::unchecked()
         });
@@ -64,7 +64,7 @@ impl Entry {
 }
 
 impl Toolbox {
-    /// No tools yet.
+    /// An empty toolbox.
     pub fn new() -> Self {
         Self::default()
     }
@@ -88,7 +88,7 @@ impl Toolbox {
         Ok(())
     }
 
-    /// Adds tools that may change later; each call may take `timeout`. One that has the name of another is left out.
+    /// Adds tools that may change later; each call may take `timeout`. Tools whose name is already in use are ignored.
     pub fn add_source(&mut self, source: Arc<dyn ToolSource>, timeout: Duration) {
         let source = Source::new(source, timeout);
         for entry in source.entries().iter() {
@@ -100,15 +100,15 @@ impl Toolbox {
     }
 
     fn entry(&self, name: &str) -> Option<Arc<Entry>> {
-        let named = |entry: &&Arc<Entry>| entry.spec().name == name;
-        let fixed = self.tools.iter().find(named).map(Arc::clone);
+        let has_name = |entry: &&Arc<Entry>| entry.spec().name == name;
+        let fixed = self.tools.iter().find(has_name).map(Arc::clone);
         fixed.or_else(|| {
             let mut lists = self.sources.iter().map(Source::entries);
-            lists.find_map(|list| list.iter().find(named).map(Arc::clone))
+            lists.find_map(|list| list.iter().find(has_name).map(Arc::clone))
         })
     }
 
-    /// Adds `type: function` tools, prepared at the same time; what went wrong is told of all of them.
+    /// Adds `type: function` tools, prepared concurrently; returns the errors of all of them.
     pub async fn add_functions(
         &mut self,
         configs: &[&FunctionConfig],
@@ -129,7 +129,7 @@ impl Toolbox {
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// Adds what the mocked ones among `configs` give the model; see [`MockTool::of`].
+    /// Adds the tools that mocked tools among `configs` offer to the model; see [`MockTool::of`].
     pub fn add_mocks(&mut self, configs: &[ToolConfig], names: &ToolNames) -> Result<(), Vec<SetupError>> {
         let mut errors = Vec::new();
         for config in configs {
@@ -140,7 +140,7 @@ impl Toolbox {
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    fn unknown(&self, name: &str) -> ToolOutput {
+    fn refuse_unknown(&self, name: &str) -> ToolOutput {
         let specs = self.current();
         let names: Vec<_> = specs.iter().map(|spec| format!("`{}`", spec.name)).collect();
         let text = match names.as_slice() {
@@ -151,7 +151,7 @@ impl Toolbox {
     }
 }
 
-async fn run(entry: &Entry, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
+async fn run_call(entry: &Entry, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
     let arguments = match entry.arguments.check(&call.arguments) {
         Ok(arguments) => arguments,
         Err(problems) => {
@@ -169,7 +169,7 @@ async fn run(entry: &Entry, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, T
     };
     let running = AssertUnwindSafe(entry.tool.call(arguments, inner)).catch_unwind();
     tokio::pin!(running);
-    // A tool is told to stop and awaited, so that what it started is gone when the call returns.
+    // A cancelled tool is awaited, so that processes it started have ended when the call returns.
     let result = tokio::select! {
         biased;
         result = &mut running => result,
@@ -184,7 +184,7 @@ async fn run(entry: &Entry, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, T
         }
     };
     match result {
-        Ok(output) => output.map(limited),
+        Ok(output) => output.map(truncate_output),
         Err(_panic) => Err(ToolError::Unavailable {
             name: call.name.clone(),
             reason: "it panicked".to_owned(),
@@ -215,16 +215,16 @@ impl ToolHost for Toolbox {
 
     async fn call(&self, call: &ToolCall, cx: ToolCx) -> Result<ToolOutput, ToolError> {
         let Some(entry) = self.entry(&call.name) else {
-            return Ok(self.unknown(&call.name));
+            return Ok(self.refuse_unknown(&call.name));
         };
-        let mut output = run(&entry, call, cx).await?;
+        let mut output = run_call(&entry, call, cx).await?;
         output.details.kind = Some(entry.tool.kind());
         output.details.side_effects = Some(entry.spec().side_effects);
         Ok(output)
     }
 }
 
-fn limited(mut output: ToolOutput) -> ToolOutput {
+fn truncate_output(mut output: ToolOutput) -> ToolOutput {
     let mut size = 0;
     output.details.passages.retain(|passage| {
         size += passage.text.len();

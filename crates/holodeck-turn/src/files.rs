@@ -1,4 +1,4 @@
-//! The files that go with a question.
+//! The files attached to a question.
 
 use std::{
     path::Path,
@@ -13,7 +13,7 @@ use holodeck_model::FileInput;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// Reads the files of questions. Cheap to clone.
+/// Reads the files attached to questions. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct FileReader {
     converter: Converter,
@@ -21,11 +21,11 @@ pub struct FileReader {
     web: Option<Web>,
 }
 
-/// How files of the web are got.
+/// Fetches files from the web.
 #[derive(Clone, Debug)]
 struct Web {
-    /// Keeps them, so that one that has not changed is not sent again.
-    keeping: Fetcher,
+    /// Caches files, so that unchanged ones are not downloaded again.
+    caching: Fetcher,
     /// For files with `cache: false`.
     fresh: Fetcher,
 }
@@ -33,18 +33,18 @@ struct Web {
 /// A question with its files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// What the model is asked: the text of the files, then the question.
+    /// The message for the model: the text of the files, then the question.
     pub message: String,
-    /// Pictures that go with it.
+    /// Images attached to the message.
     pub images: Vec<Image>,
-    /// What became of each file, for the run file.
+    /// How each file was processed, for the run file.
     pub processed: Vec<Value>,
-    /// Files that could not be read; then the question is not to be asked.
+    /// Files that could not be read; if there are any, the question must not be sent.
     pub problems: Vec<String>,
 }
 
-/// A file as it was read.
-struct Read {
+/// The content of a file.
+struct FileContent {
     text: String,
     image: Option<Image>,
     notes: Vec<String>,
@@ -60,14 +60,19 @@ impl FileReader {
         }
     }
 
-    /// Gets files of the web too: with `keeping`, or with `fresh` where the YAML says `cache: false`.
-    pub fn fetching(mut self, keeping: Fetcher, fresh: Fetcher) -> Self {
-        self.web = Some(Web { keeping, fresh });
+    /// Also fetches files from the web: with `caching`, or with `fresh` where the YAML has `cache: false`.
+    pub fn with_fetchers(mut self, caching: Fetcher, fresh: Fetcher) -> Self {
+        self.web = Some(Web { caching, fresh });
         self
     }
 
-    /// The question `input` with `files`.
-    pub async fn question(&self, input: &str, files: &[FileInput], cancel: &CancellationToken) -> Question {
+    /// Builds the question `input` with `files`.
+    pub async fn build_question(
+        &self,
+        input: &str,
+        files: &[FileInput],
+        cancel: &CancellationToken,
+    ) -> Question {
         let mut question = Question {
             message: String::new(),
             images: Vec::new(),
@@ -76,10 +81,11 @@ impl FileReader {
         };
         for file in files {
             let started = Instant::now();
-            let read = self.read(file, cancel).await;
-            question.processed.push(processed(file, &read, started.elapsed()));
-            match read {
-                Ok(read) => question.add(file, read),
+            let content = self.read(file, cancel).await;
+            let processed = describe_file(file, &content, started.elapsed());
+            question.processed.push(processed);
+            match content {
+                Ok(content) => question.add(file, content),
                 Err(problem) => question.problems.push(problem),
             }
         }
@@ -87,8 +93,8 @@ impl FileReader {
         question
     }
 
-    async fn read(&self, file: &FileInput, cancel: &CancellationToken) -> Result<Read, String> {
-        let read = match (&file.path, &file.url) {
+    async fn read(&self, file: &FileInput, cancel: &CancellationToken) -> Result<FileContent, String> {
+        let content = match (&file.path, &file.url) {
             (Some(path), _) => self.read_path(&path.path(), file, cancel).await,
             (None, Some(url)) => match Source::parse(url) {
                 Ok(Source::Url(url)) => self.read_url(&url, file, cancel).await,
@@ -97,7 +103,7 @@ impl FileReader {
             },
             (None, None) => Err("it has neither `path` nor `url`".to_owned()),
         };
-        read.map_err(|problem| format!("file `{}`: {problem}", name(file)))
+        content.map_err(|problem| format!("file `{}`: {problem}", name(file)))
     }
 
     async fn read_path(
@@ -105,7 +111,7 @@ impl FileReader {
         path: &Path,
         file: &FileInput,
         cancel: &CancellationToken,
-    ) -> Result<Read, String> {
+    ) -> Result<FileContent, String> {
         let options = options(file, None);
         let converting = self.converter.convert_file(path, &options, cancel);
         self.in_time(converting).await
@@ -116,14 +122,14 @@ impl FileReader {
         url: &HttpUrl,
         file: &FileInput,
         cancel: &CancellationToken,
-    ) -> Result<Read, String> {
+    ) -> Result<FileContent, String> {
         let Some(web) = &self.web else {
-            return Err("nothing is fetched here".to_owned());
+            return Err("fetching files from URLs is not enabled".to_owned());
         };
         let fetcher = if file.cache == Some(false) {
             &web.fresh
         } else {
-            &web.keeping
+            &web.caching
         };
         let fetched = fetcher
             .fetch(url, cancel)
@@ -139,9 +145,9 @@ impl FileReader {
     async fn in_time(
         &self,
         converting: impl Future<Output = Result<Converted, DocumentError>>,
-    ) -> Result<Read, String> {
+    ) -> Result<FileContent, String> {
         match tokio::time::timeout(self.timeout, converting).await {
-            Ok(Ok(converted)) => Ok(Read::of(converted)),
+            Ok(Ok(converted)) => Ok(FileContent::of(converted)),
             Ok(Err(error)) => Err(error.problem.to_string()),
             Err(_) => Err(format!(
                 "not read within {} s (`execution.file_timeout`)",
@@ -152,7 +158,7 @@ impl FileReader {
 }
 
 impl Question {
-    fn add(&mut self, file: &FileInput, read: Read) {
+    fn add(&mut self, file: &FileInput, content: FileContent) {
         self.message.push_str("File: ");
         self.message.push_str(name(file));
         if let Some(description) = &file.description {
@@ -161,13 +167,13 @@ impl Question {
             }
         }
         self.message.push('\n');
-        self.message.push_str(read.text.trim_end());
+        self.message.push_str(content.text.trim_end());
         self.message.push_str("\n\n");
-        self.images.extend(read.image);
+        self.images.extend(content.image);
     }
 }
 
-impl Read {
+impl FileContent {
     fn of(converted: Converted) -> Self {
         match converted {
             Converted::Text(document) => Self {
@@ -202,7 +208,7 @@ fn options(file: &FileInput, format: Option<Format>) -> ConvertOptions {
     }
 }
 
-/// As the YAML names it.
+/// The file as the YAML names it.
 fn name(file: &FileInput) -> &str {
     match (&file.path, &file.url) {
         (Some(path), _) => path.as_str(),
@@ -211,8 +217,8 @@ fn name(file: &FileInput) -> &str {
     }
 }
 
-/// As 0.7.1 writes it into the run file.
-fn processed(file: &FileInput, read: &Result<Read, String>, took: Duration) -> Value {
+/// Describes a file in the run file, in the format of 0.7.1.
+fn describe_file(file: &FileInput, content: &Result<FileContent, String>, elapsed: Duration) -> Value {
     let place = if file.path.is_some() { "path" } else { "url" };
     let mut metadata = json!({ "type": file.file_type, place: name(file) });
     if let Some(fields) = metadata.as_object_mut() {
@@ -228,25 +234,25 @@ fn processed(file: &FileInput, read: &Result<Read, String>, took: Duration) -> V
         if let Some(range) = &file.range {
             fields.insert("range_extracted".to_owned(), range.as_str().into());
         }
-        if let Some(notes) = read
+        if let Some(notes) = content
             .as_ref()
             .ok()
-            .map(|read| &read.notes)
+            .map(|content| &content.notes)
             .filter(|notes| !notes.is_empty())
         {
             fields.insert("warning".to_owned(), notes.join("; ").into());
         }
     }
-    let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     json!({
         "original": file,
-        "markdown_content": read.as_ref().map(|read| read.text.as_str()).unwrap_or_default(),
+        "markdown_content": content.as_ref().map(|content| content.text.as_str()).unwrap_or_default(),
         "metadata": metadata,
-        "processing_time_ms": took,
-        "error": read.as_ref().err(),
+        "processing_time_ms": elapsed_ms,
+        "error": content.as_ref().err(),
     })
 }
 
 fn size(path: &Path) -> Option<u64> {
-    std::fs::metadata(path).ok().map(|about| about.len())
+    std::fs::metadata(path).ok().map(|metadata| metadata.len())
 }

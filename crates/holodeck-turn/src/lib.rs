@@ -6,11 +6,13 @@ mod prices;
 mod record;
 mod runner;
 
-/// What [`FileReader`] reads with.
+/// The crate that [`FileReader`] reads files with.
 pub use holodeck_documents as documents;
+/// The types of a [`TurnRecord`]'s trajectory.
+pub use holodeck_events::{Ignored, Trajectory, TrajectoryEvent, TrajectoryStep};
 
-pub use drive::{Driven, drive};
+pub use drive::{FinishedTurn, drive};
 pub use files::{FileReader, Question};
 pub use prices::{PriceError, Prices};
-pub use record::{Redacted, TurnRecord, describe_error};
+pub use record::{TurnRecord, describe_error};
 pub use runner::{TurnEnd, TurnInput, TurnRunner};

@@ -6,10 +6,10 @@ use serde::Deserialize;
 /// The prices that ship with this version.
 const EMBEDDED: &str = include_str!("../data/prices.json");
 
-/// The longest list that is read.
+/// The maximum size of a price list.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What tokens cost, in US dollars per million. Dated: a price list is true on a day.
+/// Token prices in US dollars per million. The list has a date because prices change.
 #[derive(Clone, Debug)]
 pub struct Prices {
     as_of: String,
@@ -22,10 +22,10 @@ pub struct Prices {
 struct Price {
     input: f64,
     output: f64,
-    /// Absent: as `input`, so that a cost is never reported too low.
+    /// Defaults to `input`, so that a cost is never reported too low.
     #[serde(default)]
     cached_input: Option<f64>,
-    /// Prompt tokens that are written to a cache. Absent: as `input`.
+    /// Prompt tokens that are written to a cache. Defaults to `input`.
     #[serde(default)]
     cache_write: Option<f64>,
 }
@@ -34,7 +34,7 @@ struct Price {
 #[serde(deny_unknown_fields)]
 struct File {
     as_of: String,
-    /// Where the prices are from; for readers of the file.
+    /// The sources of the prices, for readers of the file.
     #[serde(default, rename = "sources")]
     _sources: Vec<String>,
     models: BTreeMap<String, Price>,
@@ -44,15 +44,15 @@ struct File {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PriceError {
-    /// It can't be read.
+    /// The file can't be read.
     #[error("price list `{path}`: {source}")]
     Io {
         /// The file.
         path: String,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// It is not what it should be.
+    /// The file does not have the expected format.
     #[error(
         "price list `{path}`: {reason}; expected {{\"as_of\": \"2026-11-21\", \"models\": {{\"name\": {{\"input\": 1.0, \"output\": 2.0}}}}}} in US dollars per million tokens"
     )]
@@ -67,7 +67,7 @@ pub enum PriceError {
 impl Prices {
     /// The embedded list.
     pub fn embedded() -> Self {
-        // The embedded file is checked by a test; without it every price is unknown, which is said as such.
+        // A test checks the embedded file; if it were invalid, every price would be reported as unknown.
         serde_json::from_str::<File>(EMBEDDED).map_or_else(
             |_| Self {
                 as_of: String::new(),
@@ -80,7 +80,7 @@ impl Prices {
         )
     }
 
-    /// Lays a user's list over this one. A list that is not there changes nothing.
+    /// Adds the prices of a user's list, which take precedence. A missing file changes nothing.
     pub fn overlay(mut self, path: &Path) -> Result<Self, PriceError> {
         let text = match read_text_input(path, MAX_BYTES) {
             Ok(text) => text,
@@ -117,17 +117,17 @@ impl Prices {
         Ok(self)
     }
 
-    /// The day the list is of.
+    /// The date of the list.
     pub fn as_of(&self) -> &str {
         &self.as_of
     }
 
     /// Whether the price of `model` is known.
-    pub fn knows(&self, model: &str) -> bool {
+    pub fn has_price(&self, model: &str) -> bool {
         self.find(model).is_some()
     }
 
-    /// What `usage` costs, if the price of `model` is known.
+    /// The cost of `usage`, if the price of `model` is known.
     pub fn cost(&self, model: &str, usage: &TokenUsage) -> Option<f64> {
         let price = self.find(model)?;
         let cached = usage.cache_read_tokens.min(usage.prompt_tokens);
@@ -140,8 +140,8 @@ impl Prices {
         Some(millionths / 1e6)
     }
 
-    /// A dated version costs what its model costs. Any other suffix is another model: guessing low would break a
-    /// budget's promise.
+    /// A dated version has the price of its model. Any other suffix is another model: a guess that is too low would
+    /// exceed a budget.
     fn find(&self, model: &str) -> Option<Price> {
         let mut name = model;
         loop {
@@ -149,7 +149,7 @@ impl Prices {
                 return Some(*price);
             }
             let (shorter, suffix) = name.rsplit_once('-')?;
-            // One digit is a version: `claude-opus-4-9` is not `claude-opus-4`.
+            // A single digit is a version: `claude-opus-4-9` is not `claude-opus-4`.
             let is_date = suffix.len() > 1 && suffix.chars().all(|c| c.is_ascii_digit());
             if suffix != "latest" && !is_date {
                 return None;
@@ -174,10 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn the_embedded_list_reads_and_is_dated() {
+    fn the_embedded_list_is_valid_and_dated() {
         let prices = Prices::embedded();
         assert_eq!(prices.as_of().len(), "2026-11-21".len());
-        assert!(prices.knows("gpt-4o"));
+        assert!(prices.has_price("gpt-4o"));
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_users_list_lies_over_the_embedded_one() {
+    fn a_users_list_overrides_the_embedded_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("prices.json");
         std::fs::write(
@@ -242,7 +242,7 @@ mod tests {
             prices.cost("mine", &usage(1_000_000, 500_000, 1_000_000)),
             Some(5.5)
         );
-        assert!(prices.knows("gpt-4o"));
+        assert!(prices.has_price("gpt-4o"));
         assert_eq!(prices.as_of(), "2030-01-01");
         std::fs::write(
             &path,

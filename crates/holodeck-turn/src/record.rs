@@ -1,77 +1,50 @@
-use holodeck_backend_api::{Approval, BackendError, ExecutionResult};
+use holodeck_backend_api::{BackendError, ExecutionResult, Outcome, Redactions};
+use holodeck_events::Trajectory;
 use holodeck_model::{ExecutionState, Failure, FailureKind, TokenUsage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One turn as it went, without any grading.
+/// The record of one turn, without grading.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TurnRecord {
-    /// The question as the YAML has it.
+    /// The question as written in the YAML.
     pub input: String,
-    /// What became of the files that go with it.
+    /// How the attached files were processed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<Value>,
-    /// How it ended.
+    /// How the turn ended.
     pub state: ExecutionState,
-    /// The answer with its tool calls; on a bad end, what had arrived.
+    /// The answer with its tool calls; after a failure, the content received so far.
     pub result: ExecutionResult,
-    /// Tokens of the agent and of the model calls its tools made; absent when a part is not known.
+    /// Tokens of the agent and of model calls made by its tools; absent if a part is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<TokenUsage>,
-    /// Price of those tokens; absent when they or a price are not known.
+    /// Cost of those tokens; absent if the tokens or a price are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// Wall time without pauses.
     #[serde(default)]
     pub elapsed_ms: u64,
-    /// What a latency limit is compared with: wall time, or in a replay the recorded time.
+    /// The time that is compared with a latency limit: wall time, or the recorded time in a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<u64>,
     /// Whether the answer was cut off at `max_tokens`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Every decision about its tool calls.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub approvals: Vec<Approval>,
-    /// Why it did not end well.
+    /// Events that are not part of the result: decisions about tool calls, nested agents, notices. Earlier versions
+    /// stored only the decisions, as `approvals`.
+    #[serde(default, alias = "approvals", skip_serializing_if = "Trajectory::is_empty")]
+    pub trajectory: Trajectory,
+    /// Why the turn failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
-    /// What of it was masked before it was stored.
-    #[serde(default, skip_serializing_if = "Redacted::is_nothing")]
-    pub redacted: Redacted,
-}
-
-/// Which of the texts that checks read were masked.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Redacted {
-    /// The answer's text.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub answer: bool,
-    /// The answer as an object.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub object: bool,
-    /// Calls with masked arguments, by their ids.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub arguments: Vec<String>,
-    /// Calls with masked results, by their ids.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub results: Vec<String>,
-}
-
-impl Redacted {
-    /// Whether every text is as it was.
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Whether checks could find something else than in the answer as it was given.
-    pub fn concerns_checks(&self) -> bool {
-        self.answer || self.object || !self.arguments.is_empty()
-    }
+    /// The parts that were masked before the record was stored, or in the recording that it comes from.
+    #[serde(default, skip_serializing_if = "Redactions::is_empty")]
+    pub redacted: Redactions,
 }
 
 impl TurnRecord {
-    /// A turn that was not asked, because earlier ones could not be ended.
+    /// A turn that was not run because an earlier one failed.
     pub fn skipped(input: &str) -> Self {
         Self {
             input: input.to_owned(),
@@ -84,14 +57,25 @@ impl TurnRecord {
         }
     }
 
-    /// The answer, if there is one: what arrived before an error counts, nothing at all does not.
+    /// The answer, if any: text received before an error counts, an empty one does not.
     pub fn answer(&self) -> Option<&str> {
         let failed = matches!(self.state, ExecutionState::Error | ExecutionState::Skipped);
         Some(self.result.response.as_str()).filter(|text| !failed || !text.is_empty())
     }
 }
 
-/// A backend's error as a record keeps it. `limit` names what set the time-out.
+/// The failure that a record stores for an outcome; `None` if the turn succeeded.
+pub(crate) fn describe_outcome(outcome: &Outcome) -> Option<Failure> {
+    let reason = outcome.reason()?;
+    Some(match outcome {
+        Outcome::ToolFailed {
+            reason: Some(detail), ..
+        } => Failure::new(FailureKind::Tool, format!("{reason} ({detail})")),
+        _ => Failure::new(FailureKind::Agent, reason),
+    })
+}
+
+/// The failure that a record stores for a backend's error. `limit` names the setting of the time-out.
 pub fn describe_error(error: &BackendError, limit: &str) -> Failure {
     let kind = match error {
         BackendError::Timeout { .. } => FailureKind::Timeout,
@@ -108,5 +92,47 @@ pub fn describe_error(error: &BackendError, limit: &str) -> Failure {
         BackendError::Cancelled => "the turn was cancelled, but not by this run".to_owned(),
         other => other.to_string(),
     };
-    Failure::with_hint(kind, text)
+    Failure {
+        hint: error.explanation().hint,
+        ..Failure::new(kind, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holodeck_backend_api::{Approval, ApprovalDecision, DecidedBy};
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn decisions_that_an_earlier_version_stored_are_read() {
+        let stored = json!({
+            "input": "q",
+            "state": "completed",
+            "result": {"response": "done"},
+            "approvals": [
+                {"call_id": "c1", "decision": {"reject": {"reason": "no"}}, "by": "rule"},
+                {"call_id": "c2", "decision": "withdrawn", "by": "person"},
+            ],
+        });
+        let record: TurnRecord = serde_json::from_value(stored).unwrap();
+        let approvals: Vec<_> = record.trajectory.approvals().cloned().collect();
+        let approval = |call_id: &str, decision, by| Approval {
+            call_id: call_id.to_owned(),
+            decision,
+            by,
+        };
+        assert_eq!(
+            approvals,
+            [
+                approval("c1", ApprovalDecision::reject("no"), DecidedBy::Rule),
+                approval("c2", ApprovalDecision::Withdrawn, DecidedBy::Person),
+            ]
+        );
+        let again = serde_json::to_value(&record).unwrap();
+        assert_eq!(again.get("approvals"), None);
+        assert_eq!(serde_json::from_value::<TurnRecord>(again).unwrap(), record);
+    }
 }

@@ -1,61 +1,65 @@
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use holodeck_backend_api::{
-    BackendError, BackendEvent, EventStream, ExecutionResult, StopReason, ToolUsage, TurnRequest, total_usage,
+    BackendError, BackendEvent, EventStream, ExecutionResult, Redactions, StopReason, ToolUsage, TurnRequest,
+    total_usage,
 };
-use holodeck_model::{ExecutionState, Failure, FailureKind, FileInput};
+use holodeck_model::{ExecutionState, Failure, FailureKind, FileInput, without_digests, without_digests_in};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Driven, FileReader, Prices, Question, TurnRecord, describe_error, drive};
+use crate::{
+    FileReader, FinishedTurn, Prices, Question, TurnRecord, drive,
+    record::{describe_error, describe_outcome},
+};
 
 /// Runs turns of one agent. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TurnRunner {
-    /// Reads the files of questions.
+    /// Reads the files attached to questions.
     pub files: FileReader,
-    /// What tokens cost.
+    /// Token prices.
     pub prices: Prices,
     /// The model as the YAML names it.
     pub model: String,
-    /// The longest a turn may take.
+    /// Time limit of a turn.
     pub timeout: Option<Duration>,
-    /// What set it, as in `` `execution.llm_timeout` ``.
+    /// The setting that defines the time limit, such as `` `execution.llm_timeout` ``.
     pub timeout_source: String,
 }
 
-/// What is asked in a turn.
+/// The input of a turn.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(
     clippy::exhaustive_structs,
-    reason = "callers fill it in as a literal with `..Default::default()`"
+    reason = "callers construct it as a literal with `..Default::default()`"
 )]
 pub struct TurnInput<'a> {
     /// The question.
     pub input: &'a str,
-    /// The files that go with it.
+    /// The files attached to the question.
     pub files: &'a [FileInput],
-    /// What asks, for instance a test case.
+    /// The unit that the turn belongs to, such as a test case.
     pub unit: Option<&'a str>,
 }
 
 /// How a turn ended.
 #[derive(Debug)]
-#[allow(clippy::exhaustive_enums, reason = "there is no third way")]
+#[allow(clippy::exhaustive_enums, reason = "a turn either ended or was stopped")]
 pub enum TurnEnd {
-    /// By itself, well or badly.
+    /// The turn ended, successfully or not.
     Ended {
-        /// What happened.
+        /// The record of the turn.
         record: Box<TurnRecord>,
-        /// Why it could not be ended, if it could not.
+        /// Why the turn could not be completed, if it failed.
         error: Option<BackendError>,
     },
-    /// Because the caller cancelled it.
+    /// The caller cancelled the turn.
     Stopped,
 }
 
 impl TurnRunner {
-    /// Runs a turn to its end. `start` hands the request to a backend or a session. A turn counts as stopped only if
-    /// `cancel` fired; an end that the caller did not ask for is a result, whatever the backend calls it.
+    /// Runs a turn to its end. `start` passes the request to a backend or a session. A turn counts as stopped only if
+    /// `cancel` fired; any other cancellation that the backend reports is an error of the turn.
     pub async fn run<'s>(
         &self,
         turn: TurnInput<'_>,
@@ -63,37 +67,45 @@ impl TurnRunner {
         start: impl FnOnce(TurnRequest) -> EventStream<'s>,
         mut on_event: impl FnMut(&BackendEvent),
     ) -> TurnEnd {
-        let (mut request, files) = match self.request(turn, cancel).await {
-            Ok(asked) => asked,
-            Err(_unread) if cancel.is_cancelled() => return TurnEnd::Stopped,
-            Err(unread) => {
-                return TurnEnd::Ended {
-                    record: unread,
-                    error: None,
-                };
+        let (mut request, files) = match self.prepare_request(turn, cancel).await {
+            Ok(prepared) => prepared,
+            Err(_record) if cancel.is_cancelled() => return TurnEnd::Stopped,
+            Err(record) => {
+                return TurnEnd::Ended { record, error: None };
             }
         };
         request.unit = turn.unit.map(ToOwned::to_owned);
         request.cancel = cancel.clone();
         let spending = request.spending.clone();
         let mut truncated = false;
-        let mut approvals = Vec::new();
-        let driven = drive(start(request), self.timeout, |event| {
-            if let BackendEvent::TurnEnd { stop_reason, .. } = event {
-                truncated = *stop_reason == StopReason::MaxTokens;
+        let mut redacted = Redactions::default();
+        let finished = drive(start(request), self.timeout, |event| {
+            match event {
+                BackendEvent::TurnEnd { stop_reason, .. } => {
+                    truncated = *stop_reason == StopReason::MaxTokens;
+                }
+                BackendEvent::Replayed {
+                    redacted: message, ..
+                } => redacted.add_message(message.clone()),
+                _ => {}
             }
-            approvals.extend(event.approval());
             on_event(event);
         })
         .await;
-        if driven.error.is_some() && cancel.is_cancelled() {
+        if finished.error.is_some() && cancel.is_cancelled() {
             return TurnEnd::Stopped;
         }
-        let Driven {
-            result,
+        let FinishedTurn {
+            mut result,
+            mut trajectory,
             error,
             elapsed,
-        } = driven;
+        } = finished;
+        redacted.complete(&mut result);
+        if result.recorded_latency.is_some() {
+            // The recorded turn was stored without digests.
+            trajectory.edit(remove_digests, without_digests_in);
+        }
         let state = match &error {
             Some(_) => ExecutionState::Error,
             None if result.outcome.is_agent_failure() => ExecutionState::AgentFailed,
@@ -102,9 +114,7 @@ impl TurnRunner {
         };
         let failure = match &error {
             Some(error) => Some(describe_error(error, &self.timeout_source)),
-            None => result
-                .error_reason()
-                .map(|reason| Failure::new(FailureKind::Agent, reason)),
+            None => describe_outcome(&result.outcome),
         };
         let by_tools = spending.take();
         let latency = elapsed + result.recorded_latency.unwrap_or_default();
@@ -117,9 +127,9 @@ impl TurnRunner {
             elapsed_ms: millis(elapsed),
             latency_ms: Some(millis(latency)),
             truncated,
-            approvals,
+            trajectory,
             failures: failure.into_iter().collect(),
-            redacted: crate::Redacted::default(),
+            redacted,
             result,
         };
         TurnEnd::Ended {
@@ -128,8 +138,8 @@ impl TurnRunner {
         }
     }
 
-    /// The request with its files and what became of them; or the record of a turn whose files could not be read.
-    async fn request(
+    /// Returns the request and how its files were processed, or the record of a turn whose files could not be read.
+    async fn prepare_request(
         &self,
         turn: TurnInput<'_>,
         cancel: &CancellationToken,
@@ -142,7 +152,7 @@ impl TurnRunner {
             images,
             processed,
             problems,
-        } = self.files.question(turn.input, turn.files, cancel).await;
+        } = self.files.build_question(turn.input, turn.files, cancel).await;
         if problems.is_empty() && !cancel.is_cancelled() {
             let mut request = TurnRequest::new(message);
             request.images = images;
@@ -158,7 +168,7 @@ impl TurnRunner {
         }))
     }
 
-    /// What a turn cost, with what its tools asked models; each by the price of its own model.
+    /// The cost of a turn with the model calls of its tools, each at the price of its own model.
     fn cost(&self, result: &ExecutionResult, by_tools: &[ToolUsage]) -> Option<f64> {
         let own = ToolUsage {
             model: self.model.clone(),
@@ -166,18 +176,24 @@ impl TurnRunner {
             usage: result.token_usage,
             cost_usd: result.cost_usd,
         };
-        // Without a call of its own that came to an answer there is nothing to pay.
+        // If none of the agent's own calls was answered, only the calls of its tools have a cost.
         let own = (own.usage.is_some() || result.num_turns > 0 || by_tools.is_empty()).then_some(&own);
         let mut total = 0.0;
-        for spent in own.into_iter().chain(by_tools) {
+        for call in own.into_iter().chain(by_tools) {
             let by_list = || {
-                let usage = spent.usage.as_ref()?;
-                let by_name = self.prices.cost(&spent.model, usage);
-                by_name.or_else(|| self.prices.cost(spent.answered_by.as_deref()?, usage))
+                let usage = call.usage.as_ref()?;
+                let by_name = self.prices.cost(&call.model, usage);
+                by_name.or_else(|| self.prices.cost(call.answered_by.as_deref()?, usage))
             };
-            total += spent.cost_usd.or_else(by_list)?;
+            total += call.cost_usd.or_else(by_list)?;
         }
         Some(total)
+    }
+}
+
+fn remove_digests(text: &mut String) {
+    if let Cow::Owned(plain) = without_digests(text) {
+        *text = plain;
     }
 }
 
@@ -202,7 +218,7 @@ mod tests {
         }
     }
 
-    fn ends(error: BackendError) -> EventStream<'static> {
+    fn failing_stream(error: BackendError) -> EventStream<'static> {
         let text = BackendEvent::Text {
             text: "half".to_owned(),
         };
@@ -214,11 +230,13 @@ mod tests {
             input: "q",
             ..TurnInput::default()
         };
-        runner().run(input, cancel, |_| ends(error), |_| {}).await
+        runner()
+            .run(input, cancel, |_| failing_stream(error), |_| {})
+            .await
     }
 
     #[tokio::test]
-    async fn a01_a_turn_that_somebody_else_cancelled_is_an_error() {
+    async fn a01_a_turn_that_was_cancelled_elsewhere_is_an_error() {
         let end = run(BackendError::Cancelled, &CancellationToken::new()).await;
         let TurnEnd::Ended { record, error } = end else {
             panic!("{end:?}")
@@ -236,7 +254,7 @@ mod tests {
         for error in [BackendError::Cancelled, BackendError::ended_early()] {
             assert!(matches!(run(error, &cancel).await, TurnEnd::Stopped));
         }
-        // It was faster than the token.
+        // The turn completed before the token was checked.
         let done = |_| -> EventStream<'static> {
             Box::pin(futures::stream::iter([Ok(BackendEvent::End(Box::default()))]))
         };

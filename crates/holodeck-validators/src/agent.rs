@@ -1,12 +1,12 @@
-use holodeck_model::{Env, LoadedAgent, Provider};
+use holodeck_model::{Env, Provider};
+use holodeck_yaml::LoadedAgent;
 
-use crate::{Check, claude, credentials, embeddings, endpoint, files, node, programs};
+use crate::{Check, claude, credentials, embeddings, files, node, programs};
 
-/// Everything an agent needs of the world, checked.
+/// Checks everything an agent needs on this machine, credentials first. Sends no request.
 pub async fn check_agent(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     let mut checks = vec![credentials::check(agent, env)];
     checks.extend(embeddings::check(agent, env));
-    checks.push(endpoint::check(agent, env).await);
     if agent.config.model.provider == Provider::Anthropic {
         let (check, cli) = claude::check(agent, env).await;
         checks.push(check);

@@ -1,35 +1,39 @@
-use holodeck_model::{Diagnostic, LoadedAgent, Severity};
+use holodeck_model::{Diagnostic, Severity};
+use holodeck_yaml::LoadedAgent;
 use serde::Serialize;
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What, as in `credentials`.
+    /// The subject, such as `credentials`.
     pub subject: String,
-    /// How it stands.
+    /// The outcome.
     pub state: CheckState,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What to do, when something is to be done.
+    /// What to do, if anything.
     pub diagnostic: Option<Diagnostic>,
 }
 
-/// How a check came out.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckState {
-    /// It is there.
+    /// Available.
     Ok,
     /// It may not work.
     Warning,
-    /// The agent can't run without it.
+    /// Missing; the agent can't run.
     Missing,
-    /// This agent does not need it.
+    /// Not needed by this agent.
     NotNeeded,
+    /// Not checked; the state is unknown.
+    NotChecked,
 }
 
 impl Check {
-    pub(crate) fn ok(subject: impl Into<String>, found: impl Into<String>) -> Self {
+    /// A passed check.
+    pub fn ok(subject: impl Into<String>, found: impl Into<String>) -> Self {
         Self {
             subject: subject.into(),
             state: CheckState::Ok,
@@ -38,16 +42,24 @@ impl Check {
         }
     }
 
-    pub(crate) fn not_needed(subject: impl Into<String>, why: impl Into<String>) -> Self {
+    /// A check that does not apply.
+    pub fn not_needed(subject: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
-            subject: subject.into(),
             state: CheckState::NotNeeded,
-            found: why.into(),
-            diagnostic: None,
+            ..Self::ok(subject, why)
         }
     }
 
-    pub(crate) fn problem(subject: impl Into<String>, diagnostic: Diagnostic) -> Self {
+    /// A check that was not made.
+    pub fn not_checked(subject: impl Into<String>, why: impl Into<String>) -> Self {
+        Self {
+            state: CheckState::NotChecked,
+            ..Self::ok(subject, why)
+        }
+    }
+
+    /// An error means missing; lower severities mean a warning.
+    pub fn problem(subject: impl Into<String>, diagnostic: Diagnostic) -> Self {
         let state = if diagnostic.severity == Severity::Error {
             CheckState::Missing
         } else {
@@ -62,9 +74,9 @@ impl Check {
     }
 }
 
-/// A recording answers without the model, the CLI, and what tools need.
-pub(crate) fn unless_replayed(agent: &LoadedAgent, error: Diagnostic) -> Diagnostic {
-    if agent.execution.replay.value.is_none() {
+/// With a recording, the model, the CLI and what tools need are optional.
+pub fn unless_replayed(agent: &LoadedAgent, error: Diagnostic) -> Diagnostic {
+    if agent.execution.replay.value.is_none() || error.severity != Severity::Error {
         return error;
     }
     Diagnostic {

@@ -1,10 +1,11 @@
-use holodeck_model::{Env, LoadedAgent};
+use holodeck_model::Env;
+use holodeck_yaml::LoadedAgent;
 
 use crate::{Check, ClaudeCli, ClaudeCliSearch, check::unless_replayed};
 
 const SUBJECT: &str = "claude";
 
-/// The Claude Code CLI, and the CLI itself if there is one.
+/// Checks the Claude Code CLI; also returns it if it was found.
 pub(crate) async fn check(agent: &LoadedAgent, env: &Env) -> (Check, Option<ClaudeCli>) {
     match ClaudeCliSearch::for_agent(agent, env).find().await {
         Ok(cli) => {

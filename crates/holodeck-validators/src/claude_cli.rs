@@ -1,24 +1,25 @@
-//! The Claude Code CLI: where it is, what runs it, and whether it is new enough.
+//! The Claude Code CLI: finds it, what runs it, and checks its version.
 
 use std::{
     ffi::OsString,
-    fmt, fs,
+    fs,
     io::Read as _,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use holodeck_model::{
-    Code, Diagnostic, Env, LoadedAgent, Location,
+    CliVersion, Code, Diagnostic, Env, Location,
     env::{HOLODECK_CLAUDE_CLI, HOME, PATH},
 };
 use holodeck_process::{AtLimit, ChildEnv, ProcessError, ProcessSpec, run, which};
+use holodeck_yaml::LoadedAgent;
 use tokio_util::sync::CancellationToken;
 
-/// How long the CLI may take to tell its version. Warm it takes some 30 ms.
+/// How long the CLI may take to report its version. Warm, it takes some 30 ms.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where it lies when it is not on the path, relative to the user's home unless absolute.
+/// Where installers put it if it is not on the path, relative to the user's home unless absolute.
 const USUAL_PLACES: [&str; 6] = [
     ".npm-global/bin/claude",
     "/usr/local/bin/claude",
@@ -28,48 +29,8 @@ const USUAL_PLACES: [&str; 6] = [
     ".claude/local/claude",
 ];
 
-/// What a program needs to answer. It says its version before it looks at anything else.
+/// Variables for `--version`, which the program handles before it reads anything else.
 const VARIABLES: [&str; 5] = [PATH, HOME, "LANG", "LC_ALL", "TMPDIR"];
-
-/// A version of the CLI, as in `2.1.330`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CliVersion {
-    /// The first number.
-    pub major: u32,
-    /// The second number.
-    pub minor: u32,
-    /// The third number.
-    pub patch: u32,
-}
-
-impl CliVersion {
-    /// The oldest version that works: the first native one.
-    pub const OLDEST: Self = Self::new(2, 1, 113);
-
-    /// A version.
-    pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
-        Self { major, minor, patch }
-    }
-
-    /// Reads `2.1.330`, with whatever follows, as in `2.1.330 (Claude Code)`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let first = text.split_whitespace().next()?;
-        let mut parts = first.trim_start_matches('v').splitn(3, '.');
-        let major = parts.next()?.parse().ok()?;
-        let minor = parts.next()?.parse().ok()?;
-        let last = parts.next()?;
-        let digits = last.find(|c: char| !c.is_ascii_digit()).unwrap_or(last.len());
-        let patch = last.get(..digits)?.parse().ok()?;
-        Some(Self { major, minor, patch })
-    }
-}
-
-impl fmt::Display for CliVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { major, minor, patch } = self;
-        write!(f, "{major}.{minor}.{patch}")
-    }
-}
 
 /// A Claude Code CLI that answered and is new enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,17 +46,17 @@ pub struct ClaudeCli {
 /// What runs a CLI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaudeCliKind {
-    /// It runs by itself.
+    /// It is a native program.
     Native,
-    /// Node.js runs it.
+    /// It is a script for Node.js.
     Script {
-        /// The `node` that does.
+        /// The `node` program.
         node: PathBuf,
     },
 }
 
 impl ClaudeCli {
-    /// The program to start, and the argument that must come before all others, if there is one.
+    /// The program to start, and the argument that must precede all others, if any.
     pub fn command(&self) -> (&Path, Option<&Path>) {
         command(&self.path, &self.kind)
     }
@@ -108,7 +69,7 @@ fn command<'a>(path: &'a Path, kind: &'a ClaudeCliKind) -> (&'a Path, Option<&'a
     }
 }
 
-/// Where to look for the CLI: what was named, else the path, else its usual places.
+/// Where to look for the CLI: the named program, else the path, else its usual places.
 #[derive(Clone, Debug)]
 pub struct ClaudeCliSearch {
     named: Option<Named>,
@@ -121,7 +82,7 @@ pub struct ClaudeCliSearch {
 #[derive(Clone, Debug)]
 struct Named {
     program: PathBuf,
-    /// As in ``names `x`, ``.
+    /// The subject in ``names `x`, ``.
     by: &'static str,
     place: Option<Location>,
 }
@@ -142,7 +103,7 @@ impl ClaudeCliSearch {
         }
     }
 
-    /// The same with the agent's `claude.cli_path`, which `HOLODECK_CLAUDE_CLI` outranks.
+    /// As [`new`](Self::new), with the agent's `claude.cli_path`, over which `HOLODECK_CLAUDE_CLI` takes precedence.
     pub fn for_agent(agent: &LoadedAgent, env: &Env) -> Self {
         let mut search = Self::new(env);
         let written = agent
@@ -160,7 +121,7 @@ impl ClaudeCliSearch {
         search
     }
 
-    /// Looks at nothing but `program`.
+    /// Uses only `program`.
     #[must_use]
     pub fn at(mut self, program: impl Into<PathBuf>) -> Self {
         self.named = Some(Named {
@@ -171,7 +132,7 @@ impl ClaudeCliSearch {
         self
     }
 
-    /// Finds the CLI and asks its version.
+    /// Finds the CLI and reads its version.
     pub async fn find(&self) -> Result<ClaudeCli, Box<Diagnostic>> {
         let path = self.locate()?;
         let kind = self.kind(&path)?;
@@ -242,7 +203,7 @@ impl ClaudeCliSearch {
         })
     }
 
-    /// Node is needed for scripts of its own only.
+    /// Only scripts for Node.js need `node`.
     fn kind(&self, path: &Path) -> Result<ClaudeCliKind, Box<Diagnostic>> {
         if !runs_in_node(path) {
             return Ok(ClaudeCliKind::Native);
@@ -289,10 +250,16 @@ impl ClaudeCliSearch {
             }
             return Err(self.refuse(Code::MissingProgram, message, None));
         }
-        let said = String::from_utf8_lossy(&output.stdout);
-        CliVersion::parse(&said).ok_or_else(|| {
-            let line: String = said.lines().next().unwrap_or_default().chars().take(80).collect();
-            let message = format!("`{shown} --version` says no version but `{line}`");
+        let output = String::from_utf8_lossy(&output.stdout);
+        CliVersion::parse(&output).ok_or_else(|| {
+            let line: String = output
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .chars()
+                .take(80)
+                .collect();
+            let message = format!("`{shown} --version` printed no version but `{line}`");
             self.refuse(Code::MissingProgram, message, Some("is it the Claude Code CLI?"))
         })
     }
@@ -305,7 +272,7 @@ impl ClaudeCliSearch {
     }
 }
 
-/// A path that nobody takes for a name to be looked up.
+/// An absolute path, so that it is not looked up as a name.
 fn in_some_folder(path: PathBuf) -> PathBuf {
     if path.components().count() == 1 && !path.is_absolute() {
         Path::new(".").join(path)
@@ -314,7 +281,7 @@ fn in_some_folder(path: PathBuf) -> PathBuf {
     }
 }
 
-/// Whether Node.js runs a file: its name says so, or its first line. Links are followed.
+/// Whether Node.js runs a file, according to its extension or first line. Follows links.
 fn runs_in_node(path: &Path) -> bool {
     let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let extension = file.extension().and_then(|extension| extension.to_str());

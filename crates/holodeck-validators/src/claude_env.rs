@@ -1,4 +1,4 @@
-//! How the Claude Code CLI signs in: the part of its environment that says so.
+//! How the Claude Code CLI authenticates: the related part of its environment.
 
 mod bedrock;
 mod cloud;
@@ -8,9 +8,10 @@ mod vertex;
 use std::path::{Path, PathBuf};
 
 use holodeck_model::{
-    AuthProvider, Code, Diagnostic, Env, LoadedAgent, ModelConfig,
+    AuthProvider, Code, Diagnostic, Env, ModelConfig,
     env::{ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL},
 };
+use holodeck_yaml::LoadedAgent;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use cloud::Cloud;
@@ -18,22 +19,22 @@ use cloud::Cloud;
 const ANTHROPIC_AUTH_TOKEN: &str = "ANTHROPIC_AUTH_TOKEN";
 const CLAUDE_CODE_OAUTH_TOKEN: &str = "CLAUDE_CODE_OAUTH_TOKEN";
 
-/// What the CLI's environment must hold to reach its model, and nothing else.
+/// The variables the CLI needs to reach its model, and no others.
 #[derive(Clone, Debug, Default)]
 pub struct ClaudeEnv {
     /// The variables.
     pub vars: Vec<(String, SecretString)>,
-    /// Those that sign in, or name a file that does: what the CLI starts must not see them.
+    /// Variables that are credentials or name a credential file: children of the CLI must not see them.
     pub secret_names: Vec<&'static str>,
-    /// Folders of the user's home that signing in looks for there: a private home needs links to them. Each is the
-    /// place below the home, and the real folder.
+    /// Folders of the user's home where the CLI looks for credentials: a private home needs links to them. Each is a
+    /// path below the home and the real folder.
     pub home_links: Vec<(&'static str, PathBuf)>,
-    /// What was found, without any value.
+    /// What was found, without values.
     pub found: String,
 }
 
 impl ClaudeEnv {
-    /// What `model.auth_provider` needs of `env`. An error names the variables that are missing.
+    /// The environment for `model.auth_provider`, from `env`. An error names the missing variables.
     pub fn for_agent(agent: &LoadedAgent, env: &Env) -> Result<Self, Box<Diagnostic>> {
         Self::for_model(&agent.config.model, env).map_err(|error| {
             let place = agent
@@ -43,7 +44,7 @@ impl ClaudeEnv {
         })
     }
 
-    /// The same for a model of which no place is known.
+    /// As [`for_model`](Self::for_model), without a place for diagnostics.
     pub fn for_model(model: &ModelConfig, env: &Env) -> Result<Self, Box<Diagnostic>> {
         Self::on(Cloud::of_this_machine(env), model, env)
     }
@@ -81,7 +82,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The variable wins; `model.api_key` counts when it is absent.
+    /// The variable takes precedence over `model.api_key`.
     fn api_key(mut self, written: Option<&SecretString>) -> Result<ClaudeEnv, Box<Diagnostic>> {
         if !self.pass_secret(ANTHROPIC_API_KEY) {
             let Some(written) = written.filter(|key| !key.expose_secret().trim().is_empty()) else {
@@ -107,7 +108,7 @@ impl Builder<'_> {
         Ok(self.made)
     }
 
-    /// `model.endpoint`, else what is inherited. Whether there is one.
+    /// Uses `model.endpoint`, else the inherited variable; returns whether there is one.
     fn base_url(&mut self, name: &str) -> bool {
         let url = self.endpoint.or_else(|| self.env.non_blank(name));
         if let Some(url) = url {
@@ -129,7 +130,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Passes on a variable that signs in. Whether it is set; the last one found is told.
+    /// Passes on a credential variable; returns whether it is set. The last one found is reported.
     fn pass_secret(&mut self, name: &'static str) -> bool {
         let Some(value) = self.env.non_blank(name) else {
             return false;
@@ -140,11 +141,11 @@ impl Builder<'_> {
         true
     }
 
-    /// Passes on a place that signing in looks at: where the variable says, else below the user's home. Whether it
-    /// is there. The CLI's own home is another one.
+    /// Passes on a credential path: from the variable, else below the user's home, since the CLI gets another home.
+    /// Returns whether it exists.
     fn pass_place(&mut self, name: &'static str, below_home: &str) -> bool {
         let place = match (self.env.non_blank(name), self.env.home()) {
-            // The CLI works in another folder than we do.
+            // The CLI runs in another folder, so the path must be absolute.
             (Some(named), _) => std::path::absolute(named).unwrap_or_else(|_| PathBuf::from(named)),
             (None, Some(home)) => home.join(below_home),
             (None, None) => return false,

@@ -1,14 +1,16 @@
 use holodeck_model::{
-    Code, Diagnostic, Env, LoadedAgent, Provider,
-    env::{AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
+    Code, Diagnostic, Env, Provider,
+    env::{AZURE_OPENAI_API_KEY, OPENAI_API_KEY, OPENAI_BASE_URL},
 };
+use holodeck_yaml::LoadedAgent;
 
 use crate::{Check, ClaudeEnv, check::unless_replayed};
 
 const SUBJECT: &str = "credentials";
 
-/// The key of the model's endpoint: in the YAML, else in the provider's variable. Claude signs in in more ways.
-pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Check {
+/// The key of the model's endpoint: in the YAML, else in the provider's variable. Claude has further ways to
+/// authenticate.
+pub fn check(agent: &LoadedAgent, env: &Env) -> Check {
     let model = &agent.config.model;
     let variable = match model.provider {
         Provider::Openai => OPENAI_API_KEY,
@@ -27,8 +29,9 @@ pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Check {
     if env.non_blank(variable).is_some() {
         return Check::ok(SUBJECT, format!("`{variable}` is set"));
     }
-    if model.provider == Provider::Openai && model.endpoint.is_some() {
-        return Check::ok(SUBJECT, "no key; the endpoint is your own and may need none");
+    let own_server = model.endpoint.is_some() || env.non_blank(OPENAI_BASE_URL).is_some();
+    if model.provider == Provider::Openai && own_server {
+        return Check::not_needed(SUBJECT, "no key; the endpoint is your own and may need none");
     }
     let error = Diagnostic::error(Code::MissingCredential, format!("`{variable}` is not set"))
         .at(agent.locate("model.provider"))

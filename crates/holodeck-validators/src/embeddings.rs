@@ -1,11 +1,12 @@
 use holodeck_model::{
-    Code, Diagnostic, EmbeddingProvider, Env, LoadedAgent, Provider, SearchMethod,
+    Code, Diagnostic, EmbeddingProvider, Env, Provider, SearchMethod,
     env::{AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
 };
+use holodeck_yaml::LoadedAgent;
 
 use crate::{Check, check::unless_replayed};
 
-/// The key of the provider that makes embeddings, if a tool searches by meaning, or tools are chosen by it.
+/// The key of the embedding provider, if a tool searches semantically or tools are selected by embeddings.
 pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Option<Check> {
     let subject = "embeddings";
     let mut tools = agent.config.tools.iter();
@@ -18,11 +19,11 @@ pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Option<Check> {
     let variable = match settings.provider {
         EmbeddingProvider::Openai => OPENAI_API_KEY,
         EmbeddingProvider::AzureOpenai => AZURE_OPENAI_API_KEY,
-        EmbeddingProvider::Ollama => return Some(Check::ok(subject, "ollama takes no key")),
+        EmbeddingProvider::Ollama => return Some(Check::not_needed(subject, "ollama takes no key")),
         EmbeddingProvider::Hash => {
-            return Some(Check::ok(
+            return Some(Check::not_needed(
                 subject,
-                "made on this machine; `hash` knows words, not meanings",
+                "computed on this machine; `hash` compares words, not meanings",
             ));
         }
     };
@@ -33,7 +34,7 @@ pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Option<Check> {
     } else if env.non_blank(variable).is_some() {
         Check::ok(subject, format!("`{variable}` is set"))
     } else if settings.provider == EmbeddingProvider::Openai && settings.endpoint.is_some() {
-        Check::ok(subject, "no key; the endpoint is your own and may need none")
+        Check::not_needed(subject, "no key; the endpoint is your own and may need none")
     } else {
         let message = format!("`{variable}` is not set");
         let error = Diagnostic::error(Code::MissingCredential, message)

@@ -1,10 +1,16 @@
-use std::path::Path;
+use std::{
+    fs::{self, File},
+    io,
+    path::Path,
+    process,
+};
 
-use holodeck_model::{Code, Diagnostic, LoadedAgent, Provider};
+use holodeck_model::{Code, Diagnostic, Provider, io_reason};
+use holodeck_yaml::LoadedAgent;
 
 use crate::{Check, check::unless_replayed};
 
-/// The recording that answers by default, the folder a Claude agent works in, and the one that runs are kept in.
+/// The default recording, the working folder of a Claude agent, and the folder of runs.
 pub(crate) fn check(agent: &LoadedAgent) -> Vec<Check> {
     let mut checks = Vec::new();
     if let Some(recording) = &agent.execution.replay.value {
@@ -41,27 +47,34 @@ fn working_directory(agent: &LoadedAgent) -> Option<Check> {
     })
 }
 
+/// Whether the journals and run files of tests can be written. Creates and removes a file, since permissions alone are
+/// not sufficient (read-only and full file systems, access lists).
 fn writable(agent: &LoadedAgent) -> Check {
     let subject = "results";
-    // An agent file named without a folder lies in the current one.
-    let dir = if agent.dir.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        &agent.dir
-    };
-    let folder = agent.dir.join(".holodeck");
-    let place = if folder.exists() { &folder } else { dir };
-    match std::fs::metadata(place) {
-        Ok(metadata) if !metadata.permissions().readonly() => {
-            Check::ok(subject, format!("kept in `{}`", folder.display()))
-        }
-        _ => {
+    let folders = [".holodeck/runs", "results"].map(|name| agent.dir.join(name));
+    for folder in &folders {
+        if let Err((place, error)) = try_out(folder) {
             let error = Diagnostic::error(
                 Code::UnusableDirectory,
-                format!("`{}` can't be written to", place.display()),
+                format!("`{}` can't be written to: {}", place.display(), io_reason(&error)),
             )
             .with_help("runs are kept beside the agent file; give yourself write access");
-            Check::problem(subject, error)
+            return Check::problem(subject, error);
         }
     }
+    let [runs, results] = folders;
+    let found = format!("kept in `{}` and `{}`", runs.display(), results.display());
+    Check::ok(subject, found)
+}
+
+/// Creates and removes a file in `folder`, or in its nearest existing ancestor. An error names the path.
+fn try_out(folder: &Path) -> Result<(), (&Path, io::Error)> {
+    let mut existing = folder
+        .ancestors()
+        .filter(|place| place.symlink_metadata().is_ok());
+    // An agent file without a folder in its path is in the current one.
+    let place = existing.next().unwrap_or(Path::new("."));
+    let trial = place.join(format!(".holodeck-doctor-{}", process::id()));
+    let tried = File::create_new(&trial).and_then(|_file| fs::remove_file(&trial));
+    tried.map_err(|error| (place, error))
 }

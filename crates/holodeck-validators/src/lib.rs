@@ -1,23 +1,25 @@
-//! Checks that need the world, before anything starts: credentials, endpoint, programs, files.
+//! Checks that need the machine, before anything starts: credentials, programs, files.
 //!
-//! `holodeck validate` looks at the YAML; what is checked here changes without the YAML changing. Each check tells
-//! what it looked at and, when something is missing, a `Diagnostic` that says what to do.
+//! `holodeck validate` checks the YAML; the results here can change while the YAML does not. Each check reports what it
+//! found and, if something is missing, a `Diagnostic` with the remedy.
 
 mod agent;
+mod answer_format;
 mod check;
 mod claude;
 mod claude_cli;
 mod claude_env;
 mod credentials;
 mod embeddings;
-mod endpoint;
 mod files;
 mod node;
 mod programs;
 mod schemas;
 
 pub use agent::check_agent;
-pub use check::{Check, CheckState};
-pub use claude_cli::{ClaudeCli, ClaudeCliKind, ClaudeCliSearch, CliVersion};
+pub use answer_format::SchemaFormat;
+pub use check::{Check, CheckState, unless_replayed};
+pub use claude_cli::{ClaudeCli, ClaudeCliKind, ClaudeCliSearch};
 pub use claude_env::ClaudeEnv;
+pub use credentials::check as check_credentials;
 pub use schemas::check_schemas;

@@ -4,20 +4,21 @@ use std::{
 };
 
 use holodeck_model::{
-    Code, Diagnostic, Env, LoadedAgent, McpTool, McpTransport, PathRef, Severity, ToolConfig, env::PATH,
+    CliVersion, Code, Diagnostic, Env, McpTool, McpTransport, PathRef, Severity, ToolConfig, env::PATH,
 };
 use holodeck_process::{AtLimit, BASE_VARIABLES, ChildEnv, ProcessSpec, run, which};
+use holodeck_yaml::LoadedAgent;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Check, ClaudeCli, ClaudeCliKind, CliVersion, check::unless_replayed};
+use crate::{Check, ClaudeCli, ClaudeCliKind, check::unless_replayed};
 
 const SUBJECT: &str = "node";
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What servers from npm are made for.
+/// The minimum version for servers from npm.
 const OLDEST: CliVersion = CliVersion::new(18, 0, 0);
 
-/// Node.js, if the CLI is a script or an MCP server is started with it. Names what needs it.
+/// Node.js, if the CLI is a script or an MCP server needs it. The message names its users.
 pub(crate) async fn check(agent: &LoadedAgent, env: &Env, cli: Option<&ClaudeCli>) -> Check {
     let mut users = Vec::new();
     let mut severity = Severity::Warning;
@@ -52,7 +53,7 @@ pub(crate) async fn check(agent: &LoadedAgent, env: &Env, cli: Option<&ClaudeCli
         return Check::problem(SUBJECT, unless_replayed(agent, error));
     };
     let Some(version) = version(&node, env).await else {
-        let message = format!("`{}` does not tell its version", node.display());
+        let message = format!("`{}` does not report its version", node.display());
         return Check::problem(
             SUBJECT,
             Diagnostic::warning(Code::MissingProgram, message).at(place),

@@ -4,13 +4,14 @@ use std::{
 };
 
 use holodeck_model::{
-    Code, Diagnostic, Env, FunctionTool, LoadedAgent, McpTool, McpTransport, PathRef, Severity, ToolConfig,
+    Code, Diagnostic, Env, FunctionTool, McpTool, McpTransport, PathRef, Severity, ToolConfig,
 };
 use holodeck_process::which;
+use holodeck_yaml::LoadedAgent;
 
 use crate::{Check, check::unless_replayed};
 
-/// The programs that function tools run, and those that start its MCP servers.
+/// The programs of function tools and MCP servers.
 pub(crate) fn check(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     agent
         .config
@@ -64,7 +65,7 @@ fn check_server(agent: &LoadedAgent, env: &Env, index: usize, tool: &McpTool) ->
     ))
 }
 
-/// A name without a folder is looked for on the path, anything else lies beside the YAML.
+/// A bare name is looked up on the path; anything else is relative to the YAML.
 fn program(command: &PathRef) -> PathBuf {
     if command.as_str().contains('/') {
         command.path()

@@ -1,6 +1,7 @@
 //! The JSON Schemas of an agent: `response_format`, `parameters` of tools, and those of `json_schema` metrics.
 
-use holodeck_model::{Code, Diagnostic, LoadedAgent, MetricConfig, ToolConfig, closest};
+use holodeck_model::{Code, Diagnostic, MetricConfig, ToolConfig, closest};
+use holodeck_yaml::LoadedAgent;
 use serde_json::Value;
 
 /// Keywords that restrict what a schema accepts.
@@ -50,7 +51,7 @@ const ASSERTIONS: &[&str] = &[
     "uniqueItems",
 ];
 
-/// Keywords that describe, also those of OpenAPI.
+/// Annotations, including those of OpenAPI.
 const ANNOTATIONS: &[&str] = &[
     "$anchor",
     "$comment",
@@ -79,7 +80,7 @@ const ANNOTATIONS: &[&str] = &[
     "xml",
 ];
 
-/// Keywords whose values are maps of schemas.
+/// Keywords whose values are mappings of schemas.
 const MAPS: &[&str] = &[
     "$defs",
     "definitions",
@@ -157,7 +158,7 @@ pub fn check_schemas(agent: &LoadedAgent) -> Vec<Diagnostic> {
                 if accepts_everything(schema) {
                     let message = format!("{what} accepts every JSON value");
                     let error = Diagnostic::error(Code::BadSchema, message)
-                        .with_help("say what is required, or use `json_valid`");
+                        .with_help("add constraints, or use `json_valid`");
                     found.push(placed(agent, &pointer, error));
                 }
             }
@@ -226,7 +227,7 @@ fn accepts_everything(schema: &Value) -> bool {
     }
 }
 
-/// At the nearest part of the YAML: a schema may be in a file of its own, and `parameters` are rearranged.
+/// At the nearest part of the YAML: a schema may be in its own file, and `parameters` are rearranged.
 fn placed(agent: &LoadedAgent, pointer: &str, diagnostic: Diagnostic) -> Diagnostic {
     let mut near = pointer;
     let place = loop {

@@ -5,12 +5,12 @@ use std::{
 
 use holodeck_backend_api::{AgentBackend, BackendError, ModelCalls, ToolFilter, ToolHost};
 use holodeck_cassette::{
-    AgentSeen, Cassette, CassetteError, RecordMode, RecordedAgent, RecordedChoices, RecordedTools, Recorder,
-    ReplayedAgent, ReplayedChoices, ReplayedTools, Replayer, Tape, ToolSet,
+    AgentContext, Cassette, CassetteError, RecordMode, RecordedAgent, RecordedChoices, RecordedTools,
+    Recorder, ReplayedAgent, ReplayedChoices, ReplayedTools, Replayer, Tape, ToolSet,
 };
 use holodeck_mcp_bridge::env_file_variables;
 use holodeck_model::{
-    Env, LoadedAgent, ModelConfig, Provider, Redactor, Replayed, ToolConfig,
+    Env, ModelConfig, Provider, Redactor, Replayed, ResolvedAgent, ToolConfig,
     env::{ANTHROPIC_API_KEY, AZURE_OPENAI_API_KEY, OPENAI_API_KEY},
     variable_secrets,
 };
@@ -18,48 +18,48 @@ use holodeck_validators::ClaudeEnv;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
-/// Where answers come from, as asked for.
+/// The requested source of answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AnswerSource {
-    /// As the YAML says: its recording if it names one, else the endpoint.
+    /// As the YAML configures: its recording if it names one, else the endpoint.
     #[default]
     AsConfigured,
-    /// The endpoint, whatever the YAML says.
+    /// The endpoint, regardless of the YAML.
     Live,
     /// This recording.
     Replay(PathBuf),
 }
 
-/// Where answers come from, opened: the endpoint, a recording, or the endpoint while recording.
+/// The open source of answers: the endpoint, a recording, or the endpoint while recording.
 #[derive(Clone)]
 pub struct Answers {
     kind: Kind,
     redactor: Arc<Redactor>,
-    reached: Arc<Mutex<Vec<Reached>>>,
+    shared_calls: Arc<Mutex<Vec<SharedCalls>>>,
 }
 
-/// A model that is asked over the network, once for all who ask it: requests a minute are counted together.
-struct Reached {
+/// A connection to a model that all its users share, so that their requests per minute are counted together.
+struct SharedCalls {
     model: ModelConfig,
     fallback: Option<String>,
     calls: Arc<dyn ModelCalls>,
 }
 
-impl Reached {
-    fn is_for(&self, agent: &LoadedAgent) -> bool {
-        let (one, other) = (&self.model, &agent.config.model);
+impl SharedCalls {
+    fn is_for(&self, agent: &ResolvedAgent) -> bool {
+        let (own, other) = (&self.model, &agent.config.model);
         let key = |model: &ModelConfig| model.api_key.as_ref().map(|key| key.expose_secret().to_owned());
-        one.provider == other.provider
-            && one.name == other.name
-            && one.endpoint == other.endpoint
-            && one.api_version == other.api_version
-            && one.rpm == other.rpm
+        own.provider == other.provider
+            && own.name == other.name
+            && own.endpoint == other.endpoint
+            && own.api_version == other.api_version
+            && own.rpm == other.rpm
             && self.fallback == fallback(agent)
-            && key(one) == key(other)
+            && key(own) == key(other)
     }
 }
 
-fn fallback(agent: &LoadedAgent) -> Option<String> {
+fn fallback(agent: &ResolvedAgent) -> Option<String> {
     agent.config.openai.as_ref()?.fallback_model.clone()
 }
 
@@ -73,7 +73,7 @@ enum Kind {
     Replay(Arc<Cassette>),
 }
 
-/// Why answers can't come from there.
+/// Why a source of answers can't be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
@@ -86,11 +86,11 @@ pub enum AnswerError {
 }
 
 impl Answers {
-    /// Opens where answers come from. Recording means live answers, whatever the YAML says.
+    /// Opens the source of answers. Recording uses live answers, regardless of the YAML.
     pub fn open(
         source: &AnswerSource,
         record: Option<&Path>,
-        agent: &LoadedAgent,
+        agent: &ResolvedAgent,
         env: &Env,
     ) -> Result<Self, AnswerError> {
         let redactor = redactor(agent, env);
@@ -110,21 +110,21 @@ impl Answers {
         Ok(Self {
             kind,
             redactor,
-            reached: Arc::default(),
+            shared_calls: Arc::default(),
         })
     }
 
-    /// Whether nothing is recorded or replayed.
+    /// Whether answers are neither recorded nor replayed.
     pub(crate) fn are_live(&self) -> bool {
         matches!(self.kind, Kind::Live)
     }
 
-    /// What every report of a replayed run says; `None` when answers are live.
+    /// The recording that every report of a replayed run names; `None` when answers are live.
     pub fn replayed(&self) -> Option<Replayed> {
         let Kind::Replay(cassette) = &self.kind else {
             return None;
         };
-        let recorded = cassette.recorded();
+        let recorded = cassette.info();
         Some(Replayed {
             recorded: recorded.at.strftime("%Y-%m-%d").to_string(),
             model: recorded.models.join(", "),
@@ -132,13 +132,12 @@ impl Answers {
         })
     }
 
-    /// Knows the keys this agent may use, and the shapes of others.
+    /// Masks the keys that this agent may use, and texts that look like keys.
     pub fn redactor(&self) -> Arc<Redactor> {
         Arc::clone(&self.redactor)
     }
 
-    /// The boundary to the model: `live` is asked for only when the endpoint is needed, so that a replay needs no
-    /// key.
+    /// The boundary to the model. `live` is called only when the endpoint is needed, so that a replay needs no key.
     pub(crate) fn model_calls<E: From<CassetteError>>(
         &self,
         live: impl FnOnce() -> Result<Arc<dyn ModelCalls>, E>,
@@ -151,16 +150,16 @@ impl Answers {
             ))),
             Kind::Record { path, tape } => {
                 let live = live()?;
-                Ok(Arc::new(Recorder::on(self.tape(path, tape)?, live)))
+                Ok(Arc::new(Recorder::with_tape(self.tape(path, tape)?, live)))
             }
         }
     }
 
-    /// The boundary to an agent that calls its model itself: its turns. `live` is asked for only when the agent is
+    /// The boundary to an agent that calls its model itself: its turns. `live` is awaited only when the agent is
     /// needed, so that a replay needs neither its program nor a key.
     pub(crate) async fn agent<E: From<CassetteError>>(
         &self,
-        seen: impl FnOnce() -> AgentSeen,
+        key: impl FnOnce() -> AgentContext,
         live: impl Future<Output = Result<Arc<dyn AgentBackend>, E>>,
     ) -> Result<Arc<dyn AgentBackend>, E> {
         match &self.kind {
@@ -168,29 +167,29 @@ impl Answers {
             Kind::Replay(cassette) => Ok(Arc::new(ReplayedAgent::new(
                 Arc::clone(cassette),
                 Arc::clone(&self.redactor),
-                seen(),
+                key(),
             ))),
             Kind::Record { path, tape } => {
-                // What is seen is what the tools were made of, not what they changed since.
-                let seen = seen();
+                // Computed before the tools run, because they may change files.
+                let key = key();
                 let live = live.await?;
-                Ok(Arc::new(RecordedAgent::new(live, self.tape(path, tape)?, seen)))
+                Ok(Arc::new(RecordedAgent::new(live, self.tape(path, tape)?, key)))
             }
         }
     }
 
-    /// The way to the model of `agent`: the one that is there for another who asks it, or the one that `make` makes.
-    pub(crate) fn reach<E>(
+    /// The connection to the model of `agent`: the existing one if there is one, else the result of `create`.
+    pub(crate) fn share_calls<E>(
         &self,
-        agent: &LoadedAgent,
-        make: impl FnOnce() -> Result<Arc<dyn ModelCalls>, E>,
+        agent: &ResolvedAgent,
+        create: impl FnOnce() -> Result<Arc<dyn ModelCalls>, E>,
     ) -> Result<Arc<dyn ModelCalls>, E> {
-        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reached) = reached.iter().find(|reached| reached.is_for(agent)) {
-            return Ok(Arc::clone(&reached.calls));
+        let mut shared_calls = self.shared_calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = shared_calls.iter().find(|shared| shared.is_for(agent)) {
+            return Ok(Arc::clone(&shared.calls));
         }
-        let calls = make()?;
-        reached.push(Reached {
+        let calls = create()?;
+        shared_calls.push(SharedCalls {
             model: agent.config.model.clone(),
             fallback: fallback(agent),
             calls: Arc::clone(&calls),
@@ -198,33 +197,31 @@ impl Answers {
         Ok(calls)
     }
 
-    /// An error if the recording was made with other files of these tools.
+    /// Returns an error if the recording was made with different files of these tools.
     pub(crate) fn check_files(&self, set: &ToolSet) -> Result<(), BackendError> {
         let Kind::Replay(cassette) = &self.kind else {
             return Ok(());
         };
         match ReplayedTools::changed_files(cassette, &self.redactor, set) {
             changed if changed.is_empty() => Ok(()),
-            changed => Err(BackendError::ReplayMiss {
-                message: format!(
-                    "`{}` was recorded with other files of tools\n{}",
-                    cassette.path().display(),
-                    changed.join("\n")
-                ),
-            }),
+            changed => Err(BackendError::replay_miss(format!(
+                "`{}` was recorded with different tool files\n{}",
+                cassette.path().display(),
+                changed.join("\n")
+            ))),
         }
     }
 
-    /// Whether the recording tells which tools there are and what they answer, so that none need be made ready.
-    pub(crate) fn know_tools(&self, set: &ToolSet) -> bool {
+    /// Whether the recording contains the tools and their answers, so that no tool has to be prepared.
+    pub(crate) fn can_replay_tools(&self, set: &ToolSet) -> bool {
         match &self.kind {
-            Kind::Replay(cassette) => ReplayedTools::knows(cassette, &self.redactor, set),
+            Kind::Replay(cassette) => ReplayedTools::has_tool_list(cassette, &self.redactor, set),
             Kind::Live | Kind::Record { .. } => false,
         }
     }
 
-    /// The tools of `host` as this run uses them: themselves, recorded, or answered by the recording. An older
-    /// recording has no answers of tools; then they run.
+    /// The tools of `host` as this run uses them: directly, recorded, or replayed. An older recording contains no
+    /// answers of tools; then the tools run.
     pub(crate) fn tools(
         &self,
         host: Arc<dyn ToolHost>,
@@ -242,8 +239,8 @@ impl Answers {
         }
     }
 
-    /// What chooses the tools of a message `among` some, as this run uses it: itself, recorded, or the recording. An
-    /// `older` recording tells no choices.
+    /// The filter that chooses the tools of a message `among` some, as this run uses it: directly, recorded, or
+    /// replayed. `older` is the filter for a recording without choices.
     pub(crate) fn choices<E: From<CassetteError>>(
         &self,
         among: Value,
@@ -270,12 +267,12 @@ impl Answers {
         if let Some(tape) = &*tape {
             return Ok(Arc::clone(tape));
         }
-        let made = Tape::create(path, Arc::clone(&self.redactor))?;
-        *tape = Some(Arc::clone(&made));
-        Ok(made)
+        let new = Tape::create(path, Arc::clone(&self.redactor))?;
+        *tape = Some(Arc::clone(&new));
+        Ok(new)
     }
 
-    /// Puts a recording in its place; tells how many calls it holds. Nothing to do otherwise.
+    /// Moves a new recording to its path and returns its number of calls. Does nothing if this run does not record.
     pub fn finish(&self, mode: RecordMode) -> Result<Option<usize>, CassetteError> {
         match &self.kind {
             Kind::Record { tape, .. } => {
@@ -287,25 +284,28 @@ impl Answers {
     }
 }
 
-/// Takes out of texts what an agent must not show: the keys it may use, and the secrets that its files name.
-pub fn redactor(agent: &LoadedAgent, env: &Env) -> Arc<Redactor> {
+/// Masks what the texts of an agent must not show: the keys it may use, and the secrets in its files.
+pub fn redactor(agent: &ResolvedAgent, env: &Env) -> Arc<Redactor> {
     let claude = match agent.config.model.provider {
-        Provider::Anthropic => ClaudeEnv::for_agent(agent, env).unwrap_or_default(),
+        Provider::Anthropic => ClaudeEnv::for_model(&agent.config.model, env).unwrap_or_default(),
         _ => ClaudeEnv::default(),
     };
     let exposed = |secret: &SecretString| secret.expose_secret().to_owned();
-    let signing_in = claude.secret_names.iter().filter_map(|name| claude.get(name));
+    let credentials = claude.secret_names.iter().filter_map(|name| claude.get(name));
     let named = [OPENAI_API_KEY, AZURE_OPENAI_API_KEY, ANTHROPIC_API_KEY]
         .into_iter()
         .filter_map(|name| env.non_blank(name).map(str::to_owned));
-    let own = agent.secrets().iter().map(exposed);
-    let of_servers = agent.config.tools.iter().filter_map(|tool| match tool {
+    let own = agent.secrets.iter().map(exposed);
+    let server_secrets = agent.config.tools.iter().filter_map(|tool| match tool {
         ToolConfig::Mcp(tool) => Some(env_file_variables(tool, env)),
         _ => None,
     });
-    let of_servers = of_servers
+    let server_secrets = server_secrets
         .flatten()
         .flat_map(|(name, value)| variable_secrets(&name, value.expose_secret()));
-    let all = named.chain(own).chain(signing_in.map(exposed)).chain(of_servers);
+    let all = named
+        .chain(own)
+        .chain(credentials.map(exposed))
+        .chain(server_secrets);
     Arc::new(Redactor::new(all))
 }

@@ -4,12 +4,12 @@ use holodeck_model::{
     Agent, ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate,
 };
 
-/// The policy of an agent whose tools are offered by this facade.
+/// The approval policy of an agent.
 pub fn approval_policy(agent: &Agent) -> ApprovalPolicy {
     ApprovalPolicy::new(agent)
 }
 
-/// Decides by the policy alone, where no person can be asked.
+/// Decides by the policy alone, for runs without a person to ask.
 #[derive(Clone, Debug)]
 pub struct PolicyApprover {
     policy: ApprovalPolicy,
@@ -17,13 +17,13 @@ pub struct PolicyApprover {
 }
 
 impl PolicyApprover {
-    /// An approver for `occasion`. `side_effects` counts in tests only.
+    /// An approver for `occasion`. `side_effects` applies only in tests.
     pub fn new(policy: ApprovalPolicy, occasion: Occasion, side_effects: SideEffectGate) -> Self {
         Self {
             policy,
             context: ApprovalContext {
                 occasion,
-                presence: Presence::Nobody,
+                presence: Presence::None,
                 side_effects,
             },
         }
@@ -55,7 +55,8 @@ impl Approver for PolicyApprover {
 
 #[cfg(test)]
 mod tests {
-    use holodeck_model::{Env, MemoryFiles, load_agent};
+    use holodeck_model::{Env, MemoryFiles};
+    use holodeck_yaml::load_agent;
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
@@ -98,7 +99,7 @@ mod tests {
             [
                 Some((ApprovalDecision::approve(), DecidedBy::Mode)),
                 Some((
-                    ApprovalDecision::reject("`Bash` needs approval, and nobody is there to give it"),
+                    ApprovalDecision::reject("`Bash` needs approval, and no person is available to give it"),
                     DecidedBy::Mode
                 ))
             ]
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_person_is_answered_as_the_yaml_says() {
+    fn what_needs_a_person_is_decided_by_the_yaml() {
         for (answer, runs) in [("reject", false), ("approve", true)] {
             let block =
                 format!("approvals: {{non_interactive: {answer}, rules: [{{tools: '*', approver: human}}]}}");

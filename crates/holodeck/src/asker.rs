@@ -1,100 +1,106 @@
-//! Questions to a model beside the agent's own: those of prompt tools and of MCP servers.
+//! Asks models on behalf of tools: for prompt tools and MCP servers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, BackendError, BackendEvent, BackendFactory as _, EventStream, HistoryItem, NoTools,
-    Occasion, Opening, StopReason, ToolCx, ToolUsage, TurnRequest, collect,
+    AgentBackend, BackendError, BackendEvent, EventStream, HistoryItem, Occasion, Opening, StopReason,
+    ToolCx, ToolUsage, TurnRequest, collect,
 };
-use holodeck_model::{Env, LoadedAgent, Provider};
+use holodeck_model::{Provider, ResolvedAgent};
 
-use crate::{Answers, BackendSelector};
+use crate::backends::{BackendSelector, Specialist};
 
-/// Puts questions to a model for a tool.
+/// Asks a model for a tool.
 pub(crate) struct Asker {
-    agent: Arc<LoadedAgent>,
-    factory: BackendSelector,
-    lasting: Option<Arc<dyn AgentBackend>>,
+    agent: ResolvedAgent,
+    specialist: Specialist,
+    backends: BackendSelector,
+    /// The backend of all questions; `None` if each question gets a new one.
+    shared: Option<Arc<dyn AgentBackend>>,
 }
 
-/// What the model said.
+/// The answer of the model.
 pub(crate) struct Answer {
     pub(crate) text: String,
-    /// The model's own name.
+    /// The name that the model reports.
     pub(crate) model: Option<String>,
     pub(crate) stop_reason: Option<StopReason>,
 }
 
 impl Asker {
-    /// Asks the model of `agent`, which has nothing else: see [`LoadedAgent::for_one_question`].
-    pub(crate) fn new(agent: LoadedAgent, env: &Env, answers: &Answers) -> Self {
+    /// An asker for a specialist of `agent`.
+    pub(crate) fn new(agent: &ResolvedAgent, specialist: Specialist, backends: &BackendSelector) -> Self {
         Self {
-            agent: Arc::new(agent),
-            factory: BackendSelector::new(env.clone(), answers.clone()),
-            lasting: None,
+            agent: agent.for_one_question(agent.config.model.clone()),
+            specialist,
+            backends: backends.clone(),
+            shared: None,
         }
     }
 
-    /// One that is made ready once for many questions. On Claude Code each has a process; none waits for the next.
-    pub(crate) async fn lasting(mut self) -> Result<Self, BackendError> {
-        if self.agent.config.model.provider != Provider::Anthropic {
-            self.lasting = Some(self.backend().await?);
+    /// Prepares one backend for all questions. On Claude Code each question gets its own process, so that questions do
+    /// not wait for each other.
+    pub(crate) async fn reuse_backend(mut self) -> Result<Self, BackendError> {
+        if self.specialist.model.provider != Provider::Anthropic {
+            self.shared = Some(self.create_backend().await?);
         }
         Ok(self)
     }
 
-    async fn backend(&self) -> Result<Arc<dyn AgentBackend>, BackendError> {
-        let agent = Arc::clone(&self.agent);
-        self.factory.create(agent, Occasion::Run, Arc::new(NoTools)).await
+    async fn create_backend(&self) -> Result<Arc<dyn AgentBackend>, BackendError> {
+        let specialist = self.specialist.clone();
+        self.backends
+            .specialist(&self.agent, specialist, Occasion::Run)
+            .await
     }
 
-    /// Asks for the call of a tool, to whose turn it is counted.
+    /// Asks the model during a tool call. Usage counts towards the turn of the call.
     pub(crate) async fn ask(
         &self,
         history: Vec<HistoryItem>,
         request: TurnRequest,
         cx: &ToolCx,
     ) -> Result<Answer, BackendError> {
-        let backend = match &self.lasting {
+        let backend = match &self.shared {
             Some(backend) => Arc::clone(backend),
-            None => self.backend().await?,
+            None => self.create_backend().await?,
         };
         let request = TurnRequest {
             unit: cx.unit.clone(),
             cancel: cx.cancel.clone(),
             ..request
         };
-        let ended = Mutex::new(None);
+        let last_stop = Mutex::new(None);
         let mut session = None;
         let events = if history.is_empty() {
             backend.start(request)
         } else {
-            let opened = backend.open_session(Opening::after(history)).await?;
-            session.insert(opened).turn(request)
+            let new = backend.open_session(Opening::after(history)).await?;
+            session.insert(new).turn(request)
         };
-        let heard: EventStream<'_> = Box::pin(events.inspect(|event| {
+        let events: EventStream<'_> = Box::pin(events.inspect(|event| {
             if let Ok(BackendEvent::TurnEnd { stop_reason, .. }) = event {
-                *ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop_reason.clone());
+                *last_stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop_reason.clone());
             }
         }));
-        let result = collect(heard).await;
+        let result = collect(events).await;
         if let Some(mut session) = session {
             session.close().await?;
         }
-        if self.lasting.is_none() {
+        if self.shared.is_none() {
             backend.teardown().await?;
         }
-        let came = match &result {
+        let outcome = match &result {
             Ok(result) => result,
             Err(failed) => &failed.partial,
         };
-        if came.token_usage.is_some() || came.num_turns > 0 {
+        if outcome.token_usage.is_some() || outcome.num_turns > 0 {
             cx.spending.add(ToolUsage {
-                model: self.agent.config.model.name.clone(),
-                answered_by: came.model.clone(),
-                usage: came.token_usage,
-                cost_usd: came.cost_usd,
+                model: self.specialist.model.name.clone(),
+                answered_by: outcome.model.clone(),
+                usage: outcome.token_usage,
+                cost_usd: outcome.cost_usd,
             });
         }
         let result = result.map_err(|failed| failed.error)?;
@@ -102,11 +108,9 @@ impl Asker {
             None => Ok(Answer {
                 text: result.response,
                 model: result.model,
-                stop_reason: ended.into_inner().unwrap_or_else(PoisonError::into_inner),
+                stop_reason: last_stop.into_inner().unwrap_or_else(PoisonError::into_inner),
             }),
-            Some(reason) => Err(BackendError::Session {
-                message: reason.into_owned(),
-            }),
+            Some(reason) => Err(BackendError::session(reason.into_owned())),
         }
     }
 }

@@ -2,116 +2,197 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend, BackendError, BackendFactory, ModelCalls, NoTools, Occasion, ToolFilter, ToolHost, ToolSpec,
+    AgentBackend, BackendError, BackendFactory, Explanation, ModelCalls, NoTools, Occasion, ToolFilter,
+    ToolHost, ToolSpec,
 };
 use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{CassetteError, ToolFiles, ToolSet};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{
-    EmbeddingProvider, Env, LoadedAgent, Provider, SearchMethod, ServerAccess, SideEffectGate, ToolAccess,
-    ToolConfig, ToolFilteringConfig, ToolNames, UnresolvedName, mcp_tool_name,
+    ClaudeConfig, EmbeddingProvider, Env, ModelConfig, Provider, ResolvedAgent, SearchMethod, ServerAccess,
+    SideEffectGate, ToolAccess, ToolConfig, ToolFilteringConfig, ToolNames, UnresolvedName, mcp_tool_name,
 };
+use holodeck_otel_bridge::Telemetry;
 use holodeck_retrieval::{EndpointOptions, embedder};
 use holodeck_tools::{PromptTool, Search, SearchTool, SetupError, ToolSearch, Toolbox};
 use holodeck_turn::Prices;
+use holodeck_yaml::{LoadedAgent, Places};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Answers, PolicyApprover, Preparing, approval_policy, claude,
+    Answers, PolicyApprover, Preparing,
+    answer_format::answer_format,
+    approval_policy, claude,
     fingerprint::files_of_tools,
     index::{IndexError, IndexSink, Indexes, Rebuild},
     mcp::McpServers,
     prompts,
-    seen::seen,
-    telemetry,
+    turn_key::turn_key,
 };
 
-/// Makes the backend that an agent's provider asks for.
-pub struct BackendSelector {
+/// Creates the backend for an agent's provider. Clones share their connections to models.
+#[derive(Clone)]
+pub(crate) struct BackendSelector {
     env: Env,
     answers: Answers,
     side_effects: SideEffectGate,
     prices: Prices,
+    telemetry: Telemetry,
+    places: Places,
+}
+
+/// The model and instructions of a backend for another task of an agent.
+#[derive(Clone, Debug)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "a specialist has exactly these two parts"
+)]
+pub struct Specialist {
+    /// The model that answers.
+    pub model: ModelConfig,
+    /// The system prompt; empty for none.
+    pub instructions: String,
+}
+
+impl Specialist {
+    /// `agent` with this model and these instructions, and without tools, tool limits and an answer format.
+    pub(crate) fn of(self, agent: &ResolvedAgent) -> ResolvedAgent {
+        let cli_path = agent
+            .config
+            .claude
+            .as_ref()
+            .and_then(|claude| claude.cli_path.clone());
+        let mut specialist = agent.for_one_question(self.model);
+        specialist.config.claude = cli_path.map(|path| ClaudeConfig {
+            cli_path: Some(path),
+            ..ClaudeConfig::default()
+        });
+        specialist.instructions.text = self.instructions;
+        specialist
+    }
 }
 
 impl BackendSelector {
     /// Backends whose answers come from `answers`.
-    pub fn new(env: Env, answers: Answers) -> Self {
+    pub(crate) fn new(env: Env, answers: Answers) -> Self {
         Self {
             env,
             answers,
             side_effects: SideEffectGate::Closed,
             prices: Prices::embedded(),
+            telemetry: Telemetry::off(),
+            places: Places::default(),
         }
     }
 
-    /// Whether built-in tools that change something are there in tests.
-    pub fn side_effects(mut self, gate: SideEffectGate) -> Self {
+    /// Sets the places of the agent's fields, for errors that name a field.
+    pub(crate) fn places(mut self, places: Places) -> Self {
+        self.places = places;
+        self
+    }
+
+    /// Sets whether built-in tools with side effects are available in tests.
+    pub(crate) fn side_effects(mut self, gate: SideEffectGate) -> Self {
         self.side_effects = gate;
         self
     }
 
-    /// By which prices `openai.max_budget_usd` is held; the embedded ones if not set.
-    pub fn prices(mut self, prices: Prices) -> Self {
+    /// Sets the prices that enforce `openai.max_budget_usd`; by default the embedded ones.
+    pub(crate) fn prices(mut self, prices: Prices) -> Self {
         self.prices = prices;
         self
     }
 
-    /// Whether there is a key for the model, before indexes and servers cost time and money.
+    /// Traces the backends.
+    pub(crate) fn traced(mut self, telemetry: Telemetry) -> Self {
+        self.telemetry = telemetry;
+        self
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    pub(crate) fn answers(&self) -> &Answers {
+        &self.answers
+    }
+
+    pub(crate) fn price_list(&self) -> &Prices {
+        &self.prices
+    }
+
+    /// A backend for another task of `agent`, without side effects.
+    pub(crate) async fn specialist(
+        &self,
+        agent: &ResolvedAgent,
+        specialist: Specialist,
+        occasion: Occasion,
+    ) -> Result<Arc<dyn AgentBackend>, BackendError> {
+        let mut factory = self.clone().side_effects(SideEffectGate::Closed);
+        if !agent.has_model(&specialist.model) {
+            // The places belong to the agent's own model.
+            factory = factory.places(Places::default());
+        }
+        let agent = Arc::new(specialist.of(agent));
+        factory.create(agent, occasion, Arc::new(NoTools)).await
+    }
+
+    /// Checks that there is a key for the model, before indexes and servers cost time and money.
     pub(crate) fn check_key(&self, agent: &LoadedAgent) -> Result<(), BackendError> {
         if self.answers.replayed().is_some() {
             return Ok(());
         }
         match agent.config.model.provider {
-            Provider::Openai | Provider::AzureOpenai | Provider::Ollama => drop(self.live(agent)?),
+            Provider::Openai | Provider::AzureOpenai | Provider::Ollama => drop(self.live_calls(agent)?),
             Provider::Anthropic => drop(claude::credentials(agent, &self.env)?),
         }
         Ok(())
     }
 
-    /// What chooses the tools that each message is shown, if the YAML asks for it.
+    /// The filter that chooses the tools of each message, if the YAML enables it.
     fn filter(
         &self,
-        agent: &LoadedAgent,
+        agent: &ResolvedAgent,
         tools: &Arc<dyn ToolHost>,
     ) -> Result<Option<Arc<dyn ToolFilter>>, BackendError> {
         let Some(settings) = agent.config.tool_filtering.as_ref().filter(|it| it.enabled) else {
             return Ok(None);
         };
         let specs = tools.specs();
-        let always: HashSet<String> = always(agent, settings, specs).collect();
+        let always: HashSet<String> = always_included(agent, settings, specs).collect();
         let search = |embedder| -> Arc<dyn ToolFilter> {
             Arc::new(ToolSearch::new(settings, specs, always.clone(), embedder))
         };
-        let meanings = agent.config.own_embedding_settings().filter(|meanings| {
-            meanings.provider != EmbeddingProvider::Hash && settings.search_method != SearchMethod::Bm25
+        let embedding = agent.config.own_embedding_settings().filter(|embedding| {
+            embedding.provider != EmbeddingProvider::Hash && settings.search_method != SearchMethod::Bm25
         });
-        let Some(meanings) = meanings else {
+        let Some(embedding) = embedding else {
             return Ok(Some(search(None)));
         };
         let names: Vec<&String> = specs.iter().map(|spec| &spec.name).collect();
-        let among = json!({"settings": settings, "embedder": meanings.model, "tools": names});
+        let among = json!({"settings": settings, "embedder": embedding.model, "tools": names});
         let live = || {
-            let init = |message: String| BackendError::Init { message };
             let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
-            let client = HttpClient::new(&options).map_err(|error| init(error.to_string()))?;
-            let made = embedder(&meanings, &client, &self.env, &EndpointOptions::default());
-            let made = made.map_err(|error| init(format!("`tool_filtering` needs an embedder: {error}")))?;
-            Ok::<_, SelectError>(search(Some(made)))
+            let client = HttpClient::new(&options).map_err(|error| BackendError::init(error.to_string()))?;
+            let embedder = embedder(&embedding, &client, &self.env, &EndpointOptions::default());
+            let embedder = embedder.map_err(|error| {
+                BackendError::init(error.explanation().within("`tool_filtering` needs an embedder"))
+            })?;
+            Ok::<_, SelectError>(search(Some(embedder)))
         };
-        // What was recorded before choices were compared hashed words.
+        // Older recordings have no choices; they were made with hashed words.
         let filter = self.answers.choices(among, live, || search(None))?;
         Ok(Some(filter))
     }
 
-    fn live(&self, agent: &LoadedAgent) -> Result<Arc<dyn ModelCalls>, SelectError> {
-        self.answers.reach(agent, || {
+    fn live_calls(&self, agent: &ResolvedAgent) -> Result<Arc<dyn ModelCalls>, SelectError> {
+        self.answers.share_calls(agent, || {
             let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
-            let client = HttpClient::new(&options).map_err(|error| BackendError::Init {
-                message: error.to_string(),
-            })?;
-            Ok(Arc::new(HttpModelCalls::for_agent(client, agent, &self.env)?) as Arc<dyn ModelCalls>)
+            let client = HttpClient::new(&options).map_err(|error| BackendError::init(error.to_string()))?;
+            let at = self.places.locate("model.endpoint");
+            let calls = HttpModelCalls::for_agent(client, agent, at.as_ref(), &self.env)?;
+            Ok(Arc::new(calls) as Arc<dyn ModelCalls>)
         })
     }
 }
@@ -120,43 +201,48 @@ impl BackendSelector {
 impl BackendFactory for BackendSelector {
     async fn create(
         &self,
-        agent: Arc<LoadedAgent>,
+        agent: Arc<ResolvedAgent>,
         occasion: Occasion,
         tools: Arc<dyn ToolHost>,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {
-        let replayed = self.answers.replayed().is_some();
-        let redactor = self.answers.redactor();
-        let telemetry = telemetry::start(&agent, occasion, &self.env, replayed, redactor);
         let backend: Arc<dyn AgentBackend> = match agent.config.model.provider {
             Provider::Openai | Provider::AzureOpenai | Provider::Ollama => {
-                let calls = self.answers.model_calls(|| self.live(&agent))?;
+                let calls = self.answers.model_calls(|| self.live_calls(&agent))?;
                 let filter = self.filter(&agent, &tools)?;
                 let approver =
                     PolicyApprover::new(approval_policy(&agent.config), occasion, self.side_effects);
-                let mut backend = OpenAiBackend::new(&agent, tools, calls)?.approver(Arc::new(approver));
+                let mut backend = OpenAiBackend::new(&agent, answer_format(&agent)?, tools, calls)
+                    .approver(Arc::new(approver))
+                    .with_locations(|field| self.places.locate(field));
                 if let Some(filter) = filter {
-                    backend = backend.filtered(filter);
+                    backend = backend.with_tool_filter(filter);
                 }
                 let prices = self.prices.clone();
                 backend = backend.prices(move |model, usage| prices.cost(model, usage));
-                Arc::new(if replayed { backend.replayed() } else { backend })
+                Arc::new(backend)
             }
             Provider::Anthropic => {
-                let traceparent = telemetry.traceparent();
+                let traceparent = self.telemetry.traceparent();
                 let gate = self.side_effects;
+                let loaded = LoadedAgent {
+                    agent: Arc::clone(&agent),
+                    places: self.places.clone(),
+                };
                 let live = async {
                     let backend =
-                        claude::backend(&agent, &self.env, occasion, gate, tools, traceparent.as_deref());
+                        claude::backend(&loaded, &self.env, occasion, gate, tools, traceparent.as_deref());
                     backend.await.map_err(SelectError::from)
                 };
-                self.answers.agent(|| seen(&agent, occasion, gate), live).await?
+                self.answers
+                    .agent(|| turn_key(&agent, occasion, gate), live)
+                    .await?
             }
         };
-        Ok(telemetry.wrap(backend))
+        Ok(self.telemetry.wrap(backend))
     }
 }
 
-/// Joins the two ways in which model calls can't be had.
+/// Joins the errors of backends and recordings.
 #[derive(Debug, thiserror::Error)]
 enum SelectError {
     #[error(transparent)]
@@ -169,38 +255,36 @@ impl From<SelectError> for BackendError {
     fn from(error: SelectError) -> Self {
         match error {
             SelectError::Backend(error) => error,
-            SelectError::Cassette(error) => Self::Init {
-                message: error.to_string(),
-            },
+            SelectError::Cassette(error) => Self::init(error.to_string()),
         }
     }
 }
 
-/// Names of the tools that are shown whatever is asked.
-fn always<'a>(
-    agent: &'a LoadedAgent,
+/// Names of the tools that are always shown.
+fn always_included<'a>(
+    agent: &'a ResolvedAgent,
     settings: &'a ToolFilteringConfig,
     specs: &'a [ToolSpec],
 ) -> impl Iterator<Item = String> + use<'a> {
     let names = ToolNames::of(&agent.config);
-    let named = move |spec: &ToolSpec| {
+    let is_included = move |spec: &ToolSpec| {
         let tool = names.identify(&spec.name)?;
-        let mut written = settings.always_include.iter();
-        Some(written.any(|name| names.refers(name, &tool)))
+        let mut included = settings.always_include.iter();
+        Some(included.any(|name| names.refers(name, &tool)))
     };
     specs
         .iter()
-        .filter(move |spec| named(spec) == Some(true))
+        .filter(move |spec| is_included(spec) == Some(true))
         .map(|spec| spec.name.clone())
 }
 
-/// What the tools of an agent are made of.
+/// What is needed to prepare the tools of an agent.
 pub(crate) struct ToolSetup<'a> {
     pub(crate) agent: &'a LoadedAgent,
-    pub(crate) env: &'a Env,
-    pub(crate) answers: &'a Answers,
+    /// For tools that ask a model.
+    pub(crate) backends: &'a BackendSelector,
     pub(crate) preparing: Preparing,
-    /// Whether what the indexes hold counts.
+    /// Whether indexes are rebuilt completely.
     pub(crate) rebuild: Rebuild,
     pub(crate) on_index: &'a IndexSink,
 }
@@ -210,18 +294,17 @@ pub(crate) struct ReadyTools {
     pub(crate) tools: Arc<dyn ToolHost>,
     /// The servers behind them.
     pub(crate) servers: McpServers,
-    /// What a reader of answers must know.
+    /// Warnings about the answers.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Makes the tools of an agent ready. What a recording answers is not.
-pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetupError> {
-    let ToolSetup {
-        agent, env, answers, ..
-    } = setup;
+/// Prepares the tools of an agent, except those that a recording answers.
+pub(crate) async fn prepare_tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetupError> {
+    let ToolSetup { agent, backends, .. } = setup;
+    let (env, answers) = (backends.env(), backends.answers());
     let by_turn = agent.config.model.provider == Provider::Anthropic;
     if by_turn && answers.replayed().is_some() {
-        // A recorded turn holds what tools did in it.
+        // A recorded turn contains the answers of its tools.
         return Ok(ReadyTools {
             tools: Arc::new(NoTools),
             servers: McpServers::default(),
@@ -229,7 +312,7 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
         });
     }
     let mut names = ToolNames::of(&agent.config);
-    let access = ToolAccess::of_loaded(agent);
+    let access = ToolAccess::of(&agent.config).with_places(|field| agent.locate(field));
     let mut toolbox = Toolbox::new();
     toolbox
         .add_mocks(&agent.config.tools, &names)
@@ -246,7 +329,7 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
             files_of_tools(agent)
                 .map(|(tool, digests)| ToolFiles {
                     tool: tool.name().to_owned(),
-                    // The names of a server's tools begin with its own.
+                    // The names of a server's tools begin with the name of the server.
                     shown: tool
                         .model_name()
                         .unwrap_or_else(|| mcp_tool_name(tool.name(), "")),
@@ -263,7 +346,7 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
     let mut servers = McpServers::default();
     let mut warnings = Vec::new();
     answers.check_files(&set)?;
-    if !answers.know_tools(&set) {
+    if !answers.can_replay_tools(&set) {
         let functions: Vec<_> = real()
             .filter_map(|tool| match tool {
                 ToolConfig::Function(tool) => Some(tool),
@@ -277,14 +360,14 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
         add_prompts(&mut toolbox, setup).await?;
         warnings = add_searches(&mut toolbox, setup).await?;
         if setup.preparing == Preparing::Run {
-            servers = McpServers::connect(agent, env, answers, |server| {
+            servers = McpServers::connect(agent, backends, |server| {
                 access.of_server(&names, server) != ServerAccess::None
             })
             .await?;
             servers.add_to(&mut toolbox);
         }
     }
-    // The Claude CLI connects to servers of its own; its backend knows their tools later.
+    // The Claude CLI connects to its own servers; their tools are listed later.
     if !by_turn && setup.preparing == Preparing::Run && answers.replayed().is_none() {
         let shown = toolbox.specs().iter().map(|spec| spec.name.as_str());
         names.list_shown(&servers.names(), &shown);
@@ -296,8 +379,8 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
     }
     let mut tools: Arc<dyn ToolHost> = Arc::new(toolbox);
     if !by_turn {
-        let answered = answers.tools(tools, set);
-        tools = answered.map_err(|error| ToolSetupError::Tools(error.to_string()))?;
+        let result = answers.tools(tools, set);
+        tools = result.map_err(|error| ToolSetupError::Tools(error.to_string().into()))?;
     }
     Ok(ReadyTools {
         tools,
@@ -306,7 +389,7 @@ pub(crate) async fn tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, ToolSetup
     })
 }
 
-/// The tools that ask a model.
+/// Adds the tools that ask a model.
 async fn add_prompts(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<(), ToolSetupError> {
     let limit = setup.agent.execution.llm_timeout.value;
     for tool in &setup.agent.config.tools {
@@ -316,9 +399,10 @@ async fn add_prompts(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<(),
         if tool.is_mocked() {
             continue;
         }
-        let model = prompts::model(setup.agent, config, setup.env, setup.answers).await;
+        let model = prompts::model(setup.agent, config, setup.backends).await;
         let model = model.map_err(|error| {
-            ToolSetupError::Tools(format!("the model of tool `{}`: {error}", config.name))
+            let explanation = error.explanation();
+            ToolSetupError::Tools(explanation.within(format!("the model of tool `{}`", config.name)))
         })?;
         PromptTool::prepare(config, model)
             .and_then(|tool| toolbox.add(Arc::new(tool), limit))
@@ -327,19 +411,19 @@ async fn add_prompts(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<(),
     Ok(())
 }
 
-/// How long a search may take: the embedder of a question may be a slow one.
+/// Time limit of a search: the embedder of the question may be slow.
 const SEARCH_LIMIT: Duration = Duration::from_mins(1);
 
-/// The tools that search. Their indexes are brought up to date before anyone is asked; what they lack then is returned.
+/// Adds the search tools and brings their indexes up to date first. Returns warnings about incomplete indexes.
 async fn add_searches(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<Vec<String>, ToolSetupError> {
     let mut warnings = Vec::new();
-    for index in Indexes::answering(setup.agent, setup.env, setup.answers).iter() {
+    for index in Indexes::of_agent(setup.agent, setup.backends).iter() {
         if setup.preparing == Preparing::Run {
-            // Whoever loses patience drops this; what is finished is kept.
+            // Callers cancel by dropping the future; finished sources stay indexed.
             let never = CancellationToken::new();
             let built = index.build(setup.rebuild, setup.on_index, &never).await?;
             built.refuse_empty()?;
-            warnings.extend(built.lacks());
+            warnings.extend(built.warning());
         }
         let tool = SearchTool::new(index.spec(), Arc::clone(index) as Arc<dyn Search>);
         toolbox
@@ -349,20 +433,20 @@ async fn add_searches(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<Ve
     Ok(warnings)
 }
 
-/// Why the tools of an agent can't be had.
+/// Why the tools of an agent can't be prepared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolSetupError {
-    /// Tools that can't be offered to the model, one a line.
+    /// Tools that can't be offered to the model, one per line.
     #[error("{0}")]
-    Tools(String),
-    /// Names in allow and deny lists that no tool has, one a line.
+    Tools(Explanation),
+    /// Names in allow and deny lists that match no tool, one per line.
     #[error("{0}")]
     Names(String),
     /// An index that can't be searched.
     #[error(transparent)]
     Index(#[from] IndexError),
-    /// The recording was made with other files.
+    /// The recording was made with different files.
     #[error(transparent)]
     Replay(#[from] BackendError),
 }
@@ -375,6 +459,6 @@ impl ToolSetupError {
 
     fn all(errors: &[SetupError]) -> Self {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        Self::Tools(errors.join("\n"))
+        Self::Tools(errors.join("\n").into())
     }
 }

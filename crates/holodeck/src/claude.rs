@@ -1,16 +1,22 @@
 //! An agent of a YAML file on Claude Code.
 
-use std::{fmt::Write as _, sync::Arc};
+mod options;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
 
 use holodeck_backend_api::{AgentBackend, BackendError, ToolHost};
-use holodeck_backend_claude::{AgentSetup, BuiltinChanges, ClaudeBackend, ClaudeOptions, Reuse};
-use holodeck_model::{Diagnostic, Env, LoadedAgent, Occasion, SideEffectGate};
+use holodeck_backend_claude::{ClaudeBackend, Reuse};
+use holodeck_model::{Env, Occasion, SideEffectGate};
 use holodeck_otel_bridge::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env};
 use holodeck_validators::{ClaudeCliSearch, ClaudeEnv};
+use holodeck_yaml::LoadedAgent;
 
+use self::options::{AgentSetup, BuiltinChanges, options};
 use crate::{PolicyApprover, approval_policy};
 
-/// Finds the CLI and what it needs, and makes the backend. Nothing is started yet.
+/// Finds the CLI and its credentials, and creates the backend. Nothing is started yet.
 pub(crate) async fn backend(
     agent: &LoadedAgent,
     env: &Env,
@@ -21,15 +27,15 @@ pub(crate) async fn backend(
 ) -> Result<Arc<dyn AgentBackend>, BackendError> {
     let mut credentials = credentials(agent, env)?;
     let cli = ClaudeCliSearch::for_agent(agent, env).find().await;
-    let cli = cli.map_err(|error| refusal(&error))?;
-    // What it warns of was said when the agent was loaded.
+    let cli = cli.map_err(|error| BackendError::init(&*error))?;
+    // Its warnings were already reported when the agent was loaded.
     let telemetry = match &agent.config.observability {
         Some(observability) => claude_env(observability, traceparent),
         None => ClaudeTelemetry::default(),
     };
     credentials.secret_names.extend(CLAUDE_SECRET_VARIABLES);
     let policy = approval_policy(&agent.config);
-    let options = ClaudeOptions::of_agent(&AgentSetup {
+    let options = options(&AgentSetup {
         agent,
         cli: &cli,
         credentials: &credentials,
@@ -51,19 +57,7 @@ pub(crate) async fn backend(
     Ok(Arc::new(ClaudeBackend::new(options)?))
 }
 
-/// What the CLI signs in with.
+/// The credentials of the CLI.
 pub(crate) fn credentials(agent: &LoadedAgent, env: &Env) -> Result<ClaudeEnv, BackendError> {
-    ClaudeEnv::for_agent(agent, env).map_err(|error| refusal(&error))
-}
-
-/// A problem of the machine as what keeps a backend from starting.
-fn refusal(problem: &Diagnostic) -> BackendError {
-    let mut message = problem.message.clone();
-    if let Some(place) = &problem.primary {
-        let _ = write!(message, " ({place})");
-    }
-    if let Some(help) = &problem.help {
-        let _ = write!(message, "\n\nhint: {help}");
-    }
-    BackendError::Init { message }
+    ClaudeEnv::for_agent(agent, env).map_err(|error| BackendError::init(&*error))
 }

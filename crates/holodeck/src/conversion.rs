@@ -1,24 +1,24 @@
-//! How documents are read.
+//! Converters and fetchers of documents.
 
 use std::{ffi::OsStr, path::PathBuf, sync::OnceLock};
 
 use holodeck_documents::{Addresses, Converter, FetchOptions, Fetcher, Isolation};
 use holodeck_http::{HttpOptions, SetupError};
-use holodeck_model::{Env, LoadedAgent};
+use holodeck_model::{Env, ResolvedAgent};
 use holodeck_process::{BASE_VARIABLES, ChildEnv, which};
 
 /// The program that converts documents in a process of its own.
 static COMMAND: OnceLock<PathBuf> = OnceLock::new();
 
-/// Says where the `holodeck` command is. PDF and Office files are converted by it in a child process with limits on time
-/// and memory. Without this, one on the `PATH` does it; without that, they are converted in this process, unprotected.
-/// Only the first call counts.
+/// Sets the path of the `holodeck` command, which converts PDF and Office files in a child process with limits on time
+/// and memory. By default it is looked up on the `PATH`; if there is none, files are converted in this process without
+/// limits. Only the first call has an effect.
 pub fn convert_documents_with(command: impl Into<PathBuf>) {
     let _ = COMMAND.set(command.into());
 }
 
-/// What converts the documents of an agent; it keeps what took a process of its own.
-pub(crate) fn converter(agent: &LoadedAgent, env: &Env) -> Converter {
+/// The converter for the documents of an agent. It caches the results of child processes.
+pub(crate) fn converter(agent: &ResolvedAgent, env: &Env) -> Converter {
     let path = env.get("PATH").map(OsStr::new);
     let command = COMMAND.get().cloned().or_else(|| which("holodeck", path));
     let isolation = match command {
@@ -34,20 +34,20 @@ pub(crate) fn converter(agent: &LoadedAgent, env: &Env) -> Converter {
     }
 }
 
-/// What reads the text in pictures, if it is there.
+/// The program that reads the text in images, if it is installed.
 pub(crate) fn tesseract(env: &Env) -> Option<PathBuf> {
     which("tesseract", env.get("PATH").map(OsStr::new))
 }
 
-/// Whether files of the web are kept.
+/// Whether files from the web are cached.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keep {
-    Yes,
-    No,
+pub(crate) enum Caching {
+    On,
+    Off,
 }
 
-/// What gets the files of the web that an agent's file names.
-pub(crate) fn fetcher(agent: &LoadedAgent, env: &Env, keep: Keep) -> Result<Fetcher, SetupError> {
+/// The fetcher for files from the web that an agent's file names.
+pub(crate) fn fetcher(agent: &ResolvedAgent, env: &Env, caching: Caching) -> Result<Fetcher, SetupError> {
     let http = HttpOptions::from_variables(|name| env.get(name).map(str::to_owned));
     let folder = agent.execution.cache_dir.value.join("downloads");
     let options = FetchOptions {
@@ -57,7 +57,7 @@ pub(crate) fn fetcher(agent: &LoadedAgent, env: &Env, keep: Keep) -> Result<Fetc
         } else {
             Addresses::Public
         },
-        cache: (keep == Keep::Yes).then_some(folder),
+        cache: (caching == Caching::On).then_some(folder),
         ..FetchOptions::default()
     };
     Fetcher::new(&http, options)

@@ -1,4 +1,4 @@
-use holodeck_model::{LoadedAgent, TokenUsage};
+use holodeck_model::{ResolvedAgent, TokenUsage};
 use holodeck_runner::{Journal, Plan, RunStore};
 use holodeck_turn::Prices;
 
@@ -11,26 +11,26 @@ pub struct DryRun {
     pub estimate: Option<Estimate>,
 }
 
-/// What a run may use. An estimate, and called one.
+/// An estimate of what a run may use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     /// Tokens.
     pub usage: TokenUsage,
-    /// Price in US dollars, when the model's is known.
+    /// Cost in US dollars, if the price of the model is known.
     pub cost_usd: Option<f64>,
     /// The day of the price list.
     pub prices_as_of: String,
-    /// What the estimate rests on.
+    /// The basis of the estimate.
     pub basis: String,
 }
 
 /// Bytes of English text per token, roughly.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// What an answer is taken to have when nothing is known.
+/// Assumed length of an answer without `max_tokens`.
 const ANSWER_TOKENS: u64 = 256;
 
-pub(crate) fn estimate(agent: &LoadedAgent, plan: &Plan, prices: &Prices) -> Estimate {
+pub(crate) fn estimate(agent: &ResolvedAgent, plan: &Plan, prices: &Prices) -> Estimate {
     let (usage, basis) = from_last_run(agent, plan).unwrap_or_else(|| from_lengths(agent, plan));
     Estimate {
         cost_usd: prices.cost(&agent.config.model.name, &usage),
@@ -40,29 +40,29 @@ pub(crate) fn estimate(agent: &LoadedAgent, plan: &Plan, prices: &Prices) -> Est
     }
 }
 
-/// The mean case of the newest run that reported its tokens, times the cases.
-fn from_last_run(agent: &LoadedAgent, plan: &Plan) -> Option<(TokenUsage, String)> {
+/// Multiplies the mean token usage of a case in the newest run by the number of cases.
+fn from_last_run(agent: &ResolvedAgent, plan: &Plan) -> Option<(TokenUsage, String)> {
     let store = RunStore::new(&agent.dir);
     let journal = Journal::open(&store.find("latest").ok()?).ok()?;
     let mut usage = TokenUsage::default();
-    let mut reporting = 0;
+    let mut units = 0;
     for unit in journal.units() {
         if let Some(used) = unit.ok()?.usage() {
             usage += used;
-            reporting += 1;
+            units += 1;
         }
     }
-    if reporting == 0 {
+    if units == 0 {
         return None;
     }
     let cases = u64::try_from(plan.cases.len()).ok()?;
-    let scale = |tokens: u64| tokens.saturating_mul(cases) / reporting;
+    let scale = |tokens: u64| tokens.saturating_mul(cases) / units;
     let usage = TokenUsage::new(scale(usage.prompt_tokens), scale(usage.completion_tokens));
     Some((usage, format!("the mean case of run {}", journal.header().run_id)))
 }
 
-/// The lengths of what is sent.
-fn from_lengths(agent: &LoadedAgent, plan: &Plan) -> (TokenUsage, String) {
+/// Estimates from the lengths of the prompts.
+fn from_lengths(agent: &ResolvedAgent, plan: &Plan) -> (TokenUsage, String) {
     let mut usage = TokenUsage::default();
     let answer = agent.config.model.max_tokens.map_or(ANSWER_TOKENS, u64::from);
     for planned in &plan.cases {
@@ -81,6 +81,6 @@ fn from_lengths(agent: &LoadedAgent, plan: &Plan) -> (TokenUsage, String) {
     }
     (
         usage,
-        "the lengths of the prompts; no earlier run reported its tokens".to_owned(),
+        "the lengths of the prompts; no earlier run reported token usage".to_owned(),
     )
 }

@@ -16,11 +16,11 @@ pub enum EnvironmentError {
     },
 }
 
-/// The longest `.env` that is read.
+/// The size limit of a `.env` file.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// The process environment with `.env` beside the agent and `~/.holodeck/.env` beneath it: the shell wins, then the
-/// nearer file. Read once; everything below gets this value.
+/// Reads the process environment, `.env` beside the agent and `~/.holodeck/.env`; earlier sources take precedence. It
+/// is read once and passed on.
 pub fn environment(agent_path: &Path) -> Result<Env, EnvironmentError> {
     let mut env: Env = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -28,29 +28,42 @@ pub fn environment(agent_path: &Path) -> Result<Env, EnvironmentError> {
     let beside = agent_path.parent().unwrap_or(Path::new("")).join(".env");
     let user = env.user_dir().map(|dir| dir.join(".env"));
     for file in [Some(beside), user].into_iter().flatten() {
-        lay_beneath(&mut env, &file)?;
+        add_defaults(&mut env, &file)?;
     }
     Ok(env)
 }
 
-fn lay_beneath(env: &mut Env, file: &Path) -> Result<(), EnvironmentError> {
+fn add_defaults(env: &mut Env, file: &Path) -> Result<(), EnvironmentError> {
     if !file.exists() || file.is_dir() {
         return Ok(());
     }
-    let wrong = |error: dotenvy::Error| EnvironmentError::DotEnv {
+    let error = |reason: String| EnvironmentError::DotEnv {
         path: file.display().to_string(),
-        // The offending line may hold a secret.
-        reason: match error {
-            dotenvy::Error::LineParse(..) => "a line is not `NAME=value`".to_owned(),
-            other => other.to_string(),
-        },
+        reason,
     };
-    let text = read_input(file, MAX_BYTES).map_err(|error| wrong(dotenvy::Error::Io(error)))?;
+    let text = read_input(file, MAX_BYTES).map_err(|source| error(source.to_string()))?;
     for pair in dotenvy::from_read_iter(text.as_slice()) {
-        let (name, value) = pair.map_err(wrong)?;
+        let (name, value) = pair.map_err(|source| {
+            error(match source {
+                // The line may hold a secret, so only its number is shown.
+                dotenvy::Error::LineParse(line, _) => match line_number(&text, &line) {
+                    Some(number) => format!("line {number} is not `NAME=value`"),
+                    None => "a line is not `NAME=value`".to_owned(),
+                },
+                other => other.to_string(),
+            })
+        })?;
         env.set_default(name, value);
     }
     Ok(())
+}
+
+/// The number of a line in a file, counted from 1. Of equal lines, the first one failed.
+fn line_number(file: &[u8], line: &str) -> Option<usize> {
+    let first = line.lines().next().unwrap_or_default().trim_end();
+    let text = String::from_utf8_lossy(file);
+    let at = text.lines().position(|other| other.trim_end() == first)?;
+    Some(at + 1)
 }
 
 #[cfg(test)]
@@ -58,16 +71,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_lie_beneath_the_shell_and_a_bad_line_is_not_shown() {
+    fn the_shell_overrides_files_and_a_bad_line_is_not_shown() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join(".env");
         std::fs::write(&file, "A=file\nB='quoted value'\n# comment\n").unwrap();
         let mut env: Env = [("A", "shell")].into_iter().collect();
-        lay_beneath(&mut env, &file).unwrap();
+        add_defaults(&mut env, &file).unwrap();
         assert_eq!(env.get("A"), Some("shell"));
         assert_eq!(env.get("B"), Some("quoted value"));
-        std::fs::write(&file, "hunter2 hunter3\n").unwrap();
-        let error = lay_beneath(&mut env, &file).unwrap_err().to_string();
+        std::fs::write(&file, "# key\nA=1\n\nhunter2 hunter3\nB=2\n").unwrap();
+        let error = add_defaults(&mut env, &file).unwrap_err().to_string();
+        assert!(error.ends_with("line 4 is not `NAME=value`"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
 }

@@ -1,8 +1,8 @@
-//! What shapes the answers of an agent: each part by its name, with a digest.
+//! The parts that shape the answers of an agent, each with a digest.
 //!
-//! The one definition of "the same agent". A resumed run compares all parts and names those that differ; recordings have
-//! the files and variables among them in their keys. What only costs or limits an answer (time-outs, prices, concurrency) and what
-//! judges one (expectations, metrics) is no part of it. Secrets count by their names alone, so that a token can rotate.
+//! The only definition of "the same agent". A resumed run compares all parts and names those that differ; the keys of
+//! recordings contain the files and variables among them. What only limits an answer (timeouts, prices, concurrency) or
+//! grades it (expectations, metrics) is not included. Only the names of secrets count, so that a token can rotate.
 
 mod files;
 
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use holodeck_cassette::{digest, file_digest};
 use holodeck_model::{
-    Env, LoadedAgent, Provider, Redactor,
+    Env, Provider, Redactor, ResolvedAgent,
     env::{ANTHROPIC_BASE_URL, OPENAI_BASE_URL},
 };
 use holodeck_validators::ClaudeEnv;
@@ -18,12 +18,12 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{Answers, seen::of_claude};
+use crate::{Answers, turn_key::claude_settings};
 
 pub(crate) use files::{FileDigests, files_of_claude, files_of_tools};
 
 /// Each part that shapes the answers of `agent`, with its digest.
-pub(crate) fn fingerprint(agent: &LoadedAgent, env: &Env, answers: &Answers) -> BTreeMap<String, String> {
+pub(crate) fn fingerprint(agent: &ResolvedAgent, env: &Env, answers: &Answers) -> BTreeMap<String, String> {
     let redactor = answers.redactor();
     let mut parts = Parts {
         redactor: &redactor,
@@ -38,7 +38,7 @@ pub(crate) fn fingerprint(agent: &LoadedAgent, env: &Env, answers: &Answers) -> 
     }
     parts.add_files("test case", files::attachments(agent));
     match answers.replayed() {
-        // A replay asks no endpoint.
+        // A replay uses no endpoint.
         Some(replayed) => {
             let content = file_digest(replayed.cassette.as_ref());
             let content = content.unwrap_or_else(|error| format!("unreadable: {}", error.kind()));
@@ -71,25 +71,25 @@ impl Parts<'_> {
         }
     }
 
-    fn add_configuration(&mut self, agent: &LoadedAgent) {
+    fn add_configuration(&mut self, agent: &ResolvedAgent) {
         let config = &agent.config;
         let mut model = serde_json::to_value(&config.model).unwrap_or_default();
         if let Some(model) = model.as_object_mut() {
-            // The endpoint is a part of its own, and how often it is asked changes no answer.
+            // The endpoint is a separate part, and the request rate does not change answers.
             model.retain(|name, _| !["endpoint", "rpm"].contains(&name.as_str()));
         }
         self.add("model", &model);
         self.add("instructions", &agent.instructions.text);
         self.add("response_format", &agent.response_format);
         for tool in &config.tools {
-            let written = serde_json::to_value(tool).unwrap_or_default();
-            let mut value = written.clone();
-            // Secrets count by their names, whatever their values look like.
+            let configured = serde_json::to_value(tool).unwrap_or_default();
+            let mut value = configured.clone();
+            // Only the names of secrets count, regardless of their values.
             self.redactor.configuration(&mut value);
-            // An argument called `token` is no secret: its schema counts, and what a mock answers.
+            // A parameter called `token` is not a secret: schemas and mock answers count unmasked.
             for field in ["parameters", "mock"] {
-                if let (Some(masked), Some(written)) = (value.get_mut(field), written.get(field)) {
-                    masked.clone_from(written);
+                if let (Some(masked), Some(original)) = (value.get_mut(field), configured.get(field)) {
+                    masked.clone_from(original);
                 }
             }
             self.add(format!("tool {}", tool.name()), &value);
@@ -97,7 +97,7 @@ impl Parts<'_> {
         self.add("tool_filtering", &config.tool_filtering);
         self.add("approvals", &config.approvals);
         self.add("embedding_provider", &config.embedding_provider);
-        self.add("claude", &config.claude.as_ref().map(of_claude));
+        self.add("claude", &config.claude.as_ref().map(claude_settings));
         self.add("openai", &config.openai);
         for (name, database) in &agent.vectorstores {
             self.add(format!("vectorstore {name}"), database);
@@ -114,22 +114,22 @@ impl Parts<'_> {
         self.digests.extend(named);
     }
 
-    /// Where the model is asked, as the YAML or variables say.
-    fn add_endpoint(&mut self, agent: &LoadedAgent, env: &Env) {
+    /// The endpoint of the model, from the YAML or variables.
+    fn add_endpoint(&mut self, agent: &ResolvedAgent, env: &Env) {
         let config = &agent.config;
         self.add("model.endpoint", &config.model.endpoint);
         if config.model.provider == Provider::Anthropic {
-            let claude = ClaudeEnv::for_agent(agent, env).unwrap_or_default();
+            let claude = ClaudeEnv::for_model(&config.model, env).unwrap_or_default();
             let variables = claude.vars.iter().filter(|(name, _)| {
-                // What `model.endpoint` sets is that part.
-                let written = name == ANTHROPIC_BASE_URL && config.model.endpoint.is_some();
-                !written && !claude.secret_names.contains(&name.as_str())
+                // `model.endpoint` is already a part.
+                let is_added = name == ANTHROPIC_BASE_URL && config.model.endpoint.is_some();
+                !is_added && !claude.secret_names.contains(&name.as_str())
             });
             for (name, value) in variables {
                 self.add(format!("variable {name}"), &value.expose_secret());
             }
         }
-        // Embedders and the models of tools look for it too.
+        // Embedders and the models of tools read it too.
         let models = json!([config.model, config.tools, config.embedding_provider]).to_string();
         if models.contains(r#""provider":"openai""#) {
             self.add(

@@ -5,10 +5,10 @@ use std::{
 
 use holodeck_model::read_text_input;
 
-/// More than the packed references of a large repository.
+/// The size limit of a file: larger than the packed references of a large repository.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The commit that the folder's repository stands at, read from its files: no program is run for it.
+/// The current commit of the folder's repository, read from its files without running a program.
 pub(crate) fn commit(dir: &Path) -> Option<String> {
     let start = fs::canonicalize(if dir.as_os_str().is_empty() {
         Path::new(".")
@@ -20,19 +20,19 @@ pub(crate) fn commit(dir: &Path) -> Option<String> {
         .ancestors()
         .map(|dir| dir.join(".git"))
         .find(|git| git.exists())?;
-    let git = if git.is_dir() { git } else { linked(&git)? };
+    let git = if git.is_dir() { git } else { read_gitdir(&git)? };
     let head = read(git.join("HEAD")).ok()?;
     let Some(reference) = head.trim().strip_prefix("ref: ") else {
-        return is_commit(head.trim());
+        return parse_commit(head.trim());
     };
     let common = read(git.join("commondir")).map_or_else(|_| git.clone(), |path| git.join(path.trim()));
     if let Ok(commit) = read(git.join(reference)).or_else(|_| read(common.join(reference))) {
-        return is_commit(commit.trim());
+        return parse_commit(commit.trim());
     }
     let packed = read(common.join("packed-refs")).ok()?;
     packed.lines().find_map(|line| {
         line.strip_suffix(reference)
-            .and_then(|commit| is_commit(commit.trim()))
+            .and_then(|commit| parse_commit(commit.trim()))
     })
 }
 
@@ -41,13 +41,13 @@ fn read(file: impl AsRef<Path>) -> io::Result<String> {
 }
 
 /// A worktree's `.git` is a file that names the real folder.
-fn linked(file: &Path) -> Option<PathBuf> {
+fn read_gitdir(file: &Path) -> Option<PathBuf> {
     let text = read(file).ok()?;
     let path = text.trim().strip_prefix("gitdir: ")?;
     Some(file.parent()?.join(path))
 }
 
-fn is_commit(text: &str) -> Option<String> {
+fn parse_commit(text: &str) -> Option<String> {
     (text.len() >= 40 && text.chars().all(|character| character.is_ascii_hexdigit())).then(|| text.to_owned())
 }
 

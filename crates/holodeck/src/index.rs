@@ -1,74 +1,79 @@
-//! The indexes that an agent's tools search: built, looked at, searched, copied.
+//! The indexes that an agent's tools search: builds, inspects, searches and copies them.
 
 mod checks;
 mod migrate;
 mod parts;
 mod place;
 mod progress;
+mod report;
 mod sink;
 mod sources;
 mod status;
-mod told;
 mod writer;
 
 use std::{fmt, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
 use holodeck_backend_api::ToolSpec;
-use holodeck_model::{Env, LoadedAgent, SearchMode, ToolConfig};
+use holodeck_model::{Env, ResolvedAgent, SearchMode, ToolConfig};
 use holodeck_retrieval::{
     Embedder, IngestMode, RetrievalError, SearchRequest, Searcher, VectorStore, Weights, render_hits,
 };
-use holodeck_tools::{Found, Search, retrieval_spec};
+use holodeck_tools::{Search, SearchOutput, retrieval_spec};
+use holodeck_yaml::{LoadedAgent, Places};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use self::{place::Place, progress::Following, sources::Sources, writer::ModelWriter};
-use crate::{AnswerSource, Answers, unsupported::refuse_unbuilt_tool};
+use self::{place::Place, progress::ProgressReporter, sources::Sources, writer::ModelWriter};
+use crate::{AnswerSource, Answers, backends::BackendSelector, unsupported::refuse_unsupported_tool};
 
 pub(crate) use checks::checks;
 pub use holodeck_retrieval::{Hit, SearchResults};
+pub(crate) use place::manifest;
+pub use report::{
+    Build, IndexError, IndexErrorKind, IndexEvent, IndexStatus, Migration, Rebuild, StatusState,
+};
 pub use sink::IndexSink;
 pub(crate) use sources::check_patterns;
-pub use told::{Build, IndexError, IndexErrorKind, IndexEvent, IndexStatus, Migration, Rebuild, StatusState};
 
 /// The indexes of an agent.
 #[derive(Debug)]
 pub struct Indexes(Vec<Arc<Index>>);
 
 impl Indexes {
-    /// Those of the named tools; of all that search, if none is named. Nothing is opened yet.
+    /// The indexes of the named tools, or of all search tools if none is named. Nothing is opened yet.
     pub fn of(agent: &LoadedAgent, env: &Env, tools: &[String]) -> Result<Self, IndexError> {
         let answers = Answers::open(&AnswerSource::AsConfigured, None, agent, env)
-            // A recording that is still to be made has no answers yet.
+            // The configured recording may not exist yet.
             .or_else(|_unusable| Answers::open(&AnswerSource::Live, None, agent, env))
-            .map_err(IndexError::config)?;
-        let all = Self::answering(agent, env, &answers);
+            .map_err(|error| IndexError::config(error.to_string()))?;
+        let all = Self::of_agent(agent, &BackendSelector::new(env.clone(), answers));
         if all.0.is_empty() {
-            let message = format!("agent `{}` has no tool that searches", agent.config.name);
-            return Err(IndexError::config(format!(
-                "{message}\n\nhint: `type: vectorstore` and `type: hierarchical_document` do"
-            )));
+            let message = format!("agent `{}` has no search tool", agent.config.name);
+            return Err(IndexError::config(message)
+                .with_hint("`type: vectorstore` and `type: hierarchical_document` are search tools"));
         }
         if let Some(unknown) = tools
             .iter()
             .find(|name| !all.0.iter().any(|index| index.name() == *name))
         {
             return Err(IndexError::config(format!(
-                "no tool that searches is called `{unknown}`; there are {}",
+                "no search tool is called `{unknown}`; the search tools are {}",
                 all.names()
             )));
         }
-        let wanted = |index: &Arc<Index>| tools.is_empty() || tools.iter().any(|name| index.name() == name);
-        let chosen: Vec<_> = all.0.into_iter().filter(wanted).collect();
+        let is_chosen =
+            |index: &Arc<Index>| tools.is_empty() || tools.iter().any(|name| index.name() == name);
+        let chosen: Vec<_> = all.0.into_iter().filter(is_chosen).collect();
         for index in &chosen {
-            refuse_unbuilt_tool(agent, index.position).map_err(IndexError::config)?;
+            refuse_unsupported_tool(agent, index.position)
+                .map_err(|error| IndexError::config(error.to_string()))?;
         }
         Ok(Self(chosen))
     }
 
-    /// Those of every tool that searches and is not mocked.
-    pub(crate) fn answering(agent: &LoadedAgent, env: &Env, answers: &Answers) -> Self {
+    /// The indexes of all search tools that are not mocked.
+    pub(crate) fn of_agent(agent: &ResolvedAgent, backends: &BackendSelector) -> Self {
         let tools = agent.config.tools.iter().enumerate();
         let searching: Vec<_> = tools
             .filter(|(_, tool)| tool.is_indexed() && !tool.is_mocked())
@@ -76,15 +81,16 @@ impl Indexes {
         if searching.is_empty() {
             return Self(Vec::new());
         }
-        let own = Arc::new(without_cases(agent));
+        let own = Arc::new(agent.without_cases());
+        // An index lives as long as the open agent, but does not need its places.
+        let backends = backends.clone().places(Places::default());
         Self(
             searching
                 .into_iter()
                 .map(|(position, tool)| {
                     Arc::new(Index {
                         agent: Arc::clone(&own),
-                        env: env.clone(),
-                        answers: answers.clone(),
+                        backends: backends.clone(),
                         position,
                         tool: tool.clone(),
                         place: Place::of(agent, tool),
@@ -97,19 +103,19 @@ impl Indexes {
         )
     }
 
-    /// Each of them.
+    /// The indexes, in the order of their tools.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Index>> {
         self.0.iter()
     }
 
-    /// The only one; which one is meant must be said if there are several.
+    /// The only index; an error if there are several.
     pub fn single(&self) -> Result<&Arc<Index>, IndexError> {
         match self.0.as_slice() {
             [only] => Ok(only),
-            _ => Err(IndexError::config(format!(
-                "several tools search: {}\n\nhint: `--tool NAME` says which",
-                self.names()
-            ))),
+            _ => Err(
+                IndexError::config(format!("the agent has several search tools: {}", self.names()))
+                    .with_hint("select one with `--tool NAME`"),
+            ),
         }
     }
 
@@ -121,10 +127,9 @@ impl Indexes {
 
 /// The index of one tool.
 pub struct Index {
-    agent: Arc<LoadedAgent>,
-    env: Env,
-    answers: Answers,
-    /// Which tool of the YAML it is.
+    agent: Arc<ResolvedAgent>,
+    backends: BackendSelector,
+    /// The position of the tool in the YAML.
     position: usize,
     tool: ToolConfig,
     place: Place,
@@ -148,7 +153,7 @@ impl Index {
         self.tool.name()
     }
 
-    /// How the model sees the tool.
+    /// The tool as the model sees it.
     pub(crate) fn spec(&self) -> ToolSpec {
         let description = match &self.tool {
             ToolConfig::Vectorstore(tool) => tool.description.as_str(),
@@ -158,7 +163,7 @@ impl Index {
         retrieval_spec(self.name(), description)
     }
 
-    /// Brings it up to date. Stopped by `cancel`, what is finished is kept.
+    /// Brings the index up to date. After `cancel`, finished sources are kept.
     pub async fn build(
         &self,
         rebuild: Rebuild,
@@ -174,7 +179,7 @@ impl Index {
         }
         let mut built = built?;
         built.took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        sink.tell(&IndexEvent::Built(built.clone()));
+        sink.emit(&IndexEvent::Built(built.clone()));
         Ok(built)
     }
 
@@ -192,7 +197,7 @@ impl Index {
             && let Some(aside) = self.place.set_aside_if_damaged().await.map_err(of)?
         {
             notes.push(format!(
-                "the old index was damaged; it is now `{}`",
+                "the old index was damaged and was moved to `{}`",
                 aside.display()
             ));
         }
@@ -215,7 +220,7 @@ impl Index {
             return Ok(build);
         }
         for note in &build.notes {
-            sink.tell(&IndexEvent::Note {
+            sink.emit(&IndexEvent::Note {
                 tool: build.tool.clone(),
                 message: note.clone(),
             });
@@ -223,9 +228,9 @@ impl Index {
         if mode == IngestMode::Rebuild {
             self.forget_vectors().await.map_err(of)?;
         }
-        let following = Following::new(self.name(), sink);
+        let reporter = ProgressReporter::new(self.name(), sink);
         let report = ingestor
-            .run(Arc::clone(&sources.corpus), plan, &following, cancel)
+            .run(Arc::clone(&sources.corpus), plan, &reporter, cancel)
             .await
             .map_err(of)?;
         build.failed = report.failed.iter().map(ToString::to_string).collect();
@@ -240,7 +245,7 @@ impl Index {
         Ok(())
     }
 
-    /// Searches as the tool does; `limit` outranks its `top_k`.
+    /// Searches as the tool does; `limit` overrides its `top_k`.
     pub async fn search(&self, query: &str, limit: Option<usize>) -> Result<SearchResults, IndexError> {
         let mut request = self.request(query);
         if let Some(limit) = limit {
@@ -264,7 +269,7 @@ impl Index {
     }
 
     async fn sources(&self, cancel: &CancellationToken) -> Result<Sources, IndexError> {
-        Sources::of(&self.agent, &self.tool, &self.env, cancel).await
+        Sources::of(&self.agent, &self.tool, self.backends.env(), cancel).await
     }
 
     fn request(&self, query: &str) -> SearchRequest {
@@ -290,22 +295,14 @@ impl Index {
 
 #[async_trait]
 impl Search for Index {
-    async fn search(&self, query: &str) -> Result<Found, RetrievalError> {
+    async fn search(&self, query: &str) -> Result<SearchOutput, RetrievalError> {
         let results = self.searcher().await?.search(&self.request(query)).await?;
         let text = match &self.tool {
             ToolConfig::HierarchicalDocument(_) => holodeck_tools::render_documents(&results),
             _ => render_hits(&results),
         };
-        Ok(Found::new(text, &results))
+        Ok(SearchOutput::new(text, &results))
     }
-}
-
-/// An agent for as long as its indexes are used, without what of many cases is felt.
-fn without_cases(agent: &LoadedAgent) -> LoadedAgent {
-    let mut agent = agent.clone();
-    agent.config.test_cases = Vec::new();
-    agent.forget_places();
-    agent
 }
 
 fn size(number: u32) -> usize {

@@ -1,4 +1,4 @@
-//! The files that a run reads, which it must not write over.
+//! The files that a run reads and must not overwrite.
 
 use std::{
     fs,
@@ -8,7 +8,8 @@ use std::{
 
 use holodeck_cassette::Cassette;
 use holodeck_documents::Source;
-use holodeck_model::{Env, LoadedAgent, PathRef, ToolConfig};
+use holodeck_model::{Env, PathRef, ToolConfig};
+use holodeck_yaml::LoadedAgent;
 
 use crate::{AnswerSource, TestOptions};
 
@@ -16,15 +17,15 @@ use crate::{AnswerSource, TestOptions};
 #[derive(Clone, Debug, Default)]
 pub struct RunInputs {
     files: Vec<PathBuf>,
-    /// Documents that are searched: files, and folders with all in them.
+    /// Documents that are searched: files, and folders with all their contents.
     sources: Vec<PathBuf>,
 }
 
 impl RunInputs {
-    /// Those of a run of `agent`: the files that were read to load it, and the ones that they and `options` name.
+    /// The inputs of a run of `agent`: the files that were read to load it, and those that they and `options` name.
     pub fn new(agent: &LoadedAgent, env: &Env, options: &TestOptions) -> Self {
         let mut inputs = Self {
-            files: agent.source_files().map(Path::to_owned).collect(),
+            files: agent.places.source_files().map(Path::to_owned).collect(),
             sources: Vec::new(),
         };
         let config = &agent.config;
@@ -33,21 +34,21 @@ impl RunInputs {
         for folder in folders.into_iter().flatten() {
             files.extend([folder.join(".env"), folder.join("prices.json")]);
         }
-        files.extend(options.prices.clone());
-        match &options.answers {
+        files.extend(options.open.prices.clone());
+        match &options.open.answers {
             AnswerSource::Replay(path) => files.push(path.clone()),
-            // It may be recorded again.
-            AnswerSource::AsConfigured if options.record.is_none() => {
+            // A run that records may overwrite the recording.
+            AnswerSource::AsConfigured if options.open.record.is_none() => {
                 files.extend(agent.execution.replay.value.clone());
             }
             AnswerSource::AsConfigured | AnswerSource::Live => {}
         }
         for case in &config.test_cases {
-            let of_turns = case.turns.iter().flat_map(|turn| &turn.files);
+            let turn_files = case.turns.iter().flat_map(|turn| &turn.files);
             let paths = case
                 .files
                 .iter()
-                .chain(of_turns)
+                .chain(turn_files)
                 .filter_map(|file| file.path.as_ref());
             files.extend(paths.map(PathRef::path));
         }
@@ -82,7 +83,7 @@ impl RunInputs {
         }
     }
 
-    /// Whether `path` is one of these files, under whatever name.
+    /// Whether `path` is one of these files, under any name.
     pub fn contains(&self, path: &Path) -> bool {
         let identity = |path: &Path| fs::metadata(path).map(|about| (about.dev(), about.ino())).ok();
         let Some(own) = identity(path) else { return false };
@@ -104,5 +105,5 @@ impl RunInputs {
 
 /// Whether a file is a recording.
 pub fn is_recording(path: &Path) -> bool {
-    Cassette::is_one(path)
+    Cassette::is_cassette(path)
 }

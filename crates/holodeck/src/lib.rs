@@ -1,20 +1,6 @@
-//! The facade: where other Rust projects start.
-//!
-//! ```no_run
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use std::path::Path;
-//!
-//! let env = holodeck::environment(Path::new("agent.yaml"))?;
-//! let load = holodeck::load(Path::new("agent.yaml"), &env);
-//! let agent = load.agent.ok_or("the agent has errors")?;
-//! let answer = holodeck::ask(agent, &env, "What is your refund policy?", |_event| {}).await?;
-//! println!("{}", answer.response);
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! The only crate besides the CLI that knows the concrete backends and reads the process environment.
+#![doc = include_str!("../README.md")]
 
+mod answer_format;
 mod answers;
 mod approvals;
 mod ask;
@@ -28,20 +14,24 @@ mod fingerprint;
 mod git;
 pub mod index;
 mod inputs;
+mod live;
 mod load;
 mod mcp;
+mod open;
+mod prices;
+mod probe;
 mod prompts;
 mod sampling;
-mod seen;
 mod servers;
 mod telemetry;
 mod test;
+mod turn_key;
 mod unsupported;
 
 pub use answers::{AnswerError, AnswerSource, Answers, redactor};
 pub use approvals::{PolicyApprover, approval_policy};
-pub use ask::{AskError, ask, ask_showing};
-pub use backends::{BackendSelector, ToolSetupError};
+pub use ask::{AskError, ask, ask_with_index_progress};
+pub use backends::{Specialist, ToolSetupError};
 pub use conversion::convert_documents_with;
 pub use dry_run::{DryRun, Estimate};
 pub use environment::{EnvironmentError, environment};
@@ -52,11 +42,13 @@ pub use holodeck_mcp_bridge::{Registry, RegistryError, RegistryServer, Unusable}
 pub use holodeck_model as model;
 pub use holodeck_runner as runner;
 pub use holodeck_validators::{Check, CheckState};
+pub use holodeck_yaml as yaml;
 pub use inputs::{RunInputs, is_recording};
-pub use load::{doctor, load};
+pub use live::ask_briefly;
+pub use load::{check_equal_cases, doctor, load};
+pub use open::{OpenAgent, OpenError, OpenOptions, Preparing};
 pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
 pub use test::{
-    PrepareError, PreparedRegrade, PreparedTest, Preparing, TestError, TestOptions, prepare_regrade,
-    prepare_test,
+    PrepareError, PreparedRegrade, PreparedTest, TestError, TestOptions, prepare_regrade, prepare_test,
 };
-pub use unsupported::Unbuilt;
+pub use unsupported::UnsupportedParts;

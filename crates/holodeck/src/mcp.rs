@@ -1,36 +1,36 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
-use holodeck_mcp_bridge::{FailedServer, McpOptions, McpServer, ServerNeed};
-use holodeck_model::{Env, LoadedAgent, McpServerRecord, McpTool, Provider, Redactor, ToolConfig};
+use holodeck_mcp_bridge::{FailedServer, McpOptions, McpServer};
+use holodeck_model::{McpServerRecord, McpTool, Provider, Redactor, ServerNeed, ToolConfig};
 use holodeck_tools::Toolbox;
+use holodeck_yaml::LoadedAgent;
 
-use crate::{Answers, ToolSetupError, sampling::AgentModel};
+use crate::{ToolSetupError, backends::BackendSelector, sampling::AgentModel};
 
-/// The MCP servers of an agent, while it works. Dropping them ends their processes; closing them is more polite.
+/// The connected MCP servers of an agent. Dropping them ends their processes; closing them ends their sessions first.
 #[derive(Debug, Default)]
 pub(crate) struct McpServers(Vec<McpServer>);
 
 impl McpServers {
-    /// Connects to those that `is_used` accepts and that the Claude CLI does not connect to itself. One that is required and does not
-    /// answer is an error, any other a warning.
+    /// Connects to the servers that `is_used` accepts and that the Claude CLI does not connect to itself. A failure is
+    /// an error for a required server, else a warning.
     pub(crate) async fn connect(
         agent: &LoadedAgent,
-        env: &Env,
-        answers: &Answers,
+        backends: &BackendSelector,
         is_used: impl Fn(&str) -> bool,
     ) -> Result<Self, ToolSetupError> {
-        let mut tools = of_yaml(agent);
+        let mut tools = configured_servers(agent);
         tools.retain(|(_, tool)| is_used(&tool.name));
         if agent.config.model.provider == Provider::Anthropic {
-            tools.retain(|(_, tool)| tool.needs_our_client());
+            tools.retain(|(_, tool)| tool.needs_own_client());
         }
         if tools.is_empty() {
             return Ok(Self::default());
         }
         let configs: Vec<&McpTool> = tools.iter().map(|(_, tool)| *tool).collect();
-        let mut options = McpOptions::new(&agent.dir, env.clone());
-        options.sampling = Some(AgentModel::of(agent, env, answers));
+        let mut options = McpOptions::new(&agent.dir, backends.env().clone());
+        options.sampling = Some(AgentModel::of(agent, backends));
         let connected = McpServer::connect_all(&configs, &options).await;
         let mut errors = Vec::new();
         for failed in connected.failed {
@@ -45,7 +45,9 @@ impl McpServers {
                     errors.push(format!("{place}MCP server `{name}` can't be used: {reason}"));
                 }
                 ServerNeed::Optional => {
-                    tracing::warn!("{place}MCP server `{name}` is left out, as it can't be used: {reason}");
+                    tracing::warn!(
+                        "{place}MCP server `{name}` is left out because it can't be used: {reason}"
+                    );
                 }
             }
         }
@@ -63,11 +65,11 @@ impl McpServers {
             Ok(servers)
         } else {
             servers.close().await;
-            Err(ToolSetupError::Tools(errors.join("\n")))
+            Err(ToolSetupError::Tools(errors.join("\n").into()))
         }
     }
 
-    /// Offers their tools.
+    /// Adds their tools.
     pub(crate) fn add_to(&self, toolbox: &mut Toolbox) {
         for server in &self.0 {
             toolbox.add_source(Arc::new(server.clone()), server.request_timeout());
@@ -79,7 +81,7 @@ impl McpServers {
         self.0.iter().map(|server| server.info().tool).collect()
     }
 
-    /// What they say of themselves, for the run file.
+    /// What they report about themselves, for the run file.
     pub(crate) fn records(&self, redactor: &Redactor) -> Vec<McpServerRecord> {
         let infos = self.0.iter().map(McpServer::info);
         infos
@@ -98,8 +100,8 @@ impl McpServers {
     }
 }
 
-/// With their places in the list of tools.
-fn of_yaml(agent: &LoadedAgent) -> Vec<(usize, &McpTool)> {
+/// The servers of the YAML without a mock, with their positions in the list of tools.
+fn configured_servers(agent: &LoadedAgent) -> Vec<(usize, &McpTool)> {
     let tools = agent.config.tools.iter().enumerate();
     tools
         .filter_map(|(index, tool)| match tool {

@@ -4,44 +4,51 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, ToolCx, TurnRequest};
-use holodeck_model::{Code, Diagnostic, Env, Load, LoadedAgent, PromptTool as PromptConfig, ToolConfig};
+use holodeck_model::{Code, Diagnostic, PromptTool as PromptConfig, ToolConfig};
 use holodeck_tools::{PromptModel, PromptProblem, PromptTool};
+use holodeck_yaml::{Load, LoadedAgent};
 
-use crate::{Answers, asker::Asker};
+use crate::{
+    asker::Asker,
+    backends::{BackendSelector, Specialist},
+};
 
-/// The model that a prompt tool asks: the agent's, with what the tool says over it.
+/// The model that a prompt tool asks: the agent's, with the tool's overrides.
 pub(crate) async fn model(
     agent: &LoadedAgent,
     tool: &PromptConfig,
-    env: &Env,
-    answers: &Answers,
+    backends: &BackendSelector,
 ) -> Result<Arc<dyn PromptModel>, BackendError> {
     let own = &agent.config.model;
     let model = match &tool.model {
-        Some(overrides) => own.overridden(overrides),
+        Some(overrides) => own.with_overrides(overrides),
         None => own.clone(),
     };
-    let asker = Asker::new(agent.for_one_question(model), env, answers);
-    Ok(Arc::new(OfTool(asker.lasting().await?)))
+    let specialist = Specialist {
+        model,
+        instructions: String::new(),
+    };
+    let asker = Asker::new(agent, specialist, backends);
+    Ok(Arc::new(ToolModel(asker.reuse_backend().await?)))
 }
 
-struct OfTool(Asker);
+struct ToolModel(Asker);
 
 #[async_trait]
-impl PromptModel for OfTool {
+impl PromptModel for ToolModel {
     async fn answer(&self, prompt: String, cx: &ToolCx) -> Result<String, BackendError> {
         let answer = self.0.ask(Vec::new(), TurnRequest::new(prompt), cx).await?;
         Ok(answer.text)
     }
 }
 
-/// Says at load time which templates can't work.
+/// Reports templates that can't work when the agent is loaded.
 pub(crate) fn check(load: &mut Load) {
     let Some(agent) = &load.agent else { return };
     let tools = agent.config.tools.iter().enumerate();
     let found: Vec<_> = tools
         .filter_map(|(index, tool)| match tool {
-            ToolConfig::Prompt(tool) if tool.mock.is_none() => problem(agent, index, tool),
+            ToolConfig::Prompt(tool) if tool.mock.is_none() => check_template(agent, index, tool),
             _ => None,
         })
         .collect();
@@ -51,7 +58,7 @@ pub(crate) fn check(load: &mut Load) {
     }
 }
 
-fn problem(agent: &LoadedAgent, index: usize, tool: &PromptConfig) -> Option<Diagnostic> {
+fn check_template(agent: &LoadedAgent, index: usize, tool: &PromptConfig) -> Option<Diagnostic> {
     let field = if tool.template.is_some() {
         "template"
     } else {
@@ -62,7 +69,7 @@ fn problem(agent: &LoadedAgent, index: usize, tool: &PromptConfig) -> Option<Dia
         PromptProblem::Unusable(reason) => Diagnostic::error(
             Code::BadFormat,
             format!(
-                "`{field}` of tool `{}` is no usable template: {reason}",
+                "`{field}` of tool `{}` is not a valid template: {reason}",
                 tool.name
             ),
         ),
@@ -72,13 +79,13 @@ fn problem(agent: &LoadedAgent, index: usize, tool: &PromptConfig) -> Option<Dia
             Diagnostic::warning(
                 Code::UnknownReference,
                 format!(
-                    "`{field}` of tool `{}` uses {}, which no parameter is called",
+                    "`{field}` of tool `{}` uses {}, but the tool has no such parameter",
                     tool.name,
                     names.join(", ")
                 ),
             )
             .with_help(format!(
-                "its parameters are {}; a call that comes there fails",
+                "its parameters are {}; a call that reaches the unknown name fails",
                 parameters.join(", ")
             ))
         }

@@ -1,56 +1,58 @@
-//! Questions of MCP servers to the agent's own model.
+//! Sampling: requests of MCP servers to the agent's own model.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use holodeck_backend_api::{HistoryItem, Role, StopReason, ToolCx, TurnRequest};
 use holodeck_mcp_bridge::{SampledMessage, SamplingAnswer, SamplingHost, SamplingRequest};
-use holodeck_model::{Env, LoadedAgent};
+use holodeck_model::ResolvedAgent;
 
-use crate::{Answers, asker::Asker};
+use crate::{
+    asker::Asker,
+    backends::{BackendSelector, Specialist},
+};
 
-/// The agent's model, for servers that may ask it.
+/// The agent's model, for servers that may sample it.
 pub(crate) struct AgentModel {
-    agent: LoadedAgent,
-    env: Env,
-    answers: Answers,
+    agent: ResolvedAgent,
+    backends: BackendSelector,
 }
 
 impl AgentModel {
-    pub(crate) fn of(agent: &LoadedAgent, env: &Env, answers: &Answers) -> Arc<Self> {
+    pub(crate) fn of(agent: &ResolvedAgent, backends: &BackendSelector) -> Arc<Self> {
         Arc::new(Self {
             agent: agent.for_one_question(agent.config.model.clone()),
-            env: env.clone(),
-            answers: answers.clone(),
+            backends: backends.clone(),
         })
     }
 
-    /// The agent for one question: what the server wants lies over what the YAML says, but for more tokens.
-    fn asked(&self, request: &SamplingRequest) -> LoadedAgent {
+    /// The specialist for one request. The server's settings override the YAML, but cannot raise the token limit.
+    fn specialist(&self, request: &SamplingRequest) -> Specialist {
         let mut model = self.agent.config.model.clone();
-        let wanted = request.max_tokens.max(1);
-        model.max_tokens = Some(model.max_tokens.map_or(wanted, |most| most.min(wanted)));
+        let requested = request.max_tokens.max(1);
+        model.max_tokens = Some(model.max_tokens.map_or(requested, |limit| limit.min(requested)));
         model.temperature = request.temperature.map(exact).or(model.temperature);
-        let mut agent = self.agent.for_one_question(model);
-        agent.instructions.text = request.system_prompt.clone().unwrap_or_default();
-        agent
+        Specialist {
+            model,
+            instructions: request.system_prompt.clone().unwrap_or_default(),
+        }
     }
 }
 
 #[async_trait]
 impl SamplingHost for AgentModel {
     async fn sample(&self, request: SamplingRequest, cx: ToolCx) -> Result<SamplingAnswer, String> {
-        let agent = self.asked(&request);
-        let name = agent.config.model.name.clone();
-        let (history, question) = question(request.messages)?;
-        tracing::debug!(server = request.server, "an MCP server asks the agent's model");
-        let answer = Asker::new(agent, &self.env, &self.answers)
+        let specialist = self.specialist(&request);
+        let name = specialist.model.name.clone();
+        let (history, question) = split_question(request.messages)?;
+        tracing::debug!(server = request.server, "an MCP server samples the agent's model");
+        let answer = Asker::new(&self.agent, specialist, &self.backends)
             .ask(history, question, &cx)
             .await
-            .map_err(|error| format!("the agent's model did not answer: {error}"))?;
-        let (text, ended) = cut(answer.text, &request.stop_sequences);
-        let stop_reason = match (ended, answer.stop_reason) {
-            (Ended::AtSequence, _) | (_, Some(StopReason::StopSequence)) => Some("stopSequence"),
+            .map_err(|error| format!("the agent's model did not answer: {}", error.explanation().text()))?;
+        let (text, ending) = cut(answer.text, &request.stop_sequences);
+        let stop_reason = match (ending, answer.stop_reason) {
+            (Ending::AtSequence, _) | (_, Some(StopReason::StopSequence)) => Some("stopSequence"),
             (_, Some(StopReason::MaxTokens)) => Some("maxTokens"),
             (_, Some(StopReason::EndTurn)) => Some("endTurn"),
             _ => None,
@@ -63,10 +65,10 @@ impl SamplingHost for AgentModel {
     }
 }
 
-/// The last message as what is said now, those before it as the conversation so far.
-fn question(mut messages: Vec<SampledMessage>) -> Result<(Vec<HistoryItem>, TurnRequest), String> {
+/// The last message as the new turn, the messages before it as its history.
+fn split_question(mut messages: Vec<SampledMessage>) -> Result<(Vec<HistoryItem>, TurnRequest), String> {
     let last = messages.pop().filter(|last| last.role == Role::User);
-    let last = last.ok_or("the last message must be the user's")?;
+    let last = last.ok_or("the last message must be from the user")?;
     let history = messages.into_iter().map(|message| {
         let mut content = message.text;
         for _ in &message.images {
@@ -85,27 +87,27 @@ fn question(mut messages: Vec<SampledMessage>) -> Result<(Vec<HistoryItem>, Turn
 }
 
 #[derive(Clone, Copy)]
-enum Ended {
+enum Ending {
     ByItself,
     AtSequence,
 }
 
-/// The text up to the first of `sequences`: not every provider takes as many as a server may send.
-fn cut(mut text: String, sequences: &[String]) -> (String, Ended) {
-    let found = sequences
+/// The text up to the first of `sequences`. Done here because providers accept fewer sequences than servers may send.
+fn cut(mut text: String, sequences: &[String]) -> (String, Ending) {
+    let positions = sequences
         .iter()
         .filter(|sequence| !sequence.is_empty())
         .filter_map(|sequence| text.find(sequence.as_str()));
-    match found.min() {
+    match positions.min() {
         Some(end) => {
             text.truncate(end);
-            (text, Ended::AtSequence)
+            (text, Ending::AtSequence)
         }
-        None => (text, Ended::ByItself),
+        None => (text, Ending::ByItself),
     }
 }
 
-/// As the server wrote it: 0.7 and not 0.699999988.
+/// The number as the server wrote it: 0.7 and not 0.699999988.
 fn exact(number: f32) -> f64 {
     number.to_string().parse().unwrap_or_else(|_| f64::from(number))
 }
@@ -126,21 +128,21 @@ mod tests {
 
     #[test]
     fn a_conversation_ends_with_the_users_message() {
-        let (history, asked) = question(vec![
+        let (history, request) = split_question(vec![
             message(Role::User, "hi"),
             message(Role::Assistant, "ho"),
             message(Role::User, "well?"),
         ])
         .unwrap();
-        assert_eq!(asked.message, "well?");
+        assert_eq!(request.message, "well?");
         assert_eq!(history, [HistoryItem::user("hi"), HistoryItem::assistant("ho")]);
         for wrong in [Vec::new(), vec![message(Role::Assistant, "ho")]] {
-            assert!(question(wrong).unwrap_err().contains("the user's"));
+            assert!(split_question(wrong).unwrap_err().contains("from the user"));
         }
     }
 
     #[test]
-    fn an_answer_ends_where_the_server_wants_it() {
+    fn an_answer_ends_at_the_first_stop_sequence() {
         let stop = ["###".to_owned(), String::new(), "end".to_owned()];
         for (text, expected) in [("a end ### b", "a "), ("nothing", "nothing"), ("###", "")] {
             assert_eq!(cut(text.to_owned(), &stop).0, expected);

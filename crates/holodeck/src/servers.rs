@@ -1,4 +1,4 @@
-//! The MCP servers of an agent and of the configuration: listing them, adding and removing one.
+//! Lists, adds and removes the MCP servers of agent files and configuration files.
 
 use std::{
     fs, io,
@@ -8,12 +8,11 @@ use std::{
 
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_mcp_bridge::{REGISTRY_URL, Registry, RegistryError};
-use holodeck_model::{
-    EditError, Env, JsonMap, Redactor, add_item, env, list_items, read_text_input, remove_item,
-};
+use holodeck_model::{Env, JsonMap, Redactor, env, read_text_input};
+use holodeck_yaml::{EditError, add_item, list_items, remove_item};
 use serde_json::Value;
 
-/// The longest file that is read.
+/// The size limit of a file.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A file that names MCP servers.
@@ -23,19 +22,19 @@ pub struct ServerFile {
     scope: ServerScope,
 }
 
-/// For whom a server is there.
+/// The agents that can use a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerScope {
     /// One agent.
     Agent,
     /// The agents of a folder.
     Project,
-    /// All agents of a person.
+    /// All agents of the user.
     User,
 }
 
 impl ServerScope {
-    /// In one word.
+    /// The name of the scope.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -50,17 +49,17 @@ impl ServerScope {
 pub struct ListedServer {
     /// Its name.
     pub name: String,
-    /// How it is reached: `stdio`, `http`, `sse` or `websocket`.
+    /// Its transport: `stdio`, `http`, `sse` or `websocket`.
     pub transport: String,
     /// Its command line or URL.
     pub target: String,
-    /// Its name in the registry, if it is from there.
+    /// Its name in the registry, if it comes from the registry.
     pub registry_name: Option<String>,
     /// The file.
     pub path: PathBuf,
-    /// For whom it is there.
+    /// The agents that can use it.
     pub scope: ServerScope,
-    /// Whether a stronger file has another one of the same name.
+    /// Whether a file with higher precedence has a server of the same name.
     pub shadowed: bool,
 }
 
@@ -84,7 +83,7 @@ pub enum ServersError {
         /// Why.
         source: EditError,
     },
-    /// It is another tool.
+    /// The name belongs to another tool.
     #[error("`{name}` in `{path}` is a tool of type `{kind}`, not an MCP server")]
     NotAServer {
         /// The tool.
@@ -94,13 +93,13 @@ pub enum ServersError {
         /// Its type.
         kind: String,
     },
-    /// The person has no home.
+    /// The user has no home directory.
     #[error("`HOME` is not set, so there is no `~/.holodeck`")]
     NoHome,
     /// The registry.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// No connection can be made at all.
+    /// The HTTP client can't be set up.
     #[error("{0}")]
     Http(#[from] holodeck_http::SetupError),
 }
@@ -123,11 +122,11 @@ impl ServerFile {
         }
     }
 
-    /// The configuration of the person.
+    /// The configuration of the user.
     pub fn of_user(env: &Env) -> Result<Self, ServersError> {
         let folder = env.user_dir().ok_or(ServersError::NoHome)?;
         Ok(Self {
-            path: config(&folder),
+            path: config_path(&folder),
             scope: ServerScope::User,
         })
     }
@@ -136,7 +135,7 @@ impl ServerFile {
     pub fn beside(agent: &Path) -> Self {
         let folder = agent.parent().unwrap_or(Path::new(""));
         Self {
-            path: config(folder),
+            path: config_path(folder),
             scope: ServerScope::Project,
         }
     }
@@ -146,17 +145,17 @@ impl ServerFile {
         &self.path
     }
 
-    /// The servers in it; none if it does not exist.
+    /// The servers in the file; none if it does not exist.
     pub fn servers(&self) -> Result<Vec<ListedServer>, ServersError> {
         if !self.path.exists() {
             return Ok(Vec::new());
         }
         let items = list_items(&self.read()?, self.key()).map_err(|source| self.edit(source))?;
         let servers = items.iter().filter(|item| self.is_server(item));
-        Ok(servers.map(|item| self.listed(item)).collect())
+        Ok(servers.map(|item| self.describe(item)).collect())
     }
 
-    /// Writes a server into the file, and nothing else. A configuration that does not exist is made.
+    /// Adds a server to the file and changes nothing else. A missing configuration file is created.
     pub fn add(&self, tool: &JsonMap) -> Result<(), ServersError> {
         let text = match self.read() {
             Err(ServersError::Io { source, .. })
@@ -170,12 +169,12 @@ impl ServerFile {
         self.write(&edited)
     }
 
-    /// Takes a server out of the file, and nothing else.
+    /// Removes a server from the file and changes nothing else.
     pub fn remove(&self, name: &str) -> Result<(), ServersError> {
         let text = self.read()?;
         let items = list_items(&text, self.key()).map_err(|source| self.edit(source))?;
-        let named = |item: &&JsonMap| item.get("name").and_then(Value::as_str) == Some(name);
-        if let Some(other) = items.iter().find(named)
+        let has_name = |item: &&JsonMap| item.get("name").and_then(Value::as_str) == Some(name);
+        if let Some(other) = items.iter().find(has_name)
             && !self.is_server(other)
         {
             let kind = other.get("type").and_then(Value::as_str).unwrap_or_default();
@@ -200,7 +199,7 @@ impl ServerFile {
         self.write(&edited)
     }
 
-    /// In `config.yaml` there are only servers; an agent has other tools.
+    /// `config.yaml` lists only servers; an agent also has other tools.
     fn is_server(&self, item: &JsonMap) -> bool {
         match item.get("type").and_then(Value::as_str) {
             Some(kind) => kind == "mcp",
@@ -215,7 +214,7 @@ impl ServerFile {
         }
     }
 
-    fn listed(&self, item: &JsonMap) -> ListedServer {
+    fn describe(&self, item: &JsonMap) -> ListedServer {
         let mut item = Value::Object(item.clone());
         Redactor::default().configuration(&mut item);
         let text = |key: &str| item.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -240,18 +239,18 @@ impl ServerFile {
         read_text_input(&self.path, MAX_BYTES).map_err(|source| self.io(source))
     }
 
-    /// In one step: whoever reads finds the old text or the new one.
+    /// Replaces the file atomically: readers find the old text or the new one.
     fn write(&self, text: &str) -> Result<(), ServersError> {
         let write = || {
             if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
                 fs::create_dir_all(folder)?;
             }
-            // A link stays one.
+            // Links are kept.
             let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
             let mut name = path.file_name().unwrap_or_default().to_owned();
             name.push(format!(".{}.new", std::process::id()));
             let new = path.with_file_name(name);
-            let written = (|| {
+            let result = (|| {
                 let mut file = fs::File::create(&new)?;
                 if let Ok(old) = fs::metadata(&path) {
                     file.set_permissions(old.permissions())?;
@@ -260,10 +259,10 @@ impl ServerFile {
                 file.sync_all()?;
                 fs::rename(&new, &path)
             })();
-            if written.is_err() {
+            if result.is_err() {
                 let _ = fs::remove_file(&new);
             }
-            written
+            result
         };
         write().map_err(|source| self.io(source))
     }
@@ -283,7 +282,7 @@ impl ServerFile {
     }
 }
 
-/// The servers of several files, the strongest first.
+/// The servers of several files, those with the highest precedence first.
 pub fn list_servers(files: &[ServerFile]) -> Result<Vec<ListedServer>, ServersError> {
     let mut all: Vec<ListedServer> = Vec::new();
     for file in files {
@@ -295,8 +294,8 @@ pub fn list_servers(files: &[ServerFile]) -> Result<Vec<ListedServer>, ServersEr
     Ok(all)
 }
 
-/// `config.yml` if it is there, else `config.yaml`: as they are read.
-fn config(folder: &Path) -> PathBuf {
+/// `config.yml` if it exists, else `config.yaml`: the same order as when they are loaded.
+fn config_path(folder: &Path) -> PathBuf {
     let short = folder.join("config.yml");
     if short.is_file() {
         short

@@ -2,12 +2,13 @@ use std::{io, sync::Arc};
 
 use holodeck_backend_api::Occasion;
 use holodeck_http::HttpOptions;
-use holodeck_model::{Env, Load, LoadedAgent, Redactor, env};
+use holodeck_model::{Env, Redactor, ResolvedAgent, env};
 use holodeck_otel_bridge::{Telemetry, TelemetryOptions};
+use holodeck_yaml::Load;
 
-/// Starts what the agent's `observability` asks for. A replayed run exports nothing: no model was asked.
+/// Starts what the agent's `observability` enables. A replayed run exports nothing because it calls no model.
 pub(crate) fn start(
-    agent: &LoadedAgent,
+    agent: &ResolvedAgent,
     occasion: Occasion,
     env: &Env,
     replayed: bool,
@@ -34,6 +35,14 @@ pub(crate) fn start(
 
 /// Adds warnings about settings of `observability` that cannot work or have no effect.
 pub(crate) fn check(load: &mut Load) {
-    let found = load.agent.as_ref().map(holodeck_otel_bridge::check);
-    load.diagnostics.extend(found.unwrap_or_default());
+    let Some(agent) = &load.agent else { return };
+    let mut found = holodeck_otel_bridge::check(agent);
+    for diagnostic in &mut found {
+        let place = diagnostic
+            .pointer
+            .as_deref()
+            .and_then(|pointer| agent.locate(pointer));
+        diagnostic.primary = place.or_else(|| agent.locate("observability"));
+    }
+    load.diagnostics.extend(found);
 }

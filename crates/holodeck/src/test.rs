@@ -1,123 +1,81 @@
-use std::{
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
-use holodeck_backend_api::{BackendError, BackendFactory as _, Occasion};
+use holodeck_backend_api::Occasion;
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_model::{
-    CaseIdentity, DiskFiles, Env, Layer, LoadedAgent, Provider, Redactor, Replayed, RunMetadata,
-    SideEffectGate, ToolConfig, identify_cases,
+    CaseIdentity, DiskFiles, Env, Layer, Provider, Redactor, Replayed, ResolvedAgent, RunMetadata,
+    SideEffectGate, identify_cases,
 };
 use holodeck_runner::{
-    Budget, JournalHeader, OnFailure, Plan, PlanError, RegradeRequest, RunControl, RunError, RunFlags,
-    RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest, run_tests,
+    Budget, Journal, JournalHeader, OnFailure, Plan, PlanError, RegradeRequest, RunControl, RunError,
+    RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest,
+    check_resumable, run_tests,
 };
-use holodeck_turn::{FileReader, PriceError, Prices, TurnRunner};
+use holodeck_turn::{FileReader, Prices, TurnRunner};
+use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
 
 use crate::{
-    AnswerError, AnswerSource, Answers, BackendSelector, DryRun, ToolSetupError, Unbuilt,
-    backends::{ReadyTools, ToolSetup, tools},
-    conversion::{Keep, converter, fetcher},
+    AnswerSource, DryRun, OpenAgent, OpenError, OpenOptions,
+    answers::redactor,
+    conversion::{Caching, converter, fetcher},
     dry_run::estimate,
     fingerprint::fingerprint,
     git,
-    index::{IndexSink, Rebuild},
-    mcp::McpServers,
-    unsupported::refuse_unbuilt,
+    index::Rebuild,
+    open::CheckedAgent,
 };
 
-/// What the flags of `holodeck test` mean.
+/// The options of `holodeck test`.
 #[derive(Clone, Debug, Default)]
 pub struct TestOptions {
-    /// What is made ready.
-    pub preparing: Preparing,
-    /// The agent's file as typed.
+    /// Options for opening the agent.
+    pub open: OpenOptions,
+    /// The agent's file as given by the user.
     pub agent_path: String,
-    /// Where answers come from.
-    pub answers: AnswerSource,
-    /// Whether what the agent's indexes hold counts.
-    pub rebuild: Rebuild,
-    /// Hears how that goes.
-    pub on_index: IndexSink,
-    /// Where to record live answers.
-    pub record: Option<PathBuf>,
-    /// Cases whose name matches.
+    /// Run only cases whose name matches.
     pub filter: Option<String>,
-    /// The first N.
+    /// Run at most this many cases.
     pub limit: Option<usize>,
-    /// Only what did not pass in the newest run.
+    /// Run only the cases that did not pass last time.
     pub failed: bool,
     /// The run to resume: an id, the beginning of one, `latest`, or a path.
     pub resume: Option<String>,
-    /// Resumes a run although the agent changed; every report says so.
+    /// Resume a run although the agent changed; every report mentions it.
     pub accept_changes: bool,
-    /// The longest a turn may take.
+    /// Time limit of a turn.
     pub timeout: Option<Duration>,
-    /// Cases at a time.
+    /// Number of cases that run at a time.
     pub parallel: Option<NonZeroUsize>,
-    /// Whether built-in tools that change something are there.
-    pub side_effects: SideEffectGate,
-    /// What a failed case means for the rest.
+    /// Whether the run continues after a failed case.
     pub on_failure: OnFailure,
-    /// What the run may use.
+    /// Limits on cost and tokens.
     pub budget: Budget,
-    /// A price list over the embedded one.
-    pub prices: Option<PathBuf>,
     /// The command line, for the run file.
     pub cli_args: Vec<String>,
 }
 
-/// What is made ready for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Preparing {
-    /// A run.
-    #[default]
-    Run,
-    /// Looking at what would run: no server is started.
-    Plan,
-}
-
-/// Why a run can't begin.
+/// Why a run can't start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrepareError {
-    /// The YAML asks for something that this version can't run.
+    /// The agent cannot be opened.
     #[error(transparent)]
-    Unbuilt(#[from] Unbuilt),
-    /// Recording or replaying.
-    #[error(transparent)]
-    Answers(#[from] AnswerError),
+    Open(#[from] OpenError),
     /// The selection.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The price list.
-    #[error(transparent)]
-    Price(#[from] PriceError),
-    /// The price of the model is not known.
-    #[error("cannot enforce `{limit}`: no price known for `{model}` (price list of {as_of})")]
-    UnknownPrice {
-        /// The flag or field.
-        limit: &'static str,
-        /// The model.
-        model: String,
-        /// The day of the list.
-        as_of: String,
-    },
-    /// A flag of a resumed run that shapes its answers is not the one the run began with.
-    #[error("run `{run_id}` began {}, so it cannot be resumed with another `{flag}`", began(*with, flag))]
+    /// A flag that shapes answers differs from the one that the resumed run was started with.
+    #[error("run `{run_id}` was started {}", describe_difference(*with, flag))]
     FlagDiffers {
         /// The flag.
         flag: &'static str,
-        /// Whether the run began with it.
+        /// Whether the run was started with it.
         with: bool,
         /// The run.
         run_id: String,
     },
-    /// What is known about the agent.
+    /// The run.
     #[error(transparent)]
     Run(#[from] RunError),
     /// An earlier run.
@@ -126,37 +84,30 @@ pub enum PrepareError {
     /// An earlier run's journal.
     #[error(transparent)]
     Journal(#[from] holodeck_runner::JournalError),
-    /// The backend.
-    #[error(transparent)]
-    Backend(#[from] BackendError),
-    /// The recording.
-    #[error(transparent)]
-    Cassette(#[from] CassetteError),
-    /// How files of the web are got.
+    /// The HTTP client for files from the web.
     #[error("files can't be fetched: {0}")]
     Files(holodeck_http::SetupError),
-    /// The tools.
-    #[error(transparent)]
-    Tools(#[from] ToolSetupError),
 }
 
-fn began(with: bool, flag: &str) -> String {
-    let word = if with { "with" } else { "without" };
-    format!("{word} `{flag}`")
+fn describe_difference(with: bool, flag: &str) -> String {
+    if with {
+        format!("with another `{flag}`, so it cannot be resumed with this one")
+    } else {
+        format!("without `{flag}`, so it cannot be resumed with it")
+    }
 }
 
-/// A run that can begin.
+/// A run that is ready to start.
 pub struct PreparedTest {
     request: TestRequest,
-    answers: Answers,
+    open: OpenAgent,
     plan: Plan,
     every_case: bool,
-    servers: McpServers,
 }
 
-/// Makes everything ready that a run needs, and refuses what it can't have.
+/// Prepares everything that a run needs; an error if something is missing or unsupported.
 pub async fn prepare_test(
-    mut agent: LoadedAgent,
+    agent: LoadedAgent,
     env: &Env,
     options: &TestOptions,
 ) -> Result<PreparedTest, PrepareError> {
@@ -166,96 +117,67 @@ pub async fn prepare_test(
     let resume = options
         .resume
         .as_deref()
-        .map(|name| store.find_asked(name))
+        .map(|name| store.find_resumable(name))
         .transpose()?;
-    if let Some(path) = &resume {
-        let journal = holodeck_runner::Journal::open(path)?;
-        warnings.extend(take_over(&mut options, journal.header(), &agent)?);
+    let journal = resume.as_deref().map(Journal::open).transpose()?;
+    if let Some(journal) = &journal {
+        warnings.extend(restore_options(&mut options, journal.header(), &agent)?);
     }
     let options = &options;
     let selection = Selection {
         filter: options.filter.clone(),
         limit: options.limit,
-        failed_in: options.failed.then(|| store.find("latest")).transpose()?,
+        failed_in: options.failed.then(|| store.journals()).transpose()?,
     };
     let identities: Arc<[CaseIdentity]> = identify_cases(&agent.config.test_cases, &DiskFiles).into();
     let plan = Plan::new(&agent.config.test_cases, &identities, &selection)?;
     let planned: Vec<usize> = plan.cases.iter().map(|case| case.index).collect();
-    refuse_unbuilt(&agent, Some(&planned))?;
     let every_case = selection.is_everything() && resume.is_none();
-    let answers = Answers::open(&options.answers, options.record.as_deref(), &agent, env)?;
-    let prices = prices(&agent, env, options.prices.as_deref())?;
-    let turn_budget = agent
-        .config
-        .openai
-        .as_ref()
-        .and_then(|openai| openai.max_budget_usd);
-    let turn_budget = turn_budget.filter(|_| agent.config.model.provider != Provider::Anthropic);
-    if (options.budget.max_cost_usd.is_some() || turn_budget.is_some())
-        && answers.replayed().is_none()
-        && let Some(model) = priced_by_list(&agent).find(|model| !prices.knows(model))
-    {
-        return Err(PrepareError::UnknownPrice {
-            limit: if turn_budget.is_some() {
-                "openai.max_budget_usd"
-            } else {
-                "--max-cost-usd"
-            },
-            model: model.to_owned(),
-            as_of: prices.as_of().to_owned(),
-        });
+    let checked = CheckedAgent::check(agent, env, Occasion::Test, options.open.clone(), Some(&planned))?;
+    if options.budget.max_cost_usd.is_some() {
+        checked.require_prices("--max-cost-usd")?;
     }
-    let factory = BackendSelector::new(env.clone(), answers.clone())
-        .side_effects(options.side_effects)
-        .prices(prices.clone());
-    factory.check_key(&agent)?;
-    let settings = settings(&agent, options, answers.replayed().as_ref());
-    let turns = turns(&agent, env, options, prices)?;
-    let fingerprint = fingerprint(&agent, env, &answers);
-    let mut metadata = metadata(&mut agent, options, &answers.redactor());
-    let mut agent = Arc::new(agent);
-    let setup = ToolSetup {
-        agent: &agent,
-        env,
-        answers: &answers,
-        preparing: options.preparing,
-        rebuild: options.rebuild,
-        on_index: &options.on_index,
-    };
-    let ReadyTools {
-        tools,
-        servers,
-        warnings: about_tools,
-    } = tools(&setup).await?;
-    warnings.extend(about_tools);
-    metadata.mcp_servers = servers.records(&answers.redactor());
-    let backend = factory.create(Arc::clone(&agent), Occasion::Test, tools).await?;
-    // Whoever tells places has looked them up by now.
-    if let Some(agent) = Arc::get_mut(&mut agent) {
-        agent.forget_places();
+    let replayed = checked.answers().replayed();
+    let settings = settings(&checked.agent, options, replayed.as_ref());
+    let turns = turn_runner(&checked.agent, env, options, checked.prices().clone())?;
+    let fingerprint = fingerprint(&checked.agent, env, checked.answers());
+    if let Some(journal) = &journal {
+        // Checked before servers are started and indexes are built.
+        check_resumable(
+            journal,
+            &checked.agent.config.name,
+            &options.agent_path,
+            &fingerprint,
+            options.accept_changes,
+        )?;
     }
+    let redactor = checked.answers().redactor();
+    let mut metadata = metadata(&checked.agent, options, &redactor);
+    let open = checked.open().await?;
+    warnings.extend_from_slice(open.warnings());
+    metadata.mcp_servers = open.servers().records(&redactor);
     let request = TestRequest {
-        agent,
+        agent: Arc::clone(open.agent()),
         agent_path: options.agent_path.clone(),
         identities,
         fingerprint,
         accept_changes: options.accept_changes,
-        backend,
-        replayed: answers.replayed(),
+        backend: Arc::clone(open.backend()),
+        judge: None,
+        replayed,
         selection,
         turns,
         settings,
-        redactor: answers.redactor(),
+        redactor,
         warnings,
         resume,
         metadata,
     };
     Ok(PreparedTest {
         request,
-        answers,
+        open,
         plan,
         every_case,
-        servers,
     })
 }
 
@@ -265,7 +187,7 @@ pub struct PreparedRegrade {
     old: PathBuf,
 }
 
-/// As [`prepare_test`], for grading the answers of an earlier run again: nothing that answers is needed.
+/// As [`prepare_test`], for grading the answers of an earlier run again: no backend, tool or server is needed.
 pub fn prepare_regrade(
     agent: LoadedAgent,
     env: &Env,
@@ -273,15 +195,17 @@ pub fn prepare_regrade(
     run: &str,
 ) -> Result<PreparedRegrade, PrepareError> {
     let old = RunStore::new(&agent.dir).find(run)?;
-    let answers = Answers::open(&AnswerSource::Live, None, &agent, env)?;
+    let redactor = redactor(&agent, env);
     let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
     let mut cli_args = options.cli_args.clone();
-    answers.redactor().arguments(&mut cli_args);
+    redactor.arguments(&mut cli_args);
     let request = RegradeRequest {
-        agent: Arc::new(agent),
+        concurrency: concurrency(&agent, agent.execution.parallel_test_cases.value, false),
+        agent: agent.agent,
         agent_path: options.agent_path.clone(),
         identities,
-        redactor: answers.redactor(),
+        redactor,
+        judge: None,
         cli_args,
     };
     Ok(PreparedRegrade { request, old })
@@ -289,15 +213,15 @@ pub fn prepare_regrade(
 
 impl PreparedRegrade {
     /// Grades the answers.
-    pub fn regrade(&self, sink: &mut dyn RunSink) -> Result<RunOutcome, RunError> {
-        holodeck_runner::regrade(&self.request, &self.old, sink)
+    pub async fn run(&self, control: &RunControl, sink: &mut dyn RunSink) -> Result<RunOutcome, TestError> {
+        Ok(holodeck_runner::regrade(&self.request, &self.old, control, sink).await?)
     }
 }
 
-/// Lets a resumed run have what it began with: where its answers come from, and the flags that shape them. A flag that
-/// was given again must be the same, except for the time-out, because of which people resume: a different one is
-/// reported.
-fn take_over(
+/// Restores the options that a resumed run was started with: the source of its answers and the flags that shape them. A
+/// flag that is given again must be the same. Only the timeout may differ, because it is a reason to resume; then a
+/// warning is returned.
+fn restore_options(
     options: &mut TestOptions,
     header: &JournalHeader,
     agent: &LoadedAgent,
@@ -308,24 +232,24 @@ fn take_over(
         run_id: header.run_id.clone(),
     };
     let flags = &header.flags;
-    if options.side_effects == SideEffectGate::Open && !flags.allow_side_effects {
+    if options.open.side_effects == SideEffectGate::Open && !flags.allow_side_effects {
         return Err(differs("--allow-side-effects", false));
     }
-    if options.rebuild == Rebuild::Everything && !flags.force_ingest {
+    if options.open.rebuild == Rebuild::Everything && !flags.force_ingest {
         return Err(differs("--force-ingest", false));
     }
     let record = flags.record.as_ref().map(PathBuf::from);
-    if options.record.is_some() && options.record != record {
+    if options.open.record.is_some() && options.open.record != record {
         return Err(differs("--record", record.is_some()));
     }
-    options.record = record;
+    options.open.record = record;
     if flags.allow_side_effects {
-        options.side_effects = SideEffectGate::Open;
+        options.open.side_effects = SideEffectGate::Open;
     }
     if flags.force_ingest {
-        options.rebuild = Rebuild::Everything;
+        options.open.rebuild = Rebuild::Everything;
     }
-    options.answers = match &header.replayed {
+    options.open.answers = match &header.replayed {
         Some(replayed) => AnswerSource::Replay(PathBuf::from(&replayed.cassette)),
         None => AnswerSource::Live,
     };
@@ -339,12 +263,13 @@ fn take_over(
     let before = before
         .and_then(Value::as_f64)
         .filter(|&before| given && before.to_bits() != now.to_bits());
-    Ok(before
-        .map(|before| format!("resumed with `--timeout {now}`; the run began with a time-out of {before} s")))
+    Ok(before.map(|before| {
+        format!("resumed with `--timeout {now}`; the run was started with a timeout of {before} s")
+    }))
 }
 
 impl PreparedTest {
-    /// What would run, and what it may cost.
+    /// What would run, and the estimated cost.
     pub fn dry_run(&self) -> DryRun {
         let live = self.request.replayed.is_none();
         let estimate = live.then(|| estimate(&self.request.agent, &self.plan, &self.request.turns.prices));
@@ -355,35 +280,37 @@ impl PreparedTest {
     }
 
     /// The agent.
-    pub fn agent(&self) -> &LoadedAgent {
+    pub fn agent(&self) -> &ResolvedAgent {
         &self.request.agent
     }
 
-    /// Runs to the end. A recording is put in its place whatever the verdicts.
+    /// Runs the cases. A recording is saved regardless of the verdicts.
     pub async fn run(self, control: &RunControl, sink: &mut dyn RunSink) -> Result<RunOutcome, TestError> {
         let Self {
             request,
-            answers,
+            open,
             every_case,
             plan,
-            servers,
         } = self;
-        // The run makes its own; of many cases, two would be felt.
+        // The run creates its own plan, and with many cases two plans need much memory.
         drop(plan);
         let outcome = run_tests(request, control, sink).await;
-        control.within(servers.close()).await;
-        // Only a run of everything may take old calls out of a recording.
-        let whole = every_case && outcome.as_ref().is_ok_and(RunOutcome::is_complete);
-        answers.finish(if whole {
+        let answers = open.answers().clone();
+        let closing = control.within(open.close()).await;
+        // Only a complete run may remove old calls from a recording.
+        let is_complete = every_case && outcome.as_ref().is_ok_and(RunOutcome::is_complete);
+        answers.finish(if is_complete {
             RecordMode::Replace
         } else {
             RecordMode::Merge
         })?;
-        Ok(outcome?)
+        let outcome = outcome?;
+        closing.transpose().map_err(RunError::from)?;
+        Ok(outcome)
     }
 }
 
-/// Why a run broke off.
+/// Why a run was aborted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestError {
@@ -395,35 +322,21 @@ pub enum TestError {
     Cassette(#[from] CassetteError),
 }
 
-/// The models whose cost comes from the price list. The Claude Code CLI reports what it spent.
-fn priced_by_list(agent: &LoadedAgent) -> impl Iterator<Item = &str> {
-    let own = &agent.config.model;
-    let tools = agent.config.tools.iter().filter(|tool| !tool.is_mocked());
-    let of_tools = tools.filter_map(|tool| match tool {
-        ToolConfig::Prompt(tool) => {
-            let model = tool.model.as_ref()?;
-            Some((model.provider.unwrap_or(own.provider), model.name.as_deref()?))
-        }
-        _ => None,
-    });
-    std::iter::once((own.provider, own.name.as_str()))
-        .chain(of_tools)
-        .filter(|(provider, _)| *provider != Provider::Anthropic)
-        .map(|(_, model)| model)
-}
-
-/// Reads the files of questions.
-fn files(agent: &LoadedAgent, env: &Env) -> Result<FileReader, PrepareError> {
+/// The reader for the files of test cases.
+fn file_reader(agent: &ResolvedAgent, env: &Env) -> Result<FileReader, PrepareError> {
     let reader = FileReader::new(converter(agent, env), agent.execution.file_timeout.value);
-    match (fetcher(agent, env, Keep::Yes), fetcher(agent, env, Keep::No)) {
-        (Ok(keeping), Ok(fresh)) => Ok(reader.fetching(keeping, fresh)),
+    match (
+        fetcher(agent, env, Caching::On),
+        fetcher(agent, env, Caching::Off),
+    ) {
+        (Ok(cached), Ok(uncached)) => Ok(reader.with_fetchers(cached, uncached)),
         (Err(error), _) | (_, Err(error)) => Err(PrepareError::Files(error)),
     }
 }
 
-/// Runs turns as the agent file and the flags say.
-fn turns(
-    agent: &LoadedAgent,
+/// The runner of turns, as the agent file and the flags configure it.
+fn turn_runner(
+    agent: &ResolvedAgent,
     env: &Env,
     options: &TestOptions,
     prices: Prices,
@@ -436,7 +349,7 @@ fn turns(
         _ => "`execution.llm_timeout`",
     };
     Ok(TurnRunner {
-        files: files(agent, env)?,
+        files: file_reader(agent, env)?,
         prices,
         model: agent.config.model.name.clone(),
         timeout: Some(timeout.value),
@@ -444,56 +357,41 @@ fn turns(
     })
 }
 
-fn settings(agent: &LoadedAgent, options: &TestOptions, replayed: Option<&Replayed>) -> RunSettings {
+fn settings(agent: &ResolvedAgent, options: &TestOptions, replayed: Option<&Replayed>) -> RunSettings {
     let mut parallel = agent.execution.parallel_test_cases.clone();
     parallel.override_with(options.parallel.map(Some));
     RunSettings {
-        concurrency: concurrency(agent, parallel.value, replayed),
+        concurrency: concurrency(agent, parallel.value, replayed.is_none()),
         on_failure: options.on_failure,
         budget: options.budget,
         flags: RunFlags {
-            allow_side_effects: options.side_effects == SideEffectGate::Open,
-            force_ingest: options.rebuild == Rebuild::Everything,
+            allow_side_effects: options.open.side_effects == SideEffectGate::Open,
+            force_ingest: options.open.rebuild == Rebuild::Everything,
             timeout_s: options.timeout.map(|timeout| timeout.as_secs_f64()),
-            record: options.record.as_ref().map(|path| path.display().to_string()),
+            record: options
+                .open
+                .record
+                .as_ref()
+                .map(|path| path.display().to_string()),
         },
     }
 }
 
-/// Endpoints over HTTP do the work elsewhere, and a recording has it done; Claude Code does it on this machine, a
-/// process for each case.
-fn concurrency(agent: &LoadedAgent, asked: Option<NonZeroUsize>, replayed: Option<&Replayed>) -> usize {
-    let claude = agent.config.model.provider == Provider::Anthropic && replayed.is_none();
+/// The number of cases that run at a time. HTTP endpoints and recordings need few resources of this machine, but Claude
+/// Code runs a process on it for each case.
+fn concurrency(agent: &ResolvedAgent, requested: Option<NonZeroUsize>, live: bool) -> usize {
+    let claude = agent.config.model.provider == Provider::Anthropic && live;
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let default = if claude { 1 } else { (cores * 4).min(8) };
-    let most = agent.config.claude.as_ref().filter(|_| claude);
-    let most = most.and_then(|claude| usize::try_from(claude.max_concurrent_sessions?).ok());
-    let asked = asked.map_or(default, NonZeroUsize::get);
-    most.map_or(asked, |most| asked.min(most))
+    let limit = agent.config.claude.as_ref().filter(|_| claude);
+    let limit = limit.and_then(|claude| usize::try_from(claude.max_concurrent_sessions?).ok());
+    let requested = requested.map_or(default, NonZeroUsize::get);
+    limit.map_or(requested, |limit| requested.min(limit))
 }
 
-/// The embedded list, under the user's, under the project's, under the flag's.
-fn prices(agent: &LoadedAgent, env: &Env, flag: Option<&Path>) -> Result<Prices, PriceError> {
-    let mut prices = Prices::embedded();
-    if let Some(user) = env.user_dir() {
-        prices = prices.overlay(&user.join("prices.json"))?;
-    }
-    prices = prices.overlay(&agent.dir.join("prices.json"))?;
-    match flag {
-        Some(path) if !path.exists() => Err(PriceError::Io {
-            path: path.display().to_string(),
-            source: std::io::ErrorKind::NotFound.into(),
-        }),
-        Some(path) => prices.overlay(path),
-        None => Ok(prices),
-    }
-}
-
-fn metadata(agent: &mut LoadedAgent, options: &TestOptions, redactor: &Redactor) -> RunMetadata {
-    // The cases are in the report: a second copy would double the file, and many of them as JSON values the memory.
-    let cases = std::mem::take(&mut agent.config.test_cases);
-    let mut config = serde_json::to_value(&agent.config).unwrap_or(Value::Null);
-    agent.config.test_cases = cases;
+fn metadata(agent: &ResolvedAgent, options: &TestOptions, redactor: &Redactor) -> RunMetadata {
+    // The report already contains the cases; a second copy would double the size of the file and the memory.
+    let mut config = serde_json::to_value(agent.config.without_cases()).unwrap_or(Value::Null);
     if let Some(config) = config.as_object_mut() {
         config.remove("test_cases");
     }

@@ -1,15 +1,16 @@
 use std::fmt;
 
-use holodeck_model::{LoadedAgent, Location, Need};
+use holodeck_model::{Location, Need};
+use holodeck_yaml::LoadedAgent;
 
-/// Parts of the YAML that this run needs and that can't be run yet.
+/// Parts of the YAML that this run needs and that this version can't run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unbuilt {
-    /// What, and where it is written.
+pub struct UnsupportedParts {
+    /// Each part and its place.
     pub parts: Vec<(String, Option<Location>)>,
 }
 
-impl fmt::Display for Unbuilt {
+impl fmt::Display for UnsupportedParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("this version can't run")?;
         for (index, (what, location)) in self.parts.iter().enumerate() {
@@ -23,25 +24,28 @@ impl fmt::Display for Unbuilt {
     }
 }
 
-impl std::error::Error for Unbuilt {}
+impl std::error::Error for UnsupportedParts {}
 
-/// Refuses by name what a run of the chosen cases needs and does not get.
-pub(crate) fn refuse_unbuilt(agent: &LoadedAgent, cases: Option<&[usize]>) -> Result<(), Unbuilt> {
+/// Returns an error that lists the unsupported parts that a run of the selected cases needs.
+pub(crate) fn refuse_unsupported(
+    agent: &LoadedAgent,
+    cases: Option<&[usize]>,
+) -> Result<(), UnsupportedParts> {
     let parts: Vec<_> = agent
         .unsupported
         .iter()
-        .filter(|part| part.needed_by_run == Need::Blocks && needed(&part.pointer, cases))
+        .filter(|part| part.needed_by_run == Need::Blocks && is_needed(&part.pointer, cases))
         .map(|part| (part.what.clone(), agent.locate(&part.pointer)))
         .collect();
     if parts.is_empty() {
         Ok(())
     } else {
-        Err(Unbuilt { parts })
+        Err(UnsupportedParts { parts })
     }
 }
 
-/// Refuses by name what one tool needs and does not get.
-pub(crate) fn refuse_unbuilt_tool(agent: &LoadedAgent, position: usize) -> Result<(), Unbuilt> {
+/// Returns an error that lists the unsupported parts of one tool.
+pub(crate) fn refuse_unsupported_tool(agent: &LoadedAgent, position: usize) -> Result<(), UnsupportedParts> {
     let own = format!("tools.{position}");
     let is_own = |pointer: &str| {
         pointer
@@ -57,12 +61,12 @@ pub(crate) fn refuse_unbuilt_tool(agent: &LoadedAgent, position: usize) -> Resul
     if parts.is_empty() {
         Ok(())
     } else {
-        Err(Unbuilt { parts })
+        Err(UnsupportedParts { parts })
     }
 }
 
-/// A part of a case is needed only if the case is run; `None` stands for a run without cases.
-fn needed(pointer: &str, cases: Option<&[usize]>) -> bool {
+/// Whether a part is needed. A part of a case is needed only if the case is run; `None` means a run without cases.
+fn is_needed(pointer: &str, cases: Option<&[usize]>) -> bool {
     let Some(rest) = pointer.strip_prefix("test_cases.") else {
         return cases.is_some() || !pointer.starts_with("evaluations");
     };
@@ -83,11 +87,11 @@ mod tests {
 
     #[test]
     fn a_case_that_is_not_run_needs_nothing() {
-        assert!(needed("tools.0", None));
-        assert!(needed("tools.0", Some(&[1])));
-        assert!(needed("test_cases.1.files", Some(&[1])));
-        assert!(!needed("test_cases.2.files", Some(&[1])));
-        assert!(!needed("test_cases.2.files", None));
-        assert!(!needed("evaluations.metrics.0", None));
+        assert!(is_needed("tools.0", None));
+        assert!(is_needed("tools.0", Some(&[1])));
+        assert!(is_needed("test_cases.1.files", Some(&[1])));
+        assert!(!is_needed("test_cases.2.files", Some(&[1])));
+        assert!(!is_needed("test_cases.2.files", None));
+        assert!(!is_needed("evaluations.metrics.0", None));
     }
 }

@@ -30,7 +30,7 @@ impl Project {
         self.dir.path()
     }
 
-    /// Every case passed and is in the run file: a fast run that skips something is no figure.
+    /// Every case passed and is in the run file: a fast run that skips cases does not count.
     pub(super) fn check_results(&self) -> Result<()> {
         let path = self.run_file()?;
         let file = std::io::BufReader::new(std::fs::File::open(path)?);
@@ -39,7 +39,7 @@ impl Project {
         let results = run.pointer("/report/results").and_then(Value::as_array);
         ensure!(
             passed == Some(self.cases as u64) && results.map(Vec::len) == Some(self.cases),
-            "the run file tells {passed:?} passed cases of {}",
+            "the run file has {passed:?} passed cases of {}",
             self.cases
         );
         Ok(())

@@ -68,7 +68,7 @@ fn measure_size(program: &Path, count: usize, runs: u32, python: Option<&Path>) 
     Ok(size)
 }
 
-/// Builds the bench and tells where it is.
+/// Builds the bench and returns its path.
 fn build() -> Result<PathBuf> {
     let bench = [
         "bench",
@@ -284,7 +284,7 @@ fn details(sizes: &[Size]) -> Vec<[String; 3]> {
         row("keywords, six words", &spread("keywords")),
         row("a phrase of two words", &spread("exact")),
         row("hybrid", &spread("hybrid")),
-        row("put one source of twenty chunks in anew", &|size| {
+        row("replace one source of twenty chunks", &|size| {
             format!("{:.1} ms", size.built("/replace_one_ms"))
         }),
         row("bytes a chunk, of which its text", &|size| {

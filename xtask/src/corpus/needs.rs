@@ -1,12 +1,12 @@
-//! What `expected.tsv` says a diagnostic must name: `tools.0 file and function (required; both in one run)`.
+//! The words of a diagnostic that `expected.tsv` requires: `tools.0 file and function (required; both in one run)`.
 //!
-//! Phrases are joined by ` and `; each needs an error of its own that says all its words.
+//! Phrases are joined by ` and `; each needs a separate error that contains all its words.
 
 const FILLERS: &[&str] = &[
     "the", "a", "both", "all", "reported", "in", "one", "run", "did", "you", "mean", "without",
 ];
 
-/// Words that may stand for each other.
+/// Words that count as equal.
 const SYNONYMS: &[&[&str]] = &[&["required", "missing"], &["unknown", "unexpected"]];
 
 /// The first phrase for which no error is left, or nothing if all are met.
@@ -19,7 +19,7 @@ pub(super) fn unmet(names: &str, errors: &[&str]) -> Option<String> {
     }
     let lost = phrases
         .iter()
-        .find(|phrase| !sayings.iter().any(|saying| says_all(saying, phrase)));
+        .find(|phrase| !sayings.iter().any(|saying| contains_all(saying, phrase)));
     Some(
         lost.or(phrases.last())
             .map(|phrase| phrase.join(" "))
@@ -34,7 +34,7 @@ fn assign(phrases: &[Vec<String>], free: &mut Vec<&[String]>) -> bool {
     };
     for at in 0..free.len() {
         let saying = free.remove(at);
-        let good = says_all(saying, phrase) && assign(rest, free);
+        let good = contains_all(saying, phrase) && assign(rest, free);
         free.insert(at, saying);
         if good {
             return true;
@@ -65,13 +65,13 @@ fn words(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A dotted word is said if each of its parts is.
-fn says_all(saying: &[String], phrase: &[String]) -> bool {
+/// A dotted word is contained if each of its parts is.
+fn contains_all(saying: &[String], phrase: &[String]) -> bool {
     phrase.iter().flat_map(|word| words(word)).all(|word| {
         let group = SYNONYMS.iter().find(|group| group.contains(&word.as_str()));
         saying
             .iter()
-            .any(|said| *said == word || group.is_some_and(|group| group.contains(&said.as_str())))
+            .any(|own| *own == word || group.is_some_and(|group| group.contains(&own.as_str())))
     })
 }
 

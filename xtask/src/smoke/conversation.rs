@@ -1,4 +1,4 @@
-//! One running CLI: what it is started with, what is said to it, what it says.
+//! One running CLI: its arguments, its input and its output.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -172,7 +172,7 @@ pub(super) struct Turn(pub(super) Vec<Value>);
 pub(super) struct Ended {
     pub(super) code: Option<i32>,
     pub(super) errors: String,
-    /// What it said since it was last listened to.
+    /// Its output since the last call.
     pub(super) frames: Vec<Value>,
 }
 
@@ -199,7 +199,7 @@ impl Conversation {
         Ok(answer["response"].clone())
     }
 
-    /// Says a text that is taken as it is, and waits for the result.
+    /// Sends a literal text and waits for the result.
     pub(super) fn turn(&mut self, text: &str) -> Result<Turn> {
         self.turn_of(&prompt(&json!(text)))
     }
@@ -373,10 +373,10 @@ fn initialize_result() -> Value {
 
 fn tools_list() -> Value {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
-    json!({"tools": [{"name": "echo", "description": "Says it again.", "inputSchema": schema}]})
+    json!({"tools": [{"name": "echo", "description": "Repeats the text.", "inputSchema": schema}]})
 }
 
-/// The host: tools run unless their input says `deny`, and one MCP server has one tool.
+/// The host: tools run unless their input contains `deny`, and one MCP server has one tool.
 fn answer(request: &Value) -> Value {
     let input = |key: &str| request[key].to_string();
     match request["subtype"].as_str() {

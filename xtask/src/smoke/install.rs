@@ -86,12 +86,17 @@ pub(super) fn install() -> Result<Installed> {
     Ok(Installed { clis, sdk, mcp })
 }
 
+pub(super) fn newest_cli() -> Result<PathBuf> {
+    let [newest, ..] = &CLIS;
+    cli(newest)
+}
+
 fn cli(pin: &CliPin) -> Result<PathBuf> {
     let folder = format!("claude-{}", pin.version);
     let package = [Pin::new(CLI_PACKAGE, pin.version)];
     let binary = packages(&folder, &package, &[])?.join("claude");
     if size(&binary) != Some(pin.size) {
-        // A download that was broken off; npm itself would not look again.
+        // An interrupted download; npm itself would not look again.
         fs::remove_dir_all(workspace::root().join(FOLDER).join(&folder))?;
         packages(&folder, &package, &[])?;
     }
@@ -110,8 +115,8 @@ pub(super) fn size(file: &Path) -> Option<u64> {
     fs::metadata(file).ok().map(|data| data.len())
 }
 
-/// The folder of the first of these packages, all of them in exactly these versions. Together, since npm takes away what
-/// it is not told of.
+/// The folder of the first of these packages, all of them in exactly these versions. Together, since npm removes what
+/// it is not asked for.
 fn packages(folder: &str, pins: &[Pin], omit: &[&str]) -> Result<PathBuf> {
     let dir = workspace::root().join(FOLDER).join(folder);
     let place = |pin: &Pin| dir.join("node_modules").join(pin.name);

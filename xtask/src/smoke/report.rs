@@ -17,14 +17,14 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// What was found for a row; nothing where only the types can tell.
+    /// The result of a row; `None` if only the types can show it.
     fn cell(&self, row: &Row) -> Option<Cell> {
         let assumed = row.assumed_of(&self.title)?;
         let found = self.facts.found(row.name);
         Some(Cell {
             found: found.to_owned(),
-            // Another binary is of another release, and that is no news.
-            holds: found == assumed || (!self.pinned && row.tells_the_release()),
+            // Another binary has another release, which is expected.
+            holds: found == assumed || (!self.pinned && row.names_the_release()),
         })
     }
 
@@ -54,7 +54,7 @@ struct Judged {
     row: &'static Row,
     /// One per binary.
     cells: Vec<Cell>,
-    /// What the SDK's types say, where they say something.
+    /// The result from the SDK's types, if they have one.
     types: Option<Cell>,
 }
 
@@ -124,10 +124,10 @@ impl Report {
         let mut text = format!(
             "# The CLI of Claude Code, as it is\n\n\
              What HoloDeck relies on, and what was found: {} on the real binary, against a scripted server on loopback,\n\
-             and in the published types of the SDK {SDK_VERSION}. `cargo xtask smoke` finds it all out again and fails when\n\
+             and in the published types of the SDK {SDK_VERSION}. `cargo xtask smoke` checks all of it and fails when\n\
              anything differs from what the product assumes (`xtask/src/smoke/rows`); `--write` writes this page.\n\
-             The last column names the declaration that publishes a name; `–` is what is not published, or what no run\n\
-             of ours shows. A type (`string`, `array`, …) is that of a field.\n",
+             The last column names the declaration that publishes a name; `–` is what is not published, or what no\n\
+             scenario shows. A type (`string`, `array`, …) is that of a field.\n",
             CLIS.map(|pin| pin.version).join(" and "),
         );
         for (area, rows) in &self.areas {
@@ -178,7 +178,7 @@ impl Judged {
     }
 }
 
-/// What each binary does, said once where it is the same, and what the types say.
+/// The behaviour of each binary, once if they agree, and the result from the types.
 fn summed_up(titles: &[String], each: impl Iterator<Item = String>, types: Option<String>) -> String {
     let each: Vec<String> = each.collect();
     let mut texts: Vec<String> = match each.split_first() {

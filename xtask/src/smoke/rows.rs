@@ -15,7 +15,7 @@ pub(super) struct Area {
 /// One name.
 pub(super) struct Row {
     pub(super) name: &'static str,
-    /// What a scenario has to find; nothing where only the types can tell.
+    /// The expected result of a scenario; `None` if only the types can show it.
     assumed: Option<&'static str>,
     /// What the older release does instead.
     older: Option<&'static str>,
@@ -23,7 +23,7 @@ pub(super) struct Row {
     pub(super) types: Option<(&'static str, &'static str)>,
 }
 
-/// What no run shows and no type tells.
+/// Neither a run nor a type shows it.
 pub(super) const NOTHING: &str = "–";
 
 pub(super) const AREAS: &[Area] = &[
@@ -41,11 +41,11 @@ pub(super) const AREAS: &[Area] = &[
 
 impl Row {
     /// Whether this is different for every release by its nature.
-    pub(super) fn tells_the_release(&self) -> bool {
+    pub(super) fn names_the_release(&self) -> bool {
         ["--version", "bytes of the binary"].contains(&self.name)
     }
 
-    /// What this release has to do. A binary that is none of the pinned ones is held to the newest.
+    /// What this release has to do. An unknown binary is checked as the newest pinned one.
     pub(super) fn assumed_of(&self, version: &str) -> Option<&'static str> {
         let [_, older] = CLIS;
         match self.older {
@@ -74,7 +74,7 @@ const fn row(name: &'static str, assumed: &'static str) -> Row {
     }
 }
 
-/// What only the types can tell.
+/// Rows that only the types can show.
 const fn published(name: &'static str, declaration: &'static str, member: &'static str) -> Row {
     Row {
         name,

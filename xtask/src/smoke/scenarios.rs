@@ -149,7 +149,7 @@ impl Subject {
 }
 
 /// Runs `body` with a server, and ends it. Requests that the real API would refuse are an error, unless `body` has
-/// one that tells more.
+/// a more specific one.
 fn scripted(server: AnthropicServer, body: impl FnOnce(&AnthropicServer) -> Result<()>) -> Result<()> {
     let done = body(&server);
     let received = server.finish_unchecked();

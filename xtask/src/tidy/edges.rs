@@ -1,8 +1,11 @@
 //! Which crate may depend on which: the layers of the architecture, and who alone imports a library.
 
 use super::Finding;
-use super::rules::{self, Crate, Importer, TESTKIT, Tests};
+use super::rules::{self, Crate, FOR_TESTS, Importer, Tests};
 use crate::workspace::{Dependency, File, Metadata, Package, Use};
+
+/// Where the table of crates is.
+const RULES: &str = "xtask/src/tidy/rules.rs";
 
 pub(super) fn check(metadata: &Metadata, files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -22,6 +25,15 @@ pub(super) fn check(metadata: &Metadata, files: &[File]) -> Vec<Finding> {
             .iter()
             .find(|file| file.path == manifest)
             .and_then(|file| file.text.as_deref());
+        for name in unused_grants(of, package) {
+            let todo = "take it out of the row of the crate";
+            findings.push(Finding::new(
+                RULES,
+                1,
+                format!("`{}` may depend on `{name}`, and does not", of.name),
+                todo,
+            ));
+        }
         for dependency in package.dependencies() {
             if let Some(refusal) = judge(of, dependency, &names) {
                 let line = line_of(text.unwrap_or_default(), dependency);
@@ -32,13 +44,23 @@ pub(super) fn check(metadata: &Metadata, files: &[File]) -> Vec<Finding> {
     for of in rules::CRATES.iter().filter(|of| !names.contains(&of.name)) {
         let todo = "remove its row: the table holds the crates that exist";
         findings.push(Finding::new(
-            "xtask/src/tidy/rules.rs",
+            RULES,
             1,
             format!("crate `{}` does not exist", of.name),
             todo,
         ));
     }
     findings
+}
+
+/// Crates that the table lets this one depend on, and that its manifest does not name.
+fn unused_grants<'a>(of: &'a Crate, package: Package<'a>) -> impl Iterator<Item = &'static str> {
+    let used = move |name: &str| {
+        package
+            .dependencies()
+            .any(|dependency| dependency.package == name)
+    };
+    of.may_use.iter().copied().filter(move |name| !used(name))
 }
 
 struct Refusal {
@@ -73,11 +95,9 @@ fn judge(of: &Crate, dependency: Dependency<'_>, members: &[&str]) -> Option<Ref
 }
 
 fn edge_allowed(of: &Crate, to: &str, used: Use) -> bool {
-    if to == TESTKIT {
-        let beneath = find(TESTKIT).is_some_and(|testkit| testkit.may_use.contains(&of.name));
-        return of.may_use.contains(&to) || (used == Use::Dev && !beneath);
-    }
-    of.may_use.contains(&to)
+    let for_tests = FOR_TESTS.contains(&to) && used == Use::Dev;
+    let beneath = || find(to).is_some_and(|to| to.may_use.contains(&of.name));
+    of.may_use.contains(&to) || (for_tests && !beneath())
 }
 
 fn import_allowed(importer: &Importer, of: &Crate, used: Use) -> bool {
@@ -124,17 +144,26 @@ mod tests {
     use crate::tidy::rules;
     use crate::workspace::{File, Metadata};
 
-    /// Findings for a workspace in which `name` depends on `on`, every other crate on nothing.
+    /// The dependencies that the table grants a crate.
+    fn granted(name: &str) -> Vec<Value> {
+        let of = rules::CRATES.iter().find(|of| of.name == name);
+        let granted = of.iter().flat_map(|of| of.may_use);
+        granted.map(|on| json!({"name": on, "kind": null})).collect()
+    }
+
+    /// Findings for a workspace in which each crate depends on what it may use, and `name` on `on` besides.
     fn findings(name: &str, on: &str, kind: &Value) -> Vec<String> {
         let mut packages: Vec<Value> = rules::CRATES
             .iter()
             .filter(|of| of.name != name)
-            .map(|of| json!({"name": of.name, "manifest_path": "Cargo.toml", "dependencies": []}))
+            .map(|of| json!({"name": of.name, "manifest_path": "Cargo.toml", "dependencies": granted(of.name)}))
             .collect();
+        let mut dependencies = granted(name);
+        dependencies.push(json!({"name": on, "kind": kind}));
         packages.push(json!({
             "name": name,
             "manifest_path": "crates/x/Cargo.toml",
-            "dependencies": [{"name": on, "kind": kind}],
+            "dependencies": dependencies,
         }));
         let section = if kind == "dev" {
             "dev-dependencies"
@@ -159,6 +188,24 @@ mod tests {
         assert!(findings("holodeck-runner", "holodeck-testkit", &json!("dev")).is_empty());
         assert!(findings("holodeck-http", "reqwest", &Value::Null).is_empty());
         assert!(findings("holodeck-runner", "yaml_serde", &json!("dev")).is_empty());
+    }
+
+    #[test]
+    fn a_grant_that_no_manifest_uses_is_refused() {
+        let package = json!({"name": "holodeck-turn", "manifest_path": "Cargo.toml", "dependencies": [
+            {"name": "holodeck-model", "kind": null}, {"name": "holodeck-events", "kind": null},
+            {"name": "holodeck-documents", "kind": "dev"},
+        ]});
+        let found = check(&Metadata::from_json(json!({ "packages": [package] })), &[]);
+        let unused: Vec<_> = found
+            .iter()
+            .filter(|finding| finding.what.ends_with("and does not"))
+            .map(|finding| finding.what.as_str())
+            .collect();
+        assert_eq!(
+            unused,
+            ["`holodeck-turn` may depend on `holodeck-backend-api`, and does not"]
+        );
     }
 
     #[test]
@@ -188,6 +235,19 @@ mod tests {
             1
         );
         assert!(findings("xtask", "holodeck-testkit", &Value::Null).is_empty());
+    }
+
+    #[test]
+    fn yaml_is_read_in_tests_of_crates_that_get_an_agent() {
+        assert!(findings("holodeck-runner", "holodeck-yaml", &json!("dev")).is_empty());
+        assert_eq!(
+            findings("holodeck-runner", "holodeck-yaml", &Value::Null).len(),
+            1
+        );
+        assert_eq!(
+            findings("holodeck-model", "holodeck-yaml", &json!("dev")).len(),
+            1
+        );
     }
 
     #[test]

@@ -21,8 +21,7 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
         if is_member(&file.path, "Cargo.toml") {
             let readme = file.path.replace("Cargo.toml", "README.md");
             if !files.iter().any(|other| other.path == readme) {
-                let todo =
-                    format!("write at most {README_LINES} lines: what it is for, what it must never know");
+                let todo = format!("write at most {README_LINES} lines: its purpose and what it must not do");
                 findings.push(Finding::new(&readme, 1, "the crate has no README.md", todo));
             }
         }
@@ -62,7 +61,7 @@ fn check_name(path: &str) -> Vec<Finding> {
         findings.push(Finding::new(
             path,
             1,
-            format!("`{name}` says nothing about what is inside"),
+            format!("`{name}` does not describe its content"),
             todo,
         ));
     }
@@ -97,7 +96,7 @@ fn check_readme(path: &str, text: &str) -> Option<Finding> {
             path,
             1,
             what,
-            "say what it is for and what it must never know; the rest is documentation",
+            "state its purpose and what it must not do; the rest is documentation",
         )
     })
 }

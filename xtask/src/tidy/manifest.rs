@@ -1,4 +1,4 @@
-//! What every member's manifest says.
+//! Rules for every member's manifest.
 
 use super::Finding;
 
@@ -31,7 +31,7 @@ pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
                 path,
                 at,
                 format!("`{name}` does not come from the workspace's dependency table"),
-                format!("put it in [workspace.dependencies] and say `{name}.workspace = true`"),
+                format!("put it in [workspace.dependencies] and write `{name}.workspace = true`"),
             ));
         }
     }

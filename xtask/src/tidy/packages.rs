@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rules::{BANNED, LICENCES, PACKAGE_BUDGET, TOLERATED_DUPLICATES};
+use super::rules::{BANNED, LICENCES, PACKAGE_BUDGETS, TOLERATED_DUPLICATES};
 use super::{Finding, licence};
 use crate::workspace::{File, Metadata};
 
@@ -39,15 +39,13 @@ pub(super) fn check(metadata: &Metadata, files: &[File]) -> Vec<Finding> {
             ));
         }
     }
-    let count = default_tree(metadata);
-    if count > PACKAGE_BUDGET {
-        let what = format!("{PRODUCT} is built from {count} packages, the budget is {PACKAGE_BUDGET}");
-        findings.push(Finding::new(
-            LOCK,
-            1,
-            what,
-            "drop a dependency or put it behind a feature",
-        ));
+    for (name, budget) in PACKAGE_BUDGETS {
+        let count = metadata.tree(name).len();
+        if count > *budget {
+            let what = format!("{name} is built from {count} packages, the budget is {budget}");
+            let todo = "drop a dependency or put it behind a feature";
+            findings.push(Finding::new(LOCK, 1, what, todo));
+        }
     }
     findings
 }
@@ -146,6 +144,33 @@ mod tests {
                 (1, "`silent` is under no licence".to_owned())
             ]
         );
+    }
+
+    #[test]
+    fn a_crate_over_its_budget_is_a_finding() {
+        let metadata = |count: usize| {
+            let others: Vec<String> = (1..count).map(|number| format!("p{number}")).collect();
+            let package =
+                |name: &str| json!({"name": name, "id": name, "version": "1.0.0", "license": "MIT"});
+            let mut packages = vec![package("holodeck-backend-claude")];
+            packages.extend(others.iter().map(|name| package(name)));
+            let deps: Vec<_> = others
+                .iter()
+                .map(|name| json!({"pkg": name, "dep_kinds": [{"kind": null}]}))
+                .collect();
+            Metadata::from_json(json!({
+                "packages": packages,
+                "resolve": {"nodes": [{"id": "holodeck-backend-claude", "deps": deps}]},
+            }))
+        };
+        let files = [File {
+            path: "Cargo.lock".to_owned(),
+            text: Some(String::new()),
+        }];
+        assert_eq!(check(&metadata(90), &files).len(), 0);
+        let found = check(&metadata(91), &files);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].what.contains("91 packages, the budget is 90"));
     }
 
     #[test]

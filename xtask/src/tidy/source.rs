@@ -1,4 +1,4 @@
-//! What Rust files may say.
+//! Rules for the text of Rust files.
 
 use super::rules::{UNSAFE_FILES, WORDS};
 use super::{Finding, crate_of, scan};

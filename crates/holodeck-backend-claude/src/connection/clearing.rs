@@ -1,4 +1,4 @@
-//! One process for several conversations, one after the other.
+//! Clears a process between conversations.
 
 use std::time::Duration;
 
@@ -7,61 +7,61 @@ use tokio::time::timeout;
 use super::{Connection, Incoming};
 use crate::wire::{self, Delivery, Frame};
 
-/// Why a process can't be used for another conversation.
+/// Why a process cannot be used for another conversation.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotCleared {
-    #[error("the Claude Code CLI goes on with a turn that is over")]
-    Talks,
+pub(crate) enum ClearError {
+    #[error("the Claude Code CLI is still working on a finished turn")]
+    Busy,
     #[error("the Claude Code CLI did not answer `/clear` within {} s", .0.as_secs_f64())]
-    Silent(Duration),
-    #[error("the Claude Code CLI ended during its start: {detail}")]
-    Ended { detail: String },
+    TimedOut(Duration),
+    #[error("the Claude Code CLI exited during startup: {detail}")]
+    Exited { detail: String },
 }
 
 impl Connection {
-    /// Makes the CLI forget what was said. What stays is that it was cleared: the model is told of the command.
-    /// A process that does anything else in between is not to be trusted with another conversation.
-    pub(crate) async fn clear(&mut self) -> Result<(), NotCleared> {
-        self.cleared = false;
-        while let Some(left) = self.left_over() {
-            if left.is_of_a_turn() {
-                return Err(NotCleared::Talks);
+    /// Clears the conversation. Only the `/clear` command itself stays visible to the model. A process that does
+    /// anything else meanwhile is not used for another conversation.
+    pub(crate) async fn clear(&mut self) -> Result<(), ClearError> {
+        self.is_cleared = false;
+        while let Some(leftover) = self.try_next() {
+            if leftover.belongs_to_turn() {
+                return Err(ClearError::Busy);
             }
         }
         let before = self.session.clone();
         self.send(wire::user_message("/clear", &[], None, Delivery::Interpreted));
-        let patience = self.clear;
-        match timeout(patience, self.hear_clearing(before)).await {
-            Ok(cleared) => cleared?,
-            Err(_) => return Err(NotCleared::Silent(patience)),
+        let time_limit = self.clear;
+        match timeout(time_limit, self.wait_until_cleared(before)).await {
+            Ok(result) => result?,
+            Err(_) => return Err(ClearError::TimedOut(time_limit)),
         }
-        self.cleared = true;
+        self.is_cleared = true;
         Ok(())
     }
 
-    /// The turn of `/clear`: another conversation begins, and nothing is said in it.
-    async fn hear_clearing(&mut self, before: Option<String>) -> Result<(), NotCleared> {
-        let mut begun = None;
+    /// Reads the turn of `/clear`, which starts an empty conversation.
+    async fn wait_until_cleared(&mut self, before: Option<String>) -> Result<(), ClearError> {
+        let mut session = None;
         loop {
             let Some(incoming) = self.next().await else {
-                return Err(NotCleared::Ended {
-                    detail: self.obituary().await,
+                return Err(ClearError::Exited {
+                    detail: self.exit_report().await,
                 });
             };
             let Incoming::Frame(frame) = incoming else {
-                return Err(NotCleared::Talks);
+                return Err(ClearError::Busy);
             };
-            match (*frame, &begun) {
+            match (*frame, &session) {
                 (Frame::Init(init), None) if init.session_id.is_some() && init.session_id != before => {
-                    begun = init.session_id;
+                    session = init.session_id;
                 }
-                (Frame::Result(result), Some(_)) if !result.is_error && result.session_id == begun => {
+                (Frame::Result(result), Some(_)) if !result.is_error && result.session_id == session => {
                     return Ok(());
                 }
-                // Older ones say that there is nothing to say.
+                // Older versions add a message without content.
                 (Frame::Assistant(frame), Some(_)) if frame.is_synthetic() => {}
                 (Frame::Init(_) | Frame::Result(_) | Frame::Assistant(_), _) => {
-                    return Err(NotCleared::Talks);
+                    return Err(ClearError::Busy);
                 }
                 _ => {}
             }
@@ -70,8 +70,8 @@ impl Connection {
 }
 
 impl Incoming {
-    /// Whether it belongs to a turn, and not to the time between two.
-    fn is_of_a_turn(&self) -> bool {
+    /// Whether it belongs to a turn, rather than to the time between two turns.
+    fn belongs_to_turn(&self) -> bool {
         match self {
             Self::Frame(frame) => matches!(**frame, Frame::Init(_) | Frame::Result(_) | Frame::Assistant(_)),
             _ => true,

@@ -1,4 +1,4 @@
-//! What goes into the CLI and what comes out of it.
+//! Writes to the CLI's standard input and reads its standard output.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::Incoming;
 use crate::{
     control::{Pending, Write},
     framing::{FramingError, LINE_LIMIT, LineReader},
-    host::Answering,
+    host::Responder,
     wire::{self, Frame},
 };
 
-/// Writes lines until nobody has any, or nobody reads them.
+/// Writes lines until the channel or the CLI's input is closed.
 pub(super) async fn write(mut stdin: impl AsyncWrite + Unpin, mut lines: mpsc::UnboundedReceiver<Write>) {
     while let Some(Write::Line(line)) = lines.recv().await {
         let written = async {
@@ -29,12 +29,12 @@ pub(super) async fn write(mut stdin: impl AsyncWrite + Unpin, mut lines: mpsc::U
     }
 }
 
-/// Reads for as long as there is output, whatever else happens: a full pipe would stop the CLI.
+/// Reads all output, even between turns: a full pipe would block the CLI.
 pub(super) async fn read(
     stdout: ChildStdout,
     pending: Arc<Pending>,
-    answering: Answering,
-    heard: mpsc::Sender<Incoming>,
+    responder: Responder,
+    sender: mpsc::Sender<Incoming>,
 ) {
     let mut lines = LineReader::new(stdout, LINE_LIMIT);
     loop {
@@ -42,19 +42,19 @@ pub(super) async fn read(
             Ok(Some(line)) => wire::parse(line),
             Ok(None) => break,
             Err(error @ FramingError::HalfLine { .. }) => {
-                // The program ended in the middle of it: that is what there is to tell.
-                tracing::debug!(%error, "half a line of the Claude Code CLI is left out");
+                // The exit of the program is reported instead.
+                tracing::debug!(%error, "ignoring an incomplete line of the Claude Code CLI");
                 break;
             }
             Err(error) => {
-                let _ = heard.send(Incoming::Broken(error)).await;
+                let _ = sender.send(Incoming::Broken(error)).await;
                 break;
             }
         };
         let frame = match frame {
             Ok(frame) => frame,
             Err(error) => {
-                tracing::debug!(%error, "a line of the Claude Code CLI is left out");
+                tracing::debug!(%error, "ignoring an invalid line of the Claude Code CLI");
                 continue;
             }
         };
@@ -62,15 +62,15 @@ pub(super) async fn read(
             Frame::ControlResponse { request_id, outcome } => {
                 pending.answer(&request_id, outcome.map_err(|error| error.message));
             }
-            Frame::ControlRequest { request_id, request } => answering.answer(request_id, request),
-            Frame::ControlCancel { request_id } => answering.withdraw(&request_id),
+            Frame::ControlRequest { request_id, request } => responder.respond(request_id, request),
+            Frame::ControlCancel { request_id } => responder.withdraw(&request_id),
             frame => {
                 match &frame {
-                    Frame::User(user) => user.answered_calls().for_each(|id| answering.finished(id)),
-                    Frame::Result(_) => answering.turn_over(),
+                    Frame::User(user) => user.result_call_ids().for_each(|id| responder.release_slot(id)),
+                    Frame::Result(_) => responder.release_all_slots(),
                     _ => {}
                 }
-                if heard.send(Incoming::Frame(Box::new(frame))).await.is_err() {
+                if sender.send(Incoming::Frame(Box::new(frame))).await.is_err() {
                     break;
                 }
             }

@@ -3,22 +3,22 @@ use proptest::prelude::*;
 use super::*;
 use crate::recording::Recording;
 
-/// All lines and errors of `pieces`, read one after the other.
+/// All lines and errors of consecutive `pieces`.
 fn read(pieces: &[&[u8]], limit: usize) -> Vec<Result<Vec<u8>, String>> {
     let mut lines = Lines::new(limit);
-    let mut seen = Vec::new();
+    let mut results = Vec::new();
     for piece in pieces {
-        lines.room().extend_from_slice(piece);
+        lines.buffer_mut().extend_from_slice(piece);
         loop {
             match lines.take() {
-                Ok(Some(line)) => seen.push(Ok(lines.get(line).unwrap().to_vec())),
+                Ok(Some(line)) => results.push(Ok(lines.get(line).unwrap().to_vec())),
                 Ok(None) => break,
-                Err(error) => seen.push(Err(error.to_string())),
+                Err(error) => results.push(Err(error.to_string())),
             }
         }
     }
-    seen.extend(lines.end().err().map(|error| Err(error.to_string())));
-    seen
+    results.extend(lines.end().err().map(|error| Err(error.to_string())));
+    results
 }
 
 fn lines(texts: &[&str]) -> Vec<Result<Vec<u8>, String>> {
@@ -26,7 +26,7 @@ fn lines(texts: &[&str]) -> Vec<Result<Vec<u8>, String>> {
 }
 
 #[test]
-fn lines_come_without_their_ends_and_empty_ones_not_at_all() {
+fn line_ends_and_empty_lines_are_removed() {
     assert_eq!(read(&[b"a\n\n\r\nb\r\nc\n"], 10), lines(&["a", "b", "c"]));
 }
 
@@ -46,17 +46,17 @@ fn a_line_beyond_the_limit_is_one_error_and_the_next_one_is_read() {
 }
 
 #[test]
-fn what_is_beyond_the_limit_is_not_kept() {
+fn a_line_beyond_the_limit_is_not_buffered() {
     let mut lines = Lines::new(1000);
     let chunk = [b'x'; CHUNK];
     let mut errors = 0;
     for _ in 0..1000 {
-        lines.room().extend_from_slice(&chunk);
+        lines.buffer_mut().extend_from_slice(&chunk);
         errors += usize::from(lines.take().is_err());
         assert!(lines.buffer.capacity() < 4 * CHUNK);
     }
     assert_eq!(errors, 1);
-    lines.room().extend_from_slice(b"\nafter\n");
+    lines.buffer_mut().extend_from_slice(b"\nafter\n");
     let line = lines.take().unwrap().unwrap();
     assert_eq!(lines.get(line).unwrap(), b"after");
 }
@@ -64,10 +64,12 @@ fn what_is_beyond_the_limit_is_not_kept() {
 #[test]
 fn a_long_line_does_not_keep_its_memory() {
     let mut lines = Lines::new(LINE_LIMIT);
-    lines.room().extend_from_slice(&vec![b'x'; 4 * KEPT]);
-    lines.room().push(b'\n');
+    lines
+        .buffer_mut()
+        .extend_from_slice(&vec![b'x'; 4 * MAX_IDLE_CAPACITY]);
+    lines.buffer_mut().push(b'\n');
     lines.take().unwrap().unwrap();
-    assert!(lines.room().capacity() <= KEPT);
+    assert!(lines.buffer_mut().capacity() <= MAX_IDLE_CAPACITY);
 }
 
 #[test]
@@ -84,7 +86,7 @@ async fn dropping_a_read_loses_nothing() {
         .await
         .unwrap();
     assert_eq!(reader.next().await.unwrap().unwrap(), b"one");
-    // Polled once: it takes what is there and waits for more.
+    // Polled once: it reads the available bytes and waits for more.
     let waited = futures::FutureExt::now_or_never(async { reader.next().await.map(|_| ()) });
     assert!(waited.is_none());
     tokio::io::AsyncWriteExt::write_all(&mut writer, b"o\nhalf")
@@ -121,7 +123,7 @@ fn recordings_are_read_the_same_byte_by_byte() {
 
 #[test]
 fn recordings_are_read_the_same_split_at_every_byte() {
-    // The long messages of the start are alike; they were read byte by byte.
+    // The long messages at the start are all alike; the test above reads them byte by byte.
     const SHORT: usize = 1500;
     for recording in Recording::all() {
         let output = recording.output();
@@ -159,9 +161,9 @@ proptest! {
             from = cut;
         }
         pieces.push(&input[from..]);
-        // How much of an unfinished line is there differs only in its count.
-        let without_count = |seen: Vec<Result<Vec<u8>, String>>| -> Vec<_> {
-            seen.into_iter().map(|line| line.map_err(|error| error.starts_with("a line"))).collect()
+        // The results may differ in the byte count of an unfinished line.
+        let without_count = |results: Vec<Result<Vec<u8>, String>>| -> Vec<_> {
+            results.into_iter().map(|line| line.map_err(|error| error.starts_with("a line"))).collect()
         };
         prop_assert_eq!(
             without_count(read(&pieces, limit)),

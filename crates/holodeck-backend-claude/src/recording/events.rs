@@ -1,4 +1,4 @@
-//! The recordings as events.
+//! Converts the recordings to events and checks them.
 
 use futures::FutureExt as _;
 use holodeck_backend_api::{BackendError, BackendEvent, Outcome, ResultFold};
@@ -7,30 +7,30 @@ use holodeck_testkit::RecordedTurn;
 use pretty_assertions::assert_eq;
 
 use super::{Recording, Turn};
-use crate::translate::TurnDone;
+use crate::translate::Ending;
 
-/// A turn as the backend tells it: with the end that its result means.
-fn record_of(turn: &Turn) -> RecordedTurn {
+/// Records a turn with the end that the backend derives from its result.
+fn record(turn: &Turn) -> RecordedTurn {
     let mut fold = ResultFold::new();
     for event in &turn.events {
         fold.observe(event);
     }
-    let end = match &turn.done {
-        Some(TurnDone::Answered { stop_reason, .. }) => Ok(fold.finish_answered(stop_reason)),
-        Some(TurnDone::Ended(outcome)) => Ok(fold.finish(outcome.clone())),
-        Some(TurnDone::Failed(error)) => Err(error.clone()),
-        Some(TurnDone::Interrupted) => Err(BackendError::Cancelled),
+    let end = match &turn.ending {
+        Some(Ending::Answered { stop_reason, .. }) => Ok(fold.finish_answered(stop_reason)),
+        Some(Ending::Ended(outcome)) => Ok(fold.finish(outcome.clone())),
+        Some(Ending::Failed(error)) => Err(error.clone()),
+        Some(Ending::Interrupted) => Err(BackendError::Cancelled),
         None => Err(BackendError::Terminated {
             detail: "exit status 1".to_owned(),
         }),
     };
     let end = end.map(|result| BackendEvent::End(Box::new(result)));
-    let told = turn.events.iter().cloned().map(Ok).chain([end]);
-    RecordedTurn::of(told).now_or_never().unwrap()
+    let stream = turn.events.iter().cloned().map(Ok).chain([end]);
+    RecordedTurn::of(stream).now_or_never().unwrap()
 }
 
-fn turn_of(name: &str) -> RecordedTurn {
-    record_of(&Recording::read(name).turns()[0])
+fn record_first(name: &str) -> RecordedTurn {
+    record(&Recording::read(name).turns()[0])
 }
 
 fn count(turn: &RecordedTurn, kind: &str) -> usize {
@@ -48,8 +48,8 @@ fn last(turn: &RecordedTurn) -> &AgentEvent {
 fn every_recording_holds_the_invariants_and_folds_to_its_result() {
     for recording in Recording::all() {
         for (turn, number) in recording.turns().iter().zip(0..) {
-            let problems = record_of(turn).problems(None).join("\n");
-            // A subagent that went on in the background: its tool answers in the turn after the one that is closed.
+            let problems = record(turn).problems(None).join("\n");
+            // A subagent continued in the background: its tool result arrives in the turn after its own.
             let late = recording.name == "subagent" && number == 1;
             let expected = if late {
                 "the recorder left out: ResultWithoutCall"
@@ -76,7 +76,7 @@ fn recordings_are_these_events() {
             let turns: Vec<_> = recording
                 .turns()
                 .iter()
-                .map(|turn| record_of(turn).lines().join("\n"))
+                .map(|turn| record(turn).lines().join("\n"))
                 .collect();
             format!("=== {}\n{}", recording.name, turns.join("\n---\n"))
         })
@@ -85,13 +85,13 @@ fn recordings_are_these_events() {
 }
 
 #[test]
-fn e_72_a_message_in_several_frames_is_told_and_counted_once() {
-    told_once("thinking");
-    told_once("stream_tools");
+fn e_72_a_message_in_several_frames_is_emitted_and_counted_once() {
+    check_emitted_once("thinking");
+    check_emitted_once("stream_tools");
 }
 
-fn told_once(name: &str) {
-    let turn = turn_of(name);
+fn check_emitted_once(name: &str) {
+    let turn = record_first(name);
     let messages = if name == "thinking" { 1 } else { 2 };
     assert_eq!(
         (count(&turn, "thinking"), count(&turn, "message")),
@@ -129,7 +129,7 @@ fn e_73_an_agent_under_a_call_leaves_the_turn_alone() {
                     _ => None,
                 })
                 .collect();
-            let recorded = record_of(&turn);
+            let recorded = record(&turn);
             let (nested, main): (Vec<_>, Vec<_>) = recorded
                 .events()
                 .iter()
@@ -144,9 +144,9 @@ fn e_73_an_agent_under_a_call_leaves_the_turn_alone() {
                 .events
                 .iter()
                 .filter(|event| !matches!(event, BackendEvent::Nested { .. }));
-            let alone = record_of(&Turn {
+            let alone = record(&Turn {
                 events: own.cloned().collect(),
-                done: turn.done.clone(),
+                ending: turn.ending.clone(),
                 ..Turn::default()
             });
             let kinds: Vec<_> = main.iter().map(|event| event.body.kind()).collect();
@@ -165,7 +165,7 @@ fn e_74_an_error_carries_the_text_of_its_result() {
         "error_500_final",
         "error_529_final",
     ] {
-        let turn = turn_of(name);
+        let turn = record_first(name);
         let EventBody::Error(error) = &last(&turn).body else {
             panic!("{name}: {:?}", turn.lines());
         };
@@ -180,14 +180,13 @@ fn e_74_an_error_carries_the_text_of_its_result() {
         );
         assert!(!error.error.contains("exit"), "{name}: {error:?}");
     }
-    let killed = turn_of("killed_mid_turn");
+    let killed = record_first("killed_mid_turn");
     assert!(matches!(&last(&killed).body, EventBody::Error(error) if error.code == "SUBPROCESS_TERMINATED"));
 }
 
-/// What a CLI writes to stderr never comes here: of what it writes, only frames are read. Lines on stdout that are
-/// no frames come nearest.
+/// Standard error is never parsed. The closest case is lines on standard output that are not frames.
 #[test]
-fn e_75_noise_is_no_event() {
+fn e_75_noise_is_not_an_event() {
     let recording = Recording::read("text_only");
     let clean = crate::replay(&recording.output(), usize::MAX);
     let mut noisy = b"npm warn deprecated\n\n".to_vec();
@@ -202,10 +201,10 @@ fn e_75_noise_is_no_event() {
 }
 
 #[test]
-fn a_turn_limit_and_an_interrupt_are_no_errors() {
-    let limited = turn_of("max_turns");
+fn a_turn_limit_and_an_interrupt_are_not_errors() {
+    let limited = record_first("max_turns");
     assert_eq!(limited.result().unwrap().outcome, Outcome::MaxTurns);
     assert_eq!(limited.lines().pop().unwrap(), "complete max_turns");
-    let stopped = turn_of("interrupt");
+    let stopped = record_first("interrupt");
     assert_eq!(stopped.lines().pop().unwrap(), "complete user_cancelled");
 }

@@ -1,119 +1,123 @@
 use holodeck_backend_api::{BackendError, Outcome, StopReason, TokenUsage};
 
-use super::TurnDone;
+use super::Ending;
 use crate::wire::{ApiRetry, AssistantFrame, ResultFrame, WireUsage};
 
-/// What the turn showed before its result.
-pub(super) struct Seen<'a> {
-    /// An object was asked for.
+/// The state of the turn before its result.
+pub(super) struct TurnState<'a> {
+    /// Whether an object was requested.
     pub(super) structured: bool,
     pub(super) was_interrupted: bool,
-    /// The error in the place of an answer.
-    pub(super) reported: Option<&'a AssistantFrame>,
-    /// Of the last message.
+    /// The error that the CLI reported instead of an answer.
+    pub(super) error_frame: Option<&'a AssistantFrame>,
+    /// The stop reason of the last message.
     pub(super) stop_reason: Option<&'a StopReason>,
 }
 
-/// What a `result` means. A count of turns means nothing here: only the words decide.
-pub(super) fn of(result: &ResultFrame, seen: &Seen<'_>) -> TurnDone {
+/// Classifies a `result` by its subtype and reasons. Its number of turns is not reliable.
+pub(super) fn classify(result: &ResultFrame, state: &TurnState<'_>) -> Ending {
     let terminal = result.terminal_reason.as_deref().unwrap_or_default();
     match result.subtype.as_str() {
-        "error_max_turns" => TurnDone::Ended(Outcome::MaxTurns),
-        "error_max_budget_usd" => TurnDone::Ended(Outcome::BudgetExceeded),
-        "error_max_structured_output_retries" => TurnDone::Ended(Outcome::Failed {
-            reason: exhausted(&result.errors),
+        "error_max_turns" => Ending::Ended(Outcome::MaxTurns),
+        "error_max_budget_usd" => Ending::Ended(Outcome::BudgetExceeded),
+        "error_max_structured_output_retries" => Ending::Ended(Outcome::Failed {
+            reason: mismatch_reason(&result.errors),
         }),
-        "error_during_execution" if terminal.starts_with("aborted") || seen.was_interrupted => {
-            TurnDone::Interrupted
+        "error_during_execution" if terminal.starts_with("aborted") || state.was_interrupted => {
+            Ending::Interrupted
         }
-        "success" if !result.is_error => answered(result, seen),
-        _ => failed(result, seen),
+        "success" if !result.is_error => classify_success(result, state),
+        _ => classify_failure(result, state),
     }
 }
 
-fn answered(result: &ResultFrame, seen: &Seen<'_>) -> TurnDone {
+fn classify_success(result: &ResultFrame, state: &TurnState<'_>) -> Ending {
     let stop_reason = match &result.stop_reason {
         Some(reason) => StopReason::from(reason.to_owned()),
-        None => seen.stop_reason.cloned().unwrap_or(StopReason::EndTurn),
+        None => state.stop_reason.cloned().unwrap_or(StopReason::EndTurn),
     };
-    if seen.structured && result.structured_output.is_none() && stop_reason != StopReason::Refusal {
-        return TurnDone::Ended(Outcome::Failed {
+    if state.structured && result.structured_output.is_none() && stop_reason != StopReason::Refusal {
+        return Ending::Ended(Outcome::Failed {
             reason: NEVER_CALLED.to_owned(),
         });
     }
-    TurnDone::Answered {
+    Ending::Answered {
         stop_reason,
-        structured: result.structured_output.clone().filter(|_| seen.structured),
+        structured: result.structured_output.clone().filter(|_| state.structured),
     }
 }
 
-/// The model wrote prose in the place of the object, twice.
+/// The model wrote prose instead of the object, twice.
 pub(super) const NEVER_CALLED: &str =
-    "the answer is not in the agent's `response_format`: the model never gave a structured answer";
+    "the answer does not match the agent's `response_format`: the model never gave a structured answer";
 
-/// The CLI checked each attempt and told the model what is wrong with it.
-fn exhausted(errors: &[String]) -> String {
-    let why = errors.first().map_or_else(
-        || "no attempt satisfied it".to_owned(),
-        |error| lower_first(error),
-    );
-    format!("the answer is not in the agent's `response_format`: {why}")
+/// The CLI checked each attempt and reported the errors to the model.
+fn mismatch_reason(errors: &[String]) -> String {
+    let why = errors
+        .first()
+        .map_or_else(|| "no attempt matched it".to_owned(), |error| lower_first(error));
+    format!("the answer does not match the agent's `response_format`: {why}")
 }
 
-fn failed(result: &ResultFrame, seen: &Seen<'_>) -> TurnDone {
+fn classify_failure(result: &ResultFrame, state: &TurnState<'_>) -> Ending {
     if result.stop_reason.as_deref() == Some("refusal") {
-        return TurnDone::Ended(Outcome::Refused);
+        return Ending::Ended(Outcome::Refused);
     }
-    let said = result.result.clone().filter(|text| !text.trim().is_empty());
-    let message = said
+    let text = result.result.clone().filter(|text| !text.trim().is_empty());
+    let message = text
         .or_else(|| (!result.errors.is_empty()).then(|| result.errors.join("\n")))
-        .unwrap_or_else(|| format!("the CLI ended the turn with `{}` and no reason", result.subtype));
-    let is_api_error = seen.reported.is_some()
+        .unwrap_or_else(|| {
+            format!(
+                "the CLI ended the turn with `{}` without a reason",
+                result.subtype
+            )
+        });
+    let is_api_error = state.error_frame.is_some()
         || result.api_error_status.is_some()
         || result.terminal_reason.as_deref() == Some("api_error");
     if !is_api_error {
-        return TurnDone::Failed(BackendError::Session { message });
+        return Ending::Failed(BackendError::session(message));
     }
-    let reported = seen.reported.and_then(|frame| frame.error.as_deref());
+    let reported = state.error_frame.and_then(|frame| frame.error.as_deref());
     if reported == Some("max_output_tokens") {
-        // The endpoint did answer, and at length.
-        return TurnDone::Ended(Outcome::Failed { reason: message });
+        // The endpoint answered, but the answer is too long.
+        return Ending::Ended(Outcome::Failed { reason: message });
     }
     let status = result
         .api_error_status
-        .or_else(|| seen.reported.and_then(|frame| frame.api_error_status))
+        .or_else(|| state.error_frame.and_then(|frame| frame.api_error_status))
         .or_else(|| status_of(reported?));
-    TurnDone::Failed(BackendError::Provider {
+    Ending::Failed(BackendError::Provider {
         status,
         code: result
             .api_error_type
             .clone()
             .or_else(|| reported.map(str::to_owned)),
-        message,
+        explanation: message.into(),
         param: None,
         retryable: is_retryable(status),
         retry_after: None,
     })
 }
 
-/// The error of a retry notice that no retry can mend.
+/// The error of a retry notice, if the credentials were refused and no retry can succeed.
 pub(super) fn refused_credentials(retry: &ApiRetry) -> Option<BackendError> {
     let status = retry.status.filter(|status| matches!(status, 401 | 403))?;
-    let said = match &retry.error {
+    let detail = match &retry.error {
         Some(error) => format!("{status}, {error}"),
         None => status.to_string(),
     };
     Some(BackendError::Provider {
         status: Some(status),
         code: retry.error.clone(),
-        message: format!("the model's endpoint refused the credentials ({said})"),
+        explanation: format!("the model's endpoint refused the credentials ({detail})").into(),
         param: None,
         retryable: false,
         retry_after: None,
     })
 }
 
-/// The status that the CLI's word for an error stands for, where it tells none: a request that was never sent.
+/// The HTTP status for the CLI's error name, for errors without a status: the request was never sent.
 fn status_of(error: &str) -> Option<u16> {
     match error {
         "authentication_failed" | "cloud_credential_error" => Some(401),
@@ -134,11 +138,11 @@ fn is_retryable(status: Option<u16>) -> bool {
     }
 }
 
-/// Tokens that were used and not yet reported. What the CLI counted for every model is the truth; an older CLI reports
-/// the main agent's alone, and its subagents are added by their own messages.
+/// Tokens that were used but not yet reported. The CLI's count of all models is authoritative; older CLIs report only
+/// the main agent's usage, so that of its subagents is added from their messages.
 pub(super) fn uncounted(result: &ResultFrame, counted: TokenUsage, nested: TokenUsage) -> Option<TokenUsage> {
     let main = result.usage.map(WireUsage::tokens);
-    let truth = match (result.all_usage.map(WireUsage::tokens), main) {
+    let total = match (result.all_usage.map(WireUsage::tokens), main) {
         (Some(all), main) => larger(all, main.unwrap_or_default()),
         (None, main) => {
             let mut sum = main?;
@@ -147,14 +151,14 @@ pub(super) fn uncounted(result: &ResultFrame, counted: TokenUsage, nested: Token
         }
     };
     let missing = TokenUsage {
-        prompt_tokens: truth.prompt_tokens.saturating_sub(counted.prompt_tokens),
-        completion_tokens: truth.completion_tokens.saturating_sub(counted.completion_tokens),
-        total_tokens: truth.total_tokens.saturating_sub(counted.total_tokens),
-        cache_read_tokens: truth.cache_read_tokens.saturating_sub(counted.cache_read_tokens),
-        cache_creation_tokens: truth
+        prompt_tokens: total.prompt_tokens.saturating_sub(counted.prompt_tokens),
+        completion_tokens: total.completion_tokens.saturating_sub(counted.completion_tokens),
+        total_tokens: total.total_tokens.saturating_sub(counted.total_tokens),
+        cache_read_tokens: total.cache_read_tokens.saturating_sub(counted.cache_read_tokens),
+        cache_creation_tokens: total
             .cache_creation_tokens
             .saturating_sub(counted.cache_creation_tokens),
-        reasoning_tokens: truth.reasoning_tokens.saturating_sub(counted.reasoning_tokens),
+        reasoning_tokens: total.reasoning_tokens.saturating_sub(counted.reasoning_tokens),
     };
     (missing != TokenUsage::default()).then_some(missing)
 }

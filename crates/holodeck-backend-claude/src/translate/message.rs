@@ -14,15 +14,15 @@ pub(super) struct Message {
     is_stopped: bool,
     is_aborted: bool,
     calls_tools: bool,
-    /// Blocks that came in pieces and have not come whole yet.
+    /// Streamed blocks whose complete form has not arrived yet.
     blocks: Vec<StreamedBlock>,
 }
 
-/// A block that comes in pieces.
+/// A block that arrives in pieces.
 #[derive(Debug)]
 struct StreamedBlock {
     kind: Kind,
-    /// What has come; for a tool the JSON of its arguments.
+    /// The text so far; for a tool call, the JSON of its arguments.
     text: String,
     signature: Option<String>,
     is_stopped: bool,
@@ -45,15 +45,15 @@ impl Message {
         }
     }
 
-    pub(super) fn streamed(&mut self) {
+    pub(super) fn mark_streamed(&mut self) {
         self.is_streamed = true;
     }
 
-    pub(super) fn stop(&mut self) {
+    pub(super) fn mark_stopped(&mut self) {
         self.is_stopped = true;
     }
 
-    /// Its stream broke off.
+    /// Whether its stream ended early.
     pub(super) fn is_cut(&self) -> bool {
         self.is_streamed && !self.is_stopped && self.stop_reason.is_none()
     }
@@ -65,32 +65,32 @@ impl Message {
     pub(super) fn stop_reason(&self) -> StopReason {
         match self.stop_reason.as_deref() {
             Some(reason) => StopReason::from(reason.to_owned()),
-            // The CLI itself closes a message it gives up, without a reason.
+            // The CLI closes a message that it gives up, but without a stop reason.
             None if self.is_aborted || self.is_streamed => StopReason::aborted(),
             None if self.calls_tools => StopReason::ToolUse,
             None => StopReason::EndTurn,
         }
     }
 
-    pub(super) fn tell_stop_reason(&mut self, reason: Option<&str>) {
+    pub(super) fn update_stop_reason(&mut self, reason: Option<&str>) {
         if let Some(reason) = reason {
             self.stop_reason = Some(reason.to_owned());
         }
     }
 
-    pub(super) fn tell_usage(&mut self, usage: Option<WireUsage>) {
+    pub(super) fn update_usage(&mut self, usage: Option<WireUsage>) {
         if let Some(usage) = usage {
             self.usage.get_or_insert_default().update(usage);
         }
     }
 
-    /// What a whole block says about its message. Of a streamed message the stream knows better.
-    pub(super) fn tell_frame(&mut self, frame: &AssistantFrame) {
+    /// Updates the message from a complete block. A streamed message takes its usage from the stream.
+    pub(super) fn update_from_frame(&mut self, frame: &AssistantFrame) {
         self.is_aborted |= frame.aborted;
-        self.tell_stop_reason(frame.stop_reason.as_deref());
-        // What the CLI writes itself was not asked of a model.
+        self.update_stop_reason(frame.stop_reason.as_deref());
+        // A synthetic message used no model.
         if !self.is_streamed && !frame.is_synthetic() {
-            self.tell_usage(frame.usage);
+            self.update_usage(frame.usage);
         }
     }
 
@@ -135,7 +135,7 @@ impl Message {
         }
     }
 
-    /// The last block is complete, or given up: a tool call is told only when it has come whole.
+    /// Ends the last block. A tool call is not emitted here, because its block may have been given up.
     pub(super) fn stop_block(&mut self, emit: &mut dyn FnMut(BackendEvent)) {
         let Some(block) = self.blocks.last_mut().filter(|block| !block.is_stopped) else {
             return;
@@ -148,8 +148,8 @@ impl Message {
         }
     }
 
-    /// The calls of a finished message that came in pieces alone.
-    pub(super) fn unseen_calls(&mut self) -> Vec<(String, String, Value)> {
+    /// Takes the calls of a finished message that were only streamed.
+    pub(super) fn take_streamed_calls(&mut self) -> Vec<(String, String, Value)> {
         if self.stop_reason.is_none() {
             return Vec::new();
         }
@@ -166,7 +166,7 @@ impl Message {
         calls.collect()
     }
 
-    /// A whole text: tells what of it has not been streamed.
+    /// Adds a complete text: emits the part that was not streamed.
     pub(super) fn text(&mut self, text: &str, emit: &mut dyn FnMut(BackendEvent)) {
         let rest = match self.take_block(&Kind::Text) {
             Some(block) => rest_of(text, &block.text),
@@ -175,7 +175,7 @@ impl Message {
         emit_piece(&Kind::Text, rest, emit);
     }
 
-    /// A whole block of reasoning: tells what of it has not been streamed.
+    /// Adds a complete block of reasoning: emits the part that was not streamed.
     pub(super) fn thinking(
         &mut self,
         text: &str,
@@ -194,14 +194,14 @@ impl Message {
         }
     }
 
-    /// A whole tool call.
+    /// Adds a complete tool call.
     pub(super) fn tool_use(&mut self, id: &str) {
         self.calls_tools = true;
         self.blocks
             .retain(|block| !matches!(&block.kind, Kind::Tool { id: streamed, .. } if streamed == id));
     }
 
-    /// Reasoning that was cut short ends with its message.
+    /// Ends reasoning that was cut short.
     pub(super) fn end_thinking(&mut self, emit: &mut dyn FnMut(BackendEvent)) {
         for block in &mut self.blocks {
             if block.kind == Kind::Thinking && !block.is_stopped {
@@ -211,14 +211,14 @@ impl Message {
         }
     }
 
-    /// The streamed form of a block that has come whole.
+    /// Takes the streamed form of a complete block.
     fn take_block(&mut self, kind: &Kind) -> Option<StreamedBlock> {
         let at = self.blocks.iter().position(|block| block.kind == *kind)?;
         Some(self.blocks.remove(at))
     }
 }
 
-/// Nothing when the two disagree: what has been told can't be taken back, and telling both would be twice.
+/// The part of `whole` after `streamed`; nothing if they differ, because emitted text cannot be withdrawn.
 fn rest_of<'a>(whole: &'a str, streamed: &str) -> &'a str {
     whole.strip_prefix(streamed).unwrap_or_default()
 }

@@ -13,19 +13,40 @@ use crate::wire::{AssistantFrame, Block, StreamEvent};
 /// The CLI's own tool that takes a structured answer.
 const STRUCTURED_OUTPUT: &str = "StructuredOutput";
 
-/// What tools are called, and which of them is hidden.
+/// The names of tools in events, and which tool is hidden.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct VisibleTools {
     names: ToolNames,
+    /// The tools of external servers that the CLI offers to the model.
+    external: Vec<String>,
     hides_structured_output: bool,
 }
 
-impl Shown {
+impl VisibleTools {
     pub(super) fn new(names: ToolNames, hides_structured_output: bool) -> Self {
         Self {
             names,
+            external: Vec::new(),
             hides_structured_output,
         }
+    }
+
+    /// Sets the tools that the CLI lists.
+    pub(super) fn offer(&mut self, tools: &[String]) {
+        let is_external = |tool: &&String| {
+            let tool = self.names.identify(tool);
+            tool.is_some_and(|tool| tool.origin == ToolOrigin::External)
+        };
+        self.external = tools.iter().filter(is_external).cloned().collect();
+    }
+
+    fn open_call(&self, name: &str) -> OpenCall {
+        let tool = self.identify(name);
+        let external = self.external.iter().map(String::as_str);
+        let namesakes = tool.as_ref().map(|tool| self.names.namesakes(tool, external));
+        let mut call = OpenCall::new(name, tool);
+        call.details.namesakes = namesakes.unwrap_or_default();
+        call
     }
 
     fn identify(&self, name: &str) -> Option<ToolIdentity> {
@@ -37,15 +58,15 @@ impl Shown {
     }
 }
 
-/// A call that waits for its result.
+/// A call without a result.
 #[derive(Clone, Debug)]
-struct Called {
+struct OpenCall {
     name: String,
     details: CallDetails,
 }
 
-impl Called {
-    fn of(name: &str, tool: Option<ToolIdentity>) -> Self {
+impl OpenCall {
+    fn new(name: &str, tool: Option<ToolIdentity>) -> Self {
         let Some(tool) = tool else {
             return Self {
                 name: name.to_owned(),
@@ -68,7 +89,7 @@ impl Called {
     }
 }
 
-/// Why a call did not reach its tool, as the CLI says it.
+/// Why a call did not reach its tool, from the CLI's error text.
 fn refusal(text: &str) -> Option<CallRefusal> {
     let error = text.strip_prefix("<tool_use_error>").unwrap_or(text);
     let error = error.strip_prefix("Error: ").unwrap_or(error);
@@ -81,17 +102,17 @@ fn refusal(text: &str) -> Option<CallRefusal> {
     }
 }
 
-/// One agent: the message it writes, and the calls that wait for their results.
+/// One agent: its current message and its open calls.
 #[derive(Debug, Default)]
 pub(super) struct Scope {
     message: Option<Message>,
-    /// The message before, which late frames may still belong to.
-    closed: Option<String>,
+    /// The id of the previous message, to which late frames may belong.
+    previous_id: Option<String>,
     last_stop_reason: Option<StopReason>,
-    /// By id; `None` for a call that is not shown.
-    calls: BTreeMap<String, Option<Called>>,
-    /// Results that came while their message was still being written.
-    held: Vec<ToolResult>,
+    /// By id; `None` for a hidden call.
+    calls: BTreeMap<String, Option<OpenCall>>,
+    /// Results that arrived before the end of their message.
+    early_results: Vec<ToolResult>,
 }
 
 impl Scope {
@@ -99,7 +120,12 @@ impl Scope {
         self.last_stop_reason.as_ref()
     }
 
-    pub(super) fn stream(&mut self, event: &StreamEvent, names: &Shown, emit: &mut dyn FnMut(BackendEvent)) {
+    pub(super) fn stream(
+        &mut self,
+        event: &StreamEvent,
+        tools: &VisibleTools,
+        emit: &mut dyn FnMut(BackendEvent),
+    ) {
         match event {
             StreamEvent::MessageStart {
                 message_id,
@@ -108,8 +134,8 @@ impl Scope {
             } => {
                 self.close_for_next(emit);
                 let mut message = Message::new(message_id.clone(), model.clone());
-                message.streamed();
-                message.tell_usage(*usage);
+                message.mark_streamed();
+                message.update_usage(*usage);
                 self.message = Some(message);
             }
             StreamEvent::BlockStart { block, .. } => {
@@ -129,19 +155,19 @@ impl Scope {
             }
             StreamEvent::MessageDelta { stop_reason, usage } => {
                 if let Some(message) = &mut self.message {
-                    message.tell_stop_reason(stop_reason.as_deref());
-                    message.tell_usage(*usage);
+                    message.update_stop_reason(stop_reason.as_deref());
+                    message.update_usage(*usage);
                 }
             }
             StreamEvent::MessageStop => {
                 let mut calls = Vec::new();
                 if let Some(message) = &mut self.message {
-                    message.stop();
+                    message.mark_stopped();
                     message.end_thinking(emit);
-                    calls = message.unseen_calls();
+                    calls = message.take_streamed_calls();
                 }
                 for (id, name, input) in calls {
-                    self.call(&id, &name, input, names, emit);
+                    self.emit_call(&id, &name, input, tools, emit);
                 }
                 self.close(emit);
             }
@@ -149,11 +175,11 @@ impl Scope {
         }
     }
 
-    /// A frame holds one block of a message; all frames of a message have its id.
+    /// Translates a frame, which contains one block of a message; all frames of a message have its id.
     pub(super) fn assistant(
         &mut self,
         frame: &AssistantFrame,
-        names: &Shown,
+        tools: &VisibleTools,
         emit: &mut dyn FnMut(BackendEvent),
     ) {
         let is_open = match &self.message {
@@ -161,9 +187,9 @@ impl Scope {
             None => false,
         };
         if !is_open {
-            if frame.message_id.is_some() && frame.message_id == self.closed {
-                // The whole message has been told; a repeated block adds nothing, an unknown call does.
-                self.calls_of(frame, names, emit);
+            if frame.message_id.is_some() && frame.message_id == self.previous_id {
+                // The message was emitted completely; only an unknown call is new.
+                self.emit_calls(frame, tools, emit);
                 return;
             }
             self.close_for_next(emit);
@@ -171,7 +197,7 @@ impl Scope {
         let message = self
             .message
             .get_or_insert_with(|| Message::new(frame.message_id.clone(), frame.model.clone()));
-        message.tell_frame(frame);
+        message.update_from_frame(frame);
         for block in &frame.blocks {
             match block {
                 Block::Text(text) => message.text(text, emit),
@@ -180,7 +206,7 @@ impl Scope {
                 _ => {}
             }
         }
-        self.calls_of(frame, names, emit);
+        self.emit_calls(frame, tools, emit);
     }
 
     pub(super) fn tool_result(
@@ -192,7 +218,7 @@ impl Scope {
     ) {
         let (name, mut details) = match self.calls.remove(call_id) {
             Some(None) => return,
-            Some(Some(called)) => (called.name, called.details),
+            Some(Some(call)) => (call.name, call.details),
             None => (String::new(), CallDetails::default()),
         };
         if is_error {
@@ -208,23 +234,23 @@ impl Scope {
             duration_ms: None,
             details,
         };
-        // A tool starts when its block is complete, and may be done before the message is.
+        // A tool starts when its block is complete, and may finish before the message does.
         if self.message.is_some() {
-            self.held.push(result);
+            self.early_results.push(result);
         } else {
             emit(BackendEvent::ToolResult(result));
         }
     }
 
-    /// Ends the message that is open, then tells the results that waited for it.
+    /// Ends the open message, then emits the results that arrived early.
     pub(super) fn close(&mut self, emit: &mut dyn FnMut(BackendEvent)) {
         if let Some(message) = self.message.take() {
             self.finish(message, true, emit);
         }
     }
 
-    /// As [`close`](Self::close), because another message begins: the CLI gave an unfinished one up and does not
-    /// count its tokens.
+    /// Like [`close`](Self::close), but for the start of another message: the CLI gave up an unfinished message and
+    /// does not count its tokens.
     fn close_for_next(&mut self, emit: &mut dyn FnMut(BackendEvent)) {
         if let Some(message) = self.message.take() {
             let is_counted = !message.is_cut();
@@ -239,41 +265,46 @@ impl Scope {
         }
         let stop_reason = message.stop_reason();
         self.last_stop_reason = Some(stop_reason.clone());
-        self.closed.clone_from(&message.id);
+        self.previous_id.clone_from(&message.id);
         emit(BackendEvent::TurnEnd {
             stop_reason,
             message_id: message.id,
             model: message.model,
         });
-        for result in self.held.drain(..) {
+        for result in self.early_results.drain(..) {
             emit(BackendEvent::ToolResult(result));
         }
     }
 
-    fn calls_of(&mut self, frame: &AssistantFrame, names: &Shown, emit: &mut dyn FnMut(BackendEvent)) {
+    fn emit_calls(
+        &mut self,
+        frame: &AssistantFrame,
+        tools: &VisibleTools,
+        emit: &mut dyn FnMut(BackendEvent),
+    ) {
         for block in &frame.blocks {
             if let Block::ToolUse { id, name, input } = block {
-                self.call(id, name, input.clone(), names, emit);
+                self.emit_call(id, name, input.clone(), tools, emit);
             }
         }
     }
 
-    fn call(
+    fn emit_call(
         &mut self,
         id: &str,
         name: &str,
         arguments: Value,
-        names: &Shown,
+        tools: &VisibleTools,
         emit: &mut dyn FnMut(BackendEvent),
     ) {
         if self.calls.contains_key(id) {
             return;
         }
-        let called = (!names.hides(name)).then(|| Called::of(name, names.identify(name)));
-        self.calls.insert(id.to_owned(), called.clone());
-        if let Some(called) = called {
+        let call = (!tools.hides(name)).then(|| tools.open_call(name));
+        self.calls.insert(id.to_owned(), call.clone());
+        if let Some(call) = call {
             emit(BackendEvent::ToolCall(ToolCall {
-                name: called.name,
+                name: call.name,
                 arguments,
                 call_id: id.to_owned(),
             }));

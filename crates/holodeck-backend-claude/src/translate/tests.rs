@@ -1,4 +1,4 @@
-//! Split by where the frames come from: real conversations, or the test itself.
+//! Split by the source of the frames: recordings, or the test itself.
 
 mod frames;
 mod recordings;
@@ -14,19 +14,19 @@ use crate::{
     wire::parse,
 };
 
-/// Events and endings as a person reads them.
-fn shown(turns: &[Turn]) -> String {
+/// Formats events and endings readably.
+fn format_turns(turns: &[Turn]) -> String {
     let mut text = String::new();
     for turn in turns {
         for event in &turn.events {
             writeln!(text, "{}", event_line(event)).unwrap();
         }
-        match &turn.done {
-            Some(done) => writeln!(text, "=> {done:?}").unwrap(),
+        match &turn.ending {
+            Some(ending) => writeln!(text, "=> {ending:?}").unwrap(),
             None => text.push_str("=> nothing more came\n"),
         }
         if turn.background > 0 {
-            writeln!(text, "   {} subagents go on", turn.background).unwrap();
+            writeln!(text, "   {} subagents continue", turn.background).unwrap();
         }
     }
     text
@@ -74,9 +74,9 @@ fn event_line(event: &BackendEvent) -> String {
     }
 }
 
-fn own(turn: &Turn) -> Vec<&BackendEvent> {
-    let is_own = |event: &&BackendEvent| !matches!(event, BackendEvent::Nested { .. });
-    turn.events.iter().filter(is_own).collect()
+fn main_events(turn: &Turn) -> Vec<&BackendEvent> {
+    let is_main = |event: &&BackendEvent| !matches!(event, BackendEvent::Nested { .. });
+    turn.events.iter().filter(is_main).collect()
 }
 
 fn fold(turn: &Turn) -> ResultFold {
@@ -99,14 +99,14 @@ fn lines(turn: &Turn) -> Vec<String> {
     turn.events.iter().map(event_line).collect()
 }
 
-/// The events and the end of frames that a test writes itself.
-fn translated(options: TranslateOptions, frames: &[Value]) -> Turn {
+/// Translates frames that a test defines.
+fn translate(options: TranslateOptions, frames: &[Value]) -> Turn {
     let mut translator = Translator::new(options);
     let mut turn = Turn::default();
     for frame in frames {
         let frame = parse(frame.to_string().as_bytes()).unwrap();
-        let done = translator.observe(&frame, &mut |event| turn.events.push(event));
-        turn.done = turn.done.or(done);
+        let ending = translator.observe(&frame, &mut |event| turn.events.push(event));
+        turn.ending = turn.ending.or(ending);
     }
     turn
 }

@@ -21,47 +21,47 @@ pub(crate) enum Block {
     },
     ToolResult {
         call_id: String,
-        /// The text of it; what is no text is named in brackets.
+        /// The text parts; other parts are named in brackets.
         text: String,
         is_error: bool,
     },
-    /// A kind this version does not know.
+    /// A block of an unknown kind.
     Other {
         kind: String,
         body: Map<String, Value>,
     },
 }
 
-/// One block of a model message: the CLI writes a frame for each, under the same message id.
+/// One block of a model message. The CLI writes one frame per block, with the same message id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AssistantFrame {
-    /// The CLI's id of the frame: a place in the conversation that can be gone back to.
+    /// The CLI's id of the frame: a position from which the conversation can be resumed.
     pub(crate) uuid: Option<String>,
-    /// The call that started the agent this comes from, unless it is the main one.
+    /// The call that started this frame's agent; `None` for the main agent.
     pub(crate) parent: Option<String>,
     pub(crate) message_id: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) stop_reason: Option<String>,
-    /// Not final while the message is streamed.
+    /// Preliminary while the message is streamed.
     pub(crate) usage: Option<WireUsage>,
-    /// Set when the CLI reports a failed request in the place of an answer.
+    /// Set when the CLI reports a failed request instead of an answer.
     pub(crate) error: Option<String>,
     pub(crate) api_error_status: Option<u16>,
-    /// An interrupt cut it short.
+    /// Whether an interrupt ended the message early.
     pub(crate) aborted: bool,
 }
 
 impl AssistantFrame {
-    /// Written by the CLI, not by a model.
+    /// Whether the CLI wrote the message, not a model.
     pub(crate) fn is_synthetic(&self) -> bool {
         self.model.as_deref() == Some("<synthetic>")
     }
 }
 
 impl UserFrame {
-    /// The calls this holds results of.
-    pub(crate) fn answered_calls(&self) -> impl Iterator<Item = &str> {
+    /// The ids of the calls whose results this frame contains.
+    pub(crate) fn result_call_ids(&self) -> impl Iterator<Item = &str> {
         self.blocks.iter().filter_map(|block| match block {
             Block::ToolResult { call_id, .. } => Some(call_id.as_str()),
             _ => None,
@@ -69,10 +69,10 @@ impl UserFrame {
     }
 }
 
-/// Tool results, the prompt of a subagent, or what the CLI says to the model by itself.
+/// Tool results, the prompt of a subagent, or a message that the CLI adds for the model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct UserFrame {
-    /// The CLI's id of the frame: a place in the conversation that can be gone back to.
+    /// The CLI's id of the frame: a position from which the conversation can be resumed.
     pub(crate) uuid: Option<String>,
     pub(crate) parent: Option<String>,
     pub(crate) blocks: Vec<Block>,
@@ -138,15 +138,15 @@ pub(super) fn block(mut body: Map<String, Value>) -> Block {
 fn result_text(value: Option<Value>) -> String {
     let blocks = content(value).into_iter();
     let parts: Vec<String> = blocks
-        .filter(|block| !is_copy_of_picture(block))
+        .filter(|block| !is_image_copy(block))
         .map(part_text)
         .collect();
     parts.join("\n")
 }
 
-/// The CLI keeps a copy of each picture in its own folder and says where. The tool did not say it, and the folder is
-/// another one each time.
-fn is_copy_of_picture(block: &Block) -> bool {
+/// Whether a block only names the CLI's copy of an image. It does not come from the tool, and its path differs in each
+/// run.
+fn is_image_copy(block: &Block) -> bool {
     matches!(block, Block::Text(text) if text.starts_with("[Image: source: ") && text.contains("/tool-results/"))
 }
 

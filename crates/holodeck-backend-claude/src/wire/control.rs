@@ -2,27 +2,27 @@ use serde_json::{Map, Value};
 
 use super::{Frame, fields::Fields as _};
 
-/// What the CLI asks the host.
+/// A request of the CLI to the host.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HostRequest {
-    /// May this tool run?
+    /// Whether a tool may run.
     CanUseTool(CanUseTool),
     /// A JSON-RPC message for a tool server inside the host.
     McpMessage { server_name: String, message: Value },
-    /// A hook the host registered.
+    /// A call of a hook that the host registered.
     HookCallback {
         callback_id: String,
         input: Value,
         tool_use_id: Option<String>,
     },
-    /// A request this version does not know.
+    /// A request of an unknown kind.
     Other {
         subtype: String,
         body: Map<String, Value>,
     },
 }
 
-/// May this tool run?
+/// Asks whether a tool may run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CanUseTool {
     pub(crate) tool_name: String,
@@ -67,7 +67,7 @@ pub(super) fn host_request(mut body: Map<String, Value>) -> HostRequest {
     }
 }
 
-/// Gives the body back when it answers nothing that can be named.
+/// Returns the body as an error if it has no request id.
 pub(super) fn response(mut body: Map<String, Value>) -> Result<Frame, Map<String, Value>> {
     let Some(request_id) = body.take_text("request_id") else {
         return Err(body);

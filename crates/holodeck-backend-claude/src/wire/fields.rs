@@ -1,6 +1,6 @@
 use serde_json::{Map, Value};
 
-/// Takes fields out of an object. What is of another type than asked for counts as absent.
+/// Takes fields out of an object. A field of the wrong type counts as absent.
 pub(super) trait Fields {
     fn take_text(&mut self, name: &str) -> Option<String>;
     fn take_map(&mut self, name: &str) -> Option<Map<String, Value>>;
@@ -9,7 +9,7 @@ pub(super) trait Fields {
     fn take_value(&mut self, name: &str) -> Option<Value>;
     fn number(&self, name: &str) -> Option<u64>;
     fn float(&self, name: &str) -> Option<f64>;
-    /// Only a `true` is one.
+    /// `false` unless the value is `true`.
     fn flag(&self, name: &str) -> bool;
     fn status(&self, name: &str) -> Option<u16>;
 }
@@ -59,7 +59,7 @@ impl Fields for Map<String, Value> {
     }
 }
 
-/// The texts of a list.
+/// The strings of a list.
 pub(super) fn texts(list: Vec<Value>) -> Vec<String> {
     list.into_iter()
         .filter_map(|value| match value {

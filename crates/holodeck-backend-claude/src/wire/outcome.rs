@@ -3,10 +3,10 @@ use serde_json::{Map, Value};
 
 use super::fields::{Fields as _, maps, texts};
 
-/// A turn is over.
+/// The end of a turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ResultFrame {
-    /// `success` or `error_…`. A failed request to the model is a `success` with `is_error`.
+    /// `success` or `error_…`. A failed request to the model has `success` and `is_error`.
     pub(crate) subtype: String,
     pub(crate) is_error: bool,
     /// The final text, or the text of the error.
@@ -16,19 +16,19 @@ pub(crate) struct ResultFrame {
     pub(crate) stop_reason: Option<String>,
     pub(crate) terminal_reason: Option<String>,
     pub(crate) api_error_status: Option<u16>,
-    /// The endpoint's kind of error.
+    /// The error type that the endpoint reported.
     pub(crate) api_error_type: Option<String>,
-    /// Tokens of the main agent in this turn. Can be short of what was used when the turn ended badly.
+    /// Tokens of the main agent in this turn. Can be too low if the turn failed.
     pub(crate) usage: Option<WireUsage>,
-    /// Tokens of everything since the last result, by model: subagents and the CLI's own calls included. Newer CLIs only.
+    /// Tokens of all models since the last result, including subagents and the CLI's own calls. Only in newer CLIs.
     pub(crate) all_usage: Option<WireUsage>,
-    /// What all of that cost, by the CLI's own prices.
+    /// The cost of `all_usage`, by the CLI's own prices.
     pub(crate) all_cost_usd: Option<f64>,
     pub(crate) session_id: Option<String>,
     pub(crate) denials: Vec<Denial>,
-    /// Messages of the host that wait for their turn.
+    /// The number of queued messages of the host.
     pub(crate) queued: u64,
-    /// Set when something else than a message of the host made this turn, for instance `task-notification`.
+    /// Set when the turn was not started by a message of the host, for example `task-notification`.
     pub(crate) origin: Option<String>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Denial {
     pub(crate) call_id: Option<String>,
 }
 
-/// Tokens as the Messages API counts them: each kind apart, absent when not told.
+/// Tokens as the Messages API counts them: each kind separately, absent if not reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WireUsage {
     pub(crate) input: Option<u64>,
@@ -50,7 +50,7 @@ pub(crate) struct WireUsage {
 }
 
 impl WireUsage {
-    /// Takes over what a later report tells.
+    /// Replaces the counts that a later report contains.
     pub(crate) fn update(&mut self, later: Self) {
         self.input = later.input.or(self.input);
         self.output = later.output.or(self.output);
@@ -59,7 +59,7 @@ impl WireUsage {
         self.thinking = later.thinking.or(self.thinking);
     }
 
-    /// In the words of the contract: the prompt includes what came from the cache.
+    /// Converts to the contract's counts, in which the prompt includes cached tokens.
     pub(crate) fn tokens(self) -> TokenUsage {
         let cache_read = self.cache_read.unwrap_or_default();
         let cache_creation = self.cache_creation.unwrap_or_default();
@@ -112,7 +112,7 @@ pub(super) fn read(mut body: Map<String, Value>) -> ResultFrame {
     }
 }
 
-/// Usage as the Messages API writes it.
+/// Parses usage in the format of the Messages API.
 pub(super) fn usage(body: &Map<String, Value>) -> WireUsage {
     let details = body.get("output_tokens_details").and_then(Value::as_object);
     WireUsage {
@@ -124,7 +124,7 @@ pub(super) fn usage(body: &Map<String, Value>) -> WireUsage {
     }
 }
 
-/// Usage by model, as the CLI sums it up.
+/// The sum of the usage of all models.
 fn all_usage(by_model: &[Map<String, Value>]) -> WireUsage {
     let mut sum = WireUsage::default();
     for model in by_model {

@@ -1,16 +1,16 @@
 use holodeck_backend_api::Image;
 use serde_json::{Value, json};
 
-/// Whether the CLI reads `@file` and `/command` in a message.
+/// Whether the CLI interprets `@file` and `/command` in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// The text reaches the model as it is. CLIs before 2.1.248 do not know this and interpret it all the same.
+    /// The model gets the text unchanged. CLIs before 2.1.248 ignore this and interpret the text.
     Verbatim,
-    /// `@file` is read in, `/command` is run.
+    /// `@file` is replaced by the file's content, and `/command` is run.
     Interpreted,
 }
 
-/// A message of the person, which starts a turn.
+/// A user message, which starts a turn.
 pub(crate) fn user_message(text: &str, images: &[Image], uuid: Option<&str>, delivery: Delivery) -> String {
     let mut message = json!({
         "type": "user",
@@ -44,7 +44,7 @@ fn content(text: &str, images: &[Image]) -> Value {
     text.into_iter().chain(images).collect()
 }
 
-/// A request to the CLI; `request` holds its `subtype`.
+/// A request to the CLI; `request` contains its `subtype`.
 pub(crate) fn control_request(request_id: &str, request: &Value) -> String {
     line(&json!({"type": "control_request", "request_id": request_id, "request": request}))
 }
@@ -57,7 +57,7 @@ pub(crate) fn control_success(request_id: &str, response: &Value) -> String {
     }))
 }
 
-/// The answer to a request of the CLI that could not be served.
+/// The error answer to a request of the CLI.
 pub(crate) fn control_error(request_id: &str, text: &str) -> String {
     line(&json!({
         "type": "control_response",
@@ -65,7 +65,7 @@ pub(crate) fn control_error(request_id: &str, text: &str) -> String {
     }))
 }
 
-/// JSON text holds no line end of its own.
+/// One line of JSON, which contains no line ends itself.
 fn line(value: &Value) -> String {
     let mut line = value.to_string();
     line.push('\n');

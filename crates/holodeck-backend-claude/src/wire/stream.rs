@@ -2,10 +2,10 @@ use serde_json::{Map, Value};
 
 use super::{Block, WireUsage, block, fields::Fields as _, outcome};
 
-/// A piece of a model message while it is written.
+/// A piece of a streamed model message.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StreamFrame {
-    /// The call that started the agent this comes from, unless it is the main one.
+    /// The call that started this frame's agent; `None` for the main agent.
     pub(crate) parent: Option<String>,
     pub(crate) event: StreamEvent,
 }
@@ -39,7 +39,7 @@ pub(crate) enum StreamEvent {
     },
 }
 
-/// More of a block.
+/// A continuation of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Delta {
     Text(String),

@@ -5,7 +5,7 @@ use super::{
     fields::{Fields as _, maps, texts},
 };
 
-/// A turn begins. Written after each message of the host, not at the start of the process.
+/// The start of a turn. Written after each message of the host, not at the start of the process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Init {
     pub(crate) session_id: Option<String>,
@@ -18,7 +18,7 @@ pub(crate) struct Init {
     pub(crate) capabilities: Vec<String>,
 }
 
-/// A tool server as the CLI sees it.
+/// A tool server in the CLI's view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct McpServer {
     pub(crate) name: String,
@@ -28,7 +28,7 @@ pub(crate) struct McpServer {
 }
 
 impl McpServer {
-    /// Reads a server of `init` or of the answer to `mcp_status`.
+    /// Parses a server of `init` or of the answer to `mcp_status`.
     pub(crate) fn read(mut body: Map<String, Value>) -> Self {
         Self {
             name: body.take_text("name").unwrap_or_default(),
@@ -38,31 +38,31 @@ impl McpServer {
     }
 }
 
-/// A request to the model failed and will be tried again.
+/// A request to the model failed and will be retried.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ApiRetry {
     pub(crate) attempt: u64,
     pub(crate) max_retries: u64,
     pub(crate) delay_ms: Option<f64>,
-    /// Absent when no connection was made.
+    /// Absent if there was no connection.
     pub(crate) status: Option<u16>,
     pub(crate) error: Option<String>,
 }
 
-/// What became of a subagent.
+/// A change in the state of a subagent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TaskNews {
+pub(crate) enum TaskChange {
     Started {
         task_id: String,
         call_id: Option<String>,
-        /// The turn may end before it does.
+        /// Whether the turn may end before the subagent.
         in_background: bool,
     },
     Ended {
         task_id: String,
         call_id: Option<String>,
     },
-    /// All that run in the background now.
+    /// All subagents that run in the background now.
     Running { task_ids: Vec<String> },
 }
 
@@ -103,16 +103,16 @@ pub(super) fn read(mut body: Map<String, Value>) -> Frame {
             Some(state) => Frame::SessionState(state),
             None => Frame::System { subtype, body },
         },
-        "task_started" => Frame::Task(TaskNews::Started {
+        "task_started" => Frame::Task(TaskChange::Started {
             task_id: body.take_text("task_id").unwrap_or_default(),
             call_id: body.take_text("tool_use_id"),
             in_background: body.flag("is_backgrounded"),
         }),
-        "task_notification" => Frame::Task(TaskNews::Ended {
+        "task_notification" => Frame::Task(TaskChange::Ended {
             task_id: body.take_text("task_id").unwrap_or_default(),
             call_id: body.take_text("tool_use_id"),
         }),
-        "background_tasks_changed" => Frame::Task(TaskNews::Running {
+        "background_tasks_changed" => Frame::Task(TaskChange::Running {
             task_ids: maps(body.take_list("tasks"))
                 .into_iter()
                 .filter_map(|mut task| task.take_text("task_id"))

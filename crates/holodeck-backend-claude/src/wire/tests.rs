@@ -36,7 +36,7 @@ fn nothing_in_the_recordings_is_unknown() {
 }
 
 #[test]
-fn the_type_may_be_anywhere_and_unknown_fields_are_nothing() {
+fn the_type_may_be_anywhere_and_unknown_fields_are_ignored() {
     let line = br#"{"zzz":[{"a":null}],"duration_api_ms":1,"is_error":false,"subtype":"success","type":"result","result":"ok"}"#;
     let Frame::Result(result) = parse(line).unwrap() else {
         panic!("not a result");
@@ -46,7 +46,7 @@ fn the_type_may_be_anywhere_and_unknown_fields_are_nothing() {
 }
 
 #[test]
-fn an_unknown_kind_keeps_everything() {
+fn an_unknown_kind_is_preserved_completely() {
     let frame = read(&json!({"type": "telepathy", "a": {"b": 1}}));
     let Frame::Other { kind, body } = frame else {
         panic!("{frame:?}");
@@ -58,14 +58,14 @@ fn an_unknown_kind_keeps_everything() {
 }
 
 #[test]
-fn what_is_no_message_is_named_without_its_content() {
+fn errors_do_not_contain_the_line() {
     for (line, reason) in [
         ("secret", "not JSON"),
-        ("{\"type\":\"res", "it ends too early"),
+        ("{\"type\":\"res", "incomplete JSON"),
         ("[]", "not an object"),
         ("{\"kind\":1}", "no `type`"),
         ("{\"type\":7}", "no `type`"),
-        ("", "it ends too early"),
+        ("", "incomplete JSON"),
     ] {
         let error = parse(line.as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), format!("not a message of the CLI: {reason}"));
@@ -91,7 +91,7 @@ fn a_field_of_another_type_counts_as_absent() {
 
 #[test]
 fn half_a_character_is_replaced() {
-    // As JavaScript writes a text that was cut in the middle of an emoji.
+    // The output of JavaScript for a text that was cut in the middle of an emoji.
     for (written, text) in [
         (r"a\ud83d", "a\u{fffd}"),
         (r"\ude00b", "\u{fffd}b"),
@@ -225,7 +225,7 @@ fn what_is_written_is_one_line_each() {
 
 proptest! {
     #[test]
-    fn random_bytes_are_no_panic(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_do_not_panic(line in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = parse(&line);
     }
 
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn a_message_with_anything_taken_out_is_still_read(
+    fn a_message_with_any_field_replaced_is_still_parsed(
         recording in proptest::sample::select(vec!["thinking", "subagent", "permission_allow", "structured_output"]),
         at in any::<proptest::sample::Index>(),
         field in any::<proptest::sample::Index>(),

@@ -1,4 +1,4 @@
-//! Agents that the agent starts.
+//! Sub-agents.
 
 use std::{
     collections::HashSet,
@@ -12,19 +12,19 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 use tempfile::tempdir;
 
-use crate::setup::{ask, installed, options, options_of, told, yes};
+use crate::setup::{approve_all, ask, installed, options, options_of};
 
 const LOOKERS: [&str; 3] = ["look at one", "look at two", "look at three"];
 
-/// The agents that run, as the model's endpoint sees them.
+/// The agents that the model's endpoint gets requests from.
 #[derive(Default)]
 struct Running {
     now: HashSet<String>,
     done: HashSet<String>,
-    most: usize,
+    max: usize,
 }
 
-/// Which of the three asks, if it is none but the main one.
+/// The sub-agent that sent a request; `None` for the main agent.
 fn looker(request: &AnthropicRequest) -> Option<&'static str> {
     let of_looker = request
         .system()
@@ -35,14 +35,15 @@ fn looker(request: &AnthropicRequest) -> Option<&'static str> {
     LOOKERS.iter().find(asks).copied().filter(|_| of_looker)
 }
 
-/// Three agents at once, each of which reads before it answers, and answers only when `together` of them run or ran.
-async fn most_at_once(limit: Option<usize>, together: usize) -> usize {
+/// Starts three agents that read a file before they answer, and answer only after `together` of them have started.
+/// Returns the maximum number that ran at the same time.
+async fn max_at_once(limit: Option<usize>, together: usize) -> usize {
     let folder = tempdir().unwrap();
     let file = folder.path().join("note.txt");
     std::fs::write(&file, "seen").unwrap();
     let running = Arc::new(Mutex::new(Running::default()));
     let enough = Gate::new();
-    let seen = Arc::clone(&running);
+    let observed = Arc::clone(&running);
     let server = AnthropicServer::answering(move |request| {
         let Some(looker) = looker(request) else {
             if !request.tool_results().is_empty() {
@@ -57,9 +58,9 @@ async fn most_at_once(limit: Option<usize>, together: usize) -> usize {
                 )
             });
         };
-        let mut running = seen.lock().unwrap();
+        let mut running = observed.lock().unwrap();
         running.now.insert(looker.to_owned());
-        running.most = running.most.max(running.now.len());
+        running.max = running.max.max(running.now.len());
         if running.now.len() + running.done.len() >= together {
             enough.open();
         }
@@ -76,13 +77,13 @@ async fn most_at_once(limit: Option<usize>, together: usize) -> usize {
             "looker",
             json!({"description": "Looks.", "prompt": "You look things up.", "tools": ["Read"]}),
         )
-        .approver(yes())
+        .approver(approve_all())
         .working_directory(folder.path());
     if let Some(limit) = limit {
         options = options.parallel_agents(NonZeroUsize::new(limit).unwrap());
     }
-    let heard = ask(options, "look").await;
-    let result = heard.result();
+    let log = ask(options, "look").await;
+    let result = log.result();
     assert_eq!(
         (result.outcome.clone(), result.response.as_str()),
         (Outcome::Completed, "all seen")
@@ -97,8 +98,8 @@ async fn most_at_once(limit: Option<usize>, together: usize) -> usize {
             .find(|answer| answer.call_id == call.call_id);
         let answer = &answer.unwrap().result;
         assert!(answer.contains(&format!("I did {looker}")), "{answer}");
-        // What happened in it is told as its own.
-        let nested: Vec<_> = heard
+        // Its events are nested under its call.
+        let nested: Vec<_> = log
             .events
             .iter()
             .filter_map(|event| match event {
@@ -118,31 +119,31 @@ async fn most_at_once(limit: Option<usize>, together: usize) -> usize {
     assert!(requests[0].body().to_string().contains("looker: Looks."));
     let of_looker = requests.iter().find(|request| looker(request).is_some()).unwrap();
     assert_eq!(of_looker.tool_names(), ["Read"]);
-    running.lock().unwrap().most
+    running.lock().unwrap().max
 }
 
 #[tokio::test]
 async fn agents_run_at_once() {
-    assert_eq!(most_at_once(None, 3).await, 3);
+    assert_eq!(max_at_once(None, 3).await, 3);
 }
 
 #[tokio::test]
-async fn no_more_agents_run_at_once_than_may() {
-    assert_eq!(most_at_once(Some(2), 2).await, 2);
+async fn no_more_agents_run_at_once_than_allowed() {
+    assert_eq!(max_at_once(Some(2), 2).await, 2);
 }
 
 #[tokio::test]
 async fn agents_may_run_one_after_the_other() {
-    assert_eq!(most_at_once(Some(1), 1).await, 1);
+    assert_eq!(max_at_once(Some(1), 1).await, 1);
 }
 
-/// What an agent says that starts another one, which starts none, where `places` agents may run.
-async fn within(version: &str, places: usize) -> String {
+/// The answer of an agent that starts a nested one, if `limit` agents may run.
+async fn run_nested(version: &str, limit: usize) -> String {
     let server = AnthropicServer::answering(|request| {
         let texts = request.texts("user").join(" ");
         if !request.tool_results().is_empty() {
-            let (told, _) = told(request).swap_remove(0);
-            return AnthropicReply::text(format!("I heard: {told}"));
+            let (result, _) = request.last_results().swap_remove(0);
+            return AnthropicReply::text(format!("I got: {result}"));
         }
         let next = match (texts.contains("INNER"), texts.contains("OUTER")) {
             (true, _) => return AnthropicReply::text("all is well"),
@@ -158,20 +159,20 @@ async fn within(version: &str, places: usize) -> String {
             "looker",
             json!({"description": "Looks.", "prompt": "You look things up."}),
         )
-        .parallel_agents(NonZeroUsize::new(places).unwrap())
-        .approver(yes());
-    let heard = ask(options, "look").await;
+        .parallel_agents(NonZeroUsize::new(limit).unwrap())
+        .approver(approve_all());
+    let log = ask(options, "look").await;
     server.finish();
-    heard.result().response.clone()
+    log.result().response.clone()
 }
 
 #[tokio::test]
-async fn an_agent_that_starts_another_does_not_wait_for_its_own_place() {
-    let two = within("2.1.330", 2).await;
+async fn an_agent_that_starts_another_does_not_wait_for_its_own_slot() {
+    let two = run_nested("2.1.330", 2).await;
     assert!(two.contains("all is well"), "{two}");
     for version in ["2.1.330", "2.1.197"] {
-        let one = within(version, 1).await;
-        let refused = "as many agents run as may run at the same time";
+        let one = run_nested(version, 1).await;
+        let refused = "the maximum number of agents is already running";
         assert!(
             one.contains(refused) && !one.contains("all is well"),
             "{version}: {one}"

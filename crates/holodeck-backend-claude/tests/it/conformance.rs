@@ -10,9 +10,10 @@ use holodeck_testkit::{
     AnthropicReply, AnthropicRequest, AnthropicServer,
     conformance::{self, ModelMove, Prepared, Scenario, Subject},
 };
+use holodeck_validators::SchemaFormat;
 use insta::assert_snapshot;
 
-use crate::setup::{options, said};
+use crate::setup::{conversation_texts, options};
 
 struct Claude;
 
@@ -21,7 +22,7 @@ impl Subject for Claude {
     async fn backend(&self, scenario: Scenario, tools: Arc<dyn ToolHost>) -> Prepared {
         let script = Mutex::new(Script {
             moves: VecDeque::from(scenario.moves),
-            asked_again: None,
+            repeated: None,
         });
         let server = AnthropicServer::answering(move |request| script.lock().unwrap().reply(request));
         let mut options = options(&server).tool_host(tools);
@@ -32,7 +33,7 @@ impl Subject for Claude {
             options = options.max_turns(max);
         }
         if let Some(schema) = scenario.response_format {
-            options = options.response_format(schema);
+            options = options.response_format(Arc::new(SchemaFormat::new(&schema).unwrap()));
         }
         Prepared {
             backend: Arc::new(ClaudeBackend::new(options).unwrap()),
@@ -42,33 +43,36 @@ impl Subject for Claude {
 
     fn skips(&self) -> Vec<(&'static str, &'static str)> {
         vec![
-            ("missing usage stays missing", "the Messages API always tells it"),
+            (
+                "missing usage stays missing",
+                "the Messages API always reports it",
+            ),
             (
                 "half a stream keeps its text and is an error",
-                "the CLI asks again by itself, and drops what had arrived",
+                "the CLI retries by itself and drops the partial answer",
             ),
             (
                 "a failed turn leaves the session as it was",
-                "the CLI asks again, so calls can't be counted; a test of this crate has the same turns",
+                "the CLI retries, so calls can't be counted; a test of this crate has the same turns",
             ),
         ]
     }
 }
 
-/// The moves still to come, and what is said again and again: the CLI asks again after a refusal or an empty answer.
+/// The remaining moves, and the move to repeat: the CLI retries after a refusal or an empty answer.
 struct Script {
     moves: VecDeque<ModelMove>,
-    asked_again: Option<ModelMove>,
+    repeated: Option<ModelMove>,
 }
 
 impl Script {
     fn reply(&mut self, request: &AnthropicRequest) -> AnthropicReply {
-        let next = self.moves.pop_front().or_else(|| self.asked_again.clone());
+        let next = self.moves.pop_front().or_else(|| self.repeated.clone());
         let Some(next) = next else {
-            return AnthropicReply::error(400, "the scenario says nothing more");
+            return AnthropicReply::error(400, "the scenario has no more moves");
         };
         if let ModelMove::Refuse(_) | ModelMove::SayNothing = &next {
-            self.asked_again = Some(next.clone());
+            self.repeated = Some(next.clone());
         }
         reply(next, request)
     }
@@ -96,14 +100,14 @@ fn reply(next: ModelMove, request: &AnthropicRequest) -> AnthropicReply {
                 None => reply,
             }
         }
-        ModelMove::Repeat => AnthropicReply::text(said(request).join(" | ")),
+        ModelMove::Repeat => AnthropicReply::text(conversation_texts(request).join(" | ")),
         ModelMove::Call(calls) => calls.iter().fold(AnthropicReply::nothing(), |reply, call| {
             let name = format!("mcp__holodeck_tools__{}", call.name);
             reply.and_tool_use_as(&call.call_id, &name, &call.arguments.to_string())
         }),
         ModelMove::Refuse(text) => AnthropicReply::text(text).stop_reason("refusal"),
         ModelMove::SayNothing => AnthropicReply::nothing(),
-        // The CLI asks again several times after half a stream; what counts is that the turn fails.
+        // The CLI would retry several times after half a stream; here the turn only has to fail.
         ModelMove::BreakOff(_) => AnthropicReply::error(400, "broken off"),
         ModelMove::HangAfter(text) => AnthropicReply::text(text).hang_after(3),
         ModelMove::Fail(status) => AnthropicReply::error(status, "no"),

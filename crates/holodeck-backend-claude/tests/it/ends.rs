@@ -1,4 +1,4 @@
-//! How turns end: within their limits, beyond them, and when the model's endpoint refuses.
+//! How turns end: within their limits, beyond them, and with errors of the model's endpoint.
 
 use holodeck_backend_api::{AgentBackend as _, BackendError, Outcome, TurnRequest};
 use holodeck_backend_claude::{ClaudeBackend, Limits, Reuse, Tools};
@@ -45,9 +45,9 @@ async fn all_turns_may_be_used_but_no_more() {
     server.finish();
 }
 
-/// At 15 dollars for a million tokens of output each reply costs three.
+/// At 15 dollars per million output tokens, each reply costs three dollars.
 #[tokio::test]
-async fn the_budget_is_that_of_one_message() {
+async fn the_budget_applies_to_one_message() {
     let costly = |reply: AnthropicReply| reply.tokens(10, 200_000);
     let server = AnthropicServer::replies([
         costly(AnthropicReply::text("three dollars")),
@@ -62,18 +62,18 @@ async fn the_budget_is_that_of_one_message() {
         let cheap = session.send(message).await.unwrap();
         assert_eq!(cheap.outcome, Outcome::Completed, "{message}");
     }
-    let dear = session.send("c").await.unwrap();
-    assert_eq!(dear.outcome, Outcome::BudgetExceeded);
-    assert_eq!(dear.token_usage.unwrap().completion_tokens, 400_000);
+    let expensive = session.send("c").await.unwrap();
+    assert_eq!(expensive.outcome, Outcome::BudgetExceeded);
+    assert_eq!(expensive.token_usage.unwrap().completion_tokens, 400_000);
     session.close().await.unwrap();
     server.finish();
 }
 
 #[tokio::test]
-async fn what_the_endpoint_refuses_is_an_error_with_status_and_text() {
+async fn errors_of_the_endpoint_have_status_and_text() {
     let server = AnthropicServer::answering(|request| {
         let status = request.prompt().parse().unwrap();
-        AnthropicReply::error(status, &format!("told by the endpoint: {status}"))
+        AnthropicReply::error(status, &format!("from the endpoint: {status}"))
     });
     let backend = ClaudeBackend::new(options(&server).reuse(Reuse::Never)).unwrap();
     for (status, retryable) in [
@@ -84,30 +84,30 @@ async fn what_the_endpoint_refuses_is_an_error_with_status_and_text() {
         (500, true),
         (529, true),
     ] {
-        let heard = turn(backend.start(TurnRequest::new(status.to_string()))).await;
-        let error = heard.end.unwrap_err();
+        let log = turn(backend.start(TurnRequest::new(status.to_string()))).await;
+        let error = log.end.unwrap_err();
         let BackendError::Provider {
-            status: told,
-            message,
+            status: actual,
+            explanation,
             retryable: again,
             ..
         } = &error
         else {
             panic!("{error:?}");
         };
-        assert_eq!((*told, *again), (Some(status), retryable), "{error:?}");
-        // Whose credentials are refused need not hear more.
+        assert_eq!((*actual, *again), (Some(status), retryable), "{error:?}");
+        // For refused credentials, the text is replaced.
         if !error.is_credentials() {
-            let text = format!("told by the endpoint: {status}");
-            assert!(message.contains(&text), "{message}");
+            let text = format!("from the endpoint: {status}");
+            assert!(explanation.message.contains(&text), "{explanation}");
         }
-        assert!(message.contains(&status.to_string()), "{message}");
+        assert!(explanation.message.contains(&status.to_string()), "{explanation}");
     }
     backend.teardown().await.unwrap();
 }
 
 #[tokio::test]
-async fn refused_credentials_are_not_tried_again() {
+async fn refused_credentials_are_not_retried() {
     let server = AnthropicServer::answering(|_| AnthropicReply::error(401, "invalid x-api-key"));
     let patient = options(&server).limits(Limits {
         api_retries: 5,
@@ -130,18 +130,17 @@ async fn another_model_answers_for_an_overloaded_one() {
             api_retries: 3,
             ..limits()
         });
-    let heard = ask(options, "hi").await;
-    assert!(heard.result().response.starts_with("I am claude-haiku-4-5"));
+    let log = ask(options, "hi").await;
+    assert!(log.result().response.starts_with("I am claude-haiku-4-5"));
     assert!(
-        heard
-            .result()
+        log.result()
             .model
             .as_deref()
             .unwrap()
             .starts_with("claude-haiku-4-5")
     );
-    let [notice] = heard.notices()[..] else {
-        panic!("{:?}", heard.notices());
+    let [notice] = log.notices()[..] else {
+        panic!("{:?}", log.notices());
     };
     assert!(notice.contains("overloaded"), "{notice}");
     server.finish();

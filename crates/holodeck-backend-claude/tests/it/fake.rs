@@ -1,4 +1,4 @@
-//! The fake CLI itself: it speaks as the recordings do, and fails as it is told.
+//! Tests the fake CLI itself: it follows the recordings and fails as configured.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ const INTERRUPT: &str =
 const REFUSAL: &str =
     r#"{"type":"control_response","response":{"subtype":"error","request_id":"fake-1","error":"unknown"}}"#;
 
-/// What a run of the fake that was sent `lines` gave.
-async fn conversation(fake: &FakeClaude, lines: &[&str]) -> Result<ProcessOutput, ProcessError> {
+/// Runs the fake with `lines` as its input.
+async fn run_fake(fake: &FakeClaude, lines: &[&str]) -> Result<ProcessOutput, ProcessError> {
     let spec = ProcessSpec::new(fake.path(), ChildEnv::new())
         .args(["--output-format", "stream-json", "--include-partial-messages"])
         .stdin(lines.join("\n") + "\n")
@@ -30,8 +30,8 @@ async fn conversation(fake: &FakeClaude, lines: &[&str]) -> Result<ProcessOutput
     run(&spec, &CancellationToken::new()).await
 }
 
-async fn replayed(fault: ClaudeFault, lines: &[&str]) -> Replay {
-    let output = conversation(&FakeClaude::new(&fault), lines).await.unwrap();
+async fn replay_fake(fault: ClaudeFault, lines: &[&str]) -> Replay {
+    let output = run_fake(&FakeClaude::new(&fault), lines).await.unwrap();
     replay(&output.stdout, 4096)
 }
 
@@ -56,7 +56,7 @@ fn texts(replay: &Replay) -> Vec<&str> {
 #[tokio::test]
 async fn without_a_fault_it_answers_each_message() {
     let fake = FakeClaude::new(&ClaudeFault::None);
-    let output = conversation(&fake, &[INITIALIZE, MESSAGE, CLEAR, MESSAGE])
+    let output = run_fake(&fake, &[INITIALIZE, MESSAGE, CLEAR, MESSAGE])
         .await
         .unwrap();
     assert!(output.exit.success());
@@ -71,8 +71,8 @@ async fn without_a_fault_it_answers_each_message() {
 }
 
 #[tokio::test]
-async fn it_tells_a_version() {
-    for (fault, said) in [
+async fn it_reports_a_version() {
+    for (fault, version) in [
         (ClaudeFault::None, "2.1.330 (Claude Code)\n"),
         (
             ClaudeFault::Version("2.1.100".to_owned()),
@@ -82,52 +82,52 @@ async fn it_tells_a_version() {
         let fake = FakeClaude::new(&fault);
         let spec = ProcessSpec::new(fake.path(), ChildEnv::new()).args(["--version"]);
         let output = run(&spec, &CancellationToken::new()).await.unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout), said);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), version);
         assert_eq!(fake.starts(), 0);
     }
     let fake = FakeClaude::new(&ClaudeFault::NotExecutable);
-    conversation(&fake, &[]).await.unwrap_err();
+    run_fake(&fake, &[]).await.unwrap_err();
 }
 
 #[tokio::test]
-async fn it_crashes_where_it_is_told() {
+async fn it_crashes_at_the_configured_stage() {
     for (at, stage) in ClaudeStage::ALL.into_iter().enumerate().skip(1) {
         let fake = FakeClaude::new(&ClaudeFault::Crash(stage));
-        let output = conversation(&fake, &[INITIALIZE, MESSAGE]).await.unwrap();
+        let output = run_fake(&fake, &[INITIALIZE, MESSAGE]).await.unwrap();
         assert_eq!(output.exit.to_string(), "exit code 70", "{stage:?}");
         assert!(output.stderr.starts_with("fatal: crashed at"), "{stage:?}");
         let replay = replay(&output.stdout, 4096);
         assert_eq!(replay.endings.len(), 0, "{stage:?}");
-        // What had come by then, and no more.
+        // Only the output before the crash.
         let lines = String::from_utf8_lossy(&output.stdout).lines().count();
         assert_eq!(lines, [0, 0, 0, 1, 1, 2, 5, 10][at], "{stage:?}");
     }
     let killed = FakeClaude::new(&ClaudeFault::Kill(ClaudeStage::Answer));
-    let output = conversation(&killed, &[INITIALIZE, MESSAGE]).await.unwrap();
+    let output = run_fake(&killed, &[INITIALIZE, MESSAGE]).await.unwrap();
     assert!(!output.exit.success());
     assert_eq!(texts(&replay(&output.stdout, 4096)), ["Answer "]);
 }
 
 #[tokio::test]
 async fn noise_and_unknown_kinds_change_nothing() {
-    let noise = replayed(ClaudeFault::Noise, &[INITIALIZE, MESSAGE]).await;
+    let noise = replay_fake(ClaudeFault::Noise, &[INITIALIZE, MESSAGE]).await;
     assert_eq!(answer(&noise), ("Answer 1.".to_owned(), 15));
     assert!(noise.unread > 10);
-    let unknown = replayed(ClaudeFault::UnknownKinds, &[INITIALIZE, MESSAGE]).await;
+    let unknown = replay_fake(ClaudeFault::UnknownKinds, &[INITIALIZE, MESSAGE]).await;
     assert_eq!(answer(&unknown), ("Answer 1.".to_owned(), 15));
     assert_eq!((unknown.unread, unknown.endings.len()), (0, 1));
 }
 
 #[tokio::test]
-async fn a_line_without_measure_and_half_a_line_are_errors() {
-    let long = replayed(
+async fn a_line_that_is_too_long_and_half_a_line_are_errors() {
+    let long = replay_fake(
         ClaudeFault::LongLine { bytes: 50_000_000 },
         &[INITIALIZE, MESSAGE],
     )
     .await;
     assert_eq!(long.errors, ["a line of output is longer than 33554432 bytes"]);
     assert_eq!(answer(&long), ("Answer 1.".to_owned(), 15));
-    let half = replayed(ClaudeFault::HalfLine, &[INITIALIZE, MESSAGE]).await;
+    let half = replay_fake(ClaudeFault::HalfLine, &[INITIALIZE, MESSAGE]).await;
     assert_eq!(
         half.errors,
         ["the output ended in the middle of a line, after 32 bytes of it"]
@@ -136,28 +136,26 @@ async fn a_line_without_measure_and_half_a_line_are_errors() {
 }
 
 #[tokio::test]
-async fn it_asks_what_nobody_knows_and_wants_a_refusal() {
-    let asked = replayed(ClaudeFault::UnknownRequest, &[INITIALIZE, MESSAGE, REFUSAL]).await;
-    assert_eq!(answer(&asked).0, "Answer 1.");
+async fn it_sends_an_unknown_request_and_requires_a_refusal() {
+    let unknown = replay_fake(ClaudeFault::UnknownRequest, &[INITIALIZE, MESSAGE, REFUSAL]).await;
+    assert_eq!(answer(&unknown).0, "Answer 1.");
     let fake = FakeClaude::new(&ClaudeFault::UnknownRequest);
-    let output = conversation(&fake, &[INITIALIZE, MESSAGE, INTERRUPT])
-        .await
-        .unwrap();
+    let output = run_fake(&fake, &[INITIALIZE, MESSAGE, INTERRUPT]).await.unwrap();
     assert_eq!(output.exit.to_string(), "exit code 71");
 }
 
 #[tokio::test]
-async fn it_ends_as_told() {
-    let twice = replayed(ClaudeFault::TwoResults, &[INITIALIZE, MESSAGE]).await;
+async fn it_ends_as_configured() {
+    let twice = replay_fake(ClaudeFault::TwoResults, &[INITIALIZE, MESSAGE]).await;
     assert_eq!(twice.endings.len(), 2);
-    let interrupted = replayed(ClaudeFault::WaitsForInterrupt, &[INITIALIZE, MESSAGE, INTERRUPT]).await;
+    let interrupted = replay_fake(ClaudeFault::WaitsForInterrupt, &[INITIALIZE, MESSAGE, INTERRUPT]).await;
     assert_eq!(interrupted.endings, ["Interrupted"]);
     assert_eq!(answer(&interrupted).0, "Answer ");
     let fault = ClaudeFault::Exits {
         code: 3,
         stderr: "it's\nover\n".to_owned(),
     };
-    let output = conversation(&FakeClaude::new(&fault), &[INITIALIZE, MESSAGE])
+    let output = run_fake(&FakeClaude::new(&fault), &[INITIALIZE, MESSAGE])
         .await
         .unwrap();
     assert_eq!(
@@ -165,13 +163,13 @@ async fn it_ends_as_told() {
         ("exit code 3", "it's\nover")
     );
     let flood = FakeClaude::new(&ClaudeFault::StderrFlood { bytes: 4_000_000 });
-    let output = conversation(&flood, &[INITIALIZE, MESSAGE]).await.unwrap();
+    let output = run_fake(&flood, &[INITIALIZE, MESSAGE]).await.unwrap();
     assert_eq!(answer(&replay(&output.stdout, 4096)).0, "Answer 1.");
     assert!(output.stderr.contains("xxxx"));
 }
 
 #[tokio::test]
-async fn what_does_not_end_is_ended_with_all_it_started() {
+async fn a_fake_that_does_not_end_is_killed_with_its_children() {
     for (fault, processes) in [
         (ClaudeFault::Hang(ClaudeStage::Initialize), 1),
         (ClaudeFault::IgnoresTerm, 2),

@@ -1,4 +1,4 @@
-//! A CLI that misbehaves: a named error in time, and nothing left running.
+//! A misbehaving CLI causes a clear error in time and leaves no process running.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use holodeck_testkit::{ClaudeFault, ClaudeStage, FakeClaude};
 use pretty_assertions::assert_eq;
 use tokio::time::timeout;
 
-use crate::setup::{hear, no_orphans};
+use crate::setup::{collect_events, wait_for_no_orphans};
 
-/// What nothing here may take.
+/// More time than any test here may take.
 const LONG: Duration = Duration::from_secs(20);
 
 fn options(fake: &FakeClaude) -> ClaudeOptions {
@@ -27,18 +27,18 @@ fn options(fake: &FakeClaude) -> ClaudeOptions {
     })
 }
 
-/// What becomes of a turn that ends by itself, and that nothing of the CLI is left afterwards.
+/// Runs a turn that ends by itself, and checks that no process of the CLI is left.
 async fn turn(fake: &FakeClaude, options: ClaudeOptions) -> (Vec<BackendEvent>, Option<BackendError>) {
-    let ended = async {
+    let run = async {
         let backend = ClaudeBackend::new(options).unwrap();
-        let heard = hear(backend.start(TurnRequest::new("Hi."))).await;
+        let log = collect_events(backend.start(TurnRequest::new("Hi."))).await;
         backend.teardown().await.unwrap();
         drop(backend);
-        heard
+        log
     };
-    let heard = timeout(LONG, ended).await.expect("it does not end");
-    no_orphans(fake).await;
-    heard
+    let log = timeout(LONG, run).await.expect("the turn does not end");
+    wait_for_no_orphans(fake).await;
+    log
 }
 
 async fn error(fake: &FakeClaude, options: ClaudeOptions) -> BackendError {
@@ -62,7 +62,7 @@ fn text(events: &[BackendEvent]) -> String {
 }
 
 #[tokio::test]
-async fn a_program_that_can_not_be_run_is_named() {
+async fn a_program_that_cannot_be_run_is_named() {
     let missing = ClaudeBackend::new(ClaudeOptions::new("/nowhere/claude")).unwrap();
     let error = missing.initialize().await.unwrap_err();
     assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
@@ -92,7 +92,7 @@ async fn a_program_that_can_not_be_run_is_named() {
 }
 
 #[tokio::test]
-async fn a_private_folder_that_can_not_be_made_is_named() {
+async fn a_private_folder_that_cannot_be_created_is_named() {
     let fake = FakeClaude::new(&ClaudeFault::None);
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = error(&fake, options(&fake).temporary_folder(file.path())).await;
@@ -107,15 +107,17 @@ async fn a_private_folder_that_can_not_be_made_is_named() {
 }
 
 #[tokio::test]
-async fn a_crash_before_the_handshake_is_tried_again_and_told() {
+async fn a_crash_before_the_handshake_is_retried_and_reported() {
     for stage in [ClaudeStage::Start, ClaudeStage::Initialize] {
         let fake = FakeClaude::new(&ClaudeFault::Crash(stage));
         let error = error(&fake, options(&fake)).await;
         assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
-        let word = format!("{stage:?}").to_lowercase();
+        let stage_name = format!("{stage:?}").to_lowercase();
         assert_eq!(
             error.to_string(),
-            format!("the Claude Code CLI ended during its start: exit code 70: fatal: crashed at {word}")
+            format!(
+                "the Claude Code CLI exited during startup: exit code 70: fatal: crashed at {stage_name}"
+            )
         );
         assert_eq!(fake.starts(), 3, "{stage:?}");
     }
@@ -123,13 +125,13 @@ async fn a_crash_before_the_handshake_is_tried_again_and_told() {
     let error = error(&fake, options(&fake)).await.to_string();
     assert_eq!(
         error,
-        "the Claude Code CLI ended during its start: killed by SIGKILL"
+        "the Claude Code CLI exited during startup: killed by SIGKILL"
     );
     assert_eq!(fake.starts(), 3);
 }
 
 #[tokio::test]
-async fn a_crash_after_the_handshake_is_tried_again_while_nothing_was_said() {
+async fn a_crash_after_the_handshake_is_retried_before_the_first_message() {
     let fake = FakeClaude::new(&ClaudeFault::Crash(ClaudeStage::Initialized));
     let error = error(&fake, options(&fake)).await;
     assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
@@ -140,16 +142,16 @@ async fn a_crash_after_the_handshake_is_tried_again_while_nothing_was_said() {
         "{error}"
     );
     assert!(fake.starts() >= 3, "{}", fake.starts());
-    let asked = fake
+    let was_sent = fake
         .received()
         .iter()
         .any(|line| line["message"]["content"] == "Hi.");
-    assert!(!asked, "it was asked nevertheless");
+    assert!(!was_sent, "the message was sent");
 }
 
 #[tokio::test]
-async fn a_crash_within_a_turn_is_not_tried_again() {
-    for (stage, said) in [
+async fn a_crash_within_a_turn_is_not_retried() {
+    for (stage, answer) in [
         (ClaudeStage::Message, ""),
         (ClaudeStage::Init, ""),
         (ClaudeStage::Answer, "Answer "),
@@ -160,12 +162,12 @@ async fn a_crash_within_a_turn_is_not_tried_again() {
             let (events, error) = turn(&fake, options(&fake).reuse(reuse)).await;
             let error = error.unwrap();
             assert!(matches!(error, BackendError::Terminated { .. }), "{error:?}");
-            let word = format!("{stage:?}").to_lowercase();
+            let stage_name = format!("{stage:?}").to_lowercase();
             assert_eq!(
                 error.to_string(),
-                format!("subprocess terminated unexpectedly: exit code 70: fatal: crashed at {word}")
+                format!("subprocess terminated unexpectedly: exit code 70: fatal: crashed at {stage_name}")
             );
-            assert_eq!(text(&events), said, "{stage:?}");
+            assert_eq!(text(&events), answer, "{stage:?}");
             assert_eq!(fake.starts(), 1, "{stage:?}");
         }
     }
@@ -180,7 +182,7 @@ async fn a_crash_within_a_turn_is_not_tried_again() {
 
 #[tokio::test]
 async fn silence_before_the_first_message_ends_in_time() {
-    for (stage, reuse, told) in [
+    for (stage, reuse, expected) in [
         (
             ClaudeStage::Start,
             Reuse::Never,
@@ -200,12 +202,12 @@ async fn silence_before_the_first_message_ends_in_time() {
         let fake = FakeClaude::new(&ClaudeFault::Hang(stage));
         let error = error(&fake, options(&fake).reuse(reuse)).await;
         assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
-        assert_eq!(error.to_string(), told);
+        assert_eq!(error.to_string(), expected);
     }
 }
 
 #[tokio::test]
-async fn silence_within_a_turn_ends_when_the_turn_is_given_up() {
+async fn silence_within_a_turn_ends_when_the_stream_is_dropped() {
     for stage in [
         ClaudeStage::Message,
         ClaudeStage::Init,
@@ -214,41 +216,41 @@ async fn silence_within_a_turn_ends_when_the_turn_is_given_up() {
     ] {
         let fake = FakeClaude::new(&ClaudeFault::Hang(stage));
         let backend = ClaudeBackend::new(options(&fake)).unwrap();
-        let given_up = timeout(
+        let result = timeout(
             Duration::from_millis(500),
-            hear(backend.start(TurnRequest::new("Hi."))),
+            collect_events(backend.start(TurnRequest::new("Hi."))),
         )
         .await;
-        given_up.unwrap_err();
-        // The backend lives on, the process does not.
-        no_orphans(&fake).await;
+        result.unwrap_err();
+        // Only the process ends, not the backend.
+        wait_for_no_orphans(&fake).await;
     }
 }
 
 #[tokio::test]
-async fn who_ignores_sigterm_is_ended_with_all_it_started() {
+async fn a_cli_that_ignores_sigterm_is_killed_with_its_children() {
     let fake = FakeClaude::new(&ClaudeFault::IgnoresTerm);
     let backend = ClaudeBackend::new(options(&fake)).unwrap();
     let request = TurnRequest::new("Hi.");
     let cancel = request.cancel.clone();
     let mut stream = backend.start(request);
-    let mut heard = String::new();
-    while heard.is_empty() {
+    let mut answer = String::new();
+    while answer.is_empty() {
         use futures::StreamExt as _;
         match timeout(LONG, stream.next()).await.unwrap() {
-            Some(Ok(event)) => heard = text(&[event]),
+            Some(Ok(event)) => answer = text(&[event]),
             other => panic!("{other:?}"),
         }
     }
     cancel.cancel();
-    let (_, error) = timeout(LONG, hear(stream)).await.unwrap();
+    let (_, error) = timeout(LONG, collect_events(stream)).await.unwrap();
     assert!(matches!(error, Some(BackendError::Cancelled)), "{error:?}");
-    no_orphans(&fake).await;
+    wait_for_no_orphans(&fake).await;
 }
 
 #[tokio::test]
-async fn the_end_is_noticed_though_a_grandchild_holds_the_pipe() {
-    // It goes on for ten minutes, with its parent's standard output.
+async fn the_exit_is_noticed_although_a_grandchild_holds_the_pipe() {
+    // The grandchild runs for ten minutes with its parent's standard output.
     let fake = FakeClaude::new(&ClaudeFault::LeavesGrandchild);
     let (events, error) = turn(&fake, options(&fake)).await;
     assert!(error.is_none(), "{error:?}");
@@ -268,7 +270,7 @@ async fn a_program_that_dies_while_its_servers_start_is_noticed_at_once() {
     };
     let mut options = options(&fake).mcp_servers(servers);
     options = options.limits(Limits {
-        // Waiting for it would not end.
+        // Waiting for this limit would time out the test.
         mcp_start: Duration::from_hours(1),
         ..Limits::default()
     });
@@ -283,7 +285,7 @@ async fn a_program_that_dies_while_its_servers_start_is_noticed_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_changes_nothing() {
+async fn output_that_is_not_a_message_is_ignored() {
     for fault in [
         ClaudeFault::Noise,
         ClaudeFault::UnknownKinds,
@@ -319,7 +321,7 @@ async fn lines_without_end_are_errors() {
 }
 
 #[tokio::test]
-async fn the_last_lines_of_a_dying_program_are_told_and_no_more() {
+async fn only_the_last_lines_of_a_dying_program_are_reported() {
     let lines: Vec<_> = (1..=9).map(|n| format!("line {n}")).collect();
     let fake = FakeClaude::new(&ClaudeFault::Exits {
         code: 3,
@@ -348,9 +350,9 @@ async fn a_second_result_is_not_the_next_turn_s() {
     session.close().await.unwrap();
     drop(session);
     drop(backend);
-    no_orphans(&fake).await;
+    wait_for_no_orphans(&fake).await;
 
-    // … and in separate ones, for which such a process is not used again.
+    // … and in separate ones, for which such a process is not reused.
     let fake = FakeClaude::new(&ClaudeFault::TwoResults);
     let backend = ClaudeBackend::new(options(&fake)).unwrap();
     for _ in 1..=3 {
@@ -360,7 +362,7 @@ async fn a_second_result_is_not_the_next_turn_s() {
     backend.teardown().await.unwrap();
     drop(backend);
     assert_eq!(fake.starts(), 3);
-    no_orphans(&fake).await;
+    wait_for_no_orphans(&fake).await;
 }
 
 #[tokio::test]
@@ -376,7 +378,7 @@ async fn a_result_that_comes_late_is_not_the_next_turn_s() {
         );
     }
     session.close().await.unwrap();
-    // After `/clear` it is of a conversation that is over.
+    // After `/clear` the late result belongs to a finished conversation.
     for turn in 1..=3 {
         let answer = backend.invoke_once("Hi.", &[]).await.unwrap();
         assert_eq!(
@@ -388,11 +390,11 @@ async fn a_result_that_comes_late_is_not_the_next_turn_s() {
     backend.teardown().await.unwrap();
     drop(session);
     drop(backend);
-    no_orphans(&fake).await;
+    wait_for_no_orphans(&fake).await;
 }
 
 #[tokio::test]
-async fn what_was_given_up_is_not_heard_in_the_next_turn() {
+async fn output_of_a_cancelled_turn_is_not_part_of_the_next_turn() {
     let fake = FakeClaude::new(&ClaudeFault::WaitsForInterrupt);
     let backend = ClaudeBackend::new(options(&fake)).unwrap();
     let mut session = backend.create_session().await.unwrap();
@@ -410,7 +412,7 @@ async fn what_was_given_up_is_not_heard_in_the_next_turn() {
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => break error,
-                None => panic!("it ended well"),
+                None => panic!("the turn did not fail"),
             }
         };
         assert!(matches!(error, BackendError::Cancelled), "{error:?}");
@@ -419,7 +421,7 @@ async fn what_was_given_up_is_not_heard_in_the_next_turn() {
     session.close().await.unwrap();
     drop(session);
     drop(backend);
-    no_orphans(&fake).await;
+    wait_for_no_orphans(&fake).await;
 }
 
 #[tokio::test]
@@ -431,11 +433,11 @@ async fn a_process_that_died_while_idle_is_replaced() {
         assert_eq!(answer.response, "Answer 1.");
         assert_eq!(fake.starts(), starts);
         crate::setup::kill_group(*fake.pids().last().unwrap()).await;
-        no_orphans(&fake).await;
+        wait_for_no_orphans(&fake).await;
     }
 }
 
-/// The CLI reports SIGINT in the words of an interrupt. Only a turn that this program cancelled is cancelled.
+/// The CLI reports SIGINT like an interrupt. A turn only counts as cancelled if this program cancelled it.
 #[tokio::test]
 async fn a01_a_turn_that_the_cli_ends_by_itself_is_an_error() {
     let fake = FakeClaude::new(&ClaudeFault::InterruptsItself);
@@ -451,7 +453,7 @@ async fn a01_a_turn_that_the_cli_ends_by_itself_is_an_error() {
     backend.teardown().await.unwrap();
 }
 
-/// What the CLI gathered about a run, for instance telemetry, it sends when its input ends.
+/// The CLI sends collected data, for example telemetry, when its input ends.
 #[tokio::test]
 async fn c01_every_process_ends_by_itself_before_the_backend_is_closed() {
     let fake = FakeClaude::new(&ClaudeFault::FlushesAtExit);
@@ -468,7 +470,7 @@ async fn c01_every_process_ends_by_itself_before_the_backend_is_closed() {
         }
         let mut session = backend.create_session().await.unwrap();
         session.send("Hi.").await.unwrap();
-        // A turn that is given up in the middle.
+        // A turn that is dropped in the middle.
         let mut turn = session.turn(TurnRequest::new("Hi."));
         while !matches!(turn.next().await, Some(Ok(BackendEvent::Text { .. }))) {}
         drop(turn);
@@ -477,10 +479,10 @@ async fn c01_every_process_ends_by_itself_before_the_backend_is_closed() {
         while !matches!(turn.next().await, Some(Ok(BackendEvent::Text { .. }))) {}
         drop(turn);
         backend.teardown().await.unwrap();
-        // A spare process that was never asked anything has gathered nothing.
+        // A spare process without messages has collected nothing.
         let (asked, flushed) = (fake.asked(), fake.flushed());
         assert!(asked.len() >= 2, "{reuse:?}: {asked:?}");
         assert!(flushed.is_superset(&asked), "{reuse:?}: {asked:?}, {flushed:?}");
     }
-    no_orphans(&fake).await;
+    wait_for_no_orphans(&fake).await;
 }

@@ -1,4 +1,4 @@
-//! Conversations that share a process know nothing of each other, and those that could do not share one.
+//! Conversations that share a process do not see each other, and those that could do not share one.
 
 use std::{
     fs,
@@ -23,25 +23,25 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::setup::{cli, hear, installed, options_of, said};
+use crate::setup::{cli, collect_events, conversation_texts, installed, options_of};
 
-/// The CLI behind a script that writes down each start.
-struct Counted {
+/// The CLI behind a script that logs each start.
+struct LoggedCli {
     folder: TempDir,
 }
 
-impl Counted {
+impl LoggedCli {
     fn new(cli: &std::path::Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let counted = Self { folder };
+        let logged = Self { folder };
         let script = format!(
             "#!/bin/sh\nprintf '%s\\n' \"$*\" >>'{}'\nexec '{}' \"$@\"\n",
-            counted.file().display(),
+            logged.file().display(),
             cli.display()
         );
-        fs::write(counted.path(), script).unwrap();
-        fs::set_permissions(counted.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        counted
+        fs::write(logged.path(), script).unwrap();
+        fs::set_permissions(logged.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        logged
     }
 
     fn path(&self) -> PathBuf {
@@ -52,7 +52,7 @@ impl Counted {
         self.folder.path().join("starts")
     }
 
-    /// The conversations that processes were started with.
+    /// The ids of the conversations with which processes were started.
     fn sessions(&self) -> Vec<String> {
         let starts = fs::read_to_string(self.file()).unwrap_or_default();
         let ids = starts
@@ -70,21 +70,21 @@ fn session(events: &[BackendEvent]) -> String {
     id.unwrap()
 }
 
-struct Approves;
+struct ApproveAll;
 
 #[async_trait]
-impl Approver for Approves {
+impl Approver for ApproveAll {
     fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
         Some((ApprovalDecision::approve(), DecidedBy::Mode))
     }
 }
 
 #[tokio::test]
-async fn cases_that_share_a_process_know_nothing_of_each_other() {
+async fn cases_that_share_a_process_do_not_see_each_other() {
     for version in ["2.1.330", "2.1.197"] {
-        let counted = Counted::new(&installed(version));
+        let logged = LoggedCli::new(&installed(version));
         let server = AnthropicServer::answering(|request| {
-            let prompt = said(request).join(" | ");
+            let prompt = conversation_texts(request).join(" | ");
             match request.tool_results().first() {
                 Some(_) => AnthropicReply::text(prompt),
                 None => AnthropicReply::tool_use(
@@ -100,13 +100,13 @@ async fn cases_that_share_a_process_know_nothing_of_each_other() {
             called.fetch_add(1, Ordering::SeqCst);
             async move { ToolOutput::ok(format!("kept-{}", arguments["text"])) }
         });
-        let options = options_of(&counted.path(), &server).tools(tools);
+        let options = options_of(&logged.path(), &server).tools(tools);
         let backend = ClaudeBackend::new(options).unwrap();
         let secrets = ["alpha-7714", "beta-2093", "gamma-5508"];
         let mut sessions = Vec::new();
         let mut usages = Vec::new();
         for secret in secrets {
-            let (events, error) = hear(backend.start(TurnRequest::new(secret))).await;
+            let (events, error) = collect_events(backend.start(TurnRequest::new(secret))).await;
             assert!(error.is_none(), "{version}: {error:?}");
             let Some(BackendEvent::End(result)) = events.last() else {
                 panic!("{events:?}");
@@ -120,10 +120,14 @@ async fn cases_that_share_a_process_know_nothing_of_each_other() {
             sessions.push(session(&events));
         }
         backend.teardown().await.unwrap();
-        assert_eq!(counted.sessions().len(), 1, "{version}: not shared");
+        assert_eq!(logged.sessions().len(), 1, "{version}: not shared");
         assert_eq!(calls.load(Ordering::SeqCst), 3);
         usages.dedup();
-        assert_eq!(usages.len(), 1, "{version}: counted on: {usages:?}");
+        assert_eq!(
+            usages.len(),
+            1,
+            "{version}: the counts were not reset: {usages:?}"
+        );
         let requests = server.finish();
         assert_eq!(requests.len(), 6, "{version}");
         for (index, request) in requests.iter().enumerate() {
@@ -138,12 +142,12 @@ async fn cases_that_share_a_process_know_nothing_of_each_other() {
             let id = &sessions[index / 2];
             assert!(
                 body.contains(id.as_str()),
-                "{version}: it is not of conversation {id}: {body}"
+                "{version}: not part of conversation {id}: {body}"
             );
         }
         sessions.dedup();
         assert_eq!(sessions.len(), 3, "{version}");
-        // What every case shows the model is the same, the first included.
+        // Every case shows the model the same, including the first.
         let shown: Vec<_> = requests
             .iter()
             .step_by(2)
@@ -191,12 +195,12 @@ fn counter(folder: &TempDir) -> McpServers {
     }
 }
 
-/// A model that counts once and says what it was told.
-fn counting() -> AnthropicServer {
+/// A model that calls the counter once and repeats its result.
+fn counting_model() -> AnthropicServer {
     AnthropicServer::answering(|request| {
         let newest = request.messages().last().unwrap().to_string();
         match request.tool_results().last() {
-            // The CLI adds how many tokens are left.
+            // The CLI adds the number of remaining tokens.
             Some(result) if newest.contains("tool_result") => {
                 AnthropicReply::text(result.text.lines().next().unwrap())
             }
@@ -206,13 +210,13 @@ fn counting() -> AnthropicServer {
 }
 
 #[tokio::test]
-async fn what_a_server_keeps_does_not_reach_the_next_case() {
+async fn the_state_of_a_server_does_not_reach_the_next_case() {
     let folder = tempfile::tempdir().unwrap();
-    let counted = Counted::new(&cli());
-    let server = counting();
-    let options = options_of(&counted.path(), &server)
+    let logged = LoggedCli::new(&cli());
+    let server = counting_model();
+    let options = options_of(&logged.path(), &server)
         .mcp_servers(counter(&folder))
-        .approver(Arc::new(Approves));
+        .approver(Arc::new(ApproveAll));
     let backend = ClaudeBackend::new(options).unwrap();
     for _ in 0..3 {
         assert_eq!(
@@ -220,7 +224,7 @@ async fn what_a_server_keeps_does_not_reach_the_next_case() {
             "call 1"
         );
     }
-    // It does keep something: within one conversation it counts on.
+    // The server has state: within one conversation it continues to count.
     let mut conversation = backend.create_session().await.unwrap();
     assert_eq!(conversation.send("Count.").await.unwrap().response, "call 1");
     assert_eq!(conversation.send("Count.").await.unwrap().response, "call 2");
@@ -230,7 +234,7 @@ async fn what_a_server_keeps_does_not_reach_the_next_case() {
 }
 
 #[tokio::test]
-async fn what_could_reach_the_next_case_makes_a_process_for_each() {
+async fn each_case_gets_a_process_if_state_could_reach_the_next() {
     type Change = fn(ClaudeOptions) -> ClaudeOptions;
     let changes: [(&str, Change); 7] = [
         ("Bash", |options| options.builtin_tools(["Bash"])),
@@ -243,22 +247,22 @@ async fn what_could_reach_the_next_case_makes_a_process_for_each() {
         ("settings", |options| options.setting_sources(["project"])),
         ("never", |options| options.reuse(Reuse::Never)),
     ];
-    for (what, change) in changes {
-        let counted = Counted::new(&cli());
+    for (setting, change) in changes {
+        let logged = LoggedCli::new(&cli());
         let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
-        let backend = ClaudeBackend::new(change(options_of(&counted.path(), &server))).unwrap();
+        let backend = ClaudeBackend::new(change(options_of(&logged.path(), &server))).unwrap();
         let mut sessions = Vec::new();
         for _ in 0..2 {
-            let (events, error) = hear(backend.start(TurnRequest::new("Hi."))).await;
-            assert!(error.is_none(), "{what}: {error:?}");
+            let (events, error) = collect_events(backend.start(TurnRequest::new("Hi."))).await;
+            assert!(error.is_none(), "{setting}: {error:?}");
             sessions.push(session(&events));
         }
         backend.teardown().await.unwrap();
-        // Each has the conversation that its process was started with: nothing was cleared.
-        let started = counted.sessions();
-        assert_ne!(sessions[0], sessions[1], "{what}");
+        // Each case has the conversation with which its process was started: no process was cleared.
+        let started = logged.sessions();
+        assert_ne!(sessions[0], sessions[1], "{setting}");
         for session in &sessions {
-            assert!(started.contains(session), "{what}: {session} of {started:?}");
+            assert!(started.contains(session), "{setting}: {session} of {started:?}");
         }
         server.finish();
     }
@@ -266,14 +270,14 @@ async fn what_could_reach_the_next_case_makes_a_process_for_each() {
 
 #[tokio::test]
 async fn reading_files_and_own_tools_share_a_process() {
-    let counted = Counted::new(&cli());
+    let logged = LoggedCli::new(&cli());
     let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
-    let options = options_of(&counted.path(), &server).builtin_tools(["Read", "Glob", "Grep", "WebSearch"]);
+    let options = options_of(&logged.path(), &server).builtin_tools(["Read", "Glob", "Grep", "WebSearch"]);
     let backend = ClaudeBackend::new(options).unwrap();
     for _ in 0..3 {
         backend.invoke_once("Hi.", &[]).await.unwrap();
     }
     backend.teardown().await.unwrap();
-    assert_eq!(counted.sessions().len(), 1);
+    assert_eq!(logged.sessions().len(), 1);
     server.finish();
 }

@@ -1,4 +1,4 @@
-//! How much a model can ask for in one answer.
+//! Limits on tool calls in one answer of the model.
 
 use std::{
     num::NonZeroUsize,
@@ -16,29 +16,29 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 #[derive(Default)]
-struct Seen {
+struct Counts {
     running: AtomicUsize,
-    most: AtomicUsize,
-    called: AtomicUsize,
+    max: AtomicUsize,
+    calls: AtomicUsize,
 }
 
-/// A turn with this many calls of a tool whose calls end only when `limit` of them run.
-async fn turn(calls: usize, limit: usize) -> (ExecutionResult, Arc<Seen>) {
-    let seen = Arc::new(Seen::default());
+/// Runs a turn with `calls` calls of a tool that return only after `limit` of them run at the same time.
+async fn turn(calls: usize, limit: usize) -> (ExecutionResult, Arc<Counts>) {
+    let counts = Arc::new(Counts::default());
     let release = Arc::new(Semaphore::new(0));
-    let counted = Arc::clone(&seen);
+    let tool_counts = Arc::clone(&counts);
     let tools = Tools::new().with("work", "Works.", json!({"type": "object"}), move |_, _| {
-        let (seen, release) = (Arc::clone(&counted), Arc::clone(&release));
+        let (counts, release) = (Arc::clone(&tool_counts), Arc::clone(&release));
         async move {
-            seen.called.fetch_add(1, Ordering::SeqCst);
-            let running = seen.running.fetch_add(1, Ordering::SeqCst) + 1;
-            seen.most.fetch_max(running, Ordering::SeqCst);
+            counts.calls.fetch_add(1, Ordering::SeqCst);
+            let running = counts.running.fetch_add(1, Ordering::SeqCst) + 1;
+            counts.max.fetch_max(running, Ordering::SeqCst);
             if running == limit {
                 release.add_permits(1_000);
             }
-            let _released = release.acquire().await;
+            let _permit = release.acquire().await;
             tokio::task::yield_now().await;
-            seen.running.fetch_sub(1, Ordering::SeqCst);
+            counts.running.fetch_sub(1, Ordering::SeqCst);
             ToolOutput::ok("done")
         }
     });
@@ -51,15 +51,15 @@ async fn turn(calls: usize, limit: usize) -> (ExecutionResult, Arc<Seen>) {
     let result = collect(backend.start(TurnRequest::new("go"))).await.unwrap();
     backend.teardown().await.unwrap();
     fake.gone().await;
-    (result, seen)
+    (result, counts)
 }
 
 #[tokio::test]
-async fn c13_no_more_own_tools_run_at_once_than_the_yaml_says() {
-    let (result, seen) = turn(20, 3).await;
+async fn c13_no_more_own_tools_run_at_once_than_configured() {
+    let (result, counts) = turn(20, 3).await;
     assert_eq!(result.error_reason(), None);
-    assert_eq!(seen.called.load(Ordering::SeqCst), 20);
-    assert_eq!(seen.most.load(Ordering::SeqCst), 3);
+    assert_eq!(counts.calls.load(Ordering::SeqCst), 20);
+    assert_eq!(counts.max.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test]

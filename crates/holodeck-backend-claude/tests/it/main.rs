@@ -1,5 +1,5 @@
-//! The backend on the real Claude Code CLI, talking to a scripted Messages API on loopback, and on one that
-//! misbehaves.
+//! Tests the backend with the real Claude Code CLI against a scripted Messages API on loopback, and with a fake CLI
+//! that misbehaves.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,11 +13,8 @@ mod conformance;
 mod ends;
 mod fake;
 mod faults;
-mod from_yaml;
-mod http;
 mod isolation;
 mod limits;
-mod mcp;
 mod messages;
 mod older;
 mod permissions;
@@ -25,9 +22,6 @@ mod private;
 mod real_faults;
 mod sessions;
 mod setup;
-mod signing_in;
 mod structured;
-mod telemetry;
 mod thinking;
 mod tools;
-mod yaml;

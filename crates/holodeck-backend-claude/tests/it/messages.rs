@@ -1,4 +1,4 @@
-//! What is said reaches the model as it is, and what it says arrives while it says it.
+//! Messages reach the model unchanged, and its answers are streamed.
 
 use futures::StreamExt as _;
 use holodeck_backend_api::{AgentBackend as _, BackendError, BackendEvent, HistoryItem, TurnRequest};
@@ -7,7 +7,7 @@ use holodeck_testkit::{AnthropicReply, AnthropicServer, Gate};
 use pretty_assertions::assert_eq;
 use tempfile::tempdir;
 
-use crate::setup::{ask, installed, options, options_of, said};
+use crate::setup::{ask, conversation_texts, installed, options, options_of};
 
 #[tokio::test]
 async fn text_that_looks_like_a_command_or_a_file_is_text() {
@@ -22,7 +22,9 @@ async fn text_that_looks_like_a_command_or_a_file_is_text() {
         "# remember",
         "",
     ];
-    let server = AnthropicServer::answering(|request| AnthropicReply::text(said(request).len().to_string()));
+    let server = AnthropicServer::answering(|request| {
+        AnthropicReply::text(conversation_texts(request).len().to_string())
+    });
     let options = options(&server)
         .builtin_tools(["Read"])
         .working_directory(folder.path());
@@ -45,14 +47,14 @@ async fn text_that_looks_like_a_command_or_a_file_is_text() {
 }
 
 #[tokio::test]
-async fn an_older_version_is_not_given_what_it_would_take_for_a_command() {
+async fn an_older_version_does_not_get_messages_that_it_would_interpret() {
     let server = AnthropicServer::replies([]);
     let old = options_of(&installed("2.1.197"), &server).version(CliVersion::new(2, 1, 197));
     let backend = ClaudeBackend::new(old).unwrap();
     for message in ["read @note.txt", "/clear", "\n/cost"] {
         let error = backend.invoke_once(message, &[]).await.unwrap_err();
         assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
-        let text = error.to_string();
+        let text = error.explanation().text();
         assert!(text.contains("2.1.197") && text.contains("2.1.248"), "{text}");
     }
     server.finish();
@@ -73,7 +75,7 @@ async fn text_arrives_while_it_is_written() {
         match event.unwrap() {
             BackendEvent::Text { text: piece } => {
                 text.push_str(&piece);
-                // The rest is not even sent before this one was heard.
+                // The rest is sent only after this piece has arrived.
                 gate.open();
             }
             BackendEvent::End(end) => result = Some(end),
@@ -91,8 +93,9 @@ async fn text_arrives_while_it_is_written() {
 }
 
 #[tokio::test]
-async fn turns_know_the_ones_before_and_cases_don_t() {
-    let server = AnthropicServer::answering(|request| AnthropicReply::text(said(request).join(" | ")));
+async fn turns_see_earlier_turns_and_cases_do_not() {
+    let server =
+        AnthropicServer::answering(|request| AnthropicReply::text(conversation_texts(request).join(" | ")));
     let backend = ClaudeBackend::new(options(&server)).unwrap();
     let mut session = backend.create_session().await.unwrap();
     assert_eq!(session.send("one").await.unwrap().response, "one");
@@ -109,7 +112,7 @@ async fn turns_know_the_ones_before_and_cases_don_t() {
 }
 
 #[tokio::test]
-async fn instructions_stand_in_for_those_of_claude_code() {
+async fn instructions_replace_those_of_claude_code() {
     let server = AnthropicServer::replies([AnthropicReply::text("ok"), AnthropicReply::text("ok")]);
     let long = "All of this. ".repeat(20_000);
     for instructions in [long.trim_end(), ""] {

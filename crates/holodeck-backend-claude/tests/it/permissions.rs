@@ -1,4 +1,4 @@
-//! What needs an answer before it runs, and what becomes of the answer.
+//! Which calls need approval, and the effect of the answers.
 
 use std::{future::pending, path::Path, sync::Arc};
 
@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use tempfile::tempdir;
 use tokio_util::sync::CancellationToken;
 
-use crate::setup::{Answers, ask, no, options, told, turn, yes};
+use crate::setup::{ScriptedApprover, approve_all, ask, options, reject, turn};
 
 fn write(folder: &Path, name: &str) -> Value {
     json!({"file_path": folder.join(name), "content": "the model's"})
 }
 
 fn asks_and_answers(events: &[BackendEvent]) -> Vec<String> {
-    let told = events.iter().filter_map(|event| match event {
+    let lines = events.iter().filter_map(|event| match event {
         BackendEvent::ApprovalAsked(ask) => Some(format!("{}?", ask.tool_name)),
         BackendEvent::ApprovalAnswered { decision, .. } => Some(match decision {
             ApprovalDecision::Approve { arguments: None } => "yes".to_owned(),
@@ -36,11 +36,11 @@ fn asks_and_answers(events: &[BackendEvent]) -> Vec<String> {
         }
         _ => None,
     });
-    told.collect()
+    lines.collect()
 }
 
 #[tokio::test]
-async fn in_manual_mode_every_edit_is_asked_about() {
+async fn in_manual_mode_every_edit_needs_approval() {
     let folder = tempdir().unwrap();
     let at = folder.path().to_owned();
     let call = |name: &str| AnthropicReply::tool_use("Write", &write(&at, name));
@@ -54,10 +54,10 @@ async fn in_manual_mode_every_edit_is_asked_about() {
         call("terminated"),
     ]);
     let changed = json!({"file_path": at.join("changed"), "content": "the approver's"});
-    let answers = Answers::new(move |ask: &ApprovalAsk| {
+    let approver = ScriptedApprover::new(move |ask: &ApprovalAsk| {
         let file = ask.arguments["file_path"].as_str().unwrap_or_default();
         match file.rsplit('/').next().unwrap_or_default() {
-            "rejected" => no("not today"),
+            "rejected" => reject("not today"),
             "changed" => ApprovalDecision::Approve {
                 arguments: Some(changed.clone()),
             },
@@ -69,21 +69,21 @@ async fn in_manual_mode_every_edit_is_asked_about() {
     });
     let options = options(&server)
         .builtin_tools(["Write"])
-        .approver(answers)
+        .approver(approver)
         .working_directory(folder.path());
     let backend = ClaudeBackend::new(options).unwrap();
     let mut session = backend.create_session().await.unwrap();
     let mut answered = Vec::new();
     for (message, answer) in [("a", "one"), ("b", "two"), ("c", "three")] {
-        let heard = turn(session.turn(TurnRequest::new(message))).await;
-        assert_eq!(heard.result().response, answer);
-        assert_eq!(heard.result().tool_calls[0].arguments["content"], "the model's");
-        answered.extend(asks_and_answers(&heard.events));
+        let log = turn(session.turn(TurnRequest::new(message))).await;
+        assert_eq!(log.result().response, answer);
+        assert_eq!(log.result().tool_calls[0].arguments["content"], "the model's");
+        answered.extend(asks_and_answers(&log.events));
     }
-    let heard = turn(session.turn(TurnRequest::new("d"))).await;
+    let log = turn(session.turn(TurnRequest::new("d"))).await;
     let reason = "enough".to_owned();
-    assert_eq!(heard.result().outcome, Outcome::Terminated { reason });
-    answered.extend(asks_and_answers(&heard.events));
+    assert_eq!(log.result().outcome, Outcome::Terminated { reason });
+    answered.extend(asks_and_answers(&log.events));
     session.close().await.unwrap();
     assert_eq!(
         answered,
@@ -105,8 +105,8 @@ async fn in_manual_mode_every_edit_is_asked_about() {
     assert_eq!(read("terminated"), None);
     let requests = server.finish();
     assert_eq!(requests.len(), 7);
-    assert_eq!(told(&requests[3]), [("not today".to_owned(), true)]);
-    assert!(!told(&requests[5])[0].1);
+    assert_eq!(requests[3].last_results(), [("not today".to_owned(), true)]);
+    assert!(!requests[5].last_results()[0].1);
 }
 
 #[tokio::test]
@@ -118,28 +118,29 @@ async fn accepted_edits_are_those_in_the_working_directory() {
             .and_tool_use("Bash", &json!({"command": "sh -c 'echo made > by_bash'"})),
         AnthropicReply::text("done"),
     ]);
-    let answers = Answers::new(|_: &ApprovalAsk| no("no"));
+    let approver = ScriptedApprover::new(|_: &ApprovalAsk| reject("no"));
     let options = options(&server)
         .builtin_tools(["Write", "Bash"])
         .edits(Edits::Accept)
-        .approver(Arc::clone(&answers) as Arc<dyn Approver>)
+        .approver(Arc::clone(&approver) as Arc<dyn Approver>)
         .working_directory(folder.path());
-    let heard = ask(options, "go").await;
-    assert_eq!(heard.result().outcome, Outcome::Completed);
-    assert_eq!(answers.tools(), ["Write", "Bash"]);
+    let log = ask(options, "go").await;
+    assert_eq!(log.result().outcome, Outcome::Completed);
+    assert_eq!(approver.tools(), ["Write", "Bash"]);
     assert!(folder.path().join("here").exists());
     assert!(!elsewhere.path().join("there").exists());
     assert!(!folder.path().join("by_bash").exists());
-    let refused: Vec<_> = told(&server.finish()[1])
+    let refused: Vec<_> = server.finish()[1]
+        .last_results()
         .into_iter()
         .map(|(_, error)| error)
         .collect();
     assert_eq!(refused, [false, true, true]);
 }
 
-/// Also as root, where the CLI refuses to skip its questions.
+/// Also as root, where the CLI refuses to skip permissions.
 #[tokio::test]
-async fn who_approves_everything_needs_no_other_mode() {
+async fn approving_everything_needs_no_other_mode() {
     let (folder, elsewhere) = (tempdir().unwrap(), tempdir().unwrap());
     let server = AnthropicServer::replies([
         AnthropicReply::tool_use("Write", &write(elsewhere.path(), "there"))
@@ -148,19 +149,19 @@ async fn who_approves_everything_needs_no_other_mode() {
     ]);
     let options = options(&server)
         .builtin_tools(["Write", "Bash"])
-        .approver(yes())
+        .approver(approve_all())
         .working_directory(folder.path());
-    let heard = ask(options, "go").await;
-    assert_eq!(heard.result().outcome, Outcome::Completed);
+    let log = ask(options, "go").await;
+    assert_eq!(log.result().outcome, Outcome::Completed);
     assert!(elsewhere.path().join("there").exists());
     assert!(folder.path().join("by_bash").exists());
     let real = folder.path().canonicalize().unwrap();
-    assert_eq!(heard.result().tool_results[1].result, real.display().to_string());
+    assert_eq!(log.result().tool_results[1].result, real.display().to_string());
     server.finish();
 }
 
 #[tokio::test]
-async fn where_nobody_is_to_be_asked_the_answer_is_no() {
+async fn without_an_approver_calls_are_rejected() {
     let folder = tempdir().unwrap();
     let server = AnthropicServer::replies([
         AnthropicReply::tool_use("Write", &write(folder.path(), "made")),
@@ -169,21 +170,21 @@ async fn where_nobody_is_to_be_asked_the_answer_is_no() {
     let options = options(&server)
         .builtin_tools(["Write"])
         .working_directory(folder.path());
-    let heard = ask(options, "go").await;
-    assert_eq!(heard.result().response, "I may not.");
+    let log = ask(options, "go").await;
+    assert_eq!(log.result().response, "I may not.");
     assert_eq!(
-        asks_and_answers(&heard.events),
+        asks_and_answers(&log.events),
         [r#"Mode: Reject { reason: "no approver is configured" }"#]
     );
     assert!(!folder.path().join("made").exists());
     assert_eq!(
-        told(&server.finish()[1]),
+        server.finish()[1].last_results(),
         [("no approver is configured".to_owned(), true)]
     );
 }
 
 #[tokio::test]
-async fn own_and_reading_tools_run_unasked_unless_a_rule_names_them() {
+async fn own_and_reading_tools_need_no_approval_unless_a_rule_names_them() {
     let folder = tempdir().unwrap();
     let file = folder.path().join("note.txt");
     std::fs::write(&file, "remember").unwrap();
@@ -198,10 +199,10 @@ async fn own_and_reading_tools_run_unasked_unless_a_rule_names_them() {
             .and_tool_use("mcp__holodeck_tools__order", &json!({}))
             .and_tool_use("Read", &json!({"file_path": file}))
     };
-    for (governed, asked) in [(true, vec!["order", "Read"]), (false, vec!["order"])] {
+    for (governed, questions) in [(true, vec!["order", "Read"]), (false, vec!["order"])] {
         let server = AnthropicServer::replies([calls(), AnthropicReply::text("done")]);
-        let answers = Answers::new(|ask: &ApprovalAsk| match ask.tool_name.as_str() {
-            "Read" => no("no reading"),
+        let approver = ScriptedApprover::new(|ask: &ApprovalAsk| match ask.tool_name.as_str() {
+            "Read" => reject("no reading"),
             _ => ApprovalDecision::approve(),
         });
         let options = options(&server)
@@ -209,36 +210,42 @@ async fn own_and_reading_tools_run_unasked_unless_a_rule_names_them() {
             .governed_tools(governed.then_some("Read"))
             .tools(tools.clone())
             .approved_tools(["look"])
-            .approver(Arc::clone(&answers) as Arc<dyn Approver>)
+            .approver(Arc::clone(&approver) as Arc<dyn Approver>)
             .working_directory(folder.path());
-        let heard = ask(options, "go").await;
-        assert_eq!(heard.result().outcome, Outcome::Completed);
-        assert_eq!(answers.tools(), asked);
-        let told = told(&server.finish()[1]);
-        assert_eq!((told[0].0.as_str(), told[1].0.as_str()), ("looked", "ordered"));
+        let log = ask(options, "go").await;
+        assert_eq!(log.result().outcome, Outcome::Completed);
+        assert_eq!(approver.tools(), questions);
+        let results = server.finish()[1].last_results();
+        assert_eq!(
+            (results[0].0.as_str(), results[1].0.as_str()),
+            ("looked", "ordered")
+        );
         let read = if governed { "no reading" } else { "remember" };
-        assert!(told[2].1 == governed && told[2].0.contains(read), "{told:?}");
+        assert!(
+            results[2].1 == governed && results[2].0.contains(read),
+            "{results:?}"
+        );
     }
 }
 
-/// Never answers, and tells when nobody waits for the answer any more.
-struct Undecided(Gate);
+/// Never answers, and opens the gate when the question is withdrawn.
+struct SilentApprover(Gate);
 
 #[async_trait]
-impl Approver for Undecided {
+impl Approver for SilentApprover {
     fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
         None
     }
 
     async fn ask(&self, _: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
-        let _dropped = OpensWhenDropped(self.0.clone());
+        let _guard = OpenOnDrop(self.0.clone());
         pending().await
     }
 }
 
-struct OpensWhenDropped(Gate);
+struct OpenOnDrop(Gate);
 
-impl Drop for OpensWhenDropped {
+impl Drop for OpenOnDrop {
     fn drop(&mut self) {
         self.0.open();
     }
@@ -254,7 +261,7 @@ async fn an_ask_ends_with_its_turn() {
     let withdrawn = Gate::new();
     let options = options(&server)
         .builtin_tools(["Write"])
-        .approver(Arc::new(Undecided(withdrawn.clone())))
+        .approver(Arc::new(SilentApprover(withdrawn.clone())))
         .reuse(Reuse::Never)
         .working_directory(folder.path());
     let backend = ClaudeBackend::new(options).unwrap();
@@ -278,27 +285,27 @@ async fn an_ask_ends_with_its_turn() {
     server.finish();
 }
 
-/// To the CLI a command that changes files of the working directory is an edit, too.
+/// The CLI treats a command that changes files in the working directory as an edit.
 #[tokio::test]
-async fn the_shell_is_asked_about_unless_it_only_reads_or_edits() {
+async fn shell_commands_need_approval_unless_they_only_read_or_edit() {
     let commands = ["echo hi", "rm kept", "env | sort"];
-    for (edits, asked) in [(Edits::Ask, &commands[1..]), (Edits::Accept, &commands[2..])] {
+    for (edits, questions) in [(Edits::Ask, &commands[1..]), (Edits::Accept, &commands[2..])] {
         let folder = tempdir().unwrap();
         std::fs::write(folder.path().join("kept"), "").unwrap();
         let calls = commands.iter().fold(AnthropicReply::nothing(), |reply, command| {
             reply.and_tool_use("Bash", &json!({ "command": command }))
         });
         let server = AnthropicServer::replies([calls, AnthropicReply::text("done")]);
-        let answers = Answers::new(|_: &ApprovalAsk| no("no"));
+        let approver = ScriptedApprover::new(|_: &ApprovalAsk| reject("no"));
         let options = options(&server)
             .builtin_tools(["Bash"])
             .edits(edits)
-            .approver(Arc::clone(&answers) as Arc<dyn Approver>)
+            .approver(Arc::clone(&approver) as Arc<dyn Approver>)
             .working_directory(folder.path());
         ask(options, "go").await.result();
-        let arguments = answers.arguments();
-        let heard: Vec<_> = arguments.iter().map(|arguments| &arguments["command"]).collect();
-        assert_eq!(heard, asked, "{edits:?}");
+        let arguments = approver.arguments();
+        let commands_asked: Vec<_> = arguments.iter().map(|arguments| &arguments["command"]).collect();
+        assert_eq!(commands_asked, questions, "{edits:?}");
         assert_eq!(folder.path().join("kept").exists(), edits == Edits::Ask);
         server.finish();
     }

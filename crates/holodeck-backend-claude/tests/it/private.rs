@@ -1,4 +1,4 @@
-//! What other users of the machine can see of an agent.
+//! Other users of the machine must not see an agent's data.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn nothing_private_is_an_argument_or_in_a_file_that_others_read() {
+async fn nothing_private_is_in_an_argument_or_a_readable_file() {
     let gate = Gate::new();
     let server = AnthropicServer::replies([AnthropicReply::text("done").behind(&gate)]);
     let document = json!({"mcpServers": {"gone": {"command": "false", "env": {"TOKEN": SECRETS[2]}}}});
@@ -40,7 +40,7 @@ async fn nothing_private_is_an_argument_or_in_a_file_that_others_read() {
             document: Some(document.to_string().into()),
             servers: Vec::new(),
         });
-    let asked = tokio::spawn(ask(options, SECRETS[3]));
+    let answer = tokio::spawn(ask(options, SECRETS[3]));
     server.until_open(1).await;
     let children = children_named("claude");
     assert_eq!(children.len(), 1);
@@ -68,16 +68,16 @@ async fn nothing_private_is_an_argument_or_in_a_file_that_others_read() {
         assert!(fs::read_to_string(&file).unwrap().contains(secret));
     }
     gate.open();
-    asked.await.unwrap().result();
+    answer.await.unwrap().result();
     server.finish();
 }
 
-/// The variables of the machine are not the agent's.
+/// The child does not inherit the environment.
 #[tokio::test]
-async fn the_child_sees_only_what_it_is_given() {
+async fn the_child_gets_only_configured_variables() {
     let gate = Gate::new();
     let server = AnthropicServer::replies([AnthropicReply::text("done").behind(&gate)]);
-    let asked = tokio::spawn(ask(options(&server).env("GIVEN", "yes"), "hi"));
+    let answer = tokio::spawn(ask(options(&server).env("GIVEN", "yes"), "hi"));
     server.until_open(1).await;
     let environment = fs::read(format!("/proc/{}/environ", children_named("claude")[0])).unwrap();
     let environment = String::from_utf8(environment).unwrap();
@@ -89,6 +89,6 @@ async fn the_child_sees_only_what_it_is_given() {
     assert!(!names.contains(&"CARGO_MANIFEST_DIR"), "{names:?}");
     assert!(!names.contains(&"CLAUDECODE"), "{names:?}");
     gate.open();
-    asked.await.unwrap().result();
+    answer.await.unwrap().result();
     server.finish();
 }

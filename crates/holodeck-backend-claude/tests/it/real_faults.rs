@@ -1,4 +1,4 @@
-//! What goes wrong around the real CLI.
+//! Faults around the real CLI.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 
@@ -14,10 +14,10 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::setup::{PATH, ask, cli, hear, options, options_of, yes};
+use crate::setup::{PATH, approve_all, ask, cli, collect_events, options, options_of};
 
-/// The CLI behind a script of these lines.
-fn behind(folder: &Path, lines: &str) -> std::path::PathBuf {
+/// The CLI behind a script with these lines.
+fn wrap_cli(folder: &Path, lines: &str) -> std::path::PathBuf {
     let path = folder.join("claude");
     fs::write(
         &path,
@@ -36,34 +36,35 @@ async fn a_tool_that_panics_ends_the_turn_by_name() {
     });
     let parameters = json!({"type": "object"});
     let tools = Tools::new().with("brittle", "Breaks.", parameters, |_, _| async {
-        assert!(!std::hint::black_box(true), "as it is told");
+        assert!(!std::hint::black_box(true), "expected by the test");
         ToolOutput::ok("")
     });
     let backend = ClaudeBackend::new(options(&server).tools(tools)).unwrap();
     for _ in 0..2 {
         let result = backend.invoke_once("Break.", &[]).await.unwrap();
-        let name = "brittle".to_owned();
-        assert_eq!(result.outcome, Outcome::ToolFailed { name });
+        assert!(
+            matches!(&result.outcome, Outcome::ToolFailed { name, reason: Some(_) } if name == "brittle")
+        );
         assert_eq!(result.error_reason().unwrap(), "tool execution failed: brittle");
     }
     backend.teardown().await.unwrap();
     let _ = server.finish_unchecked();
 }
 
-/// Panics at once, or when a person would be asked.
-struct Panics {
+/// Panics in `decide` or in `ask`.
+struct PanickingApprover {
     at_once: bool,
 }
 
 #[async_trait]
-impl Approver for Panics {
+impl Approver for PanickingApprover {
     fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
-        assert!(!self.at_once, "as it is told, at {}", ask.tool_name);
+        assert!(!self.at_once, "expected by the test, at {}", ask.tool_name);
         None
     }
 
     async fn ask(&self, ask: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
-        panic!("as it is told, at {}", ask.tool_name);
+        panic!("expected by the test, at {}", ask.tool_name);
     }
 }
 
@@ -80,9 +81,9 @@ async fn an_approver_that_panics_approves_nothing() {
         let options = options(&server)
             .working_directory(folder.path())
             .builtin_tools(["Write"])
-            .approver(Arc::new(Panics { at_once }));
-        let heard = ask(options, "Write.").await;
-        let response = &heard.result().response;
+            .approver(Arc::new(PanickingApprover { at_once }));
+        let log = ask(options, "Write.").await;
+        let response = &log.result().response;
         assert!(response.contains("the approval failed"), "{response}");
         assert!(!file.exists());
     }
@@ -90,21 +91,21 @@ async fn an_approver_that_panics_approves_nothing() {
 }
 
 #[tokio::test]
-async fn a_disk_that_takes_nothing_is_told_in_the_systems_words() {
+async fn a_failed_write_is_reported_with_the_systems_message() {
     let folder = tempfile::tempdir().unwrap();
-    let cli = behind(folder.path(), "ulimit -f 0");
+    let cli = wrap_cli(folder.path(), "ulimit -f 0");
     let server = AnthropicServer::replies([]);
     let backend = ClaudeBackend::new(options_of(&cli, &server)).unwrap();
     let error = backend.initialize().await.unwrap_err();
     assert!(matches!(error, BackendError::Init { .. }), "{error:?}");
     assert_eq!(
         error.to_string(),
-        "the Claude Code CLI ended during its start: killed by SIGXFSZ"
+        "the Claude Code CLI exited during startup: killed by SIGXFSZ"
     );
     server.finish();
 }
 
-/// A config directory of 4 KiB, where one may mount such a thing.
+/// A config directory of 4 KiB, if mounting is allowed.
 const FULL: &str = r#"
 [ -n "$FULL" ] || FULL=1 exec unshare -rm "$0" "$@"
 mount -t tmpfs -o size=4k tmpfs "$CLAUDE_CONFIG_DIR" || exit 1"#;
@@ -113,12 +114,12 @@ mount -t tmpfs -o size=4k tmpfs "$CLAUDE_CONFIG_DIR" || exit 1"#;
 async fn a_full_disk_costs_no_answer() {
     let folder = tempfile::tempdir().unwrap();
     let env: ChildEnv = [("PATH".into(), PATH.into())].into_iter().collect();
-    let try_it = ProcessSpec::new("unshare", env).args(["-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
-    let may_mount = holodeck_process::run(&try_it, &CancellationToken::new()).await;
+    let probe = ProcessSpec::new("unshare", env).args(["-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
+    let may_mount = holodeck_process::run(&probe, &CancellationToken::new()).await;
     let cli = match may_mount.and_then(holodeck_process::ProcessOutput::check) {
-        Ok(_) => behind(folder.path(), FULL),
-        // Nobody may mount anything here; then at least the wrapped CLI has to work.
-        Err(_) => behind(folder.path(), ""),
+        Ok(_) => wrap_cli(folder.path(), FULL),
+        // Mounting is not allowed here; at least the wrapped CLI has to work.
+        Err(_) => wrap_cli(folder.path(), ""),
     };
     let server = AnthropicServer::answering(|_| AnthropicReply::text("x".repeat(50_000)));
     let backend = ClaudeBackend::new(options_of(&cli, &server)).unwrap();
@@ -134,7 +135,7 @@ async fn a_full_disk_costs_no_answer() {
 async fn an_error_of_the_endpoint_leaves_no_process() {
     let server = AnthropicServer::answering(|_| AnthropicReply::error(401, "no"));
     let backend = ClaudeBackend::new(options(&server)).unwrap();
-    let (_, error) = hear(backend.start(TurnRequest::new("Hi."))).await;
+    let (_, error) = collect_events(backend.start(TurnRequest::new("Hi."))).await;
     let error = error.unwrap();
     assert!(
         matches!(
@@ -152,7 +153,7 @@ async fn an_error_of_the_endpoint_leaves_no_process() {
     let _ = server.finish_unchecked();
 }
 
-/// The agent's own shell can send the CLI the signal that a person's Ctrl-C would.
+/// The agent's own shell can send the CLI the signal of Ctrl-C.
 #[tokio::test]
 async fn a01_an_agent_that_interrupts_its_own_cli_does_not_look_cancelled() {
     let folder = tempfile::tempdir().unwrap();
@@ -165,7 +166,7 @@ async fn a01_an_agent_that_interrupts_its_own_cli_does_not_look_cancelled() {
     });
     let options = options(&server)
         .builtin_tools(["Bash"])
-        .approver(yes())
+        .approver(approve_all())
         .working_directory(folder.path());
     let end = ask(options, "go").await.end;
     match end {

@@ -10,7 +10,7 @@ use holodeck_backend_claude::{ClaudeBackend, Reuse};
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use pretty_assertions::assert_eq;
 
-use crate::setup::{hear, kill_children_named, options, said};
+use crate::setup::{collect_events, conversation_texts, kill_children_named, options};
 
 #[tokio::test]
 async fn a_failed_turn_leaves_the_session_as_it_was() {
@@ -20,7 +20,7 @@ async fn a_failed_turn_leaves_the_session_as_it_was() {
         if fails.load(Ordering::SeqCst) {
             AnthropicReply::error(400, "no")
         } else {
-            AnthropicReply::text(said(request).join(" | "))
+            AnthropicReply::text(conversation_texts(request).join(" | "))
         }
     });
     let backend = ClaudeBackend::new(options(&server)).unwrap();
@@ -37,12 +37,13 @@ async fn a_failed_turn_leaves_the_session_as_it_was() {
 
 #[tokio::test]
 async fn a_session_outlives_its_process() {
-    let server = AnthropicServer::answering(|request| AnthropicReply::text(said(request).join(" | ")));
+    let server =
+        AnthropicServer::answering(|request| AnthropicReply::text(conversation_texts(request).join(" | ")));
     let backend = ClaudeBackend::new(options(&server).reuse(Reuse::Never)).unwrap();
     let mut session = backend.create_session().await.unwrap();
     assert_eq!(session.send("one").await.unwrap().response, "one");
     kill_children_named("claude").await;
-    let (_, error) = hear(session.turn(TurnRequest::new("two"))).await;
+    let (_, error) = collect_events(session.turn(TurnRequest::new("two"))).await;
     let error = error.unwrap().to_string();
     assert!(
         error.starts_with("subprocess terminated unexpectedly: killed by SIGKILL"),
@@ -51,10 +52,11 @@ async fn a_session_outlives_its_process() {
     assert_eq!(session.send("two").await.unwrap().response, "one | one | two");
 }
 
-/// The CLI's own conversation is used while it ends where the handle says; anything else begins after the history.
+/// The CLI's own conversation is resumed only if it ends at the handle's message; otherwise the history is used.
 #[tokio::test]
 async fn a_handle_is_used_only_if_its_head_matches() {
-    let server = AnthropicServer::answering(|request| AnthropicReply::text(said(request).join(" | ")));
+    let server =
+        AnthropicServer::answering(|request| AnthropicReply::text(conversation_texts(request).join(" | ")));
     let backend = ClaudeBackend::new(options(&server)).unwrap();
     let mut session = backend.create_session().await.unwrap();
     assert_eq!(session.handle(), None);
@@ -75,7 +77,7 @@ async fn a_handle_is_used_only_if_its_head_matches() {
         (before, "told | yes | three"),
         (elsewhere, "told | yes | three"),
         (handle.clone(), own),
-        // The conversation went on, so it has another head now.
+        // The conversation continued, so it has a new head.
         (handle, "told | yes | three"),
     ] {
         let opening = Opening {

@@ -14,15 +14,15 @@ use holodeck_process::{ChildEnv, ProcessSpec};
 use holodeck_testkit::{AnthropicRequest, AnthropicServer, FakeClaude};
 use tokio_util::sync::CancellationToken;
 
-/// Where programs are, for children of tests.
+/// The `PATH` for child processes of tests.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The CLI this version is built for, as `cargo xtask smoke` installs it.
+/// The CLI version that this crate is built for, installed by `cargo xtask smoke`.
 pub(crate) fn cli() -> PathBuf {
     installed("2.1.330")
 }
 
-/// A version of the CLI. Its absence is a failure: a test that can't run has not passed.
+/// An installed version of the CLI. Fails if it is missing, so that tests are not skipped silently.
 pub(crate) fn installed(version: &str) -> PathBuf {
     let place = format!(".smoke/claude-{version}/node_modules/@anthropic-ai/claude-code-linux-x64/claude");
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -49,7 +49,7 @@ pub(crate) fn options_of(cli: &Path, server: &AnthropicServer) -> ClaudeOptions 
         .limits(limits())
 }
 
-/// No second attempts: what a test says once is asked for once.
+/// Limits without retries, so that each scripted reply is requested once.
 pub(crate) fn limits() -> Limits {
     Limits {
         api_retries: 0,
@@ -58,14 +58,14 @@ pub(crate) fn limits() -> Limits {
     }
 }
 
-/// A turn as it was told.
-pub(crate) struct Heard {
+/// The events of a turn and how it ended.
+pub(crate) struct TurnLog {
     pub(crate) events: Vec<BackendEvent>,
     pub(crate) end: Result<ExecutionResult, BackendError>,
 }
 
-impl Heard {
-    /// What the turn came to; a turn that could not be ended fails the test.
+impl TurnLog {
+    /// The result of the turn. Panics if the turn failed.
     #[track_caller]
     pub(crate) fn result(&self) -> &ExecutionResult {
         self.end.as_ref().unwrap()
@@ -80,8 +80,8 @@ impl Heard {
     }
 }
 
-pub(crate) async fn turn(stream: EventStream<'_>) -> Heard {
-    let (mut events, error) = hear(stream).await;
+pub(crate) async fn turn(stream: EventStream<'_>) -> TurnLog {
+    let (mut events, error) = collect_events(stream).await;
     let end = match error {
         Some(error) => Err(error),
         None => match events.pop() {
@@ -89,69 +89,69 @@ pub(crate) async fn turn(stream: EventStream<'_>) -> Heard {
             other => panic!("the last event is {other:?}"),
         },
     };
-    Heard { events, end }
+    TurnLog { events, end }
 }
 
-/// One turn in a process of its own.
-pub(crate) async fn ask(options: ClaudeOptions, message: &str) -> Heard {
+/// Runs one turn in a separate process.
+pub(crate) async fn ask(options: ClaudeOptions, message: &str) -> TurnLog {
     let backend = ClaudeBackend::new(options.reuse(Reuse::Never)).unwrap();
-    let heard = turn(backend.start(TurnRequest::new(message))).await;
+    let log = turn(backend.start(TurnRequest::new(message))).await;
     backend.teardown().await.unwrap();
-    heard
+    log
 }
 
-/// An approver that answers as a closure says, and keeps what it was asked.
-pub(crate) struct Answers<F> {
+/// An approver that answers with a closure and records the questions.
+pub(crate) struct ScriptedApprover<F> {
     answer: F,
-    asked: Mutex<Vec<ApprovalAsk>>,
+    asks: Mutex<Vec<ApprovalAsk>>,
 }
 
-impl<F: Fn(&ApprovalAsk) -> ApprovalDecision + Send + Sync> Answers<F> {
+impl<F: Fn(&ApprovalAsk) -> ApprovalDecision + Send + Sync> ScriptedApprover<F> {
     pub(crate) fn new(answer: F) -> Arc<Self> {
         Arc::new(Self {
             answer,
-            asked: Mutex::default(),
+            asks: Mutex::default(),
         })
     }
 
-    /// The tools that were asked about, in order.
+    /// The tools that needed approval, in order.
     pub(crate) fn tools(&self) -> Vec<String> {
-        let asked = self.asked.lock().unwrap();
-        asked.iter().map(|ask| ask.tool_name.clone()).collect()
+        let asks = self.asks.lock().unwrap();
+        asks.iter().map(|ask| ask.tool_name.clone()).collect()
     }
 
-    /// What they were to be called with.
+    /// The arguments of their calls.
     pub(crate) fn arguments(&self) -> Vec<serde_json::Value> {
-        let asked = self.asked.lock().unwrap();
-        asked.iter().map(|ask| ask.arguments.clone()).collect()
+        let asks = self.asks.lock().unwrap();
+        asks.iter().map(|ask| ask.arguments.clone()).collect()
     }
 }
 
 #[async_trait]
-impl<F: Fn(&ApprovalAsk) -> ApprovalDecision + Send + Sync> Approver for Answers<F> {
+impl<F: Fn(&ApprovalAsk) -> ApprovalDecision + Send + Sync> Approver for ScriptedApprover<F> {
     fn decide(&self, _: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
         None
     }
 
     async fn ask(&self, ask: &ApprovalAsk, _: &CancellationToken) -> ApprovalDecision {
-        self.asked.lock().unwrap().push(ask.clone());
+        self.asks.lock().unwrap().push(ask.clone());
         (self.answer)(ask)
     }
 }
 
-/// Somebody who approves everything.
-pub(crate) fn yes() -> Arc<dyn Approver> {
-    Answers::new(|_: &ApprovalAsk| ApprovalDecision::approve())
+/// An approver that approves everything.
+pub(crate) fn approve_all() -> Arc<dyn Approver> {
+    ScriptedApprover::new(|_: &ApprovalAsk| ApprovalDecision::approve())
 }
 
-pub(crate) fn no(reason: &str) -> ApprovalDecision {
+pub(crate) fn reject(reason: &str) -> ApprovalDecision {
     ApprovalDecision::Reject {
         reason: reason.to_owned(),
     }
 }
 
-/// Everything a turn tells, and what it ends with.
-pub(crate) async fn hear(mut stream: EventStream<'_>) -> (Vec<BackendEvent>, Option<BackendError>) {
+/// Collects the events of a turn, and its error.
+pub(crate) async fn collect_events(mut stream: EventStream<'_>) -> (Vec<BackendEvent>, Option<BackendError>) {
     use futures::StreamExt as _;
 
     let mut events = Vec::new();
@@ -164,8 +164,8 @@ pub(crate) async fn hear(mut stream: EventStream<'_>) -> (Vec<BackendEvent>, Opt
     (events, None)
 }
 
-/// What people and the model said, without what the CLI adds.
-pub(crate) fn said(request: &AnthropicRequest) -> Vec<String> {
+/// The texts of the user and the model, without those that the CLI adds.
+pub(crate) fn conversation_texts(request: &AnthropicRequest) -> Vec<String> {
     let texts = request
         .messages()
         .iter()
@@ -191,25 +191,7 @@ pub(crate) fn said(request: &AnthropicRequest) -> Vec<String> {
         .collect()
 }
 
-/// What the model was told of its last calls, in their order: the text without what the CLI adds, and whether it is
-/// an error.
-pub(crate) fn told(request: &AnthropicRequest) -> Vec<(String, bool)> {
-    let mut messages = request.messages().iter();
-    let calls = messages.rfind(|message| message["role"] == "assistant").unwrap();
-    let calls = calls["content"].as_array().unwrap();
-    let place = |id: &str| calls.iter().position(|block| block["id"] == id);
-    let mut results = request.tool_results();
-    results.sort_by_key(|result| place(&result.tool_use_id));
-    results
-        .into_iter()
-        .map(|result| {
-            let own = result.text.split("<system-reminder>").next().unwrap_or_default();
-            (own.trim_end().to_owned(), result.is_error)
-        })
-        .collect()
-}
-
-/// Ids of the processes that this one started and whose program is called `name`.
+/// The ids of the children of this process whose program is called `name`.
 pub(crate) fn children_named(name: &str) -> Vec<i32> {
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").unwrap();
@@ -221,8 +203,8 @@ pub(crate) fn children_named(name: &str) -> Vec<i32> {
             let mut fields = rest.split_whitespace();
             let state = fields.next()?;
             let parent = fields.next()?;
-            let named = stat.contains(&format!("({name})"));
-            (parent == own && named && state != "Z").then(|| entry.file_name().to_str()?.parse().ok())?
+            let has_name = stat.contains(&format!("({name})"));
+            (parent == own && has_name && state != "Z").then(|| entry.file_name().to_str()?.parse().ok())?
         })
         .collect()
 }
@@ -238,15 +220,15 @@ pub(crate) async fn kill_children_named(name: &str) {
         .unwrap();
 }
 
-/// Ends every process of a group.
+/// Kills every process of a group.
 pub(crate) async fn kill_group(group: u32) {
     let env: ChildEnv = [("PATH".into(), PATH.into())].into_iter().collect();
     let kill = ProcessSpec::new("kill", env).args(["-9".to_owned(), "--".to_owned(), format!("-{group}")]);
     let _ = holodeck_process::run(&kill, &CancellationToken::new()).await;
 }
 
-/// Waits until nothing runs of what a fake was or had started, by id and by process group.
-pub(crate) async fn no_orphans(fake: &FakeClaude) {
+/// Waits until no process of a fake is left, by id and by process group.
+pub(crate) async fn wait_for_no_orphans(fake: &FakeClaude) {
     let pids = fake.pids();
     let gone = async {
         while !members(&pids).is_empty() {
@@ -257,7 +239,7 @@ pub(crate) async fn no_orphans(fake: &FakeClaude) {
     assert!(gone.is_ok(), "still running: {:?}", members(&pids));
 }
 
-/// Processes that are one of `groups` or belong to one, and have not ended.
+/// Running processes whose id or process group is one of `groups`.
 pub(crate) fn members(groups: &[u32]) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap();
     processes

@@ -1,4 +1,4 @@
-//! Thinking before answering, as the API is asked for it.
+//! Thinking, in requests to the API.
 
 use holodeck_backend_api::BackendEvent;
 use holodeck_backend_claude::Thinking;
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::setup::{ask, options};
 
 #[tokio::test]
-async fn a_budget_is_at_least_the_least_the_api_takes() {
-    for (thinking, sent) in [
+async fn a_budget_is_at_least_the_minimum_of_the_api() {
+    for (thinking, expected) in [
         (Thinking::Disabled, json!("disabled")),
         (Thinking::Budget(1000), json!(1024)),
         (Thinking::Budget(5000), json!(5000)),
@@ -18,20 +18,23 @@ async fn a_budget_is_at_least_the_least_the_api_takes() {
         let server = AnthropicServer::replies([AnthropicReply::nothing()
             .and_thinking("Let me see.", "signed")
             .and_text("ok")]);
-        let heard = ask(options(&server).thinking(thinking), "hi").await;
-        assert_eq!(heard.result().response, "ok");
-        assert_eq!(heard.result().thinking.as_deref(), Some("Let me see."));
+        let log = ask(options(&server).thinking(thinking), "hi").await;
+        assert_eq!(log.result().response, "ok");
+        assert_eq!(log.result().thinking.as_deref(), Some("Let me see."));
         let signed = BackendEvent::ThinkingEnd {
             signature: Some("signed".to_owned()),
         };
-        assert!(heard.events.contains(&signed), "{:?}", heard.events);
+        assert!(log.events.contains(&signed), "{:?}", log.events);
         let requests = server.finish();
-        let asked = &requests[0].body()["thinking"];
+        let thinking_request = &requests[0].body()["thinking"];
         match thinking {
-            Thinking::Disabled => assert!(asked.is_null() || asked["type"] == sent, "{asked}"),
+            Thinking::Disabled => assert!(
+                thinking_request.is_null() || thinking_request["type"] == expected,
+                "{thinking_request}"
+            ),
             _ => assert_eq!(
-                (&asked["type"], &asked["budget_tokens"]),
-                (&json!("enabled"), &sent)
+                (&thinking_request["type"], &thinking_request["budget_tokens"]),
+                (&json!("enabled"), &expected)
             ),
         }
     }
@@ -39,7 +42,7 @@ async fn a_budget_is_at_least_the_least_the_api_takes() {
 
 #[tokio::test]
 async fn newer_models_follow_the_effort() {
-    for (effort, sent) in [(Some("low"), json!("low")), (None, Value::Null)] {
+    for (effort, expected) in [(Some("low"), json!("low")), (None, Value::Null)] {
         let server = AnthropicServer::replies([AnthropicReply::text("ok")]);
         let mut options = options(&server).model("claude-opus-5-5");
         if let Some(effort) = effort {
@@ -50,7 +53,7 @@ async fn newer_models_follow_the_effort() {
         let body = requests[0].body();
         assert_eq!(body["thinking"]["type"], "adaptive");
         if effort.is_some() {
-            assert_eq!(body["output_config"]["effort"], sent);
+            assert_eq!(body["output_config"]["effort"], expected);
         } else {
             assert_ne!(body["output_config"]["effort"], "low");
         }

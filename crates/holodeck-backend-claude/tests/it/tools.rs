@@ -1,4 +1,4 @@
-//! Tools: none that nobody asked for, those of Claude Code, and our own.
+//! Tools: only configured ones, those of Claude Code, and own tools.
 
 use std::fs;
 
@@ -9,20 +9,20 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use crate::setup::{ask, options, told, yes};
+use crate::setup::{approve_all, ask, options};
 
 #[tokio::test]
-async fn exactly_what_is_asked_for_is_offered() {
-    for wanted in [&[][..], &["Read", "Glob", "Grep"]] {
+async fn exactly_the_configured_tools_are_offered() {
+    for configured in [&[][..], &["Read", "Glob", "Grep"]] {
         let server = AnthropicServer::replies([AnthropicReply::text("ok")]);
-        let options = options(&server).builtin_tools(wanted.iter().copied());
+        let options = options(&server).builtin_tools(configured.iter().copied());
         ask(options, "hi").await.result();
         let requests = server.finish();
         let mut offered = requests[0].tool_names();
-        let mut wanted = wanted.to_vec();
+        let mut expected = configured.to_vec();
         offered.sort_unstable();
-        wanted.sort_unstable();
-        assert_eq!(offered, wanted);
+        expected.sort_unstable();
+        assert_eq!(offered, expected);
         assert!(requests[0].system().contains(&"be brief"));
         assert_eq!(requests[0].model(), "claude-sonnet-4-5");
     }
@@ -42,14 +42,14 @@ async fn an_excluded_command_is_denied_inside_others_too() {
     let options = options(&server)
         .builtin_tools(["Bash"])
         .disallowed_tools(["Bash(rm:*)"])
-        .approver(yes())
+        .approver(approve_all())
         .working_directory(folder.path());
-    let heard = ask(options, "go").await;
-    assert_eq!(heard.result().outcome, Outcome::Completed);
+    let log = ask(options, "go").await;
+    assert_eq!(log.result().outcome, Outcome::Completed);
     assert!(folder.path().join("kept").exists());
-    let told = told(&server.finish()[1]);
-    assert!(told[0].1 && told[1].1, "{told:?}");
-    assert_eq!(told[2], ("fine".to_owned(), false));
+    let results = server.finish()[1].last_results();
+    assert!(results[0].1 && results[1].1, "{results:?}");
+    assert_eq!(results[2], ("fine".to_owned(), false));
 }
 
 #[tokio::test]
@@ -67,10 +67,12 @@ async fn a_web_search_is_a_second_call_of_the_model() {
             AnthropicReply::text("Rain.")
         }
     });
-    let options = options(&server).builtin_tools(["WebSearch"]).approver(yes());
-    let heard = ask(options, "How is the weather in Oslo?").await;
-    assert_eq!(heard.result().response, "Rain.");
-    assert_eq!(heard.result().tool_calls[0].name, "WebSearch");
+    let options = options(&server)
+        .builtin_tools(["WebSearch"])
+        .approver(approve_all());
+    let log = ask(options, "How is the weather in Oslo?").await;
+    assert_eq!(log.result().response, "Rain.");
+    assert_eq!(log.result().tool_calls[0].name, "WebSearch");
     let requests = server.finish();
     assert_eq!(requests.len(), 3);
     assert!(requests[1].prompt().contains("weather in Oslo"));
@@ -87,7 +89,7 @@ const PNG: [u8; 70] = [
 ];
 
 #[tokio::test]
-async fn a_picture_that_is_read_reaches_the_model_as_one() {
+async fn an_image_file_that_is_read_reaches_the_model_as_an_image() {
     let folder = tempdir().unwrap();
     let picture = folder.path().join("dot.png");
     fs::write(&picture, PNG).unwrap();
@@ -149,21 +151,20 @@ async fn own_tools_run_in_this_process() {
     let names: Vec<_> = result.tool_calls.iter().map(|call| call.name.as_str()).collect();
     assert_eq!(names, ["add", "fail"]);
     let broken = session.send("and now?").await.unwrap();
-    let name = "panic".to_owned();
-    assert_eq!(broken.outcome, Outcome::ToolFailed { name });
+    assert!(matches!(&broken.outcome, Outcome::ToolFailed { name, reason: Some(_) } if name == "panic"));
     session.close().await.unwrap();
     let requests = server.finish();
     let add = requests[0].tool("mcp__holodeck_tools__add").unwrap();
     assert_eq!(add["description"], "Adds two numbers.");
     assert_eq!(add["input_schema"]["properties"], parameters["properties"]);
     assert_eq!(
-        told(&requests[1]),
+        requests[1].last_results(),
         [("42".to_owned(), false), ("out of paper".to_owned(), true)]
     );
 }
 
 #[tokio::test]
-async fn pictures_of_own_tools_and_of_questions_reach_the_model() {
+async fn images_of_own_tools_and_of_questions_reach_the_model() {
     let schema = json!({"type": "object"});
     let tools = Tools::new().with("picture", "Shows a dot.", schema, |_, _| async {
         ToolOutput {
@@ -195,7 +196,7 @@ async fn pictures_of_own_tools_and_of_questions_reach_the_model() {
 }
 
 #[tokio::test]
-async fn the_projects_claude_md_is_read_only_if_that_is_said() {
+async fn the_projects_claude_md_is_read_only_if_configured() {
     let folder = tempdir().unwrap();
     fs::write(folder.path().join("CLAUDE.md"), "Always mention the otter.").unwrap();
     for (sources, read) in [(&[][..], false), (&["project"], true)] {
@@ -205,7 +206,7 @@ async fn the_projects_claude_md_is_read_only_if_that_is_said() {
             .setting_sources(sources.iter().copied());
         ask(options, "hi").await.result();
         let requests = server.finish();
-        let told = requests[0].body().to_string();
-        assert_eq!(told.contains("Always mention the otter."), read, "{told}");
+        let body = requests[0].body().to_string();
+        assert_eq!(body.contains("Always mention the otter."), read, "{body}");
     }
 }

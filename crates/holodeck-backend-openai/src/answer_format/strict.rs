@@ -1,7 +1,7 @@
 use serde_json::Value;
 
-/// What strict mode understands everywhere.
-const KNOWN: [&str; 13] = [
+/// The keywords that strict mode supports everywhere.
+const KEYWORDS: [&str; 13] = [
     "type",
     "properties",
     "required",
@@ -17,7 +17,7 @@ const KNOWN: [&str; 13] = [
     "description",
 ];
 
-/// Whether a schema already is as strict mode wants it: objects closed, every property required, nothing unusual.
+/// Whether a schema already meets the rules of strict mode: objects closed, every property required, no other keywords.
 pub(super) fn qualifies(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object")
         && schema.get("anyOf").is_none()
@@ -36,7 +36,7 @@ fn is_strict(schema: &Value) -> bool {
             .as_array()
             .is_some_and(|schemas| schemas.iter().all(is_strict)),
         "items" => is_strict(value),
-        key => KNOWN.contains(&key),
+        key => KEYWORDS.contains(&key),
     }) && is_closed(schema)
 }
 

@@ -96,7 +96,7 @@ fn fields_of_a_wrong_type_count_as_absent() {
 }
 
 #[test]
-fn without_a_finish_reason_the_answer_is_half() {
+fn without_a_finish_reason_the_answer_is_incomplete() {
     let error = deltas(&[delta(&json!({"content": "half"}))]).unwrap_err();
     assert_eq!(error.to_string(), "the stream ended early");
 }
@@ -146,7 +146,7 @@ fn calls_as_servers_misspell_them() {
 }
 
 #[test]
-fn arguments_that_are_no_json_are_kept_as_text() {
+fn arguments_that_are_not_json_stay_text() {
     let chunks = [
         fragment(&json!({"index": 0, "function": {"name": "f", "arguments": "{\"x\": "}})),
         end("length"),
@@ -204,7 +204,7 @@ fn a_whole_answer_reads_like_a_chunk() {
     ));
 }
 
-/// A stream as a server sends it, and what it says.
+/// A stream as a server sends it, and the expected deltas.
 fn stream() -> (Vec<u8>, Vec<ModelDelta>) {
     let arguments = ["{\"te", "xt\": \"ä", " 🎉\"", "}"];
     let mut chunks = vec![
@@ -241,7 +241,7 @@ fn read(pieces: &[&[u8]]) -> Vec<ModelDelta> {
 }
 
 #[test]
-fn a_stream_split_at_every_byte_says_the_same() {
+fn a_stream_split_at_every_byte_gives_the_same_deltas() {
     let (bytes, expected) = stream();
     for cut in 0..=bytes.len() {
         let (left, right) = bytes.split_at(cut);

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::plain::{Plain, plain};
 
-/// Text as a string or as a list of parts. Reasoning parts are kept apart.
+/// Text as a string or as a list of parts. Reasoning parts are separate.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Content<'a> {
     pub(crate) text: Cow<'a, str>,
@@ -29,14 +29,14 @@ impl<'de> Plain<'de> for Content<'de> {
     fn of_list<A: SeqAccess<'de>>(mut parts: A) -> Result<Option<Self>, A::Error> {
         let mut content = Self::default();
         while let Some(part) = parts.next_element::<Value>()? {
-            content.part(&part);
+            content.push_part(&part);
         }
         Ok(Some(content))
     }
 }
 
 impl Content<'_> {
-    fn part(&mut self, part: &Value) {
+    fn push_part(&mut self, part: &Value) {
         let kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
         match kind {
             "text" | "output_text" => *self.text.to_mut() += text(part.get("text").unwrap_or(part)),
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_forms_servers_send() {
+    fn forms_that_servers_send() {
         for (value, text, reasoning) in [
             (json!("hi"), "hi", ""),
             (json!(null), "", ""),

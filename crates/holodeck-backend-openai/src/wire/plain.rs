@@ -5,7 +5,7 @@ use serde::{
     de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-/// What can be read straight off the input. A kind of value that a type does not take counts as absent.
+/// A type that is read directly from the input. A value of another kind counts as absent.
 pub(crate) trait Plain<'de>: Sized {
     fn of_text(_: Cow<'de, str>) -> Option<Self> {
         None
@@ -33,7 +33,7 @@ impl Plain<'_> for u64 {
     }
 }
 
-/// Reads a value without a copy of it on the way: a stream has many chunks, and each names the same things again.
+/// Reads a value without an intermediate copy, since a stream has many chunks that repeat the same fields.
 pub(crate) fn plain<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: Plain<'de>,
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_type_does_not_take_is_absent() {
+    fn a_value_of_another_kind_is_absent() {
         let text =
             |json: &'static str| plain::<Cow<'_, str>, _>(&mut serde_json::Deserializer::from_str(json));
         assert!(matches!(text("\"a\""), Ok(Some(Cow::Borrowed("a")))));

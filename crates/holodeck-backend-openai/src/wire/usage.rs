@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use serde::Deserialize;
 
-/// Token counts as a server reports them, in whatever shape.
+/// Token counts as a server reports them, in any of the usual shapes.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Usage(Value);
@@ -20,17 +20,17 @@ impl Usage {
             (None, Some(completion), Some(total)) => (total.saturating_sub(completion), completion),
             _ => return None,
         };
-        let zero_if_untold = |paths: &[&str]| self.count(paths).unwrap_or(0);
+        let count_or_zero = |paths: &[&str]| self.count(paths).unwrap_or(0);
         Some(TokenUsage {
             prompt_tokens,
             completion_tokens,
             total_tokens: total.unwrap_or_else(|| prompt_tokens.saturating_add(completion_tokens)),
-            cache_read_tokens: zero_if_untold(&[
+            cache_read_tokens: count_or_zero(&[
                 "prompt_tokens_details.cached_tokens",
                 "prompt_cache_hit_tokens",
             ]),
-            cache_creation_tokens: zero_if_untold(&["prompt_tokens_details.cache_creation_tokens"]),
-            reasoning_tokens: zero_if_untold(&["completion_tokens_details.reasoning_tokens"]),
+            cache_creation_tokens: count_or_zero(&["prompt_tokens_details.cache_creation_tokens"]),
+            reasoning_tokens: count_or_zero(&["completion_tokens_details.reasoning_tokens"]),
         })
     }
 

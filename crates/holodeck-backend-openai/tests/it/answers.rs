@@ -3,7 +3,7 @@ use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::setup::{agent_of, ask, backend, hear, text};
+use crate::setup::{agent_of, ask, backend, run_turn, text};
 
 async fn result_of(reply: Reply) -> holodeck_backend_api::ExecutionResult {
     let server = ModelServer::replies([reply]);
@@ -45,7 +45,7 @@ async fn reasoning_by_its_other_name() {
 }
 
 #[tokio::test]
-async fn unknown_finish_reasons_and_fields_do_no_harm() {
+async fn unknown_finish_reasons_and_fields_are_ignored() {
     let result = result_of(Reply::text("hi").finish_reason("eos_token")).await;
     assert_eq!(
         (result.response.as_str(), result.outcome),
@@ -64,7 +64,7 @@ async fn unknown_finish_reasons_and_fields_do_no_harm() {
 async fn the_end_mark_may_be_missing_when_the_model_said_that_it_is_done() {
     let reply = Reply::text("hi").without_done();
     assert_eq!(result_of(reply.clone()).await.response, "hi");
-    // Everything came; what was cut is only the end of the connection.
+    // The answer is complete; only the end of the connection is missing.
     assert_eq!(result_of(reply.cut_after(3)).await.response, "hi");
 }
 
@@ -78,7 +78,7 @@ async fn a_filtered_answer_is_a_refusal() {
 }
 
 #[tokio::test]
-async fn a_body_split_every_few_bytes_says_the_same() {
+async fn a_body_split_every_few_bytes_gives_the_same_answer() {
     for bytes in [1, 2, 3, 7, 64] {
         let reply = Reply::text("härtefall 🎉")
             .and_reasoning("hm")
@@ -91,19 +91,19 @@ async fn a_body_split_every_few_bytes_says_the_same() {
 }
 
 #[tokio::test]
-async fn text_is_told_while_it_comes() {
+async fn text_is_streamed() {
     let server = ModelServer::replies([Reply::text("abcdef").in_pieces(3).hang_after(3)]);
     let backend = backend(&agent_of(&server, ""));
     let mut stream = backend.start(holodeck_backend_api::TurnRequest::new("hello"));
-    let mut heard = String::new();
-    while heard != "abcd" {
+    let mut streamed = String::new();
+    while streamed != "abcd" {
         use futures::StreamExt as _;
         if let Some(Ok(holodeck_backend_api::BackendEvent::Text { text })) = stream.next().await {
-            heard.push_str(&text);
+            streamed.push_str(&text);
         }
     }
     drop(stream);
-    // Nothing goes on behind a dropped stream: the server sees the connection close.
+    // Dropping the stream closes the connection.
     server.until_open(0).await;
     server.finish();
 }
@@ -119,7 +119,7 @@ async fn half_a_stream_in_its_three_forms() {
         (Reply::text("half").cut_after(2), "the stream ended early: "),
     ] {
         let server = ModelServer::replies([reply]);
-        let (events, failed) = hear(&backend(&agent_of(&server, ""))).await;
+        let (events, failed) = run_turn(&backend(&agent_of(&server, ""))).await;
         assert_eq!(text(&events), "half");
         let failed = failed.unwrap();
         assert!(matches!(
@@ -131,7 +131,7 @@ async fn half_a_stream_in_its_three_forms() {
     }
 }
 
-/// What the endpoint itself reports as failed is a provider's error, whatever text came with it.
+/// A failure that the endpoint reports is a provider's error, even if it also sends text.
 #[tokio::test]
 async fn a12_an_answer_that_reports_its_own_failure_is_an_error() {
     let text = r#"{"choices": [{"index": 0, "delta": {"content": "30 days"}}]}"#;
@@ -152,7 +152,7 @@ async fn a12_an_answer_that_reports_its_own_failure_is_an_error() {
     }
     for (reply, cause) in replies {
         let server = ModelServer::replies([reply.clone()]);
-        let (events, failed) = hear(&backend(&agent_of(&server, ""))).await;
+        let (events, failed) = run_turn(&backend(&agent_of(&server, ""))).await;
         let failed = failed.unwrap_or_else(|| panic!("{cause}: accepted: {events:?}"));
         assert!(matches!(failed, BackendError::Provider { .. }), "{failed:?}");
         assert!(failed.to_string().contains(cause), "{failed}");
@@ -170,7 +170,7 @@ async fn a12_an_unknown_finish_reason_is_accepted_with_a_notice() {
     let backend = backend(&agent_of(&server, ""));
     let mut turns = Vec::new();
     for _ in 0..3 {
-        let (events, failed) = hear(&backend).await;
+        let (events, failed) = run_turn(&backend).await;
         assert!(failed.is_none(), "{failed:?}");
         let notices = events.iter().filter_map(|event| match event {
             BackendEvent::Notice { message } => Some(message.clone()),

@@ -1,4 +1,4 @@
-//! What goes wrong on the wire ends in a message with cause, place and next step.
+//! Errors on the wire become messages with cause, place and hint.
 
 use std::net::TcpListener;
 
@@ -7,13 +7,13 @@ use holodeck_testkit::{ModelServer, Reply};
 use insta::assert_snapshot;
 use pretty_assertions::assert_eq;
 
-use crate::setup::{agent, agent_of, ask, backend, hear, model_of, stable, text};
+use crate::setup::{agent, agent_of, ask, backend, model_of, run_turn, stable, text};
 
-/// The error of one turn, for a server that answers so.
+/// The error of one turn against a server with these replies.
 async fn error_of(replies: impl IntoIterator<Item = Reply>) -> (BackendError, String) {
     let server = ModelServer::replies(replies);
     let error = ask(&backend(&agent_of(&server, "")), "hello").await.unwrap_err();
-    let message = stable(&error, &server);
+    let message = stable(&error.explanation().text(), &server);
     server.finish();
     (error, message)
 }
@@ -34,7 +34,7 @@ async fn an_endpoint_that_is_down() {
         );
         let error = ask(&backend(&agent), "hello").await.unwrap_err();
         assert!(error.is_unreachable());
-        assert_snapshot!(name, error.to_string().replace(&url, "http://server"));
+        assert_snapshot!(name, error.explanation().text().replace(&url, "http://server"));
     }
 }
 
@@ -65,7 +65,7 @@ async fn a_path_that_is_not_there() {
     let server =
         ModelServer::answering(|_| Reply::openai_error(404, "The model `m` does not exist", None, None));
     let error = ask(&backend(&agent_of(&server, "")), "hello").await.unwrap_err();
-    assert_snapshot!(stable(&error, &server));
+    assert_snapshot!(stable(&error.explanation().text(), &server));
     assert_eq!(server.finish().len(), 1);
 }
 
@@ -74,7 +74,7 @@ async fn a_model_that_ollama_does_not_have() {
     let server = ModelServer::replies([Reply::openai_error(404, "model \"m\" not found", None, None)]);
     let model = format!("  provider: ollama\n  name: m\n  endpoint: {}", server.url());
     let error = ask(&backend(&agent(&model, "")), "hello").await.unwrap_err();
-    assert!(error.to_string().contains("`ollama pull`"), "{error}");
+    assert!(error.explanation().hint.unwrap().contains("`ollama pull`"));
     server.finish();
 }
 
@@ -88,7 +88,7 @@ async fn too_many_requests_for_ever() {
 }
 
 #[tokio::test]
-async fn a_quota_that_is_used_up_is_not_tried_again() {
+async fn an_exhausted_quota_is_not_retried() {
     let (error, _) = error_of([Reply::openai_error(
         429,
         "You exceeded your current quota",
@@ -100,7 +100,7 @@ async fn a_quota_that_is_used_up_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_more_patience_than_we_have() {
+async fn a_long_retry_after_is_reported() {
     let (error, _) = error_of([Reply::openai_error(429, "tomorrow", None, None).retry_after(86_400)]).await;
     let BackendError::Provider { retry_after, .. } = error else {
         panic!("{error:?}");
@@ -109,7 +109,7 @@ async fn a_server_that_asks_for_more_patience_than_we_have() {
 }
 
 #[tokio::test]
-async fn a_server_that_recovers_is_asked_again() {
+async fn a_server_that_recovers_is_retried() {
     let server = ModelServer::replies([
         Reply::raw(503, "text/plain", "warming up"),
         Reply::html(502, "Bad gateway"),
@@ -162,9 +162,9 @@ async fn an_error_inside_a_stream_keeps_the_text_before_it() {
         r#"{"error": {"message": "out of memory"}}"#,
     ];
     let server = ModelServer::replies([Reply::events(stream)]);
-    let (events, error) = hear(&backend(&agent_of(&server, ""))).await;
+    let (events, error) = run_turn(&backend(&agent_of(&server, ""))).await;
     assert_eq!(text(&events), "half");
-    assert_snapshot!(stable(&error.unwrap(), &server));
+    assert_snapshot!(stable(&error.unwrap().explanation().text(), &server));
     server.finish();
 }
 
@@ -201,8 +201,8 @@ async fn a_refused_parameter_is_shown_with_its_line() {
     let backend = backend(&agent(&model, ""));
     let named = ask(&backend, "hello").await.unwrap_err();
     let in_words = ask(&backend, "hello").await.unwrap_err();
-    assert_snapshot!(stable(&named, &server));
-    assert_snapshot!(stable(&in_words, &server));
+    assert_snapshot!(stable(&named.explanation().text(), &server));
+    assert_snapshot!(stable(&in_words.explanation().text(), &server));
     server.finish();
 }
 

@@ -58,7 +58,7 @@ fn reply(next: ModelMove, request: &ReceivedRequest) -> Reply {
                 None => reply.without_usage(),
             }
         }
-        ModelMove::Repeat => Reply::text(request.said().join(" | ")),
+        ModelMove::Repeat => Reply::text(request.conversation_texts().join(" | ")),
         ModelMove::Call(calls) => calls.iter().fold(Reply::nothing(), |reply, call| {
             reply.and_tool_call(&call.call_id, &call.name, &call.arguments.to_string())
         }),

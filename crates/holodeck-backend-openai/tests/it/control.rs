@@ -1,4 +1,4 @@
-//! Time-outs, cancellation, sessions: what the caller holds in hand.
+//! Time-outs, cancellation and sessions, as the caller controls them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ fn text(text: &str) -> ModelDelta {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_callers_time_out_ends_a_slow_answer_on_the_spot() {
+async fn a_callers_time_out_ends_a_slow_answer_at_once() {
     let slow = ModelReply::text("late").after(Duration::from_secs(6));
     let model = ScriptedModel::replies([slow.clone(), slow]);
     let backend = scripted("", &model, Arc::new(NoTools));
@@ -36,22 +36,22 @@ async fn a_callers_time_out_ends_a_slow_answer_on_the_spot() {
 }
 
 #[tokio::test]
-async fn a_hanging_endpoint_is_let_go_when_the_turn_is_stopped() {
+async fn stopping_the_turn_closes_a_hanging_connection() {
     let server = ModelServer::replies([Reply::hang()]);
     let backend = backend(&agent_of(&server, ""));
     let request = TurnRequest::new("hello");
     let cancel = request.cancel.clone();
-    let (heard, ()) = tokio::join!(holodeck_backend_api::collect(backend.start(request)), async {
+    let (result, ()) = tokio::join!(holodeck_backend_api::collect(backend.start(request)), async {
         server.until_open(1).await;
         cancel.cancel();
     });
-    assert!(matches!(heard.unwrap_err().error, BackendError::Cancelled));
+    assert!(matches!(result.unwrap_err().error, BackendError::Cancelled));
     server.until_open(0).await;
     server.finish();
 }
 
 #[tokio::test]
-async fn tools_that_run_are_dropped_with_the_turn() {
+async fn running_tools_are_dropped_with_the_turn() {
     let call = ToolCall {
         name: "hang".to_owned(),
         arguments: json!({}),
@@ -68,7 +68,7 @@ async fn tools_that_run_are_dropped_with_the_turn() {
             () = tools.until_called() => {}
         }
     }
-    // The call held a reference; nothing does any more but the backend.
+    // The call had a reference; only the backend still has one.
     drop(backend);
     assert_eq!(Arc::strong_count(&tools), 1);
 }
@@ -102,7 +102,7 @@ async fn a_session_shows_the_whole_conversation_with_its_tools() {
 }
 
 #[tokio::test]
-async fn a_turn_that_ended_badly_leaves_nothing_behind() {
+async fn a_failed_turn_leaves_nothing_in_the_history() {
     let call = |id: &str| ToolCall {
         name: "echo".to_owned(),
         arguments: json!({}),
@@ -130,7 +130,7 @@ async fn a_turn_that_ended_badly_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn stopping_the_caller_stops_the_session_but_not_the_other_way_round() {
+async fn interrupting_the_session_does_not_cancel_the_caller() {
     let hangs = ModelReply::hangs_after([text("so far")]);
     let model = ScriptedModel::replies([hangs]);
     let backend = scripted("", &model, Arc::new(NoTools));
@@ -146,12 +146,10 @@ async fn stopping_the_caller_stops_the_session_but_not_the_other_way_round() {
 }
 
 #[tokio::test]
-async fn a_model_stream_without_an_end_is_half_an_answer() {
+async fn a_model_stream_without_an_end_is_a_partial_answer() {
     let model = ScriptedModel::replies([ModelReply::fails_after(
         [text("half")],
-        BackendError::Protocol {
-            message: "the stream ended early".to_owned(),
-        },
+        BackendError::protocol("the stream ended early".to_owned()),
     )]);
     let backend = scripted("", &model, Arc::new(NoTools));
     let failed = holodeck_backend_api::collect(backend.start(TurnRequest::new("hi"))).await;

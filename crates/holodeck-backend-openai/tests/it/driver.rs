@@ -10,10 +10,10 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::setup::{agent, agent_of, ask, backend, calls, hear, model_of, notices};
+use crate::setup::{agent, agent_of, ask, backend, calls, model_of, notices, run_turn};
 
 #[tokio::test]
-async fn a_server_without_stream_options_is_asked_without_from_then_on() {
+async fn stream_options_are_omitted_after_a_refusal() {
     let server = ModelServer::answering(|request| {
         if request.body.get("stream_options").is_some() {
             Reply::openai_error(
@@ -28,7 +28,7 @@ async fn a_server_without_stream_options_is_asked_without_from_then_on() {
     });
     let backend = backend(&agent_of(&server, ""));
     let result = ask(&backend, "hello").await.unwrap();
-    // Nobody told any usage: it is missing, not zero.
+    // Usage that is not reported is missing, not zero.
     assert_eq!((result.response.as_str(), result.token_usage), ("hi", None));
     ask(&backend, "hello").await.unwrap();
     assert_eq!(server.finish().len(), 3);
@@ -43,7 +43,7 @@ async fn the_fallback_model_answers_when_the_first_one_fails() {
     });
     let model = format!("{}\n  temperature: 0.5\n  max_tokens: 9", model_of(&server));
     let backend = backend(&agent(&model, "openai:\n  fallback_model: o3\n"));
-    let (events, error) = hear(&backend).await;
+    let (events, error) = run_turn(&backend).await;
     assert!(error.is_none());
     assert_eq!(
         notices(&events),
@@ -75,12 +75,12 @@ async fn a_wrong_request_is_not_sent_to_the_fallback() {
 }
 
 #[tokio::test]
-async fn a_paced_call_says_when_it_waits() {
+async fn a_paced_call_reports_its_wait() {
     let server = ModelServer::replies([Reply::text("hi")]);
     let agent = agent_of(&server, "");
     let driver = HttpModelCalls::new(
         HttpClient::new(&HttpOptions::default()).unwrap(),
-        Endpoint::resolve(&agent, &Env::empty()).unwrap(),
+        Endpoint::resolve(&agent.config.model, None, &Env::empty()).unwrap(),
         DriverOptions {
             rpm: NonZeroU32::new(6_000),
             ..DriverOptions::default()
@@ -109,18 +109,16 @@ async fn a_paced_call_says_when_it_waits() {
 async fn rpm_of_the_yaml_reaches_the_events() {
     let server = ModelServer::replies([Reply::text("hi")]);
     let agent = agent(&format!("{}\n  rpm: 600", model_of(&server)), "");
-    let (events, _) = hear(&backend(&agent)).await;
+    let (events, _) = run_turn(&backend(&agent)).await;
     assert_eq!(events[0], holodeck_backend_api::BackendEvent::Paused);
     server.finish();
 }
 
 #[tokio::test]
-async fn a_replayed_backend_says_so_and_needs_no_endpoint() {
+async fn a_backend_with_recorded_calls_needs_no_endpoint() {
     let agent = agent("  provider: openai\n  name: m", "");
     let model = holodeck_testkit::ScriptedModel::replies([]);
-    let backend = OpenAiBackend::new(&agent, Arc::new(NoTools), model)
-        .unwrap()
-        .replayed();
-    assert!(backend.capabilities().replayed);
+    let backend = OpenAiBackend::new(&agent, None, Arc::new(NoTools), model);
+    assert!(backend.initialize().await.is_ok());
     assert!(calls(&agent, &Env::empty()).is_err());
 }

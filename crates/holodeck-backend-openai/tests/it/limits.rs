@@ -1,4 +1,4 @@
-//! How much a model can ask for in one answer.
+//! Limits on the tool calls of one answer.
 
 use std::sync::{
     Arc,
@@ -14,8 +14,8 @@ use tokio::sync::Semaphore;
 
 use crate::setup::{agent_of, ask, equipped};
 
-/// A tool whose calls end only when as many run as may.
-struct Crowded {
+/// A tool whose calls end only when the expected number runs at the same time.
+struct ConcurrencyTool {
     specs: Vec<ToolSpec>,
     expected: usize,
     running: AtomicUsize,
@@ -24,7 +24,7 @@ struct Crowded {
     release: Semaphore,
 }
 
-impl Crowded {
+impl ConcurrencyTool {
     fn new(expected: usize) -> Arc<Self> {
         Arc::new(Self {
             specs: vec![ToolSpec {
@@ -43,7 +43,7 @@ impl Crowded {
 }
 
 #[async_trait]
-impl ToolHost for Crowded {
+impl ToolHost for ConcurrencyTool {
     fn specs(&self) -> &[ToolSpec] {
         &self.specs
     }
@@ -55,7 +55,7 @@ impl ToolHost for Crowded {
         if running == self.expected {
             self.release.add_permits(1_000);
         }
-        // With fewer calls at a time than expected, this waits for ever.
+        // With fewer calls at a time than expected, this waits forever.
         let _released = self.release.acquire().await;
         tokio::task::yield_now().await;
         self.running.fetch_sub(1, Ordering::SeqCst);
@@ -73,11 +73,15 @@ fn calls(count: usize) -> Reply {
 async fn c13_as_many_calls_run_at_once_as_the_yaml_says_and_results_keep_their_order() {
     for (yaml, limit) in [("", 8), ("execution: {parallel_tool_calls: 3}\n", 3)] {
         let server = ModelServer::replies([calls(20), Reply::text("done")]);
-        let tools = Crowded::new(limit);
+        let tools = ConcurrencyTool::new(limit);
         let backend = equipped(&agent_of(&server, yaml), Arc::clone(&tools) as _);
         let result = ask(&backend, "go").await.unwrap();
         assert_eq!(tools.most.load(Ordering::SeqCst), limit);
-        let answered: Vec<_> = result.tool_results.iter().map(|one| one.result.clone()).collect();
+        let answered: Vec<_> = result
+            .tool_results
+            .iter()
+            .map(|result| result.result.clone())
+            .collect();
         let expected: Vec<_> = (0..20).map(|n| n.to_string()).collect();
         assert_eq!(answered, expected);
         assert_eq!(server.finish()[1].texts("tool"), expected);
@@ -87,7 +91,7 @@ async fn c13_as_many_calls_run_at_once_as_the_yaml_says_and_results_keep_their_o
 #[tokio::test]
 async fn c13_more_than_128_calls_in_one_answer_end_the_turn_and_none_is_run() {
     let server = ModelServer::replies([calls(129)]);
-    let tools = Crowded::new(1);
+    let tools = ConcurrencyTool::new(1);
     let backend = equipped(&agent_of(&server, ""), Arc::clone(&tools) as _);
     let result = ask(&backend, "go").await.unwrap();
     assert_eq!(
@@ -99,7 +103,7 @@ async fn c13_more_than_128_calls_in_one_answer_end_the_turn_and_none_is_run() {
     server.finish();
 
     let server = ModelServer::replies([calls(128), Reply::text("done")]);
-    let tools = Crowded::new(8);
+    let tools = ConcurrencyTool::new(8);
     let backend = equipped(&agent_of(&server, ""), Arc::clone(&tools) as _);
     assert_eq!(ask(&backend, "go").await.unwrap().response, "done");
     assert_eq!(tools.called.load(Ordering::SeqCst), 128);
@@ -116,7 +120,7 @@ async fn c18_half_a_character_is_replaced_wherever_it_is() {
         Reply::raw(200, "application/json", whole),
     ] {
         let server = ModelServer::replies([reply]);
-        let result = ask(&equipped(&agent_of(&server, ""), Crowded::new(1)), "go")
+        let result = ask(&equipped(&agent_of(&server, ""), ConcurrencyTool::new(1)), "go")
             .await
             .unwrap();
         assert_eq!(result.response, "half \u{fffd}!");
@@ -124,7 +128,7 @@ async fn c18_half_a_character_is_replaced_wherever_it_is() {
     }
     let call = Reply::nothing().and_tool_call("c1", "work", r#"{"n": "\udc00"}"#);
     let server = ModelServer::replies([call, Reply::text("done")]);
-    let result = ask(&equipped(&agent_of(&server, ""), Crowded::new(1)), "go")
+    let result = ask(&equipped(&agent_of(&server, ""), ConcurrencyTool::new(1)), "go")
         .await
         .unwrap();
     assert_eq!(result.tool_calls[0].arguments, json!({"n": "\u{fffd}"}));

@@ -1,4 +1,4 @@
-//! The backend against the scripted server: what it sends, what it makes of what comes, and how it fails.
+//! Tests the backend against the scripted server: its requests, its handling of responses, and its errors.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

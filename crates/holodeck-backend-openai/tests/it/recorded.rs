@@ -1,4 +1,4 @@
-//! What the endpoint sends, as it is recorded.
+//! Recorded events of the endpoint's answers.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use serde_json::json;
 
 use crate::setup::{agent_of, equipped};
 
-async fn recorded(replies: impl IntoIterator<Item = Reply>, rest: &str) -> RecordedTurn {
+async fn record(replies: impl IntoIterator<Item = Reply>, rest: &str) -> RecordedTurn {
     let server = ModelServer::replies(replies);
     let backend = equipped(&agent_of(&server, rest), Arc::new(ScriptedTools::default()));
-    let told: Vec<_> = backend.start(TurnRequest::new("go")).collect().await;
-    let turn = RecordedTurn::of(told).await;
+    let events: Vec<_> = backend.start(TurnRequest::new("go")).collect().await;
+    let turn = RecordedTurn::of(events).await;
     turn.assert();
     turn
 }
@@ -37,7 +37,7 @@ fn echo(id: &str) -> Reply {
 
 #[tokio::test]
 async fn e_76_arguments_in_pieces() {
-    let turn = recorded([echo("call_a").in_pieces(7), Reply::text("done")], "").await;
+    let turn = record([echo("call_a").in_pieces(7), Reply::text("done")], "").await;
     assert_eq!(
         turn.lines(),
         [
@@ -53,7 +53,7 @@ async fn e_76_arguments_in_pieces() {
 #[tokio::test]
 async fn e_76_two_calls_at_the_same_time() {
     let both = echo("call_a").and_tool_call("call_b", "fails", "{}");
-    let turn = recorded([both, Reply::text("done")], "").await;
+    let turn = record([both, Reply::text("done")], "").await;
     assert_eq!(
         turn.kinds(),
         [
@@ -79,9 +79,9 @@ async fn e_76_two_calls_at_the_same_time() {
 
 #[tokio::test]
 async fn e_76_missing_usage_stays_missing() {
-    let turn = recorded([Reply::text("hi").without_usage()], "").await;
+    let turn = record([Reply::text("hi").without_usage()], "").await;
     assert_eq!(totals(&turn), None);
-    let turn = recorded(
+    let turn = record(
         [Reply::text("hi").usage(json!({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}))],
         "",
     );
@@ -90,9 +90,9 @@ async fn e_76_missing_usage_stays_missing() {
 
 #[tokio::test]
 async fn e_76_missing_done_is_no_error_and_a_missing_end_is_one() {
-    let turn = recorded([Reply::text("hi").without_done()], "").await;
+    let turn = record([Reply::text("hi").without_done()], "").await;
     assert_eq!(turn.lines().pop().unwrap(), "complete success");
-    let turn = recorded([Reply::text("hi").without_finish_reason()], "").await;
+    let turn = record([Reply::text("hi").without_finish_reason()], "").await;
     assert_eq!(
         turn.lines(),
         [
@@ -105,7 +105,7 @@ async fn e_76_missing_done_is_no_error_and_a_missing_end_is_one() {
 
 #[tokio::test]
 async fn e_76_an_id_that_is_missing_is_minted_and_says_so() {
-    let turn = recorded(
+    let turn = record(
         [
             echo("").and_tool_call("call_b", "fails", "{}"),
             Reply::text("done"),
@@ -128,9 +128,9 @@ async fn e_76_an_id_that_is_missing_is_minted_and_says_so() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_are_a_failed_result() {
+async fn arguments_that_are_not_json_are_a_failed_result() {
     let broken = Reply::nothing().and_tool_call("call_a", "echo", "{\"text\": ");
-    let turn = recorded([broken, Reply::text("sorry")], "").await;
+    let turn = record([broken, Reply::text("sorry")], "").await;
     assert!(
         turn.lines()[2].starts_with("tool_result call_a failed"),
         "{:?}",
@@ -146,16 +146,16 @@ async fn e_14_bytes_split_anywhere_are_the_same_events() {
             Reply::text("für 30 Tage – 日本語 🦀").and_reasoning("größer?"),
         ]
     };
-    let whole = recorded(replies(), "").await.lines();
+    let whole = record(replies(), "").await.lines();
     for bytes in [1, 2, 3, 5, 64] {
         let split = replies().map(|reply| reply.split_every(bytes));
-        assert_eq!(recorded(split, "").await.lines(), whole, "{bytes}");
+        assert_eq!(record(split, "").await.lines(), whole, "{bytes}");
     }
 }
 
 #[tokio::test]
 async fn e_16_the_turn_limit_closes_the_calls_that_were_not_run() {
-    let turn = recorded([echo("call_a")], "openai:\n  max_turns: 1\n").await;
+    let turn = record([echo("call_a")], "openai:\n  max_turns: 1\n").await;
     assert_eq!(
         turn.lines()[2..],
         [

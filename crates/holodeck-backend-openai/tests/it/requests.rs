@@ -9,7 +9,7 @@ use insta::assert_snapshot;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::setup::{agent, agent_of, ask, backend, calls, hear, model_of, notices, scripted};
+use crate::setup::{agent, agent_of, ask, backend, calls, model_of, notices, run_turn, scripted};
 
 fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap()
@@ -63,7 +63,7 @@ async fn azure_gets_its_own_paths_and_header() {
         );
         let agent = agent(&model, "");
         let calls = calls(&agent, &env).unwrap();
-        let backend = OpenAiBackend::new(&agent, Arc::new(NoTools), Arc::new(calls)).unwrap();
+        let backend = OpenAiBackend::new(&agent, None, Arc::new(NoTools), Arc::new(calls));
         ask(&backend, "hello").await.unwrap();
         let request = server.finish().remove(0);
         assert_eq!(request.path, path);
@@ -92,13 +92,13 @@ async fn a_reasoning_model_gets_its_parameters_and_one_note() {
     );
     let agent = agent(&model, "");
     let backend = backend(&agent);
-    let (events, _) = hear(&backend).await;
+    let (events, _) = run_turn(&backend).await;
     assert_eq!(
         notices(&events),
         ["`o4-mini` is a reasoning model: `temperature` is not sent, \
           `max_tokens` is sent as `max_completion_tokens`"]
     );
-    let (events, _) = hear(&backend).await;
+    let (events, _) = run_turn(&backend).await;
     assert_eq!(notices(&events), Vec::<&str>::new());
     let body = &server.finish()[0].body;
     assert_eq!(body["max_completion_tokens"], 50);
@@ -135,5 +135,5 @@ async fn the_boundary_carries_what_the_model_sees_and_the_unit() {
 async fn no_key_means_no_driver() {
     let agent = agent("  provider: openai\n  name: m", "");
     let error = calls(&agent, &Env::empty()).unwrap_err();
-    assert_snapshot!(error);
+    assert_snapshot!(error.explanation().text());
 }

@@ -1,12 +1,15 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{
-    AgentBackend, BackendError, BackendEvent, ExecutionResult, ModelCalls, NoTools, ToolHost, TurnRequest,
+    AgentBackend, AnswerFormat, BackendError, BackendEvent, ExecutionResult, ModelCalls, NoTools, ToolHost,
+    TurnRequest,
 };
 use holodeck_backend_openai::{DriverOptions, Endpoint, HttpModelCalls, OpenAiBackend};
 use holodeck_http::{HttpClient, HttpOptions, RetryPolicy};
-use holodeck_model::{Env, LoadedAgent, MemoryFiles, load_agent};
+use holodeck_model::{Env, MemoryFiles};
 use holodeck_testkit::{ModelServer, ScriptedModel};
+use holodeck_validators::SchemaFormat;
+use holodeck_yaml::{LoadedAgent, load_agent};
 
 /// An agent with this `model:` block (its lines, indented by two) and further blocks.
 pub(crate) fn agent(model: &str, rest: &str) -> LoadedAgent {
@@ -25,7 +28,7 @@ pub(crate) fn model_of(server: &ModelServer) -> String {
     format!("  provider: openai\n  name: m\n  endpoint: {}", server.url())
 }
 
-/// The driver of `agent`, with retries that don't wait.
+/// The driver of `agent`, with retries that do not wait.
 pub(crate) fn calls(agent: &LoadedAgent, env: &Env) -> Result<HttpModelCalls, BackendError> {
     let client = HttpClient::new(&HttpOptions::default()).unwrap();
     let options = DriverOptions {
@@ -37,9 +40,15 @@ pub(crate) fn calls(agent: &LoadedAgent, env: &Env) -> Result<HttpModelCalls, Ba
     };
     Ok(HttpModelCalls::new(
         client,
-        Endpoint::resolve(agent, env)?,
+        Endpoint::resolve(&agent.config.model, agent.locate("model.endpoint").as_ref(), env)?,
         options,
     ))
+}
+
+/// The format that the agent's answers must match.
+pub(crate) fn format(agent: &LoadedAgent) -> Option<Arc<dyn AnswerFormat>> {
+    let schema = agent.response_format.as_ref()?;
+    Some(Arc::new(SchemaFormat::new(schema).unwrap()))
 }
 
 pub(crate) fn backend(agent: &LoadedAgent) -> OpenAiBackend {
@@ -48,21 +57,27 @@ pub(crate) fn backend(agent: &LoadedAgent) -> OpenAiBackend {
 
 pub(crate) fn equipped(agent: &LoadedAgent, tools: Arc<dyn ToolHost>) -> OpenAiBackend {
     let calls = calls(agent, &Env::empty()).unwrap();
-    OpenAiBackend::new(agent, tools, Arc::new(calls)).unwrap()
+    OpenAiBackend::new(agent, format(agent), tools, Arc::new(calls))
+        .with_locations(|field| agent.locate(field))
 }
 
 /// The backend of an agent whose model is scripted.
 pub(crate) fn scripted(rest: &str, model: &Arc<ScriptedModel>, tools: Arc<dyn ToolHost>) -> OpenAiBackend {
     let agent = agent("  provider: ollama\n  name: m", rest);
-    OpenAiBackend::new(&agent, tools, Arc::clone(model) as Arc<dyn ModelCalls>).unwrap()
+    OpenAiBackend::new(
+        &agent,
+        format(&agent),
+        tools,
+        Arc::clone(model) as Arc<dyn ModelCalls>,
+    )
 }
 
 pub(crate) async fn ask(backend: &dyn AgentBackend, message: &str) -> Result<ExecutionResult, BackendError> {
     backend.invoke_once(message, &[]).await
 }
 
-/// Everything a turn tells, and what it ends with.
-pub(crate) async fn hear(backend: &dyn AgentBackend) -> (Vec<BackendEvent>, Option<BackendError>) {
+/// Runs a turn; returns its events and its error.
+pub(crate) async fn run_turn(backend: &dyn AgentBackend) -> (Vec<BackendEvent>, Option<BackendError>) {
     use futures::StreamExt as _;
 
     let mut stream = backend.start(TurnRequest::new("hello"));
@@ -92,7 +107,7 @@ pub(crate) fn text(events: &[BackendEvent]) -> String {
     texts.collect()
 }
 
-/// Makes messages the same whatever port the server got.
+/// Replaces the server's address, whose port varies, in a message.
 pub(crate) fn stable(message: &impl ToString, server: &ModelServer) -> String {
     message.to_string().replace(&server.url(), "http://server")
 }

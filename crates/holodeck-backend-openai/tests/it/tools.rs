@@ -19,7 +19,7 @@ async fn run(
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_are_told_to_the_model() {
+async fn arguments_that_are_not_json_are_reported_to_the_model() {
     let broken = Reply::nothing().and_tool_call("c1", "echo", "{\"text\": ");
     let (result, requests, called) = run([broken, Reply::text("sorry")], "").await;
     assert_eq!(called, 0);
@@ -94,7 +94,7 @@ async fn calls_in_fragments_with_text_beside_them() {
 }
 
 #[tokio::test]
-async fn a_tool_that_can_not_be_run_says_why() {
+async fn a_tool_that_cannot_run_reports_the_reason() {
     let call = Reply::tool_call("c1", "missing", &json!({}));
     let (result, _, _) = run([call], "").await;
     assert_eq!(result.error_reason().unwrap(), "tool execution failed: missing");
@@ -128,7 +128,7 @@ async fn pictures_reach_the_model_after_all_answers() {
 }
 
 #[tokio::test]
-async fn a_question_may_hold_pictures() {
+async fn a_question_may_contain_pictures() {
     let server = ModelServer::replies([Reply::text("red")]);
     let backend = equipped(&agent_of(&server, ""), Arc::new(ScriptedTools::default()));
     let request = TurnRequest {

@@ -4,33 +4,32 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, ExecutionResult,
-    ModelRequest, Opening, Outcome, SessionControl, SessionHandle, Spending, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, EventStream, ExecutionResult, ModelRequest,
+    Opening, Outcome, SessionControl, SessionHandle, Spending, TurnRequest,
 };
 use tokio::time::Instant;
 
-use super::{AgentSeen, Said, question};
+use super::{AgentContext, ConversationKey, user_message};
 use crate::{
     Tape,
     entry::Response,
-    recorder::redacted,
+    recorder::redact_request,
     turn_events::{self, outcome_text},
 };
 
-/// Stands before an agent that is asked turn by turn, and writes down every turn that it ended. One that broke off, or
-/// was stopped, is not written down.
+/// Wraps an agent and records each turn that it completes. Interrupted or stopped turns are not recorded.
 pub struct RecordedAgent {
     agent: Arc<dyn AgentBackend>,
-    seen: Arc<AgentSeen>,
+    context: Arc<AgentContext>,
     tape: Arc<Tape>,
 }
 
 impl RecordedAgent {
-    /// Records on `tape` what `agent` answers, whose model sees `seen`.
-    pub fn new(agent: Arc<dyn AgentBackend>, tape: Arc<Tape>, seen: AgentSeen) -> Self {
+    /// Records on `tape` what `agent` answers, whose model sees `context`.
+    pub fn new(agent: Arc<dyn AgentBackend>, tape: Arc<Tape>, context: AgentContext) -> Self {
         Self {
             agent,
-            seen: Arc::new(seen),
+            context: Arc::new(context),
             tape,
         }
     }
@@ -38,27 +37,23 @@ impl RecordedAgent {
 
 #[async_trait]
 impl AgentBackend for RecordedAgent {
-    fn capabilities(&self) -> Capabilities {
-        self.agent.capabilities()
-    }
-
     async fn initialize(&self) -> Result<(), BackendError> {
         self.agent.initialize().await
     }
 
     fn start(&self, mut request: TurnRequest) -> EventStream<'_> {
-        let said = Said::default();
-        let notes = Notes::new(self.seen.request(&request, &said), &mut request);
-        noted(self.agent.start(request), notes, &self.tape, |_, _| {})
+        let conversation = ConversationKey::default();
+        let recorder = TurnRecorder::new(self.context.request(&request, &conversation), &mut request);
+        record_turn(self.agent.start(request), recorder, &self.tape, |_, _| {})
     }
 
     async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
-        let said = Said::of(&opening.history);
+        let conversation = ConversationKey::from_history(&opening.history);
         Ok(Box::new(RecordedSession {
             session: self.agent.open_session(opening).await?,
-            seen: Arc::clone(&self.seen),
+            context: Arc::clone(&self.context),
             tape: Arc::clone(&self.tape),
-            said,
+            conversation,
         }))
     }
 
@@ -69,22 +64,22 @@ impl AgentBackend for RecordedAgent {
 
 struct RecordedSession {
     session: Box<dyn AgentSession>,
-    seen: Arc<AgentSeen>,
+    context: Arc<AgentContext>,
     tape: Arc<Tape>,
-    said: Said,
+    conversation: ConversationKey,
 }
 
 #[async_trait]
 impl AgentSession for RecordedSession {
     fn turn(&mut self, mut request: TurnRequest) -> EventStream<'_> {
-        let notes = Notes::new(self.seen.request(&request, &self.said), &mut request);
-        let question = question(&request);
-        let said = &mut self.said;
-        noted(
+        let recorder = TurnRecorder::new(self.context.request(&request, &self.conversation), &mut request);
+        let message = user_message(&request);
+        let conversation = &mut self.conversation;
+        record_turn(
             self.session.turn(request),
-            notes,
+            recorder,
             &self.tape,
-            move |events, outcome| said.add(question, events, outcome),
+            move |events, outcome| conversation.add(message, events, outcome),
         )
     }
 
@@ -101,24 +96,24 @@ impl AgentSession for RecordedSession {
     }
 }
 
-/// The events of a turn, which is written down when it ends; `over` hears what was.
-fn noted<'a>(
+/// Forwards the events of a turn and records the turn when it ends; `on_end` receives the recorded events.
+fn record_turn<'a>(
     mut events: EventStream<'a>,
-    mut notes: Notes,
+    mut recorder: TurnRecorder,
     tape: &'a Tape,
-    over: impl FnOnce(&[BackendEvent], &Outcome) + Send + 'a,
+    on_end: impl FnOnce(&[BackendEvent], &Outcome) + Send + 'a,
 ) -> EventStream<'a> {
     Box::pin(stream! {
-        let mut over = Some(over);
+        let mut on_end = Some(on_end);
         while let Some(event) = events.next().await {
             match &event {
                 Ok(BackendEvent::End(result)) => {
-                    let recorded = notes.keep(result, tape);
-                    if let Some(over) = over.take() {
-                        over(&recorded, &result.outcome);
+                    let recorded = recorder.record(result, tape);
+                    if let Some(on_end) = on_end.take() {
+                        on_end(&recorded, &result.outcome);
                     }
                 }
-                Ok(event) => notes.hear(event),
+                Ok(event) => recorder.observe(event),
                 Err(_) => {}
             }
             yield event;
@@ -126,46 +121,48 @@ fn noted<'a>(
     })
 }
 
-/// What is noted of a turn while it runs.
-struct Notes {
+/// Collects the events, token usage and duration of a running turn.
+struct TurnRecorder {
     request: ModelRequest,
     events: Vec<BackendEvent>,
-    /// Hears what tools ask models in this turn.
+    /// Collects the usage of model calls that tools make in this turn.
     spending: Spending,
-    before: Duration,
-    running: Option<Instant>,
+    /// The time before the last pause.
+    earlier: Duration,
+    running_since: Option<Instant>,
 }
 
-impl Notes {
+impl TurnRecorder {
     fn new(request: ModelRequest, turn: &mut TurnRequest) -> Self {
         turn.spending = turn.spending.part();
         Self {
             request,
             events: Vec::new(),
             spending: turn.spending.clone(),
-            before: Duration::ZERO,
-            running: Some(Instant::now()),
+            earlier: Duration::ZERO,
+            running_since: Some(Instant::now()),
         }
     }
 
-    fn hear(&mut self, event: &BackendEvent) {
+    fn observe(&mut self, event: &BackendEvent) {
         match event {
-            // Starting a process is no part of the time the turn took.
+            // Starting a process is not part of the turn's latency.
             BackendEvent::Paused => {
-                self.before = self.took();
-                self.running = None;
+                self.earlier = self.elapsed();
+                self.running_since = None;
             }
-            BackendEvent::Resumed => self.running = Some(Instant::now()),
+            BackendEvent::Resumed => self.running_since = Some(Instant::now()),
             event => turn_events::append(&mut self.events, event),
         }
     }
 
-    fn took(&self) -> Duration {
-        self.before + self.running.map_or(Duration::ZERO, |since| since.elapsed())
+    fn elapsed(&self) -> Duration {
+        let running = self.running_since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.earlier + running
     }
 
-    /// Writes the turn down and gives the events as they were written.
-    fn keep(&mut self, result: &ExecutionResult, tape: &Tape) -> Vec<BackendEvent> {
+    /// Records the turn and returns its events as recorded.
+    fn record(&mut self, result: &ExecutionResult, tape: &Tape) -> Vec<BackendEvent> {
         let response = Response {
             events: std::mem::take(&mut self.events),
             spent: self.spending.take(),
@@ -173,8 +170,8 @@ impl Notes {
             model: result.model.clone(),
             ..Response::default()
         };
-        let latency = u64::try_from(self.took().as_millis()).unwrap_or(u64::MAX);
-        let request = redacted(&self.request, tape.redactor());
-        tape.keep(&request, response, latency).events
+        let latency = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let request = redact_request(&self.request, tape.redactor());
+        tape.record(&request, response, latency).events
     }
 }

@@ -3,54 +3,49 @@ use std::{sync::Arc, time::Duration};
 use async_stream::stream;
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, Capabilities, EventStream, ModelRequest, Opening,
+    AgentBackend, AgentSession, BackendError, BackendEvent, EventStream, ModelRequest, Opening,
     SessionControl, SessionCore, TurnRequest,
 };
 use holodeck_model::Redactor;
 
-use super::{AgentSeen, Said, question};
-use crate::{Cassette, entry::Entry, replayer::Reel, turn_events};
+use super::{AgentContext, ConversationKey, user_message};
+use crate::{Cassette, entry::Entry, replayer::ReplayCursor, turn_events};
 
-/// Answers turns from a recording: no agent, none of its tools and none of their servers runs. The n-th equal turn gets
-/// the n-th recorded answer; after that the last one again.
+/// Answers turns from a recording, without running the agent, its tools or their servers. The n-th equal turn gets the
+/// n-th recorded answer; later ones get the last answer again.
 pub struct ReplayedAgent {
-    seen: Arc<AgentSeen>,
-    reel: Arc<Reel>,
+    context: Arc<AgentContext>,
+    cursor: Arc<ReplayCursor>,
 }
 
 impl ReplayedAgent {
-    /// Replays `cassette` for an agent whose model would see `seen`. `redactor` must be made as it was for recording.
-    pub fn new(cassette: Arc<Cassette>, redactor: Arc<Redactor>, seen: AgentSeen) -> Self {
+    /// Replays `cassette` for an agent whose model would see `context`. `redactor` must equal the one used for
+    /// recording.
+    pub fn new(cassette: Arc<Cassette>, redactor: Arc<Redactor>, context: AgentContext) -> Self {
         Self {
-            seen: Arc::new(seen),
-            reel: Arc::new(Reel::new(cassette, redactor)),
+            context: Arc::new(context),
+            cursor: Arc::new(ReplayCursor::new(cassette, redactor)),
         }
     }
 }
 
 #[async_trait]
 impl AgentBackend for ReplayedAgent {
-    fn capabilities(&self) -> Capabilities {
-        let mut capabilities = Capabilities::streaming();
-        capabilities.replayed = true;
-        capabilities
-    }
-
     async fn initialize(&self) -> Result<(), BackendError> {
         Ok(())
     }
 
     fn start(&self, request: TurnRequest) -> EventStream<'_> {
-        let said = Said::default();
-        let asked = self.seen.request(&request, &said);
+        let conversation = ConversationKey::default();
+        let model_request = self.context.request(&request, &conversation);
         Box::pin(stream! {
             if request.cancel.is_cancelled() {
                 yield Err(BackendError::Cancelled);
                 return;
             }
-            match answer(&self.reel, &asked) {
+            match next_entry(&self.cursor, &model_request) {
                 Ok(entry) => {
-                    entry.response.repeat_spending(&request.spending);
+                    entry.response.replay_spending(&request.spending);
                     for event in events(entry) {
                         yield Ok(event);
                     }
@@ -62,9 +57,9 @@ impl AgentBackend for ReplayedAgent {
 
     async fn open_session(&self, opening: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
         Ok(Box::new(ReplayedSession {
-            seen: Arc::clone(&self.seen),
-            reel: Arc::clone(&self.reel),
-            said: Said::of(&opening.history),
+            context: Arc::clone(&self.context),
+            cursor: Arc::clone(&self.cursor),
+            conversation: ConversationKey::from_history(&opening.history),
             core: SessionCore::new(),
         }))
     }
@@ -75,28 +70,28 @@ impl AgentBackend for ReplayedAgent {
 }
 
 struct ReplayedSession {
-    seen: Arc<AgentSeen>,
-    reel: Arc<Reel>,
-    said: Said,
+    context: Arc<AgentContext>,
+    cursor: Arc<ReplayCursor>,
+    conversation: ConversationKey,
     core: SessionCore,
 }
 
 #[async_trait]
 impl AgentSession for ReplayedSession {
     fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
-        let asked = self.seen.request(&request, &self.said);
-        let (reel, said) = (&self.reel, &mut self.said);
+        let model_request = self.context.request(&request, &self.conversation);
+        let (cursor, conversation) = (&self.cursor, &mut self.conversation);
         self.core.turn(request, |request| {
             Box::pin(stream! {
                 if request.cancel.is_cancelled() {
                     yield Err(BackendError::Cancelled);
                     return;
                 }
-                match answer(reel, &asked) {
+                match next_entry(cursor, &model_request) {
                     Ok(entry) => {
-                        entry.response.repeat_spending(&request.spending);
+                        entry.response.replay_spending(&request.spending);
                         let outcome = turn_events::outcome(&entry.response.stop_reason);
-                        said.add(question(&request), &entry.response.events, &outcome);
+                        conversation.add(user_message(&request), &entry.response.events, &outcome);
                         for event in events(entry) {
                             yield Ok(event);
                         }
@@ -117,16 +112,17 @@ impl AgentSession for ReplayedSession {
     }
 }
 
-fn answer(reel: &Reel, asked: &ModelRequest) -> Result<Entry, BackendError> {
-    reel.next(asked).map_err(|problem| reel.explain(problem))
+fn next_entry(cursor: &ReplayCursor, request: &ModelRequest) -> Result<Entry, BackendError> {
+    cursor.next(request).map_err(|problem| cursor.explain(problem))
 }
 
-/// The events of a recorded turn, its end with them.
+/// The events of a recorded turn, including its end.
 fn events(entry: Entry) -> Vec<BackendEvent> {
     let outcome = turn_events::outcome(&entry.response.stop_reason);
     let mut events = entry.response.events;
     events.push(BackendEvent::Replayed {
         latency: Duration::from_millis(entry.latency_ms),
+        redacted: entry.response.redacted,
     });
     let result = turn_events::result(&events, outcome);
     events.push(BackendEvent::End(Box::new(result)));

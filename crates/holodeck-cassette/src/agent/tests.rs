@@ -3,9 +3,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, ApprovalAsk, ApprovalDecision, BackendError, CallDetails, Capabilities,
-    EventStream, ExecutionResult, Opening, ResultFold, SessionControl, SessionState, StopReason, TokenUsage,
-    ToolCall, ToolResult,
+    AgentBackend, AgentSession, ApprovalAsk, ApprovalDecision, BackendError, CallDetails, EventStream,
+    ExecutionResult, Opening, ResultFold, SessionControl, SessionState, StopReason, TokenUsage, ToolCall,
+    ToolResult,
 };
 use holodeck_model::Redactor;
 use pretty_assertions::assert_eq;
@@ -15,10 +15,10 @@ use crate::{Cassette, RecordMode, Tape};
 
 const SECRET: &str = "hunter2-secret";
 
-/// Looks everything up, and answers as the message says.
+/// Calls a tool in each turn, and ends as the message says.
 struct Live;
 
-fn told(message: &str) -> Vec<BackendEvent> {
+fn live_events(message: &str) -> Vec<BackendEvent> {
     let call = ToolCall {
         name: "look_up".to_owned(),
         arguments: json!({"query": message, "key": SECRET}),
@@ -44,7 +44,7 @@ fn told(message: &str) -> Vec<BackendEvent> {
     };
     vec![
         BackendEvent::Notice {
-            message: "something of then".to_owned(),
+            message: "only in the live run".to_owned(),
         },
         BackendEvent::SessionStarted {
             session_id: "s1".to_owned(),
@@ -89,10 +89,10 @@ fn told(message: &str) -> Vec<BackendEvent> {
     ]
 }
 
-/// What that comes to, as it would be without the recording.
+/// The result of the turn without a recording.
 fn result(message: &str) -> ExecutionResult {
     let mut fold = ResultFold::new();
-    for event in told(message) {
+    for event in live_events(message) {
         fold.observe(&event);
     }
     fold.finish(match message {
@@ -104,14 +104,14 @@ fn result(message: &str) -> ExecutionResult {
     })
 }
 
-fn live(request: TurnRequest) -> EventStream<'static> {
+fn stream_turn(request: TurnRequest) -> EventStream<'static> {
     let message = request.message;
     Box::pin(async_stream::stream! {
         yield Ok(BackendEvent::Paused);
         tokio::time::sleep(Duration::from_mins(1)).await;
         yield Ok(BackendEvent::Resumed);
         tokio::time::sleep(Duration::from_secs(2)).await;
-        for event in told(&message) {
+        for event in live_events(&message) {
             yield Ok(event);
         }
         if message == "break" {
@@ -124,16 +124,12 @@ fn live(request: TurnRequest) -> EventStream<'static> {
 
 #[async_trait]
 impl AgentBackend for Live {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::streaming()
-    }
-
     async fn initialize(&self) -> Result<(), BackendError> {
         Ok(())
     }
 
     fn start(&self, request: TurnRequest) -> EventStream<'_> {
-        live(request)
+        stream_turn(request)
     }
 
     async fn open_session(&self, _: Opening) -> Result<Box<dyn AgentSession>, BackendError> {
@@ -148,7 +144,7 @@ impl AgentBackend for Live {
 #[async_trait]
 impl AgentSession for Live {
     fn turn(&mut self, request: TurnRequest) -> EventStream<'_> {
-        live(request)
+        stream_turn(request)
     }
 
     fn control(&self) -> SessionControl {
@@ -164,11 +160,11 @@ fn redactor() -> Arc<Redactor> {
     Arc::new(Redactor::new([SECRET.to_owned()]))
 }
 
-fn seen(instructions: &str) -> AgentSeen {
-    AgentSeen {
+fn context(instructions: &str) -> AgentContext {
+    AgentContext {
         provider: "anthropic".to_owned(),
         model: "sonnet".to_owned(),
-        seen: json!({"instructions": instructions}),
+        content: json!({"instructions": instructions}),
     }
 }
 
@@ -179,60 +175,59 @@ fn request(message: &str, unit: &str) -> TurnRequest {
     }
 }
 
-type Heard = Vec<Result<BackendEvent, BackendError>>;
+type Events = Vec<Result<BackendEvent, BackendError>>;
 
-async fn hear(stream: EventStream<'_>) -> Heard {
+async fn collect(stream: EventStream<'_>) -> Events {
     stream.collect().await
 }
 
-fn ended(heard: &Heard) -> ExecutionResult {
-    match heard.last() {
+fn end_of(events: &Events) -> ExecutionResult {
+    match events.last() {
         Some(Ok(BackendEvent::End(result))) => (**result).clone(),
         other => panic!("{other:?}"),
     }
 }
 
-fn missed(heard: &Heard) -> String {
-    match heard.as_slice() {
-        [Err(BackendError::ReplayMiss { message })] => message.clone(),
+fn miss_in(events: &Events) -> String {
+    match events.as_slice() {
+        [Err(BackendError::ReplayMiss(explanation))] => explanation.message.clone(),
         other => panic!("{other:?}"),
     }
 }
 
 fn recording(path: &Path) -> (RecordedAgent, Arc<Tape>) {
     let tape = Tape::create(path, redactor()).unwrap();
-    let agent = RecordedAgent::new(Arc::new(Live), Arc::clone(&tape), seen("Be kind."));
+    let agent = RecordedAgent::new(Arc::new(Live), Arc::clone(&tape), context("Be kind."));
     (agent, tape)
 }
 
 fn replaying(path: &Path, instructions: &str) -> ReplayedAgent {
     let cassette = Arc::new(Cassette::open(path).unwrap());
-    assert_eq!(cassette.recorded().models, ["sonnet-1"]);
-    ReplayedAgent::new(cassette, redactor(), seen(instructions))
+    assert_eq!(cassette.info().models, ["sonnet-1"]);
+    ReplayedAgent::new(cassette, redactor(), context(instructions))
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_is_replayed_with_all_it_told() {
+async fn a_turn_is_replayed_with_all_its_events() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     let (agent, tape) = recording(&path);
     for message in ["hi", "too long", "odd"] {
-        let heard = hear(agent.start(request(message, "a"))).await;
-        assert_eq!(ended(&heard), result(message), "the live run hears what there is");
+        let events = collect(agent.start(request(message, "a"))).await;
+        assert_eq!(end_of(&events), result(message), "the live run gets every event");
     }
     assert_eq!(tape.finish(RecordMode::Replace).unwrap(), 3);
 
     let agent = replaying(&path, "Be kind.");
-    assert!(agent.capabilities().replayed);
     for message in ["hi", "too long", "odd"] {
-        let heard = hear(agent.start(request(message, "a"))).await;
+        let events = collect(agent.start(request(message, "a"))).await;
         let mut expected = result(message);
         for call in &mut expected.tool_calls {
             redactor().value(&mut call.arguments);
         }
         expected.tool_results[0].result = "found ***".to_owned();
         expected.recorded_latency = Some(Duration::from_secs(2));
-        assert_eq!(ended(&heard), expected);
+        assert_eq!(end_of(&events), expected);
     }
     let tape = std::fs::read_to_string(&path).unwrap();
     assert!(!tape.contains(SECRET) && tape.contains("no ***"), "{tape}");
@@ -242,7 +237,7 @@ async fn a_turn_is_replayed_with_all_it_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_model_would_see_otherwise_misses() {
+async fn a_change_that_the_model_would_see_is_a_miss() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     let (agent, tape) = recording(&path);
@@ -257,30 +252,30 @@ async fn what_the_model_would_see_otherwise_misses() {
         ..request("look", "a")
     };
     let after = |earlier: &str| Opening::after([HistoryItem::user(earlier)]);
-    for asked in [request("hi", "a"), with_picture("AAAA")] {
-        hear(agent.start(asked)).await;
+    for turn in [request("hi", "a"), with_picture("AAAA")] {
+        collect(agent.start(turn)).await;
     }
     let mut session = agent.open_session(after("before")).await.unwrap();
-    hear(session.turn(request("hi", "a"))).await;
+    collect(session.turn(request("hi", "a"))).await;
     drop(session);
     tape.finish(RecordMode::Replace).unwrap();
 
     let agent = replaying(&path, "Be kind.");
-    for asked in [request("hi", "b"), with_picture("AAAA")] {
-        ended(&hear(agent.start(asked)).await);
+    for turn in [request("hi", "b"), with_picture("AAAA")] {
+        end_of(&collect(agent.start(turn)).await);
     }
     let mut session = agent.open_session(after("before")).await.unwrap();
-    ended(&hear(session.turn(request("hi", "a"))).await);
-    let miss = missed(&hear(agent.start(with_picture("BBBB"))).await);
+    end_of(&collect(session.turn(request("hi", "a"))).await);
+    let miss = miss_in(&collect(agent.start(with_picture("BBBB"))).await);
     assert!(miss.contains("images[0].digest: recorded \"sha256:"), "{miss}");
     let mut session = agent.open_session(after("later")).await.unwrap();
-    let miss = missed(&hear(session.turn(request("hi", "a"))).await);
+    let miss = miss_in(&collect(session.turn(request("hi", "a"))).await);
     assert!(
         miss.contains("conversation[0].content: recorded \"before\""),
         "{miss}"
     );
     let agent = replaying(&path, "Be brief.");
-    let miss = missed(&hear(agent.start(request("hi", "a"))).await);
+    let miss = miss_in(&collect(agent.start(request("hi", "a"))).await);
     assert!(
         miss.contains("agent.instructions: recorded \"Be kind.\", now \"Be brief.\""),
         "{miss}"
@@ -288,22 +283,22 @@ async fn what_the_model_would_see_otherwise_misses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_broke_off_or_was_stopped_is_not_recorded() {
+async fn an_interrupted_or_stopped_turn_is_not_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     let (agent, tape) = recording(&path);
-    let heard = hear(agent.start(request("break", "a"))).await;
-    assert!(matches!(heard.last(), Some(Err(_))));
+    let events = collect(agent.start(request("break", "a"))).await;
+    assert!(matches!(events.last(), Some(Err(_))));
     let mut stopped = agent.start(request("stopped", "a"));
     for _ in 0..5 {
         stopped.next().await;
     }
     drop(stopped);
-    hear(agent.start(request("hi", "a"))).await;
+    collect(agent.start(request("hi", "a"))).await;
     assert_eq!(tape.finish(RecordMode::Replace).unwrap(), 1);
     let agent = replaying(&path, "Be kind.");
     for message in ["break", "stopped"] {
-        missed(&hear(agent.start(request(message, "a"))).await);
+        miss_in(&collect(agent.start(request(message, "a"))).await);
     }
 }
 
@@ -312,31 +307,31 @@ async fn a_conversation_is_replayed_turn_by_turn() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     let (agent, tape) = recording(&path);
-    let said = ["hi", "break", "too long", "hunter2-secret", "hi"];
+    let messages = ["hi", "break", "too long", "hunter2-secret", "hi"];
     let mut session = agent.create_session().await.unwrap();
-    for message in said {
-        hear(session.turn(request(message, "a"))).await;
+    for message in messages {
+        collect(session.turn(request(message, "a"))).await;
     }
     assert_eq!(tape.finish(RecordMode::Replace).unwrap(), 4);
 
     let agent = replaying(&path, "Be kind.");
     let mut session = agent.create_session().await.unwrap();
-    for message in said {
-        let heard = hear(session.turn(request(message, "a"))).await;
+    for message in messages {
+        let events = collect(session.turn(request(message, "a"))).await;
         if message == "break" {
-            missed(&heard);
+            miss_in(&events);
         } else {
-            assert_eq!(ended(&heard).outcome, result(message).outcome, "{message}");
+            assert_eq!(end_of(&events).outcome, result(message).outcome, "{message}");
         }
     }
-    // Without what came before it, a turn is another one.
+    // Without the turns before it, the key of a turn differs.
     let mut other = agent.create_session().await.unwrap();
-    missed(&hear(other.turn(request("too long", "a"))).await);
+    miss_in(&collect(other.turn(request("too long", "a"))).await);
 
     session.close().await.unwrap();
     assert_eq!(session.state(), SessionState::Closed);
-    let heard = hear(session.turn(request("hi", "a"))).await;
-    assert!(matches!(heard.as_slice(), [Err(BackendError::Session { .. })]));
+    let events = collect(session.turn(request("hi", "a"))).await;
+    assert!(matches!(events.as_slice(), [Err(BackendError::Session { .. })]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -345,10 +340,10 @@ async fn recording_one_case_again_keeps_the_equal_turn_of_another() {
     let path = dir.path().join("c.jsonl");
     let (agent, tape) = recording(&path);
     for unit in ["a", "b"] {
-        hear(agent.start(request("hi", unit))).await;
+        collect(agent.start(request("hi", unit))).await;
     }
     tape.finish(RecordMode::Replace).unwrap();
     let (agent, tape) = recording(&path);
-    hear(agent.start(request("hi", "a"))).await;
+    collect(agent.start(request("hi", "a"))).await;
     assert_eq!(tape.finish(RecordMode::Merge).unwrap(), 2);
 }

@@ -14,19 +14,19 @@ struct Echo;
 #[async_trait]
 impl ModelCalls for Echo {
     async fn call(&self, request: &ModelRequest, _: &CancellationToken) -> Result<ModelStream, BackendError> {
-        let said = request.body["messages"][0]["content"]
+        let text = request.body["messages"][0]["content"]
             .as_str()
             .unwrap_or_default()
             .to_owned();
         Ok(Box::pin(futures::stream::iter(
-            answer(&said, None).into_iter().map(Ok),
+            answer(&text, None).into_iter().map(Ok),
         )))
     }
 }
 
-fn answer(said: &str, recorded: Option<RecordedCall>) -> Vec<ModelDelta> {
+fn answer(text: &str, recorded: Option<RecordedCall>) -> Vec<ModelDelta> {
     vec![
-        ModelDelta::Text(format!("you said {said}")),
+        ModelDelta::Text(format!("you said {text}")),
         ModelDelta::ToolCall(ToolCall {
             name: "f".to_owned(),
             arguments: json!({"b": 1, "a": [2]}),
@@ -47,11 +47,11 @@ fn answer(said: &str, recorded: Option<RecordedCall>) -> Vec<ModelDelta> {
     ]
 }
 
-fn request(said: &str, unit: Option<&str>) -> ModelRequest {
+fn request(content: &str, unit: Option<&str>) -> ModelRequest {
     ModelRequest {
         provider: "openai".to_owned(),
         model: "echo".to_owned(),
-        body: json!({"messages": [{"role": "user", "content": said}]}),
+        body: json!({"messages": [{"role": "user", "content": content}]}),
         unit: unit.map(str::to_owned),
     }
 }
@@ -79,7 +79,7 @@ fn replayer(path: &Path) -> Replayer {
 }
 
 #[tokio::test]
-async fn what_was_recorded_is_replayed() {
+async fn a_recorded_answer_is_replayed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("deep/er/c.jsonl");
     let recorder = recorder(&path);
@@ -92,14 +92,14 @@ async fn what_was_recorded_is_replayed() {
     };
     assert!(recorded.take().is_some());
     assert_eq!(replayed, answer("hi", None));
-    assert_eq!(Cassette::open(&path).unwrap().recorded().models, ["echo-1"]);
-    assert!(Cassette::is_one(&path) && !Cassette::is_one(dir.path()));
+    assert_eq!(Cassette::open(&path).unwrap().info().models, ["echo-1"]);
+    assert!(Cassette::is_cassette(&path) && !Cassette::is_cassette(dir.path()));
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
 }
 
 #[tokio::test]
-async fn a_changed_request_misses_and_says_what_changed() {
+async fn a_changed_request_misses_and_the_error_shows_the_change() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     let recorder = recorder(&path);
@@ -131,16 +131,16 @@ async fn secrets_stay_out_of_the_file_and_the_key() {
 }
 
 #[tokio::test]
-async fn merging_keeps_what_was_not_asked_again() {
+async fn merging_keeps_calls_that_were_not_repeated() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
-    for (mode, said) in [
+    for (mode, content) in [
         (RecordMode::Replace, "one"),
         (RecordMode::Merge, "two"),
         (RecordMode::Merge, "one"),
     ] {
         let recorder = recorder(&path);
-        ask(&recorder, &request(said, None)).await.unwrap();
+        ask(&recorder, &request(content, None)).await.unwrap();
         recorder.finish(mode).unwrap();
     }
     assert_eq!(Cassette::open(&path).unwrap().entries().count(), 2);
@@ -161,7 +161,7 @@ async fn an_interrupted_recording_leaves_the_old_one_alone() {
     ask(&second, &request("two", None)).await.unwrap();
     drop(second);
     ask(&replayer(&path), &request("one", None)).await.unwrap();
-    assert_eq!(Cassette::open(&partial(&path)).unwrap().entries().count(), 1);
+    assert_eq!(Cassette::open(&partial_path(&path)).unwrap().entries().count(), 1);
 }
 
 #[tokio::test]
@@ -172,10 +172,10 @@ async fn equal_requests_of_two_units_keep_their_own_answers() {
         holodeck_cassette: FORMAT_VERSION,
     })
     .unwrap();
-    for (unit, said) in [("a", "first"), ("b", "second")] {
+    for (unit, answer) in [("a", "first"), ("b", "second")] {
         let request = request("same", Some(unit));
         let response = Response {
-            text: said.to_owned(),
+            text: answer.to_owned(),
             stop_reason: "end_turn".to_owned(),
             ..Response::default()
         };
@@ -190,11 +190,11 @@ async fn equal_requests_of_two_units_keep_their_own_answers() {
     }
     fs::write(&path, text).unwrap();
     let replayer = replayer(&path);
-    for (unit, said) in [("b", "second"), ("a", "first"), ("b", "second")] {
+    for (unit, answer) in [("b", "second"), ("a", "first"), ("b", "second")] {
         let deltas = ask(&replayer, &request("same", Some(unit))).await.unwrap();
-        assert_eq!(deltas[0], ModelDelta::Text(said.to_owned()), "unit {unit}");
+        assert_eq!(deltas[0], ModelDelta::Text(answer.to_owned()), "unit {unit}");
     }
-    // Nothing says which of two answers is that of a third one.
+    // A third unit has no answer of its own, and the two recorded ones differ.
     ask(&replayer, &request("same", Some("c"))).await.unwrap_err();
 }
 
@@ -214,10 +214,10 @@ async fn an_edited_request_does_not_replay() {
 }
 
 #[test]
-fn files_that_are_no_cassettes_are_named() {
+fn other_files_are_rejected_with_the_place() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
-    for (content, said) in [
+    for (content, message) in [
         ("", "line 1: expected a header"),
         ("hello", "line 1: expected a header"),
         (
@@ -229,11 +229,11 @@ fn files_that_are_no_cassettes_are_named() {
     ] {
         fs::write(&path, content).unwrap();
         let error = Cassette::open(&path).unwrap_err().to_string();
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(message), "{error}");
     }
 }
 
-/// Is held back for a minute before it asks, and answers after two seconds.
+/// Pauses for a minute before the call, and answers after two seconds.
 struct Paced;
 
 #[async_trait]
@@ -252,7 +252,7 @@ impl ModelCalls for Paced {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_our_own_rate_limit_is_no_latency() {
+async fn a_wait_for_the_configured_rate_limit_is_not_latency() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     let redactor = Arc::new(Redactor::default());
@@ -268,4 +268,33 @@ async fn a_wait_for_our_own_rate_limit_is_no_latency() {
         panic!("{deltas:?}");
     };
     assert_eq!(recorded.latency, Duration::from_secs(2));
+}
+
+#[tokio::test]
+async fn c18_a_recording_that_cannot_be_written_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let recorder = recorder(&path);
+    assert!(partial_path(&path).exists());
+    recorder.tape.state.lock().unwrap().file = fs::File::options().write(true).open("/dev/full").unwrap();
+    ask(&recorder, &request("one", None)).await.unwrap();
+    recorder.finish(RecordMode::Replace).unwrap_err();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn c18_a_recording_that_cannot_be_sorted_keeps_its_calls_and_leaves_no_second_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let recorder = recorder(&path);
+    ask(&recorder, &request("one", None)).await.unwrap();
+    fs::create_dir(&path).unwrap();
+    recorder.finish(RecordMode::Replace).unwrap_err();
+    let names = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    assert_eq!(names, ["c.jsonl", "c.jsonl.partial"]);
+    assert_eq!(Cassette::open(&partial_path(&path)).unwrap().entries().count(), 1);
 }

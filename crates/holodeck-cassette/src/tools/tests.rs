@@ -29,7 +29,7 @@ impl Live {
         })
     }
 
-    fn called(&self) -> Vec<String> {
+    fn call_names(&self) -> Vec<String> {
         self.calls.lock().unwrap().clone()
     }
 }
@@ -49,7 +49,7 @@ impl ToolHost for Live {
         let name = call.name.clone();
         match name.as_str() {
             "asks" => {
-                cx.spending.add(asked());
+                cx.spending.add(spending());
                 Ok(ToolOutput::ok("a model said so"))
             }
             "fails" => Ok(ToolOutput::error("it failed")),
@@ -74,8 +74,8 @@ impl ToolHost for Live {
     }
 }
 
-/// What the tool `asks` takes for a call.
-fn asked() -> ToolUsage {
+/// What the tool `asks` spends on a call.
+fn spending() -> ToolUsage {
     ToolUsage {
         cost_usd: None,
         model: "m".to_owned(),
@@ -115,40 +115,40 @@ async fn ask(host: &dyn ToolHost, name: &str, arguments: Value, unit: &str) -> S
     }
 }
 
-/// Records what `tools` answer to calls of each of them in two units.
+/// Records the results of calls of each tool in two units.
 async fn record(path: &Path, names: &[&str], own: &[&str]) -> Vec<String> {
     let tape = Tape::create(path, redactor()).unwrap();
     let host = RecordedTools::new(Live::with(names), Arc::clone(&tape), set(own));
-    let mut said = Vec::new();
+    let mut results = Vec::new();
     for unit in ["a", "b"] {
         for name in names {
             for _ in 0..2 {
-                said.push(ask(&host, name, json!({"q": "hunter2-secret"}), unit).await);
+                results.push(ask(&host, name, json!({"q": "hunter2-secret"}), unit).await);
             }
         }
     }
-    // A recording without a model call is none.
+    // Without a model call no recording is written.
     let request = ModelRequest {
         provider: "openai".to_owned(),
         model: "m".to_owned(),
         body: json!({}),
         unit: None,
     };
-    tape.keep(&request, Response::default(), 1);
+    tape.record(&request, Response::default(), 1);
     assert_eq!(tape.finish(RecordMode::Replace).unwrap(), 1);
-    said
+    results
 }
 
 #[tokio::test]
-async fn what_tools_answered_is_replayed_without_them() {
+async fn tool_results_are_replayed_without_the_tools() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     let names = ["echo", "fails", "gone", "slow", "picture"];
-    let said = record(&path, &names, &[]).await;
+    let recorded = record(&path, &names, &[]).await;
     let cassette = Arc::new(Cassette::open(&path).unwrap());
     assert!(cassette.has_tools());
-    assert_eq!(cassette.recorded().models, ["m"]);
-    assert!(ReplayedTools::knows(&cassette, &redactor(), &set(&[])));
+    assert_eq!(cassette.info().models, ["m"]);
+    assert!(ReplayedTools::has_tool_list(&cassette, &redactor(), &set(&[])));
 
     let nothing = Live::with(&[]);
     let replayed = ReplayedTools::new(cassette, redactor(), nothing.clone(), set(&[]));
@@ -161,7 +161,7 @@ async fn what_tools_answered_is_replayed_without_them() {
             }
         }
     }
-    let said: Vec<_> = said
+    let recorded: Vec<_> = recorded
         .iter()
         .map(|text| {
             redactor()
@@ -170,12 +170,12 @@ async fn what_tools_answered_is_replayed_without_them() {
                 .replace("within 9 s", "within 0 s")
         })
         .collect();
-    assert_eq!(again, said);
-    assert_eq!(nothing.called(), Vec::<String>::new());
+    assert_eq!(again, recorded);
+    assert_eq!(nothing.call_names(), Vec::<String>::new());
     assert_eq!(
         ask(&replayed, "echo", json!({"q": "other"}), "a").await,
         format!(
-            "tool `echo` could not be run: `{}` holds no answer of it to these arguments; record again",
+            "tool `echo` could not be run: `{}` holds no result for these arguments; record again",
             path.display()
         )
     );
@@ -184,7 +184,7 @@ async fn what_tools_answered_is_replayed_without_them() {
 }
 
 #[tokio::test]
-async fn tools_that_need_nothing_answer_by_themselves() {
+async fn tools_without_external_resources_run_in_a_replay() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     record(&path, &["kb_search", "mocked"], &["mocked"]).await;
@@ -195,11 +195,11 @@ async fn tools_that_need_nothing_answer_by_themselves() {
     assert_eq!(names, ["kb_search", "mocked", "new"]);
     ask(&replayed, "mocked", json!({}), "a").await;
     ask(&replayed, "kb_search", json!({"q": "hunter2-secret"}), "a").await;
-    assert_eq!(live.called(), ["mocked"]);
+    assert_eq!(live.call_names(), ["mocked"]);
 }
 
 #[tokio::test]
-async fn tools_of_another_yaml_are_those_of_today() {
+async fn tools_of_a_changed_yaml_are_the_current_ones() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     record(&path, &["echo"], &[]).await;
@@ -208,16 +208,16 @@ async fn tools_of_another_yaml_are_those_of_today() {
         declared: json!([{"name": "kb", "top_k": 9}]),
         ..ToolSet::default()
     };
-    assert!(!ReplayedTools::knows(&cassette, &redactor(), &other));
-    let live = Live::with(&["today"]);
+    assert!(!ReplayedTools::has_tool_list(&cassette, &redactor(), &other));
+    let live = Live::with(&["current"]);
     let replayed = ReplayedTools::new(cassette, redactor(), live.clone(), other);
     assert_eq!(replayed.specs(), live.specs());
-    let said = ask(&replayed, "today", json!({}), "a").await;
-    assert!(said.contains("record again"), "{said}");
+    let result = ask(&replayed, "current", json!({}), "a").await;
+    assert!(result.contains("record again"), "{result}");
 }
 
 #[tokio::test]
-async fn a_call_that_was_stopped_is_not_written_down() {
+async fn a_cancelled_call_is_not_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     record(&path, &["stopped"], &[]).await;
@@ -226,7 +226,7 @@ async fn a_call_that_was_stopped_is_not_written_down() {
 }
 
 #[tokio::test]
-async fn other_files_behind_a_tool_are_another_question() {
+async fn changed_files_behind_a_tool_change_the_key() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     let of = |digest: &str| ToolSet {
@@ -252,29 +252,29 @@ async fn other_files_behind_a_tool_are_another_question() {
     };
     let tape = Tape::create(&path, redactor()).unwrap();
     let host = RecordedTools::new(Live::with(&["echo"]), Arc::clone(&tape), of("1"));
-    let said = ask(&host, "echo", json!({}), "a").await;
+    let result = ask(&host, "echo", json!({}), "a").await;
     let request = ModelRequest {
         provider: "openai".to_owned(),
         model: "m".to_owned(),
         body: json!({}),
         unit: None,
     };
-    tape.keep(&request, Response::default(), 1);
+    tape.record(&request, Response::default(), 1);
     tape.finish(RecordMode::Replace).unwrap();
     assert_eq!(
         ask(&replayed("1"), "echo", json!({}), "a").await,
-        redactor().text(&said)
+        redactor().text(&result)
     );
-    let missed = ask(&replayed("2"), "echo", json!({}), "a").await;
+    let miss = ask(&replayed("2"), "echo", json!({}), "a").await;
     assert!(
-        missed.contains("to these arguments with these files (tool echo: a.md changed); record again"),
-        "{missed}"
+        miss.contains("for these arguments and files (tool echo: a.md changed); record again"),
+        "{miss}"
     );
     let cassette = Cassette::open(&path).unwrap();
     let changed = |digest: &str| ReplayedTools::changed_files(&cassette, &redactor(), &of(digest));
     assert_eq!(changed("1"), [""; 0]);
     assert_eq!(changed("2"), ["tool echo: a.md"]);
-    // Tools of another YAML are not these with other files.
+    // With another declaration, the files are not compared.
     assert_eq!(
         ReplayedTools::changed_files(
             &cassette,
@@ -294,7 +294,7 @@ async fn other_files_behind_a_tool_are_another_question() {
 }
 
 #[tokio::test]
-async fn a_replay_tells_what_a_tool_took_of_models() {
+async fn a_replay_reports_the_model_usage_of_a_tool() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.jsonl");
     record(&path, &["asks"], &[]).await;
@@ -310,12 +310,12 @@ async fn a_replay_tells_what_a_tool_took_of_models() {
         call_id: "c".to_owned(),
     };
     replayed.call(&call, cx.clone()).await.unwrap();
-    assert_eq!(cx.spending.take(), [asked()]);
+    assert_eq!(cx.spending.take(), [spending()]);
 }
 
 #[tokio::test]
-async fn a_replay_shows_each_message_the_tools_it_was_shown() {
-    /// Has one tool more from the second message on.
+async fn a_replay_shows_each_message_its_recorded_tools() {
+    /// Has an additional tool from the second message on.
     struct Growing {
         first: Vec<ToolSpec>,
         grown: Vec<ToolSpec>,
@@ -327,7 +327,7 @@ async fn a_replay_shows_each_message_the_tools_it_was_shown() {
             &self.first
         }
 
-        fn shown(&self, _: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
+        fn specs_for_request(&self, _: Option<&str>, message: u32) -> Cow<'_, [ToolSpec]> {
             if message == 0 {
                 Cow::Borrowed(&self.first)
             } else {
@@ -350,7 +350,7 @@ async fn a_replay_shows_each_message_the_tools_it_was_shown() {
     let grown = growing.grown.clone();
     let host = RecordedTools::new(Arc::new(growing), Arc::clone(&tape), set(&[]));
     for (unit, message) in [("a", 0), ("a", 1), ("b", 0)] {
-        host.shown(Some(unit), message);
+        host.specs_for_request(Some(unit), message);
     }
     let request = call_request(
         &ToolCall {
@@ -361,7 +361,7 @@ async fn a_replay_shows_each_message_the_tools_it_was_shown() {
         None,
         &set(&[]),
     );
-    tape.keep(
+    tape.record(
         &ModelRequest {
             provider: "openai".to_owned(),
             ..request
@@ -373,7 +373,7 @@ async fn a_replay_shows_each_message_the_tools_it_was_shown() {
 
     let cassette = Arc::new(Cassette::open(&path).unwrap());
     let replayed = ReplayedTools::new(cassette, redactor(), Live::with(&[]), set(&[]));
-    assert_eq!(replayed.shown(Some("a"), 0).len(), 1);
-    assert_eq!(*replayed.shown(Some("a"), 1), *grown);
-    assert_eq!(replayed.shown(Some("b"), 1).len(), 1);
+    assert_eq!(replayed.specs_for_request(Some("a"), 0).len(), 1);
+    assert_eq!(*replayed.specs_for_request(Some("a"), 1), *grown);
+    assert_eq!(replayed.specs_for_request(Some("b"), 1).len(), 1);
 }

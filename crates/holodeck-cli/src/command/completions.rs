@@ -12,7 +12,7 @@ pub(crate) struct CompletionsArgs {
 }
 
 pub(crate) fn run(args: &CompletionsArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
-    // Into memory first: the generator panics when its output breaks off.
+    // Generated into memory, as the generator panics if its output is closed.
     let mut script = Vec::new();
     clap_complete::generate(
         args.shell,
@@ -20,11 +20,11 @@ pub(crate) fn run(args: &CompletionsArgs, terminal: &mut Terminal) -> Result<Exi
         "holodeck",
         &mut script,
     );
-    terminal.data(&String::from_utf8_lossy(&script))?;
+    terminal.write_data(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::Passed)
 }
 
-/// The command without what is hidden, which the generators don't leave out.
+/// The command without its hidden subcommands, which the generators would include.
 fn visible(root: &Command) -> Command {
     let shown = root.get_subcommands().filter(|command| !command.is_hide_set());
     Command::default()

@@ -1,21 +1,22 @@
-//! `holodeck index`: what an agent's tools that search have to search in.
+//! `holodeck index`: builds, inspects, searches and copies the indexes of an agent's tools.
 
 use std::{path::Path, sync::Arc};
 
 use clap::Subcommand;
 use holodeck::{
     index::{Build, Index, IndexError, IndexSink, Indexes, Migration, Rebuild, StatusState},
-    model::{Env, LoadedAgent},
+    model::Env,
     runner::ExitCode,
+    yaml::LoadedAgent,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{as_argument, load, runtime};
+use super::{as_argument, build_runtime, load};
 use crate::{
     args::AgentArg,
     failure::{Failure, Problem, Subject},
-    interrupt::{Ask, Interrupts},
+    interrupt::{Interrupts, StopRequest},
     render::{self, IndexProgress, ProgressStyle},
     terminal::Terminal,
 };
@@ -29,13 +30,13 @@ pub(crate) struct IndexArgs {
 
 #[derive(Debug, Subcommand)]
 enum IndexCommand {
-    /// Bring the indexes up to date: only what is new or changed is read and embedded.
+    /// Update the indexes; only new and changed sources are read and embedded.
     Build(BuildArgs),
-    /// Tell how the indexes stand. Exit code 1: one is not up to date.
+    /// Show index status; exit 1 if an index is out of date.
     Status(StatusArgs),
-    /// Search as the agent does, and show what it would see.
+    /// Search an index and show what the agent would see.
     Search(SearchArgs),
-    /// Copy an index into another store, without embedding anything again.
+    /// Copy an index to another store without embedding anything again.
     Migrate(MigrateArgs),
 }
 
@@ -45,7 +46,7 @@ struct BuildArgs {
     agent: AgentArg,
     #[command(flatten)]
     which: WhichArgs,
-    /// Build them anew, whatever they hold.
+    /// Rebuild the indexes even if they are up to date.
     #[arg(long)]
     force: bool,
     /// Write one JSON object instead of text.
@@ -71,10 +72,10 @@ struct SearchArgs {
     agent: AgentArg,
     /// What to search for.
     query: String,
-    /// The tool to search with; needed when there are several.
+    /// The tool to search with; required if there are several.
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// How many hits at most; the tool's `top_k` if not given.
+    /// Return at most N hits. Default: the tool's `top_k`.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     top_k: Option<u32>,
     /// Write one JSON object instead of text.
@@ -86,14 +87,14 @@ struct SearchArgs {
 struct MigrateArgs {
     #[command(flatten)]
     agent: AgentArg,
-    /// The tool whose index it is; needed when there are several.
+    /// The tool whose index to copy; required if there are several.
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
     /// The store to copy from: a name under `vectorstores` in `config.yaml`, or `in-memory` for the embedded index.
-    /// The tool's own if not given.
+    /// Default: the tool's own store.
     #[arg(long, value_name = "STORE")]
     from: Option<String>,
-    /// The store to copy to, named likewise. The tool's own if not given.
+    /// The store to copy to, named in the same way. Default: the tool's own store.
     #[arg(long, value_name = "STORE", required_unless_present = "from")]
     to: Option<String>,
     /// Write one JSON object instead of text.
@@ -101,10 +102,10 @@ struct MigrateArgs {
     json: bool,
 }
 
-/// Which of an agent's indexes.
+/// Selects indexes of an agent.
 #[derive(Debug, clap::Args)]
 struct WhichArgs {
-    /// Only the index of this tool. May be given more than once.
+    /// Use only the index of this tool; can be repeated.
     #[arg(long, value_name = "NAME")]
     tool: Vec<String>,
 }
@@ -119,24 +120,24 @@ pub(crate) fn run(args: &IndexArgs, terminal: &mut Terminal) -> Result<ExitCode,
 }
 
 fn build(args: &BuildArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
-    let bench = Bench::open(&args.agent.agent, terminal)?;
+    let context = IndexCommandContext::open(&args.agent.agent, terminal)?;
     let rebuild = if args.force {
         Rebuild::Everything
     } else {
         Rebuild::Changed
     };
-    let built = runtime()?.block_on(async {
-        let indexes = bench.indexes(&args.which.tool)?;
-        bench.build(indexes.iter(), rebuild, terminal).await
+    let builds = build_runtime()?.block_on(async {
+        let indexes = context.indexes(&args.which.tool)?;
+        context.build(indexes.iter(), rebuild, terminal).await
     })?;
     if args.json {
-        terminal.json(json!({ "indexes": built }))?;
+        terminal.write_json(json!({ "indexes": builds }))?;
     } else {
-        terminal.data(&render::built(&built, terminal.width()))?;
+        terminal.write_data(&render::index_builds(&builds, terminal.width()))?;
     }
-    // What could not be read is missing from every answer.
-    let whole = built.iter().all(|build| build.failed.is_empty());
-    Ok(if whole {
+    // Sources that could not be read are missing from every search.
+    let is_complete = builds.iter().all(|build| build.failed.is_empty());
+    Ok(if is_complete {
         ExitCode::Passed
     } else {
         ExitCode::Execution
@@ -144,9 +145,9 @@ fn build(args: &BuildArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure>
 }
 
 fn status(args: &StatusArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
-    let bench = Bench::open(&args.agent.agent, terminal)?;
-    let status = runtime()?.block_on(async {
-        let indexes = bench.indexes(&args.which.tool)?;
+    let context = IndexCommandContext::open(&args.agent.agent, terminal)?;
+    let status = build_runtime()?.block_on(async {
+        let indexes = context.indexes(&args.which.tool)?;
         let mut all = Vec::new();
         for index in indexes.iter() {
             all.push(index.status().await);
@@ -154,21 +155,21 @@ fn status(args: &StatusArgs, terminal: &mut Terminal) -> Result<ExitCode, Failur
         Ok::<_, Failure>(all)
     })?;
     if args.json {
-        terminal.json(json!({ "indexes": status }))?;
+        terminal.write_json(json!({ "indexes": status }))?;
     } else {
-        terminal.data(&render::index_status(&status, terminal.width()))?;
+        terminal.write_data(&render::index_status(&status, terminal.width()))?;
     }
     let ready = status.iter().all(|status| status.state == StatusState::Ready);
     if !args.json {
-        let behind = |state| matches!(state, StatusState::NotBuilt | StatusState::Stale);
-        if status.iter().any(|status| behind(status.state)) {
-            let argument = &bench.subject.argument;
-            terminal.talk(&render::hint(&format!(
-                "`holodeck index build{argument}` brings them up to date; a test or a run does so too"
+        let is_outdated = |state| matches!(state, StatusState::NotBuilt | StatusState::Stale);
+        if status.iter().any(|status| is_outdated(status.state)) {
+            let argument = &context.subject.argument;
+            terminal.write_message(&render::hint(&format!(
+                "`holodeck index build{argument}` updates them; a test or a run does so too"
             )));
         }
         for hint in status.iter().filter_map(|status| status.hint.as_ref()) {
-            terminal.talk(&render::hint(hint));
+            terminal.write_message(&render::hint(hint));
         }
     }
     Ok(if ready { ExitCode::Passed } else { ExitCode::Failed })
@@ -178,55 +179,55 @@ fn search(args: &SearchArgs, terminal: &mut Terminal) -> Result<ExitCode, Failur
     if args.query.trim().is_empty() {
         return Err(Problem::config("the query is empty").into());
     }
-    let bench = Bench::open(&args.agent.agent, terminal)?;
-    let found = runtime()?.block_on(async {
-        let indexes = bench.indexes(args.tool.as_slice())?;
-        let index = indexes.single().map_err(|error| bench.subject.index(&error))?;
-        bench
+    let context = IndexCommandContext::open(&args.agent.agent, terminal)?;
+    let results = build_runtime()?.block_on(async {
+        let indexes = context.indexes(args.tool.as_slice())?;
+        let index = indexes.single().map_err(|error| context.subject.index(&error))?;
+        context
             .build(std::iter::once(index), Rebuild::Changed, terminal)
             .await?;
         let limit = args.top_k.and_then(|top_k| usize::try_from(top_k).ok());
         index
             .search(&args.query, limit)
             .await
-            .map_err(|error| Failure::from(bench.subject.index(&error)))
+            .map_err(|error| Failure::from(context.subject.index(&error)))
     })?;
     if args.json {
-        terminal.json(json!(found))?;
+        terminal.write_json(json!(results))?;
     } else {
-        terminal.data(&render::found(&found, terminal.width()))?;
+        terminal.write_data(&render::search_results(&results, terminal.width()))?;
     }
     Ok(ExitCode::Passed)
 }
 
 fn migrate(args: &MigrateArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
-    let bench = Bench::open(&args.agent.agent, terminal)?;
-    let moved: Migration = runtime()?.block_on(async {
-        let indexes = bench.indexes(args.tool.as_slice())?;
-        let index = indexes.single().map_err(|error| bench.subject.index(&error))?;
+    let context = IndexCommandContext::open(&args.agent.agent, terminal)?;
+    let migration: Migration = build_runtime()?.block_on(async {
+        let indexes = context.indexes(args.tool.as_slice())?;
+        let index = indexes.single().map_err(|error| context.subject.index(&error))?;
         let (from, to) = (args.from.as_deref(), args.to.as_deref());
-        bench
+        context
             .while_uninterrupted(terminal, |sink, cancel| async move {
                 index.migrate(from, to, &sink, &cancel).await
             })
             .await
     })?;
     if args.json {
-        terminal.json(json!(moved))?;
+        terminal.write_json(json!(migration))?;
     } else {
-        terminal.data(&render::migrated(&moved))?;
+        terminal.write_data(&render::migration(&migration))?;
     }
     Ok(ExitCode::Passed)
 }
 
-/// What every command here begins with.
-struct Bench {
+/// The loaded agent and its environment, needed by every command of this module.
+struct IndexCommandContext {
     agent: LoadedAgent,
     env: Env,
     subject: Subject,
 }
 
-impl Bench {
+impl IndexCommandContext {
     fn open(path: &Path, terminal: &mut Terminal) -> Result<Self, Failure> {
         let env = holodeck::environment(path).map_err(Problem::from)?;
         let agent = load(path, &env, terminal)?;
@@ -239,7 +240,7 @@ impl Bench {
         })
     }
 
-    /// Those of the named tools; of all that search, if none is named.
+    /// The indexes of the named tools, or of all tools if none is named.
     fn indexes(&self, tools: &[String]) -> Result<Indexes, Failure> {
         let indexes = Indexes::of(&self.agent, &self.env, tools);
         Ok(indexes.map_err(|error| self.subject.index(&error))?)
@@ -252,16 +253,17 @@ impl Bench {
         terminal: &Terminal,
     ) -> Result<Vec<Build>, Failure> {
         self.while_uninterrupted(terminal, |sink, cancel| async move {
-            let mut built = Vec::new();
+            let mut builds = Vec::new();
             for index in indexes {
-                built.push(index.build(rebuild, &sink, &cancel).await?);
+                builds.push(index.build(rebuild, &sink, &cancel).await?);
             }
-            Ok(built)
+            Ok(builds)
         })
         .await
     }
 
-    /// Shows how long work goes on. The first interrupt lets it end in order, the second does not wait.
+    /// Shows progress while `work` runs. The first interrupt cancels the work and waits for it, the second does not
+    /// wait.
     async fn while_uninterrupted<T, F>(
         &self,
         terminal: &Terminal,
@@ -274,28 +276,28 @@ impl Bench {
         let style = ProgressStyle::fitting(terminal, self.env.get("TERM"));
         let progress = Arc::new(IndexProgress::new(style, terminal));
         let cancel = CancellationToken::new();
-        let on = Arc::clone(&progress);
-        let work = work(IndexSink::new(move |event| on.on(event)), cancel.clone());
+        let listener = Arc::clone(&progress);
+        let work = work(IndexSink::new(move |event| listener.on(event)), cancel.clone());
         let mut work = std::pin::pin!(work);
-        let mut asked: Option<Ask> = None;
+        let mut stop_request: Option<StopRequest> = None;
         loop {
             tokio::select! {
-                ended = &mut work => {
+                result = &mut work => {
                     progress.end();
-                    return Ok(ended.map_err(|error| {
+                    return Ok(result.map_err(|error| {
                         let mut problem = self.subject.index(&error);
-                        if problem.exit == ExitCode::Interrupted && asked == Some(Ask::Terminate) {
+                        if problem.exit == ExitCode::Interrupted && stop_request == Some(StopRequest::Terminate) {
                             problem.exit = ExitCode::Terminated;
                         }
                         problem
                     })?);
                 }
-                ask = interrupts.next() => {
-                    if asked.is_some() {
+                request = interrupts.next() => {
+                    if stop_request.is_some() {
                         progress.end();
-                        return Err(ask.problem().into());
+                        return Err(request.problem().into());
                     }
-                    asked = Some(ask);
+                    stop_request = Some(request);
                     cancel.cancel();
                 }
             }

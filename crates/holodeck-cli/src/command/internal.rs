@@ -1,4 +1,6 @@
-use std::io;
+//! `holodeck internal`: generates documentation and converts documents in a child process.
+
+use std::{io, path::PathBuf};
 
 use clap::{CommandFactory as _, Subcommand};
 use holodeck::{documents, runner::ExitCode};
@@ -14,23 +16,29 @@ pub(crate) struct InternalArgs {
 
 #[derive(Debug, Subcommand)]
 enum Internal {
-    /// Every command and flag, in Markdown.
+    /// Print every command and flag in Markdown.
     CliReference,
-    /// Every diagnostic code, in Markdown.
+    /// Print every diagnostic code in Markdown.
     DiagnosticsReference,
-    /// Convert the document on stdin, within limits, as the request before it says.
+    /// Write a man page for each command into a folder.
+    ManPages { folder: PathBuf },
+    /// Convert the document on stdin as the preceding request specifies, within limits.
     Convert,
 }
 
 pub(crate) fn run(args: &InternalArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
-    let page = match args.command {
+    let page = match &args.command {
         Internal::CliReference => render::command_reference(&Args::command()),
         Internal::DiagnosticsReference => render::diagnostic_reference(),
+        Internal::ManPages { folder } => {
+            clap_mangen::generate_to(Args::command(), folder).map_err(Failure::Output)?;
+            return Ok(ExitCode::Passed);
+        }
         Internal::Convert => {
             documents::answer_conversion(io::stdin().lock(), io::stdout().lock()).map_err(Failure::Output)?;
             return Ok(ExitCode::Passed);
         }
     };
-    terminal.data(&page)?;
+    terminal.write_data(&page)?;
     Ok(ExitCode::Passed)
 }

@@ -1,11 +1,14 @@
+//! `holodeck mcp`: searches the registry of MCP servers; lists, adds and removes the servers in the YAML files.
+
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use holodeck::{
     ListedServer, RegistryError, RegistryServer, ServerFile, ServersError, list_servers,
-    model::{EditError, Env, JsonMap, McpTransport, closest},
+    model::{Env, JsonMap, McpTransport, closest},
     registry,
     runner::{ExitCode, words::printable},
+    yaml::EditError,
 };
 use serde_json::{Value, json};
 
@@ -26,20 +29,20 @@ pub(crate) struct McpArgs {
 enum McpCommand {
     /// Search the registry of MCP servers.
     Search(SearchArgs),
-    /// Tell which MCP servers an agent has, and where each is written.
+    /// List the agent's MCP servers and the file that defines each.
     List(ListArgs),
-    /// Write an MCP server of the registry into the agent file.
+    /// Add an MCP server from the registry to the agent file.
     Add(AddArgs),
-    /// Take an MCP server out of the agent file.
+    /// Remove an MCP server from the agent file.
     Remove(RemoveArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct SearchArgs {
-    /// A part of a server's name; all servers if absent.
+    /// A part of the server's name; all servers if absent.
     #[arg(value_name = "QUERY", default_value = "", hide_default_value = true)]
     query: String,
-    /// So many at most.
+    /// List at most N servers.
     #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=100))]
     limit: u16,
     /// Write one JSON object instead of text.
@@ -49,13 +52,13 @@ struct SearchArgs {
 
 #[derive(Debug, clap::Args)]
 struct ListArgs {
-    /// The agent file; `agent.yaml` if it is there.
+    /// The agent file. Default: `agent.yaml` if it exists.
     #[arg(long, value_name = "AGENT")]
     agent: Option<PathBuf>,
-    /// Only those of `~/.holodeck/config.yaml`.
+    /// List only the servers in `~/.holodeck/config.yaml`.
     #[arg(short, long, conflicts_with = "agent")]
     global: bool,
-    /// Those of the agent, the project and `~/.holodeck/config.yaml`, which is the default.
+    /// List the servers of the agent, the project and `~/.holodeck/config.yaml` (the default).
     #[arg(long, conflicts_with = "global")]
     all: bool,
     /// Write one JSON object instead of text.
@@ -63,7 +66,7 @@ struct ListArgs {
     json: bool,
 }
 
-/// Which file is changed.
+/// Selects the file to change.
 #[derive(Debug, clap::Args)]
 struct TargetArgs {
     /// The agent file.
@@ -76,25 +79,25 @@ struct TargetArgs {
 
 #[derive(Debug, clap::Args)]
 struct AddArgs {
-    /// The server's name in the registry, as `holodeck mcp search` tells it.
+    /// The server's name in the registry, as shown by `holodeck mcp search`.
     #[arg(value_name = "SERVER")]
     server: String,
     #[command(flatten)]
     target: TargetArgs,
-    /// Its version; the newest if absent.
+    /// The server's version. Default: the newest.
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
-    /// How it is reached; the first way that works if absent.
+    /// How to connect to the server. Default: the first usable transport.
     #[arg(long, value_name = "TRANSPORT")]
     transport: Option<TransportArg>,
-    /// What it is called in the YAML; a part of its name in the registry if absent.
+    /// The server's name in the YAML. Default: a part of its name in the registry.
     #[arg(long, value_name = "NAME", value_parser = tool_name)]
     name: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 struct RemoveArgs {
-    /// What it is called in the YAML.
+    /// The server's name in the YAML.
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
@@ -105,9 +108,9 @@ struct RemoveArgs {
 enum TransportArg {
     /// As a child process.
     Stdio,
-    /// By streamable HTTP.
+    /// Over streamable HTTP.
     Http,
-    /// By server-sent events.
+    /// Over HTTP with server-sent events.
     Sse,
 }
 
@@ -123,36 +126,36 @@ pub(crate) fn run(args: &McpArgs, terminal: &mut Terminal) -> Result<ExitCode, F
 fn search(args: &SearchArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let env = environment(Path::new("agent.yaml"))?;
     let registry = registry(&env).map_err(problem)?;
-    let found = super::runtime()?
+    let found = super::build_runtime()?
         .block_on(registry.search(&args.query, args.limit.into()))
         .map_err(|error| problem(error.into()))?;
     if args.json {
         let servers: Vec<_> = found.iter().map(as_json).collect();
-        terminal.indented_json(json!({"query": args.query, "servers": servers}))?;
-        return Ok(answer(!found.is_empty()));
+        terminal.write_indented_json(json!({"query": args.query, "servers": servers}))?;
+        return Ok(exit_code(!found.is_empty()));
     }
     for server in &found {
-        let mut ways: Vec<&str> = server
+        let mut transports: Vec<&str> = server
             .forms
             .iter()
             .filter_map(|form| transport_word(form.transport))
             .collect();
-        ways.dedup();
+        transports.dedup();
         let deprecated = if server.deprecated { "  deprecated" } else { "" };
-        terminal.data(&format!(
+        terminal.write_data(&format!(
             "{}  {}  {}{deprecated}\n    {}\n",
-            plain(&server.name),
-            plain(&server.version),
-            ways.join(", "),
-            plain(&server.description)
+            sanitize(&server.name),
+            sanitize(&server.version),
+            transports.join(", "),
+            sanitize(&server.description)
         ))?;
     }
     if found.is_empty() {
-        terminal.talk(&format!("no server's name contains `{}`\n", args.query));
+        terminal.write_message(&format!("no server name contains `{}`\n", args.query));
     } else if terminal.verbosity() > Verbosity::Quiet {
-        terminal.talk("\nhint: `holodeck mcp add SERVER` writes one into the agent file\n");
+        terminal.write_message("\nhint: `holodeck mcp add SERVER` adds one to the agent file\n");
     }
-    Ok(answer(!found.is_empty()))
+    Ok(exit_code(!found.is_empty()))
 }
 
 fn list(args: &ListArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
@@ -161,7 +164,7 @@ fn list(args: &ListArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let mut files = Vec::new();
     if !args.global {
         if args.agent.is_some() && !agent.exists() {
-            return Err(missing(agent).into());
+            return Err(missing_file(agent).into());
         }
         files.extend([ServerFile::of_agent(agent), ServerFile::beside(agent)]);
     }
@@ -169,27 +172,28 @@ fn list(args: &ListArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let servers = list_servers(&files).map_err(problem)?;
     if args.json {
         let servers: Vec<_> = servers.iter().map(listed_as_json).collect();
-        terminal.indented_json(json!({ "servers": servers }))?;
+        terminal.write_indented_json(json!({ "servers": servers }))?;
         return Ok(ExitCode::Passed);
     }
     if servers.is_empty() {
-        terminal.talk("no MCP servers\n");
+        terminal.write_message("no MCP servers\n");
         return Ok(ExitCode::Passed);
     }
-    let width = |text: fn(&ListedServer) -> &str| servers.iter().map(|one| text(one).chars().count()).max();
+    let width =
+        |text: fn(&ListedServer) -> &str| servers.iter().map(|server| text(server).chars().count()).max();
     let names = width(|server| &server.name).unwrap_or_default();
     let transports = width(|server| &server.transport).unwrap_or_default();
     for server in &servers {
         let shadowed = if server.shadowed {
-            "  (another of this name is used)"
+            "  (another server with this name is used)"
         } else {
             ""
         };
-        terminal.data(&format!(
+        terminal.write_data(&format!(
             "{:names$}  {:transports$}  {}\n{:names$}  {}, {}{shadowed}\n",
-            plain(&server.name),
-            plain(&server.transport),
-            plain(&server.target),
+            sanitize(&server.name),
+            sanitize(&server.transport),
+            sanitize(&server.target),
             "",
             server.scope.as_str(),
             server.path.display(),
@@ -202,17 +206,20 @@ fn add(args: &AddArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let env = environment(&args.target.agent)?;
     let file = args.target.file(&env)?;
     let registry = registry(&env).map_err(problem)?;
-    let runtime = super::runtime()?;
+    let runtime = super::build_runtime()?;
     let server = runtime.block_on(registry.server(&args.server, args.version.as_deref()));
     let server = match server {
         Err(error @ RegistryError::NotFound { .. }) => {
             let last = args.server.rsplit('/').next().unwrap_or(&args.server);
-            let like = runtime.block_on(registry.search(last, 5)).unwrap_or_default();
-            let names: Vec<_> = like.iter().map(|one| format!("`{}`", plain(&one.name))).collect();
-            let found = Problem::config(error.to_string());
+            let similar = runtime.block_on(registry.search(last, 5)).unwrap_or_default();
+            let names: Vec<_> = similar
+                .iter()
+                .map(|server| format!("`{}`", sanitize(&server.name)))
+                .collect();
+            let problem = Problem::config(error.to_string());
             return Err(match names.as_slice() {
-                [] => found.with_hint("`holodeck mcp search` looks for servers"),
-                names => found.with_hint(format!("did you mean {}?", names.join(", "))),
+                [] => problem.with_hint("`holodeck mcp search` lists servers"),
+                names => problem.with_hint(format!("did you mean {}?", names.join(", "))),
             }
             .into());
         }
@@ -220,7 +227,7 @@ fn add(args: &AddArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     };
     let name = args.name.clone().unwrap_or_else(|| server.short_name());
     let tool = server
-        .tool(&name, args.transport.map(TransportArg::meant))
+        .tool(&name, args.transport.map(TransportArg::transport))
         .map_err(|reasons| unusable(&server, &reasons))?;
     file.add(&tool).map_err(problem)?;
     let target = if let Some(url) = tool.get("url").and_then(Value::as_str) {
@@ -228,18 +235,18 @@ fn add(args: &AddArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     } else {
         command_line(&tool)
     };
-    terminal.talk(&format!(
+    terminal.write_message(&format!(
         "added `{name}` to {}: {}\n",
         file.path().display(),
-        plain(&target)
+        sanitize(&target)
     ));
     if server.deprecated {
-        terminal.talk("warning: its authors call it deprecated\n");
+        terminal.write_message("warning: its authors marked it as deprecated\n");
     }
     let needed = variables(&tool);
     if !needed.is_empty() {
-        terminal.talk(&format!(
-            "\nhint: it needs {}; set it in the shell or in `.env` beside the agent file\n",
+        terminal.write_message(&format!(
+            "\nhint: the server needs {}; set it in the shell or in `.env` beside the agent file\n",
             needed.join(", ")
         ));
     }
@@ -250,10 +257,10 @@ fn remove(args: &RemoveArgs, terminal: &mut Terminal) -> Result<ExitCode, Failur
     let env = environment(&args.target.agent)?;
     let file = args.target.file(&env)?;
     if !file.path().exists() {
-        return Err(missing(file.path()).into());
+        return Err(missing_file(file.path()).into());
     }
     file.remove(&args.name).map_err(problem)?;
-    terminal.talk(&format!(
+    terminal.write_message(&format!(
         "removed `{}` from {}\n",
         args.name,
         file.path().display()
@@ -267,14 +274,14 @@ impl TargetArgs {
             return Ok(ServerFile::of_user(env).map_err(problem)?);
         }
         if !self.agent.exists() {
-            return Err(missing(&self.agent).into());
+            return Err(missing_file(&self.agent).into());
         }
         Ok(ServerFile::of_agent(&self.agent))
     }
 }
 
 impl TransportArg {
-    fn meant(self) -> McpTransport {
+    fn transport(self) -> McpTransport {
         match self {
             Self::Stdio => McpTransport::Stdio,
             Self::Http => McpTransport::Http,
@@ -287,27 +294,27 @@ fn environment(agent: &Path) -> Result<Env, Problem> {
     holodeck::environment(agent).map_err(Problem::from)
 }
 
-fn answer(found: bool) -> ExitCode {
+fn exit_code(found: bool) -> ExitCode {
     if found { ExitCode::Passed } else { ExitCode::Failed }
 }
 
-fn missing(path: &Path) -> Problem {
+fn missing_file(path: &Path) -> Problem {
     Problem::config(format!("`{}` does not exist", path.display()))
         .with_hint("`--agent AGENT` names another file, `--global` means `~/.holodeck/config.yaml`")
 }
 
 fn problem(error: ServersError) -> Problem {
-    let told = error.to_string();
+    let message = error.to_string();
     match error {
-        ServersError::Registry(RegistryError::NotFound { .. }) => Problem::config(told),
+        ServersError::Registry(RegistryError::NotFound { .. }) => Problem::config(message),
         ServersError::Registry(_) => {
-            Problem::execution(told).with_hint("`HOLODECK_MCP_REGISTRY_URL` names another registry")
+            Problem::execution(message).with_hint("`HOLODECK_MCP_REGISTRY_URL` names another registry")
         }
         ServersError::Edit {
             source: EditError::NotFound { name, names, .. },
             ..
         } => {
-            let problem = Problem::config(told);
+            let problem = Problem::config(message);
             match closest(&name, names.iter().map(String::as_str)) {
                 Some(close) => problem.with_hint(format!("did you mean `{close}`?")),
                 None => problem,
@@ -316,24 +323,24 @@ fn problem(error: ServersError) -> Problem {
         ServersError::Edit {
             source: EditError::Duplicate { .. },
             ..
-        } => Problem::config(told).with_hint("`--name NAME` gives it another name"),
+        } => Problem::config(message).with_hint("`--name NAME` gives it another name"),
         ServersError::Edit {
-            source: EditError::Awkward { .. },
+            source: EditError::NotEditable { .. },
             ..
-        } => Problem::config(told).with_hint("change it by hand"),
-        ServersError::Http(_) | ServersError::Io { .. } => Problem::execution(told),
-        _ => Problem::config(told),
+        } => Problem::config(message).with_hint("change it by hand"),
+        ServersError::Http(_) | ServersError::Io { .. } => Problem::execution(message),
+        _ => Problem::config(message),
     }
 }
 
 fn unusable(server: &RegistryServer, reasons: &[(String, holodeck::Unusable)]) -> Problem {
-    let name = plain(&server.name);
+    let name = sanitize(&server.name);
     let mut problem = Problem::config(match reasons {
-        [] => format!("`{name}` can't be had that way"),
-        _ => format!("`{name}` can't be added by itself"),
+        [] => format!("`{name}` does not offer a matching transport"),
+        _ => format!("`{name}` cannot be added automatically"),
     });
     for (form, reason) in reasons {
-        problem = problem.with_detail(format!("{}: {}", plain(form), plain(&reason.to_string())));
+        problem = problem.with_detail(format!("{}: {}", sanitize(form), sanitize(&reason.to_string())));
     }
     problem
 }
@@ -382,7 +389,7 @@ fn command_line(tool: &JsonMap) -> String {
     words.join(" ")
 }
 
-/// Variables of the environment that a tool names.
+/// The environment variables that a tool refers to.
 fn variables(tool: &JsonMap) -> Vec<String> {
     let maps = ["env", "headers"]
         .into_iter()
@@ -392,8 +399,8 @@ fn variables(tool: &JsonMap) -> Vec<String> {
     names.map(|name| format!("`{name}`")).collect()
 }
 
-/// What others wrote, without what would steer a terminal.
-fn plain(text: &str) -> String {
+/// A foreign text on one line, without control characters.
+fn sanitize(text: &str) -> String {
     let one_line: Vec<_> = text.split_whitespace().collect();
     printable(&one_line.join(" ")).into_owned()
 }

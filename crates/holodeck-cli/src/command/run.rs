@@ -1,5 +1,8 @@
+//! `holodeck run`: asks one question and streams the answer.
+
 use std::{
     io::{self, Read as _},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -7,109 +10,126 @@ use std::{
 use holodeck::{
     backend_api::{BackendEvent, ExecutionResult},
     index::IndexSink,
-    model::RedactedStream,
+    model::{Provider, RedactedStream},
     runner::{ExitCode, words},
+    yaml::LoadedAgent,
 };
 use tokio::sync::Notify;
 
-use super::{as_argument, load, runtime, seconds};
+use super::{as_argument, build_runtime, load, parse_seconds};
 use crate::{
-    args::AgentArg,
     failure::{Failure, Problem, Subject},
     interrupt::Interrupts,
     render::{IndexProgress, ProgressStyle},
-    terminal::{Terminal, Verbosity, redactor},
+    terminal::{Terminal, Verbosity, redactor, write_to_stderr},
 };
 
 /// Flags of `holodeck run`.
 #[derive(Debug, clap::Args)]
-#[command(allow_missing_positional = true)]
+#[command(override_usage = "holodeck run [OPTIONS] [AGENT] QUESTION")]
 pub(crate) struct RunArgs {
-    #[command(flatten)]
-    agent: AgentArg,
-    /// What to ask; `-` reads it from stdin.
-    question: String,
-    /// Write the whole result as one JSON object, instead of the answer as it comes.
+    /// The agent file (default: `agent.yaml`) and the question; `-` reads the question from stdin.
+    // One list, so that flags are accepted between the two.
+    #[arg(value_name = "[AGENT] QUESTION", required = true)]
+    agent_and_question: Vec<String>,
+    /// Write the whole result as one JSON object instead of streaming the answer.
     #[arg(long)]
     json: bool,
-    /// The longest the answer may take.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Time out the answer after this many seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
 }
 
-/// The longest question that is read from stdin; no model takes more.
+/// Size limit of a question on stdin; no model accepts more.
 const MAX_QUESTION: u64 = 16 * 1024 * 1024;
 
-/// One question, one answer.
+/// Asks one question and prints the answer.
 pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
-    let path = &args.agent.agent;
+    let (path, question) = match args.agent_and_question.as_slice() {
+        [question] => (Path::new("agent.yaml"), question),
+        [agent, question] => (Path::new(agent), question),
+        _ => {
+            return Err(
+                Problem::config("expected an agent file and a question, found more arguments")
+                    .with_hint("put the question in quotes")
+                    .into(),
+            );
+        }
+    };
     let env = holodeck::environment(path).map_err(Problem::from)?;
     let mut agent = load(path, &env, terminal)?;
-    agent.execution.llm_timeout.override_with(args.timeout);
+    let settings = &mut Arc::make_mut(&mut agent.agent).execution;
+    settings.llm_timeout.override_with(args.timeout);
     let subject = Subject {
         argument: as_argument(path),
     };
-    let question = question(&args.question)?;
+    let question = read_question(question)?;
     let has_format = agent.response_format.is_some();
+    let style = ProgressStyle::fitting(terminal, env.get("TERM"));
+    let indexing = Arc::new(IndexProgress::new(style, terminal));
     let mut answer = Answer {
+        progress: Arc::clone(&indexing),
         terminal,
-        // An object is printed whole: repaired attempts and text around it are not part of the answer.
+        // With a response format only the final object is printed, without repaired attempts and text around it.
         streamed: !args.json && !has_format,
         text: RedactedStream::new(redactor()),
         written: 0,
-        broken: None,
+        write_error: None,
     };
-    let gone = Notify::new();
-    let style = ProgressStyle::fitting(answer.terminal, env.get("TERM"));
-    let indexing = Arc::new(IndexProgress::new(style, answer.terminal));
-    let shown = Arc::clone(&indexing);
-    let on_index = IndexSink::new(move |event| shown.on(event));
-    let asked = runtime()?.block_on(async {
+    let output_closed = Notify::new();
+    let index_listener = Arc::clone(&indexing);
+    let on_index = IndexSink::new(move |event| index_listener.on(event));
+    let result = build_runtime()?.block_on(async {
         let mut interrupts = Interrupts::listen()?;
-        let ask = holodeck::ask_showing(agent, &env, &question, &on_index, |event| {
+        indexing.wait_for(&describe_model(&agent));
+        let ask = holodeck::ask_with_index_progress(agent, &env, &question, &on_index, |event| {
             if !answer.show(event) {
-                gone.notify_one();
+                output_closed.notify_one();
             }
         });
         tokio::select! {
-            asked = ask => asked.map_err(|error| Failure::from(subject.ask(error))),
-            () = gone.notified() => Err(Failure::Output(io::ErrorKind::BrokenPipe.into())),
-            ask = interrupts.next() => Err(ask.problem().into()),
+            result = ask => result.map_err(|error| Failure::from(subject.ask(error))),
+            () = output_closed.notified() => Err(Failure::Output(io::ErrorKind::BrokenPipe.into())),
+            request = interrupts.next() => Err(request.problem().into()),
         }
     });
     indexing.end();
     answer.end()?;
-    let result = asked?;
+    let result = result?;
     if args.json {
-        terminal.indented_json(serde_json::to_value(&result).map_err(io::Error::from)?)?;
+        terminal.write_indented_json(serde_json::to_value(&result).map_err(io::Error::from)?)?;
     }
     if has_format && !args.json && !result.response.is_empty() {
         match result.structured_output.clone() {
-            Some(object) => terminal.json(object)?,
+            Some(object) => terminal.write_json(object)?,
             None if terminal.stdout_is_terminal() => {
-                terminal.data(&format!("{}\n", words::printable(&result.response)))?;
+                terminal.write_data(&format!("{}\n", words::printable(&result.response)))?;
             }
-            None => terminal.data(&format!("{}\n", result.response))?,
+            None => terminal.write_data(&format!("{}\n", result.response))?,
         }
     }
     if terminal.verbosity() >= Verbosity::Verbose {
-        terminal.talk(&spent(&result));
+        terminal.write_message(&describe_usage(&result));
     }
     match result.error_reason() {
         None => Ok(ExitCode::Passed),
-        Some(reason) => Err(Problem::new(ExitCode::Failed, reason).into()),
+        Some(reason) => {
+            let mut problem = Problem::new(ExitCode::Failed, reason);
+            problem.details.extend(result.outcome.detail().map(str::to_owned));
+            Err(problem.into())
+        }
     }
 }
 
-fn question(typed: &str) -> Result<String, Failure> {
-    let mut question = typed.to_owned();
-    if typed == "-" {
+fn read_question(argument: &str) -> Result<String, Failure> {
+    let mut question = argument.to_owned();
+    if argument == "-" {
         question.clear();
         let read = io::stdin()
             .lock()
             .take(MAX_QUESTION + 1)
             .read_to_string(&mut question);
-        read.map_err(|error| Problem::config(format!("reading the question from stdin: {error}")))?;
+        read.map_err(|error| Problem::config(format!("cannot read the question from stdin: {error}")))?;
         if question.len() as u64 > MAX_QUESTION {
             return Err(Problem::config("the question is larger than 16 MiB").into());
         }
@@ -120,34 +140,42 @@ fn question(typed: &str) -> Result<String, Failure> {
     Ok(question)
 }
 
-/// The answer as it comes.
+/// Streams the answer to stdout.
 struct Answer<'a> {
+    /// Removed before the first text is written.
+    progress: Arc<IndexProgress>,
     terminal: &'a mut Terminal,
     streamed: bool,
     text: RedactedStream,
     written: usize,
-    broken: Option<io::Error>,
+    write_error: Option<io::Error>,
+}
+
+/// Writes a line to stderr, above the status line if there is one.
+fn report(line: &str) {
+    // A closed stderr must not stop the answer.
+    let _ = write_to_stderr(words::printable(line).as_bytes());
 }
 
 impl Answer<'_> {
-    /// False when nobody reads any more.
+    /// Returns false if stdout is closed.
     fn show(&mut self, event: &BackendEvent) -> bool {
         match event {
             BackendEvent::Text { text } if self.streamed => {
                 self.written += text.len();
-                let shown = self.text.push(text);
-                if let Err(error) = self.write(&shown) {
-                    self.broken = Some(error);
+                self.progress.end();
+                let masked = self.text.push(text);
+                if let Err(error) = self.write(&masked) {
+                    self.write_error = Some(error);
                     return false;
                 }
             }
             BackendEvent::ToolCall(call) if self.terminal.verbosity() >= Verbosity::Verbose => {
                 let call = format!("⚙ {} {}\n", call.name, call.arguments);
-                self.terminal.talk(&words::printable(&call));
+                report(&call);
             }
             BackendEvent::Notice { message } if self.terminal.verbosity() > Verbosity::Quiet => {
-                self.terminal
-                    .talk(&words::printable(&format!("note: {message}\n")));
+                report(&format!("note: {message}\n"));
             }
             _ => {}
         }
@@ -155,31 +183,43 @@ impl Answer<'_> {
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {
-        // A terminal obeys what a file only holds.
-        let shown = if self.terminal.stdout_is_terminal() {
+        // A terminal would interpret control characters.
+        let output = if self.terminal.stdout_is_terminal() {
             words::printable(text)
         } else {
             text.into()
         };
-        self.terminal.raw(&shown).and_then(|()| self.terminal.flush())
+        self.terminal
+            .write_raw(&output)
+            .and_then(|()| self.terminal.flush())
     }
 
     fn end(&mut self) -> io::Result<()> {
-        if let Some(error) = self.broken.take() {
+        if let Some(error) = self.write_error.take() {
             return Err(error);
         }
         let rest = self.text.finish();
         self.write(&rest)?;
         if self.written > 0 {
-            self.terminal.data("\n")?;
+            self.terminal.write_data("\n")?;
             self.terminal.flush()?;
         }
         Ok(())
     }
 }
 
+/// The model as named in the status line.
+fn describe_model(agent: &LoadedAgent) -> String {
+    let model = &agent.config.model;
+    if model.provider == Provider::Anthropic {
+        format!("the Claude Code CLI with {}", model.name)
+    } else {
+        format!("{} {}", model.provider, model.name)
+    }
+}
+
 /// `2 model calls · 512 tokens`
-fn spent(result: &ExecutionResult) -> String {
+fn describe_usage(result: &ExecutionResult) -> String {
     let calls = words::count(
         usize::try_from(result.num_turns).unwrap_or(usize::MAX),
         "model call",

@@ -1,21 +1,23 @@
-use holodeck::{model, runner::ExitCode};
+//! `holodeck schema`: prints the JSON Schemas of the YAML files.
+
+use holodeck::{runner::ExitCode, yaml};
 
 use crate::{failure::Failure, terminal::Terminal};
 
 /// Flags of `holodeck schema`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SchemaArgs {
-    /// The schema of `config.yaml` instead.
+    /// Print the schema of `config.yaml` instead.
     #[arg(long)]
     config: bool,
 }
 
 pub(crate) fn run(args: &SchemaArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let schema = if args.config {
-        model::config_json_schema()
+        yaml::config_json_schema()
     } else {
-        model::json_schema()
+        yaml::json_schema()
     };
-    terminal.data(&format!("{schema:#}\n"))?;
+    terminal.write_data(&format!("{schema:#}\n"))?;
     Ok(ExitCode::Passed)
 }

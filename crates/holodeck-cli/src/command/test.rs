@@ -1,16 +1,20 @@
-//! `holodeck test`: flags, and what they mean.
+//! `holodeck test`: runs, resumes and regrades tests.
 
 mod flags;
 mod targets;
 
-use std::{path::Path, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use clap::Subcommand;
 use holodeck::{
-    PreparedTest, RunInputs, TestOptions,
+    RunInputs, TestError, TestOptions,
     index::IndexSink,
-    model::{Env, LoadedAgent},
+    model::{Env, closest},
     runner::{ExitCode, RunControl, RunOutcome},
+    yaml::LoadedAgent,
 };
 use serde_json::json;
 
@@ -18,12 +22,12 @@ use self::{
     flags::{HowArgs, OutputArgs, WhatArgs},
     targets::{Reports, check_recording},
 };
-use super::{as_argument, load, runtime};
+use super::{as_argument, build_runtime, load};
 use crate::{
     args::AgentArg,
     failure::{Failure, Problem, Subject},
-    interrupt::{Ask, CLOSING, Interrupts},
-    render::{self, Failures, IndexProgress, Kept, Progress, ProgressStyle, Summary},
+    interrupt::{CLOSE_LIMIT, Interrupts, StopRequest},
+    render::{self, FailureList, Highlights, IndexProgress, Progress, ProgressStyle, Summary},
     terminal::{Terminal, Verbosity},
 };
 
@@ -39,11 +43,11 @@ pub(crate) struct TestArgs {
 
 #[derive(Debug, Subcommand)]
 enum TestCommand {
-    /// Test an agent; the same as `holodeck test`.
+    /// Run an agent's test cases; same as `holodeck test`.
     Run(Box<NewRunArgs>),
     /// Resume an interrupted run; finished cases are not repeated.
     Resume(Box<ResumeArgs>),
-    /// Grade the answers of an earlier run with what the agent file expects now, without asking the model.
+    /// Grade the answers of an earlier run against the current expectations without calling the model.
     Regrade(Box<RegradeArgs>),
 }
 
@@ -59,15 +63,40 @@ struct NewRunArgs {
     output: OutputArgs,
 }
 
+/// An earlier run of an agent.
+#[derive(Debug, clap::Args)]
+struct EarlierRun {
+    /// The run: its id, a prefix of the id, `latest` (the default), or the path of its journal.
+    run: Option<String>,
+    /// The agent file. Default: `agent.yaml`.
+    agent: Option<PathBuf>,
+}
+
+impl EarlierRun {
+    /// The run and the agent file. A single argument with a YAML extension is the agent file.
+    fn parts(&self) -> (&str, &Path) {
+        let default = Path::new("agent.yaml");
+        match (&self.run, &self.agent) {
+            (Some(run), Some(agent)) => (run, agent),
+            (Some(agent), None) if is_yaml(agent) => ("latest", Path::new(agent)),
+            (Some(run), None) => (run, default),
+            (None, _) => ("latest", default),
+        }
+    }
+}
+
+fn is_yaml(name: &str) -> bool {
+    let extension = Path::new(name).extension();
+    extension.is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
 #[derive(Debug, clap::Args)]
 struct ResumeArgs {
-    /// The run: its id, the beginning of it, `latest`, or the path of its journal.
-    run: String,
     #[command(flatten)]
-    agent: AgentArg,
+    run: EarlierRun,
     #[command(flatten)]
     how: HowArgs,
-    /// Resume although the agent changed since the run began; every report says so.
+    /// Resume even if the agent has changed since the run began; every report states it.
     #[arg(long)]
     accept_changes: bool,
     #[command(flatten)]
@@ -76,10 +105,8 @@ struct ResumeArgs {
 
 #[derive(Debug, clap::Args)]
 struct RegradeArgs {
-    /// The run: its id, the beginning of it, `latest`, or the path of its journal.
-    run: String,
     #[command(flatten)]
-    agent: AgentArg,
+    run: EarlierRun,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -95,7 +122,7 @@ pub(crate) fn run(args: TestArgs, terminal: &mut Terminal) -> Result<ExitCode, F
 
 fn new_run(args: &NewRunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let mut options = args.how.options();
-    options.answers = args.what.answers();
+    options.open.answers = args.what.answers();
     options.filter.clone_from(&args.what.filter);
     options.limit = args.what.limit.map(std::num::NonZeroUsize::get);
     options.failed = args.what.failed;
@@ -103,20 +130,22 @@ fn new_run(args: &NewRunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failu
     if args.what.dry_run {
         return session.dry_run(terminal);
     }
-    session.go(Kind::Run, terminal)
+    session.execute(Kind::Run, terminal)
 }
 
 fn resume(args: &ResumeArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let mut options = args.how.options();
-    options.resume = Some(args.run.clone());
+    let (run, agent) = args.run.parts();
+    options.resume = Some(run.to_owned());
     options.accept_changes = args.accept_changes;
-    Session::open(&args.agent.agent, &args.output, options, terminal)?.go(Kind::Run, terminal)
+    Session::open(agent, &args.output, options, terminal)?.execute(Kind::Run, terminal)
 }
 
 fn regrade(args: &RegradeArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let options = TestOptions::default();
-    let session = Session::open(&args.agent.agent, &args.output, options, terminal)?;
-    session.go(Kind::Regrade(&args.run), terminal)
+    let (run, agent) = args.run.parts();
+    let session = Session::open(agent, &args.output, options, terminal)?;
+    session.execute(Kind::Regrade(run), terminal)
 }
 
 #[derive(Clone, Copy)]
@@ -125,7 +154,7 @@ enum Kind<'a> {
     Regrade(&'a str),
 }
 
-/// Everything one `holodeck test` needs.
+/// The state of one `holodeck test`.
 struct Session<'a> {
     path: &'a Path,
     env: Env,
@@ -164,28 +193,28 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Refuses what must not be written over, before anything runs.
+    /// Refuses targets that must not be overwritten, before anything runs.
     fn check_targets(&self) -> Result<(), Failure> {
         let inputs = RunInputs::new(&self.agent, &self.env, &self.options);
         let overwrite = self.output.overwrite();
         self.reports.check(&inputs, overwrite)?;
-        if let Some(path) = &self.options.record {
+        if let Some(path) = &self.options.open.record {
             check_recording(path, &inputs, overwrite)?;
         }
         Ok(())
     }
 
     fn dry_run(mut self, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
-        self.options.preparing = holodeck::Preparing::Plan;
+        self.options.open.preparing = holodeck::Preparing::Plan;
         let prepare = holodeck::prepare_test(self.agent, &self.env, &self.options);
-        let prepared = runtime()?
+        let prepared = build_runtime()?
             .block_on(prepare)
             .map_err(|error| self.subject.prepare(error))?;
         let dry = prepared.dry_run();
         if self.output.json {
-            terminal.json(render::dry_run_json(&dry))?;
+            terminal.write_json(render::dry_run_json(&dry))?;
         } else {
-            terminal.data(&render::dry_run(&dry))?;
+            terminal.write_data(&render::dry_run(&dry))?;
         }
         Ok(if dry.plan.cases.is_empty() && !self.output.allow_empty {
             ExitCode::Nothing
@@ -194,7 +223,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn go(self, kind: Kind<'_>, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    fn execute(self, kind: Kind<'_>, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
         self.check_targets()?;
         let started = Instant::now();
         let style = if self.output.json {
@@ -210,46 +239,68 @@ impl<'a> Session<'a> {
             subject,
             ..
         } = self;
-        let shown = std::sync::Arc::clone(&indexing);
-        options.on_index = IndexSink::new(move |event| shown.on(event));
-        let mut kept = Kept::default();
-        let outcome = runtime()?.block_on(async {
+        let index_listener = std::sync::Arc::clone(&indexing);
+        options.open.on_index = IndexSink::new(move |event| index_listener.on(event));
+        let mut highlights = Highlights::default();
+        // The names of thousands of cases are copied only where the hint needs them.
+        let names: Vec<String> = if options.filter.is_some() {
+            let cases = agent.config.test_cases.iter();
+            cases.filter_map(|case| case.name.clone()).collect()
+        } else {
+            Vec::new()
+        };
+        let outcome = build_runtime()?.block_on(async {
             let mut interrupts = Interrupts::listen()?;
+            // From here on Ctrl-C ends the run in order, so nothing is shown before.
+            indexing.wait_for("tools, servers and indexes");
             match kind {
                 Kind::Run => {
                     let prepare = holodeck::prepare_test(agent, &env, &options);
                     let prepared = tokio::select! {
-                        prepared = prepare => match interrupts.arrived() {
-                            // While this thread was blocked.
-                            Some(ask) => Err(ask.problem().into()),
+                        prepared = prepare => match interrupts.try_next() {
+                            // The signal arrived while this thread was blocked.
+                            Some(request) => Err(request.problem().into()),
                             None => prepared.map_err(|error| Failure::from(subject.prepare(error))),
                         },
-                        ask = interrupts.next() => Err(ask.problem().into()),
+                        request = interrupts.next() => Err(request.problem().into()),
                     };
-                    // One thing at a time moves on a terminal.
+                    // A terminal has only one status line.
                     indexing.end();
                     let mut progress = Progress::new(style, terminal);
-                    let outcome = drive(prepared?, &mut interrupts, &mut progress, &subject).await;
-                    kept = progress.into_kept();
+                    let control = RunControl::new();
+                    let run = Box::pin(prepared?.run(&control, &mut progress));
+                    let outcome = drive(run, &control, &mut interrupts, &subject).await;
+                    highlights = progress.into_highlights();
                     outcome
                 }
                 Kind::Regrade(run) => {
-                    let prepared = holodeck::prepare_regrade(agent, &env, &options, run)
-                        .map_err(|error| subject.prepare(error))?;
+                    let prepared = holodeck::prepare_regrade(agent, &env, &options, run);
+                    indexing.end();
+                    let prepared = prepared.map_err(|error| subject.prepare(error))?;
                     let mut progress = Progress::new(style, terminal);
-                    let outcome = prepared.regrade(&mut progress);
-                    kept = progress.into_kept();
-                    Ok(outcome.map_err(|error| subject.run(&error))?)
+                    let control = RunControl::new();
+                    let run = Box::pin(prepared.run(&control, &mut progress));
+                    let outcome = drive(run, &control, &mut interrupts, &subject).await;
+                    highlights = progress.into_highlights();
+                    outcome
                 }
             }
         });
         let outcome = match outcome {
             Err(Failure::Problem(problem)) if problem.exit == ExitCode::Nothing => {
                 if self.output.allow_empty {
-                    terminal.talk("nothing to run\n");
+                    terminal.write_message("nothing to run\n");
                     return Ok(ExitCode::Passed);
                 }
-                return Err(problem.with_hint(why_nothing(&options)).into());
+                let hint = match kind {
+                    Kind::Run => hint_for_empty_run(&options, &names),
+                    Kind::Regrade(run) => {
+                        format!(
+                            "run `{run}` has no answer to grade; `holodeck test resume {run}` requests the answers"
+                        )
+                    }
+                };
+                return Err(problem.with_hint(hint).into());
             }
             other => other?,
         };
@@ -265,7 +316,7 @@ impl<'a> Session<'a> {
             .map_err(|error| Problem::execution(error.to_string()))?;
         let summary = Summary {
             head: &outcome.head,
-            kept: &kept,
+            highlights: &highlights,
             took: started.elapsed(),
             files: &files,
             not_run: &missing,
@@ -274,71 +325,99 @@ impl<'a> Session<'a> {
         if exit == ExitCode::Nothing && self.output.allow_empty {
             exit = ExitCode::Passed;
         }
-        let told = if self.output.json {
-            terminal.json(finished(&outcome, exit, &written))
+        let output = if self.output.json {
+            terminal.write_json(finished_event(&outcome, exit, &written))
         } else {
             let failures = if style == ProgressStyle::Live && terminal.stdout_is_terminal() {
-                Failures::Seen
+                FailureList::Omit
             } else {
-                Failures::ToTell
+                FailureList::Show
             };
             let text = render::summary(&summary, failures, terminal.width());
             if self.reports.use_stdout() {
-                terminal.talk(&text);
+                terminal.write_message(&text);
                 Ok(())
             } else {
-                terminal.data(&text)
+                terminal.write_data(&text)
             }
         };
-        let told = told.and_then(|()| terminal.flush());
+        let output = output.and_then(|()| terminal.flush());
         if terminal.verbosity() > Verbosity::Quiet && !self.output.json {
-            terminal.talk(&render::hints(&summary, &as_argument(self.path)));
+            if let Some(path) = &options.open.record {
+                let path = path.display();
+                terminal.write_message(&format!(
+                    "recorded the answers in `{path}`; `--replay {path}` replays them\n"
+                ));
+            }
+            terminal.write_message(&render::hints(&summary, &as_argument(self.path)));
         }
         for problem in run_file_problem.into_iter().chain(problems) {
             exit = exit.worse(problem.exit);
-            terminal.talk(&render::problem(&problem));
+            terminal.write_message(&render::problem(&problem));
         }
-        match told {
-            // The verdict stands, whoever stopped reading.
+        match output {
+            // A reader that closes the pipe does not change the verdict.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(exit),
-            told => {
-                told?;
+            output => {
+                output?;
                 Ok(exit)
             }
         }
     }
 }
 
-/// What left no case to run.
-fn why_nothing(options: &TestOptions) -> String {
+/// Explains why there is no case to run.
+fn hint_for_empty_run(options: &TestOptions, names: &[String]) -> String {
     match (&options.filter, options.failed) {
-        (_, true) => "no chosen case failed in the newest run".to_owned(),
-        (Some(filter), false) => format!("`--filter {filter}` fits the name of no case"),
-        (None, false) => {
-            "add `test_cases` to the agent file; or, if that is fine, use `--allow-empty`".to_owned()
+        (_, true) => "every selected case passed last time".to_owned(),
+        (Some(filter), false) => {
+            let names = names.iter().map(String::as_str);
+            if let Some(name) = closest_name(filter, names.clone()) {
+                format!("`--filter {filter}` does not match any case name; did you mean `{name}`?")
+            } else {
+                let examples: Vec<_> = names.clone().take(3).map(|name| format!("`{name}`")).collect();
+                let more = if names.count() > examples.len() {
+                    " …"
+                } else {
+                    ""
+                };
+                format!(
+                    "`--filter {filter}` does not match any case name; names are {}{more}",
+                    examples.join(", ")
+                )
+            }
         }
+        (None, false) => "add `test_cases` to the agent file, or use `--allow-empty`".to_owned(),
     }
 }
 
-/// Runs to the end, or as far as it is let.
+/// The closest pattern: a name or the beginning of one.
+fn closest_name<'a>(filter: &str, names: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
+    let Some(beginning) = filter.strip_suffix('*') else {
+        return closest(filter, names).map(str::to_owned);
+    };
+    let beginnings: Vec<&str> = names
+        .flat_map(|name| [name.split([' ', '-', '_', ':', '.']).next().unwrap_or(name), name])
+        .collect();
+    closest(beginning, beginnings).map(|name| format!("{name}*"))
+}
+
+/// Drives a run to its end and applies interrupts to it.
 async fn drive(
-    prepared: PreparedTest,
+    mut run: impl Future<Output = Result<RunOutcome, TestError>> + Unpin,
+    control: &RunControl,
     interrupts: &mut Interrupts,
-    progress: &mut Progress,
     subject: &Subject,
 ) -> Result<RunOutcome, Failure> {
-    let control = RunControl::new();
-    let run = prepared.run(&control, progress);
-    let mut run = std::pin::pin!(run);
-    // The first Ctrl-C asks running cases to finish, the second stops them; the third does not wait for anyone.
+    // The first Ctrl-C lets running cases finish, the second cancels them, the third exits without waiting.
     let mut interrupts_left = 2;
     loop {
         tokio::select! {
-            ended = &mut run => return Ok(ended.map_err(|error| subject.test(error))?),
-            ask = interrupts.next() => match ask {
-                Ask::Terminate => control.terminate(CLOSING),
-                Ask::Interrupt if interrupts_left == 0 => return Err(ask.problem().into()),
-                Ask::Interrupt => {
+            result = &mut run => return Ok(result.map_err(|error| subject.test(error))?),
+            request = interrupts.next() => match request {
+                StopRequest::Terminate => control.terminate(CLOSE_LIMIT),
+                StopRequest::Interrupt if interrupts_left == 0 => return Err(request.problem().into()),
+                StopRequest::Interrupt => {
                     interrupts_left -= 1;
                     control.interrupt();
                 }
@@ -348,7 +427,7 @@ async fn drive(
 }
 
 /// The last line of `--json`.
-fn finished(outcome: &RunOutcome, exit: ExitCode, reports: &[std::path::PathBuf]) -> serde_json::Value {
+fn finished_event(outcome: &RunOutcome, exit: ExitCode, reports: &[std::path::PathBuf]) -> serde_json::Value {
     let run_file = outcome
         .run_file_error
         .is_none()
@@ -362,7 +441,7 @@ fn finished(outcome: &RunOutcome, exit: ExitCode, reports: &[std::path::PathBuf]
     })
 }
 
-/// As one would type it from here.
+/// The path without a leading `./`.
 fn shorten(path: &Path) -> std::path::PathBuf {
     path.strip_prefix("./").unwrap_or(path).to_owned()
 }

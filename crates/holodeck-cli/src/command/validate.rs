@@ -1,10 +1,12 @@
+//! `holodeck validate`: checks an agent file and the files it refers to.
+
 use holodeck::runner::ExitCode;
 
 use crate::{
     args::AgentArg,
     failure::{Failure, Problem},
-    render::{self, Shown},
-    terminal::{Terminal, Verbosity, mask_secrets},
+    render::{self, DiagnosticFilter},
+    terminal::{Terminal, Verbosity, set_redactor},
 };
 
 /// Flags of `holodeck validate`.
@@ -17,28 +19,29 @@ pub(crate) struct ValidateArgs {
     json: bool,
 }
 
-/// The agent file and the files it names; the rest of the world is `doctor`'s.
+/// Checks the agent file and the files it names; `doctor` checks the environment.
 pub(crate) fn run(args: &ValidateArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let path = &args.agent.agent;
     let env = holodeck::environment(path).map_err(Problem::from)?;
-    let load = holodeck::load(path, &env);
+    let mut load = holodeck::load(path, &env);
+    holodeck::check_equal_cases(&mut load);
     if let Some(agent) = &load.agent {
-        mask_secrets(holodeck::redactor(agent, &env));
+        set_redactor(holodeck::redactor(agent, &env));
     }
     if args.json {
-        terminal.json(render::diagnostics_json(&load, path))?;
+        terminal.write_json(render::diagnostics_json(&load, path))?;
     } else {
-        let shown = if terminal.verbosity() == Verbosity::Quiet {
-            Shown::WhatMatters
+        let filter = if terminal.verbosity() == Verbosity::Quiet {
+            DiagnosticFilter::Important
         } else {
-            Shown::Everything
+            DiagnosticFilter::All
         };
-        let text = render::diagnostics(&load, path, shown, terminal.width());
-        terminal.data(&text)?;
+        let text = render::diagnostics(&load, path, filter, terminal.width());
+        terminal.write_data(&text)?;
         if terminal.verbosity() >= Verbosity::Verbose
             && let Some(agent) = &load.agent
         {
-            terminal.data(&format!("\n{}", render::settings(&agent.execution)))?;
+            terminal.write_data(&format!("\n{}", render::settings(&agent.execution)))?;
         }
     }
     Ok(if load.has_errors() {

@@ -1,7 +1,9 @@
+//! Renders one case: its row, its reasons, its scores and its tool calls.
+
 use anstyle::Style;
 use holodeck::{
-    model::{CaseState, TestResult},
-    runner::{explain, explain_in_a_line, words},
+    model::CaseState,
+    runner::{CaseReport, DiffLine, DiffSide, explain, explain_in_a_line, words},
 };
 
 use super::{
@@ -9,12 +11,12 @@ use super::{
     text::{cut, fit, right, wrap},
 };
 
-/// A person looks at these; the report has them whole.
+/// Limits of what is shown; the report has the full texts.
 const REASON_CHARS: usize = 600;
 const DIFF_LINES: usize = 12;
 const LINE_CHARS: usize = 400;
 
-/// The mark of a state: a shape, so that colour only adds.
+/// The mark of a state, distinguishable without colour.
 pub(super) fn mark(state: CaseState) -> (&'static str, Style) {
     match state {
         CaseState::Passed => ("✓", GOOD),
@@ -25,20 +27,20 @@ pub(super) fn mark(state: CaseState) -> (&'static str, Style) {
 }
 
 /// One case in columns: mark, name, time, tokens, cost.
-pub(super) fn row(result: &TestResult, width: usize) -> String {
+pub(super) fn row(case: &CaseReport, width: usize) -> String {
     const TIME: usize = 9;
     const TOKENS: usize = 14;
     const COST: usize = 9;
     let name_width = width.saturating_sub(2 + TIME + TOKENS + COST).clamp(10, 40);
-    let (mark, style) = mark(result.state);
-    let label = one_line(&result.label());
-    let tokens = result.token_usage.map_or_else(String::new, |usage| {
+    let (mark, style) = mark(case.state());
+    let label = one_line(&case.label());
+    let tokens = case.unit.usage().map_or_else(String::new, |usage| {
         format!("{} tokens", words::tokens(usage.total_tokens))
     });
-    let cost = result.cost_usd.map(words::cost).unwrap_or_default();
+    let cost = case.unit.cost_usd().map(words::cost).unwrap_or_default();
     let numbers = format!(
         "{}{}{}",
-        right(&words::duration(result.execution_time_ms), TIME),
+        right(&words::duration(case.elapsed_ms()), TIME),
         right(&tokens, TOKENS),
         right(&cost, COST)
     );
@@ -50,10 +52,10 @@ pub(super) fn row(result: &TestResult, width: usize) -> String {
     )
 }
 
-/// Why a case is not a pass, indented.
-fn details(result: &TestResult, width: usize) -> String {
+/// Why a case did not pass, indented.
+fn details(case: &CaseReport, width: usize) -> String {
     let mut text = String::new();
-    for explanation in explain(result) {
+    for explanation in explain(case) {
         let turn = explanation.turn.map(|turn| format!("turn {turn}"));
         if let Some(turn) = &turn {
             text.push_str(&format!("    {turn}\n"));
@@ -64,7 +66,7 @@ fn details(result: &TestResult, width: usize) -> String {
         if let Some(difference) = &explanation.difference {
             let lines = difference.lines();
             for line in lines.iter().take(DIFF_LINES) {
-                text.push_str(&diff_line(line.sign, &line.text, width));
+                text.push_str(&diff_line(line, width));
             }
             if lines.len() > DIFF_LINES {
                 let more = format!("… {} more lines", lines.len() - DIFF_LINES);
@@ -75,13 +77,13 @@ fn details(result: &TestResult, width: usize) -> String {
     text
 }
 
-/// Tells the same reasons only once: an endpoint that is down fails every case alike.
+/// Renders equal reasons of consecutive cases only once: an endpoint that is down fails every case alike.
 #[derive(Debug, Default)]
-pub(super) struct Above(String);
+pub(super) struct RepeatedDetails(String);
 
-impl Above {
-    pub(super) fn details(&mut self, result: &TestResult, width: usize) -> String {
-        let details = details(result, width);
+impl RepeatedDetails {
+    pub(super) fn details(&mut self, case: &CaseReport, width: usize) -> String {
+        let details = details(case, width);
         if details.lines().count() > 1 && details == self.0 {
             return format!("    {}\n", paint(DIM, "as above"));
         }
@@ -90,10 +92,10 @@ impl Above {
     }
 }
 
-/// Scores that stand in no one's way, for those who asked for more.
-pub(super) fn scores(result: &TestResult, width: usize) -> String {
+/// Scores of the metrics that did not fail, for verbose output.
+pub(super) fn scores(case: &CaseReport, width: usize) -> String {
     let mut text = String::new();
-    for metric in &result.metric_results {
+    for metric in case.metrics().iter() {
         let Some(score) = metric.score else { continue };
         if metric.passed == Some(false) {
             continue;
@@ -114,19 +116,29 @@ pub(super) fn scores(result: &TestResult, width: usize) -> String {
     text
 }
 
-/// The case in one line, where nothing moves.
-pub(super) fn plain(result: &TestResult, finished: usize, total: usize) -> String {
-    let word = match result.state {
+/// The tool calls of a case with result and time: all, or only those that failed, which may not affect the verdict.
+pub(super) fn calls(case: &CaseReport, width: usize, all: bool) -> String {
+    let calls = case.calls().filter(|call| all || call.error().is_some());
+    let lines = calls.map(|call| {
+        let what = format!("tool {}", call.call.name);
+        in_columns(&what, &words::call_result(&call), width)
+    });
+    lines.collect()
+}
+
+/// The case in one line, for output that is not a terminal.
+pub(super) fn plain(case: &CaseReport, finished: usize, total: usize) -> String {
+    let word = match case.state() {
         CaseState::Passed => "PASS",
         CaseState::Failed => "FAIL",
         CaseState::Error => "ERROR",
         CaseState::Unchecked => "UNCHECKED",
     };
     let number = right(&finished.to_string(), total.to_string().len());
-    let label = one_line(&result.label());
-    let time = words::duration(result.execution_time_ms);
+    let label = one_line(&case.label());
+    let time = words::duration(case.elapsed_ms());
     let mut line = format!("[{number}/{total}] {word} {label} ({time})");
-    let why = explain_in_a_line(result);
+    let why = explain_in_a_line(case);
     if !why.is_empty() {
         line.push_str(": ");
         line.push_str(&words::clip(&one_line(&why), LINE_CHARS).replace('\n', " "));
@@ -135,7 +147,7 @@ pub(super) fn plain(result: &TestResult, finished: usize, total: usize) -> Strin
     line
 }
 
-/// A name in the words of the person, on one line and without what a terminal would obey.
+/// A text on one line, without control characters.
 pub(super) fn one_line(text: &str) -> String {
     words::printable(text)
         .split_whitespace()
@@ -167,17 +179,18 @@ fn in_columns(what: &str, text: &str, width: usize) -> String {
     shown
 }
 
-fn diff_line(sign: char, line: &str, width: usize) -> String {
-    let style = match sign {
-        '-' => BAD,
-        '+' => GOOD,
-        _ => DIM,
+/// `    expected  text`, the text wrapped under itself.
+fn diff_line(line: &DiffLine, width: usize) -> String {
+    let style = match line.side {
+        DiffSide::Expected => GOOD,
+        DiffSide::Got => BAD,
+        DiffSide::Both => DIM,
     };
-    let line = words::clip(line, LINE_CHARS);
+    let clipped = words::clip(&line.text, LINE_CHARS);
     let mut shown = String::new();
-    for (number, part) in wrap(&line, width.saturating_sub(6)).iter().enumerate() {
-        let sign = if number == 0 { sign } else { ' ' };
-        let text = format!("{sign} {part}");
+    for (number, part) in wrap(&clipped, width.saturating_sub(14)).into_iter().enumerate() {
+        let side = if number == 0 { line.side } else { DiffSide::Both };
+        let text = DiffLine { side, text: part }.labelled();
         shown.push_str(&format!("    {}\n", paint(style, text.trim_end())));
     }
     shown

@@ -1,59 +1,83 @@
+//! Renders diagnostics with the lines of their files, as compilers do.
+
 use std::path::Path;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
-use holodeck::model::{Diagnostic, Load, Location, Severity, Sources};
+use holodeck::model::{Diagnostic, Location, Severity, Sources};
 use holodeck::runner::words::count;
+use holodeck::yaml::Load;
 use serde_json::{Value, json};
 
 use super::style::{ERROR, GOOD, STRONG, WARNING, paint};
 
-/// More than a person reads in one go; `--json` has them all.
-const MOST: usize = 100;
+/// How many diagnostics are shown; `--json` has them all.
+const MAX_SHOWN: usize = 100;
 
-/// Two places of a file are shown together when no more lines than this lie between them.
-const TOGETHER: usize = 1_000;
+/// Two places of a file are shown together if at most this many lines lie between them.
+const MAX_DISTANCE: usize = 1_000;
 
 /// Which diagnostics to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
-    /// All of them, and their number.
-    Everything,
+pub(crate) enum DiagnosticFilter {
+    /// All diagnostics and their number.
+    All,
     /// Errors and warnings; their number only if there is an error.
-    WhatMatters,
+    Important,
 }
 
-/// Every problem of an agent file, as a compiler shows it, and how many there are.
-pub(crate) fn diagnostics(load: &Load, file: &Path, shown: Shown, width: usize) -> String {
-    let wanted: Vec<_> = load
+/// The problems of an agent file, as a compiler shows them, and how many there are.
+pub(crate) fn diagnostics(load: &Load, file: &Path, filter: DiagnosticFilter, width: usize) -> String {
+    let selected: Vec<_> = load
         .diagnostics
         .iter()
-        .filter(|one| shown == Shown::Everything || one.severity != Severity::Note)
+        .filter(|diagnostic| filter == DiagnosticFilter::All || diagnostic.severity != Severity::Note)
         .collect();
     let renderer = Renderer::styled().term_width(width);
     let mut text = String::new();
-    for diagnostic in wanted.iter().take(MOST) {
+    for diagnostic in selected.iter().take(MAX_SHOWN) {
         let mut pages = Pages::default();
         pages.prepare(diagnostic, &load.sources);
         text.push_str(&renderer.render(&[report(diagnostic, &pages)]));
         text.push('\n');
         if diagnostic.primary.is_none() {
-            text.push_str(&placeless(diagnostic));
+            text.push_str(&notes_without_place(diagnostic));
         }
         text.push('\n');
     }
-    if wanted.len() > MOST {
-        text.push_str(&format!("… and {} more\n\n", wanted.len() - MOST));
+    if selected.len() > MAX_SHOWN {
+        text.push_str(&format!("… and {} more\n\n", selected.len() - MAX_SHOWN));
     }
-    if shown == Shown::Everything || load.has_errors() {
-        text.push_str(&format!("{} in {}\n", numbers(&wanted), file.display()));
+    if filter == DiagnosticFilter::All || load.has_errors() {
+        text.push_str(&totals(&selected, file));
     }
     text
 }
 
+/// `2 errors, 1 warning in agent.yaml`, a line for each file with diagnostics.
+fn totals(diagnostics: &[&Diagnostic], agent: &Path) -> String {
+    let mut files: Vec<(&Path, Vec<&Diagnostic>)> = Vec::new();
+    for diagnostic in diagnostics {
+        let file = diagnostic.primary.as_ref().map_or(agent, |place| &place.path);
+        match files.iter_mut().find(|(other, _)| *other == file) {
+            Some((_, found)) => found.push(diagnostic),
+            None => files.push((file, vec![diagnostic])),
+        }
+    }
+    if files.is_empty() {
+        files.push((agent, Vec::new()));
+    }
+    let lines = files
+        .iter()
+        .map(|(file, found)| format!("{} in {}\n", numbers(found), file.display()));
+    lines.collect()
+}
+
 fn numbers(diagnostics: &[&Diagnostic]) -> String {
-    let of = |severity| {
-        let all = diagnostics.iter().filter(|one| one.severity == severity);
-        all.count()
+    let count_of = |severity| {
+        let matches = diagnostics
+            .iter()
+            .filter(|diagnostic| diagnostic.severity == severity);
+        matches.count()
     };
     let parts: Vec<_> = [
         (Severity::Error, ERROR),
@@ -61,7 +85,7 @@ fn numbers(diagnostics: &[&Diagnostic]) -> String {
         (Severity::Note, GOOD),
     ]
     .into_iter()
-    .map(|(severity, style)| (of(severity), severity, style))
+    .map(|(severity, style)| (count_of(severity), severity, style))
     .filter(|(number, ..)| *number > 0)
     .map(|(number, severity, style)| paint(style, count(number, severity.as_str())))
     .collect();
@@ -110,8 +134,8 @@ fn report<'a>(diagnostic: &'a Diagnostic, pages: &'a Pages<'a>) -> Group<'a> {
     group
 }
 
-/// Notes and the hint where there are no lines to hang them on.
-fn placeless(diagnostic: &Diagnostic) -> String {
+/// Notes and the hint of a diagnostic without a place.
+fn notes_without_place(diagnostic: &Diagnostic) -> String {
     let notes = diagnostic.notes.iter().map(|note| ("note", note));
     let hint = diagnostic.help.iter().map(|help| ("hint", help));
     notes
@@ -131,7 +155,8 @@ struct Page<'a> {
     path: String,
     first_line: usize,
     column: usize,
-    /// Only these lines: a file may be large and have many problems. `None` if the file could not be read.
+    /// Only the lines around the marks, as a file may be large and have many problems. `None` if the file could not be
+    /// read.
     text: Option<String>,
     /// Where `text` begins in its file.
     start: usize,
@@ -156,8 +181,9 @@ impl<'a> Pages<'a> {
         let Some(primary) = &diagnostic.primary else {
             return;
         };
-        let near =
-            |other: &Location| other.path == primary.path && other.line.abs_diff(primary.line) <= TOGETHER;
+        let near = |other: &Location| {
+            other.path == primary.path && other.line.abs_diff(primary.line) <= MAX_DISTANCE
+        };
         let together: Vec<_> = diagnostic
             .labels
             .iter()
@@ -192,7 +218,7 @@ impl<'a> Page<'a> {
         let mut start = 0;
         let mut text = None;
         if let Some(whole) = whole {
-            // The line of a place is found from its byte: near it, not by counting from the top.
+            // The line is searched backwards from the byte, as counting from the top is slow in large files.
             let at = floor(whole, location.span.start);
             start = line_start(whole, at, location.line.saturating_sub(first));
             let mut end = start;
@@ -221,7 +247,7 @@ impl<'a> Page<'a> {
             .get(start..)
             .and_then(|rest| rest.find(['\r', '\n']))
             .map_or(text.len(), |length| start + length);
-        // A block that goes on is shown by its first line.
+        // Of a span of several lines only the first is marked.
         let end = floor(text, location.span.end.saturating_sub(self.start)).clamp(start, line_end);
         self.marks.push(Mark {
             kind,
@@ -232,7 +258,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// The nearest place at or before `at` where a character begins.
+/// The start of the character at or before `at`.
 fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -241,7 +267,7 @@ fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// Where the line begins that is `before` lines before the one of byte `at`.
+/// The start of the line that is `before` lines above the line of byte `at`.
 fn line_start(text: &str, at: usize, before: usize) -> usize {
     let mut start = at;
     for step in 0..=before {
@@ -254,7 +280,7 @@ fn line_start(text: &str, at: usize, before: usize) -> usize {
     start
 }
 
-/// The same for a program.
+/// The diagnostics as JSON.
 pub(crate) fn diagnostics_json(load: &Load, file: &Path) -> Value {
     json!({
         "file": file.display().to_string(),

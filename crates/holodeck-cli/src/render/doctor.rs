@@ -1,3 +1,5 @@
+//! Renders the checks of `holodeck doctor`.
+
 use holodeck::{Check, CheckState, runner::words::printable};
 use serde_json::{Value, json};
 
@@ -7,7 +9,7 @@ use super::{
     text::{fit, width, wrap},
 };
 
-/// How each thing stands, and what to do about what is missing.
+/// The result of each check, and hints for those that failed.
 pub(crate) fn doctor(checks: &[Check], columns: usize) -> String {
     let subject = checks
         .iter()
@@ -15,13 +17,14 @@ pub(crate) fn doctor(checks: &[Check], columns: usize) -> String {
         .max()
         .unwrap_or(0);
     let mut text = String::new();
-    let mut hints = String::new();
+    let mut hints: Vec<String> = Vec::new();
     for check in checks {
         let (mark, style) = match check.state {
             CheckState::Ok => ("✓", GOOD),
             CheckState::Warning => ("!", DOUBTFUL),
             CheckState::Missing => ("✗", BAD),
             CheckState::NotNeeded => ("–", DIM),
+            CheckState::NotChecked => ("?", DOUBTFUL),
         };
         let indent = subject + 4;
         for (number, line) in wrap(&printable(&check.found), columns.saturating_sub(indent))
@@ -45,17 +48,21 @@ pub(crate) fn doctor(checks: &[Check], columns: usize) -> String {
             text.push_str(&format!("{}{place}\n", " ".repeat(indent)));
         }
         if let Some(help) = &diagnostic.help {
-            hints.push_str(&hint(&printable(help)));
+            let help = hint(&printable(help));
+            // Two checks of a server may fail for the same reason.
+            if !hints.contains(&help) {
+                hints.push(help);
+            }
         }
     }
     if !hints.is_empty() {
         text.push('\n');
-        text.push_str(&hints);
+        text.push_str(&hints.concat());
     }
     text
 }
 
-/// The same for a program.
+/// The checks as JSON.
 pub(crate) fn doctor_json(checks: &[Check]) -> Value {
     let ok = !checks.iter().any(|check| check.state == CheckState::Missing);
     let checks: Vec<_> = checks

@@ -1,9 +1,11 @@
+//! Renders the plan and the estimate of a dry run.
+
 use holodeck::{DryRun, runner::words};
 use serde_json::{Value, json};
 
 use super::case::one_line;
 
-/// What would run, and what it may cost.
+/// The cases that would run and the estimated cost.
 pub(crate) fn dry_run(dry: &DryRun) -> String {
     let mut text = String::new();
     for case in &dry.plan.cases {
@@ -21,7 +23,7 @@ pub(crate) fn dry_run(dry: &DryRun) -> String {
         Some(estimate) => {
             let tokens = words::tokens(estimate.usage.total_tokens);
             let cost = match estimate.cost_usd {
-                Some(cost) => format!("{} by the prices of {}", words::cost(cost), estimate.prices_as_of),
+                Some(cost) => format!("{} at the prices of {}", words::cost(cost), estimate.prices_as_of),
                 None => format!(
                     "the price of the model is not in the list of {}",
                     estimate.prices_as_of
@@ -34,7 +36,7 @@ pub(crate) fn dry_run(dry: &DryRun) -> String {
     text
 }
 
-/// The same for a program.
+/// The dry run as JSON.
 pub(crate) fn dry_run_json(dry: &DryRun) -> Value {
     let estimate = dry.estimate.as_ref().map(|estimate| {
         json!({

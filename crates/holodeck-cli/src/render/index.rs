@@ -1,3 +1,5 @@
+//! Renders builds, status, search results and migrations of indexes.
+
 use holodeck::{
     index::{Build, Hit, IndexStatus, Migration, SearchResults, StatusState},
     runner::words::{clip, count, duration, printable},
@@ -10,21 +12,21 @@ use super::{
     text::{fit, width, wrap},
 };
 
-/// How much of a hit's text is shown.
-const SHOWN: usize = 400;
+/// How many characters of a hit's text are shown.
+const MAX_TEXT_CHARS: usize = 400;
 
-/// What a build came to, a line for each index.
-pub(crate) fn built(built: &[Build], columns: usize) -> String {
-    let name = built.iter().map(|build| width(&build.tool)).max().unwrap_or(0);
+/// The results of builds, a line for each index.
+pub(crate) fn index_builds(builds: &[Build], columns: usize) -> String {
+    let name = builds.iter().map(|build| width(&build.tool)).max().unwrap_or(0);
     let mut text = String::new();
-    for build in built {
+    for build in builds {
         let holds = holds(build.sources, build.passages);
-        let told = if build.is_unchanged() {
+        let result = if build.is_unchanged() {
             format!("up to date: {holds}")
         } else {
             format!("{holds} ({}) · {}", changes(build), duration(build.took_ms))
         };
-        text.push_str(&format!("{}  {told}\n", fit(&build.tool, name)));
+        text.push_str(&format!("{}  {result}\n", fit(&build.tool, name)));
         for failed in &build.failed {
             for line in wrap(&printable(failed), columns.saturating_sub(name + 4)) {
                 text.push_str(&format!("{}    {}\n", " ".repeat(name), paint(BAD, line)));
@@ -46,19 +48,19 @@ fn changes(build: &Build) -> String {
         (build.changed, "changed"),
         (build.removed, "removed"),
     ];
-    let told: Vec<String> = parts
+    let changes: Vec<String> = parts
         .iter()
         .filter(|(number, _)| *number > 0)
         .map(|(number, what)| format!("{number} {what}"))
         .collect();
-    told.join(", ")
+    changes.join(", ")
 }
 
 fn holds(sources: usize, passages: usize) -> String {
     format!("{}, {}", count(sources, "source"), count(passages, "passage"))
 }
 
-/// How the indexes stand.
+/// The status of indexes.
 pub(crate) fn index_status(all: &[IndexStatus], columns: usize) -> String {
     let name = all.iter().map(|status| width(&status.tool)).max().unwrap_or(0);
     let mut text = String::new();
@@ -87,16 +89,13 @@ pub(crate) fn index_status(all: &[IndexStatus], columns: usize) -> String {
     text
 }
 
-/// What a search found, best first.
-pub(crate) fn found(found: &SearchResults, columns: usize) -> String {
-    if found.hits.is_empty() {
-        return format!(
-            "nothing was found for {}\n",
-            paint(STRONG, one_line(&found.query))
-        );
+/// The hits of a search, best first.
+pub(crate) fn search_results(results: &SearchResults, columns: usize) -> String {
+    if results.hits.is_empty() {
+        return format!("no hits for {}\n", paint(STRONG, one_line(&results.query)));
     }
     let mut text = String::new();
-    for (index, hit) in found.hits.iter().enumerate() {
+    for (index, hit) in results.hits.iter().enumerate() {
         if index > 0 {
             text.push('\n');
         }
@@ -106,8 +105,8 @@ pub(crate) fn found(found: &SearchResults, columns: usize) -> String {
             format_args!("{:.3}", hit.score),
             one_line(&place(hit))
         ));
-        let shown = clip(hit.text.trim(), SHOWN);
-        for line in shown.lines().filter(|line| !line.trim().is_empty()) {
+        let text_start = clip(hit.text.trim(), MAX_TEXT_CHARS);
+        for line in text_start.lines().filter(|line| !line.trim().is_empty()) {
             for line in wrap(&printable(line), columns.saturating_sub(4)) {
                 text.push_str(&format!("    {line}\n"));
             }
@@ -117,8 +116,8 @@ pub(crate) fn found(found: &SearchResults, columns: usize) -> String {
         DIM,
         format!(
             "\n{} · {:.0} ms\n",
-            count(found.hits.len(), "hit"),
-            found.search_ms
+            count(results.hits.len(), "hit"),
+            results.search_ms
         ),
     ));
     text
@@ -144,13 +143,13 @@ fn place(hit: &Hit) -> String {
     parts.join(" · ")
 }
 
-/// What was copied.
-pub(crate) fn migrated(moved: &Migration) -> String {
+/// The result of copying an index.
+pub(crate) fn migration(migration: &Migration) -> String {
     format!(
         "{}  {} copied from {} to {}\n",
-        moved.tool,
-        holds(moved.sources, moved.passages),
-        printable(&moved.from),
-        printable(&moved.to)
+        migration.tool,
+        holds(migration.sources, migration.passages),
+        printable(&migration.from),
+        printable(&migration.to)
     )
 }

@@ -1,4 +1,4 @@
-//! How long work on an index goes on, told on stderr.
+//! Shows the progress of work on indexes on stderr.
 
 use std::{
     io::{self, Write as _},
@@ -15,10 +15,10 @@ use holodeck::{
 use super::progress::Style;
 use crate::terminal::{Region, Terminal, write_to_stderr};
 
-/// Where nothing moves, a line at most so often.
-const SELDOM: Duration = Duration::from_secs(5);
+/// The shortest time between two progress lines where there is no status line.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Shows events of building. Nothing is told of an index that is up to date.
+/// Shows the events of a build. Shows nothing for an index that is up to date.
 pub(crate) struct IndexProgress {
     style: Style,
     colour: ColorChoice,
@@ -27,9 +27,11 @@ pub(crate) struct IndexProgress {
 
 #[derive(Default)]
 struct State {
-    /// There is one only while there is something to do.
+    /// The status line while no index is being built.
+    waiting: Option<String>,
+    /// Present only while there is a status line.
     region: Option<Region>,
-    told: Option<Instant>,
+    last_line: Option<Instant>,
 }
 
 impl IndexProgress {
@@ -41,9 +43,27 @@ impl IndexProgress {
         }
     }
 
-    /// Takes what moves away.
+    /// Shows a status line `waiting for …` on a terminal until [`end`](Self::end).
+    pub(crate) fn wait_for(&self, what: &str) {
+        if self.style == Style::Live {
+            let mut state = self.state();
+            state.waiting = Some(format!("waiting for {what}"));
+            self.show_waiting(&mut state);
+        }
+    }
+
+    fn show_waiting(&self, state: &mut State) {
+        if let Some(line) = state.waiting.clone() {
+            let region = state.region.get_or_insert_with(|| Region::start(self.colour));
+            region.set(&printable(&line));
+        }
+    }
+
+    /// Removes the status line.
     pub(crate) fn end(&self) {
-        self.state().region = None;
+        let mut state = self.state();
+        state.waiting = None;
+        state.region = None;
     }
 
     pub(crate) fn on(&self, event: &IndexEvent) {
@@ -58,20 +78,23 @@ impl IndexProgress {
             }
             IndexEvent::Progress { .. } => {
                 let now = Instant::now();
-                if state.told.is_none_or(|told| now.duration_since(told) >= SELDOM) {
-                    state.told = Some(now);
-                    self.say(&state, &line(event));
+                if state
+                    .last_line
+                    .is_none_or(|last| now.duration_since(last) >= LINE_INTERVAL)
+                {
+                    state.last_line = Some(now);
+                    self.print(&state, &line(event));
                 }
             }
             IndexEvent::Note { tool, message } => {
-                self.say(&state, &printable(&format!("note: index `{tool}`: {message}")));
+                self.print(&state, &printable(&format!("note: index `{tool}`: {message}")));
             }
             IndexEvent::Failed { tool, message } => {
-                self.say(&state, &printable(&format!("warning: index `{tool}`: {message}")));
+                self.print(&state, &printable(&format!("warning: index `{tool}`: {message}")));
             }
             IndexEvent::Built(build) => {
                 state.region = None;
-                state.told = None;
+                state.last_line = None;
                 if !build.is_unchanged() {
                     let mut holds = format!(
                         "{}, {}",
@@ -79,21 +102,22 @@ impl IndexProgress {
                         count(build.passages, "passage")
                     );
                     if !build.failed.is_empty() {
-                        holds.push_str(&format!(", without {} that failed", build.failed.len()));
+                        holds.push_str(&format!(", {} failed", build.failed.len()));
                     }
-                    self.say(&state, &format!("indexed `{}`: {holds}", build.tool));
+                    self.print(&state, &format!("indexed `{}`: {holds}", build.tool));
                 }
+                self.show_waiting(&mut state);
             }
         }
     }
 
-    fn say(&self, state: &State, line: &str) {
+    fn print(&self, state: &State, line: &str) {
         let line = format!("{line}\n");
         if let Some(region) = &state.region {
             region.add(&line);
             return;
         }
-        // A stderr that nobody reads stops nothing.
+        // A closed stderr must not stop the build.
         let mut text = AutoStream::new(Vec::new(), self.colour);
         let _ = text.write_all(line.as_bytes());
         let _ = write_to_stderr(&text.into_inner());

@@ -1,9 +1,11 @@
+//! Renders the error of a command.
+
 use holodeck::runner::words::printable;
 
 use super::style::{ERROR, hint, paint};
 use crate::failure::Problem;
 
-/// The cause, what is known, the next step.
+/// The cause, the details and the next step.
 pub(crate) fn problem(problem: &Problem) -> String {
     let mut text = String::new();
     if !problem.message.is_empty() {
@@ -36,7 +38,7 @@ mod tests {
         let down = Problem::execution("the model endpoint did not answer")
             .with_detail("http://localhost:11434/v1/chat/completions: connection refused")
             .with_detail("configured at agent.yaml:5:13 (`model.endpoint`)")
-            .with_hint("is Ollama running? `ollama serve`, or set `model.endpoint`");
+            .with_hint("is Ollama running? start it with `ollama serve`, or set `model.endpoint`");
         insta::assert_snapshot!(anstream::adapter::strip_str(&super::problem(&down)));
     }
 }

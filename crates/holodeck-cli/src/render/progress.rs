@@ -1,7 +1,7 @@
-//! The progress of a run. Each form is a fold over the run's events.
+//! Shows the progress of a run. Each style consumes the run's events.
 
+mod highlights;
 mod json;
-mod kept;
 mod live;
 mod plain;
 mod tally;
@@ -15,16 +15,16 @@ use anstream::AutoStream;
 use holodeck::runner::{RunEvent, RunSink};
 
 use self::{json::Json, live::Live, plain::Plain};
-pub(crate) use kept::Kept;
+pub(crate) use highlights::Highlights;
 
 use crate::terminal::{Region, Terminal, Verbosity};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// Rows and a line that moves, on a terminal.
+    /// Rows and a status line, on a terminal.
     Live,
-    /// One line for each case, where nothing moves.
+    /// One line for each case, without a status line.
     Plain,
     /// Not at all.
     Quiet,
@@ -33,7 +33,7 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// What fits where stderr goes. `term` is the `TERM` of the environment.
+    /// The style for this terminal. `term` is the environment variable `TERM`.
     pub(crate) fn fitting(terminal: &Terminal, term: Option<&str>) -> Self {
         if terminal.verbosity() == Verbosity::Quiet {
             Self::Quiet
@@ -45,15 +45,15 @@ impl Style {
     }
 }
 
-/// Shows a run while it goes on, and keeps what its end has to tell.
+/// Shows a run in progress and collects what the summary needs.
 pub(crate) struct Progress {
-    form: Box<dyn RunSink>,
-    kept: Kept,
+    sink: Box<dyn RunSink>,
+    highlights: Highlights,
 }
 
 impl Progress {
     pub(crate) fn new(style: Style, terminal: &Terminal) -> Self {
-        let form: Box<dyn RunSink> = match style {
+        let sink: Box<dyn RunSink> = match style {
             Style::Live => {
                 let started = Instant::now();
                 let board = Region::start(terminal.stderr_colour());
@@ -68,19 +68,19 @@ impl Progress {
             Style::Json => Box::new(Json::new(io::stdout(), terminal.stdout_is_terminal())),
         };
         Self {
-            form,
-            kept: Kept::default(),
+            sink,
+            highlights: Highlights::default(),
         }
     }
 
-    pub(crate) fn into_kept(self) -> Kept {
-        self.kept
+    pub(crate) fn into_highlights(self) -> Highlights {
+        self.highlights
     }
 }
 
 impl RunSink for Progress {
     fn on(&mut self, event: &RunEvent) {
-        self.kept.on(event);
-        self.form.on(event);
+        self.highlights.on(event);
+        self.sink.on(event);
     }
 }

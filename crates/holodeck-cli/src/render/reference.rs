@@ -1,9 +1,9 @@
-//! Pages of the documentation that the program knows best itself.
+//! Generates the pages of the documentation that list commands, flags and diagnostic codes.
 
 use clap::{Arg, ArgAction, Command};
 use holodeck::model::Code;
 
-/// Words around the generated part.
+/// Texts around the generated parts.
 const BEFORE: &str = include_str!("reference/before.md");
 const DIAGNOSTICS: &str = include_str!("reference/diagnostics.md");
 const AFTER: &str = include_str!("reference/after.md");
@@ -24,7 +24,7 @@ pub(crate) fn command_reference(root: &Command) -> String {
 }
 
 fn section(command: &Command, parent: &str, page: &mut String) {
-    if command.is_hide_set() {
+    if command.is_hide_set() || command.get_name() == "help" {
         return;
     }
     let name = format!("{parent} {}", command.get_name());
@@ -40,11 +40,13 @@ fn section(command: &Command, parent: &str, page: &mut String) {
     page.push_str(&format!("\n```\n{}\n```\n", usage.join("\n")));
     let own: Vec<_> = command
         .get_arguments()
-        .filter(|one| !one.is_global_set() && !one.is_hide_set() && one.get_id() != "help")
+        .filter(|argument| {
+            !argument.is_global_set() && !argument.is_hide_set() && argument.get_id() != "help"
+        })
         .collect();
-    // Its flags are those of the command it is another name for.
-    let repeated = name == "holodeck test run";
-    if !own.is_empty() && !repeated {
+    // An alias of `holodeck test`, whose flags are listed there.
+    let is_alias = name == "holodeck test run";
+    if !own.is_empty() && !is_alias {
         page.push('\n');
         page.push_str(&flags(own.into_iter()));
     }
@@ -55,33 +57,37 @@ fn section(command: &Command, parent: &str, page: &mut String) {
 
 fn flags<'a>(all: impl Iterator<Item = &'a Arg>) -> String {
     let mut table = String::from("| | |\n|---|---|\n");
-    for one in all {
-        let help = one
+    for argument in all {
+        let help = argument
             .get_long_help()
-            .or(one.get_help())
+            .or(argument.get_help())
             .map_or_else(String::new, |help| help.to_string().replace('\n', " "));
         let help = help.trim_end_matches('.');
-        table.push_str(&format!("| {} | {help}.{} |\n", spelled(one), defaults(one)));
+        table.push_str(&format!(
+            "| {} | {help}.{} |\n",
+            spelling(argument),
+            values(argument)
+        ));
     }
     table
 }
 
 /// `-n`, `--limit N`
-fn spelled(one: &Arg) -> String {
-    let takes_value = matches!(one.get_action(), ArgAction::Set | ArgAction::Append);
-    let value = one
+fn spelling(argument: &Arg) -> String {
+    let takes_value = matches!(argument.get_action(), ArgAction::Set | ArgAction::Append);
+    let value = argument
         .get_value_names()
         .filter(|_| takes_value)
         .and_then(|names| names.first())
         .map_or_else(String::new, ToString::to_string);
-    if one.is_positional() {
+    if argument.is_positional() {
         return format!("`{value}`");
     }
     let mut spellings = Vec::new();
-    if let Some(short) = one.get_short() {
+    if let Some(short) = argument.get_short() {
         spellings.push(format!("`-{short}`"));
     }
-    if let Some(long) = one.get_long() {
+    if let Some(long) = argument.get_long() {
         let value = if value.is_empty() {
             value
         } else {
@@ -92,10 +98,10 @@ fn spelled(one: &Arg) -> String {
     spellings.join(", ")
 }
 
-fn defaults(one: &Arg) -> String {
+fn values(argument: &Arg) -> String {
     let mut more = String::new();
-    let takes_value = matches!(one.get_action(), ArgAction::Set | ArgAction::Append);
-    let possible: Vec<_> = one
+    let takes_value = matches!(argument.get_action(), ArgAction::Set | ArgAction::Append);
+    let possible: Vec<_> = argument
         .get_possible_values()
         .iter()
         .filter(|value| takes_value && !value.is_hide_set())
@@ -104,7 +110,7 @@ fn defaults(one: &Arg) -> String {
     if !possible.is_empty() {
         more.push_str(&format!(" One of {}.", possible.join(", ")));
     }
-    let defaults: Vec<_> = one
+    let defaults: Vec<_> = argument
         .get_default_values()
         .iter()
         .filter(|_| takes_value)

@@ -1,3 +1,5 @@
+//! Renders the execution settings.
+
 use std::time::Duration;
 
 use holodeck::model::{ExecutionSettings, Setting};
@@ -7,7 +9,7 @@ use super::{
     text::fit,
 };
 
-/// How tests are run, and which layer set each value.
+/// The execution settings, each with the layer that set it.
 pub(crate) fn settings(settings: &ExecutionSettings) -> String {
     let seconds = |setting: &Setting<Duration>| format!("{} s", setting.value.as_secs_f64());
     let rows = [
@@ -31,7 +33,7 @@ pub(crate) fn settings(settings: &ExecutionSettings) -> String {
             settings
                 .parallel_test_cases
                 .value
-                .map_or_else(|| "as fits the backend".to_owned(), |number| number.to_string()),
+                .map_or_else(|| "set by the backend".to_owned(), |number| number.to_string()),
             &settings.parallel_test_cases,
         ),
         row(

@@ -1,3 +1,5 @@
+//! Colours and styles.
+
 use std::fmt::Display;
 
 use anstyle::{AnsiColor, Style};
@@ -15,7 +17,7 @@ pub(super) fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// The next action, on a line of its own.
+/// A hint on a line of its own.
 pub(crate) fn hint(text: &str) -> String {
     format!("{}: {text}\n", paint(ACTION, "hint"))
 }

@@ -1,3 +1,5 @@
+//! Renders the summary of a run and the hints below it.
+
 use std::{path::PathBuf, time::Duration};
 
 use holodeck::{
@@ -7,48 +9,49 @@ use holodeck::{
 
 use super::{
     case::{self, one_line},
-    progress::Kept,
+    progress::Highlights,
     style::{BAD, DIM, DOUBTFUL, GOOD, STRONG, hint, paint},
     text,
 };
 
-/// A finished run, as its end tells it.
+/// The data of the summary of a run.
 pub(crate) struct Summary<'a> {
     pub(crate) head: &'a ReportHead,
-    pub(crate) kept: &'a Kept,
+    pub(crate) highlights: &'a Highlights,
     pub(crate) took: Duration,
-    /// The run file, then the reports that were asked for.
+    /// The run file, then the requested reports.
     pub(crate) files: &'a [PathBuf],
     /// Planned cases without a result.
     pub(crate) not_run: &'a [NotRun],
 }
 
-/// Cases without a result that are named; of the others their number.
-const NAMED: usize = 10;
+/// How many cases without a result are named; the others are only counted.
+const MAX_NAMED: usize = 10;
 
-/// Whether the failures were seen already.
+/// Whether the summary lists the failures; they may have been shown during the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failures {
-    Seen,
-    ToTell,
+pub(crate) enum FailureList {
+    Omit,
+    Show,
 }
 
-/// What one pastes into a pull request.
-pub(crate) fn summary(run: &Summary<'_>, failures: Failures, width: usize) -> String {
+/// The summary: totals, provenance, warnings, cost and files.
+pub(crate) fn summary(run: &Summary<'_>, failures: FailureList, width: usize) -> String {
     let mut shown = String::new();
-    if failures == Failures::ToTell {
-        let mut above = case::Above::default();
-        for result in &run.kept.failures {
-            shown.push_str(&case::row(result, width));
-            shown.push_str(&above.details(result, width));
+    if failures == FailureList::Show {
+        let mut repeated_details = case::RepeatedDetails::default();
+        for report in &run.highlights.failures {
+            shown.push_str(&case::row(report, width));
+            shown.push_str(&repeated_details.details(report, width));
+            shown.push_str(&case::calls(report, width, false));
         }
-        if run.kept.more_failures > 0 {
+        if run.highlights.more_failures > 0 {
             shown.push_str(&format!(
-                "… and {} more that did not pass; the report has them\n",
-                run.kept.more_failures
+                "… and {} more that did not pass; see the report\n",
+                run.highlights.more_failures
             ));
         }
-        if !run.kept.failures.is_empty() {
+        if !run.highlights.failures.is_empty() {
             shown.push('\n');
         }
     }
@@ -68,7 +71,7 @@ pub(crate) fn summary(run: &Summary<'_>, failures: Failures, width: usize) -> St
             shown.push_str(&format!("{}\n", paint(DOUBTFUL, line)));
         }
     }
-    let mut spent = words::spent(&run.head.summary);
+    let mut spent = words::usage(&run.head.summary);
     if !spent.is_empty() {
         spent.push_str(" · ");
     }
@@ -81,30 +84,21 @@ pub(crate) fn summary(run: &Summary<'_>, failures: Failures, width: usize) -> St
     shown
 }
 
-/// `12 cases: 9 passed, 1 failed        82 % of 11 checked`, on two lines where one is too narrow.
+/// `182 of 200 passed (91 %), 4 errors`.
 fn totals(run: &Summary<'_>, width: usize) -> String {
-    let summary = &run.head.summary;
     let style = match words::tone(run.head) {
         Tone::Good => GOOD,
         Tone::Bad => BAD,
         Tone::Doubtful => DOUBTFUL,
     };
-    let left = format!(
-        "{}: {}",
-        words::count(words::planned(summary), "case"),
-        words::states(summary)
-    );
-    let rate = words::pass_rate(summary);
-    let gap = "        ";
-    let line = if text::width(&left) + gap.len() + text::width(&rate) <= width {
-        format!("{}{gap}{rate}\n", paint(style.bold(), &left))
-    } else {
-        format!("{}\n{rate}\n", paint(style.bold(), &left))
-    };
-    let Some(early) = words::early(run.head) else {
-        return line;
-    };
-    format!("{}\n{line}", paint(STRONG, early))
+    let mut shown = String::new();
+    if let Some(early) = words::early(run.head) {
+        shown.push_str(&format!("{}\n", paint(STRONG, early)));
+    }
+    for line in text::wrap(&words::totals(&run.head.summary), width) {
+        shown.push_str(&format!("{}\n", paint(style.bold(), line)));
+    }
+    shown
 }
 
 /// `not run: refund policy, order status and 3 more`.
@@ -115,27 +109,25 @@ fn not_run(run: &Summary<'_>, width: usize) -> String {
     let names: Vec<String> = run
         .not_run
         .iter()
-        .take(NAMED)
+        .take(MAX_NAMED)
         .map(|case| one_line(&case.label()))
         .collect();
     let mut line = format!("not run: {}", names.join(", "));
-    if run.not_run.len() > NAMED {
-        line.push_str(&format!(" and {} more", run.not_run.len() - NAMED));
+    if run.not_run.len() > MAX_NAMED {
+        line.push_str(&format!(" and {} more", run.not_run.len() - MAX_NAMED));
     }
     let mut lines = text::wrap(&line, width).join("\n");
     lines.push('\n');
     lines
 }
 
-/// What one can do next.
+/// Hints about the next steps.
 pub(crate) fn hints(run: &Summary<'_>, agent: &str) -> String {
     let summary = &run.head.summary;
-    let mut hints: Vec<String> = run.kept.hints.iter().map(|hint| one_line(hint)).collect();
+    let mut hints: Vec<String> = run.highlights.hints.iter().map(|hint| one_line(hint)).collect();
     let did_not_pass = summary.failed + summary.errors;
     if summary.not_run > 0 && run.head.regraded_from.is_some() {
-        hints.push(format!(
-            "`holodeck test{agent}` asks for the answers that are missing"
-        ));
+        hints.push(format!("`holodeck test{agent}` requests the missing answers"));
     } else if summary.not_run > 0 {
         hints.push(format!(
             "`holodeck test resume {}{agent}` resumes where it stopped",
@@ -146,14 +138,14 @@ pub(crate) fn hints(run: &Summary<'_>, agent: &str) -> String {
             "`holodeck test{agent} --failed` runs the {did_not_pass} that did not pass"
         ));
     }
-    if run.kept.not_carried_out > 0 && run.kept.hints.is_empty() {
+    if run.highlights.not_executed > 0 && run.highlights.hints.is_empty() {
         hints.push(if run.head.replayed.is_some() {
             format!("`holodeck test{agent} --live --record FILE` records what the recording lacks")
         } else {
-            format!("`holodeck doctor{agent}` looks at the endpoint and the credentials")
+            format!("`holodeck doctor{agent}` checks the endpoint and the credentials")
         });
     }
-    if let Some(unchecked) = &run.kept.unchecked {
+    if let Some(unchecked) = &run.highlights.unchecked {
         let who = match summary.unchecked {
             1 => format!("case \"{}\" checks nothing; give it", one_line(unchecked)),
             more => format!(
@@ -165,8 +157,8 @@ pub(crate) fn hints(run: &Summary<'_>, agent: &str) -> String {
         hints.push(format!("{who} `ground_truth` and a metric, or `expected_tools`"));
     }
     let mut shown = String::new();
-    for one in &hints {
-        shown.push_str(&hint(one));
+    for text in &hints {
+        shown.push_str(&hint(text));
     }
     if !shown.is_empty() {
         shown.insert(0, '\n');

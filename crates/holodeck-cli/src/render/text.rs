@@ -1,4 +1,4 @@
-//! Text in columns, counted as a terminal counts them.
+//! Fits text into terminal columns.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -6,7 +6,7 @@ pub(super) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// `text` in exactly `columns`: cut with `…`, or filled up with blanks.
+/// `text` in exactly `columns`: cut with `…`, or padded with spaces.
 pub(super) fn fit(text: &str, columns: usize) -> String {
     let mut fitted = cut(text, columns);
     let missing = columns.saturating_sub(width(&fitted));
@@ -19,29 +19,29 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
-    let mut kept = String::new();
+    let mut start = String::new();
     let mut used = 0;
     for c in text.chars() {
         let wide = c.width().unwrap_or(0);
         if used + wide + 1 > columns {
             break;
         }
-        kept.push(c);
+        start.push(c);
         used += wide;
     }
     if columns > 0 {
-        kept.push('…');
+        start.push('…');
     }
-    kept
+    start
 }
 
-/// `text` to the right of `columns`.
+/// `text` aligned to the right of `columns`.
 pub(super) fn right(text: &str, columns: usize) -> String {
     let missing = columns.saturating_sub(width(text));
     format!("{}{text}", " ".repeat(missing))
 }
 
-/// `text` as lines of at most `columns`, broken at blanks where there are any.
+/// `text` as lines of at most `columns`, broken at spaces if possible.
 pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(8);
     let mut lines = Vec::new();
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_what_a_terminal_shows() {
+    fn wide_characters_take_two_columns() {
         assert_eq!(fit("refund", 8), "refund  ");
         assert_eq!(fit("refund policy", 8), "refund …");
         assert_eq!(fit("日本語", 5), "日本…");
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_break_at_blanks_and_long_words_anywhere() {
+    fn long_lines_break_at_spaces_and_long_words_anywhere() {
         assert_eq!(wrap("one two three four", 9), ["one two", "three", "four"]);
         assert_eq!(wrap("abcdefghijkl mn", 8), ["abcdefgh", "ijkl mn"]);
         assert_eq!(wrap("a\n\n  b", 8), ["a", "", "  b"]);

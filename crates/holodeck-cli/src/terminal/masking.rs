@@ -1,4 +1,4 @@
-//! The agent's secrets are taken out of everything that is printed, whichever part of the program prints it.
+//! Masks the agent's secrets in everything that is printed, whichever part of the program prints it.
 
 use std::{
     borrow::Cow,
@@ -10,35 +10,35 @@ use serde_json::Value;
 
 static REDACTOR: RwLock<Option<Arc<Redactor>>> = RwLock::new(None);
 
-/// From now on the secrets that `redactor` has are masked, too. Before, only what has the shape of a secret is.
-pub(crate) fn mask_secrets(redactor: Arc<Redactor>) {
+/// Sets the redactor of all further output. Before that, only texts that look like a secret are masked.
+pub(crate) fn set_redactor(redactor: Arc<Redactor>) {
     *REDACTOR.write().unwrap_or_else(PoisonError::into_inner) = Some(redactor);
 }
 
-/// The redactor of what is printed.
+/// The redactor of the output.
 pub(crate) fn redactor() -> Arc<Redactor> {
     let redactor = REDACTOR.read().unwrap_or_else(PoisonError::into_inner);
     redactor.clone().unwrap_or_default()
 }
 
-/// A text as it may be printed.
-pub(crate) fn masked(text: &str) -> Cow<'_, str> {
+/// Masks the secrets in a text.
+pub(crate) fn mask_text(text: &str) -> Cow<'_, str> {
     redactor().text(text)
 }
 
-/// A value as a line of JSON that may be printed. On a terminal control characters are escapes.
+/// A value as one line of JSON with its secrets masked. For a terminal, control characters are escaped.
 pub(crate) fn json_line(mut value: Value, to_terminal: bool) -> String {
     redactor().mask_value(&mut value);
-    shown(format!("{value}\n"), to_terminal)
+    escape_for_terminal(format!("{value}\n"), to_terminal)
 }
 
-/// The same on several lines, for people.
+/// The same, indented.
 pub(super) fn json_lines(mut value: Value, to_terminal: bool) -> String {
     redactor().mask_value(&mut value);
-    shown(format!("{value:#}\n"), to_terminal)
+    escape_for_terminal(format!("{value:#}\n"), to_terminal)
 }
 
-fn shown(json: String, to_terminal: bool) -> String {
+fn escape_for_terminal(json: String, to_terminal: bool) -> String {
     if to_terminal {
         printable_json(&json).into_owned()
     } else {

@@ -1,87 +1,57 @@
-//! The end of a terminal: lines that stay, and below them one that changes.
+//! Progress on a terminal: lines that stay, and below them one that changes, with a spinner.
 
 use std::{
-    io::{self, Write},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{self, RecvTimeoutError, Sender},
-    },
-    thread::JoinHandle,
+    io::{self, Write as _},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use anstream::{AutoStream, ColorChoice};
-use unicode_width::UnicodeWidthChar as _;
+use anstream::{ColorChoice, adapter::strip_str};
+use indicatif::{ProgressBar, ProgressStyle};
 
-use super::masking::masked;
+use super::masking::mask_text;
 
 const TICK: Duration = Duration::from_millis(120);
-const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
-/// To the beginning of the line, and everything on it away.
-const CLEAR: &str = "\r\u{1b}[2K";
+/// The frames of the spinner; the last one is its end.
+const FRAMES: &str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ";
 
-/// Where log lines go, if there is one.
-static CURRENT: Mutex<Option<Shared>> = Mutex::new(None);
+/// What is shown at the moment: log lines appear above its changing line.
+static CURRENT: Mutex<Option<Lines>> = Mutex::new(None);
 
-type Shared = Arc<Mutex<Lines<Box<dyn Write + Send>>>>;
-
-/// The region of stderr. A thread moves the spinner; it ends with the value.
-pub(crate) struct Region {
-    lines: Shared,
-    stop: Option<Sender<()>>,
-    ticker: Option<JoinHandle<()>>,
-}
+/// The region of stderr. Its changing line is removed when the value is dropped.
+pub(crate) struct Region(Lines);
 
 impl Region {
     pub(crate) fn start(colour: ColorChoice) -> Self {
-        let out: Box<dyn Write + Send> = match colour {
-            // Styles are for the lines; what moves the cursor is needed all the same.
-            ColorChoice::Never => Box::new(io::stderr()),
-            _ => Box::new(AutoStream::always_ansi(io::stderr())),
+        let lines = Lines {
+            bar: ProgressBar::new_spinner().with_style(style(colour)),
+            colour,
         };
-        let lines = Arc::new(Mutex::new(Lines::new(out, colour)));
-        let (stop, stopped) = mpsc::channel();
-        let ticker = std::thread::spawn({
-            let lines = Arc::clone(&lines);
-            move || {
-                while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                    lock(&lines).tick(columns());
-                }
-            }
-        });
-        *lock(&CURRENT) = Some(Arc::clone(&lines));
-        Self {
-            lines,
-            stop: Some(stop),
-            ticker: Some(ticker),
-        }
+        lines.bar.enable_steady_tick(TICK);
+        *current() = Some(lines.clone());
+        Self(lines)
     }
 
     /// Adds lines that stay.
     pub(crate) fn add(&self, text: &str) {
-        lock(&self.lines).add(&masked(text));
+        self.0.add(&mask_text(text));
     }
 
-    /// Sets the line that changes; it is drawn with the next tick.
+    /// Sets the line that changes.
     pub(crate) fn set(&self, line: &str) {
-        lock(&self.lines).line = masked(line).into_owned();
+        self.0.bar.set_message(mask_text(line).into_owned());
     }
 
-    /// Takes the line that changes away.
+    /// Removes the line that changes.
     pub(crate) fn end(&mut self) {
-        drop(self.stop.take());
-        if let Some(ticker) = self.ticker.take() {
-            // It has nothing to tell.
-            let _ = ticker.join();
-            *lock(&CURRENT) = None;
-            lock(&self.lines).clear();
-        }
+        *current() = None;
+        self.0.bar.finish_and_clear();
     }
 }
 
 impl Drop for Region {
-    /// A run that broke off leaves no spinner behind.
+    /// A run that is aborted leaves no spinner behind.
     fn drop(&mut self) {
         self.end();
     }
@@ -90,127 +60,47 @@ impl Drop for Region {
 /// Writes to stderr, above the line that changes if there is one.
 pub(crate) fn write_to_stderr(text: &[u8]) -> io::Result<()> {
     let text = String::from_utf8_lossy(text);
-    let text = masked(&text);
-    let current = lock(&CURRENT).clone();
-    match current {
+    let text = mask_text(&text);
+    let shown = current().clone();
+    match shown {
         Some(lines) => {
-            lock(&lines).add(&text);
+            lines.add(&text);
             Ok(())
         }
         None => io::stderr().write_all(text.as_bytes()),
     }
 }
 
-fn columns() -> usize {
-    terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0))
+fn current() -> MutexGuard<'static, Option<Lines>> {
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What is written, and what of it changes.
-struct Lines<W> {
-    out: W,
+/// The handle of the library; clones write to the same place.
+#[derive(Clone)]
+struct Lines {
+    bar: ProgressBar,
     colour: ColorChoice,
-    line: String,
-    frame: usize,
-    drawn: bool,
 }
 
-impl<W: Write> Lines<W> {
-    fn new(out: W, colour: ColorChoice) -> Self {
-        Self {
-            out,
-            colour,
-            line: String::new(),
-            frame: 0,
-            drawn: false,
-        }
-    }
-
-    fn add(&mut self, text: &str) {
-        self.clear();
+impl Lines {
+    fn add(&self, text: &str) {
         let text = text.trim_end_matches('\n');
-        let text = if self.colour == ColorChoice::Never {
-            anstream::adapter::strip_str(text).to_string()
+        if self.colour == ColorChoice::Never {
+            self.bar.println(strip_str(text).to_string());
         } else {
-            text.to_owned()
-        };
-        // A terminal that went away stops no run.
-        let _ = writeln!(self.out, "{text}");
-        let _ = self.out.flush();
-    }
-
-    fn tick(&mut self, columns: usize) {
-        if self.line.is_empty() {
-            return;
-        }
-        let frame = FRAMES.get(self.frame % FRAMES.len()).copied().unwrap_or('·');
-        self.frame = self.frame.wrapping_add(1);
-        // One column is left free: a full line would wrap.
-        let whole = format!("{frame} {}", self.line);
-        let line = cut(&whole, columns.saturating_sub(1));
-        let (dim, plain) = match self.colour {
-            ColorChoice::Never => ("", ""),
-            _ => ("\u{1b}[2m", "\u{1b}[0m"),
-        };
-        let _ = write!(self.out, "{CLEAR}{dim}{line}{plain}");
-        let _ = self.out.flush();
-        self.drawn = true;
-    }
-
-    fn clear(&mut self) {
-        if std::mem::take(&mut self.drawn) {
-            let _ = write!(self.out, "{CLEAR}");
-            let _ = self.out.flush();
+            self.bar.println(text);
         }
     }
 }
 
-fn cut(line: &str, columns: usize) -> &str {
-    let mut used = 0;
-    for (at, c) in line.char_indices() {
-        used += c.width().unwrap_or(0);
-        if used > columns {
-            return line.get(..at).unwrap_or_default();
-        }
-    }
-    line
-}
-
-#[cfg(test)]
-mod tests {
-    use pretty_assertions::assert_eq;
-
-    use super::*;
-
-    #[test]
-    fn lines_that_stay_are_whole_lines_and_the_other_is_taken_away_first() {
-        let mut lines = Lines::new(Vec::new(), ColorChoice::Never);
-        lines.add("\u{1b}[32mheader\u{1b}[0m\n");
-        lines.tick(80);
-        lines.line = "3 running".to_owned();
-        lines.tick(80);
-        lines.tick(10);
-        lines.add("one\ntwo");
-        lines.add("three");
-        lines.clear();
-        assert_eq!(
-            String::from_utf8(lines.out).unwrap(),
-            "header\n\r\u{1b}[2K⠋ 3 running\r\u{1b}[2K⠙ 3 runni\r\u{1b}[2Kone\ntwo\nthree\n"
-        );
-    }
-
-    #[test]
-    fn styles_are_kept_where_they_are_welcome() {
-        let mut lines = Lines::new(Vec::new(), ColorChoice::Always);
-        lines.add("\u{1b}[32mgood\u{1b}[0m");
-        lines.line = "x".to_owned();
-        lines.tick(80);
-        assert_eq!(
-            String::from_utf8(lines.out).unwrap(),
-            "\u{1b}[32mgood\u{1b}[0m\n\r\u{1b}[2K\u{1b}[2m⠋ x\u{1b}[0m"
-        );
-    }
+/// The style's own colours would follow the environment only; the choice also depends on flags.
+fn style(colour: ColorChoice) -> ProgressStyle {
+    let template = match colour {
+        ColorChoice::Never => "{spinner} {wide_msg}",
+        _ => "\u{1b}[2m{spinner} {wide_msg}\u{1b}[0m",
+    };
+    let style = ProgressStyle::with_template(template);
+    style
+        .unwrap_or_else(|_invalid| ProgressStyle::default_spinner())
+        .tick_chars(FRAMES)
 }

@@ -1,11 +1,11 @@
-//! Which cases are asked, and where answers come from.
+//! Which cases run, and where the answers come from.
 
 use std::fs;
 
 use holodeck_testkit::{ModelServer, Reply};
 use serde_json::{Value, json};
 
-use crate::project::{Project, TWO_CASES, agent, assert_seen, half_knowing, knowing};
+use crate::project::{Project, TWO_CASES, agent, assert_output, correct_server, half_correct_server};
 
 fn labels(lines: &str) -> Vec<String> {
     lines
@@ -18,15 +18,15 @@ fn labels(lines: &str) -> Vec<String> {
 
 #[test]
 fn a_part_of_the_cases() {
-    let server = knowing();
+    let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
-    let told = |args: &[&str]| {
+    let run_labels = |args: &[&str]| {
         let ran = project.run(&[&["test", "--json"], args].concat()).exits(0);
         labels(&ran.stdout)
     };
-    assert_eq!(told(&["--filter", "cap*"]), ["capital"]);
-    assert_eq!(told(&["-n", "1"]), ["capital"]);
-    assert_eq!(told(&["--filter", "*"]), ["capital", "sum"]);
+    assert_eq!(run_labels(&["--filter", "cap*"]), ["capital"]);
+    assert_eq!(run_labels(&["-n", "1"]), ["capital"]);
+    assert_eq!(run_labels(&["--filter", "*"]), ["capital", "sum"]);
     project
         .run(&["test", "--filter", "[x"])
         .exits(2)
@@ -36,12 +36,12 @@ fn a_part_of_the_cases() {
 
 #[test]
 fn what_failed_runs_again() {
-    let server = half_knowing();
+    let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project.run(&["test", "--failed"]).exits(2).says("no run");
     project.run(&["test"]).exits(1);
     let ran = project.run(&["test", "--failed", "--dry-run"]).exits(0);
-    assert_seen!(ran);
+    assert_output!(ran);
     assert_eq!(
         labels(&project.run(&["test", "--failed", "--json"]).exits(1).stdout),
         ["sum"]
@@ -51,27 +51,27 @@ fn what_failed_runs_again() {
 
 #[test]
 fn a_dry_run_asks_nothing() {
-    let server = knowing();
+    let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
-    assert_seen!(project.run(&["test", "--dry-run"]).exits(0));
-    let told = project.run(&["test", "--dry-run", "--json"]).exits(0).json();
-    assert_eq!(told["cases"].as_array().unwrap().len(), 2);
+    assert_output!(project.run(&["test", "--dry-run"]).exits(0));
+    let plan = project.run(&["test", "--dry-run", "--json"]).exits(0).json();
+    assert_eq!(plan["cases"].as_array().unwrap().len(), 2);
     assert!(project.journals().is_empty());
     assert!(server.finish().is_empty());
 }
 
 #[test]
 fn a_recording_answers_without_endpoint_or_key() {
-    let server = half_knowing();
+    let server = half_correct_server();
     let yaml = agent(&server.url(), TWO_CASES);
     let project = Project::with(&yaml);
     project.run(&["test", "--record", "tape.jsonl"]).exits(1);
     assert_eq!(server.finish().len(), 2);
     let ran = project.run(&["test", "--replay", "tape.jsonl"]).exits(1);
-    assert_seen!(ran);
+    assert_output!(ran);
     let report = project.run_file();
     assert!(report["report"]["replayed"]["recorded"].is_string());
-    // By default, if the YAML says so; the key is not looked for.
+    // The YAML makes it the default; no key is needed.
     project.write(
         "agent.yaml",
         yaml.replace("execution:\n", "execution:\n  replay: tape.jsonl\n"),
@@ -82,14 +82,14 @@ fn a_recording_answers_without_endpoint_or_key() {
 
 #[test]
 fn a_question_that_was_not_recorded_is_3_and_tells_the_nearest() {
-    let server = knowing();
+    let server = correct_server();
     let yaml = agent(&server.url(), TWO_CASES);
     let project = Project::with(&yaml);
     project.run(&["test", "--record", "tape.jsonl"]).exits(0);
     server.finish();
     project.write("agent.yaml", yaml.replace("Answer briefly", "Answer at length"));
     let ran = project.run(&["test", "--replay", "tape.jsonl"]).exits(3);
-    assert_seen!(ran);
+    assert_output!(ran);
     project
         .run(&["test", "--replay", "gone.jsonl"])
         .exits(2)
@@ -98,17 +98,17 @@ fn a_question_that_was_not_recorded_is_3_and_tells_the_nearest() {
 
 #[test]
 fn a_run_that_broke_off_goes_on() {
-    let server = half_knowing();
+    let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project.run(&["test"]).exits(1);
     let whole = project.run_file();
-    // As `kill -9` before the second case leaves it.
+    // As after `kill -9` before the second case finished.
     let journal = project.journals().pop().unwrap();
     let text = fs::read_to_string(&journal).unwrap();
     let cut: Vec<_> = text.lines().take(3).collect();
     fs::write(&journal, format!("{}\n{{\"ran\":{{\"un", cut.join("\n"))).unwrap();
     let ran = project.run(&["test", "resume", "latest"]).exits(1);
-    assert_seen!(ran);
+    assert_output!(ran);
     assert_eq!(server.finish().len(), 3);
     let resumed = project.run_file();
     assert_eq!(
@@ -132,7 +132,7 @@ fn a_run_that_broke_off_goes_on() {
 
 #[test]
 fn answers_are_graded_again_without_being_asked_again() {
-    let server = half_knowing();
+    let server = half_correct_server();
     let yaml = agent(&server.url(), TWO_CASES);
     let project = Project::with(&yaml);
     project.run(&["test"]).exits(1);
@@ -141,7 +141,7 @@ fn answers_are_graded_again_without_being_asked_again() {
     let ran = project
         .run(&["test", "regrade", "latest", "--report", "json=again.json"])
         .exits(0);
-    assert_seen!(ran);
+    assert_output!(ran);
     let report: Value = serde_json::from_str(&project.read("again.json")).unwrap();
     assert_eq!(report["summary"]["passed"], 2);
 }
@@ -151,13 +151,13 @@ fn the_first_failure_can_be_the_end() {
     let server = ModelServer::answering(|_| Reply::text("no idea"));
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     let ran = project.run(&["test", "--fail-fast"]).exits(1);
-    assert_seen!(ran);
+    assert_output!(ran);
     assert_eq!(server.finish().len(), 1);
 }
 
 #[test]
-fn a_program_is_told_everything() {
-    let server = half_knowing();
+fn json_output_has_every_event() {
+    let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     let ran = project
         .run(&["test", "--json", "--report", "junit=j.xml"])
@@ -189,8 +189,8 @@ fn a_program_is_told_everything() {
 
 #[test]
 fn the_quiet_say_only_the_outcome() {
-    let server = half_knowing();
+    let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
-    assert_seen!(project.run(&["test", "-q"]).exits(1));
+    assert_output!(project.run(&["test", "-q"]).exits(1));
     server.finish();
 }

@@ -1,14 +1,14 @@
-//! Endpoints at their worst: the cause, the next step, the right code, and a journal that holds all that finished.
+//! Endpoints that misbehave: the cause, the next step, the exit code, and a journal with all finished cases.
 
 use std::time::Duration;
 
 use holodeck_testkit::{ModelServer, Reply};
 use serde_json::Value;
 
-use crate::project::{Project, Ran, SECRET, TWO_CASES, agent, assert_seen};
+use crate::project::{CommandOutput, Project, SECRET, TWO_CASES, agent, assert_output};
 
-/// The first question is answered; what happens to the second is the test's.
-fn then(reply: Reply) -> ModelServer {
+/// Answers the first question, and the second with `reply`.
+fn second_reply(reply: Reply) -> ModelServer {
     ModelServer::answering(move |request| {
         let first = request.texts("user").iter().any(|text| text.contains("France"));
         if first {
@@ -19,27 +19,27 @@ fn then(reply: Reply) -> ModelServer {
     })
 }
 
-struct Seen {
-    ran: Ran,
+struct Outcome {
+    output: CommandOutput,
     journal: Vec<Value>,
     run_file: Value,
-    asked: usize,
+    requests: usize,
 }
 
-fn test(server: ModelServer, args: &[&str]) -> Seen {
+fn test(server: ModelServer, args: &[&str]) -> Outcome {
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project.write(".env", format!("OPENAI_API_KEY={SECRET}\n"));
-    let ran = project.run(&[&["test"], args].concat());
-    Seen {
-        ran,
-        journal: project.journalled(),
+    let output = project.run(&[&["test"], args].concat());
+    Outcome {
+        output,
+        journal: project.journal_grades(),
         run_file: project.run_file(),
-        asked: server.finish().len(),
+        requests: server.finish().len(),
     }
 }
 
 #[track_caller]
-fn one_passed_one_error(journal: &[Value]) {
+fn assert_one_passed_one_error(journal: &[Value]) {
     let states: Vec<_> = journal
         .iter()
         .map(|case| case["state"].as_str().unwrap())
@@ -56,32 +56,35 @@ fn a_wrong_key_stops_at_once() {
         None,
     );
     let server = ModelServer::answering(move |_| reply.clone());
-    let seen = test(server, &[]);
-    assert_seen!(seen.ran.exits(3));
-    assert_eq!(seen.asked, 1);
-    assert_eq!(seen.journal.len(), 1);
+    let outcome = test(server, &[]);
+    assert_output!(outcome.output.exits(3));
+    assert_eq!(outcome.requests, 1);
+    assert_eq!(outcome.journal.len(), 1);
 }
 
 #[test]
 fn no_key_is_told_before_anything_is_asked() {
     let yaml = agent("x", TWO_CASES).replace("  endpoint: x\n", "");
-    assert_seen!(Project::with(&yaml).run(&["test"]).exits(3));
+    assert_output!(Project::with(&yaml).run(&["test"]).exits(3));
 }
 
 #[test]
 fn an_endpoint_that_hangs_is_given_up() {
-    let seen = test(then(Reply::hang()), &["--timeout", "0.3"]);
-    assert_seen!(seen.ran.exits(3));
-    one_passed_one_error(&seen.journal);
+    let outcome = test(second_reply(Reply::hang()), &["--timeout", "0.3"]);
+    assert_output!(outcome.output.exits(3));
+    assert_one_passed_one_error(&outcome.journal);
 }
 
 #[test]
 fn half_a_stream_is_an_error_that_keeps_its_text() {
-    let seen = test(then(Reply::text("It is 12.").in_pieces(3).cut_after(3)), &[]);
-    assert_seen!(seen.ran.exits(3));
-    one_passed_one_error(&seen.journal);
+    let outcome = test(
+        second_reply(Reply::text("It is 12.").in_pieces(3).cut_after(3)),
+        &[],
+    );
+    assert_output!(outcome.output.exits(3));
+    assert_one_passed_one_error(&outcome.journal);
     assert!(
-        seen.run_file["report"]["results"][1]["agent_response"]
+        outcome.run_file["report"]["results"][1]["agent_response"]
             .as_str()
             .unwrap()
             .starts_with("It")
@@ -90,36 +93,36 @@ fn half_a_stream_is_an_error_that_keeps_its_text() {
 
 #[test]
 fn a_web_page_is_no_answer() {
-    let seen = test(then(Reply::html(200, "Sign in")), &[]);
-    assert_seen!(seen.ran.exits(3));
-    one_passed_one_error(&seen.journal);
+    let outcome = test(second_reply(Reply::html(200, "Sign in")), &[]);
+    assert_output!(outcome.output.exits(3));
+    assert_one_passed_one_error(&outcome.journal);
 }
 
 #[test]
 fn too_many_requests_for_ever() {
     let busy = Reply::openai_error(429, "slow down", Some("rate_limit"), None).retry_after(0);
-    let seen = test(then(busy), &[]);
-    assert_seen!(seen.ran.exits(3));
-    one_passed_one_error(&seen.journal);
-    assert_eq!(seen.asked, 1 + 4);
+    let outcome = test(second_reply(busy), &[]);
+    assert_output!(outcome.output.exits(3));
+    assert_one_passed_one_error(&outcome.journal);
+    assert_eq!(outcome.requests, 1 + 4);
 }
 
 #[test]
 fn fifty_megabytes_are_too_much() {
-    let seen = test(then(Reply::flood(50 << 20)), &[]);
-    assert_seen!(seen.ran.exits(3));
-    one_passed_one_error(&seen.journal);
+    let outcome = test(second_reply(Reply::flood(50 << 20)), &[]);
+    assert_output!(outcome.output.exits(3));
+    assert_one_passed_one_error(&outcome.journal);
 }
 
 #[test]
-fn an_answer_that_tries_to_rule_the_terminal_does_not() {
-    let seen = test(then(Reply::text("\u{1b}[2J\u{1b}]0;owned\u{7}")), &[]);
-    let ran = seen.ran.exits(1);
-    assert!(!ran.all().contains('\u{1b}'), "{:?}", ran.all());
+fn an_answer_cannot_control_the_terminal() {
+    let outcome = test(second_reply(Reply::text("\u{1b}[2J\u{1b}]0;owned\u{7}")), &[]);
+    let output = outcome.output.exits(1);
+    assert!(!output.all().contains('\u{1b}'), "{:?}", output.all());
 }
 
 #[test]
 fn a_slow_answer_that_comes_in_time_is_fine() {
     let reply = Reply::text("It is 12.").after(Duration::from_millis(50));
-    test(then(reply), &["--timeout", "20"]).ran.exits(0);
+    test(second_reply(reply), &["--timeout", "20"]).output.exits(0);
 }

@@ -1,4 +1,4 @@
-//! MCP servers whose tools change while an agent works.
+//! MCP servers whose tools change during a conversation.
 
 use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
 use pretty_assertions::assert_eq;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::project::Project;
 
-/// A server that has one tool, and another one once the first was called.
+/// A server with one tool, which is replaced by another after its first call.
 pub(crate) const GARDEN: &str = r#"
 import json, sys
 
@@ -42,7 +42,7 @@ fn offered(request: &ReceivedRequest) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// A model that uses whatever tool it is shown until it has its fruit.
+/// A model that calls the first offered tool until it gets its fruit.
 fn gardener() -> ModelServer {
     ModelServer::answering(|request| {
         let messages = request.messages();
@@ -73,7 +73,7 @@ fn project(server: &ModelServer, more: &str) -> Project {
 }
 
 #[test]
-fn the_next_message_is_shown_the_tools_that_a_server_has_then() {
+fn the_next_message_offers_the_changed_tools_of_a_server() {
     let server = gardener();
     let project = project(&server, "");
     project
@@ -89,7 +89,7 @@ fn the_next_message_is_shown_the_tools_that_a_server_has_then() {
         json!([{"tool": "garden", "name": "garden", "version": "4.5", "protocol": "2025-03-26"}])
     );
 
-    // Without the server, and shown the same.
+    // Without the server, the same tools are offered.
     let replay = project
         .command(&["test", "--replay", "tape.jsonl"])
         .env("PATH", "/nowhere")
@@ -100,7 +100,7 @@ fn the_next_message_is_shown_the_tools_that_a_server_has_then() {
 }
 
 #[test]
-fn a_tool_that_came_later_is_shown_whatever_fits_the_message() {
+fn a_tool_added_later_is_offered_regardless_of_filtering() {
     let server = gardener();
     let filtering = "tool_filtering: {enabled: true, search_method: bm25, always_include: [garden]}\n";
     project(&server, filtering).run(&["test"]).exits(0);

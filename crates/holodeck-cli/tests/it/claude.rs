@@ -16,9 +16,9 @@ use std::{
 
 use holodeck_testkit::{AnthropicRequest, AnthropicServer};
 
-use crate::project::{Project, Ran, SECRET};
+use crate::project::{CommandOutput, Project, SECRET};
 
-/// The CLI as `cargo xtask smoke` installs it. Its absence is a failure: a test that can't run has not passed.
+/// The CLI that `cargo xtask smoke` installs. Its absence is a failure, as a test that cannot run has not passed.
 fn cli() -> PathBuf {
     let place = ".smoke/claude-2.1.330/node_modules/@anthropic-ai/claude-code-linux-x64/claude";
     let cli = workspace().join(place);
@@ -34,7 +34,7 @@ pub(crate) fn workspace() -> PathBuf {
     fs::canonicalize(root).unwrap()
 }
 
-/// A project, a scripted endpoint for it, and the CLI behind a script that writes down what it is started with.
+/// A project, a scripted endpoint for it, and the CLI behind a script that records its arguments and process ids.
 pub(crate) struct Bench {
     pub(crate) project: Project,
     pub(crate) server: AnthropicServer,
@@ -57,7 +57,7 @@ impl Bench {
         bench
     }
 
-    /// Where temporary files are.
+    /// The folder for temporary files.
     fn temporary(&self) -> PathBuf {
         self.project.dir().with_file_name("tmp")
     }
@@ -80,20 +80,20 @@ impl Bench {
         command
     }
 
-    /// Runs it to its end; nothing of it is left then.
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
-        self.ended(&self.command(args).output().unwrap())
+    /// Runs the command, and checks that it leaves no process and no private folder.
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
+        self.check_ended(&self.command(args).output().unwrap())
     }
 
-    fn ended(&self, output: &Output) -> Ran {
-        self.nothing_runs();
+    fn check_ended(&self, output: &Output) -> CommandOutput {
+        self.wait_for_processes();
         let left = self.private_folders();
-        let ran = Ran::of(output);
+        let ran = CommandOutput::of(output);
         assert!(left.is_empty(), "{left:?} stayed after {}", ran.all());
         ran
     }
 
-    /// Processes that were started, by the ids of their groups.
+    /// The group ids of the started processes.
     fn pids(&self) -> Vec<u32> {
         let pids = fs::read_to_string(self.records().join("pids")).unwrap_or_default();
         pids.lines().map(|pid| pid.parse().unwrap()).collect()
@@ -103,17 +103,17 @@ impl Bench {
         fs::read_to_string(self.records().join("argv")).unwrap_or_default()
     }
 
-    /// Waits until no process of the CLI, nor of its group, runs any more.
+    /// Waits until no process of the CLI or of its group is running.
     #[track_caller]
-    fn nothing_runs(&self) {
+    fn wait_for_processes(&self) {
         let groups = self.pids();
-        let patience = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             let running = members(&groups);
             if running.is_empty() {
                 return;
             }
-            assert!(Instant::now() < patience, "still running: {running:?}");
+            assert!(Instant::now() < deadline, "still running: {running:?}");
             yield_now();
         }
     }
@@ -126,7 +126,7 @@ impl Bench {
     }
 }
 
-/// Processes that belong to one of these groups, and have not ended.
+/// The running processes of these groups.
 fn members(groups: &[u32]) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap();
     processes
@@ -143,7 +143,7 @@ fn members(groups: &[u32]) -> Vec<String> {
         .collect()
 }
 
-/// An agent with these further top-level keys and cases; each answer is to hold the ground truth.
+/// An agent with these further top-level keys and cases; each answer must contain the ground truth.
 fn agent(more: &str, cases: &[(&str, &str)]) -> String {
     use std::fmt::Write as _;
     let mut yaml = format!(
@@ -162,7 +162,7 @@ fn agent(more: &str, cases: &[(&str, &str)]) -> String {
 
 const INSTRUCTIONS: &str = "Answer as briefly as a telegram.";
 
-/// Which of the cases of [`agent`] a request is about.
+/// The name of the case of [`agent`] that a request belongs to.
 fn case(request: &AnthropicRequest) -> String {
     let texts = request.texts("user");
     let asked = texts.iter().rev().find_map(|text| text.strip_prefix("Case "));

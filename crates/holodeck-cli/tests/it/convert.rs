@@ -1,4 +1,4 @@
-//! The program as the child that converts documents for itself.
+//! The program as the child process that converts documents.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ fn fresh<T: Default>() -> T {
 }
 
 #[test]
-fn it_converts_every_kind_that_may_be_hostile() {
+fn every_kind_that_may_be_hostile_is_converted() {
     for name in [
         "handbook.docx",
         "handbook.pdf",
@@ -41,7 +41,7 @@ fn it_converts_every_kind_that_may_be_hostile() {
 }
 
 #[test]
-fn what_is_wrong_is_told_by_its_name() {
+fn the_error_of_a_conversion_names_its_cause() {
     assert_eq!(
         convert("locked.pdf").unwrap_err(),
         "it is protected by a password"

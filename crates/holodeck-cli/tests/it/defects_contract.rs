@@ -1,4 +1,4 @@
-//! Defects of the contract between backends and what runs them, through the program itself.
+//! Defects of the contract between backends and the runner, tested with the program.
 
 use holodeck_testkit::{AnthropicReply, AnthropicServer, ClaudeFault, FakeClaude, ModelServer, Reply};
 use pretty_assertions::assert_eq;
@@ -26,13 +26,15 @@ fn a01_a_case_that_the_cli_interrupted_is_an_error_of_the_run() {
         .env("HOLODECK_CLAUDE_CLI", fake.path())
         .output()
         .unwrap();
-    let ran = crate::project::Ran::of(&output).exits(3).says("2 error");
+    let ran = crate::project::CommandOutput::of(&output)
+        .exits(3)
+        .says("2 error");
     assert!(
         ran.stdout.contains("first") && ran.stdout.contains("second"),
         "{}",
         ran.all()
     );
-    assert_eq!(bench.project.journalled().len(), 2);
+    assert_eq!(bench.project.journal_grades().len(), 2);
     bench.server.finish();
 }
 

@@ -1,13 +1,13 @@
-//! Which agent and which case an answer belongs to.
+//! The identity of agents and cases in recordings and resumed runs.
 
 use holodeck_testkit::{ModelServer, Reply};
 use serde_json::json;
 
-use crate::project::{Project, Ran, TWO_CASES, agent, knowing};
+use crate::project::{CommandOutput, Project, TWO_CASES, agent, correct_server};
 
 #[test]
 fn a_recording_of_an_older_format_is_refused_with_what_to_do() {
-    let server = knowing();
+    let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project.run(&["test", "--record", "old.jsonl"]).exits(0);
     let recording = project.read("old.jsonl");
@@ -21,7 +21,7 @@ fn a_recording_of_an_older_format_is_refused_with_what_to_do() {
         .says("record again: `--live --record FILE`");
 }
 
-/// An agent with a file behind each kind of tool. Its model uses one after the other and is done.
+/// An agent with a file behind each kind of tool. Its model calls each tool once.
 fn shop() -> (ModelServer, Project) {
     let server = ModelServer::answering(|request| {
         if request
@@ -70,7 +70,8 @@ fn shop() -> (ModelServer, Project) {
     (server, project)
 }
 
-/// The files of [`shop`] that shape an answer, each with what names it in a replay that misses, and when a run is resumed.
+/// The files of [`shop`] that affect an answer, each with its name in the message of a replay that misses and in that
+/// of a refused resume.
 const SHOP_FILES: &[(&str, &str, &str)] = &[
     (
         "tools/orders.py",
@@ -113,14 +114,17 @@ fn a07_a_changed_file_behind_a_tool_misses_by_name() {
     for (file, named, _) in SHOP_FILES {
         let old = project.read(file);
         project.write(file, format!("{old}# changed\n"));
-        project
-            .run(&["test", "--replay", "tape.jsonl"])
-            .exits(3)
-            .says(named)
-            .says("--live --record FILE");
+        let missed = project.run(&["test", "--replay", "tape.jsonl"]).exits(3);
+        if named.starts_with("tool execution failed") {
+            // The verdict names the reason, not only the tool.
+            let report = project.run_file();
+            let error = report["report"]["results"][0]["errors"][0].as_str().unwrap();
+            assert!(error.contains(file) && error.contains("changed"), "{error}");
+        }
+        missed.says(named).says("--live --record FILE");
         project.write(file, old);
     }
-    // A new module may be imported in place of another one.
+    // A new module may shadow another one.
     project.write("tools/json.py", "x = 1\n");
     project
         .run(&["test", "--replay", "tape.jsonl"])
@@ -145,6 +149,11 @@ fn a06_resume_refuses_another_agent_and_names_what_changed() {
         refused(named);
         project.write(file, old);
     }
+    // It refuses before a server starts; this one would fail to start.
+    let old = project.read("server/garden.py");
+    project.write("server/garden.py", "raise SystemExit(7)\n");
+    refused("tool garden");
+    project.write("server/garden.py", old);
     let old = project.read("agent.yaml");
     for (from, to, named) in [
         ("name: m,", "name: n,", "model"),
@@ -168,17 +177,17 @@ fn a06_resume_refuses_another_agent_and_names_what_changed() {
 
 #[test]
 fn a06_resume_refuses_another_endpoint_of_the_environment() {
-    let (one, other) = (knowing(), knowing());
-    let yaml = agent(&one.url(), TWO_CASES);
-    let project = Project::with(&yaml.replace(&format!("  endpoint: {}\n", one.url()), ""));
+    let (first, other) = (correct_server(), correct_server());
+    let yaml = agent(&first.url(), TWO_CASES);
+    let project = Project::with(&yaml.replace(&format!("  endpoint: {}\n", first.url()), ""));
     let run = |server: &ModelServer, args: &[&str]| {
         let mut command = project.command(args);
         command.env("OPENAI_BASE_URL", server.url());
         command.env("OPENAI_API_KEY", "not-a-real-key");
-        Ran::of(&command.output().unwrap())
+        CommandOutput::of(&command.output().unwrap())
     };
-    run(&one, &["test"]).exits(0);
-    run(&one, &["test", "resume", "latest"]).exits(0);
+    run(&first, &["test"]).exits(0);
+    run(&first, &["test", "resume", "latest"]).exits(0);
     run(&other, &["test", "resume", "latest"])
         .exits(2)
         .says("variable OPENAI_BASE_URL");
@@ -186,7 +195,7 @@ fn a06_resume_refuses_another_endpoint_of_the_environment() {
 
 #[test]
 fn a06_resume_refuses_another_recording() {
-    let server = knowing();
+    let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project.run(&["test", "--record", "tape.jsonl"]).exits(0);
     project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
@@ -199,8 +208,8 @@ fn a06_resume_refuses_another_recording() {
         .says("recording");
 }
 
-/// Two cases of one question, of which the endpoint answers each in its own way.
-fn two_of_one_question() -> (ModelServer, Project) {
+/// Two cases with the same question, which the endpoint answers differently.
+fn two_cases_of_one_question() -> (ModelServer, Project) {
     let server =
         ModelServer::answering(|request| Reply::text(if request.index == 0 { "heads" } else { "tails" }));
     let cases = "  - {name: one, input: Toss!, ground_truth: heads}\n  - {name: two, input: Toss!, ground_truth: tails}\n";
@@ -211,10 +220,10 @@ fn two_of_one_question() -> (ModelServer, Project) {
 
 #[test]
 fn a13_no_case_gets_the_answer_of_another_one() {
-    let (_server, project) = two_of_one_question();
+    let (_server, project) = two_cases_of_one_question();
     let yaml = project.read("agent.yaml");
     project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
-    // Renamed: nothing says which of both answers was its own.
+    // Renamed: it is unknown which of the answers belongs to the case.
     project.write("agent.yaml", yaml.replace("name: two", "name: other"));
     project
         .run(&["test", "--replay", "tape.jsonl"])
@@ -232,7 +241,7 @@ fn a13_no_case_gets_the_answer_of_another_one() {
 
 #[test]
 fn a13_a_renamed_case_of_its_own_question_keeps_its_answer() {
-    let server = knowing();
+    let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project.run(&["test", "--record", "tape.jsonl"]).exits(0);
     let yaml = project.read("agent.yaml");
@@ -247,7 +256,7 @@ fn a13_cases_of_one_name_keep_their_answers() {
     let cases = "  - {name: same, input: Toss!, ground_truth: heads}\n  - {name: same, input: Toss!, ground_truth: tails}\n";
     let project = Project::with(&agent(&server.url(), cases));
     project.run(&["test", "--record", "tape.jsonl"]).exits(0);
-    // Entries of one case are in the order in which its answers ended; those of two are not mixed up by it.
+    // The entries of a case are in the order of its answers; the order between cases does not matter.
     let recording = project.read("tape.jsonl");
     let mut lines: Vec<&str> = recording.lines().collect();
     assert_eq!(lines.len(), 3);

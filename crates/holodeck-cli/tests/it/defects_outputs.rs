@@ -1,4 +1,4 @@
-//! What a run writes: where, for whom, and in which characters.
+//! The files that a run writes: paths, permissions and characters.
 
 use std::fs;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::{defects_secrets::REPORTS, project::Project};
 
 #[test]
-fn b07_what_a_run_reads_is_not_written_over() {
-    let server = crate::project::knowing();
+fn b07_inputs_of_a_run_are_not_overwritten() {
+    let server = crate::project::correct_server();
     let yaml = crate::project::agent(&server.url(), crate::project::TWO_CASES);
     let yaml = yaml.replace("inline: Answer briefly.", "file: prompt.md");
     let case = "  - {name: file, input: 7 + 5?, ground_truth: '12', files: [{path: data.txt, type: text}]}\n";
@@ -33,7 +33,11 @@ fn b07_what_a_run_reads_is_not_written_over() {
     for name in inputs.iter().chain(&["link", "same", "./agent.yaml"]) {
         for flags in [
             vec!["--record".to_owned(), (*name).to_owned()],
-            vec!["--output".to_owned(), (*name).to_owned(), "--force".to_owned()],
+            vec![
+                format!("--output={name}"),
+                "--format=json".to_owned(),
+                "--force".to_owned(),
+            ],
             vec![format!("--report=html={name}")],
         ] {
             let mut args = vec!["test"];
@@ -48,20 +52,20 @@ fn b07_what_a_run_reads_is_not_written_over() {
 }
 
 #[test]
-fn b07_only_former_outputs_are_written_over_unasked() {
-    let server = crate::project::knowing();
+fn b07_only_own_outputs_are_overwritten_without_force() {
+    let server = crate::project::correct_server();
     let project = Project::with(&crate::project::agent(&server.url(), crate::project::TWO_CASES));
     project.write("thesis.html", "<!DOCTYPE html><p>Years of work</p>");
     project.write("empty.html", "");
     project
         .run(&["test", "--output", "thesis.html"])
         .exits(2)
-        .says("not a html report of holodeck")
+        .says("not a holodeck html report")
         .says("--force");
     project
         .run(&["test", "--record", "thesis.html"])
         .exits(2)
-        .says("not a recording of holodeck");
+        .says("not a holodeck recording");
     assert!(server.requests().is_empty());
     assert!(project.read("thesis.html").contains("Years"));
     project.run(&["test", "--output", "empty.html"]).exits(0);
@@ -69,7 +73,7 @@ fn b07_only_former_outputs_are_written_over_unasked() {
         .run(&["test", "--output", "thesis.html", "--force"])
         .exits(0);
     assert!(!project.read("thesis.html").contains("Years"));
-    // A second run writes over what the first wrote, in every format; but not over another format.
+    // A second run overwrites the reports of the first in every format, but not a file of another format.
     let reports: Vec<String> = REPORTS
         .iter()
         .map(|format| format!("--report={format}=out.{format}"))
@@ -88,13 +92,13 @@ fn b07_only_former_outputs_are_written_over_unasked() {
 
 #[test]
 fn b07_outputs_are_files_or_the_standard_output() {
-    let server = crate::project::knowing();
+    let server = crate::project::correct_server();
     let project = Project::with(&crate::project::agent(&server.url(), crate::project::TWO_CASES));
-    let made = std::process::Command::new("mkfifo")
+    let status = std::process::Command::new("mkfifo")
         .arg(project.path("pipe"))
         .status()
         .unwrap();
-    assert!(made.success());
+    assert!(status.success());
     project
         .run(&["test", "--output", "pipe"])
         .exits(2)
@@ -145,7 +149,7 @@ fn b07_outputs_are_files_or_the_standard_output() {
 fn b10_what_a_run_writes_is_for_its_user_only() {
     use std::os::unix::fs::PermissionsExt as _;
 
-    let server = crate::project::knowing();
+    let server = crate::project::correct_server();
     let project = Project::with(&crate::project::agent(&server.url(), crate::project::TWO_CASES));
     project.write("named/x", "");
     let ran = project.run(&[
@@ -162,7 +166,7 @@ fn b10_what_a_run_writes_is_for_its_user_only() {
     for folder in [".holodeck", ".holodeck/runs", "results", "results/support"] {
         assert_eq!(mode(folder), 0o700, "{folder}");
     }
-    // A folder that the person made or named is theirs.
+    // The mode of a folder that the user created is not changed.
     assert_ne!(mode("named"), 0o700);
     server.finish();
 }
@@ -178,31 +182,31 @@ fn b06_hidden_characters_are_shown_as_escapes() {
         '\u{e0041}',
     ];
     let hidden: String = HIDDEN.iter().collect();
-    let said = hidden.clone();
-    let server = ModelServer::answering(move |_| Reply::text(format!("a{said}b")));
-    // A text that YAML does not escape has no C1 controls.
+    let answer = hidden.clone();
+    let server = ModelServer::answering(move |_| Reply::text(format!("a{answer}b")));
+    // Unescaped YAML cannot contain C1 controls.
     let raw = hidden.replace('\u{9b}', "");
     let cases = format!("  - {{name: \"x{raw}y\", input: \"q{raw}\", ground_truth: z}}\n");
     let yaml = crate::project::agent(&server.url(), &cases);
     let project = Project::with(&format!("{yaml}nope{raw}: \"{raw}\"\n"));
-    let hides = |what: &str, text: &str| {
+    let assert_escaped = |what: &str, text: &str| {
         assert!(!text.contains(HIDDEN), "{what}: {text:?}");
     };
     let ran = project.run(&["validate"]).exits(2).says("\\u{202e}");
-    hides("validate", &ran.all());
+    assert_escaped("validate", &ran.all());
     project.write("agent.yaml", yaml);
     let reports = ["markdown", "junit", "html"].map(|format| format!("--report={format}=out.{format}"));
     let mut args = vec!["test", "-v"];
     args.extend(reports.iter().map(String::as_str));
     let ran = project.run(&args).exits(1).says("\\u{202e}\\u{2066}\\u{200b}");
-    hides("test", &ran.all());
+    assert_escaped("test", &ran.all());
     for format in ["markdown", "junit", "html"] {
         let report = project.read(&format!("out.{format}"));
-        hides(format, &report);
+        assert_escaped(format, &report);
         assert!(report.contains("u{202e}"), "{report}");
     }
-    hides("dry run", &project.run(&["test", "--dry-run"]).exits(0).all());
-    // A file keeps what was said.
+    assert_escaped("dry run", &project.run(&["test", "--dry-run"]).exits(0).all());
+    // The run file keeps the original characters.
     assert_eq!(
         project.run_file()["report"]["results"][0]["agent_response"],
         format!("a{hidden}b")

@@ -1,4 +1,4 @@
-//! Defects of the record of a run: resume, regrade, reports and exit codes, through the program itself.
+//! Defects of the record of a run: resume, regrade, reports and exit codes.
 
 use std::fs;
 
@@ -6,16 +6,16 @@ use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::project::{Project, Ran, TWO_CASES, agent, half_knowing, knowing};
+use crate::project::{CommandOutput, Project, TWO_CASES, agent, correct_server, half_correct_server};
 
 const FOUR: &str = "  - {name: alpha, input: first, ground_truth: yes}\n  - {name: beta, input: second, ground_truth: yes}\n  \
                     - {name: gamma, input: third, ground_truth: yes}\n  - {name: delta, input: fourth, ground_truth: yes}\n";
 
-fn yes() -> ModelServer {
+fn yes_server() -> ModelServer {
     ModelServer::answering(|_| Reply::text("yes"))
 }
 
-/// What each report of a run says: whether all is well, and which cases were not run.
+/// The reports of a run, and which of them show that all cases passed.
 #[derive(Debug)]
 struct Reports {
     green: Vec<(&'static str, bool)>,
@@ -38,7 +38,7 @@ const REPORTS: [&str; 10] = [
     "markdown=r.md",
 ];
 
-fn run_with_reports(project: &Project, args: &[&str]) -> (Ran, Reports) {
+fn run_with_reports(project: &Project, args: &[&str]) -> (CommandOutput, Reports) {
     let ran = project.run(&[args, &REPORTS].concat());
     let json: Value = serde_json::from_str(&project.read("r.json")).unwrap();
     let junit = project.read("r.xml");
@@ -69,7 +69,7 @@ fn run_with_reports(project: &Project, args: &[&str]) -> (Ran, Reports) {
             "junit",
             suite.contains("failures=\"0\" errors=\"0\" skipped=\"0\""),
         ),
-        ("html", html.contains("<h1>support: <span class=\"passed\">")),
+        ("html", html.contains("<h1>support <span class=\"badge passed\">")),
         ("markdown", markdown.starts_with("## ✅")),
     ];
     assert_eq!(junit.matches("<testcase ").count(), planned, "{junit}");
@@ -85,19 +85,19 @@ fn run_with_reports(project: &Project, args: &[&str]) -> (Ran, Reports) {
     )
 }
 
-/// Every way a turn or a run can end, and no format that is greener than the exit code.
-/// Name, the answer to the second and every later case, the cases, flags, more YAML, exit code.
-type End<'a> = (&'a str, Reply, &'a str, Vec<&'a str>, &'a str, i32);
+/// A way a run can end: its name, the answer to the second and every later case, the cases, flags, more YAML, and the
+/// exit code.
+type RunEnd<'a> = (&'a str, Reply, &'a str, Vec<&'a str>, &'a str, i32);
 
 #[test]
-fn no_report_is_greener_than_another() {
+fn all_reports_agree_on_the_verdict() {
     let unauthorised = || Reply::openai_error(401, "wrong key", Some("invalid_api_key"), None);
     let negated = "  - name: alpha\n    input: first\n    evaluations: [{type: standard, metric: contains, value: no way, negate: true}]\n";
     let relevance = "  - name: alpha\n    input: first\n    evaluations: [{type: standard, metric: relevance, threshold: 0.5}]\n";
     let unchecked = "  - name: alpha\n    input: first\n    evaluations: [{type: standard, metric: rouge}]\n    ground_truth: yes\n";
     let fail_truncated = "execution:\n  on_truncated: fail\n";
     let cut = || Reply::text("yes").finish_reason("length");
-    let ends: Vec<End<'_>> = vec![
+    let ends: Vec<RunEnd<'_>> = vec![
         ("passed", Reply::text("yes"), FOUR, vec![], "", 0),
         ("failed", Reply::text("nope"), FOUR, vec![], "", 1),
         (
@@ -193,15 +193,18 @@ fn no_report_is_greener_than_another() {
 
 #[test]
 fn a02_a_regrade_of_a_stopped_run_is_as_stopped_as_that() {
-    let server = yes();
+    let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.run(&["test", "--max-tokens-total", "1"]).exits(6);
     let (ran, reports) = run_with_reports(&project, &["test", "regrade", "latest"]);
-    let ran = ran.exits(6).says("1 passed, 3 not run").says("regraded from 2");
+    let ran = ran
+        .exits(6)
+        .says("1 of 4 passed, 3 not run")
+        .says("regraded from 2");
     assert!(ran.stdout.contains("beta, gamma, delta"), "{}", ran.all());
     assert!(reports.green.iter().all(|(_, green)| !green), "{reports:?}");
     assert!(reports.junit.contains("skipped=\"3\""), "{}", reports.junit);
-    // `latest` is the run that asked, and not the regrade.
+    // `latest` is the run that asked the model, not the regrade.
     project
         .run(&["test", "resume", "latest"])
         .exits(0)
@@ -211,14 +214,14 @@ fn a02_a_regrade_of_a_stopped_run_is_as_stopped_as_that() {
 
 #[test]
 fn a03_a_regrade_names_added_and_reworded_cases() {
-    let server = yes();
+    let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.run(&["test"]).exits(0);
     let changed = FOUR.replace("input: second", "input: another question")
         + "  - {name: epsilon, input: fifth, ground_truth: yes}\n";
     project.write("agent.yaml", agent(&server.url(), &changed));
     let (ran, reports) = run_with_reports(&project, &["test", "regrade", "latest"]);
-    let ran = ran.exits(3).says("3 passed, 2 not run");
+    let ran = ran.exits(3).says("3 of 5 passed, 2 not run");
     assert!(ran.stdout.contains("not run: beta, epsilon"), "{}", ran.all());
     let names: Vec<&Value> = reports.json["not_run"]
         .as_array()
@@ -231,14 +234,14 @@ fn a03_a_regrade_names_added_and_reworded_cases() {
 }
 
 #[test]
-fn a04_a_regrade_names_what_answered_and_not_what_would_answer_now() {
-    let server = yes();
+fn a04_a_regrade_names_the_model_that_answered() {
+    let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.run(&["test"]).exits(0);
-    let today = agent(&server.url(), FOUR)
+    let changed = agent(&server.url(), FOUR)
         .replace("test-model", "newer-model")
         .replace("Answer briefly", "Answer at length");
-    project.write("agent.yaml", today);
+    project.write("agent.yaml", changed);
     let (ran, reports) = run_with_reports(&project, &["test", "regrade", "latest"]);
     let ran = ran.exits(0).says("regraded from 2");
     assert!(!ran.all().contains("newer-model"), "{}", ran.all());
@@ -275,13 +278,13 @@ fn a05_swapped_files_do_not_swap_answers() {
     project.write("one.txt", "the harbour report");
     project.write("two.txt", "the railway report");
     project.run(&["test"]).exits(0);
-    // Each case is paired with the answer to its file, and now expects the other.
+    // Each case is matched with the answer to its file, and now expects the other answer.
     project.write("agent.yaml", agent(&server.url(), &cases("two.txt", "one.txt")));
     project
         .run(&["test", "regrade", "latest"])
         .exits(1)
         .says("2 failed");
-    // So is a case whose file has other content now.
+    // A case whose file has changed has no answer.
     project.write("agent.yaml", agent(&server.url(), &cases("one.txt", "two.txt")));
     project.write("one.txt", "the market report");
     let asked = server.requests().len();
@@ -307,7 +310,7 @@ fn a08_checks_see_the_answer_and_regrade_keeps_their_verdict() {
     project.run(&["test"]).exits(1);
     let (_, reports) = run_with_reports(&project, &["test", "regrade", "latest"]);
     assert_eq!(reports.json["summary"]["failed"], 1);
-    // A new check that could find its text in what was masked cannot be computed; one that finds it elsewhere can.
+    // A new check cannot be computed if its text could be in the masked part, unless it finds the text elsewhere.
     let new = "      - {type: standard, metric: contains, value: a1B2a1B2, negate: true}\n      \
                - {type: standard, metric: contains, value: the key is}\n";
     project.write("agent.yaml", agent(&server.url(), &metrics(new)));
@@ -330,7 +333,7 @@ fn a08_checks_see_the_answer_and_regrade_keeps_their_verdict() {
 
 #[test]
 fn a16_a_budget_that_is_used_up_by_the_last_case_stopped_nothing() {
-    let server = yes();
+    let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.run(&["test"]).exits(0);
     let tokens = project.run_file()["report"]["summary"]["token_usage"]["total_tokens"]
@@ -368,7 +371,7 @@ fn a16_a_budget_that_cannot_be_enforced_stops_the_run_with_the_reason() {
 
 #[test]
 fn a19_a_resumed_run_has_the_flags_it_began_with() {
-    let server = yes();
+    let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     let flags = [
         "--force-ingest",
@@ -391,7 +394,7 @@ fn a19_a_resumed_run_has_the_flags_it_began_with() {
         .run(&["test", "resume", "latest", "--record", "second.jsonl"])
         .exits(2)
         .says("`--record`");
-    // The budget of the first start does not count again.
+    // The budget of the first run does not apply again.
     let ran = project
         .run(&["test", "resume", "latest", "--timeout", "40"])
         .exits(0);
@@ -404,21 +407,21 @@ fn a19_a_resumed_run_has_the_flags_it_began_with() {
 
 #[test]
 fn a19_a_flag_that_shapes_answers_is_not_added_later() {
-    let server = yes();
+    let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.run(&["test", "--max-tokens-total", "1"]).exits(6);
     for flag in ["--allow-side-effects", "--force-ingest"] {
         project
             .run(&["test", "resume", "latest", flag])
             .exits(2)
-            .says(&format!("began without `{flag}`"));
+            .says(&format!("was started without `{flag}`"));
     }
     assert_eq!(server.finish().len(), 1);
 }
 
 #[test]
 fn c08_a_report_without_a_place_is_refused_before_the_run() {
-    let server = yes();
+    let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.write("file", "");
     for place in ["file/r.html", "/proc/r.html"] {
@@ -436,7 +439,7 @@ fn c08_a_report_that_fails_is_not_listed_and_hides_nothing() {
     let place = project.path("reports");
     let server = ModelServer::answering(move |request| {
         if request.index == 0 {
-            // Its place goes away while the run is on.
+            // The folder is removed during the run.
             fs::remove_dir_all(&place).unwrap();
             fs::write(&place, "a file now").unwrap();
         }
@@ -471,7 +474,7 @@ fn c08_a_report_that_fails_is_not_listed_and_hides_nothing() {
 
 #[test]
 fn c15_a_long_name_of_an_agent_has_a_run_file() {
-    let server = yes();
+    let server = yes_server();
     let long = format!("name: {}", "very ".repeat(60));
     let yaml = agent(&server.url(), FOUR).replacen("name: support", &long, 1);
     let project = Project::with(&yaml);
@@ -482,7 +485,7 @@ fn c15_a_long_name_of_an_agent_has_a_run_file() {
 
 #[test]
 fn c15_a_run_file_without_a_place_is_refused_before_the_run() {
-    let server = yes();
+    let server = yes_server();
     let project = Project::with(&agent(&server.url(), FOUR));
     project.write("results", "a file where the folder should be");
     project.run(&["test"]).exits(3).says("results/support");
@@ -491,7 +494,7 @@ fn c15_a_run_file_without_a_place_is_refused_before_the_run() {
 
 #[test]
 fn c17_a_damaged_line_costs_one_case_and_a_damaged_head_nothing() {
-    let server = knowing();
+    let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project.run(&["test"]).exits(0);
     let journal = project.journals().remove(0);
@@ -514,18 +517,18 @@ fn c17_a_damaged_line_costs_one_case_and_a_damaged_head_nothing() {
 
 #[test]
 fn a_run_that_was_killed_is_incomplete_when_it_is_graded_again() {
-    let server = half_knowing();
+    let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project.run(&["test"]).exits(1);
     let journal = project.journals().remove(0);
     let whole = fs::read_to_string(&journal).unwrap();
-    // As after a `kill -9` while the first case was graded.
+    // As after `kill -9` while the first case was graded.
     let lines: Vec<&str> = whole.lines().take(2).collect();
     fs::write(&journal, lines.join("\n") + "\n").unwrap();
     project
         .run(&["test", "regrade", "latest"])
         .exits(3)
-        .says("1 passed, 1 not run")
+        .says("1 of 2 passed, 1 not run")
         .says("sum");
     let asked = server.requests().len();
     project.run(&["test", "resume", "latest"]).exits(1);

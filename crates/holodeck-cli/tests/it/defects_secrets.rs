@@ -1,4 +1,4 @@
-//! No secret of an agent is shown or written: forms of secrets, places they are in, outputs they could appear in.
+//! No secret of an agent is shown or written: forms of secrets, places with secrets, outputs.
 
 use std::{
     fs,
@@ -13,10 +13,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use holodeck_testkit::{ModelServer, Reply};
 use serde_json::{Value, json};
 
-use crate::project::{Project, Ran};
+use crate::project::{CommandOutput, Project};
 
-/// Every text that `text` may stand for: decoded once and twice from JSON, from percent encoding, and from Base64
-/// wherever it may begin. Written without the product's own encoders.
+/// All decodings of `text`: once and twice from JSON, from percent encoding, and from Base64 at every offset. Does not
+/// use the product's own encoders.
 fn decoded(text: &str) -> Vec<String> {
     let once = unescaped(text);
     let mut all = vec![percent_decoded(text), unescaped(&once), text.to_owned(), once];
@@ -76,7 +76,7 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).replace('+', " ")
 }
 
-/// Fails if a secret is in a text, naming both.
+/// Fails if a text contains a secret, and names both.
 #[track_caller]
 fn assert_hidden(output: &str, text: &str, secrets: &[&str]) {
     for view in decoded(text) {
@@ -91,15 +91,15 @@ fn assert_hidden(output: &str, text: &str, secrets: &[&str]) {
 }
 
 #[track_caller]
-fn assert_ran_hidden(what: &str, ran: &Ran, secrets: &[&str]) {
+fn assert_output_hidden(what: &str, ran: &CommandOutput, secrets: &[&str]) {
     assert_hidden(&format!("stdout of {what}"), &ran.stdout, secrets);
     assert_hidden(&format!("stderr of {what}"), &ran.stderr, secrets);
 }
 
-/// A secret that has no known shape and can be written as a plain scalar.
+/// A secret without a known shape that can be written as a plain scalar.
 const PLAIN: &str = "Zq7horse-battery9";
 
-/// A file with the secret for `S` at a place that a diagnostic points to.
+/// An agent file with the secret in place of `§`, which a diagnostic points to.
 fn in_agent(more: &str) -> String {
     format!("name: a\nmodel:\n  provider: openai\n  name: m\ninstructions: {{inline: Hi}}\n{more}")
         .replace('§', PLAIN)
@@ -125,7 +125,7 @@ fn assert_diagnostics_hide(forms: &[(&str, String)]) {
         // Every command shows diagnostics as `validate` does.
         for args in [&["validate"][..], &["validate", "--json"]] {
             let ran = project.run(args);
-            assert_ran_hidden(&format!("{args:?} for {name}:\n{}", ran.all()), &ran, &[PLAIN]);
+            assert_output_hidden(&format!("{args:?} for {name}:\n{}", ran.all()), &ran, &[PLAIN]);
             assert_eq!(ran.code, Some(2), "{name}: {}", ran.all());
             assert!(ran.all().contains("agent.yaml"), "{name}: {}", ran.all());
         }
@@ -179,7 +179,7 @@ fn b04_values_of_unknown_fields_are_not_shown() {
         &["index", "status"],
     ] {
         let ran = project.run(args);
-        assert_ran_hidden(&format!("{args:?}"), &ran, &[&key]);
+        assert_output_hidden(&format!("{args:?}"), &ran, &[&key]);
         ran.exits(2);
     }
 }
@@ -278,23 +278,23 @@ fn b08_files_beside_the_agent_are_masked_too() {
     let project = Project::with(&in_agent(""));
     project.write("config.yaml", format!("vectorstores:\n  db: {{provider: qdrant, api_key: {PLAIN}, url: 'http://u:{PLAIN}@h', x: }}\nnope: {{password: {PLAIN}}}\n"));
     let ran = project.run(&["validate"]);
-    assert_ran_hidden("validate", &ran, &[PLAIN]);
+    assert_output_hidden("validate", &ran, &[PLAIN]);
     assert!(ran.exits(2).all().contains("config.yaml:3"));
     project.write(
         "config.yaml",
         format!("vectorstores:\n  db: {{provider: qdrant, api_key: {PLAIN}\n"),
     );
     let ran = project.run(&["validate"]);
-    assert_ran_hidden("validate", &ran, &[PLAIN]);
+    assert_output_hidden("validate", &ran, &[PLAIN]);
     assert!(ran.exits(2).all().contains("config.yaml"));
 }
 
-/// A secret that reads differently in JSON, in URLs and in Base64, one for each place.
+/// A secret that is encoded differently in JSON, in URLs and in Base64, one for each place.
 fn secret(place: &str) -> String {
     format!("Zq7 {place}/\"horse\"&é9")
 }
 
-/// The same without what a URL or an unquoted argument cannot have.
+/// The same without characters that a URL or an unquoted argument cannot have.
 fn simple(place: &str) -> String {
     format!("Zq7{place}Horse9")
 }
@@ -326,7 +326,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": m["id"], **e}), flush=True)
 "#;
 
-/// An agent with a secret in every place of a sound file, and all of them.
+/// An agent with a secret in every place of a valid file, and the list of the secrets.
 fn vault(url: &str, collector: &str) -> (Project, Vec<String>) {
     let mut secrets = Vec::new();
     let mut all = |name: &str, secret: String| {
@@ -454,7 +454,7 @@ test_cases:
     (project, secrets)
 }
 
-/// A model that calls both tools and repeats what they say.
+/// A model that calls both tools and repeats their results.
 fn parrot() -> ModelServer {
     ModelServer::answering(|request| {
         let results = request.texts("tool");
@@ -471,7 +471,7 @@ fn parrot() -> ModelServer {
     })
 }
 
-/// Keeps the body of every request it is sent; a header may hold a secret, as the collector is meant to get it.
+/// Stores the body of every request. Headers are ignored, as their secrets are meant for the collector.
 struct Collector {
     url: String,
     bodies: Arc<Mutex<Vec<String>>>,
@@ -482,18 +482,18 @@ impl Collector {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let bodies = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&bodies);
+        let log = Arc::clone(&bodies);
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let kept = Arc::clone(&kept);
-                thread::spawn(move || serve(BufReader::new(stream.unwrap()), &kept));
+                let log = Arc::clone(&log);
+                thread::spawn(move || serve(BufReader::new(stream.unwrap()), &log));
             }
         });
         Self { url, bodies }
     }
 }
 
-fn serve(mut stream: BufReader<TcpStream>, kept: &Mutex<Vec<String>>) -> Option<()> {
+fn serve(mut stream: BufReader<TcpStream>, log: &Mutex<Vec<String>>) -> Option<()> {
     let mut length = 0;
     loop {
         let mut line = String::new();
@@ -504,7 +504,7 @@ fn serve(mut stream: BufReader<TcpStream>, kept: &Mutex<Vec<String>>) -> Option<
         if line == "\r\n" {
             let mut body = vec![0; length];
             stream.read_exact(&mut body).ok()?;
-            kept.lock()
+            log.lock()
                 .unwrap()
                 .push(String::from_utf8_lossy(&body).into_owned());
             stream
@@ -515,15 +515,15 @@ fn serve(mut stream: BufReader<TcpStream>, kept: &Mutex<Vec<String>>) -> Option<
     }
 }
 
-/// What a run leaves behind: everything that is not the person's own.
-fn left(folder: &Path, found: &mut Vec<(String, String)>) {
+/// Collects the files that a run wrote.
+fn written_files(folder: &Path, files: &mut Vec<(String, String)>) {
     const OWN: [&str; 5] = ["agent.yaml", ".env", "server.env", "echo.py", "server.py"];
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            left(&path, found);
+            written_files(&path, files);
         } else if !OWN.contains(&path.file_name().unwrap().to_str().unwrap()) {
-            found.push((
+            files.push((
                 path.display().to_string(),
                 String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned(),
             ));
@@ -544,7 +544,7 @@ fn b09_a_run_shows_and_stores_no_secret() {
     args.extend(reports.iter().map(String::as_str));
     let ran = project.run(&args);
     assert_eq!(ran.code, Some(1), "{}", ran.all());
-    assert_ran_hidden("test -vv", &ran, &secrets);
+    assert_output_hidden("test -vv", &ran, &secrets);
     assert_eq!(server.requests().len(), 4, "{}", ran.all());
     let echoed = decoded(&server.requests()[1].texts("tool").join("\n")).join("\n");
     for place in ["toolenv", "mcpenv", "envfile", "config"] {
@@ -566,11 +566,11 @@ fn b09_a_run_shows_and_stores_no_secret() {
         &["run", "--json", "Echo!"],
     ] {
         let ran = project.run(args);
-        assert_ran_hidden(&format!("{args:?}"), &ran, &secrets);
+        assert_output_hidden(&format!("{args:?}"), &ran, &secrets);
         assert!(matches!(ran.code, Some(0 | 1 | 3)), "{args:?}: {}", ran.all());
     }
     let mut files = Vec::new();
-    left(&project.dir(), &mut files);
+    written_files(&project.dir(), &mut files);
     assert!(files.len() > 5 + 2 * 3, "{files:?}");
     for (path, text) in &files {
         assert_hidden(path, text, &secrets);
@@ -581,7 +581,7 @@ fn b09_a_run_shows_and_stores_no_secret() {
         "content was not exported"
     );
     assert_hidden("telemetry", &exported, &secrets);
-    // What is harmless stays readable.
+    // Texts that are not secret stay readable.
     let report = project.read("out/json");
     assert!(report.contains("application/json blue-green"), "{report}");
     let report: Value = serde_json::from_str(&report).unwrap();

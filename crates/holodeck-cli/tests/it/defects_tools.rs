@@ -1,4 +1,4 @@
-//! One identity for each tool: expectations, approval rules and lists reach it by every one of its names.
+//! Tool identities: expectations, approval rules and lists accept every name of a tool.
 
 use holodeck_testkit::{AnthropicReply, AnthropicServer, ModelServer, ReceivedRequest, Reply};
 use pretty_assertions::assert_eq;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     claude::Bench,
-    project::{Project, Ran},
+    project::{CommandOutput, Project},
 };
 
 /// A stdio server with the tools `lookup` and `erase`.
@@ -64,13 +64,13 @@ fn calling(tool: &'static str, arguments: &Value) -> ModelServer {
     })
 }
 
-/// The program with an agent whose model calls `tool` once.
+/// Runs a test of an agent whose model calls `tool` once.
 fn openai(
     tool: &'static str,
     arguments: &Value,
     more: &str,
     case: &str,
-) -> (Project, Ran, Vec<ReceivedRequest>) {
+) -> (Project, CommandOutput, Vec<ReceivedRequest>) {
     let server = calling(tool, arguments);
     let project = Project::with(&agent(
         &format!("provider: openai, endpoint: '{}'", server.url()),
@@ -83,8 +83,8 @@ fn openai(
     (project, ran, server.finish())
 }
 
-/// The same on the real Claude CLI, where the model calls by the name on the wire.
-fn claude(tool: &'static str, arguments: &Value, more: &str, case: &str) -> (Bench, Ran) {
+/// The same on the real Claude CLI, where the model uses the wire name.
+fn claude(tool: &'static str, arguments: &Value, more: &str, case: &str) -> (Bench, CommandOutput) {
     let arguments = arguments.clone();
     let server = AnthropicServer::answering(move |request| {
         if request.tool_results().is_empty() {
@@ -117,7 +117,7 @@ fn forbidding(tool: &str) -> String {
     format!("forbidden_tools: [{tool}]")
 }
 
-/// Blocks under which a call of `pay` does not run.
+/// YAML blocks that refuse a call of `pay`.
 const REFUSING: [(&str, &str, &str); 2] = [
     (
         "approvals: {rules: [{tools: pay, decision: reject}]}",
@@ -130,22 +130,22 @@ const REFUSING: [(&str, &str, &str); 2] = [
 #[test]
 fn a09_a_call_that_did_not_run_meets_no_expectation() {
     let amount = json!({"amount": 3});
-    for (block, tool, said) in REFUSING {
+    for (block, tool, message) in REFUSING {
         let (project, ran, _) = openai(tool, &amount, block, &expecting("pay"));
-        ran.exits(1).says(&format!("not called: pay; called: {said}"));
+        ran.exits(1).says(&format!("not called: pay; called: {message}"));
         assert!(!project.path("paid").exists(), "{block}");
         openai(tool, &amount, block, &forbidding("pay"))
             .1
             .exits(1)
             .says("forbidden_tools: called: pay (call 1");
     }
-    // Unknown, though the test expects it; and known, with arguments that its schema refuses.
-    for (tool, arguments, said) in [
+    // An unknown tool that the test expects, and a known one with arguments that its schema refuses.
+    for (tool, arguments, message) in [
         ("invented", json!({}), "invented (no such tool)"),
         ("pay", json!({"amount": "much"}), "pay (invalid arguments)"),
     ] {
         let (project, ran, _) = openai(tool, &arguments, "", &expecting(tool));
-        ran.exits(1).says(&format!("called: {said}"));
+        ran.exits(1).says(&format!("called: {message}"));
         assert!(!project.path("paid").exists(), "{tool}");
         openai(tool, &arguments, "", &forbidding(tool))
             .1
@@ -177,7 +177,7 @@ fn a09_a_call_that_ran_and_failed_counts_and_is_shown_as_failed() {
 fn a09_on_claude_a_call_that_did_not_run_meets_no_expectation() {
     const PAY: &str = "mcp__holodeck_tools__pay";
     let amount = json!({"amount": 3});
-    for (block, tool, arguments, said) in [
+    for (block, tool, arguments, message) in [
         (
             "approvals: {rules: [{tools: pay, decision: reject}]}",
             PAY,
@@ -195,7 +195,7 @@ fn a09_on_claude_a_call_that_did_not_run_meets_no_expectation() {
     ] {
         let expected = if tool == PAY { "pay" } else { tool };
         let (bench, ran) = claude(tool, arguments, block, &expecting(expected));
-        ran.exits(1).says(said);
+        ran.exits(1).says(message);
         assert!(!bench.project.path("paid").exists(), "{block}");
     }
     let (bench, ran) = claude(PAY, &amount, "", &expecting("pay"));
@@ -233,21 +233,43 @@ fn a10_part_of_a_name_is_not_the_name() {
 }
 
 #[test]
+fn a10_a_bare_name_of_two_servers_is_refused_though_one_was_called() {
+    let two = format!("{SERVER}{}", SERVER.replace("shelves, ", "cellar, "));
+    let message = "'lookup' is the name of several tools: mcp__cellar__lookup, mcp__shelves__lookup";
+    let called = "mcp__shelves__lookup";
+    for (expected, exit) in [("lookup", 1), ("shelves__lookup", 0), ("cellar__lookup", 1)] {
+        let (project, ran, _) = openai(called, &json!({}), &two, &expecting(expected));
+        let ran = ran.exits(exit);
+        if expected == "lookup" {
+            ran.says(message);
+        }
+        // Regrading starts no server.
+        project.run(&["test", "regrade", "latest"]).exits(exit);
+        let (bench, ran) = claude(called, &json!({}), &two, &expecting(expected));
+        let ran = ran.exits(exit);
+        if expected == "lookup" {
+            ran.says(message);
+        }
+        bench.run(&["test", "regrade", "latest"]).exits(exit);
+    }
+}
+
+#[test]
 fn a10_a_name_that_no_tool_has_is_reported_with_what_was_meant() {
     for (provider, more) in [("provider: openai", ""), ("provider: anthropic", "")] {
-        for (written, meant) in [
+        for (name, suggestion) in [
             ("refund", None),
             ("deny_refnd", Some("deny_refund")),
             ("kbb", Some("kb")),
         ] {
-            let case = format!("expected_tools: [{written}], ground_truth: x");
+            let case = format!("expected_tools: [{name}], ground_truth: x");
             let project = Project::with(&agent(provider, more, &case));
             project.write("docs/a.md", "x");
             let ran = project.run(&["validate"]);
-            let said = format!("expected tool `{written}` is not among the `tools`");
-            let ran = ran.says(&said);
-            if let Some(meant) = meant {
-                ran.says(&format!("did you mean `{meant}`?"));
+            let message = format!("expected tool `{name}` is not among the `tools`");
+            let ran = ran.says(&message);
+            if let Some(suggestion) = suggestion {
+                ran.says(&format!("did you mean `{suggestion}`?"));
             }
         }
     }
@@ -300,7 +322,7 @@ fn b02_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it_begins() 
         assert!(!names.contains(&"mcp__shelves__erase".to_owned()), "{names:?}");
         assert!(names.contains(&"mcp__shelves__lookup".to_owned()), "{names:?}");
     }
-    for (list, said) in [
+    for (list, message) in [
         (
             "openai: {disallowed_tools: [kbb]}",
             "`kbb` in `openai.disallowed_tools`",
@@ -313,7 +335,7 @@ fn b02_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it_begins() 
     ] {
         let (project, ran, requests) =
             openai("kb_search", &query, &format!("{SERVER}{list}"), &expecting("kb"));
-        ran.exits(2).says(said);
+        ran.exits(2).says(message);
         assert_eq!(requests.len(), 0, "{list}");
         assert!(!project.path("results").exists());
     }
@@ -336,7 +358,7 @@ fn b02_on_claude_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it
     assert!(!names.contains(&"mcp__shelves__erase"), "{names:?}");
     assert!(names.contains(&"mcp__shelves__lookup"), "{names:?}");
     assert!(names.contains(&"mcp__holodeck_tools__pay"), "{names:?}");
-    for (list, said) in [
+    for (list, message) in [
         (
             "claude: {disallowed_tools: [kbb]}",
             "`kbb` in `claude.disallowed_tools`",
@@ -349,7 +371,7 @@ fn b02_on_claude_a_denied_tool_is_not_offered_and_a_typo_stops_the_run_before_it
     ] {
         let more = format!("{SERVER}{list}");
         let (bench, ran) = claude("mcp__holodeck_tools__kb_search", &query, &more, &expecting("kb"));
-        ran.exits(2).says(said);
+        ran.exits(2).says(message);
         assert_eq!(bench.server.finish().len(), 0, "{list}");
     }
 }
@@ -403,7 +425,7 @@ fn b03_on_claude_an_allowlist_offers_exactly_what_it_names() {
 }
 
 #[test]
-fn b03_an_allowlist_says_what_it_leaves_out() {
+fn b03_validate_reports_what_an_allowlist_excludes() {
     for (provider, list) in [
         (
             "provider: anthropic",

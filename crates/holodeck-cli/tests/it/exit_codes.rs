@@ -1,27 +1,27 @@
-//! One test for each class of `product.md` §5.
+//! One test for each exit code.
 
 use std::fs;
 
 use holodeck_testkit::{ModelServer, Reply};
 use serde_json::json;
 
-use crate::project::{Project, TWO_CASES, agent, assert_seen, half_knowing, knowing};
+use crate::project::{Project, TWO_CASES, agent, assert_output, correct_server, half_correct_server};
 
 #[test]
 fn everything_passed_is_0() {
-    let server = knowing();
+    let server = correct_server();
     let ran = Project::with(&agent(&server.url(), TWO_CASES))
         .run(&["test"])
         .exits(0);
-    assert_seen!(ran);
+    assert_output!(ran);
     server.finish();
 }
 
 #[test]
 fn a_failed_test_is_1() {
-    let server = half_knowing();
+    let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
-    assert_seen!(project.run(&["test", "agent.yaml"]).exits(1));
+    assert_output!(project.run(&["test", "agent.yaml"]).exits(1));
     let report = project.run_file();
     assert_eq!(report["report"]["summary"]["passed"], 1);
     assert_eq!(report["report"]["summary"]["failed"], 1);
@@ -31,40 +31,40 @@ fn a_failed_test_is_1() {
 
 #[test]
 fn a_wrong_file_is_2_and_nothing_is_asked() {
-    let server = knowing();
+    let server = correct_server();
     let wrong = agent(&server.url(), TWO_CASES).replace("ground_truth", "groundtruth");
     let ran = Project::with(&wrong).run(&["test"]).exits(2);
-    assert_seen!(ran);
+    assert_output!(ran);
     assert!(server.finish().is_empty());
 }
 
 #[test]
 fn an_endpoint_that_is_down_is_3() {
-    let server = knowing();
+    let server = correct_server();
     let down = server.url();
     drop(server.finish());
     let project = Project::with(&agent(&down, TWO_CASES));
-    assert_seen!(project.run(&["test"]).exits(3));
-    assert_eq!(project.journalled().len(), 2);
+    assert_output!(project.run(&["test"]).exits(3));
+    assert_eq!(project.journal_grades().len(), 2);
 }
 
 #[test]
 fn a_metric_that_needs_a_judge_is_4_and_never_green() {
-    let server = knowing();
+    let server = correct_server();
     let judged = agent(&server.url(), TWO_CASES).replace(
         "      metric: contains\n",
         "      metric: contains\n    - type: standard\n      metric: relevance\n      threshold: 0.5\n",
     );
-    assert_seen!(Project::with(&judged).run(&["test"]).exits(4));
+    assert_output!(Project::with(&judged).run(&["test"]).exits(4));
     server.finish();
 }
 
 #[test]
 fn nothing_to_run_is_5_unless_that_is_fine() {
-    let server = knowing();
+    let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     let ran = project.run(&["test", "--filter", "nope*"]).exits(5);
-    assert_seen!(ran);
+    assert_output!(ran);
     project
         .run(&["test", "--filter", "nope*", "--allow-empty"])
         .exits(0);
@@ -74,7 +74,7 @@ fn nothing_to_run_is_5_unless_that_is_fine() {
 
 #[test]
 fn nothing_checked_is_5_unless_that_is_fine() {
-    let server = knowing();
+    let server = correct_server();
     let unchecked = agent(
         &server.url(),
         "  - name: hello\n    input: The capital of France?\n",
@@ -85,7 +85,7 @@ fn nothing_checked_is_5_unless_that_is_fine() {
     );
     let project = Project::with(&unchecked);
     let ran = project.run(&["test"]).exits(5);
-    assert_seen!(ran);
+    assert_output!(ran);
     project.run(&["test", "--allow-empty"]).exits(0);
     assert_eq!(project.run_file()["report"]["summary"]["pass_rate"], json!(null));
     server.finish();
@@ -96,17 +96,17 @@ fn a_budget_that_is_used_up_is_6() {
     let server = ModelServer::answering(|_| Reply::text("Paris"));
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     let ran = project.run(&["test", "--max-tokens-total", "1"]).exits(6);
-    assert_seen!(ran);
+    assert_output!(ran);
     assert_eq!(server.finish().len(), 1);
-    assert_eq!(project.journalled().len(), 1);
+    assert_eq!(project.journal_grades().len(), 1);
 }
 
 #[test]
 fn a_price_that_is_not_known_can_not_be_held() {
-    let server = knowing();
+    let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     let ran = project.run(&["test", "--max-cost-usd", "1"]).exits(2);
-    assert_seen!(ran);
+    assert_output!(ran);
     project.write(
         "mine.json",
         r#"{"as_of": "2030-01-01", "models": {"test-model": {"input": 1000000, "output": 1}}}"#,
@@ -120,19 +120,19 @@ fn a_price_that_is_not_known_can_not_be_held() {
 
 #[test]
 fn what_can_not_be_run_yet_is_2_by_name() {
-    let server = knowing();
+    let server = correct_server();
     let tools = "tools:\n  - name: kb\n    type: vectorstore\n    description: search\n    source: docs\n    \
                  database: {provider: weaviate}\n";
     let project = Project::with(&format!("{}{tools}", agent(&server.url(), TWO_CASES)));
     fs::create_dir(project.path("docs")).unwrap();
     let ran = project.run(&["test"]).exits(2);
-    assert_seen!(ran);
+    assert_output!(ran);
     assert!(server.finish().is_empty());
 }
 
 #[test]
-fn the_verdict_stands_though_nobody_reads_it() {
-    let server = half_knowing();
+fn a_closed_output_does_not_change_the_verdict() {
+    let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     for args in [&["test"][..], &["test", "--json"]] {
         let mut command = project.command(args);

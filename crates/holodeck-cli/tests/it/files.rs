@@ -1,4 +1,4 @@
-//! Files that go with a question, through the whole product.
+//! Files that are attached to a question.
 
 use std::{
     io::{Read as _, Write as _},
@@ -10,8 +10,8 @@ use holodeck_testkit::{ModelServer, Reply};
 
 use crate::project::{Project, agent};
 
-/// Answers every request with this page, until it was asked so often.
-fn page(times: usize) -> (String, thread::JoinHandle<()>) {
+/// Serves a page to this many requests.
+fn serve_page(times: usize) -> (String, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/prices.csv", listener.local_addr().unwrap());
     let served = thread::spawn(move || {
@@ -27,13 +27,13 @@ fn page(times: usize) -> (String, thread::JoinHandle<()>) {
 }
 
 #[test]
-fn a_pdf_and_a_page_of_the_web_are_read_to_the_model() {
+fn a_pdf_and_a_web_page_are_sent_to_the_model() {
     let server = ModelServer::answering(|request| {
         let asked = request.texts("user").join("\n");
         let both = asked.contains("| kiwi | 3 |") && asked.contains("File: handbook.pdf\n");
         Reply::text(if both { "Both are there." } else { "No." })
     });
-    let (url, served) = page(1);
+    let (url, served) = serve_page(1);
     let cases = format!(
         "  - input: What do they say?\n    ground_truth: Both are there\n    files:\n      \
          - {{path: handbook.pdf, type: pdf, pages: [1]}}\n      - {{url: \"{url}\", type: csv}}\n"
@@ -52,7 +52,7 @@ fn a_pdf_and_a_page_of_the_web_are_read_to_the_model() {
 }
 
 #[test]
-fn a_file_of_a_private_network_is_not_fetched_unasked() {
+fn a_url_on_a_private_network_is_refused_by_default() {
     let server = ModelServer::answering(|_| Reply::text("asked"));
     let cases = "  - input: q\n    ground_truth: asked\n    \
                  files: [{url: \"http://127.0.0.1:9/a.csv\", type: csv}]\n";

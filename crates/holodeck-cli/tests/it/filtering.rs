@@ -1,4 +1,4 @@
-//! `tool_filtering`: what a message is shown of many tools.
+//! `tool_filtering`: which tools a message is offered.
 
 use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
 use serde_json::json;
@@ -14,7 +14,7 @@ fn offered(request: &ReceivedRequest) -> Vec<String> {
 }
 
 #[test]
-fn each_message_is_shown_the_tools_that_fit_it() {
+fn each_message_offers_the_tools_that_match_it() {
     let server = ModelServer::answering(|request| {
         let weather = offered(request).contains(&"weather".to_owned());
         if weather && request.texts("tool").is_empty() {
@@ -44,17 +44,17 @@ fn each_message_is_shown_the_tools_that_fit_it() {
         shown,
         [
             vec!["weather", "kb_search"],
-            // The same for the whole turn.
+            // The selection holds for the whole turn.
             vec!["weather", "kb_search"],
-            // `weather` was used in this conversation and takes the place of what would have been found.
+            // `weather` was used in this conversation and takes the place of the best match.
             vec!["weather", "kb_search"],
-            // What was used in another conversation counts for nothing.
+            // Use in another conversation does not count.
             vec!["translate", "kb_search"],
         ]
     );
 }
 
-/// An agent with an embedder, whose tools are of two kinds.
+/// An agent with an embedder and two different tools.
 fn embedding(model: &ModelServer, embedder: &str) -> Project {
     Project::with(&format!(
         "name: many\nmodel: {{provider: openai, name: m, endpoint: \"{}\"}}\ninstructions: {{inline: Hi}}\n\
@@ -70,7 +70,7 @@ fn embedding(model: &ModelServer, embedder: &str) -> Project {
 }
 
 #[test]
-fn meanings_are_those_of_the_agents_embedder_and_a_replay_needs_none() {
+fn filtering_uses_the_agents_embedder_and_a_replay_needs_none() {
     let (model, embedder) = (
         ModelServer::answering(|_| Reply::text("done")),
         ModelServer::answering(|_| Reply::text("never asked")),
@@ -78,29 +78,29 @@ fn meanings_are_those_of_the_agents_embedder_and_a_replay_needs_none() {
     let project = embedding(&model, &embedder.url());
     project.run(&["test", "--record", "tape.jsonl"]).exits(0);
     assert_eq!(offered(&model.finish()[0]), ["weather"]);
-    // The tools, and the message.
+    // One request for the tools, one for the message.
     let asked = embedder.embedding_requests();
     embedder.finish();
     assert_eq!(asked.len(), 2);
     assert_eq!(asked[1].body["input"], json!(["How is the weather in the city?"]));
     assert_eq!(asked[1].body["model"], "e");
-    // Neither of them is there any more.
+    // Both servers have ended.
     project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
     let yaml = project.read("agent.yaml").replace("in the city", "in town");
     project.write("agent.yaml", yaml);
     project
         .run(&["test", "--replay", "tape.jsonl"])
         .exits(3)
-        .says("does not know which tools fit the message");
+        .says("has no recorded choice of tools for the message");
 }
 
 #[test]
-fn an_embedder_that_is_down_is_an_error_that_says_so() {
+fn an_unreachable_embedder_is_reported_as_an_error() {
     let model = ModelServer::answering(|_| Reply::text("done"));
     embedding(&model, "http://127.0.0.1:9")
         .run(&["test"])
         .exits(3)
-        .says("`tool_filtering` could not embed")
+        .says("`tool_filtering` cannot compute embeddings")
         .says("127.0.0.1:9");
     assert!(model.finish().is_empty());
 }

@@ -1,4 +1,4 @@
-//! Files that the product prints and that are checked in, for readers and editors.
+//! Generated files that are checked in, for readers and editors.
 
 use std::{fs, path::Path};
 
@@ -38,13 +38,13 @@ fn generated_files_are_up_to_date() {
 }
 
 /// The first line in which two texts differ.
-fn first_difference(one: &str, other: &str) -> Option<usize> {
+fn first_difference(left: &str, right: &str) -> Option<usize> {
     let same = || {
-        one.lines()
-            .zip(other.lines())
-            .take_while(|(one, other)| one == other)
+        left.lines()
+            .zip(right.lines())
+            .take_while(|(left, right)| left == right)
     };
-    (one != other).then(|| same().count() + 1)
+    (left != right).then(|| same().count() + 1)
 }
 
 #[test]

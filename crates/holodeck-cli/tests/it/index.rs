@@ -1,9 +1,9 @@
-//! `holodeck index`, and what a test does with an index.
+//! `holodeck index`, and how a test builds and uses an index.
 
 use holodeck_testkit::{ModelServer, Reply};
 use serde_json::{Value, json};
 
-use crate::project::{Project, assert_seen, knowing};
+use crate::project::{Project, assert_output, correct_server};
 
 const AGENT: &str = "name: shop\n\
     model: {provider: openai, name: test-model, endpoint: \"http://127.0.0.1:9\", temperature: 0, max_tokens: 9}\n\
@@ -42,10 +42,10 @@ fn indexes(ran: &Value) -> Vec<Value> {
 #[test]
 fn an_index_is_built_once_and_then_only_what_changed() {
     let project = shop(DOCS);
-    assert_seen!(project.run(&["index", "status"]).exits(1));
-    assert!(!project.path(".holodeck").exists(), "looking makes nothing");
-    assert_seen!(project.run(&["index", "build"]).exits(0));
-    assert_seen!(project.run(&["index", "status"]).exits(0));
+    assert_output!(project.run(&["index", "status"]).exits(1));
+    assert!(!project.path(".holodeck").exists(), "status creates no files");
+    assert_output!(project.run(&["index", "build"]).exits(0));
+    assert_output!(project.run(&["index", "status"]).exits(0));
 
     project.write(
         "docs/refunds.md",
@@ -74,11 +74,11 @@ fn an_index_is_built_once_and_then_only_what_changed() {
     let again = project.run(&["index", "build", "--json"]).exits(0);
     assert!(again.stderr.is_empty(), "{}", again.all());
     assert_eq!(indexes(&again.json())[0]["changed"], 0);
-    let anew = project
+    let rebuilt = project
         .run(&["index", "build", "--force", "--json"])
         .exits(0)
         .json();
-    assert_eq!(indexes(&anew)[0]["sources"], 3);
+    assert_eq!(indexes(&rebuilt)[0]["sources"], 3);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_search_shows_what_the_agent_would_see() {
     );
     assert!(hits[0]["score"].as_f64() >= hits[1]["score"].as_f64());
 
-    // After editing a file, at once.
+    // An edited file is found immediately.
     project.write(
         "docs/refunds.md",
         "# Refunds\n\nA refund can be asked for within 14 days of delivery.\n",
@@ -146,7 +146,7 @@ fn a_search_shows_what_the_agent_would_see() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_2() {
+fn wrong_arguments_are_2() {
     let project = shop(&format!("{DOCS}{LAW}"));
     project
         .run(&["index", "search", "refund"])
@@ -167,7 +167,7 @@ fn what_is_asked_wrongly_is_2() {
     let without = Project::with(&format!(
         "{AGENT}  - {{type: function, name: f, description: d, command: cat}}\n"
     ));
-    without.run(&["index", "status"]).exits(2).says("no tool");
+    without.run(&["index", "status"]).exits(2).says("no search tool");
 }
 
 #[test]
@@ -178,8 +178,8 @@ fn another_embedder_is_not_mixed_in() {
         .read("agent.yaml")
         .replace("top_k: 2", "top_k: 2, embedding_dimensions: 64");
     project.write("agent.yaml", other);
-    assert_seen!(project.run(&["index", "status"]).exits(1));
-    assert_seen!(project.run(&["index", "build"]).exits(2));
+    assert_output!(project.run(&["index", "status"]).exits(1));
+    assert_output!(project.run(&["index", "build"]).exits(2));
     project.run(&["index", "build", "--force"]).exits(0);
     project
         .run(&["index", "search", "refund"])
@@ -188,15 +188,15 @@ fn another_embedder_is_not_mixed_in() {
 }
 
 #[test]
-fn a_source_that_is_gone_is_told() {
+fn a_missing_source_is_reported() {
     let project = Project::with(&format!("{AGENT}{DOCS}"));
     project.run(&["index", "build"]).exits(2).says("docs/");
 }
 
 #[test]
-fn doctor_tells_which_tools_are_ready() {
+fn doctor_reports_which_indexes_are_ready() {
     let project = shop(DOCS);
-    let looked = |code| {
+    let index_check = |code| {
         let ran = project.run(&["doctor", "--json"]).exits(code).json();
         let checks = ran["checks"].as_array().unwrap().clone();
         checks
@@ -204,17 +204,17 @@ fn doctor_tells_which_tools_are_ready() {
             .find(|check| check["subject"] == "index `docs`")
             .unwrap()
     };
-    let before = looked(1);
+    let before = index_check(1);
     assert_eq!(before["state"], "warning", "{before}");
     project.run(&["index", "build"]).exits(0);
-    let after = looked(1);
+    let after = index_check(1);
     assert_eq!(after["state"], "ok", "{after}");
     assert!(after["found"].as_str().unwrap().contains("3 sources"), "{after}");
 }
 
 #[test]
 fn a_test_builds_what_it_needs_first() {
-    let server = knowing();
+    let server = correct_server();
     let yaml = format!(
         "{}test_cases:\n  - {{input: \"The capital of France?\", ground_truth: Paris}}\n\
          evaluations: {{metrics: [{{type: standard, metric: contains}}]}}\n",
@@ -288,11 +288,14 @@ fn an_index_is_copied_without_embedding_it_again() {
         .run(&["index", "migrate", "--to", "in-memory"])
         .exits(2)
         .says("already");
-    let moved = project
+    let migration = project
         .run(&["index", "migrate", "--to", "archive", "--json"])
         .exits(0)
         .json();
-    assert_eq!((&moved["sources"], &moved["passages"]), (&json!(3), &json!(3)));
+    assert_eq!(
+        (&migration["sources"], &migration["passages"]),
+        (&json!(3), &json!(3))
+    );
     project
         .run(&["index", "migrate", "--to", "archive"])
         .exits(0)
@@ -309,7 +312,7 @@ fn an_index_is_copied_without_embedding_it_again() {
 }
 
 #[test]
-fn each_passage_of_a_document_is_placed_by_the_model_once() {
+fn the_model_writes_the_context_of_each_passage_once() {
     let server = ModelServer::answering(|request| {
         assert!(request.body["tools"].is_null(), "{}", request.body);
         let asked = *request.texts("user").last().unwrap();
@@ -325,13 +328,13 @@ fn each_passage_of_a_document_is_placed_by_the_model_once() {
     project.write("agent.yaml", agent);
     let built = project.run(&["index", "build", "--json"]).exits(0).json();
     assert_eq!(built["indexes"][0]["passages"], 3, "{built}");
-    // Searched with it, not shown.
+    // The search uses the context but does not return it.
     let search = ["index", "search", "leaving", "-n", "1", "--json"];
     let found = project.run(&search).exits(0).json();
     let text = found["hits"][0]["text"].as_str().unwrap();
     assert!(text.contains("Friday") && !text.contains("leaving"), "{found}");
     project.run(&["index", "build", "--force"]).exits(0);
     let requests = server.finish();
-    assert_eq!(requests.len(), 3, "what was paid for is kept");
+    assert_eq!(requests.len(), 3, "contexts are cached");
     assert_eq!(requests[0].body["max_tokens"], 60);
 }

@@ -1,4 +1,4 @@
-//! What goes into an index: sources that fail, building anew, being stopped in the middle.
+//! Building an index: sources that fail, forced builds, interrupted builds.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -9,7 +9,7 @@ use holodeck_testkit::{EndpointServer, Gate, ModelServer, ReceivedRequest, Reply
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::project::{Project, Ran, assert_seen};
+use crate::project::{CommandOutput, Project, assert_output};
 
 /// An agent that searches `docs/`, whose passages are embedded at `embedder`.
 fn agent(model: &str, embedder: &str) -> String {
@@ -35,7 +35,7 @@ fn offline(model: &str) -> Project {
     project
 }
 
-fn knowing() -> ModelServer {
+fn correct_server() -> ModelServer {
     ModelServer::answering(|_| Reply::text("Paris."))
 }
 
@@ -63,7 +63,7 @@ fn nothing_is_indexed_for_a_model_that_has_no_key() {
 
 #[test]
 fn a_source_that_fails_is_told_with_every_verdict() {
-    let server = knowing();
+    let server = correct_server();
     let project = offline(&server.url());
     project.write("docs/locked.pdf", "this is no pdf");
     let report = [
@@ -76,26 +76,26 @@ fn a_source_that_fails_is_told_with_every_verdict() {
         "html=report.html",
     ];
     let ran = project.run(&report).exits(0);
-    assert_seen!(ran);
+    assert_output!(ran);
     let run = project.run_file();
     let warning = run["report"]["warnings"][0].as_str().unwrap();
     assert!(
-        warning.starts_with("index `docs` is not whole: 1 source could not be taken in: `docs/locked.pdf`: "),
+        warning.starts_with("index `docs` is incomplete: 1 source could not be indexed: `docs/locked.pdf`: "),
         "{warning}"
     );
     for report in ["report.md", "report.xml", "report.html"] {
         let report = project.read(report);
         assert!(
-            report.contains("is not whole") && report.contains("docs/locked.pdf"),
+            report.contains("is incomplete") && report.contains("docs/locked.pdf"),
             "{report}"
         );
     }
-    // So it is each time, and with each way to look at it.
+    // Every output of every later run reports it too.
     let json = project.run(&["test", "--json"]).exits(0);
     let last: Value = serde_json::from_str(json.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(last["report"]["warnings"], json!([warning]));
     let regraded = project.run(&["test", "regrade", "latest"]).exits(0);
-    assert!(regraded.stdout.contains("is not whole"), "{}", regraded.all());
+    assert!(regraded.stdout.contains("is incomplete"), "{}", regraded.all());
     let asked = project.run(&["run", "The capital of France?"]).exits(0);
     assert_eq!(asked.stdout, "Paris.\n");
     assert!(
@@ -105,7 +105,7 @@ fn a_source_that_fails_is_told_with_every_verdict() {
         "{}",
         asked.all()
     );
-    // Whoever asks for the index alone, asks for all of it.
+    // `index build` fails if a source is missing.
     project.run(&["index", "build"]).exits(3).says("docs/locked.pdf");
 
     std::fs::remove_file(project.path("docs/locked.pdf")).unwrap();
@@ -117,17 +117,17 @@ fn a_source_that_fails_is_told_with_every_verdict() {
 
 #[test]
 fn an_index_without_any_source_is_searched_by_nobody() {
-    let server = knowing();
+    let server = correct_server();
     let project = offline(&server.url());
     std::fs::remove_file(project.path("docs/refunds.md")).unwrap();
     project.write("docs/locked.pdf", "this is no pdf");
-    assert_seen!(project.run(&["test"]).exits(3));
+    assert_output!(project.run(&["test"]).exits(3));
     project.run(&["run", "The capital?"]).exits(3).says("is empty");
     assert!(server.finish().is_empty());
 }
 
 #[test]
-fn a_run_that_is_gone_on_with_tells_what_it_began_with() {
+fn a_resumed_run_keeps_the_warnings_it_began_with() {
     let server = ModelServer::answering(|request| match request.index {
         0 => Reply::text("Paris."),
         _ => Reply::text("12"),
@@ -142,7 +142,7 @@ fn a_run_that_is_gone_on_with_tells_what_it_began_with() {
     project
         .run(&["test", "-j", "1", "--max-tokens-total", "1"])
         .exits(6)
-        .says("is not whole");
+        .says("is incomplete");
     std::fs::remove_file(project.path("docs/locked.pdf")).unwrap();
     project
         .run(&["test", "resume", "latest"])
@@ -152,7 +152,7 @@ fn a_run_that_is_gone_on_with_tells_what_it_began_with() {
         .run(&["test", "resume", "latest", "--accept-changes"])
         .exits(0)
         .says("2 passed")
-        .says("is not whole");
+        .says("is incomplete");
     server.finish();
 }
 
@@ -165,19 +165,19 @@ fn embedded(requests: &[ReceivedRequest]) -> Vec<String> {
 }
 
 #[test]
-fn whoever_builds_anew_has_everything_embedded_anew() {
-    let server = knowing();
+fn a_forced_build_embeds_everything_again() {
+    let server = correct_server();
     let project = Project::with(&agent(&server.url(), &server.url()));
     project.write("docs/a.md", "# A\n\nOne.\n");
     project.write("docs/b.md", "# B\n\nTwo.\n");
-    // Besides the question how long vectors are.
+    // Without the request that determines the dimensions.
     let texts = |server: &ModelServer| {
         let texts = embedded(&server.embedding_requests());
         texts.iter().filter(|text| *text != "dimensions").count()
     };
     project.run(&["index", "build"]).exits(0);
     assert_eq!(texts(&server), 2);
-    // What was embedded once is not when the index is lost, but it is when somebody asks for it.
+    // Cached vectors are reused when the index is lost, but not by a forced build.
     std::fs::remove_dir_all(project.path(".holodeck/index")).unwrap();
     project.run(&["index", "build"]).exits(0);
     assert_eq!(texts(&server), 2);
@@ -190,7 +190,7 @@ fn whoever_builds_anew_has_everything_embedded_anew() {
     server.finish();
 }
 
-/// Of which file a text is.
+/// Identifies the texts of the last file.
 const LAST: &str = "of file 2";
 
 /// Embeds like a model that gets stuck: texts of the last file wait until the gate is opened.
@@ -209,7 +209,7 @@ fn stuck(gate: &Gate) -> EndpointServer {
     })
 }
 
-/// Files of 300, 300 and 100 records: the last is embedded when the others are done.
+/// Files of 300, 300 and 100 records; the last one is embedded after the others.
 fn large(embedder: &str) -> Project {
     let yaml = agent("http://127.0.0.1:9", embedder);
     let project =
@@ -232,8 +232,8 @@ fn start(project: &Project) -> Child {
         .unwrap()
 }
 
-/// How many requests a build takes that nobody disturbs.
-fn undisturbed() -> usize {
+/// The number of requests of an uninterrupted build.
+fn requests_of_full_build() -> usize {
     let gate = Gate::new();
     gate.open();
     let server = stuck(&gate);
@@ -245,8 +245,8 @@ fn undisturbed() -> usize {
 }
 
 /// Ends a build with a signal while its last file is being embedded, and builds again.
-async fn stopped_by(name: &str) -> (Ran, Project) {
-    let all = undisturbed();
+async fn stop_with(name: &str) -> (CommandOutput, Project) {
+    let all = requests_of_full_build();
     let gate = Gate::new();
     let server = stuck(&gate);
     let project = large(&server.url());
@@ -254,7 +254,7 @@ async fn stopped_by(name: &str) -> (Ran, Project) {
     server.until_asked(all).await;
     let id = child.id().to_string();
     assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
-    let ended = Ran::of(&child.wait_with_output().unwrap());
+    let ended = CommandOutput::of(&child.wait_with_output().unwrap());
     gate.open();
     let before = server.requests();
     let texts = embedded(&before);
@@ -272,13 +272,13 @@ async fn stopped_by(name: &str) -> (Ran, Project) {
 #[tokio::test]
 async fn what_was_embedded_before_an_interrupt_is_kept() {
     for (name, code) in [("-INT", 130), ("-TERM", 143)] {
-        let (ended, _) = stopped_by(name).await;
+        let (ended, _) = stop_with(name).await;
         let ended = ended.exits(code);
         assert!(ended.stdout.is_empty(), "{}", ended.all());
         assert!(
             ended
                 .stderr
-                .contains("what is finished is kept; the next build goes on from there"),
+                .contains("finished work is kept; the next build continues from there"),
             "{}",
             ended.all()
         );
@@ -287,11 +287,11 @@ async fn what_was_embedded_before_an_interrupt_is_kept() {
 
 #[tokio::test]
 async fn what_was_embedded_before_a_kill_is_kept() {
-    let (ended, _) = stopped_by("-KILL").await;
+    let (ended, _) = stop_with("-KILL").await;
     assert_eq!(ended.code, None, "{}", ended.all());
 }
 
-/// Without a terminal: a line when it begins, one every few seconds, and one when it is done.
+/// Without a terminal: a line at the start, one every few seconds, and one at the end.
 #[tokio::test]
 async fn a_build_tells_how_far_it_is() {
     let gate = Gate::new();
@@ -299,14 +299,14 @@ async fn a_build_tells_how_far_it_is() {
     let project = large(&server.url());
     let mut child = start(&project);
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    // While the embedder has not answered.
-    let mut told = vec![lines.next().unwrap().unwrap()];
+    // The embedder has not answered yet.
+    let mut messages = vec![lines.next().unwrap().unwrap()];
     gate.open();
-    told.extend(lines.map(Result::unwrap));
-    let ran = Ran::of(&child.wait_with_output().unwrap()).exits(0);
-    // What comes every few seconds is not a matter of this test.
-    let last = told.len() - 1;
-    insta::assert_snapshot!(format!("{}\n{}", told[0], told[last]));
+    messages.extend(lines.map(Result::unwrap));
+    let ran = CommandOutput::of(&child.wait_with_output().unwrap()).exits(0);
+    // The lines between them depend on the time.
+    let last = messages.len() - 1;
+    insta::assert_snapshot!(format!("{}\n{}", messages[0], messages[last]));
     assert!(
         ran.stdout.contains("3 sources, 700 passages (3 added)"),
         "{}",

@@ -1,10 +1,10 @@
-//! Ctrl-C; the signals that end a run at once are in `defects_processes`.
+//! Ctrl-C. The signals that end a run at once are tested in `defects_processes`.
 
 use std::process::{Child, Command, Stdio};
 
 use holodeck_testkit::{Gate, ModelServer, Reply};
 
-use crate::project::{Project, Ran, TWO_CASES, agent};
+use crate::project::{CommandOutput, Project, TWO_CASES, agent};
 
 pub(crate) fn signal(child: &Child, name: &str) {
     let status = Command::new("kill")
@@ -23,26 +23,26 @@ fn start(project: &Project) -> Child {
         .unwrap()
 }
 
-/// Reads stderr until it says `what`: the signal has been heard.
+/// Reads stderr until it contains `what`, which shows that the signal was received.
 fn until(child: &mut Child, what: &str) -> String {
     use std::io::Read as _;
     let stderr = child.stderr.as_mut().unwrap();
-    let mut seen = Vec::new();
+    let mut output = Vec::new();
     let mut byte = [0];
-    while !String::from_utf8_lossy(&seen).contains(what) {
+    while !String::from_utf8_lossy(&output).contains(what) {
         assert_eq!(
             stderr.read(&mut byte).unwrap(),
             1,
             "{}",
-            String::from_utf8_lossy(&seen)
+            String::from_utf8_lossy(&output)
         );
-        seen.push(byte[0]);
+        output.push(byte[0]);
     }
-    String::from_utf8(seen).unwrap()
+    String::from_utf8(output).unwrap()
 }
 
 #[tokio::test]
-async fn the_first_lets_running_cases_finish() {
+async fn the_first_interrupt_lets_running_cases_finish() {
     let gate = Gate::new();
     let reply = Reply::text("Paris.").behind(&gate);
     let server = ModelServer::answering(move |_| reply.clone());
@@ -52,19 +52,15 @@ async fn the_first_lets_running_cases_finish() {
     signal(&child, "-INT");
     until(&mut child, "press Ctrl-C again");
     gate.open();
-    let ran = Ran::of(&child.wait_with_output().unwrap()).exits(130);
-    assert!(
-        ran.stdout.contains("2 cases: 1 passed, 1 not run"),
-        "{}",
-        ran.all()
-    );
+    let ran = CommandOutput::of(&child.wait_with_output().unwrap()).exits(130);
+    assert!(ran.stdout.contains("1 of 2 passed, 1 not run"), "{}", ran.all());
     assert!(ran.stderr.contains("holodeck test resume"), "{}", ran.all());
-    assert_eq!(project.journalled().len(), 1);
+    assert_eq!(project.journal_grades().len(), 1);
     assert_eq!(server.finish().len(), 1);
 }
 
 #[tokio::test]
-async fn the_second_stops_them_and_the_run_goes_on_later() {
+async fn the_second_interrupt_stops_running_cases_and_the_run_can_be_resumed() {
     let gate = Gate::new();
     let closed = gate.clone();
     let server = ModelServer::answering(move |request| {
@@ -81,9 +77,9 @@ async fn the_second_stops_them_and_the_run_goes_on_later() {
     signal(&child, "-INT");
     until(&mut child, "press Ctrl-C again");
     signal(&child, "-INT");
-    let ran = Ran::of(&child.wait_with_output().unwrap()).exits(130);
+    let ran = CommandOutput::of(&child.wait_with_output().unwrap()).exits(130);
     assert!(ran.stdout.contains("2 not run"), "{}", ran.all());
-    assert_eq!(project.journalled().len(), 0);
+    assert_eq!(project.journal_grades().len(), 0);
     gate.open();
     project
         .run(&["test", "resume", "latest"])
@@ -93,7 +89,7 @@ async fn the_second_stops_them_and_the_run_goes_on_later() {
 }
 
 #[tokio::test]
-async fn one_run_at_a_time_writes_and_the_other_is_told_who() {
+async fn a_second_run_is_refused_and_names_the_first() {
     let gate = Gate::new();
     let reply = Reply::text("Paris. 12").behind(&gate);
     let server = ModelServer::answering(move |_| reply.clone());
@@ -107,6 +103,6 @@ async fn one_run_at_a_time_writes_and_the_other_is_told_who() {
         second.all()
     );
     gate.open();
-    Ran::of(&first.wait_with_output().unwrap()).exits(0);
+    CommandOutput::of(&first.wait_with_output().unwrap()).exits(0);
     assert_eq!(server.finish().len(), 2);
 }

@@ -1,4 +1,4 @@
-//! What stands before and behind an index: reranking, files of the web, contexts.
+//! Around an index: reranking, web pages as sources, contexts of passages.
 
 use holodeck_testkit::{AnthropicReply, AnthropicServer, EndpointServer, ReceivedRequest, Reply};
 use pretty_assertions::assert_eq;
@@ -26,8 +26,8 @@ fn found(project: &Project, query: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_reranker_has_the_last_word_on_the_order() {
-    // It likes best what is about cats, whatever is asked.
+fn a_reranker_determines_the_order() {
+    // It ranks texts about cats first, regardless of the query.
     let server = EndpointServer::answering(|request| {
         let texts = request.body["documents"].as_array().unwrap();
         let results: Vec<Value> = texts
@@ -69,7 +69,7 @@ fn a_reranker_has_the_last_word_on_the_order() {
 }
 
 #[test]
-fn a_reranker_that_fails_is_an_error_and_no_other_order() {
+fn a_failing_reranker_is_an_error() {
     let server = EndpointServer::answering(|_| Reply::error(401, &json!({"message": "invalid api token"})));
     let tool = format!(
         "{LAW}, enable_reranking: true, reranker_model: {{provider: openai, name: r, endpoint: \"{}\", api_key: hush}}}}",
@@ -86,7 +86,7 @@ fn a_reranker_that_fails_is_an_error_and_no_other_order() {
     server.finish();
 }
 
-/// A page that has a mark of sameness.
+/// A page with an ETag.
 fn page(request: &ReceivedRequest) -> Reply {
     if request.header("if-none-match") == Some("\"v1\"") {
         return Reply::raw(304, "text/markdown", "");
@@ -103,7 +103,7 @@ fn web_agent(execution: &str, url: &str) -> String {
 }
 
 #[test]
-fn a_page_of_the_web_is_fetched_once_and_then_asked_whether_it_changed() {
+fn a_web_page_is_fetched_once_and_then_revalidated() {
     let server = EndpointServer::answering(page);
     let embedder = EndpointServer::answering(|request| {
         let data: Vec<Value> = (0..request.body["input"].as_array().unwrap().len())
@@ -143,14 +143,14 @@ fn an_address_that_is_not_public_is_refused_by_name() {
     let project = Project::with(&web_agent("", &server.url()));
     let ran = project.run(&["index", "build"]).exits(3);
     let ran = ran
-        .says("127.0.0.1 is no public address")
+        .says("127.0.0.1 is not a public address")
         .says("/handbook.md")
         .says("tool `docs`");
     assert!(!project.path(".holodeck/index").exists(), "{}", ran.all());
     assert!(server.finish().is_empty());
 }
 
-/// Claude Code writes what places a passage in its document, a process for all of them.
+/// Claude Code writes the context of each passage, with one process for all of them.
 #[test]
 fn contexts_are_written_by_claude_code_too() {
     let server = AnthropicServer::answering(|request| {
@@ -178,7 +178,7 @@ fn contexts_are_written_by_claude_code_too() {
         .json();
     let text = found["hits"][0]["text"].as_str().unwrap();
     assert!(text.contains("Friday") && !text.contains("leaving"), "{found}");
-    // What was written is kept, also when the index is made anew.
+    // The contexts are cached and reused by a forced build.
     bench.run(&["index", "build", "--force"]).exits(0);
     let requests = bench.server.finish();
     assert_eq!(requests.len(), 2);

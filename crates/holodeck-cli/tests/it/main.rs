@@ -1,4 +1,4 @@
-//! The real binary, from outside: what it prints, what it leaves behind, what it exits with.
+//! Tests of the binary from outside: its output, its files and its exit codes.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,8 +19,10 @@ mod defects_contract;
 mod defects_identity;
 mod defects_language;
 mod defects_outputs;
+mod defects_people;
 mod defects_processes;
 mod defects_record;
+mod defects_replay;
 mod defects_secrets;
 mod defects_tools;
 mod doctor;
@@ -45,5 +47,8 @@ mod sampling;
 mod servers;
 mod stores;
 mod surface;
+mod templates;
+mod terminal;
 mod validate;
 mod verdicts;
+mod wizard;

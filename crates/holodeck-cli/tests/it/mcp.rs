@@ -1,4 +1,4 @@
-//! `holodeck mcp`: finding servers and writing them into files.
+//! `holodeck mcp`: searching the registry, and adding servers to files.
 
 use std::{
     fs,
@@ -11,12 +11,12 @@ use std::{
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::project::{Project, Ran, assert_seen};
+use crate::project::{CommandOutput, Project, assert_output};
 
-/// A registry on loopback that knows three servers, and what it was asked.
+/// A registry on loopback with three servers, and the requests it received.
 struct Registry {
     url: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 fn server(name: &str, more: &Value) -> Value {
@@ -61,16 +61,18 @@ fn answer(path: &str) -> (u16, Value) {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     if let Some(rest) = path.strip_prefix("/v0.1/servers/") {
         let name = rest.split('/').next().unwrap().replace("%2F", "/");
-        let found = servers().into_iter().find(|one| one["server"]["name"] == *name);
-        return found.map_or((404, json!({"error": "Server not found"})), |one| (200, one));
+        let found = servers()
+            .into_iter()
+            .find(|entry| entry["server"]["name"] == *name);
+        return found.map_or((404, json!({"error": "Server not found"})), |entry| (200, entry));
     }
-    let wanted = query
+    let part = query
         .split('&')
         .find_map(|pair| pair.strip_prefix("search="))
         .unwrap_or_default();
     let mut found = servers();
-    found.retain(|one| one["server"]["name"].as_str().unwrap().contains(wanted));
-    // Two a page.
+    found.retain(|entry| entry["server"]["name"].as_str().unwrap().contains(part));
+    // Two per page.
     let from: usize = query
         .split('&')
         .find_map(|pair| pair.strip_prefix("cursor="))
@@ -87,8 +89,8 @@ impl Registry {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&asked);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&requests);
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
@@ -105,7 +107,7 @@ impl Registry {
                 let Some(path) = request.split(' ').nth(1) else {
                     continue;
                 };
-                heard.lock().unwrap().push(path.to_owned());
+                log.lock().unwrap().push(path.to_owned());
                 let (status, body) = answer(path);
                 let body = body.to_string();
                 let head = format!(
@@ -115,13 +117,13 @@ impl Registry {
                 let _ = stream.write_all((head + &body).as_bytes());
             }
         });
-        Self { url, asked }
+        Self { url, requests }
     }
 
-    fn run(&self, project: &Project, args: &[&str]) -> Ran {
+    fn run(&self, project: &Project, args: &[&str]) -> CommandOutput {
         let mut command = project.command(args);
         command.env("HOLODECK_MCP_REGISTRY_URL", &self.url);
-        Ran::of(&command.output().unwrap())
+        CommandOutput::of(&command.output().unwrap())
     }
 }
 
@@ -130,7 +132,7 @@ const AGENT: &str = "# My agent.\nname: a\nmodel: {provider: ollama, name: m}   
 #[test]
 fn the_registry_is_searched_page_by_page() {
     let (registry, project) = (Registry::start(), Project::empty());
-    assert_seen!(registry.run(&project, &["mcp", "search"]).exits(0));
+    assert_output!(registry.run(&project, &["mcp", "search"]).exits(0));
     let found = registry
         .run(&project, &["mcp", "search", "weather", "--limit", "1", "--json"])
         .exits(0)
@@ -140,9 +142,9 @@ fn the_registry_is_searched_page_by_page() {
     registry
         .run(&project, &["mcp", "search", "xyzzy"])
         .exits(1)
-        .says("no server's name contains `xyzzy`");
+        .says("no server name contains `xyzzy`");
     assert_eq!(
-        *registry.asked.lock().unwrap(),
+        *registry.requests.lock().unwrap(),
         [
             "/v0.1/servers?version=latest&limit=25",
             "/v0.1/servers?version=latest&limit=23&cursor=2",
@@ -155,7 +157,7 @@ fn the_registry_is_searched_page_by_page() {
 #[test]
 fn a_server_is_added_listed_and_removed_and_nothing_else_changes() {
     let (registry, project) = (Registry::start(), Project::with(AGENT));
-    assert_seen!(
+    assert_output!(
         registry
             .run(&project, &["mcp", "add", "io.test/weather"])
             .exits(0)
@@ -170,11 +172,11 @@ fn a_server_is_added_listed_and_removed_and_nothing_else_changes() {
         .env("WEATHER_KEY", "k")
         .output()
         .unwrap();
-    Ran::of(&validate).exits(0);
+    CommandOutput::of(&validate).exits(0);
     registry
         .run(&project, &["mcp", "add", "io.test/weather"])
         .exits(2)
-        .says("`tools` has an item named `weather` already");
+        .says("`tools` already has an item named `weather`");
     let http = [
         "mcp",
         "add",
@@ -195,18 +197,25 @@ fn a_server_is_added_listed_and_removed_and_nothing_else_changes() {
         "mcp_servers:\n  - {name: weather, description: Old., transport: sse, url: \"https://old.test\"}\n",
     );
     let folder = project.dir().parent().unwrap().display().to_string();
-    let seen = project
+    let list = project
         .run(&["mcp", "list"])
         .exits(0)
         .all()
         .replace(&folder, "[folder]");
-    insta::assert_snapshot!(seen);
+    insta::assert_snapshot!(list);
     let listed = project.run(&["mcp", "list", "--json"]).exits(0).json();
     let listed: Vec<_> = listed["servers"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|one| json!([one["name"], one["transport"], one["scope"], one["shadowed"]]))
+        .map(|server| {
+            json!([
+                server["name"],
+                server["transport"],
+                server["scope"],
+                server["shadowed"]
+            ])
+        })
         .collect();
     assert_eq!(
         listed,
@@ -229,7 +238,7 @@ fn a_server_is_added_listed_and_removed_and_nothing_else_changes() {
 }
 
 #[test]
-fn what_a_registry_says_names_no_variable_and_steers_no_terminal() {
+fn registry_texts_cannot_name_variables_or_control_the_terminal() {
     let (registry, project) = (Registry::start(), Project::with(AGENT));
     let found = registry.run(&project, &["mcp", "search", "steals"]).exits(0);
     assert!(!found.stdout.contains('\u{1b}'), "{}", found.all());
@@ -249,25 +258,25 @@ fn what_a_registry_says_names_no_variable_and_steers_no_terminal() {
 #[test]
 fn what_can_not_be_done_is_told_with_the_next_step() {
     let (registry, project) = (Registry::start(), Project::with(AGENT));
-    let mut seen = String::new();
-    let mut see = |ran: Ran| {
-        seen.push_str(&ran.exits(2).stderr);
-        seen.push_str("---\n");
+    let mut messages = String::new();
+    let mut add = |output: CommandOutput| {
+        messages.push_str(&output.exits(2).stderr);
+        messages.push_str("---\n");
     };
-    see(registry.run(&project, &["mcp", "add", "io.tset/weather"]));
-    see(registry.run(&project, &["mcp", "add", "io.test/weather-map"]));
-    see(registry.run(&project, &["mcp", "add", "io.test/weather", "--transport", "sse"]));
-    see(registry.run(
+    add(registry.run(&project, &["mcp", "add", "io.tset/weather"]));
+    add(registry.run(&project, &["mcp", "add", "io.test/weather-map"]));
+    add(registry.run(&project, &["mcp", "add", "io.test/weather", "--transport", "sse"]));
+    add(registry.run(
         &project,
         &["mcp", "add", "io.test/weather", "--agent", "other.yaml"],
     ));
-    see(project.run(&["mcp", "remove", "cat"]));
-    see(project.run(&["mcp", "remove", "cart"]));
+    add(project.run(&["mcp", "remove", "cat"]));
+    add(project.run(&["mcp", "remove", "cart"]));
     registry
         .run(&project, &["mcp", "add", "io.test/weather"])
         .exits(0);
-    see(project.run(&["mcp", "remove", "wether"]));
-    insta::assert_snapshot!(seen);
+    add(project.run(&["mcp", "remove", "wether"]));
+    insta::assert_snapshot!(messages);
     project
         .run(&["mcp", "add", "x", "--name", "a-b"])
         .exits(2)
@@ -277,11 +286,11 @@ fn what_can_not_be_done_is_told_with_the_next_step() {
         .env("HOLODECK_MCP_REGISTRY_URL", "http://127.0.0.1:9")
         .output()
         .unwrap();
-    Ran::of(&down)
+    CommandOutput::of(&down)
         .exits(3)
-        .says("the MCP registry did not answer")
+        .says("the MCP registry request failed")
         .says("HOLODECK_MCP_REGISTRY_URL");
-    // A file that is no agent at all is not touched.
+    // A file that is not an agent is not changed.
     project.write("broken.yaml", "a: [\n");
     registry
         .run(

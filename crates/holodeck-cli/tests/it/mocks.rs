@@ -1,11 +1,11 @@
-//! Tools that answer from the YAML, the same on every backend.
+//! Mocked tools, with the same results on every backend.
 
 use holodeck_testkit::{AnthropicReply, AnthropicServer, ModelServer, Reply};
 use serde_json::{Value, json};
 
 use crate::{claude::Bench, project::Project};
 
-/// Two cases at the same time that each call a scripted function twice, a search and a tool of a server.
+/// Two concurrent cases that each call a scripted function twice, a search and a tool of a server.
 fn yaml(model: &str) -> String {
     format!(
         "name: mocked\nmodel: {{{model}}}\ninstructions: {{inline: Be kind.}}\n\
@@ -25,7 +25,7 @@ fn yaml(model: &str) -> String {
     )
 }
 
-/// What the model calls after so many results.
+/// The calls of the model, by the number of results so far.
 const CALLS: [(&str, &str); 4] = [
     ("next_number", "{}"),
     ("next_number", "{}"),
@@ -33,7 +33,7 @@ const CALLS: [(&str, &str); 4] = [
     ("mcp__weather__today", "{}"),
 ];
 
-/// What a person could see of the two cases, apart from times, tokens and names of our own server.
+/// The visible results of the two cases, without times, tokens and the name of the built-in server.
 fn essence(run: &Value) -> Vec<Value> {
     let results = run["report"]["results"].as_array().unwrap();
     let results = results.iter().map(|result| {
@@ -55,7 +55,7 @@ fn essence(run: &Value) -> Vec<Value> {
     results.collect()
 }
 
-/// What tools answered in the whole conversation.
+/// The tool results of the whole conversation.
 fn tool_results(body: &Value) -> Vec<String> {
     let messages = body["messages"].as_array().unwrap();
     let blocks = messages
@@ -111,7 +111,7 @@ fn mocks_answer_alike_on_every_backend() {
 }
 
 #[test]
-fn a_used_up_script_is_no_pass() {
+fn an_exhausted_mock_script_is_not_a_pass() {
     let server = ModelServer::answering(|request| {
         let id = format!("c{}", request.texts("tool").len());
         Reply::nothing().and_tool_call(&id, "f", "{}")

@@ -1,4 +1,4 @@
-//! A folder with an agent, and the program run in it with nothing else around.
+//! A folder with an agent, and the program run in it with a clean environment.
 
 use std::{
     fs,
@@ -13,9 +13,9 @@ pub(crate) struct Project {
     dir: tempfile::TempDir,
 }
 
-/// What a command did.
+/// The result of a command.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -67,19 +67,19 @@ impl Project {
         command
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
-        Ran::of(&self.command(args).output().unwrap())
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::of(&self.command(args).output().unwrap())
     }
 
-    /// The journals of the agent's runs, oldest first. A run killed before it had one may have left something else.
+    /// The journals of the agent's runs, oldest first, without other files of killed runs.
     pub(crate) fn journals(&self) -> Vec<PathBuf> {
         let mut files = list(&self.path(".holodeck/runs"));
         files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
         files
     }
 
-    /// The verdicts of the newest journal, in the order they were found.
-    pub(crate) fn journalled(&self) -> Vec<Value> {
+    /// The verdicts in the newest journal, in its order.
+    pub(crate) fn journal_grades(&self) -> Vec<Value> {
         let verdict = |line: Value| {
             let payload = line.get("graded").or_else(|| line.get("ran"))?;
             payload.get("grade").cloned()
@@ -110,7 +110,7 @@ fn list(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
-impl Ran {
+impl CommandOutput {
     pub(crate) fn of(output: &Output) -> Self {
         Self {
             code: output.status.code(),
@@ -119,7 +119,7 @@ impl Ran {
         }
     }
 
-    /// Ended as expected; what is never to be seen is not there.
+    /// Checks the exit code, and that the output has no panic, backtrace or secret.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{}", self.all());
@@ -135,6 +135,7 @@ impl Ran {
         self
     }
 
+    /// Checks that the output contains `what`.
     #[track_caller]
     pub(crate) fn says(self, what: &str) -> Self {
         assert!(self.all().contains(what), "no {what:?} in\n{}", self.all());
@@ -157,10 +158,10 @@ impl Ran {
     }
 }
 
-/// A key that must be seen nowhere.
+/// A key that must not appear in any output.
 pub(crate) const SECRET: &str = "key-4f9d27-do-not-show";
 
-/// What changes from run to run.
+/// Replaces what differs between runs.
 pub(crate) const FILTERS: &[(&str, &str)] = &[
     (r"http://127\.0\.0\.1:\d+", "http://[server]"),
     (r"127\.0\.0\.1:\d+", "[server]"),
@@ -177,16 +178,16 @@ pub(crate) const FILTERS: &[(&str, &str)] = &[
     (r"process \d+", "process [id]"),
 ];
 
-macro_rules! assert_seen {
-    ($ran:expr) => {
+macro_rules! assert_output {
+    ($output:expr) => {
         insta::with_settings!({filters => $crate::project::FILTERS.to_vec()}, {
-            insta::assert_snapshot!($ran.all());
+            insta::assert_snapshot!($output.all());
         });
     };
 }
-pub(crate) use assert_seen;
+pub(crate) use assert_output;
 
-/// An agent with these cases, asked at `endpoint`.
+/// An agent with these cases and this endpoint.
 pub(crate) fn agent(endpoint: &str, cases: &str) -> String {
     format!(
         "name: support\nmodel:\n  provider: openai\n  name: test-model\n  endpoint: {endpoint}\n  \
@@ -196,18 +197,18 @@ pub(crate) fn agent(endpoint: &str, cases: &str) -> String {
     )
 }
 
-/// Two cases of which the server answers the first as expected.
+/// Two cases; [`half_correct_server`] answers only the first as expected.
 pub(crate) const TWO_CASES: &str = "  - name: capital\n    input: The capital of France?\n    \
                                     ground_truth: Paris\n  - name: sum\n    input: 7 + 5?\n    \
                                     ground_truth: \"12\"\n";
 
-/// A server that knows both answers.
-pub(crate) fn knowing() -> ModelServer {
+/// A server that answers both questions correctly.
+pub(crate) fn correct_server() -> ModelServer {
     ModelServer::answering(|request| Reply::text(right_answer(request)))
 }
 
-/// A server that knows only the capital.
-pub(crate) fn half_knowing() -> ModelServer {
+/// A server that answers only the first question correctly.
+pub(crate) fn half_correct_server() -> ModelServer {
     ModelServer::answering(|request| match right_answer(request) {
         "It is 12." => Reply::text("It is 13."),
         right => Reply::text(right),

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{claude::Bench, project::Project};
 
-/// One case whose answer must be what the tool said. `tool` is what the tool says of its model.
+/// One case whose answer must be the result of the tool. `tool` has further fields of the tool.
 fn yaml(model: &str, tool: &str) -> String {
     format!(
         "name: prompting\nmodel: {{{model}}}\ninstructions: {{inline: Use your tools.}}\n\
@@ -49,7 +49,7 @@ fn a_prompt_tool_asks_the_agents_model() {
     assert_eq!(asked.len(), 3);
     assert_eq!(asked[1].body["temperature"], 0.1);
     assert_eq!(tokens(&project), 3 * 15);
-    // The call of the tool is in the recording, and its model's beside it.
+    // The recording has the call of the tool and that of the tool's model.
     project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
     assert_eq!(tokens(&project), 3 * 15);
     assert_eq!(project.read("tape.jsonl").lines().count(), 1 + 3 + 2);
@@ -86,7 +86,7 @@ fn tokens(project: &Project) -> u64 {
 }
 
 #[test]
-fn what_the_model_of_a_prompt_tool_costs_is_held_against_the_budget() {
+fn the_cost_of_a_prompt_tools_model_counts_against_the_budget() {
     let server = poet();
     let model = format!("provider: openai, name: m, endpoint: \"{}\"", server.url());
     let yaml = yaml(&model, "    model: {name: dear}\n");
@@ -121,7 +121,7 @@ fn what_the_model_of_a_prompt_tool_costs_is_held_against_the_budget() {
 }
 
 #[test]
-fn tokens_that_a_tools_endpoint_does_not_tell_are_not_taken_for_none() {
+fn unreported_tokens_of_a_tool_are_not_counted_as_zero() {
     let server = ModelServer::answering(|request| {
         if request.texts("user") == [PROMPT] {
             return Reply::text("old pond").without_usage();
@@ -140,7 +140,7 @@ fn tokens_that_a_tools_endpoint_does_not_tell_are_not_taken_for_none() {
 }
 
 #[test]
-fn a_model_that_fails_is_an_answer_of_the_tool() {
+fn a_failing_model_is_an_error_of_the_tool() {
     let server = ModelServer::answering(|request| {
         if request.texts("user") == [PROMPT] {
             return Reply::openai_error(400, "no poems today", None, None);
@@ -200,13 +200,16 @@ fn a_claude_agent_may_ask_another_providers_model() {
 }
 
 #[test]
-fn templates_that_can_not_work_are_told_by_validate() {
+fn validate_reports_invalid_templates() {
     let yaml = yaml("provider: ollama, name: m, endpoint: \"http://127.0.0.1:9\"", "");
     let project = Project::with(&yaml.replace("{{ subject }}", "{{ subjct }}"));
     project
         .run(&["validate"])
         .exits(0)
-        .says("`template` of tool `haiku` uses `subjct`, which no parameter is called");
+        .says("`template` of tool `haiku` uses `subjct`, but the tool has no such parameter");
     project.write("agent.yaml", yaml.replace("{{ subject }}", "{{ subject"));
-    project.run(&["validate"]).exits(2).says("is no usable template");
+    project
+        .run(&["validate"])
+        .exits(2)
+        .says("is not a valid template");
 }

@@ -1,10 +1,12 @@
+//! The reports of a run.
+
 use std::fs;
 
-use crate::project::{Project, TWO_CASES, agent, half_knowing};
+use crate::project::{Project, TWO_CASES, agent, half_correct_server};
 
 #[test]
 fn every_format_at_once() {
-    let server = half_knowing();
+    let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project
         .run(&[
@@ -32,8 +34,8 @@ fn every_format_at_once() {
 }
 
 #[test]
-fn a_replayed_run_says_so_in_each_of_them() {
-    let server = half_knowing();
+fn every_report_marks_a_replayed_run() {
+    let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project.run(&["test", "--record", "tape.jsonl"]).exits(1);
     server.finish();
@@ -51,8 +53,8 @@ fn a_replayed_run_says_so_in_each_of_them() {
 }
 
 #[test]
-fn a_report_that_has_no_place_is_told_before_the_run() {
-    let server = half_knowing();
+fn an_invalid_report_path_is_reported_before_the_run() {
+    let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project.write("taken/x", "");
     project
@@ -67,8 +69,8 @@ fn a_report_that_has_no_place_is_told_before_the_run() {
 }
 
 #[test]
-fn the_format_can_be_told_apart_from_the_name() {
-    let server = half_knowing();
+fn the_format_can_be_given_without_an_extension() {
+    let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     project
         .run(&["test", "--output", "summary", "--format", "markdown"])
@@ -79,7 +81,7 @@ fn the_format_can_be_told_apart_from_the_name() {
 
 #[test]
 fn a_report_can_go_into_a_pipe() {
-    let server = half_knowing();
+    let server = half_correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     let ran = project
         .run(&["test", "--output", "/dev/stdout", "--format", "jsonl", "-q"])

@@ -1,5 +1,5 @@
-//! A run that is killed at random moments and gone on with repeats nothing, loses nothing, and ends like one that
-//! was left alone.
+//! A run that is killed at random moments and resumed repeats nothing, loses nothing, and ends like an uninterrupted
+//! one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,15 +21,15 @@ use serde_json::Value;
 
 use crate::project::Project;
 
-/// How often a run is begun and killed; `cargo xtask soak resume` asks for more.
+/// How many runs are started and killed; `cargo xtask soak resume` sets more.
 const ROUNDS: &str = "HOLODECK_KILL_ROUNDS";
-/// Where chance starts, to repeat what failed.
+/// The seed of the random numbers, to repeat a failure.
 const SEED: &str = "HOLODECK_KILL_SEED";
 
 const CASES: usize = 40;
 
 #[test]
-fn a_killed_run_goes_on_as_if_nothing_had_happened() {
+fn a_killed_run_is_resumed_without_loss() {
     let rounds = number_from_env(ROUNDS).unwrap_or(20);
     let seed = number_from_env(SEED).unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -45,13 +45,13 @@ fn a_killed_run_goes_on_as_if_nothing_had_happened() {
     assert!(kills > 0, "no run was killed before it ended by itself");
 }
 
-/// What all rounds share: the endpoint, and a run that nobody disturbed.
+/// Shared by all rounds: the endpoint, and the result of an uninterrupted run.
 struct Bench {
     server: ModelServer,
     /// The question of each request, in order.
     asked: Arc<Mutex<Vec<String>>>,
-    undisturbed: Ending,
-    /// How long that took.
+    uninterrupted: Ending,
+    /// Its duration.
     usual: Duration,
 }
 
@@ -71,16 +71,16 @@ impl Bench {
         let started = Instant::now();
         let run = Running::start(&project).until(None);
         let usual = started.elapsed();
-        let code = run.code.expect("nobody killed it");
+        let code = run.code.expect("the run was not killed");
         Self {
-            undisturbed: Ending::read(&project, code),
+            uninterrupted: Ending::read(&project, code),
             server,
             asked,
             usual,
         }
     }
 
-    /// Starts a run, kills it, goes on with it, until it ends by itself. Returns how often it was killed.
+    /// Starts, kills and resumes a run until it ends by itself. Returns how often it was killed.
     fn round(&self, random: &mut Random) -> usize {
         let project = project(&self.server.url());
         let planned = 1 + random.below(4);
@@ -89,7 +89,7 @@ impl Bench {
         let code = loop {
             let moment = (kills < planned).then(|| Moment::choose(random, self.usual));
             let asked_before = self.asked.lock().unwrap().len();
-            // What is recorded has an answer, whether it was graded or not.
+            // A recorded case has an answer, whether it was graded or not.
             let answered_before: BTreeSet<u64> = answered(&project).into_keys().collect();
             let run = Running::start(&project).until(moment);
             for result in run.finished {
@@ -118,8 +118,8 @@ impl Bench {
                 "case {index}: reported, recorded"
             );
         }
-        assert_eq!(code, self.undisturbed.code, "{}", project.read("stderr.txt"));
-        assert_eq!(Ending::read(&project, code), self.undisturbed);
+        assert_eq!(code, self.uninterrupted.code, "{}", project.read("stderr.txt"));
+        assert_eq!(Ending::read(&project, code), self.uninterrupted);
         usize::try_from(kills).unwrap()
     }
 }
@@ -128,7 +128,7 @@ impl Bench {
 fn answer(question: &str) -> Reply {
     match index_of(question) % 8 {
         3 => Reply::text(format!("I don't know: {question}")),
-        // Long enough for grading to take its time on a thread of its own.
+        // Long enough to be graded on a thread of its own.
         6 => Reply::text("The answer to everything is 42, and so on. ".repeat(400)),
         5 => Reply::openai_error(400, "this question is refused", Some("refused"), None),
         _ => Reply::text(format!("The answer to {question} is 42")).in_pieces(4),
@@ -144,7 +144,7 @@ fn index_of(question: &str) -> u64 {
 /// When a run is killed.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// After some time, wherever the run is then.
+    /// After some time, in any state of the run.
     Time(Duration),
     /// At once when this many cases are reported: a record may be written or not.
     Reported(usize),
@@ -190,7 +190,7 @@ test_cases:
     Project::with(&agent)
 }
 
-/// The answers in the journal, each there once. A killed run may have left half a line.
+/// The answers in the journal, each exactly once. A killed run may have left an incomplete line.
 fn answered(project: &Project) -> BTreeMap<u64, Value> {
     let mut answers = BTreeMap::new();
     let Some(journal) = project.journals().pop() else {
@@ -230,7 +230,7 @@ impl Ending {
     }
 }
 
-/// Times, ids, and the command line that a resumed run has of its own.
+/// Times, ids, and the command line, which differs for a resumed run.
 const VARYING: &[&str] = &[
     "cli_args",
     "created_at",
@@ -266,8 +266,8 @@ struct Running {
     lines: Receiver<String>,
 }
 
-/// What it told before it ended.
-struct Told {
+/// The output of a run.
+struct RunOutput {
     /// Absent when it was killed.
     code: Option<i32>,
     /// The results it reported as finished.
@@ -275,7 +275,7 @@ struct Told {
 }
 
 impl Running {
-    /// Starts the run, or goes on with the one that is there.
+    /// Starts a run, or resumes the existing one.
     fn start(project: &Project) -> Self {
         let arguments: &[&str] = if project.journals().is_empty() {
             &["test", "--live", "--json"]
@@ -297,34 +297,34 @@ impl Running {
         }
     }
 
-    /// Reads what it tells; kills it with SIGKILL at `moment`, or lets it end.
-    fn until(mut self, moment: Option<Moment>) -> Told {
+    /// Reads the output; kills the run with SIGKILL at `moment`, or lets it end.
+    fn until(mut self, moment: Option<Moment>) -> RunOutput {
         let started = Instant::now();
         let mut finished = Vec::new();
         loop {
-            let patience = match moment {
+            let timeout = match moment {
                 Some(Moment::Time(time)) => time.saturating_sub(started.elapsed()),
                 Some(Moment::Reported(count)) if finished.len() >= count => Duration::ZERO,
                 Some(Moment::Answered(count)) if answers_in(&self.journal) >= count => Duration::ZERO,
                 Some(Moment::Answered(_)) => Duration::from_micros(100),
                 Some(Moment::Reported(_)) | None => Duration::from_mins(1),
             };
-            let looks = matches!(moment, Some(Moment::Answered(_))) && !patience.is_zero();
-            match self.lines.recv_timeout(patience) {
+            let polls_journal = matches!(moment, Some(Moment::Answered(_))) && !timeout.is_zero();
+            match self.lines.recv_timeout(timeout) {
                 Ok(line) => finished.extend(finished_case(&line)),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) if looks => {}
+                Err(RecvTimeoutError::Timeout) if polls_journal => {}
                 Err(RecvTimeoutError::Timeout) => {
                     assert!(moment.is_some(), "the run does not end");
                     self.child.kill().unwrap();
-                    // What it told before it died still counts.
+                    // Lines written before the kill count too.
                     finished.extend(self.lines.iter().filter_map(|line| finished_case(&line)));
                     break;
                 }
             }
         }
         let code = self.child.wait().unwrap().code();
-        Told { code, finished }
+        RunOutput { code, finished }
     }
 }
 
@@ -335,7 +335,7 @@ fn answers_in(folder: &Path) -> usize {
     texts.map(|text| text.matches("{\"ran\":").count()).sum()
 }
 
-/// The whole lines of the output, as they come. A line that was cut tells nothing.
+/// The complete lines of the output; an incomplete last line is dropped.
 fn lines_of(stdout: ChildStdout) -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {
@@ -355,7 +355,7 @@ fn finished_case(line: &str) -> Option<Value> {
     (event["event"] == "case_finished").then(|| event["result"].take())
 }
 
-/// Numbers that depend on nothing but their seed (splitmix64).
+/// Numbers that depend only on their seed (splitmix64).
 struct Random(u64);
 
 impl Random {

@@ -1,5 +1,5 @@
-//! Agents that look things up, end to end: the same YAML on both backends, an MCP server beside an index, and agents in
-//! the shape of real ones, live and replayed.
+//! Agents with retrieval, end to end: the same YAML on both backends, an MCP server beside an index, and realistic
+//! agents, live and replayed.
 
 use std::{
     fs,
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use crate::{
     claude::{Bench, workspace},
-    project::{Project, Ran},
+    project::{CommandOutput, Project},
 };
 
-/// Where node is, besides what every test has.
+/// The usual path and the folder of node.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Programs of MCP servers, as `cargo xtask smoke` installs them. Their absence is a failure: a test that can't run
-/// has not passed.
+/// The MCP server that `cargo xtask smoke` installs. Its absence is a failure, as a test that cannot run has not
+/// passed.
 pub(crate) fn everything() -> PathBuf {
     let server = "mcp/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
     let server = workspace().join(".smoke").join(server);
@@ -30,7 +30,7 @@ pub(crate) fn everything() -> PathBuf {
     server
 }
 
-/// Puts a folder of `fixtures/` into the project.
+/// Copies a folder of `fixtures/` into the project.
 fn copy(project: &Project, from: &str, to: &str) {
     let from = workspace().join("fixtures").join(from);
     for entry in fs::read_dir(&from).unwrap() {
@@ -64,7 +64,7 @@ fn copy_folder(project: &Project, from: &Path, to: &str) {
     }
 }
 
-/// The context has the passages of an answer, each by itself and in their order.
+/// Checks that the context has the passages of the answer, one by one and in order.
 fn assert_retrieved(context: &Value, answer: &Value) {
     let passages = context.as_array().unwrap();
     assert!(passages.len() > 1, "{context}");
@@ -102,8 +102,8 @@ fn gate(model: &str) -> String {
     )
 }
 
-/// What a scripted model does when it is asked this, and when it has been answered.
-fn wanted(question: &str, server: &str) -> Option<(String, Value)> {
+/// The call that a scripted model makes for a question.
+fn call_for(question: &str, server: &str) -> Option<(String, Value)> {
     match question {
         question if question.contains("refund") => Some((
             format!("{server}handbook_search"),
@@ -116,26 +116,26 @@ fn wanted(question: &str, server: &str) -> Option<(String, Value)> {
     }
 }
 
-/// Calls the fitting tool, then answers with what the tool told.
+/// Calls the matching tool, then answers with its result.
 fn openai(request: &ReceivedRequest) -> Reply {
-    if let Some(told) = request.texts("tool").last() {
-        return Reply::text(*told);
+    if let Some(result) = request.texts("tool").last() {
+        return Reply::text(*result);
     }
     let question = *request.texts("user").last().unwrap();
-    let (name, arguments) = wanted(question, "").unwrap();
+    let (name, arguments) = call_for(question, "").unwrap();
     Reply::tool_call("call_1", &name, &arguments)
 }
 
-/// What each case's first tool answered, and what retrieval found.
+/// For each case the call and result of the first tool, and the retrieval context.
 fn answers(project: &Project) -> Vec<(Value, Value)> {
-    let told = |result: &Value| {
+    let answer = |result: &Value| {
         assert_eq!(result["state"], "passed", "{result}");
         assert_eq!(result["tools_matched"], true, "{result}");
         let call = &result["tool_invocations"][0];
         let call = json!([call["name"], call["result"]]);
         (call, result["retrieval_context"].clone())
     };
-    results(project).iter().map(told).collect()
+    results(project).iter().map(answer).collect()
 }
 
 /// The gate: an MCP server over stdio and a vector store, on both backends, with the same results.
@@ -149,7 +149,7 @@ fn an_mcp_server_and_a_vector_store_work_the_same_on_both_backends() {
     let project = Project::with(&gate(&model));
     copy(&project, "claude_vectorstore", "handbook");
     let ran = project.command(&["test"]).env("PATH", PATH).output().unwrap();
-    Ran::of(&ran).exits(0).says("2 passed");
+    CommandOutput::of(&ran).exits(0).says("2 passed");
     let requests = server.finish();
     let offered = requests[0].body["tools"].as_array().unwrap();
     let offered: Vec<&str> = offered
@@ -161,12 +161,12 @@ fn an_mcp_server_and_a_vector_store_work_the_same_on_both_backends() {
     let on_openai = answers(&project);
 
     let server = AnthropicServer::answering(|request| {
-        if let Some(told) = request.tool_results().first() {
-            return AnthropicReply::text(told.text.clone());
+        if let Some(result) = request.tool_results().first() {
+            return AnthropicReply::text(result.text.clone());
         }
-        match wanted(request.prompt(), "mcp__holodeck_tools__") {
+        match call_for(request.prompt(), "mcp__holodeck_tools__") {
             Some((name, arguments)) => AnthropicReply::tool_use(&name, &arguments),
-            None => AnthropicReply::error(400, "nothing is known of this"),
+            None => AnthropicReply::error(400, "unexpected question"),
         }
     });
     let bench = Bench::new(&gate("{provider: anthropic, name: sonnet}"), server);
@@ -177,9 +177,9 @@ fn an_mcp_server_and_a_vector_store_work_the_same_on_both_backends() {
 
     assert_eq!(on_openai, on_claude);
     let (call, context) = &on_openai[0];
-    let told = call[1].as_str().unwrap();
+    let text = call[1].as_str().unwrap();
     assert_eq!(call[0], "handbook_search");
-    assert!(told.starts_with("Found 2 result"), "{told}");
+    assert!(text.starts_with("Found 2 result"), "{text}");
     assert_retrieved(context, &call[1]);
     assert_eq!(on_openai[1].1, Value::Null, "the server does not retrieve");
 }
@@ -188,7 +188,7 @@ fn an_mcp_server_and_a_vector_store_work_the_same_on_both_backends() {
 fn the_claude_agent_with_a_vector_store_passes() {
     let yaml = fs::read_to_string(workspace().join("fixtures/claude_vectorstore_agent.yaml")).unwrap();
     let server = AnthropicServer::answering(|request| match request.tool_results().first() {
-        Some(told) => AnthropicReply::text(told.text.clone()),
+        Some(result) => AnthropicReply::text(result.text.clone()),
         None => AnthropicReply::tool_use(
             "mcp__holodeck_tools__handbook_search",
             &json!({"query": request.prompt()}),
@@ -208,7 +208,7 @@ fn the_claude_agent_with_a_vector_store_passes() {
     }
 }
 
-/// The agent of `fixtures/support_desk`, its server where it is installed.
+/// The agent of `fixtures/support_desk` with the path of the installed server.
 fn support_desk() -> Project {
     let project = Project::empty();
     copy(&project, "support_desk", "");
@@ -222,7 +222,7 @@ fn support_desk() -> Project {
     project
 }
 
-/// What a model would do, as far as the cases need it.
+/// A scripted model for the questions of the cases.
 fn desk(request: &ReceivedRequest) -> Reply {
     let question = *request.texts("user").last().unwrap();
     let last = request.messages().last().unwrap();
@@ -256,7 +256,7 @@ fn an_agent_like_real_ones_is_tested_live_and_replayed() {
         .env("PATH", PATH)
         .output()
         .unwrap();
-    Ran::of(&record).exits(0).says("5 passed");
+    CommandOutput::of(&record).exits(0).says("5 passed");
     let recorded = results(&project);
     server.finish();
     assert_eq!(
@@ -264,14 +264,17 @@ fn an_agent_like_real_ones_is_tested_live_and_replayed() {
         recorded[4]["turns"][0]["retrieval_context"]
     );
 
-    // Nobody answers any more, and there is no index.
+    // The endpoint has ended, and there is no index.
     fs::remove_dir_all(project.path(".holodeck/index")).unwrap();
     let replay = project
         .command(&["test", "--replay", "tape.jsonl"])
         .env("PATH", PATH)
         .output()
         .unwrap();
-    Ran::of(&replay).exits(0).says("5 passed").says("replayed");
+    CommandOutput::of(&replay)
+        .exits(0)
+        .says("5 passed")
+        .says("replayed");
     let replayed = results(&project);
     for (live, replayed) in recorded.iter().zip(&replayed) {
         for field in ["agent_response", "tool_calls", "retrieval_context", "state"] {
@@ -279,13 +282,13 @@ fn an_agent_like_real_ones_is_tested_live_and_replayed() {
         }
     }
 
-    // What the tools would find in other documents was not recorded.
+    // The results for changed documents were not recorded.
     let terms = project.read("data/terms.md");
     project.write("data/terms.md", format!("{terms}\nNothing of this holds.\n"));
     let missed = project
         .run(&["test", "--replay", "tape.jsonl"])
         .exits(3)
-        .says("4 passed");
+        .says("4 of 5 passed");
     missed.says("tool execution failed: contract_search");
 }
 
@@ -316,7 +319,7 @@ fn a_store_that_is_not_built_is_2_by_name() {
 fn the_recording_of_that_agent_needs_no_model_no_server_and_no_index() {
     let project = Project::empty();
     copy(&project, "support_desk", "");
-    // As it is checked in: what would start the MCP server is nowhere near.
+    // As it is checked in, without the program of the MCP server.
     let ran = project.run(&["test"]).exits(0).says("5 passed").says("replayed");
     assert!(!ran.stderr.contains("index"), "{}", ran.all());
     assert!(!project.path(".holodeck/index").exists());

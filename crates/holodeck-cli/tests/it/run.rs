@@ -1,12 +1,14 @@
+//! `holodeck run`.
+
 use std::{io::Write as _, process::Stdio};
 
 use holodeck_testkit::{ModelServer, Reply};
 
-use crate::project::{Project, Ran, TWO_CASES, agent, assert_seen, knowing};
+use crate::project::{CommandOutput, Project, TWO_CASES, agent, assert_output, correct_server};
 
 #[test]
 fn the_answer_and_nothing_else_is_data() {
-    let server = knowing();
+    let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     let ran = project
         .run(&["run", "agent.yaml", "The capital of France?"])
@@ -22,7 +24,7 @@ fn the_answer_and_nothing_else_is_data() {
 
 #[test]
 fn the_whole_result_for_a_program() {
-    let server = knowing();
+    let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     let result = project
         .run(&["run", "--json", "The capital of France?"])
@@ -35,7 +37,7 @@ fn the_whole_result_for_a_program() {
 
 #[test]
 fn a_question_from_a_pipe() {
-    let server = knowing();
+    let server = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     let mut child = project
         .command(&["run", "-"])
@@ -50,7 +52,7 @@ fn a_question_from_a_pipe() {
         .unwrap()
         .write_all(b"The capital of France?\n")
         .unwrap();
-    let ran = Ran::of(&child.wait_with_output().unwrap()).exits(0);
+    let ran = CommandOutput::of(&child.wait_with_output().unwrap()).exits(0);
     assert_eq!(ran.stdout, "Paris.\n");
     project.run(&["run", "-"]).exits(2).says("the question is empty");
     server.finish();
@@ -61,19 +63,19 @@ fn an_agent_that_ends_badly_is_1() {
     let server = ModelServer::replies([Reply::refusal("I would rather not")]);
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     let ran = project.run(&["run", "hm?"]).exits(1);
-    assert_seen!(ran);
+    assert_output!(ran);
     server.finish();
 }
 
 #[test]
 fn an_endpoint_that_is_down_is_3() {
-    let server = knowing();
+    let server = correct_server();
     let down = server.url();
     drop(server.finish());
     let ran = Project::with(&agent(&down, TWO_CASES))
         .run(&["run", "hm?"])
         .exits(3);
-    assert_seen!(ran);
+    assert_output!(ran);
 }
 
 #[test]
@@ -81,6 +83,26 @@ fn an_answer_that_takes_too_long_is_3_and_what_came_is_shown() {
     let server = ModelServer::replies([Reply::text("Once upon a time").in_pieces(4).hang_after(3)]);
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     let ran = project.run(&["run", "--timeout", "0.3", "a story"]).exits(3);
-    assert_seen!(ran);
+    assert_output!(ran);
+    server.finish();
+}
+
+#[test]
+fn a_budget_for_a_model_without_a_price_is_2_for_run_and_test() {
+    let server = ModelServer::replies([Reply::text("Paris.")]);
+    let yaml = crate::project::agent(&server.url(), TWO_CASES) + "openai: {max_budget_usd: 1}\n";
+    let project = Project::with(&yaml);
+    for args in [&["run", "Hi"][..], &["test"]] {
+        project
+            .run(args)
+            .exits(2)
+            .says("cannot enforce `openai.max_budget_usd`: no price known for `test-model`");
+    }
+    assert!(server.requests().is_empty());
+    project.write(
+        "prices.json",
+        r#"{"as_of": "2026-11-21", "models": {"test-model": {"input": 1, "output": 2}}}"#,
+    );
+    project.run(&["run", "Hi"]).exits(0);
     server.finish();
 }

@@ -1,11 +1,11 @@
-//! MCP servers that ask the agent's model (sampling).
+//! MCP servers that call the agent's model (sampling).
 
 use holodeck_testkit::{AnthropicReply, AnthropicServer, ModelServer, ReceivedRequest, Reply};
 use serde_json::{Value, json};
 
 use crate::{claude::Bench, project::Project};
 
-/// A server whose tool `ask` puts its question to a model, and `twice` puts two.
+/// A server whose tool `ask` sends its question to a model.
 const ASKER: &str = r#"
 import json, sys
 
@@ -56,12 +56,12 @@ fn yaml(model: &str, more: &str, cases: &str) -> String {
 const CASE: &str =
     "  - {name: one, input: What is it?, ground_truth: \"forty-two (\", expected_tools: [ask]}\n";
 
-/// Whether this is the server's question and not the agent's.
+/// Whether the request comes from the server and not from the agent.
 fn is_sampled(request: &ReceivedRequest) -> bool {
     request.texts("system") == ["You are an oracle."]
 }
 
-/// A model that lets the server ask it what it is asked, and repeats what comes of it.
+/// A model that passes its question to the server's tool and repeats the result.
 fn model() -> ModelServer {
     ModelServer::answering(|request| {
         if is_sampled(request) {
@@ -102,7 +102,7 @@ fn a_server_may_ask_the_agents_model_if_the_yaml_allows_it() {
     let requests = server.finish();
     assert_eq!(requests.len(), 3);
     let asked = requests.iter().find(|request| is_sampled(request)).unwrap();
-    // What the server wants, but no more tokens than the YAML gives.
+    // The server's parameters, but at most the tokens that the YAML allows.
     assert_eq!(asked.body["temperature"], 0.7);
     assert_eq!(asked.body["max_tokens"], 30);
     assert_eq!(asked.texts("user"), ["What is it?"]);
@@ -118,7 +118,7 @@ fn a_server_may_ask_the_agents_model_if_the_yaml_allows_it() {
 }
 
 #[test]
-fn a_server_that_may_not_ask_is_told_so() {
+fn sampling_is_refused_unless_allowed() {
     for more in ["", ", sampling: deny"] {
         let server = model();
         let project = project(&server, "", more, CASE);
@@ -131,7 +131,7 @@ fn a_server_that_may_not_ask_is_told_so() {
 }
 
 #[test]
-fn what_a_server_asks_counts_for_the_case_whose_call_made_it_ask() {
+fn sampling_counts_for_the_case_whose_call_caused_it() {
     let server = model();
     let case =
         |number| format!("  - {{name: case {number}, input: Question {number}?, ground_truth: forty-two}}\n");
@@ -163,7 +163,7 @@ fn what_a_server_asks_counts_for_the_case_whose_call_made_it_ask() {
 }
 
 #[test]
-fn money_that_servers_make_an_agent_spend_is_held_against_the_budget() {
+fn sampling_counts_against_the_budget() {
     let server = model();
     let cases = format!("{CASE}{}", CASE.replace("one", "two"));
     let project = project(&server, "", ", sampling: allow", &cases);
@@ -184,7 +184,7 @@ fn server_everything_gets_its_answer() {
         if let Some(result) = results.iter().find(|result| result.contains("sampling")) {
             return Reply::text(*result);
         }
-        // It offers the tool once it knows that there is a model, which may be after the first message.
+        // The server offers the tool once sampling is negotiated, which may be after the first message.
         let name = "mcp__everything__trigger-sampling-request";
         let number = format!("c{}", results.len());
         if request.body["tools"].to_string().contains(name) {
@@ -211,7 +211,7 @@ fn server_everything_gets_its_answer() {
         .find(|request| request.texts("system") == ["You are a helpful test server."])
         .unwrap();
     assert_eq!(asked.body["max_tokens"], 9);
-    // The list changed on the way; a replay shows the model what it was shown then.
+    // The list of tools changed during the run; a replay offers the recorded tools.
     project.run(&["test", "--replay", "tape.jsonl"]).exits(0);
 }
 
@@ -238,7 +238,7 @@ fn a_server_may_ask_the_model_of_a_claude_agent_too() {
         .run(&["test", "--record", "tape.jsonl"])
         .exits(0)
         .says("1 passed");
-    // The CLI has no part in it.
+    // The CLI is not involved.
     assert!(!bench.argv().contains("--mcp-config"), "{}", bench.argv());
     let result = &bench.project.run_file()["report"]["results"][0];
     assert_eq!(result["tool_calls"], json!(["mcp__asker__ask"]));

@@ -31,7 +31,7 @@ pub(crate) fn everything(more: &str) -> String {
 const CASE: &str = "  - name: echo\n    input: Say gingerbread.\n    ground_truth: gingerbread\n    \
                     expected_tools: [echo]\n";
 
-/// A model that calls the tool and repeats what it says.
+/// A model that calls the tool and repeats its result.
 fn model() -> ModelServer {
     ModelServer::answering(|request| {
         let messages = request.messages();
@@ -64,7 +64,7 @@ fn the_tools_of_a_real_server_answer_and_a_replay_needs_none() {
         .map(|tool| tool["function"]["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["mcp__everything__echo", "mcp__everything__get-sum"]);
-    // Nothing is started: there is no node.
+    // A replay starts no server: there is no node.
     let replay = project
         .command(&["test", "--replay", "calls.jsonl"])
         .env("PATH", "/nowhere")
@@ -103,7 +103,7 @@ fn pictures_and_resources_of_a_server_reach_the_model_also_in_a_replay() {
     );
     let text = resource["content"].as_str().unwrap();
     assert!(text.contains("[resource demo://"), "{text}");
-    // After all answers, as a server refuses another message between them.
+    // After all results, as an endpoint refuses another message between them.
     assert_eq!(shown["role"], "user");
     let url = shown["content"][1]["image_url"]["url"].as_str().unwrap();
     assert!(url.starts_with("data:image/png;base64,"), "{url}");
@@ -130,7 +130,7 @@ fn a_server_that_does_not_start_ends_the_run_unless_it_is_not_required() {
         "{}",
         ran.stderr
     );
-    // Who only looks starts nothing.
+    // A dry run starts no server.
     project.run(&["test", "--dry-run"]).exits(0);
     project.write("agent.yaml", broken("    required: false\n"));
     project
@@ -143,7 +143,7 @@ fn a_server_that_does_not_start_ends_the_run_unless_it_is_not_required() {
 #[test]
 fn nothing_is_left_of_a_server_when_holodeck_is_killed() {
     let server = ModelServer::answering(|_| Reply::hang());
-    // Reads nothing, so that it does not notice either.
+    // Does not read stdin, so it does not notice that its client has ended.
     let deaf = "import os, sys, json, time\nopen('pid', 'w').write(str(os.getpid()))\nfor line in sys.stdin:\n    \
                 m = json.loads(line)\n    if 'id' not in m: continue\n    \
                 r = {'protocolVersion': '2025-06-18', 'capabilities': {'tools': {}}, 'serverInfo': {'name': 'd', 'version': '1'}} \
@@ -165,10 +165,7 @@ fn nothing_is_left_of_a_server_when_holodeck_is_killed() {
     let started = Instant::now();
     let wait_for = |what: &dyn Fn() -> bool| {
         while !what() {
-            assert!(
-                started.elapsed() < Duration::from_mins(1),
-                "it did not come to pass"
-            );
+            assert!(started.elapsed() < Duration::from_mins(1), "timed out");
             std::thread::sleep(Duration::from_millis(10));
         }
     };

@@ -1,4 +1,4 @@
-//! Indexes on servers, driven by the program: built, searched, tested against, moved.
+//! Indexes on servers: build, search, test, migrate.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::project::Project;
 
-/// What the scripted Qdrant is asked with.
+/// The key of the scripted Qdrant.
 const KEY: &str = "a-key-of-qdrant";
 
 /// An agent that searches `docs/`; its index is on the server `main` if `database` says so.
@@ -41,15 +41,15 @@ fn agent(server: &ModelServer, database: &str) -> String {
     )
 }
 
-/// Looks up, then answers with what was found.
-fn looking_up(request: &ReceivedRequest) -> Reply {
+/// Searches, then answers with the result.
+fn search_and_answer(request: &ReceivedRequest) -> Reply {
     match request.texts("tool").last() {
-        Some(found) => Reply::text(*found),
+        Some(result) => Reply::text(*result),
         None => Reply::tool_call("call_1", "docs_search", &json!({"query": "days for a refund"})),
     }
 }
 
-/// How many passages were embedded so far; not the question how long vectors are, nor those of searches.
+/// The number of passages embedded so far, without queries and the request that determines the dimensions.
 fn embedded(server: &ModelServer) -> usize {
     let requests = server.embedding_requests();
     let texts = requests
@@ -63,7 +63,7 @@ fn hits(project: &Project) -> Value {
         .run(&["index", "search", "days for a refund", "--json"])
         .exits(0);
     let hits = ran.json()["hits"].clone();
-    // What a store computes with differs in the last digits.
+    // Stores differ in the last digits of the scores.
     let hits = hits.as_array().unwrap().iter().map(|hit| {
         let score = (hit["score"].as_f64().unwrap() * 1e4).round();
         json!([score, hit["source"], hit["text"], hit["metadata"]])
@@ -71,18 +71,18 @@ fn hits(project: &Project) -> Value {
     hits.collect()
 }
 
-/// Everything that the program does with an index, with one on a server.
-fn is_used(store: &str, provider: &str) {
-    let server = ModelServer::answering(looking_up);
+/// Checks every operation of the program on an index that is on a server.
+fn check_every_operation(store: &str, provider: &str) {
+    let server = ModelServer::answering(search_and_answer);
     let project = shop(&server, store);
 
-    // In a file first, to have something to compare with.
+    // First in a file, for comparison.
     project.run(&["index", "build"]).exits(0);
     assert_eq!(embedded(&server), 3);
     let expected = hits(&project);
     assert_eq!(expected[0][1], "docs/refunds.md");
 
-    // On the server it is the same index, and nothing was embedded for it.
+    // The server has the same index, and nothing was embedded for it.
     project
         .run(&["index", "migrate", "--to", "main"])
         .exits(0)
@@ -105,10 +105,10 @@ fn is_used(store: &str, provider: &str) {
     assert_eq!(embedded(&server), 3);
     assert!(
         !project.path(".holodeck/index").exists(),
-        "nothing is kept in a file"
+        "no index file is created"
     );
 
-    // Back into a file, and again nothing is embedded.
+    // Back to a file, again without embedding.
     project
         .run(&["index", "migrate", "--to", "in-memory"])
         .exits(0)
@@ -118,7 +118,7 @@ fn is_used(store: &str, provider: &str) {
     assert_eq!(hits(&project), expected);
     project.write("agent.yaml", agent(&server, ", database: main"));
 
-    // A test searches there, after taking in what changed.
+    // A test updates the index and searches it.
     edit(&project.path("docs/refunds.md"));
     project.run(&["index", "status"]).exits(1).says("1 changed");
     project.run(&["test"]).exits(1).says("1 failed").says("14 days");
@@ -159,7 +159,7 @@ fn edit(path: &Path) {
 #[test]
 fn an_index_on_the_real_postgres_is_used() {
     let server = PostgresServer::start();
-    is_used(
+    check_every_operation(
         &format!("{{provider: postgres, connection_string: \"{}\"}}", server.url()),
         "postgres",
     );
@@ -172,7 +172,7 @@ fn an_index_on_the_real_postgres_is_used() {
 #[test]
 fn an_index_in_qdrant_is_used() {
     let server = QdrantServer::start(KEY);
-    is_used(
+    check_every_operation(
         &format!(
             "{{provider: qdrant, connection_string: \"{}\", options: {{api_key: {KEY}}}}}",
             server.url()
@@ -183,8 +183,8 @@ fn an_index_in_qdrant_is_used() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_3_and_shows_no_password() {
-    let model = ModelServer::answering(looking_up);
+fn an_unreachable_store_is_3_and_shows_no_password() {
+    let model = ModelServer::answering(search_and_answer);
     for (store, name) in [
         (
             "{provider: postgres, connection_string: \"postgresql://u:hush@127.0.0.1:1/d\"}",

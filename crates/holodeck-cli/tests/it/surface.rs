@@ -1,17 +1,17 @@
 //! Flags, help, generated pages.
 
-use std::process::Stdio;
+use std::{fs, process::Stdio};
 
-use crate::project::{Project, assert_seen};
+use crate::project::{Project, assert_output};
 
 #[test]
 fn help_tells_the_commands() {
-    assert_seen!(Project::empty().run(&["--help"]).exits(0));
+    assert_output!(Project::empty().run(&["--help"]).exits(0));
 }
 
 #[test]
 fn help_of_test_tells_every_flag() {
-    assert_seen!(Project::empty().run(&["test", "--help"]).exits(0));
+    assert_output!(Project::empty().run(&["test", "--help"]).exits(0));
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn the_version_is_one_line() {
 }
 
 #[test]
-fn what_is_typed_wrong_is_2() {
+fn usage_errors_are_2() {
     let project = Project::empty();
     for args in [
         &["tset"][..],
@@ -55,7 +55,7 @@ fn what_is_typed_wrong_is_2() {
 }
 
 #[test]
-fn a_report_needs_a_place_of_its_own() {
+fn two_reports_cannot_share_a_path() {
     let project = Project::empty();
     project
         .run(&["test", "--report", "json=a", "--report", "html=a"])
@@ -68,8 +68,29 @@ fn every_shell_gets_completions() {
     let project = Project::empty();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = project.run(&["completions", shell]).exits(0).says("max-cost-usd");
-        assert!(!ran.stdout.contains("internal"), "{shell}");
+        assert!(!ran.stdout.contains("cli-reference"), "{shell}");
     }
+}
+
+#[test]
+fn every_command_that_help_shows_has_a_man_page() {
+    let project = Project::empty();
+    project.run(&["internal", "man-pages", "."]).exits(0);
+    let mut pages: Vec<String> = fs::read_dir(project.dir())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".1"))
+        .collect();
+    pages.sort();
+    for wanted in ["holodeck.1", "holodeck-test.1", "holodeck-test-resume.1"] {
+        assert!(pages.iter().any(|page| page == wanted), "{wanted}: {pages:?}");
+    }
+    assert!(
+        !pages.iter().any(|page| page.contains("holodeck-internal")),
+        "{pages:?}"
+    );
+    let page = fs::read_to_string(project.path("holodeck-test.1")).unwrap();
+    assert!(page.contains("\\-\\-max\\-cost\\-usd"), "{page}");
 }
 
 #[test]
@@ -85,15 +106,15 @@ fn the_schema_is_json() {
 fn the_generated_pages_name_everything() {
     let project = Project::empty();
     let commands = project.run(&["internal", "cli-reference"]).exits(0).stdout;
-    for wanted in [
+    for entry in [
         "`holodeck test resume`",
         "`--max-tokens-total N`",
         "`holodeck doctor`",
         "| 130 |",
     ] {
-        assert!(commands.contains(wanted), "{wanted}");
+        assert!(commands.contains(entry), "{entry}");
     }
-    assert!(!commands.contains("internal"), "{commands}");
+    assert!(!commands.contains("holodeck internal"), "{commands}");
     let codes = project
         .run(&["internal", "diagnostics-reference"])
         .exits(0)
@@ -102,7 +123,7 @@ fn the_generated_pages_name_everything() {
 }
 
 #[test]
-fn a_reader_who_leaves_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let project = Project::empty();
     for args in [
         &["schema"][..],

@@ -1,4 +1,6 @@
-use crate::project::{Project, SECRET, TWO_CASES, agent, assert_seen};
+//! `holodeck validate`.
+
+use crate::project::{Project, SECRET, TWO_CASES, agent, assert_output};
 
 const WRONG: &str = "name: support\nmodel:\n  provider: openai\n  name: gpt-4o\n  tempertaure: 0.3\n  \
                      max_tokens: many\ninstructions:\n  file: nowhere.md\ntest_cases:\n  - input: a\n    \
@@ -6,7 +8,7 @@ const WRONG: &str = "name: support\nmodel:\n  provider: openai\n  name: gpt-4o\n
 
 #[test]
 fn every_problem_at_once_with_its_place() {
-    assert_seen!(Project::with(WRONG).run(&["validate"]).exits(2));
+    assert_output!(Project::with(WRONG).run(&["validate"]).exits(2));
 }
 
 #[test]
@@ -18,7 +20,7 @@ fn the_same_for_a_program() {
 #[test]
 fn a_sound_file_is_said_to_be() {
     let project = Project::with(&agent("http://localhost:1", TWO_CASES));
-    assert_seen!(project.run(&["validate"]).exits(0));
+    assert_output!(project.run(&["validate"]).exits(0));
 }
 
 #[test]
@@ -27,11 +29,11 @@ fn each_setting_tells_its_layer() {
     project.write("config.yaml", "execution:\n  llm_timeout: 7\n");
     let mut command = project.command(&["validate", "-v"]);
     command.env("HOLODECK_FILE_TIMEOUT", "9");
-    let ran = crate::project::Ran::of(&command.output().unwrap()).exits(0);
-    assert_seen!(ran);
+    let ran = crate::project::CommandOutput::of(&command.output().unwrap()).exits(0);
+    assert_output!(ran);
 }
 
-/// An agent that searches `source`, kept in `database`.
+/// An agent that searches `source`, with its index in `database`.
 fn searching(source: &str, database: &str) -> Project {
     let tool = format!("{{type: vectorstore, name: docs, description: d, source: \"{source}\"{database}}}");
     let head = agent("http://localhost:1", TWO_CASES);
@@ -48,25 +50,25 @@ fn a_pattern_that_matches_nothing_is_told() {
         let ran = searching(sound, "").run(&["validate"]).exits(0);
         assert!(!ran.all().contains("HD0601"), "{}", ran.all());
     }
-    let told = ["docs/*.md", "dosc/**/*.md", "docs/**/*.exe", "docs/[", "dosc"].map(|wrong| {
+    let messages = ["docs/*.md", "dosc/**/*.md", "docs/**/*.exe", "docs/[", "dosc"].map(|wrong| {
         let ran = searching(wrong, "").run(&["validate"]).exits(0);
         let line = ran.stdout.lines().find(|line| line.contains("HD0601"));
         line.unwrap_or_else(|| panic!("{wrong}: {}", ran.all()))
             .to_owned()
     });
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(messages.join("\n"));
 }
 
 #[test]
 fn what_stands_for_faiss_is_told() {
     let project = searching("docs", ", database: {provider: faiss, connection_string: kept}");
-    assert_seen!(project.run(&["validate"]).exits(0));
+    assert_output!(project.run(&["validate"]).exits(0));
     project.run(&["index", "build"]).exits(0);
     assert!(project.path("kept/support/docs.db").exists());
 }
 
 #[test]
-fn colour_only_adds() {
+fn colour_does_not_change_the_text() {
     let project = Project::with(WRONG);
     let plain = project.run(&["validate"]).exits(2);
     let coloured = project.run(&["validate", "--color", "always"]).exits(2);
@@ -78,12 +80,12 @@ fn colour_only_adds() {
     );
     let mut quiet = project.command(&["validate"]);
     quiet.env("NO_COLOR", "1").env("CLICOLOR_FORCE", "1");
-    let never = crate::project::Ran::of(&quiet.output().unwrap());
+    let never = crate::project::CommandOutput::of(&quiet.output().unwrap());
     assert!(!never.stdout.contains('\u{1b}'));
 }
 
 #[test]
-fn bad_files_are_named_for_what_they_are() {
+fn bad_files_have_specific_codes() {
     let big = format!("name: {}\n", "a".repeat(11 << 20));
     let bad: &[(&str, &[u8], &str)] = &[
         ("empty", b"", "HD0005"),
@@ -107,7 +109,7 @@ fn bad_files_are_named_for_what_they_are() {
 }
 
 #[test]
-fn what_is_no_file_is_named_too() {
+fn missing_files_and_folders_are_reported() {
     let project = Project::empty();
     project.run(&["validate"]).exits(2).says("agent.yaml");
     project.run(&["test", "."]).exits(2).says("HD0002");
@@ -116,7 +118,7 @@ fn what_is_no_file_is_named_too() {
 }
 
 #[test]
-fn a_mark_and_foreign_line_ends_are_read_silently() {
+fn a_byte_order_mark_and_crlf_are_accepted() {
     let agent = agent("http://localhost:1", TWO_CASES).replace('\n', "\r\n");
     let project = Project::with(&format!("\u{feff}{agent}"));
     let ran = project.run(&["validate"]).exits(0);
@@ -124,11 +126,21 @@ fn a_mark_and_foreign_line_ends_are_read_silently() {
 }
 
 #[test]
-fn a_key_that_stands_in_the_file_is_not_shown() {
+fn a_key_in_the_file_is_not_shown() {
     let wrong = format!(
         "name: a\nmodel:\n  provider: openai\n  name: b\n  api_key:\n    - {SECRET}\n  api_key: {SECRET}\n"
     );
-    // `exits` looks for it.
+    // `exits` checks that the output does not contain it.
     Project::with(&wrong).run(&["validate"]).exits(2);
     Project::with(&wrong).run(&["validate", "--json"]).exits(2);
+}
+
+#[test]
+fn test_cases_that_ask_the_same_are_warned_of_with_both_places() {
+    let project = Project::with(&crate::project::agent(
+        "http://127.0.0.1:9",
+        "  - {input: Hi, ground_truth: a}\n  - {name: b, input: Hi, ground_truth: b}\n  \
+         - {input: Hi, ground_truth: c}\n  - {name: b, input: Other, ground_truth: d}\n",
+    ));
+    crate::project::assert_output!(project.run(&["validate"]).exits(0));
 }

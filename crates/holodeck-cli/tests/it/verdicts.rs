@@ -1,9 +1,9 @@
-//! What a person reads about a case that is not a pass, for each kind of check.
+//! The output for cases that did not pass, for each kind of check.
 
 use holodeck_testkit::{ModelServer, Reply};
 use serde_json::json;
 
-use crate::project::{Project, agent, assert_seen};
+use crate::project::{Project, agent, assert_output};
 
 const CHECKS: &str = r#"  - name: every metric
     input: hm?
@@ -31,7 +31,7 @@ const CHECKS: &str = r#"  - name: every metric
 fn each_metric_says_what_was_missed() {
     let server = ModelServer::answering(|_| Reply::text("All refunds take 14 days."));
     let project = Project::with(&agent(&server.url(), CHECKS));
-    assert_seen!(project.run(&["test", "-v"]).exits(1));
+    assert_output!(project.run(&["test", "-v"]).exits(1));
     server.finish();
 }
 
@@ -66,6 +66,6 @@ fn tools_and_turns_say_what_was_missed() {
                  command: /bin/echo\n    args: [found]\n    parameters:\n      id: {type: integer}\n      \
                  price: {type: number}\n";
     let project = Project::with(&format!("{}{tools}", agent(&server.url(), TOOLS)));
-    assert_seen!(project.run(&["test"]).exits(1));
+    assert_output!(project.run(&["test"]).exits(1));
     server.finish();
 }

@@ -1,4 +1,4 @@
-//! What belongs together in a text.
+//! The units of a text.
 
 use std::ops::Range;
 
@@ -9,16 +9,16 @@ use super::domain::{self, Before, Heading};
 use super::number;
 use super::text::{shortened, slice, trimmed};
 
-/// A front matter that is longer is none.
+/// A longer front matter is ordinary text.
 const LONGEST_FRONT_MATTER: usize = 200;
 
-/// Longer titles are cut.
+/// Longer titles are truncated.
 pub(super) const LONGEST_TITLE: usize = 160;
 
-/// A piece of text that is kept whole where it fits.
+/// A unit of text that is kept whole if it fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// From its first byte to its last, without white space around it.
+    /// Without surrounding white space.
     pub(super) range: Range<usize>,
     pub(super) kind: Kind,
 }
@@ -36,7 +36,7 @@ pub(super) enum Kind {
 }
 
 impl Block {
-    /// Whether it is a title and nothing else.
+    /// Whether it consists only of a title.
     pub(super) fn is_title(&self) -> bool {
         matches!(&self.kind, Kind::Heading(heading) if !heading.runs_on)
     }
@@ -86,7 +86,7 @@ struct Scan<'a> {
     lines: Vec<Line>,
     next: usize,
     found: Vec<Block>,
-    /// What stands before the next line.
+    /// What precedes the next line.
     before: Before,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Scan<'a> {
         slice(self.text, line)
     }
 
-    /// YAML between two `---` at the top: its last line would make a heading of the one before it.
+    /// YAML between two `---` at the top, whose last line would otherwise be a setext underline.
     fn front_matter(&mut self) {
         if self.line(0).trim_end() != "---" {
             return;
@@ -218,7 +218,7 @@ impl<'a> Scan<'a> {
         self.push(end, Kind::Table { rows });
     }
 
-    /// The line after a list item, what is nested in it included.
+    /// The line after a list item and its nested content.
     fn after_item(&self, index: usize, marker: usize) -> usize {
         let mut end = index + 1;
         let mut blank = false;
@@ -251,7 +251,7 @@ impl<'a> Scan<'a> {
             if end == index + 1
                 && let Some(level) = setext(self.line(end))
             {
-                // Of more lines than one it would be a heading too, but hardly one that was meant.
+                // Several lines could be a heading too, but rarely are.
                 let heading = markdown_heading(level, self.line(index), self.domain);
                 self.push(end + 1, Kind::Heading(heading));
                 return;
@@ -264,7 +264,7 @@ impl<'a> Scan<'a> {
         self.push(end, Kind::Text);
     }
 
-    /// Whether a block begins with this line though no blank line stands before it.
+    /// Whether a block begins with this line without a preceding blank line.
     fn interrupts(&self, index: usize) -> bool {
         let line = self.line(index);
         let before = Before::of(self.line(index.saturating_sub(1)));
@@ -292,7 +292,7 @@ impl Fence {
         let mark = rest.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
         let info = rest.trim_start_matches(mark);
         let length = rest.len() - info.len();
-        // Backticks again in the same line are code within text.
+        // Backticks later in the same line are inline code.
         (length >= 3 && !(mark == '`' && info.contains('`'))).then_some(Self { mark, length })
     }
 
@@ -302,7 +302,7 @@ impl Fence {
     }
 }
 
-/// Columns of white space before the text.
+/// Indentation in columns.
 fn indent(line: &str) -> usize {
     let mut columns = 0;
     for byte in line.bytes() {

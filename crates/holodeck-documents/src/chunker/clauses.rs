@@ -1,11 +1,11 @@
 //! Clauses such as `(a)`, `(1)` and `(ii)`, and how they nest.
 //!
-//! Each domain nests them in another order, and many documents keep to none. So the order is read from the document:
-//! a label that counts on from an open one belongs beside it, and a first one (`(a)`, `(1)`, `(i)`) opens a level.
+//! Each domain nests them in another order, and many documents follow none, so the order is read from the document: a
+//! label that continues an open one is its sibling, and a first label (`(a)`, `(1)`, `(i)`) opens a level.
 
 use super::text::slice;
 
-/// Where a clause begins, and the labels of those around it, its own last.
+/// Where a clause begins, and the labels of the enclosing clauses, its own last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Clause {
     pub(super) at: usize,
@@ -28,7 +28,7 @@ struct Open {
     label: String,
 }
 
-/// The clauses that are open at a place of the text.
+/// The open clauses at a position.
 #[derive(Debug, Default)]
 pub(super) struct Stack(Vec<Open>);
 
@@ -105,7 +105,7 @@ pub(super) fn labels(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// How a label can be read, the likelier way first.
+/// The possible readings of a label, the likelier one first.
 fn readings(label: &str) -> Vec<(Style, u32)> {
     let digits = label.bytes().take_while(u8::is_ascii_digit).count();
     if digits > 0 {
@@ -130,7 +130,7 @@ fn readings(label: &str) -> Vec<(Style, u32)> {
         .contains(&label.len())
         .then(|| (letter, letter_value(label)));
     let as_numeral = roman_value(label).map(|value| (numeral, value));
-    // `(ii)` is a number, `(i)` more often a letter's neighbour than not: the caller's context decides.
+    // `(ii)` is a number, `(i)` is more often a letter: the caller's context decides.
     if label.len() > 1 {
         as_numeral.into_iter().chain(as_letter).collect()
     } else {
@@ -203,7 +203,7 @@ mod tests {
         check("(2) x", "a.2");
         check("(b)(1) x", "b.1");
         check("(h) x", "h");
-        // After `(h)` the letter, not the number.
+        // After `(h)` it is the letter, not the number.
         check("(i) x", "i");
         check("(j) x", "j");
     }

@@ -31,10 +31,10 @@ impl Limits {
     }
 }
 
-/// What is cut from front to back.
+/// A range that is cut from front to back.
 pub(super) struct Span<'a> {
     range: Range<usize>,
-    /// What should stay whole; `None` if nothing.
+    /// Units to keep whole; `None` if there are none.
     outline: Option<&'a Outline>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Span<'a> {
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) range: Range<usize>,
-    /// Where what it does not share with the piece before it begins.
+    /// Where the text begins that it does not share with the previous piece.
     pub(super) from: usize,
     /// The head of the table that it continues.
     head: Option<Range<usize>>,
@@ -76,11 +76,11 @@ impl Piece {
     }
 }
 
-/// Cuts a span and hands over the pieces in order.
+/// Cuts a span and passes on the pieces in order.
 pub(super) fn each(text: &str, span: &Span<'_>, limits: &Limits, add: &mut impl FnMut(Piece)) {
     let Range { start, end } = trimmed(text, span.range.clone());
     let mut from = start;
-    // The earliest place the next piece may repeat from.
+    // The earliest position that the next piece may repeat from.
     let mut earliest = start;
     while from < end {
         let cutter = Cutter {
@@ -98,7 +98,7 @@ pub(super) fn each(text: &str, span: &Span<'_>, limits: &Limits, add: &mut impl 
     }
 }
 
-/// What decides about one piece.
+/// The constraints on one piece.
 struct Cutter<'a> {
     text: &'a str,
     span: &'a Span<'a>,
@@ -120,7 +120,7 @@ impl Cutter<'_> {
         } else if self.begins_block() && self.end - self.from <= most {
             (self.from, self.end)
         } else if let Some(cut) = self.block_end(self.from + most).filter(|_| self.begins_block()) {
-            // A block that fits by itself is worth more than what would be repeated before it.
+            // Keeping a block whole is worth more than an overlap.
             (self.from, cut)
         } else {
             (start, self.within_block(start + most))
@@ -137,7 +137,7 @@ impl Cutter<'_> {
         block.is_some_and(|block| block.range.start == self.from)
     }
 
-    /// The head of the table whose later rows the piece begins with, if it leaves them room.
+    /// The head of the table whose later rows the piece begins with, if there is room for both.
     fn head(&self) -> Option<Range<usize>> {
         let block = self.span.outline?.block_at(self.from)?;
         match block.kind {
@@ -150,7 +150,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// Where the piece begins: as far before `from` as it may repeat, at the start of a sentence or a word.
+    /// Where the piece begins: as far before `from` as it may overlap, at the start of a sentence or a word.
     fn overlap_start(&self) -> usize {
         let (text, from) = (self.text, self.from);
         let mut earliest = self.earliest.max(from.saturating_sub(self.limits.overlap));
@@ -161,7 +161,7 @@ impl Cutter<'_> {
             .and_then(|outline| outline.block_at(from.saturating_sub(1)))
         {
             match block.kind {
-                // No part of a heading, and of a table only rows, and those only before further ones.
+                // Never within a heading, and within a table only at rows that precede further rows.
                 Kind::Heading(_) => earliest = earliest.max(block.range.end),
                 Kind::Table { .. } if from > block.range.end => return from,
                 Kind::Table { rows } => {
@@ -195,7 +195,7 @@ impl Cutter<'_> {
         } else {
             before.find(char::is_whitespace)
         };
-        // Text without spaces has no words to keep whole.
+        // Text without spaces has no word boundaries.
         text::skip_space(text, earliest + word.unwrap_or(0), from)
     }
 
@@ -217,7 +217,7 @@ impl Cutter<'_> {
             .outline
             .and_then(|outline| outline.block_at(limit.saturating_sub(1)));
         let first = match block.map(|block| (&block.kind, block.range.start)) {
-            // The head alone says nothing.
+            // The head alone carries no information.
             Some((&Kind::Table { rows }, _)) => rows,
             Some((_, start)) => start,
             None => self.from,

@@ -10,10 +10,10 @@ use crate::Definition;
 /// Longer meanings are cut.
 const LONGEST_MEANING: usize = 500;
 
-/// What is longer is no term.
+/// A longer string is not a term.
 const LONGEST_TERM: usize = 80;
 
-/// What stands between a term and its meaning.
+/// What separates a term from its meaning.
 const VERBS: &[&str] = &[
     "has the same meaning",
     "have the same meaning",
@@ -32,15 +32,15 @@ const VERBS: &[&str] = &[
     "include",
 ];
 
-/// A definition and where it stands.
+/// A definition and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundDefinition {
     pub(super) at: usize,
     pub(super) definition: Definition,
 }
 
 /// The definitions of a text, in order: `"X" means …`, `**X**: …`, and the entries of a glossary.
-pub(super) fn find(text: &str, outline: &Outline) -> Vec<Found> {
+pub(super) fn find(text: &str, outline: &Outline) -> Vec<FoundDefinition> {
     let mut found = Vec::new();
     for (index, block) in outline.blocks.iter().enumerate() {
         match block.kind {
@@ -62,7 +62,7 @@ pub(super) fn find(text: &str, outline: &Outline) -> Vec<Found> {
 }
 
 /// `"X" means …` and `**X** means …`, anywhere in a block.
-fn in_sentences(text: &str, outline: &Outline, index: usize, found: &mut Vec<Found>) {
+fn in_sentences(text: &str, outline: &Outline, index: usize, found: &mut Vec<FoundDefinition>) {
     let Some(block) = outline.blocks.get(index) else {
         return;
     };
@@ -74,15 +74,15 @@ fn in_sentences(text: &str, outline: &Outline, index: usize, found: &mut Vec<Fou
             continue;
         };
         let from = block.range.end - after.len();
-        // `has the meaning given in …`: the verb is part of what is said.
+        // `has the meaning given in …`: the verb is part of the meaning.
         let meaning = if verb.contains("meaning") {
             from
         } else {
             from + verb.len()
         };
         let end = meaning_end(text, outline, index, meaning);
-        if let Some(definition) = made(marked.term, slice(text, meaning..end)) {
-            found.push(Found {
+        if let Some(definition) = new_definition(marked.term, slice(text, meaning..end)) {
+            found.push(FoundDefinition {
                 at: start,
                 definition,
             });
@@ -120,7 +120,7 @@ fn next_marked(text: &str, range: Range<usize>) -> Option<(usize, Marked<'_>)> {
     }
 }
 
-/// The verb of a definition that `text` begins with, after `(the …)` or `, in relation to …,` if those stand before it.
+/// The verb of a definition at the start of `text`, after an optional `(the …)` or `, in relation to …,`.
 fn verb(text: &str) -> Option<&'static str> {
     VERBS.iter().copied().find(|verb| {
         let rest = text.strip_prefix(verb);
@@ -128,7 +128,7 @@ fn verb(text: &str) -> Option<&'static str> {
     })
 }
 
-/// Where a meaning ends that begins at `from`: with its sentence, or, if that only leads to a list, with the list.
+/// Where a meaning that begins at `from` ends: with its sentence or, if the sentence introduces a list, with the list.
 fn meaning_end(text: &str, outline: &Outline, index: usize, from: usize) -> usize {
     let Some(block) = outline.blocks.get(index) else {
         return from;
@@ -148,8 +148,8 @@ fn meaning_end(text: &str, outline: &Outline, index: usize, from: usize) -> usiz
 }
 
 /// `**Term**: meaning`, and in a glossary `Term: meaning` and `Term – meaning`.
-fn entry(text: &str, outline: &Outline, block: &Block) -> Option<Found> {
-    // What a bold word before a colon more often is.
+fn entry(text: &str, outline: &Outline, block: &Block) -> Option<FoundDefinition> {
+    // A bold word before a colon is usually one of these.
     const CALLS: &[&str] = &[
         "note",
         "notes",
@@ -178,7 +178,7 @@ fn entry(text: &str, outline: &Outline, block: &Block) -> Option<Found> {
         mark.is_ascii_digit() || ".)-*+ ".contains(mark) && !own.starts_with("**")
     });
     let line = if own.starts_with("**") { own } else { line };
-    // The marker's trimming takes the asterisks of a bold term with it.
+    // Trimming the marker removes the asterisks of a bold term.
     let skipped = own.len() - line.len();
     let bold = own.starts_with("**") || slice(own, 0..skipped).ends_with("**");
     let line = line.trim_start_matches('*');
@@ -195,7 +195,7 @@ fn entry(text: &str, outline: &Outline, block: &Block) -> Option<Found> {
         };
         (term.trim_end().trim_end_matches(':'), rest)
     } else {
-        // The form of definition lists.
+        // The syntax of definition lists.
         let lines = line.split_once("\n: ").or_else(|| line.split_once("\n:   "));
         match lines {
             Some((term, rest)) if !term.contains('\n') => (term, rest),
@@ -218,22 +218,22 @@ fn entry(text: &str, outline: &Outline, block: &Block) -> Option<Found> {
     {
         return None;
     }
-    let definition = made(term, rest)?;
-    Some(Found {
+    let definition = new_definition(term, rest)?;
+    Some(FoundDefinition {
         at: block.range.start,
         definition,
     })
 }
 
 /// The first two columns of a glossary's table.
-fn in_table(text: &str, range: Range<usize>, found: &mut Vec<Found>) {
+fn in_table(text: &str, range: Range<usize>, found: &mut Vec<FoundDefinition>) {
     let mut at = range.start;
     for line in slice(text, range).split_inclusive('\n') {
         let mut cells = line.trim().trim_start_matches('|').split('|').map(str::trim);
         if let (Some(term), Some(meaning)) = (cells.next(), cells.next())
-            && let Some(definition) = made(term, meaning)
+            && let Some(definition) = new_definition(term, meaning)
         {
-            found.push(Found { at, definition });
+            found.push(FoundDefinition { at, definition });
         }
         at += line.len();
     }
@@ -253,7 +253,7 @@ fn is_glossary(outline: &Outline, block: &Block) -> bool {
     .any(|word| title.contains(word))
 }
 
-fn made(term: &str, meaning: &str) -> Option<Definition> {
+fn new_definition(term: &str, meaning: &str) -> Option<Definition> {
     let term = term.trim_matches(|mark: char| mark.is_whitespace() || "*_\"“”`".contains(mark));
     let term = term.split_whitespace().collect::<Vec<_>>().join(" ");
     let meaning = meaning

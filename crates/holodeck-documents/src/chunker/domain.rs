@@ -1,6 +1,6 @@
-//! Lines that are headings in the documents of a domain though Markdown knows nothing of it.
+//! Lines that are headings in the documents of a domain but not in Markdown.
 //!
-//! Such headings stand below those of Markdown: a law's `Part 1` belongs to the `# Act` above it.
+//! Such headings are below Markdown's: a law's `Part 1` belongs to the `# Act` above it.
 
 use std::borrow::Cow;
 
@@ -13,10 +13,10 @@ use super::text::{shortened, slice};
 /// The lowest level of Markdown.
 const MARKDOWN: usize = 6;
 
-/// A title that stands in its own line is not longer.
+/// Longest title on a line of its own.
 const LONGEST_LINE: usize = 110;
 
-/// A heading and its place among the others.
+/// A heading and its level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Heading {
     /// Greater is deeper.
@@ -25,18 +25,18 @@ pub(super) struct Heading {
     pub(super) number: Option<String>,
     /// Whether the title is only a number, so that the next line may be the rest of it.
     pub(super) bare: bool,
-    /// Whether its line goes on after the title.
+    /// Whether its line continues after the title.
     pub(super) runs_on: bool,
 }
 
-/// What stands before a line.
+/// What precedes a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     /// A blank line, a heading or nothing.
     Break,
     /// The end of a sentence.
     End,
-    /// Text that may go on.
+    /// Text that may continue.
     Inside,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn name(domain: DocumentDomain) -> &'static str {
     }
 }
 
-/// The heading that a line is in the documents of a domain; `next` is the line after it.
+/// The heading in a line of a domain's document; `next` is the following line.
 pub(super) fn heading(domain: DocumentDomain, line: &str, next: &str, before: Before) -> Option<Heading> {
     if domain == DocumentDomain::None {
         return None;
@@ -115,12 +115,17 @@ fn labelled(domain: DocumentDomain, line: &str, before: Before) -> Option<Headin
     {
         return None;
     }
-    // A sentence may begin so: `Section 5 Notices are void.` needs a blank line before it at least.
+    // A sentence can begin like this: `Section 5 Notices are void.` must at least follow a blank line.
     let clear = marked || text.is_empty() || is_title(text) || sign || capitals;
     if !clear && before != Before::Break {
         return None;
     }
-    Some(made(level, label.source, label.word.numbered(label.number), text))
+    Some(new_heading(
+        level,
+        label.source,
+        label.word.numbered(label.number),
+        text,
+    ))
 }
 
 fn level_of(domain: DocumentDomain, word: Word, number: &str) -> Option<usize> {
@@ -254,7 +259,7 @@ fn numbered(domain: DocumentDomain, line: &str, next: &str, before: Before) -> O
     }
     let level = match domain {
         DocumentDomain::Academic | DocumentDomain::Technical => {
-            // One of several numbers in a row is an item of a list.
+            // One of several numbers in consecutive lines is a list item.
             let listed = number::decimal(next.trim_start()).is_some();
             if !is_title(text) || (parts == 1 && (before != Before::Break || listed)) {
                 return None;
@@ -276,10 +281,10 @@ fn numbered(domain: DocumentDomain, line: &str, next: &str, before: Before) -> O
         }
         DocumentDomain::None | DocumentDomain::UsLegislative => return None,
     };
-    Some(made(level, number, number.to_owned(), text))
+    Some(new_heading(level, number, number.to_owned(), text))
 }
 
-fn made(level: usize, source: &str, number: String, text: &str) -> Heading {
+fn new_heading(level: usize, source: &str, number: String, text: &str) -> Heading {
     let whole = text.trim_end_matches(['.', ':']);
     let title = run_in(text)
         .or_else(|| (is_title(whole) && !is_sentence(whole)).then_some(whole))
@@ -303,7 +308,7 @@ fn run_in(text: &str) -> Option<&str> {
     (!more.is_empty() && title.len() <= 70 && is_title(title) && !is_sentence(title)).then_some(title)
 }
 
-/// Whether a text has the verb of a rule, which titles do without.
+/// Whether a text has the verb of a rule, which titles omit.
 fn is_sentence(text: &str) -> bool {
     const VERBS: &[&str] = &[
         "shall", "must", "may", "will", "is", "are", "means", "agrees", "agree", "has", "have",

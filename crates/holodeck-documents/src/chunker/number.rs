@@ -4,7 +4,7 @@ use holodeck_model::DocumentDomain;
 
 use super::text::slice;
 
-/// What a number stands after.
+/// The word before a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     Title,
@@ -26,7 +26,7 @@ pub(super) enum Word {
     Attachment,
 }
 
-/// Longest first where one begins like another.
+/// Longest first, since some are prefixes of others.
 const WORDS: &[(&str, Word)] = &[
     ("§§", Word::Section),
     ("§", Word::Section),
@@ -62,9 +62,9 @@ const WORDS: &[(&str, Word)] = &[
 ];
 
 impl Word {
-    /// The word at the start of `text`, in any case, and its length; what follows is no letter.
+    /// The word at the start of `text`, in any case, and its length; no letter follows.
     pub(super) fn at_start(text: &str) -> Option<(Self, usize)> {
-        // Most words are none of these: their first letter tells.
+        // The first letter rules out most words.
         let first = text.as_bytes().first()?.to_ascii_lowercase();
         WORDS.iter().find_map(|&(spelling, word)| {
             if spelling.as_bytes().first() != Some(&first) {
@@ -77,7 +77,7 @@ impl Word {
         })
     }
 
-    /// A section's number as it is kept: sections and clauses go by the number alone.
+    /// The normalised number of a section: sections and clauses use only the number.
     pub(super) fn numbered(self, number: &str) -> String {
         let name = match self {
             Self::Section | Self::Subsection | Self::Clause => return number.to_owned(),

@@ -23,7 +23,7 @@ struct Section {
     start: usize,
     parent: usize,
     level: usize,
-    /// How many headings stand above it, its own included.
+    /// Depth in headings, including its own.
     depth: usize,
     title: String,
     number: Option<String>,
@@ -101,8 +101,7 @@ impl Outline {
         outline
     }
 
-    /// The ranges that are cut apart from each other: every section, a heading without text of its own with the section
-    /// below it.
+    /// The ranges that are cut separately: every section; a heading without text of its own joins the section below it.
     pub(super) fn spans(&self) -> impl Iterator<Item = Range<usize>> {
         let mut from = None;
         self.sections
@@ -119,7 +118,7 @@ impl Outline {
             })
     }
 
-    /// The section a place belongs to; a heading without text of its own belongs to the section below it.
+    /// The section at a position; a heading without text of its own belongs to the section below it.
     pub(super) fn section_at(&self, at: usize) -> usize {
         let after = self.sections.partition_point(|section| section.start <= at);
         let mut index = after.saturating_sub(1);
@@ -145,7 +144,7 @@ impl Outline {
         headings
     }
 
-    /// The number of the section, with the labels that all clauses in `range` have in common.
+    /// The number of the section, with the labels that all clauses in `range` share.
     pub(super) fn number(&self, section: usize, range: Range<usize>) -> Option<String> {
         let mut number = self.around(section).find_map(|section| section.number.clone())?;
         for label in self.clauses_in(section, range) {
@@ -156,7 +155,7 @@ impl Outline {
         Some(number)
     }
 
-    /// The number of the section that a place belongs to, without its clause.
+    /// The number of the section at a position, without its clause.
     pub(super) fn number_at(&self, at: usize) -> Option<&str> {
         self.around(self.section_at(at))
             .find_map(|section| section.number.as_deref())
@@ -196,7 +195,7 @@ impl Outline {
         let first = self.clauses.partition_point(|clause| clause.at <= range.start);
         let end = self.clauses.partition_point(|clause| clause.at < range.end);
         let open = first.checked_sub(1).and_then(|open| self.clauses.get(open));
-        // A clause of an earlier section is over.
+        // The clauses of an earlier section are closed.
         let Some(open) = open.filter(|clause| clause.at >= start) else {
             return &[];
         };

@@ -4,19 +4,19 @@ use super::number::{self, Word};
 use super::outline::Outline;
 use super::text::slice;
 
-/// How far a text is read for the name of another law.
+/// How far to look ahead for the name of another law.
 const FOLLOWING: usize = 80;
 
-/// A reference and where it stands.
+/// A reference and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundReference {
     pub(super) at: usize,
     pub(super) number: String,
 }
 
-/// The references of a text to its own sections, in order: `Section 4.2`, `§ 12(b)`, `clauses 3.1 and 3.2`,
-/// `Article IV`, `Schedule A`. What is in a heading is no reference, nor is a section of another law.
-pub(super) fn find(text: &str, outline: &Outline) -> Vec<Found> {
+/// The references of a text to its own sections, in order: `Section 4.2`, `§ 12(b)`, `clauses 3.1 and 3.2`, `Article
+/// IV`, `Schedule A`. Text in a heading is not a reference, nor is a section of another law.
+pub(super) fn find(text: &str, outline: &Outline) -> Vec<FoundReference> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(start) = next_word(text, at) {
@@ -28,7 +28,7 @@ pub(super) fn find(text: &str, outline: &Outline) -> Vec<Found> {
     found
 }
 
-/// The next place from `at` on where a word begins that may be one of [`Word`].
+/// The next position from `at` where one of [`Word`] may begin.
 fn next_word(text: &str, at: usize) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut before = at
@@ -50,8 +50,8 @@ fn next_word(text: &str, at: usize) -> Option<usize> {
     None
 }
 
-/// Reads a word and the numbers after it, and returns where they end.
-fn read(text: &str, start: usize, outline: &Outline, found: &mut Vec<Found>) -> Option<usize> {
+/// Reads a word and the numbers after it; returns where they end.
+fn read(text: &str, start: usize, outline: &Outline, found: &mut Vec<FoundReference>) -> Option<usize> {
     let (word, length) = Word::at_start(text.get(start..)?)?;
     let written = slice(text, start..start + length);
     let capital = !written.starts_with(|first: char| first.is_ascii_lowercase());
@@ -67,13 +67,13 @@ fn read(text: &str, start: usize, outline: &Outline, found: &mut Vec<Found>) -> 
     while let Some((number, after)) = next_number(text, end, word, found.len() > first) {
         let number = if word == Word::Subsection && number.starts_with('(') {
             let section = outline.number_at(start)?;
-            // The clauses of the section that speaks are replaced, not added to.
+            // Clauses of the current section are replaced, not added to.
             let section = section.split('(').next().unwrap_or(section);
             format!("{section}{number}")
         } else {
             word.numbered(number)
         };
-        found.push(Found { at: start, number });
+        found.push(FoundReference { at: start, number });
         end = after;
     }
     if found.len() == first {
@@ -85,7 +85,7 @@ fn read(text: &str, start: usize, outline: &Outline, found: &mut Vec<Found>) -> 
     Some(end)
 }
 
-/// The number at `at`, and where it ends. A further one stands after a comma, `and`, `or`, `to` or `through`.
+/// The number at `at` and where it ends. Further numbers follow a comma, `and`, `or`, `to` or `through`.
 fn next_number(text: &str, at: usize, word: Word, further: bool) -> Option<(&str, usize)> {
     let mut rest = slice(text, at..text.len());
     if further {
@@ -94,7 +94,7 @@ fn next_number(text: &str, at: usize, word: Word, further: bool) -> Option<(&str
         rest = slice(rest, joint.len()..rest.len());
         rest = rest.trim_start_matches(['§', ' ']);
     } else {
-        // A line may end between the two; a paragraph may not.
+        // A line break may separate the two; a blank line may not.
         let trimmed = rest.trim_start_matches([' ', '\t', '\u{a0}']);
         rest = trimmed
             .strip_prefix("\r\n")
@@ -114,14 +114,14 @@ fn next_number(text: &str, at: usize, word: Word, further: bool) -> Option<(&str
     if end == 0 || (own == 0 && word != Word::Subsection) {
         return None;
     }
-    // `Article I think` and `Appendix A shows`: a lone `I` may be a word.
+    // In `Article I think` and `Appendix A shows`, a single letter may be a word.
     if further && slice(rest, 0..end).starts_with('I') && end == 1 {
         return None;
     }
     Some((slice(rest, 0..end), start + end))
 }
 
-/// Whether a reference goes on to name another law: `section 501(c)(3) of the Internal Revenue Code`.
+/// Whether a reference continues with the name of another law: `section 501(c)(3) of the Internal Revenue Code`.
 fn is_elsewhere(after: &str) -> bool {
     const LAWS: &[&str] = &[
         "Act",
@@ -156,7 +156,7 @@ fn is_elsewhere(after: &str) -> bool {
         .split_whitespace()
         .skip(1)
         .any(|word| LAWS.contains(&word.trim_end_matches('.')));
-    // `the Act` alone is most often the law at hand, `the Privacy Act` is another one.
+    // `the Act` alone usually means this law, `the Privacy Act` another one.
     let own = ["the Act", "the Code", "the Regulations", "the Rules"];
     let own = own.iter().any(|own| {
         name.strip_prefix(own)

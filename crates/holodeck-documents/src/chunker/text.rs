@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::number::Word;
 
-/// The text between two positions; empty where they are none of it.
+/// The text between two positions; empty if they are out of range.
 pub(super) fn slice(text: &str, range: Range<usize>) -> &str {
     text.get(range).unwrap_or_default()
 }
@@ -23,7 +23,7 @@ pub(super) fn skip_space(text: &str, at: usize, end: usize) -> usize {
     at + (part.len() - part.trim_start().len())
 }
 
-/// `text` cut to at most `limit` bytes at the end of a word, with `…` if anything is missing.
+/// `text` truncated to at most `limit` bytes at a word boundary, with `…` if anything is missing.
 pub(super) fn shortened(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
@@ -105,7 +105,7 @@ fn is_abbreviation(text: &str, at: usize) -> bool {
     SHORT.iter().any(|short| short.eq_ignore_ascii_case(word))
 }
 
-/// Whether a text ends with a word that a number follows: the `A` of `Schedule A` is no initial.
+/// Whether a text ends with a word that precedes numbers: the `A` of `Schedule A` is not an initial.
 fn is_numbered(before: &str) -> bool {
     let Some(before) = before.strip_suffix(' ') else {
         return false;
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sentences_end_where_a_reader_would_say() {
+    fn sentences_end_where_a_reader_expects() {
         let check = |text: &str, first: &str| {
             assert_eq!(slice(text, 0..sentence_end_after(text, 0, text.len())), first);
         };

@@ -1,4 +1,4 @@
-//! Paragraphs as they come, written as Markdown.
+//! Paragraphs, written as Markdown.
 
 /// A block of text.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Block {
     }
 }
 
-/// Appends blocks with a blank line before each, but none between the items of a list.
+/// Appends blocks separated by a blank line, but not between the items of a list.
 pub(super) fn write(out: &mut String, blocks: &[Block]) {
     let mut after_item = false;
     for block in blocks.iter().filter(|block| !block.is_empty()) {
@@ -48,7 +48,7 @@ pub(super) fn write(out: &mut String, blocks: &[Block]) {
             }
             Block::Paragraph(text) => {
                 for line in text.trim().lines() {
-                    // What is no heading should not look like one.
+                    // Escapes what would look like a heading.
                     if line.starts_with('#') {
                         out.push('\\');
                     }
@@ -68,7 +68,7 @@ pub(super) fn write(out: &mut String, blocks: &[Block]) {
     }
 }
 
-/// All text in one line, as a cell of a table has it.
+/// All text in one line, as in a table cell.
 pub(super) fn flat(blocks: &[Block]) -> String {
     let mut parts = Vec::new();
     for block in blocks {

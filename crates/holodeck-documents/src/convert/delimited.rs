@@ -6,7 +6,7 @@ use crate::{ConvertOptions, Document, Format, Problem, options::CellRange};
 
 use super::table;
 
-/// What separates values in files that people have.
+/// Common separators.
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
 pub(super) fn convert(
@@ -16,12 +16,12 @@ pub(super) fn convert(
 ) -> Result<Document, Problem> {
     let (text, notes) = super::text::decode(bytes);
     let range = options.range.as_deref().map(CellRange::parse).transpose()?;
-    // Excel's own way of telling the separator.
-    let (said, text) = match text.strip_prefix("sep=").and_then(|rest| rest.split_once('\n')) {
-        Some((said, rest)) if said.len() == 1 => (said.bytes().next(), rest),
+    // Excel's own declaration of the separator.
+    let (declared, text) = match text.strip_prefix("sep=").and_then(|rest| rest.split_once('\n')) {
+        Some((declared, rest)) if declared.len() == 1 => (declared.bytes().next(), rest),
         _ => (None, text.as_str()),
     };
-    let separator = said.or(separator).unwrap_or_else(|| likely_separator(text));
+    let separator = declared.or(separator).unwrap_or_else(|| likely_separator(text));
     let mut rows = Vec::new();
     for (number, record) in records(text, separator).enumerate() {
         let record = record.map_err(|error| Problem::Broken {
@@ -59,7 +59,7 @@ fn records(text: &str, separator: u8) -> impl Iterator<Item = csv::Result<String
         .into_records()
 }
 
-/// The one that cuts most of the first records into the same number of values, more than one.
+/// The separator that splits most of the first records into the same number of values, more than one.
 pub(crate) fn likely_separator(text: &str) -> u8 {
     const LOOKED_AT: usize = 32;
     let alike = |separator: u8| {
@@ -71,7 +71,7 @@ pub(crate) fn likely_separator(text: &str) -> u8 {
         let alike = lengths.iter().filter(|length| **length == usual).count();
         Some((alike, usual))
     };
-    // Of those that do equally well the first.
+    // Among equally good ones the first.
     let mut best = (None, b',');
     for separator in SEPARATORS {
         let score = alike(separator);

@@ -1,7 +1,7 @@
 //! Word documents: headings with the numbers Word gives them, paragraphs, lists, tables, notes.
 //!
-//! Kept: text as it reads with all changes accepted. Left out: headers and footers, comments, tables of contents,
-//! pictures (their descriptions are kept).
+//! Included: the text with all changes accepted. Left out: headers and footers, comments, tables of contents, images
+//! (their descriptions are included).
 
 use std::{collections::HashMap, fmt::Write as _};
 
@@ -35,7 +35,7 @@ pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
     let numbering =
         optional("numbering")?.map_or_else(|| Ok(Numbering::default()), |bytes| Numbering::read(&bytes))?;
     let (footnotes, endnotes) = (optional("footnotes")?, optional("endnotes")?);
-    let body = package.needed(&main)?;
+    let body = package.required(&main)?;
     let mut reader = Body {
         styles,
         numbering,
@@ -63,10 +63,10 @@ struct Body {
     styles: Styles,
     numbering: Numbering,
     relations: HashMap<String, Relation>,
-    /// What was referred to so far.
+    /// The notes that were referred to so far.
     notes: Vec<(NoteKind, String)>,
     pictures: usize,
-    /// The first paragraph that is a title.
+    /// The first title paragraph.
     title: Option<String>,
 }
 
@@ -76,7 +76,7 @@ enum NoteKind {
     End,
 }
 
-/// A paragraph as far as it was read.
+/// A paragraph that is being read.
 #[derive(Default)]
 struct Paragraph {
     style: Option<String>,
@@ -84,12 +84,12 @@ struct Paragraph {
     list: Option<String>,
     list_level: Option<usize>,
     text: String,
-    /// What stands beside it in text boxes.
+    /// Text boxes next to it.
     beside: Vec<Block>,
 }
 
 impl Body {
-    /// Reads blocks to the end of the element that surrounds them.
+    /// Reads blocks to the end of the enclosing element.
     fn blocks(&mut self, xml: &mut Xml<'_>, out: &mut Vec<Block>) -> Result<(), Problem> {
         while let Some(step) = xml.step()? {
             match step {
@@ -142,7 +142,7 @@ impl Body {
         Ok(())
     }
 
-    /// Reads what is in a line of text, to the end of the element that surrounds it.
+    /// Reads inline content to the end of the enclosing element.
     fn inline(&mut self, xml: &mut Xml<'_>, to: &mut Paragraph) -> Result<(), Problem> {
         while let Some(step) = xml.step()? {
             match step {
@@ -219,7 +219,7 @@ impl Body {
     fn table(&mut self, xml: &mut Xml<'_>, out: &mut Vec<Block>) -> Result<(), Problem> {
         let mut rows = Vec::new();
         self.rows(xml, &mut rows)?;
-        // A frame around text is no table.
+        // A frame around text is not a table.
         if let [row] = rows.as_mut_slice()
             && let [cell] = row.as_mut_slice()
         {
@@ -260,7 +260,7 @@ impl Body {
         Ok(())
     }
 
-    /// A cell, and how many columns it spans.
+    /// A cell and the number of columns it spans.
     fn cell(&mut self, xml: &mut Xml<'_>, cell: &mut Vec<Block>) -> Result<usize, Problem> {
         const WIDEST: usize = 64;
         let mut span = 1;
@@ -274,7 +274,7 @@ impl Body {
                         span = columns.unwrap_or(1).clamp(1, WIDEST);
                         xml.skip()?;
                     }
-                    // Its properties hold the span.
+                    // Its properties contain the span.
                     "tcPr" => span = self.cell(xml, cell)?,
                     _ => self.blocks(xml, cell)?,
                 },
@@ -317,7 +317,7 @@ impl Body {
     }
 }
 
-/// What a paragraph says of itself.
+/// The properties of a paragraph.
 fn properties(xml: &mut Xml<'_>, to: &mut Paragraph) -> Result<(), Problem> {
     while let Some(step) = xml.step()? {
         match step {
@@ -329,7 +329,7 @@ fn properties(xml: &mut Xml<'_>, to: &mut Paragraph) -> Result<(), Problem> {
                     "outlineLvl" => to.outline = number(),
                     "numId" => to.list = value(),
                     "ilvl" => to.list_level = number(),
-                    // What it was before a change.
+                    // Properties from before a tracked change.
                     "pPrChange" | "rPr" => {
                         xml.skip()?;
                         continue;

@@ -10,24 +10,24 @@ use regex::Regex;
 
 use crate::{Document, Format, Problem};
 
-/// What is not text.
+/// Elements without text.
 const SKIPPED: &[&str] = &[
     "script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "canvas", "audio",
     "video", "head", "select", "button", "input", "textarea",
 ];
 
-/// Elements are walked by recursion, so that their number is held against the stack.
+/// Elements are walked recursively, so their number is limited by the stack.
 const STACK: usize = 128 * 1024 * 1024;
 
-/// With up to so many elements a page is safe to convert here.
+/// Number of elements up to which a page is safe to convert here.
 const FEW_ELEMENTS: usize = 4_000;
 
-/// Whether so many elements may be nested that converting them is better done in another process.
+/// Whether elements may be nested so deep that another process should convert them.
 pub(super) fn is_hostile(bytes: &[u8]) -> bool {
     let opens = bytes
         .windows(2)
         .filter(|pair| matches!(pair, [b'<', b'a'..=b'z' | b'A'..=b'Z']));
-    // In UTF-16 nothing of the sort would be found.
+    // In UTF-16 the search would find nothing.
     bytes.contains(&0) || opens.take(FEW_ELEMENTS + 1).count() > FEW_ELEMENTS
 }
 
@@ -69,7 +69,7 @@ fn markdown(html: &str) -> std::io::Result<String> {
         .skip_tags(SKIPPED.to_vec())
         .build();
     let text = converter.convert(html)?;
-    // A picture inside the page is bytes, which say nothing as text; what it shows may be said.
+    // An embedded image is only bytes; its description is text.
     let text = INLINE_PICTURE.replace_all(&text, "$1");
     let mut text = BLANK_LINES.replace_all(&text, "\n\n").trim().to_owned();
     text.push('\n');
@@ -81,7 +81,7 @@ fn title(html: &str) -> Option<String> {
     static TITLE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?is)<title[^>]*>(.{0,2000}?)</title>").unwrap());
     let title = TITLE.captures(html)?.get(1)?.as_str();
-    // As text of a page, its character references are read.
+    // Decodes character references.
     let title = markdown(title).ok()?;
     let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
     Some(title).filter(|title| !title.is_empty())

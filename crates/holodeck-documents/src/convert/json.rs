@@ -1,10 +1,10 @@
-//! JSON as a readable outline. What is nested deeper than 128 levels is refused by its parser.
+//! JSON as a readable outline. The parser refuses more than 128 levels of nesting.
 
 use serde_json::Value;
 
 use crate::{Document, Format, Limit, Problem};
 
-/// What is nested deeply is indented far.
+/// Indentation grows with nesting.
 const MOST_TEXT: usize = 64 * 1024 * 1024;
 
 pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
@@ -12,7 +12,7 @@ pub(super) fn convert(bytes: &[u8]) -> Result<Document, Problem> {
     let value = parse(&text, Format::Json, "")?;
     let mut out = String::new();
     match &value {
-        // Each element stands for itself, as a record does.
+        // Each element is its own record.
         Value::Array(records) => {
             for record in records {
                 write_record(&mut out, record)?;
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_tells_the_line() {
+    fn an_error_has_the_line() {
         let problem = convert_lines(b"{\"a\": 1}\n{\"a\": }\n").unwrap_err();
         assert_eq!(
             problem.to_string(),

@@ -1,4 +1,4 @@
-//! Markdown stays as it is.
+//! Markdown is kept unchanged.
 
 use crate::Document;
 
@@ -10,7 +10,7 @@ pub(super) fn convert(bytes: &[u8]) -> Document {
     }
 }
 
-/// The title that the front matter gives, or else the first heading of the first level.
+/// The title in the front matter, or else the first heading of level 1.
 fn title(text: &str) -> Option<String> {
     let mut lines = text.lines();
     let mut title = None;

@@ -1,4 +1,4 @@
-//! The parts of an Office file, within limits on what they expand to.
+//! The parts of an Office file, with limits on their expanded size.
 
 use std::{
     collections::HashMap,
@@ -14,27 +14,27 @@ use crate::{
 
 use super::xml::{Step, Xml};
 
-/// How much all parts together may expand to.
+/// Limit on the expanded size of all parts together.
 const MOST_EXPANDED: u64 = 256 * 1024 * 1024;
 
 pub(super) struct Package<'a> {
     archive: ZipArchive<Cursor<&'a [u8]>>,
-    /// Where each part is, by its name in lower case.
+    /// Position of each part, by lowercase name.
     parts: HashMap<String, usize>,
     format: Format,
     left: u64,
 }
 
-/// What a part refers to.
+/// A reference from one part to another.
 pub(super) struct Relation {
-    /// The last word of its kind, such as `slide`.
+    /// The last segment of its type, such as `slide`.
     pub(super) kind: String,
     /// The name of the part, or an address outside of the file.
     pub(super) target: String,
     pub(super) external: bool,
 }
 
-/// Refuses what would expand too far, before anything is expanded.
+/// Rejects archives that would expand too far before expanding anything.
 pub(super) fn check(bytes: &[u8], format: Format) -> Result<(), Problem> {
     let directory = archive::directory(bytes).ok_or_else(|| Problem::Broken {
         format,
@@ -69,7 +69,7 @@ impl<'a> Package<'a> {
         })
     }
 
-    /// A part's content. What a part claims of its size is not believed.
+    /// A part's content. Its declared size is not trusted.
     pub(super) fn part(&mut self, name: &str) -> Result<Option<Vec<u8>>, Problem> {
         let Some(at) = self.parts.get(&name.to_ascii_lowercase()) else {
             return Ok(None);
@@ -95,8 +95,8 @@ impl<'a> Package<'a> {
         Ok(Some(bytes))
     }
 
-    /// A part without which there is no document.
-    pub(super) fn needed(&mut self, name: &str) -> Result<Vec<u8>, Problem> {
+    /// A required part.
+    pub(super) fn required(&mut self, name: &str) -> Result<Vec<u8>, Problem> {
         let format = self.format;
         self.part(name)?.ok_or_else(|| Problem::Broken {
             format,
@@ -104,7 +104,7 @@ impl<'a> Package<'a> {
         })
     }
 
-    /// The name of the main part, or what it usually is.
+    /// The name of the main part, or its usual name.
     pub(super) fn main(&mut self, usual: &str) -> Result<String, Problem> {
         let relations = self.relations("")?;
         let mut relations = relations.into_values();
@@ -129,7 +129,7 @@ impl<'a> Package<'a> {
         Ok(None)
     }
 
-    /// What a part refers to, by the names it uses for that.
+    /// The relations of a part, by their ids.
     pub(super) fn relations(&mut self, part: &str) -> Result<HashMap<String, Relation>, Problem> {
         let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
         let prefix = if folder.is_empty() {
@@ -166,7 +166,7 @@ impl<'a> Package<'a> {
     }
 }
 
-/// The name of a part that is meant from a folder.
+/// The name of a part, relative to a folder.
 fn resolve(folder: &str, target: &str) -> String {
     if let Some(absolute) = target.strip_prefix('/') {
         return absolute.to_owned();

@@ -1,17 +1,17 @@
-//! Which pages or slides of a file are wanted.
+//! Selects pages or slides of a file.
 
 use crate::Problem;
 
-/// Their numbers, counted from 1, in the order of the file. One that does not exist is an error.
-pub(super) fn wanted(asked: &[u32], count: usize) -> Result<Vec<u32>, Problem> {
+/// Their numbers, counted from 1, in file order. A number that does not exist is an error.
+pub(super) fn select(requested: &[u32], count: usize) -> Result<Vec<u32>, Problem> {
     let last = u32::try_from(count).unwrap_or(u32::MAX);
-    if asked.is_empty() {
+    if requested.is_empty() {
         return Ok((1..=last).collect());
     }
-    if let Some(page) = asked.iter().copied().find(|page| *page == 0 || *page > last) {
+    if let Some(page) = requested.iter().copied().find(|page| *page == 0 || *page > last) {
         return Err(Problem::NoPage { page, count });
     }
-    let mut pages = asked.to_vec();
+    let mut pages = requested.to_vec();
     pages.sort_unstable();
     pages.dedup();
     Ok(pages)
@@ -45,14 +45,14 @@ mod tests {
 
     #[test]
     fn pages_are_counted_from_one() {
-        assert_eq!(wanted(&[], 3).unwrap(), [1, 2, 3]);
-        assert_eq!(wanted(&[3, 1, 3], 3).unwrap(), [1, 3]);
+        assert_eq!(select(&[], 3).unwrap(), [1, 2, 3]);
+        assert_eq!(select(&[3, 1, 3], 3).unwrap(), [1, 3]);
         assert_eq!(
-            wanted(&[4], 3).unwrap_err().to_string(),
+            select(&[4], 3).unwrap_err().to_string(),
             "there is no page 4: it has 3"
         );
         assert_eq!(
-            wanted(&[0], 3).unwrap_err().to_string(),
+            select(&[0], 3).unwrap_err().to_string(),
             "there is no page 0: it has 3"
         );
         assert_eq!(list(&[1, 2, 3, 5, 7, 8]), "1–3, 5, 7–8");

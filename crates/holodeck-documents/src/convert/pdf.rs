@@ -1,5 +1,4 @@
-//! PDF documents: text page by page. What is a heading is told by the outline of the file, else by the size of the
-//! letters.
+//! PDF documents: text page by page. Headings come from the outline of the file, else from the font size.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,7 +20,7 @@ pub(super) fn convert(bytes: &[u8], options: &ConvertOptions) -> Result<Document
         return Err(broken("it has no pages"));
     }
     let (mut read, mut empty, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
-    for number in pages::wanted(&options.pages, count)? {
+    for number in pages::select(&options.pages, count)? {
         match lines(&pdf, number)? {
             Ok(lines) if lines.is_empty() => empty.push(number),
             Ok(lines) => read.push((number, lines)),
@@ -67,15 +66,15 @@ fn open(bytes: &[u8]) -> Result<Pdf, Problem> {
         pdf_extract::Error::InvalidPassword => Problem::Encrypted,
         error => broken(&error.to_string()),
     })?;
-    // Many are encrypted so that they can't be changed, and can be read without a password.
+    // Many are only encrypted against changes and can be read without a password.
     if pdf.is_encrypted() {
         pdf.decrypt("").map_err(|_| Problem::Encrypted)?;
     }
     Ok(pdf)
 }
 
-/// The lines of a page, or why it can't be read: fonts and contents have many ways to be wrong, and one page is not
-/// the document.
+/// The lines of a page, or why it can't be read: fonts and contents fail in many ways, and one page must not fail the
+/// document.
 fn lines(pdf: &Pdf, number: u32) -> Result<Result<Vec<letters::Line>, String>, Problem> {
     let mut letters = letters::Letters::default();
     let read = || output_doc_page(pdf, &mut letters, number);
@@ -84,7 +83,7 @@ fn lines(pdf: &Pdf, number: u32) -> Result<Result<Vec<letters::Line>, String>, P
         Ok(Err(_)) if letters.too_many() => Err(Limit::Output(letters::MOST_TEXT as u64).into()),
         Ok(Err(error)) => Ok(Err(error.to_string())),
         Err(panic) => {
-            let reason = crate::child::said(panic.as_ref());
+            let reason = crate::child::panic_reason(panic.as_ref());
             tracing::debug!(page = number, reason, "the PDF reader panicked");
             Ok(Err("its fonts or its contents cannot be understood".to_owned()))
         }
@@ -100,7 +99,7 @@ fn outline(pdf: &Pdf) -> Vec<(usize, String)> {
         let dictionary = pdf.dereference(of).ok()?.1.as_dict().ok()?;
         dictionary.get(b"First").ok().cloned()
     };
-    // Each level's next item; the last of these is the one to go on with.
+    // The next item of each level, innermost last.
     let mut open: Vec<Object> = root.and_then(first).into_iter().collect();
     for _ in 0..MOST {
         let Some(item) = open.pop() else { break };
@@ -111,9 +110,9 @@ fn outline(pdf: &Pdf) -> Vec<(usize, String)> {
         if let Some(title) = item.get(b"Title").ok().and_then(|title| string(pdf, title)) {
             titles.push((level, title));
         }
-        // Deeper than this is no outline to read.
+        // Deeper outlines are not meant for readers.
         let deeper = open.len() < 8;
-        // A finished level leaves a gap that keeps the count of levels.
+        // A finished level leaves a placeholder, so that the depth stays right.
         open.push(item.get(b"Next").ok().cloned().unwrap_or(Object::Null));
         if let Some(first) = item.get(b"First").ok().filter(|_| deeper) {
             open.push(first.clone());
@@ -133,7 +132,7 @@ fn title(pdf: &Pdf) -> Option<String> {
     Some(title).filter(|title| !title.is_empty() && title != "untitled")
 }
 
-/// A text string, in whichever of the two encodings.
+/// A text string, in either encoding.
 fn string(pdf: &Pdf, object: &Object) -> Option<String> {
     let bytes = pdf.dereference(object).ok()?.1.as_str().ok()?;
     let (text, _) = super::text::decode(bytes);

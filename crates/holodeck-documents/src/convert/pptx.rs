@@ -21,7 +21,7 @@ pub(super) fn convert(bytes: &[u8], options: &ConvertOptions) -> Result<Document
         ..Document::default()
     };
     let (mut hidden, mut pictures) = (Vec::new(), 0);
-    for number in pages::wanted(&options.pages, slides.len())? {
+    for number in pages::select(&options.pages, slides.len())? {
         let Some(name) = slides.get(number as usize - 1) else {
             continue;
         };
@@ -31,7 +31,7 @@ pub(super) fn convert(bytes: &[u8], options: &ConvertOptions) -> Result<Document
         }
         pictures += slide.pictures;
         document.marks.push(Mark {
-            // A blank line stands between it and the one before.
+            // A blank line separates it from the previous one.
             at: document.text.len() + usize::from(!document.text.is_empty()),
             place: Place::Slide(number),
         });
@@ -53,7 +53,7 @@ pub(super) fn convert(bytes: &[u8], options: &ConvertOptions) -> Result<Document
 /// The names of the slides' parts in their order.
 fn slides(package: &mut Package<'_>, main: &str) -> Result<Vec<String>, Problem> {
     let relations = package.relations(main)?;
-    let bytes = package.needed(main)?;
+    let bytes = package.required(main)?;
     let mut xml = Xml::new(&bytes, Format::Pptx);
     let mut slides = Vec::new();
     while let Some(step) = xml.step()? {
@@ -81,7 +81,7 @@ struct Slide {
     relations: HashMap<String, Relation>,
 }
 
-/// What a shape is for.
+/// The purpose of a shape.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Title,
@@ -91,7 +91,7 @@ enum Role {
     Other,
 }
 
-/// A shape as far as it was read.
+/// A shape that is being read.
 struct Shape {
     role: Role,
     paragraphs: Vec<(usize, String)>,
@@ -103,7 +103,7 @@ impl Slide {
             relations: package.relations(name)?,
             ..Self::default()
         };
-        let bytes = package.needed(name)?;
+        let bytes = package.required(name)?;
         slide.shapes(&mut Xml::new(&bytes, Format::Pptx))?;
         let notes = slide
             .relations
@@ -139,7 +139,7 @@ impl Slide {
         all
     }
 
-    /// Reads shapes to the end of the element that surrounds them.
+    /// Reads shapes to the end of the enclosing element.
     fn shapes(&mut self, xml: &mut Xml<'_>) -> Result<(), Problem> {
         while let Some(step) = xml.step()? {
             match step {
@@ -174,7 +174,7 @@ impl Slide {
         Ok(())
     }
 
-    /// Keeps what someone wrote about a picture.
+    /// Keeps the description of an image.
     fn described(&mut self, element: &Element<'_>) {
         if let Some(shown) = element.get("descr").filter(|shown| !shown.trim().is_empty()) {
             self.body.push(Block::Paragraph(format!(
@@ -279,7 +279,7 @@ impl Slide {
         Ok(())
     }
 
-    /// A piece of text, which may be a link as a whole.
+    /// A run of text, possibly a link.
     fn run(&self, xml: &mut Xml<'_>, to: &mut (usize, String)) -> Result<(), Problem> {
         let (mut text, mut address) = (String::new(), None);
         let mut depth = 0_usize;

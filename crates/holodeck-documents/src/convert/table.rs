@@ -21,7 +21,7 @@ pub(super) fn write(out: &mut String, rows: &[Vec<String>]) {
         .collect();
     for (number, row) in rows.iter().enumerate() {
         let value = |column: &usize| row.get(*column).map_or("", String::as_str);
-        // What is missing at the end of a row counts as empty; writing it could take more than all there is.
+        // Missing values at the end of a row count as empty; writing them could exceed the memory.
         let last = columns
             .iter()
             .rposition(|column| !value(column).trim().is_empty());
@@ -45,7 +45,7 @@ pub(super) fn write(out: &mut String, rows: &[Vec<String>]) {
     }
 }
 
-/// A cell is one line, and what would end it is escaped.
+/// A cell is one line; characters that would end it are escaped.
 fn cell(out: &mut String, text: &str) {
     for (number, word) in text.split_whitespace().enumerate() {
         if number > 0 {

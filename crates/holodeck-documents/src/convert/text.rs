@@ -1,4 +1,4 @@
-//! Text in whatever encoding it came.
+//! Decodes text in any common encoding.
 
 use crate::Document;
 
@@ -7,7 +7,7 @@ pub(super) fn convert(bytes: &[u8]) -> Document {
     super::plain(text, notes)
 }
 
-/// How much of a file's beginning tells whether it is text.
+/// Bytes of a file's beginning that are checked.
 const LOOKED_AT: usize = 64 * 1024;
 
 enum Encoding {
@@ -16,7 +16,7 @@ enum Encoding {
     Windows1252,
 }
 
-/// Whether the bytes are text in an encoding that [`decode`] knows.
+/// Whether the bytes are text in an encoding that [`decode`] supports.
 pub(crate) fn is_text(bytes: &[u8]) -> bool {
     let start = bytes.get(..bytes.len().min(LOOKED_AT)).unwrap_or_default();
     let (encoding, start) = encoding(start);
@@ -33,7 +33,8 @@ fn is_control(byte: u8) -> bool {
     byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0C | 0x1B)
 }
 
-/// The text, with lines that end in `\n` alone, and what a person should know of how it was read.
+/// The text with `
+/// ` line ends, and notices about how it was decoded.
 pub(crate) fn decode(bytes: &[u8]) -> (String, Vec<String>) {
     let (encoding, bytes) = encoding(bytes);
     let mut notes = Vec::new();
@@ -60,7 +61,7 @@ pub(crate) fn decode(bytes: &[u8]) -> (String, Vec<String>) {
     (text, notes)
 }
 
-/// The encoding, and the bytes after a mark of it.
+/// The encoding, and the bytes after its byte order mark.
 fn encoding(bytes: &[u8]) -> (Encoding, &[u8]) {
     if let Some(rest) = bytes.strip_prefix(b"\xEF\xBB\xBF") {
         return (Encoding::Utf8, rest);
@@ -76,7 +77,7 @@ fn encoding(bytes: &[u8]) -> (Encoding, &[u8]) {
     }
     let valid = match std::str::from_utf8(bytes) {
         Ok(_) => true,
-        // Only the end of a piece that was cut off.
+        // Only the end of a truncated prefix.
         Err(error) => error.error_len().is_none() && bytes.len() >= LOOKED_AT,
     };
     (
@@ -89,7 +90,7 @@ fn encoding(bytes: &[u8]) -> (Encoding, &[u8]) {
     )
 }
 
-/// In UTF-16 every other byte of a European text is 0, and in no other encoding is any.
+/// In UTF-16, every other byte of a European text is 0; in other encodings, none is.
 fn unmarked_utf16(bytes: &[u8]) -> Option<fn([u8; 2]) -> u16> {
     let start = bytes.get(..bytes.len().min(4096)).unwrap_or_default();
     let zeros = |skip: usize| {
@@ -112,7 +113,7 @@ fn unmarked_utf16(bytes: &[u8]) -> Option<fn([u8; 2]) -> u16> {
     }
 }
 
-/// What Windows-1252 has in place of Latin-1's second row of control characters.
+/// Windows-1252 in place of Latin-1's second row of control characters.
 const FROM_0X80: [char; 32] = [
     '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}',
     '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
@@ -152,8 +153,8 @@ mod tests {
         ];
         for (bytes, notes) in all {
             assert!(is_text(&bytes), "{bytes:?}");
-            let (text, said) = decode(&bytes);
-            assert_eq!((text.as_str(), said.len()), (TEXT, notes), "{bytes:?}");
+            let (text, notices) = decode(&bytes);
+            assert_eq!((text.as_str(), notices.len()), (TEXT, notes), "{bytes:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Workbooks: each sheet as a table of its values as they were last calculated.
+//! Workbooks: each sheet as a table of its last calculated values.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,17 +14,17 @@ use crate::{ConvertOptions, Document, Format, Limit, Mark, Place, Problem, optio
 
 use super::{package, table};
 
-/// More cells than this are no text to read.
+/// More cells than this are not readable text.
 const MOST_CELLS: usize = 1_000_000;
 
 type Bytes<'a> = Cursor<&'a [u8]>;
 
-/// The values of a sheet by row and column. Most of a sheet is empty.
+/// The values of a sheet by row and column; most of a sheet is empty.
 #[derive(Default)]
 struct Cells {
     rows: BTreeMap<u32, BTreeMap<u32, String>>,
     count: usize,
-    /// Formulas that nobody has calculated.
+    /// Formulas without a calculated value.
     uncalculated: usize,
 }
 
@@ -100,7 +100,7 @@ fn all<'a, B: Reader<Bytes<'a>>>(
     Ok(document)
 }
 
-/// Reads cell by cell: a sheet with one cell in each corner takes no more than two.
+/// Reads cell by cell, so that a sheet with one cell in each corner stays small.
 fn by_cell(
     book: &mut Xlsx<Bytes<'_>>,
     sheet: &str,
@@ -118,12 +118,12 @@ fn by_cell(
         let (row, column) = cell.pos;
         let value = match (cell.value, cell.formula) {
             (DataRef::SharedString(text), _) => text.to_owned(),
-            // Programs that write workbooks leave the calculating to Excel.
+            // Programs other than Excel often leave formulas uncalculated.
             (DataRef::Empty, Some(formula)) => {
                 cells.uncalculated += usize::from(range.is_none_or(|range| range.has(row, column)));
                 format!("={formula}")
             }
-            (other, _) => shown(&Data::from(other)),
+            (other, _) => render_value(&Data::from(other)),
         };
         cells.add(row, column, value, range)?;
     }
@@ -146,7 +146,12 @@ fn whole<'a, B: Reader<Bytes<'a>>>(
     };
     for (row, column, value) in values.used_cells() {
         let at = |first: u32, offset: usize| first.saturating_add(u32::try_from(offset).unwrap_or(u32::MAX));
-        cells.add(at(first_row, row), at(first_column, column), shown(value), range)?;
+        cells.add(
+            at(first_row, row),
+            at(first_column, column),
+            render_value(value),
+            range,
+        )?;
     }
     Ok(())
 }
@@ -165,7 +170,7 @@ impl Cells {
     }
 }
 
-/// Writes a sheet under its name. Empty rows end a table, and empty columns are left out.
+/// Writes a sheet under its name. Empty rows end a table; empty columns are left out.
 fn write(document: &mut Document, name: &str, cells: &Cells) {
     if !document.text.is_empty() {
         document.text.push('\n');
@@ -190,7 +195,7 @@ fn write(document: &mut Document, name: &str, cells: &Cells) {
 fn write_table(out: &mut String, rows: &[&BTreeMap<u32, String>]) {
     let columns: BTreeSet<u32> = rows.iter().flat_map(|row| row.keys()).copied().collect();
     out.push('\n');
-    // A line of text that stands alone is no table.
+    // A single line of text is not a table.
     if let ([row], 1) = (rows, columns.len()) {
         for value in row.values() {
             out.push_str(&super::blocks::one_line(value));
@@ -206,9 +211,9 @@ fn write_table(out: &mut String, rows: &[&BTreeMap<u32, String>]) {
     table::write(out, &rows);
 }
 
-fn shown(value: &Data) -> String {
+fn render_value(value: &Data) -> String {
     match value {
-        // Sums of decimal fractions carry noise in the last digits.
+        // Sums of decimal fractions have rounding noise in the last digits.
         Data::Float(number) => format!("{}", round(*number)),
         Data::DateTime(time) => date(time),
         Data::DateTimeIso(text) | Data::DurationIso(text) | Data::String(text) => text.clone(),
@@ -266,11 +271,11 @@ mod tests {
     #[test]
     fn numbers_and_times_read_as_spreadsheets_show_them() {
         use calamine::ExcelDateTimeType::{DateTime, TimeDelta};
-        assert_eq!(shown(&Data::Float(0.1 + 0.2)), "0.3");
-        assert_eq!(shown(&Data::Float(1e21)), "1000000000000000000000");
-        assert_eq!(shown(&Data::Float(f64::NAN)), "NaN");
-        assert_eq!(shown(&Data::Int(-3)), "-3");
-        let time = |value, kind| shown(&Data::DateTime(ExcelDateTime::new(value, kind, false)));
+        assert_eq!(render_value(&Data::Float(0.1 + 0.2)), "0.3");
+        assert_eq!(render_value(&Data::Float(1e21)), "1000000000000000000000");
+        assert_eq!(render_value(&Data::Float(f64::NAN)), "NaN");
+        assert_eq!(render_value(&Data::Int(-3)), "-3");
+        let time = |value, kind| render_value(&Data::DateTime(ExcelDateTime::new(value, kind, false)));
         assert_eq!(time(45000.0, DateTime), "2023-03-15");
         assert_eq!(time(45000.75, DateTime), "2023-03-15 18:00:00");
         assert_eq!(time(0.25, DateTime), "06:00:00");

@@ -1,4 +1,4 @@
-//! XML in steps, within limits: no document types, no entities but the five, no nesting without end.
+//! Streaming XML with limits: no document types, only the five predefined entities, bounded nesting.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use quick_xml::{
 
 use crate::{Format, Limit, Problem};
 
-/// How deep elements may be nested; Word's own nest some dozens deep.
+/// Maximum nesting of elements; Word's own files nest some dozens deep.
 const DEEPEST: u64 = 256;
 
 pub(super) struct Xml<'a> {
@@ -28,17 +28,17 @@ pub(super) enum Step<'a> {
 pub(super) struct Element<'a>(BytesStart<'a>);
 
 impl Element<'_> {
-    /// Its name without the prefix: the namespaces at hand do not share names that matter.
+    /// Its local name: the namespaces in use do not share relevant names.
     pub(super) fn name(&self) -> &str {
         self.0.local_name().into_inner()
     }
 
-    /// An attribute by its name without the prefix.
+    /// An attribute by its local name.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         self.find(|key| key.rsplit(':').next() == Some(name))
     }
 
-    /// An attribute that has a prefix, as `r:id` has where `id` is something else.
+    /// An attribute with a prefix, for cases such as `r:id`, where `id` is another attribute.
     pub(super) fn get_prefixed(&self, name: &str) -> Option<String> {
         self.find(|key| key.split_once(':').is_some_and(|(_, local)| local == name))
     }
@@ -105,7 +105,7 @@ impl<'a> Xml<'a> {
         }
     }
 
-    /// The text inside the element that was just started, to its end.
+    /// The text inside the current element, to its end.
     pub(super) fn text(&mut self) -> Result<String, Problem> {
         let mut text = String::new();
         let until = self.depth - 1;
@@ -117,7 +117,7 @@ impl<'a> Xml<'a> {
         Ok(text)
     }
 
-    /// Passes over the element that was just started.
+    /// Skips the current element.
     pub(super) fn skip(&mut self) -> Result<(), Problem> {
         let until = self.depth.saturating_sub(1);
         while self.depth > until {
@@ -154,11 +154,11 @@ mod tests {
 
     #[test]
     fn tricks_are_refused() {
-        let said = |xml: &str| text(xml).unwrap_err().to_string();
-        assert!(said("<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>").contains("document type"));
-        assert!(said("<a>&b;</a>").contains("it refers to an entity"));
-        assert!(said("<a>text").contains("it ends too early"));
-        assert!(said("<a>text</b>").contains("damaged"));
-        assert_eq!(said(&"<a>".repeat(1000)), "it is nested deeper than 256 levels");
+        let error = |xml: &str| text(xml).unwrap_err().to_string();
+        assert!(error("<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>").contains("document type"));
+        assert!(error("<a>&b;</a>").contains("it refers to an entity"));
+        assert!(error("<a>text").contains("it ends too early"));
+        assert!(error("<a>text</b>").contains("damaged"));
+        assert_eq!(error(&"<a>".repeat(1000)), "it is nested deeper than 256 levels");
     }
 }

@@ -1,19 +1,18 @@
-//! What was fetched before, with what tells whether it has changed since.
+//! Downloaded files and the validators that detect changes.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holodeck_http::{HttpUrl, Response};
-use holodeck_model::{create_private_folder, private_file};
+use holodeck_model::{create_private_folder, hex, private_file};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::FetchError;
 
-/// Two files of a folder: the content, and what is known of it. URLs may hold secrets, so only their hashes are kept.
+/// Two files of a folder: the content and its metadata. URLs may contain secrets, so only their hashes are stored.
 #[derive(Debug)]
 pub(super) struct Cache {
     content: PathBuf,
@@ -21,14 +20,14 @@ pub(super) struct Cache {
     max_bytes: u64,
 }
 
-/// A file that is kept.
+/// A cached file.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct CachedFile {
     pub(super) about: About,
     pub(super) bytes: Vec<u8>,
 }
 
-/// What is known of a file.
+/// Metadata of a file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct About {
     /// Hash of the URL that sent it.
@@ -40,8 +39,8 @@ pub(super) struct About {
     pub(super) last_modified: Option<String>,
 }
 
-impl Kept {
-    /// What the head of an answer tells.
+impl CachedFile {
+    /// Reads the metadata from the headers of an answer.
     pub(super) fn of(url: &HttpUrl, answer: &Response) -> Self {
         let header = |name: &str| answer.header(name).map(str::to_owned);
         let about = About {
@@ -76,8 +75,8 @@ impl Cache {
         }
     }
 
-    /// What is there, whole, and can be asked about. Anything else is fetched again.
-    pub(super) async fn get(&self) -> Option<Kept> {
+    /// A complete entry with a validator. Anything else is downloaded again.
+    pub(super) async fn get(&self) -> Option<CachedFile> {
         let (content, about, most) = (self.content.clone(), self.about.clone(), self.max_bytes);
         let read = tokio::task::spawn_blocking(move || {
             let about: About = serde_json::from_slice(&fs::read(about).ok()?).ok()?;
@@ -86,17 +85,17 @@ impl Cache {
             }
             let bytes = fs::read(content).ok()?;
             let comparable = about.etag.is_some() || about.last_modified.is_some();
-            (comparable && about.content == hash(&bytes)).then_some(Kept { about, bytes })
+            (comparable && about.content == hash(&bytes)).then_some(CachedFile { about, bytes })
         });
         read.await.ok().flatten()
     }
 
-    /// Keeps a file and hands it back.
-    pub(super) async fn keep(&self, kept: Kept) -> Result<Kept, FetchError> {
+    /// Stores a file and returns it.
+    pub(super) async fn keep(&self, kept: CachedFile) -> Result<CachedFile, FetchError> {
         let (content, about) = (self.content.clone(), self.about.clone());
         let written = tokio::task::spawn_blocking(move || {
             let json = serde_json::to_vec(&kept.about)?;
-            // Content first: without what is known of it it counts for nothing.
+            // The content first: without metadata it is ignored.
             write(&content, &kept.bytes)?;
             write(&about, &json)?;
             Ok(kept)
@@ -109,7 +108,7 @@ impl Cache {
     }
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     if let Some(folder) = path.parent() {
@@ -127,9 +126,5 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn hash(bytes: &[u8]) -> String {
-    let mut name = String::new();
-    for byte in Sha256::digest(bytes) {
-        let _ = write!(name, "{byte:02x}");
-    }
-    name
+    hex(&Sha256::digest(bytes))
 }

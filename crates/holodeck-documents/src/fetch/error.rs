@@ -3,59 +3,59 @@ use std::time::Duration;
 
 use holodeck_http::{HttpError, HttpUrl};
 
-/// Why a file was not fetched.
+/// Why a file could not be downloaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
     /// The request failed.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// The time was over.
-    #[error("nothing complete from {url} within {} s", after.as_secs_f64())]
+    /// The time limit was reached.
+    #[error("{url} did not complete within {} s", after.as_secs_f64())]
     Timeout {
-        /// Where from.
+        /// The URL.
         url: HttpUrl,
-        /// The time that was allowed.
+        /// The time limit.
         after: Duration,
     },
-    /// One redirect after the other.
-    #[error("{url} is redirected too often")]
+    /// Too many redirects.
+    #[error("{url} redirects too often")]
     Redirects {
         /// The first URL.
         url: HttpUrl,
     },
-    /// A redirect that does not say where to.
-    #[error("{url} redirects without saying where to")]
+    /// A redirect without a location.
+    #[error("{url} redirects without a location")]
     NoLocation {
-        /// Who answered.
+        /// The redirecting URL.
         url: HttpUrl,
     },
     /// A redirect from `https` to `http`.
-    #[error("{from} redirects to {to}, which is not protected")]
+    #[error("refusing redirect from HTTPS to plain HTTP: {from} redirects to {to}")]
     Unprotected {
-        /// Who answered.
+        /// The redirecting URL.
         from: HttpUrl,
-        /// Where it leads.
+        /// The location.
         to: HttpUrl,
     },
-    /// An answer without the content.
-    #[error("{url} answered {status}, which is not the file")]
+    /// The answer is not the content.
+    #[error("{url} answered {status} instead of the file")]
     NoContent {
-        /// Who answered.
+        /// The URL.
         url: HttpUrl,
         /// The HTTP status.
         status: u16,
     },
-    /// What was fetched can't be kept.
+    /// The downloaded file can't be stored.
     #[error("can't write `{}`", path.display())]
     Cache {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         #[source]
         source: std::io::Error,
     },
-    /// The caller gave up.
+    /// The caller cancelled.
     #[error("cancelled")]
     Cancelled,
 }

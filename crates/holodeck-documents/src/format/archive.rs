@@ -1,8 +1,8 @@
-//! What a zip archive or an old Office file holds, told from its directory alone: nothing is expanded.
+//! The format of a zip archive or an old Office file, read from its directory alone without expanding anything.
 
 use crate::Format;
 
-/// Which kind of document an archive is, or what to say of it.
+/// The format of an archive, or the subject of the error.
 pub(super) fn kind(bytes: &[u8]) -> Result<Format, &'static str> {
     const MIMETYPE: &[u8] = b"mimetype";
     if bytes.get(30..38) == Some(MIMETYPE) {
@@ -32,7 +32,7 @@ pub(super) fn kind(bytes: &[u8]) -> Result<Format, &'static str> {
     truncated(bytes).ok_or("archives are")
 }
 
-/// A file that lost its end has no directory; what its first entries are called still tells what it was.
+/// A truncated file has no directory; the names of its first entries still identify it.
 fn truncated(bytes: &[u8]) -> Option<Format> {
     let start = bytes.get(..bytes.len().min(16 * 1024))?;
     if end_of_directory(bytes).is_some() {
@@ -47,20 +47,20 @@ fn truncated(bytes: &[u8]) -> Option<Format> {
     names.find_map(|(name, format)| super::contains(start, name).then_some(format))
 }
 
-/// The directory of an archive, as far as it can be followed.
+/// The readable part of an archive's directory.
 pub(crate) struct Directory<'a> {
     pub(crate) entries: Vec<Entry<'a>>,
-    /// Whether there are more entries than are looked at.
+    /// Whether there are more entries than the limit.
     pub(crate) more: bool,
 }
 
-/// What a file inside an archive is called, and the size it claims to expand to.
+/// The name of a file inside an archive, and its declared size.
 pub(crate) struct Entry<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) expanded: u64,
 }
 
-/// The most files inside an archive: a workbook of a thousand sheets has some thousands.
+/// Maximum number of files inside an archive: a workbook of a thousand sheets has a few thousand.
 pub(crate) const MOST_ENTRIES: usize = 10_000;
 
 /// The directory of an archive that has one.
@@ -90,7 +90,7 @@ fn entry(bytes: &[u8], at: usize) -> Option<(Entry<'_>, usize)> {
     let comment_length = usize::from(u16_at(bytes, at + 32)?);
     let name = bytes.get(at + 46..at + 46 + name_length)?;
     let extra = at + 46 + name_length;
-    // The size of what is larger than 4 GiB stands elsewhere; that it does is enough to know.
+    // Sizes beyond 4 GiB are stored elsewhere; their presence is enough here.
     let expanded = match expanded {
         u32::MAX => wide_size(bytes.get(extra..extra + extra_length)?),
         size => u64::from(size),
@@ -110,7 +110,7 @@ fn wide_size(mut extra: &[u8]) -> u64 {
     u64::MAX
 }
 
-/// Where the record begins that ends an archive. Only a comment may follow it.
+/// Where the end record of an archive begins. Only a comment may follow it.
 fn end_of_directory(bytes: &[u8]) -> Option<usize> {
     const LONGEST_COMMENT: usize = u16::MAX as usize;
     let last = bytes.len().checked_sub(22)?;
@@ -130,8 +130,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Which kind of document an Office file of the old kind is, or what to say of it. Its directory entries begin at
-/// multiples of 128 bytes with a name in UTF-16.
+/// The format of an old Office file, or the subject of the error. Its directory entries begin at multiples of 128 bytes
+/// with a name in UTF-16.
 pub(super) fn old_office(bytes: &[u8]) -> Result<Format, &'static str> {
     let kinds: [(&str, Result<Format, &'static str>); 6] = [
         ("Workbook", Ok(Format::Xls)),
@@ -160,5 +160,5 @@ pub(super) fn old_office(bytes: &[u8]) -> Result<Format, &'static str> {
     Err("files of this old kind are")
 }
 
-/// Said of a file inside of which an encrypted one lies.
+/// The subject of the error for a file that contains an encrypted one.
 pub(super) const PROTECTED: &str = "documents protected by a password are";

@@ -22,11 +22,11 @@ fn the_content_has_the_last_word() {
     assert_eq!(of("page", b"<!DOCTYPE html><p>"), Ok((Format::Html, false)));
     assert_eq!(
         of("a.pdf", b"only text"),
-        Err("its name says a PDF document, but its content does not".to_owned())
+        Err("it has the extension of a PDF document, but other content".to_owned())
     );
     assert_eq!(
         of("a.docx", b"\0\x01\x02\x03"),
-        Err("its name says a Word document, but its content does not".to_owned())
+        Err("it has the extension of a Word document, but other content".to_owned())
     );
 }
 
@@ -34,14 +34,14 @@ fn the_content_has_the_last_word() {
 fn what_is_not_read_is_named() {
     assert_eq!(
         of("a.rtf", b"{\\rtf1 }"),
-        Err("RTF documents are not read".to_owned())
+        Err("RTF documents are not supported".to_owned())
     );
     assert_eq!(
         of("a.bin", b"\0\0\0"),
-        Err("a file of unknown kind is not read".to_owned())
+        Err("a file of unknown format is not supported".to_owned())
     );
     assert_eq!(
         of("a.heic", b"\0\0\0\x18ftypheic"),
-        Err("HEIC pictures are not read".to_owned())
+        Err("HEIC pictures are not supported".to_owned())
     );
 }

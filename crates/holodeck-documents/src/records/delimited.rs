@@ -13,14 +13,14 @@ pub(super) fn read(text: &str, separator: Option<u8>, reader: &mut Reader<'_>) -
         return Ok(());
     }
     let options = reader.options;
-    // Excel's own way of telling the separator.
-    let (said, text) = match text.strip_prefix("sep=").and_then(|rest| rest.split_once('\n')) {
-        Some((said, rest)) if said.len() == 1 => (said.bytes().next(), rest),
+    // Excel's own declaration of the separator.
+    let (declared, text) = match text.strip_prefix("sep=").and_then(|rest| rest.split_once('\n')) {
+        Some((declared, rest)) if declared.len() == 1 => (declared.bytes().next(), rest),
         _ => (None, text),
     };
     let separator = match options.delimiter.as_deref() {
         Some(delimiter) => delimiter_byte(delimiter)?,
-        None => said.or(separator).unwrap_or_else(|| likely_separator(text)),
+        None => declared.or(separator).unwrap_or_else(|| likely_separator(text)),
     };
     let mut rows = ReaderBuilder::new()
         .delimiter(separator)
@@ -38,7 +38,7 @@ pub(super) fn read(text: &str, separator: Option<u8>, reader: &mut Reader<'_>) -
             reason: error.to_string(),
         },
     };
-    let head = rows.headers().map_err(|error| broken(&error).anywhere())?.clone();
+    let head = rows.headers().map_err(|error| broken(&error).in_file())?.clone();
     let columns = Columns::of(&head, reader)?;
     let mut row = StringRecord::new();
     loop {
@@ -71,7 +71,7 @@ pub(super) fn read(text: &str, separator: Option<u8>, reader: &mut Reader<'_>) -
     }
 }
 
-/// Which columns are what.
+/// The role of each column.
 struct Columns {
     id: usize,
     text: Vec<usize>,
@@ -92,7 +92,7 @@ impl Columns {
                     field: field.to_owned(),
                     fields: head.iter().map(|name| format!("{prefix}{name}")).collect(),
                 }
-                .anywhere()
+                .in_file()
             })
         };
         let text = options
@@ -116,9 +116,9 @@ impl Columns {
 
 fn delimiter_byte(delimiter: &str) -> Result<u8, RecordError> {
     match delimiter.as_bytes() {
-        // As people write a tab in YAML without escapes.
+        // A tab in YAML without escapes.
         b"\\t" | b"tab" => Ok(b'\t'),
         [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | b'"') => Ok(*byte),
-        _ => Err(RecordProblem::Delimiter(delimiter.to_owned()).anywhere()),
+        _ => Err(RecordProblem::Delimiter(delimiter.to_owned()).in_file()),
     }
 }

@@ -6,11 +6,11 @@ use crate::Format;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{file}`{}: {problem}", place(*at))]
 pub struct RecordError {
-    /// The file, as it was named by the caller.
+    /// The file, as the caller named it.
     pub file: String,
-    /// The record, if it is about one.
+    /// The record, if the error concerns one.
     pub at: Option<RecordAt>,
-    /// What is wrong.
+    /// The problem.
     pub problem: RecordProblem,
 }
 
@@ -33,19 +33,19 @@ impl fmt::Display for RecordAt {
     }
 }
 
-/// What is wrong with a file of records.
+/// A problem with a file of records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordProblem {
-    /// It is of another kind.
-    #[error("records are read from CSV, JSON and JSON Lines, and it is {0}")]
+    /// It has another format.
+    #[error("records must be CSV, JSON or JSON Lines, not {0}")]
     NoRecords(Format),
     /// It can't be read.
     #[error("damaged, or not {format}: {reason}")]
     Broken {
-        /// What it was read as.
+        /// The format it was read as.
         format: Format,
-        /// What its reader said.
+        /// The reader's reason.
         reason: String,
     },
     /// A row of a table is longer or shorter than its head.
@@ -56,57 +56,60 @@ pub enum RecordProblem {
         /// Values of the head.
         expected: u64,
     },
-    /// The delimiter is no single ASCII character.
+    /// The delimiter is not a single ASCII character.
     #[error("`delimiter` must be one character such as `;`, not `{0}`")]
     Delimiter(String),
     /// A JSON file holds one object.
     #[error(
         "it holds one object, not a list of records; name the list in `record_path`{}",
-        perhaps(lists)
+        suggestion(lists)
     )]
     OneObject {
         /// Its fields that hold lists.
         lists: Vec<String>,
     },
-    /// The record path leads nowhere.
+    /// The record path does not exist.
     #[error(
-        "`record_path` names `{step}`, and there is no such field{}",
-        fields_there(fields)
+        "`record_path` names `{step}`, which does not exist{}",
+        existing_fields(fields)
     )]
     NoPath {
-        /// The step that is missing.
+        /// The missing step.
         step: String,
-        /// The fields there are.
+        /// The existing fields.
         fields: Vec<String>,
     },
-    /// The record path leads to something else than a list.
-    #[error("`record_path` leads to what is not a list of records: it is {found}")]
+    /// The record path does not lead to a list.
+    #[error("`record_path` must point to a list of records, found {found}")]
     NoList {
-        /// What it leads to.
+        /// The value it leads to.
         found: &'static str,
     },
-    /// A record is no object.
+    /// A record is not an object.
     #[error("it is {found}, not an object with fields")]
     NoObject {
-        /// What it is.
+        /// The value.
         found: &'static str,
     },
     /// A field is missing.
-    #[error("there is no field `{field}`, which `{option}` names{}", fields_there(fields))]
+    #[error(
+        "`{option}` names field `{field}`, which does not exist{}",
+        existing_fields(fields)
+    )]
     NoField {
         /// The option that names it.
         option: &'static str,
         /// The field.
         field: String,
-        /// The fields there are.
+        /// The existing fields.
         fields: Vec<String>,
     },
-    /// The id is none.
-    #[error("its `{field}` is {found}; an id must be text or a number")]
+    /// The id is missing or has the wrong type.
+    #[error("its `{field}` is {found}; an id must be a string or a number")]
     NoId {
         /// The field of the id.
         field: String,
-        /// What is there.
+        /// The value.
         found: &'static str,
     },
     /// Two records have the same id.
@@ -130,7 +133,7 @@ impl RecordProblem {
         }
     }
 
-    pub(super) fn anywhere(self) -> RecordError {
+    pub(super) fn in_file(self) -> RecordError {
         RecordError {
             file: String::new(),
             at: None,
@@ -139,29 +142,29 @@ impl RecordProblem {
     }
 }
 
-/// Field names that are told.
-const TOLD: usize = 12;
+/// Maximum number of field names in a message.
+const MAX_FIELDS: usize = 12;
 
 fn place(at: Option<RecordAt>) -> String {
     at.map_or_else(String::new, |at| format!(", {at}"))
 }
 
-fn fields_there(fields: &[String]) -> String {
+fn existing_fields(fields: &[String]) -> String {
     if fields.is_empty() {
         return String::new();
     }
     let mut shown: Vec<String> = fields
         .iter()
-        .take(TOLD)
+        .take(MAX_FIELDS)
         .map(|field| format!("`{field}`"))
         .collect();
-    if fields.len() > TOLD {
+    if fields.len() > MAX_FIELDS {
         shown.push("…".to_owned());
     }
-    format!("; there are {}", shown.join(", "))
+    format!("; existing fields: {}", shown.join(", "))
 }
 
-fn perhaps(lists: &[String]) -> String {
+fn suggestion(lists: &[String]) -> String {
     match lists.first() {
         Some(list) => format!(", perhaps `{list}`"),
         None => String::new(),

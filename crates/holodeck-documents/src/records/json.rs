@@ -1,5 +1,5 @@
-//! Records of JSON, as `json_normalize` of pandas understands them: nested fields by dots between the names, a path to
-//! the list of records, and fields that stand around it.
+//! Records of JSON, as `json_normalize` of pandas reads them: dotted names of nested fields, a path to the list of
+//! records, and fields outside that list.
 
 use holodeck_model::JsonMap;
 use serde_json::Value;
@@ -16,18 +16,18 @@ pub(super) fn read(text: &str, reader: &mut Reader<'_>) -> Result<(), RecordErro
             format: Format::Json,
             reason: error.to_string(),
         }
-        .anywhere()
+        .in_file()
     })?;
-    let mut seen = Seen::new(reader.options);
+    let mut seen = OptionalFields::new(reader.options);
     match &value {
         Value::Array(values) => {
             for value in values {
-                seen.each(value, None, reader)?;
+                seen.read_element(value, None, reader)?;
             }
         }
         Value::Object(fields) => {
             let options = reader.options;
-            if options.record_path.is_none() && own(&value, &options.id_field, options).is_none() {
+            if options.record_path.is_none() && own_field(&value, &options.id_field, options).is_none() {
                 let lists = fields
                     .iter()
                     .filter(|(_, value)| value.is_array())
@@ -35,17 +35,17 @@ pub(super) fn read(text: &str, reader: &mut Reader<'_>) -> Result<(), RecordErro
                 return Err(RecordProblem::OneObject {
                     lists: lists.collect(),
                 }
-                .anywhere());
+                .in_file());
             }
-            seen.each(&value, None, reader)?;
+            seen.read_element(&value, None, reader)?;
         }
-        other => return Err(RecordProblem::NoList { found: kind(other) }.anywhere()),
+        other => return Err(RecordProblem::NoList { found: kind(other) }.in_file()),
     }
     seen.finish(reader)
 }
 
 pub(super) fn read_lines(text: &str, reader: &mut Reader<'_>) -> Result<(), RecordError> {
-    let mut seen = Seen::new(reader.options);
+    let mut seen = OptionalFields::new(reader.options);
     for (line, text) in (1..).zip(text.lines()) {
         if text.trim().is_empty() {
             continue;
@@ -60,20 +60,20 @@ pub(super) fn read_lines(text: &str, reader: &mut Reader<'_>) -> Result<(), Reco
                 line: Some(line),
             })
         })?;
-        seen.each(&value, Some(line), reader)?;
+        seen.read_element(&value, Some(line), reader)?;
     }
     seen.finish(reader)
 }
 
-/// What has been seen of the fields that not every record must have.
-struct Seen {
-    /// Whether each of the `meta_fields` was there at least once.
+/// Optional fields encountered so far.
+struct OptionalFields {
+    /// Whether each of the `meta_fields` occurred at least once.
     meta: Vec<bool>,
     /// The fields of the first record.
     fields: Vec<String>,
 }
 
-impl Seen {
+impl OptionalFields {
     fn new(options: &RecordOptions) -> Self {
         Self {
             meta: vec![false; options.meta_fields.len()],
@@ -81,12 +81,17 @@ impl Seen {
         }
     }
 
-    /// Reads what one element of the file holds: a record, or the list that the path leads to.
-    fn each(&mut self, value: &Value, line: Option<u64>, reader: &mut Reader<'_>) -> Result<(), RecordError> {
+    /// Reads one element of the file: a record, or the list that the path leads to.
+    fn read_element(
+        &mut self,
+        value: &Value,
+        line: Option<u64>,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), RecordError> {
         let Some(path) = reader.options.record_path.as_deref() else {
             return self.record(value, &[], line, reader);
         };
-        // The way other programs write the same path.
+        // The notation of other programs for the same path.
         let path = path.trim().trim_start_matches("$.");
         let path = path.strip_suffix("[*]").unwrap_or(path);
         self.follow(value, path, &mut vec![value], line, reader)
@@ -123,7 +128,7 @@ impl Seen {
             return Err(problem.at(at(reader)));
         };
         match (next, rest) {
-            // No list is an empty one.
+            // A missing list counts as empty.
             (Value::Null, _) => Ok(()),
             (Value::Array(records), None) => {
                 for record in records {
@@ -176,7 +181,7 @@ impl Seen {
             self.fields = names();
         }
         let find = |option: &'static str, field: &str| {
-            let found = own(record, field, options).or_else(|| surrounding(around, field, options));
+            let found = own_field(record, field, options).or_else(|| surrounding(around, field, options));
             found.ok_or_else(|| {
                 RecordProblem::NoField {
                     option,
@@ -194,7 +199,7 @@ impl Seen {
         let texts = texts.collect::<Result<Vec<_>, _>>()?;
         let mut metadata = JsonMap::new();
         for (field, seen) in options.meta_fields.iter().zip(&mut self.meta) {
-            let found = own(record, field, options).or_else(|| surrounding(around, field, options));
+            let found = own_field(record, field, options).or_else(|| surrounding(around, field, options));
             if let Some((name, value)) = found {
                 *seen = true;
                 if !value.is_null() {
@@ -217,14 +222,14 @@ impl Seen {
                 field: field.clone(),
                 fields: self.fields,
             }
-            .anywhere()),
+            .in_file()),
             None => Ok(()),
         }
     }
 }
 
-/// A field of the record itself, by its name with the prefix or without it, and the name it is kept under.
-fn own<'v>(record: &'v Value, field: &str, options: &RecordOptions) -> Option<(String, &'v Value)> {
+/// A field of the record itself, by its name with or without the prefix, and its output name.
+fn own_field<'v>(record: &'v Value, field: &str, options: &RecordOptions) -> Option<(String, &'v Value)> {
     let prefix = options.record_prefix.as_deref().unwrap_or_default();
     let plain = field.strip_prefix(prefix).filter(|plain| !plain.is_empty());
     let names = plain.into_iter().chain([field]);
@@ -233,7 +238,7 @@ fn own<'v>(record: &'v Value, field: &str, options: &RecordOptions) -> Option<(S
         .find_map(|name| Some((format!("{prefix}{name}"), find(record, name)?)))
 }
 
-/// A field of what stands around the record, the nearest first.
+/// A field of the enclosing objects, innermost first.
 fn surrounding<'v>(
     around: &[&'v Value],
     field: &str,
@@ -248,7 +253,7 @@ fn surrounding<'v>(
     })
 }
 
-/// A field by its name, or by the names on the way to it with dots between them.
+/// A field by its name or its dotted path.
 fn find<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     let fields = value.as_object()?;
     if let Some(found) = fields.get(name) {
@@ -258,7 +263,7 @@ fn find<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     find(fields.get(first)?, rest)
 }
 
-/// A value as text that can be searched.
+/// A value as searchable text.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

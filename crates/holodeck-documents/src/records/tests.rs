@@ -14,7 +14,7 @@ fn options(id: &str, text: &[&str], meta: &[&str]) -> RecordOptions {
     }
 }
 
-/// Each record as `id: text metadata`, or the error, and the notes.
+/// Each record as `id: text metadata`, or the error, and the notices.
 fn shown(format: Format, content: &str, options: &RecordOptions) -> String {
     match read_records("data/file", format, content.as_bytes(), options) {
         Ok(read) => {
@@ -41,23 +41,23 @@ fn a_table_has_a_record_per_row() {
 }
 
 #[test]
-fn the_delimiter_may_be_told() {
+fn the_delimiter_is_configurable() {
     let content = "id|text\n1|a, b\n";
-    let told = |delimiter: &str| RecordOptions {
+    let with_delimiter = |delimiter: &str| RecordOptions {
         delimiter: Some(delimiter.to_owned()),
         ..options("id", &["text"], &[])
     };
-    assert_eq!(shown(Format::Csv, content, &told("|")), "1: a, b {}");
+    assert_eq!(shown(Format::Csv, content, &with_delimiter("|")), "1: a, b {}");
     assert_eq!(
-        shown(Format::Csv, &content.replace('|', "\t"), &told("\\t")),
+        shown(Format::Csv, &content.replace('|', "\t"), &with_delimiter("\\t")),
         "1: a, b {}"
     );
-    insta::assert_snapshot!(shown(Format::Csv, content, &told("||")));
-    insta::assert_snapshot!(shown(Format::Csv, content, &told(",")));
+    insta::assert_snapshot!(shown(Format::Csv, content, &with_delimiter("||")));
+    insta::assert_snapshot!(shown(Format::Csv, content, &with_delimiter(",")));
 }
 
 #[test]
-fn mistakes_of_a_table_are_told_with_their_place() {
+fn errors_of_a_table_have_a_place() {
     let all = options("id", &["text"], &["year"]);
     let mistakes = [
         "id,text\n1,a\n",
@@ -66,11 +66,11 @@ fn mistakes_of_a_table_are_told_with_their_place() {
         "id,text,year\n1,\"a\na\",2\n1,b,3\n",
         "id,text,year\n1,a,2\n2,b\n",
     ];
-    let told: Vec<String> = mistakes
+    let errors: Vec<String> = mistakes
         .iter()
         .map(|content| shown(Format::Csv, content, &all))
         .collect();
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(errors.join("\n"));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_list_of_objects_has_a_record_each() {
     );
 }
 
-/// The example of pandas' documentation.
+/// The example in pandas' documentation.
 const STATES: &str = r#"[
     {"state": "Florida", "shortname": "FL", "info": {"governor": "Rick Scott"},
      "counties": [{"name": "Dade", "population": 12345}, {"name": "Broward", "population": 40000}]},
@@ -98,7 +98,7 @@ const STATES: &str = r#"[
 ]"#;
 
 #[test]
-fn a_path_leads_to_the_records_and_what_stands_around_is_kept() {
+fn a_path_leads_to_the_records_and_outer_fields_are_included() {
     let path = RecordOptions {
         record_path: Some("counties".to_owned()),
         ..options(
@@ -136,7 +136,7 @@ fn a_path_may_have_steps_through_lists() {
 }
 
 #[test]
-fn mistakes_of_json_are_told_with_their_place() {
+fn errors_of_json_have_a_place() {
     let plain = options("id", &["text"], &["year"]);
     let path = |path: &str| RecordOptions {
         record_path: Some(path.to_owned()),
@@ -178,11 +178,11 @@ fn mistakes_of_json_are_told_with_their_place() {
         ),
         (Format::Pdf, "", plain.clone()),
     ];
-    let told: Vec<String> = mistakes
+    let errors: Vec<String> = mistakes
         .iter()
         .map(|(format, content, options)| shown(*format, content, options))
         .collect();
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(errors.join("\n"));
 }
 
 #[test]

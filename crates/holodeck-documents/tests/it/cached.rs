@@ -1,4 +1,4 @@
-//! What was converted once is not converted again.
+//! Converted files are not converted again.
 
 use holodeck_documents::{ConvertOptions, Converted, Converter, Isolation};
 use pretty_assertions::assert_eq;
@@ -17,7 +17,7 @@ async fn the_same_content_is_converted_once() {
         .convert_file(&path, &all, &cancel)
         .await
         .unwrap();
-    // Nothing that could convert is there any more.
+    // No working converter is left.
     let without = Converter::new(Isolation::by_command("/nonexistent/holodeck")).cache(&cache);
     let elsewhere = folder.path().join("copy.pdf");
     std::fs::copy(&path, &elsewhere).unwrap();
@@ -31,7 +31,7 @@ async fn the_same_content_is_converted_once() {
     };
     without.convert_file(&path, &pages, &cancel).await.unwrap_err();
 
-    // What is damaged in the cache is converted again.
+    // A damaged cache entry is converted again.
     let files: Vec<_> = std::fs::read_dir(&cache)
         .unwrap()
         .map(|file| file.unwrap().path())
@@ -67,15 +67,15 @@ async fn text_needs_no_cache_and_no_child() {
 }
 
 #[tokio::test]
-async fn folders_and_missing_files_are_told() {
+async fn folders_and_missing_files_are_reported() {
     let folder = tempfile::tempdir().unwrap();
-    let told = async |path| {
+    let error = async |path| {
         let cancel = CancellationToken::new();
         let converted = hostile::converter()
             .convert_file(path, &ConvertOptions::default(), &cancel)
             .await;
         converted.unwrap_err().problem.to_string()
     };
-    assert_eq!(told(folder.path()).await, "can't be read: it is a folder");
-    assert_eq!(told(&folder.path().join("none.pdf")).await, "no such file");
+    assert_eq!(error(folder.path()).await, "can't be read: it is a folder");
+    assert_eq!(error(&folder.path().join("none.pdf")).await, "no such file");
 }

@@ -32,7 +32,7 @@ async fn fetch(web: &Web, path: &str, options: FetchOptions) -> Result<Fetched, 
 }
 
 #[tokio::test]
-async fn a_file_has_its_name_and_what_its_media_type_says() {
+async fn a_file_has_its_name_and_the_format_of_its_media_type() {
     let web = Web::start().await;
     for (path, headers, name, format) in [
         (
@@ -82,15 +82,15 @@ async fn this_machine_is_refused_unless_allowed() {
     assert_eq!(
         error.to_string(),
         format!(
-            "can't connect to {}/x: 127.0.0.1 is no public address",
+            "can't connect to {}/x: 127.0.0.1 is not a public address",
             web.origin
         )
     );
     assert_eq!(web.requests(), Vec::<String>::new());
 }
 
-/// A public page can't send anyone to an address of the network at hand. The page is served through a proxy, since
-/// nothing public is here.
+/// A public page can't redirect to an address of the local network. The page is served through a proxy, since nothing
+/// public is available here.
 #[tokio::test]
 async fn a_public_page_that_leads_to_a_private_address_is_refused() {
     let web = Web::start().await;
@@ -115,10 +115,10 @@ async fn a_public_page_that_leads_to_a_private_address_is_refused() {
         let error = fetcher.fetch(&url, &CancellationToken::new()).await.unwrap_err();
         let error = error.to_string();
         assert!(
-            error.contains(refused) && error.ends_with("is no public address"),
+            error.contains(refused) && error.ends_with("is not a public address"),
             "{error}"
         );
-        // Only the first page was asked for.
+        // Only the first page was requested.
         assert_eq!(web.requests().len(), 1);
     }
 }
@@ -170,12 +170,12 @@ async fn redirects_are_followed_as_far_as_they_are_sound() {
         ("end.txt", &b"end"[..])
     );
     web.requests();
-    let mut told = Vec::new();
+    let mut errors = Vec::new();
     for path in ["/loop", "/mute", "/file", "/none", "/gone"] {
         let error = fetch(&web, path, near()).await.unwrap_err();
-        told.push(error.to_string().replace(&web.origin, "http://web"));
+        errors.push(error.to_string().replace(&web.origin, "http://web"));
     }
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(errors.join("\n"));
     assert_eq!(web.requests().len(), 6 + 4);
 }
 
@@ -207,7 +207,7 @@ async fn what_has_not_changed_is_not_sent_again() {
         },
         second
     );
-    // What is kept tells no secret.
+    // The cache contains no secrets.
     for file in std::fs::read_dir(folder.path()).unwrap() {
         let path = file.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -242,7 +242,7 @@ async fn what_is_kept_and_damaged_is_fetched_again() {
 }
 
 #[tokio::test]
-async fn a_mark_of_sameness_goes_only_where_it_came_from() {
+async fn a_validator_is_only_sent_to_its_origin() {
     let web = Web::start().await;
     let folder = tempfile::tempdir().unwrap();
     web.put("/latest", redirect("/v1"));
@@ -263,7 +263,7 @@ async fn a_mark_of_sameness_goes_only_where_it_came_from() {
 #[tokio::test]
 async fn size_and_time_are_limited() {
     let web = Web::start().await;
-    web.put("/told", page("200 OK", "", &[b'x'; 2000]));
+    web.put("/declared", page("200 OK", "", &[b'x'; 2000]));
     web.put(
         "/endless",
         Page::Endless("HTTP/1.1 200 OK\r\n\r\n".to_owned(), vec![b'x'; 512]),
@@ -273,7 +273,7 @@ async fn size_and_time_are_limited() {
         max_bytes: 1000,
         ..near()
     };
-    for path in ["/told", "/endless"] {
+    for path in ["/declared", "/endless"] {
         let error = fetch(&web, path, small()).await.unwrap_err().to_string();
         assert!(error.ends_with("is larger than 1000 bytes"), "{error}");
     }

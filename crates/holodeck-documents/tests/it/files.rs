@@ -1,4 +1,4 @@
-//! Files made by real programs; how is in their folder's README.
+//! Files made by real programs; their folder's README describes how.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ fn read(name: &str, options: &ConvertOptions) -> Result<Document, Problem> {
     }
 }
 
-/// The document with its marks where they stand.
+/// The document with its marks inline.
 fn shown(document: &Document) -> String {
     let mut text = document.text.clone();
     for mark in document.marks.iter().rev() {
@@ -70,12 +70,12 @@ fn pdf() {
 }
 
 #[test]
-fn scanned_pages_are_told() {
+fn scanned_pages_are_reported() {
     insta::assert_snapshot!(all("scan.pdf"));
 }
 
 #[test]
-fn a_password_is_told() {
+fn a_required_password_is_reported() {
     assert_eq!(
         read("locked.pdf", &ConvertOptions::default()),
         Err(Problem::Encrypted)
@@ -165,7 +165,7 @@ fn the_name_does_not_matter() {
     };
     assert_eq!(
         document.notes,
-        ["its name says an Excel workbook, its content is a Word document"]
+        ["it has the extension of an Excel workbook, but contains a Word document"]
     );
     assert_eq!(Format::of_name("A.DOCX"), Some(Format::Docx));
 }

@@ -1,4 +1,4 @@
-//! Files that are made to do harm, converted as the product does it: in a child process with limits.
+//! Malicious files, converted as in the product: in a child process with limits.
 
 use std::{
     fmt::Write as _,
@@ -99,7 +99,7 @@ fn stream(dictionary: &str, content: &str) -> String {
 
 const FONT: &str = "/Font << /F << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >>";
 
-/// A file in an archive, with a size that may be a lie.
+/// A file in an archive, with a declared size that may be wrong.
 struct Packed {
     name: String,
     method: u16,
@@ -107,7 +107,7 @@ struct Packed {
     size: u32,
 }
 
-/// An archive as it is told to be.
+/// An archive with exactly these entries.
 fn packed(files: &[Packed]) -> Vec<u8> {
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
     for file in files {
@@ -143,7 +143,7 @@ fn packed(files: &[Packed]) -> Vec<u8> {
 
 const DEFLATED: u16 = 8;
 
-/// About so many spaces, deflated: one, and then the same again, 258 at a time.
+/// A deflated run of spaces: one, and then repeats of 258 bytes.
 fn spaces(length: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let (mut bits, mut count) = (0_u32, 0);
@@ -334,7 +334,7 @@ async fn a_pdf_whose_contents_loop_is_refused() {
     }
 }
 
-/// Contents that draw others ten times, which draw others ten times: no loop, and no end either.
+/// Contents that each draw ten others: not a loop, but exponential.
 fn laughing_pdf() -> Vec<u8> {
     const LEVELS: usize = 12;
     let mut objects = vec![
@@ -379,7 +379,7 @@ async fn what_takes_too_much_memory_is_ended() {
         memory: 256 * MIB as u64,
         ..ConvertLimits::default()
     };
-    // Within the limit of what an archive may expand to, and beyond that of memory.
+    // Within the expansion limit of an archive, and beyond the memory limit.
     let bytes = packed(&[body(spaces(200 * MIB), 200 * MIB)]);
     let error = convert_with(converter().limits(limits), "big.docx", bytes)
         .await
@@ -419,18 +419,18 @@ async fn a_caller_that_gives_up_is_obeyed() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_no_converter_is_told() {
+async fn a_program_that_is_not_a_converter_is_reported() {
     let missing = Converter::new(Isolation::by_command("/nonexistent/holodeck"));
     let error = convert_with(missing, "a.docx", word("")).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`a.docx`: the converter does not work: program `/nonexistent/holodeck` not found"
+        "`a.docx`: the converter failed: program `/nonexistent/holodeck` not found"
     );
     let other = Converter::new(Isolation::by_command("/bin/true"));
     let error = convert_with(other, "a.docx", word("")).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`a.docx`: the converter does not work: its answer is not understood"
+        "`a.docx`: the converter failed: its answer is not valid JSON"
     );
 }
 
@@ -447,13 +447,13 @@ async fn a_file_that_is_too_large_is_not_even_read() {
     assert_eq!(
         error.to_string(),
         format!(
-            "`{}`: it has 2147483648 bytes, more than the 104857600 allowed",
+            "`{}`: it has 2147483648 bytes, more than the limit of 104857600",
             path.display()
         )
     );
 }
 
-/// Whatever is left of a file, it ends in text or in an error that names it.
+/// However a file is truncated, the result is text or an error that names it.
 #[tokio::test]
 async fn what_was_cut_off_is_an_error() {
     for name in [
@@ -468,7 +468,7 @@ async fn what_was_cut_off_is_an_error() {
         for part in 1..8 {
             let cut = whole[..whole.len() * part / 8].to_vec();
             let Err(error) = convert(name, cut).await else {
-                // The reader of PDF finds pages without the table at the end.
+                // The PDF reader finds pages without the table at the end.
                 assert!(["handbook.pdf", "prices.xls"].contains(&name), "{name} {part}");
                 continue;
             };

@@ -1,4 +1,4 @@
-//! Real files and hostile ones.
+//! Real and malicious files.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

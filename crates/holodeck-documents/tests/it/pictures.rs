@@ -1,4 +1,4 @@
-//! Text in pictures, read by a program that is given.
+//! Text in images, recognised by a configured program.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
@@ -58,6 +58,6 @@ async fn a_program_that_fails_leaves_a_picture_and_a_note() {
     assert_eq!(picture.text, None);
     assert_eq!(
         picture.notes,
-        ["the text in it can't be read: converting it crashed: exit code 1: no such language"]
+        ["its text can't be read: converting it crashed: exit code 1: no such language"]
     );
 }

@@ -1,4 +1,4 @@
-//! A small web server on this machine.
+//! A small web server on loopback.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// What a path answers: raw bytes; a head and then the same bytes for ever; nothing.
+/// The response of a path: raw bytes; a head and then the same bytes forever; nothing.
 #[derive(Clone)]
 pub(crate) enum Page {
     Raw(Vec<u8>),
@@ -29,7 +29,7 @@ impl Web {
         Self::serve(None).await
     }
 
-    /// At `https://localhost`, and the certificate of who signed for it, in PEM.
+    /// Served at `https://localhost`; returns the issuer's certificate in PEM.
     pub(crate) async fn start_secure() -> (Self, String) {
         let (acceptor, authority) = acceptor();
         (Self::serve(Some(acceptor)).await, authority)
@@ -128,7 +128,7 @@ async fn answer(
             stream.write_all(head.as_bytes()).await.ok()?;
             while stream.write_all(&bytes).await.is_ok() {}
         }
-        // Ends when the client goes away.
+        // Ends when the client disconnects.
         Page::Hanging => {
             stream.read_u8().await.ok()?;
         }

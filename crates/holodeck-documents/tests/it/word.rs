@@ -1,4 +1,4 @@
-//! What Word documents have that simple programs do not write.
+//! Features of Word documents that simple programs do not write.
 
 use holodeck_documents::{ConvertOptions, Converted, Document, convert};
 

@@ -1,13 +1,13 @@
-//! The answer is at most so many edits away from the expected text.
+//! The answer is within an edit distance of the expected text.
 #![allow(clippy::indexing_slicing, reason = "a row of the distance table")]
 
 use holodeck_model::StandardMetric;
 
-use super::text::one_of;
+use super::text::list_alternatives;
 use super::{Answer, Check, Expected, Finding};
-use crate::json_text::shown_text;
+use crate::MetricError;
+use crate::json_text::quote;
 use crate::nlp::Normalization;
-use crate::{MetricError, Need};
 
 /// Texts whose lengths multiply to more than this are compared only up to the allowed distance.
 const FULL_TABLE: usize = 16_000_000;
@@ -35,18 +35,14 @@ impl Levenshtein {
 }
 
 impl Check for Levenshtein {
-    fn needs(&self) -> &[Need] {
-        self.expected.needs()
-    }
-
     fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
         let expected = self.expected.texts(answer)?;
-        let written = answer.text()?;
-        let text: Vec<char> = self.options.folded(&written).chars().collect();
+        let original = answer.text()?;
+        let text: Vec<char> = self.options.fold_text(&original).chars().collect();
         let mut nearest: Option<usize> = None;
         let mut score: f64 = 0.0;
         for expected in &expected {
-            let expected: Vec<char> = self.options.folded(expected).chars().collect();
+            let expected: Vec<char> = self.options.fold_text(expected).chars().collect();
             let longest = text.len().max(expected.len());
             let limit = if text.len().saturating_mul(expected.len()) <= FULL_TABLE {
                 longest
@@ -64,9 +60,9 @@ impl Check for Levenshtein {
             |nearest| nearest.to_string(),
         );
         let fact = format!(
-            "{} is {edits} edits away from {}, allowed are {}",
-            shown_text(&written),
-            one_of(&expected),
+            "{} is {edits} edits away from {}, the limit is {}",
+            quote(&original),
+            list_alternatives(&expected),
             self.max
         );
         Ok(Finding {
@@ -78,7 +74,7 @@ impl Check for Levenshtein {
     }
 }
 
-/// The distance, if it is at most `limit`. Only the diagonal band that can hold such a distance is computed.
+/// The distance, if it is at most `limit`. Only the diagonal band that can contain such a distance is computed.
 fn distance(a: &[char], b: &[char], limit: usize) -> Option<usize> {
     let (a, b) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     if b.len() - a.len() > limit {
@@ -86,7 +82,7 @@ fn distance(a: &[char], b: &[char], limit: usize) -> Option<usize> {
     }
     let limit = limit.min(b.len());
     let far = limit + 1;
-    // Row by row over `a`; an entry outside the band counts as too far.
+    // Row by row over `a`; an entry outside the band exceeds the limit.
     let mut row: Vec<usize> = (0..=b.len())
         .map(|column| if column > limit { far } else { column })
         .collect();

@@ -1,4 +1,4 @@
-//! The answer is JSON, and follows a schema.
+//! The answer is JSON, or follows a schema.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::{Answer, Check, Finding};
 use crate::MetricError;
-use crate::json_text::shown_text;
+use crate::json_text::quote;
 
-/// How many violations of a schema are told.
-const TOLD: usize = 3;
+/// Maximum number of reported schema violations.
+const MAX_VIOLATIONS: usize = 3;
 
 /// The answer is JSON.
 pub(super) struct JsonValid;
@@ -19,7 +19,7 @@ pub(super) struct JsonValid;
 impl Check for JsonValid {
     fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
         let parsed = match answer.path {
-            // A list or an object at the path is JSON; a text there may hold some.
+            // A list or an object at the path is JSON; a string may contain JSON.
             Some(path) => match path.value(answer.input)?.as_ref() {
                 Value::String(text) => parse(text).map(drop),
                 _ => Ok(()),
@@ -34,8 +34,7 @@ impl Check for JsonValid {
 }
 
 fn parse(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text)
-        .map_err(|error| format!("the answer is not JSON ({error}): {}", shown_text(text)))
+    serde_json::from_str(text).map_err(|error| format!("the answer is not JSON ({error}): {}", quote(text)))
 }
 
 /// The answer is JSON that follows the schema.
@@ -65,23 +64,23 @@ impl Check for JsonSchema {
                 Err(problem) => return Ok(Finding::missed(problem)),
             },
         };
-        let told: Vec<String> = self
+        let violations: Vec<String> = self
             .schema
             .iter_errors(&value)
-            .take(TOLD)
-            .map(|error| problem(&error))
+            .take(MAX_VIOLATIONS)
+            .map(|error| describe(&error))
             .collect();
-        if told.is_empty() {
+        if violations.is_empty() {
             return Ok(Finding::met("the answer follows the schema"));
         }
         Ok(Finding::missed(format!(
             "the answer does not follow the schema: {}",
-            told.join("; ")
+            violations.join("; ")
         )))
     }
 }
 
-fn problem(error: &jsonschema::ValidationError<'_>) -> String {
+fn describe(error: &jsonschema::ValidationError<'_>) -> String {
     let at = error.instance_path().as_str();
     if at.is_empty() {
         error.to_string()
@@ -90,7 +89,7 @@ fn problem(error: &jsonschema::ValidationError<'_>) -> String {
     }
 }
 
-/// A schema says all that it needs itself: nothing is fetched, from the network or from a file.
+/// Refuses references outside the schema: nothing is fetched from the network or from a file.
 struct NoRetriever;
 
 impl Retrieve for NoRetriever {

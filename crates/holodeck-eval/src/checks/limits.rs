@@ -1,13 +1,13 @@
-//! What the answer took: time and money.
+//! Limits on the latency and cost of the answer.
 
 use std::time::Duration;
 
 use holodeck_model::StandardMetric;
 
 use super::{Answer, Check, Finding};
-use crate::{MetricError, Need};
+use crate::MetricError;
 
-/// The answer came in time.
+/// The answer arrived within the time limit.
 pub(super) struct Latency {
     max: Duration,
 }
@@ -22,18 +22,14 @@ impl Latency {
 }
 
 impl Check for Latency {
-    fn needs(&self) -> &[Need] {
-        &[Need::Latency]
-    }
-
     fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
-        let took = answer.input.latency.ok_or(MetricError::LatencyUnknown)?;
+        let latency = answer.input.latency.ok_or(MetricError::LatencyUnknown)?;
         let fact = format!(
-            "the answer took {} ms of {} ms",
-            took.as_millis(),
+            "the answer took {} ms (limit: {} ms)",
+            latency.as_millis(),
             self.max.as_millis()
         );
-        Ok(if took <= self.max {
+        Ok(if latency <= self.max {
             Finding::met(fact)
         } else {
             Finding::missed(fact)
@@ -41,7 +37,7 @@ impl Check for Latency {
     }
 }
 
-/// The answer was cheap enough.
+/// The answer's cost is within the limit.
 pub(super) struct Cost {
     max: f64,
 }
@@ -58,17 +54,13 @@ impl Cost {
 }
 
 impl Check for Cost {
-    fn needs(&self) -> &[Need] {
-        &[Need::Cost]
-    }
-
     fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
         let cost = answer
             .input
             .cost_usd
             .filter(|cost| cost.is_finite())
             .ok_or(MetricError::CostUnknown)?;
-        let fact = format!("the answer cost ${cost} of ${}", self.max);
+        let fact = format!("the answer cost ${cost} (limit: ${})", self.max);
         Ok(if cost <= self.max {
             Finding::met(fact)
         } else {

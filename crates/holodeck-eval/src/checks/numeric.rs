@@ -1,12 +1,12 @@
-//! The answer is a number, and the right one.
+//! The answer is the expected number.
 
 use holodeck_model::{Decimal, StandardMetric};
 
-use super::text::one_of;
+use super::text::list_alternatives;
 use super::{Answer, Check, Expected, Finding};
-use crate::json_text::shown_text;
-use crate::nlp::trimmed;
-use crate::{MetricError, Need};
+use crate::MetricError;
+use crate::json_text::quote;
+use crate::nlp::trim;
 
 /// The answer is the expected number, or one of them, within the tolerances.
 pub(super) struct Numeric {
@@ -65,23 +65,23 @@ impl Numeric {
     }
 
     fn parse(&self, text: &str) -> Result<Decimal, String> {
-        let not = |why: &str| format!("{} is not a number{why}", shown_text(text));
-        let mut digits = trimmed(text).to_owned();
+        let not_a_number = |why: &str| format!("{} is not a number{why}", quote(text));
+        let mut digits = trim(text).to_owned();
         let percent = digits.ends_with('%');
         if percent {
             if self.percent == Percent::Refused {
-                return Err(not(" (`accept_percent` is off)"));
+                return Err(not_a_number(" (`accept_percent` is off)"));
             }
             digits.pop();
-            digits.truncate(trimmed(&digits).len());
+            digits.truncate(trim(&digits).len());
         }
         if digits.contains(SEPARATORS) {
             if self.separators == Separators::Refused {
-                return Err(not(" (`accept_thousands_separators` is off)"));
+                return Err(not_a_number(" (`accept_thousands_separators` is off)"));
             }
             digits.retain(|c| !SEPARATORS.contains(&c));
         }
-        let number = Decimal::parse(&digits).ok_or_else(|| not(""))?;
+        let number = Decimal::parse(&digits).ok_or_else(|| not_a_number(""))?;
         Ok(if percent { number.percent() } else { number })
     }
 
@@ -92,10 +92,6 @@ impl Numeric {
 }
 
 impl Check for Numeric {
-    fn needs(&self) -> &[Need] {
-        self.expected.needs()
-    }
-
     fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
         let expected = self.expected.texts(answer)?;
         let numbers: Vec<Decimal> = expected
@@ -109,21 +105,21 @@ impl Check for Numeric {
         let text = answer.text()?;
         let found = match self.parse(&text) {
             Ok(found) => found,
-            // Neither the number nor another one: what is not a number meets no numeric check.
+            // An answer that is not a number meets neither the check nor its negation.
             Err(problem) => {
-                return Ok(Finding::does_not_apply(format!(
+                return Ok(Finding::not_applicable(format!(
                     "expected {}: {problem}",
-                    one_of(&expected)
+                    list_alternatives(&expected)
                 )));
             }
         };
         if numbers.iter().any(|number| self.is_near(&found, number)) {
-            return Ok(Finding::met(format!("the answer is {}", shown_text(&text))));
+            return Ok(Finding::met(format!("the answer is {}", quote(&text))));
         }
         Ok(Finding::missed(format!(
             "expected {}, got {}",
-            one_of(&expected),
-            shown_text(&text)
+            list_alternatives(&expected),
+            quote(&text)
         )))
     }
 }

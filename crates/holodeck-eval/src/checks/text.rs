@@ -3,26 +3,26 @@
 use holodeck_model::Pattern;
 
 use super::{Answer, Check, Expected, Finding};
-use crate::json_text::shown_text;
+use crate::MetricError;
+use crate::json_text::quote;
 use crate::nlp::{self, Normalization};
-use crate::{MetricError, Need};
 
-/// How case is taken away: as 0.7.1's equality does it, or as the exact match of the reference does.
+/// How case is ignored: by folding as in the equality of 0.7.1, or by lower-casing as in the reference's exact match.
 #[derive(Clone, Copy)]
-pub(super) enum Case {
-    Folded,
-    Lowered,
+pub(super) enum CaseRule {
+    Fold,
+    Lower,
 }
 
-/// The answer is the expected text, or one of the expected texts.
+/// The answer equals the expected text, or one of the expected texts.
 pub(super) struct Equality {
     expected: Expected,
     options: Normalization,
-    case: Case,
+    case: CaseRule,
 }
 
 impl Equality {
-    pub(super) fn new(expected: Expected, options: Normalization, case: Case) -> Self {
+    pub(super) fn new(expected: Expected, options: Normalization, case: CaseRule) -> Self {
         Self {
             expected,
             options,
@@ -32,34 +32,30 @@ impl Equality {
 }
 
 impl Check for Equality {
-    fn needs(&self) -> &[Need] {
-        self.expected.needs()
-    }
-
     fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
         let expected = self.expected.texts(answer)?;
         let text = answer.text()?;
         let equal = match self.case {
-            Case::Folded => nlp::equality,
-            Case::Lowered => nlp::exact_match,
+            CaseRule::Fold => nlp::equality,
+            CaseRule::Lower => nlp::exact_match,
         };
         if expected
             .iter()
             .any(|expected| equal(&text, expected, self.options))
         {
-            return Ok(Finding::met(format!("the answer is {}", shown_text(&text))));
+            return Ok(Finding::met(format!("the answer is {}", quote(&text))));
         }
         Ok(Finding::missed(format!(
             "expected {}, got {}",
-            one_of(&expected),
-            shown_text(&text)
+            list_alternatives(&expected),
+            quote(&text)
         )))
     }
 }
 
-/// Which of several texts the answer must contain.
+/// How the answer must match several texts.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Which {
+pub(super) enum MatchMode {
     All,
     Any,
     /// One of them, at the start.
@@ -70,64 +66,65 @@ pub(super) enum Which {
 pub(super) struct Contains {
     expected: Expected,
     options: Normalization,
-    which: Which,
+    mode: MatchMode,
 }
 
 impl Contains {
-    pub(super) fn new(expected: Expected, options: Normalization, which: Which) -> Result<Self, String> {
+    pub(super) fn new(expected: Expected, options: Normalization, mode: MatchMode) -> Result<Self, String> {
         if let Expected::Values(texts) = &expected
-            && let Some(empty) = texts.iter().find(|text| options.folded(text).is_empty())
+            && let Some(empty) = texts.iter().find(|text| options.fold_text(text).is_empty())
         {
             return Err(format!(
                 "`value` {} is empty, which every answer contains",
-                shown_text(empty)
+                quote(empty)
             ));
         }
         Ok(Self {
             expected,
             options,
-            which,
+            mode,
         })
     }
 }
 
 impl Check for Contains {
-    fn needs(&self) -> &[Need] {
-        self.expected.needs()
-    }
-
     fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
         let expected = self.expected.texts(answer)?;
-        let text = self.options.folded(&answer.text()?);
+        let text = self.options.fold_text(&answer.text()?);
         let mut found = Vec::new();
         let mut missing = Vec::new();
         for &expected in &expected {
-            let part = self.options.folded(expected);
+            let part = self.options.fold_text(expected);
             if part.is_empty() {
-                let problem = format!("{} is empty, which every answer contains", shown_text(expected));
+                let problem = format!("{} is empty, which every answer contains", quote(expected));
                 return Err(MetricError::UnusableReference {
                     metric: answer.metric.to_string(),
                     problem,
                 });
             }
-            let has = match self.which {
-                Which::Start => text.starts_with(&part),
-                Which::All | Which::Any => text.contains(&part),
+            let is_found = match self.mode {
+                MatchMode::Start => text.starts_with(&part),
+                MatchMode::All | MatchMode::Any => text.contains(&part),
             };
-            let list = if has { &mut found } else { &mut missing };
+            let list = if is_found { &mut found } else { &mut missing };
             list.push(expected);
         }
-        Ok(match self.which {
-            Which::All if missing.is_empty() => Finding::met(format!("the answer contains {}", each(&found))),
-            Which::All => Finding::missed(format!("the answer does not contain {}", each(&missing))),
-            Which::Any if found.is_empty() => {
-                Finding::missed(format!("the answer contains none of {}", each(&missing)))
+        Ok(match self.mode {
+            MatchMode::All if missing.is_empty() => {
+                Finding::met(format!("the answer contains {}", join_quoted(&found)))
             }
-            Which::Any => Finding::met(format!("the answer contains {}", each(&found))),
-            Which::Start if found.is_empty() => {
-                Finding::missed(format!("the answer does not start with {}", one_of(&missing)))
+            MatchMode::All => {
+                Finding::missed(format!("the answer does not contain {}", join_quoted(&missing)))
             }
-            Which::Start => Finding::met(format!("the answer starts with {}", each(&found))),
+            MatchMode::Any if found.is_empty() => {
+                Finding::missed(format!("the answer contains none of {}", join_quoted(&missing)))
+            }
+            MatchMode::Any => Finding::met(format!("the answer contains {}", join_quoted(&found))),
+            MatchMode::Start if found.is_empty() => Finding::missed(format!(
+                "the answer does not start with {}",
+                list_alternatives(&missing)
+            )),
+            MatchMode::Start => Finding::met(format!("the answer starts with {}", join_quoted(&found))),
         })
     }
 }
@@ -137,11 +134,11 @@ pub(super) struct Matches {
     patterns: Vec<Pattern>,
     expected: Expected,
     ignore_case: bool,
-    which: Which,
+    mode: MatchMode,
 }
 
 impl Matches {
-    pub(super) fn new(expected: Expected, ignore_case: bool, which: Which) -> Result<Self, String> {
+    pub(super) fn new(expected: Expected, ignore_case: bool, mode: MatchMode) -> Result<Self, String> {
         let patterns = match &expected {
             Expected::Values(texts) => texts
                 .iter()
@@ -153,7 +150,7 @@ impl Matches {
             patterns,
             expected,
             ignore_case,
-            which,
+            mode,
         })
     }
 }
@@ -171,10 +168,6 @@ fn compile(text: &str, ignore_case: bool) -> Result<Pattern, String> {
 }
 
 impl Check for Matches {
-    fn needs(&self) -> &[Need] {
-        self.expected.needs()
-    }
-
     fn find(&self, answer: &Answer<'_>) -> Result<Finding, MetricError> {
         let expected = self.expected.texts(answer)?;
         let from_case: Vec<Pattern>;
@@ -194,29 +187,29 @@ impl Check for Matches {
         };
         let text = answer.text()?;
         let (mut found, mut missing) = (Vec::new(), Vec::new());
-        for (pattern, &written) in patterns.iter().zip(&expected) {
+        for (pattern, &expression) in patterns.iter().zip(&expected) {
             let matches = pattern.is_match(&text).map_err(|error| MetricError::Regex {
-                pattern: written.to_owned(),
+                pattern: expression.to_owned(),
                 problem: error.to_string(),
             })?;
             let list = if matches { &mut found } else { &mut missing };
-            list.push(written);
+            list.push(expression);
         }
-        if missing.is_empty() || self.which == Which::Any && !found.is_empty() {
+        if missing.is_empty() || self.mode == MatchMode::Any && !found.is_empty() {
             return Ok(Finding::met(format!(
                 "the answer matches {}",
-                shown_patterns(&found)
+                quote_patterns(&found)
             )));
         }
         Ok(Finding::missed(format!(
             "the answer does not match {}: {}",
-            shown_patterns(&missing),
-            shown_text(&text)
+            quote_patterns(&missing),
+            quote(&text)
         )))
     }
 }
 
-fn shown_patterns(patterns: &[&str]) -> String {
+fn quote_patterns(patterns: &[&str]) -> String {
     patterns
         .iter()
         .map(|pattern| format!("`{pattern}`"))
@@ -224,17 +217,17 @@ fn shown_patterns(patterns: &[&str]) -> String {
         .join(", ")
 }
 
-fn each(texts: &[&str]) -> String {
+fn join_quoted(texts: &[&str]) -> String {
     texts
         .iter()
-        .map(|text| shown_text(text))
+        .map(|text| quote(text))
         .collect::<Vec<_>>()
         .join(", ")
 }
 
-pub(super) fn one_of(texts: &[&str]) -> String {
+pub(super) fn list_alternatives(texts: &[&str]) -> String {
     match texts {
-        [only] => shown_text(only),
-        several => format!("one of {}", each(several)),
+        [only] => quote(only),
+        several => format!("one of {}", join_quoted(several)),
     }
 }

@@ -10,7 +10,7 @@ use super::Tokenizer;
 use super::ngrams::{self, Overlap, Vocabulary};
 use super::{python, unicode};
 
-/// A BLEU value with what it was computed from.
+/// A BLEU score with the counts it was computed from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Bleu {
@@ -94,9 +94,9 @@ fn score(overlaps: [Overlap; 4]) -> Bleu {
     bleu
 }
 
-/// What sacrebleu removes before it tokenises: `<skipped>`, hyphens at line ends, four HTML entities.
+/// Prepares a text as sacrebleu does: removes `<skipped>` and hyphens at line ends, and decodes four HTML entities.
 fn prepare(text: &str) -> Cow<'_, str> {
-    // A loop without a way out looks at many bytes at once.
+    // A loop without an early exit is vectorised.
     let suspicious = |byte: u8| u8::from(matches!(byte, b'<' | b'&' | b'\n'));
     if text.bytes().fold(0, |found, byte| found | suspicious(byte)) == 0 {
         return Cow::Borrowed(text);
@@ -121,11 +121,11 @@ enum Class {
     Word,
     Digit,
     Space,
-    /// A token of its own, whatever stands beside it.
+    /// Always a separate token.
     Punctuation,
     DotOrComma,
     Dash,
-    /// First byte of what may be Unicode white space.
+    /// First byte of possible Unicode white space.
     MaybeSpace,
 }
 
@@ -151,8 +151,8 @@ const CLASSES: [Class; 256] = {
     classes
 };
 
-/// The 13a tokens of a prepared text. sacrebleu applies four regular expressions one after the other; this is the one
-/// scan that gives the same tokens.
+/// Emits the 13a tokens of a prepared text. sacrebleu applies four regular expressions one after the other; this single
+/// scan gives the same tokens.
 fn tokens_13a<'t>(text: &'t str, mut emit: impl FnMut(&'t [u8])) {
     let bytes = text.as_bytes();
     let mut start = 0;

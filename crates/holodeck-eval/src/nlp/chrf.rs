@@ -3,7 +3,7 @@
 use super::ngrams::{self, Overlap, Vocabulary};
 use super::python;
 
-/// Whether word n-grams count too.
+/// Whether word n-grams are included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WordOrder {
     /// chrF: characters only.
@@ -28,7 +28,7 @@ pub fn chrf(prediction: &str, reference: &str, words: WordOrder) -> f64 {
 
 fn character_overlaps(prediction: &str, reference: &str) -> [Overlap; 6] {
     if prediction.is_ascii() && reference.is_ascii() {
-        return ngrams::overlaps(&ascii(prediction), &ascii(reference), 128);
+        return ngrams::overlaps(&ascii_symbols(prediction), &ascii_symbols(reference), 128);
     }
     let mut numbers = Characters::default();
     let theirs: Vec<u32> = characters(reference).map(|c| numbers.insert(c)).collect();
@@ -36,7 +36,7 @@ fn character_overlaps(prediction: &str, reference: &str) -> [Overlap; 6] {
     ngrams::overlaps(&ours, &theirs, numbers.count)
 }
 
-fn ascii(text: &str) -> Vec<u32> {
+fn ascii_symbols(text: &str) -> Vec<u32> {
     let mut symbols = Vec::with_capacity(text.len());
     symbols.extend(
         text.bytes()
@@ -97,7 +97,7 @@ fn words<'t>(text: &'t str, mut emit: impl FnMut(&'t str)) {
     }
 }
 
-/// Characters with numbers from 0 upwards.
+/// Numbers characters, starting at 0.
 struct Characters {
     ascii: [u32; 128],
     others: std::collections::HashMap<char, u32>,

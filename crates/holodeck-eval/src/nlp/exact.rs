@@ -1,35 +1,35 @@
-//! Exact match: 1 if the texts are the same after what the options take away, else 0.
+//! Exact match: 1 if the texts are equal after the normalisation of the options, else 0.
 
 use super::python;
 
-/// What doesn't count as a difference.
+/// Differences to ignore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(
     clippy::exhaustive_structs,
     reason = "three independent switches, written as a literal"
 )]
 pub struct Normalization {
-    /// Upper and lower case are the same.
+    /// Ignore case.
     pub ignore_case: bool,
-    /// A run of white space is one space, none at the ends.
+    /// Replace each run of white space with one space, and remove it at the ends.
     pub strip_whitespace: bool,
-    /// ASCII punctuation goes.
+    /// Remove ASCII punctuation.
     pub strip_punctuation: bool,
 }
 
-/// Whether the texts match; upper and lower case are told apart as `str.lower()` does, as in the reference.
+/// Whether the texts match; case is ignored by `str.lower()`, as in the reference.
 pub fn exact_match(prediction: &str, reference: &str, options: Normalization) -> bool {
     options.apply(prediction, str::to_lowercase) == options.apply(reference, str::to_lowercase)
 }
 
-/// Whether the texts match; case is folded as `str.casefold()` does, so that ß equals ss.
+/// Whether the texts match; case is ignored by `str.casefold()`, so that ß equals ss.
 pub fn equality(prediction: &str, reference: &str, options: Normalization) -> bool {
-    options.folded(prediction) == options.folded(reference)
+    options.fold_text(prediction) == options.fold_text(reference)
 }
 
 impl Normalization {
-    /// The text without the differences, case folded.
-    pub(crate) fn folded(self, text: &str) -> String {
+    /// Normalises the text, with case folding.
+    pub(crate) fn fold_text(self, text: &str) -> String {
         self.apply(text, python::casefold)
     }
 
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn options_take_differences_away() {
+    fn options_ignore_differences() {
         let white = Normalization {
             strip_whitespace: true,
             ..Normalization::default()

@@ -1,16 +1,16 @@
 //! Longest common subsequences, 64 columns of the table at a time.
 //!
 //! A row of the classic table grows by 0 or 1 from column to column, so 64 columns of it are one word whose zero bits
-//! mark where it grows (Crochemore et al. 2001). The table is worked through in blocks of 64 columns, every row of a
-//! block before the next block; what a row hands to the next block is one bit. Time is rows × columns / 64, memory
-//! rows + columns (and one bit per row and block where the subsequence itself is wanted).
+//! mark where it grows (Crochemore et al. 2001). The table is processed in blocks of 64 columns, every row of a block
+//! before the next block; a row passes one bit to the next block. Time is rows × columns / 64, memory rows + columns
+//! (and one bit per row and block to find the subsequence itself).
 #![allow(
     clippy::indexing_slicing,
     reason = "index arithmetic over a table of known size"
 )]
 
-/// The length of the longest common subsequence. Symbols of `rows` are below `symbols`; a column may hold others,
-/// which match nothing.
+/// The length of the longest common subsequence. Symbols of `rows` are below `symbols`; a column may have others, which
+/// match nothing.
 pub(crate) fn length(rows: &[u32], columns: &[u32], symbols: usize) -> usize {
     let mut masks = vec![0_u64; symbols];
     let mut carries = vec![false; rows.len()];
@@ -27,12 +27,12 @@ pub(crate) fn length(rows: &[u32], columns: &[u32], symbols: usize) -> usize {
     length
 }
 
-/// Which rows belong to the longest common subsequence that the reference implementation picks: from the end, a match
-/// is taken, else the step goes left if that alone keeps the length, else up.
-pub(crate) fn matched_rows(rows: &[u32], columns: &[u32], symbols: usize, mut found: impl FnMut(usize)) {
+/// Calls `emit` with the rows of the longest common subsequence that the reference implementation chooses: from the
+/// end, a match is taken, else the step goes left if only that keeps the length, else up.
+pub(crate) fn matched_rows(rows: &[u32], columns: &[u32], symbols: usize, mut emit: impl FnMut(usize)) {
     let mut masks = vec![0_u64; symbols];
     let mut carries = vec![false; rows.len()];
-    // What each block got from the block left of it, to go through the blocks again from the right.
+    // The carries into each block from the left, needed to visit the blocks again from the right.
     let mut incoming: Vec<Vec<bool>> = Vec::with_capacity(columns.len().div_ceil(64));
     for block in columns.chunks(64) {
         incoming.push(carries.clone());
@@ -57,7 +57,7 @@ pub(crate) fn matched_rows(rows: &[u32], columns: &[u32], symbols: usize, mut fo
             if rows[row - 1] == block[column - 1] {
                 row -= 1;
                 column -= 1;
-                found(row);
+                emit(row);
             } else if words[row] & last != 0 && grew_from_above(&words, carries[row - 1], row, column) {
                 column -= 1;
             } else {
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// The table, one entry at a time, and the way back through it.
+    /// Fills the table entry by entry, and traces back through it.
     fn slow(rows: &[u32], columns: &[u32]) -> (usize, Vec<usize>) {
         let mut table = vec![vec![0; columns.len() + 1]; rows.len() + 1];
         for i in 1..=rows.len() {

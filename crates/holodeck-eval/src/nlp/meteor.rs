@@ -1,7 +1,7 @@
 //! METEOR as NLTK computes it: exact words, Porter stems, WordNet synonyms; alpha 0.9, beta 3, gamma 0.5.
 #![allow(
     clippy::indexing_slicing,
-    reason = "positions of tokens and groups that this module made"
+    reason = "positions of tokens and groups that this module created"
 )]
 
 use super::ngrams::{UNKNOWN, Vocabulary, symbol};
@@ -12,7 +12,7 @@ const ALPHA: f64 = 0.9;
 const BETA: i32 = 3;
 const GAMMA: f64 = 0.5;
 
-/// A METEOR value with what it was computed from.
+/// A METEOR score with the counts it was computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Meteor {
@@ -45,7 +45,7 @@ pub fn meteor(prediction: &str, reference: &str, tokenizer: Tokenizer) -> Meteor
     if meteor.matches == 0 {
         return meteor;
     }
-    // A match goes on with the chunk of the one before if both words follow that one's.
+    // A match continues the chunk of the previous one if both of its words follow directly.
     let mut expected = None;
     for (our, &their) in matches() {
         meteor.chunks += usize::from(expected != Some((our, their)));
@@ -59,7 +59,7 @@ pub fn meteor(prediction: &str, reference: &str, tokenizer: Tokenizer) -> Meteor
     meteor
 }
 
-/// Lower-case words, one after the other in one string.
+/// Lower-case words, concatenated in one string.
 #[derive(Default)]
 struct Words {
     text: String,
@@ -103,13 +103,13 @@ impl Words {
     }
 }
 
-/// Words that have no partner yet: their positions and their texts in the stage at hand.
+/// Words without a partner: their positions and their texts in the current stage.
 struct Unmatched {
     positions: Vec<u32>,
     words: Words,
 }
 
-/// For each word of ours the position of its partner, [`UNKNOWN`] for none.
+/// For each word of the prediction (`ours`), the position of its partner in the reference (`theirs`) or [`UNKNOWN`].
 fn align(ours: &Words, theirs: &Words) -> Vec<u32> {
     let mut partners = vec![UNKNOWN; ours.len()];
     let mut vocabulary = Vocabulary::new();
@@ -127,7 +127,7 @@ fn align(ours: &Words, theirs: &Words) -> Vec<u32> {
         |our: usize, their: usize| partners[ours.positions[our] as usize] = theirs.positions[their];
     let (our_rest, their_rest) = match_equal(&mut vocabulary, &ours.words, &theirs.words, &mut pair);
     if !our_rest.is_empty() && !their_rest.is_empty() {
-        // NLTK looks up the stems, not the words: that is part of the metric.
+        // NLTK looks up the stems instead of the words, so this is part of the metric.
         match_synonyms((&ours.words, &our_rest), (&theirs.words, &their_rest), pair);
     }
     partners
@@ -151,8 +151,8 @@ impl Unmatched {
     }
 }
 
-/// Pairs equal words, each time the last one left of ours with the last equal one left of theirs; returns the indices
-/// of the words that stay alone.
+/// Pairs equal words, from the last word of the prediction to the first, each with the last unpaired equal word of the
+/// reference; returns the indices of the unpaired words.
 fn match_equal<'w>(
     vocabulary: &mut Vocabulary<'w>,
     ours: &Words,
@@ -160,7 +160,7 @@ fn match_equal<'w>(
     mut pair: impl FnMut(usize, usize),
 ) -> (Vec<u32>, Vec<u32>) {
     vocabulary.clear();
-    // For each word the last index that has it, for each index the one before that has the same word.
+    // For each word its last index, and for each index the previous one with the same word.
     let mut last: Vec<u32> = Vec::with_capacity(theirs.len());
     let mut previous = Vec::with_capacity(theirs.len());
     for at in 0..theirs.len() {
@@ -191,14 +191,15 @@ fn match_equal<'w>(
     (our_rest, their_rest)
 }
 
-/// Words of the reference that belong to one synset; `end` moves down as they find partners.
+/// Words of the reference in one synset; `end` decreases as they are paired.
 struct Group {
     synset: Synset,
     start: usize,
     end: usize,
 }
 
-/// Pairs words with synonyms, ours from the last to the first, each with the last synonym left of theirs.
+/// Pairs synonyms, from the last word of the prediction to the first, each with the last unpaired synonym of the
+/// reference.
 fn match_synonyms(
     (ours, our_rest): (&Words, &[u32]),
     (theirs, their_rest): (&Words, &[u32]),

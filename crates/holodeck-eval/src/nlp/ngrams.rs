@@ -1,6 +1,6 @@
-//! Counting which n-grams two sequences share, in time linear in their length.
+//! Counts the n-grams that two sequences share, in time linear in their length.
 //!
-//! Words (or characters) become small numbers first; an n-gram is then the pair of the number of its first n−1
+//! Words (or characters) are first replaced by small numbers; an n-gram is then the pair of the number of its first n−1
 //! symbols and the number of its last one, so each order costs one look-up per position.
 #![allow(
     clippy::indexing_slicing,
@@ -10,14 +10,14 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
-/// The number of a symbol that the reference does not have.
+/// The number of a symbol that does not occur in the reference.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Differs from process to process, so that no text can be made to collide.
+/// Differs between processes, so that no text can be constructed to collide.
 static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(FACTOR));
 
-/// Words with numbers from 0 upwards, in the order of their first appearance.
+/// Numbers words, starting at 0, in the order of their first occurrence.
 pub(crate) struct Vocabulary<'t> {
     slots: Vec<u32>,
     words: Vec<&'t [u8]>,
@@ -121,13 +121,13 @@ fn position(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// A position or count as a symbol. Texts of more than four billion symbols don't fit into memory.
+/// Converts a position or count to a symbol. Texts of more than four billion symbols do not fit into memory.
 pub(crate) fn symbol(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(UNKNOWN)
 }
 
-/// How many n-grams of one order prediction and reference have, and how many they share (each counted at most as
-/// often as the other side has it).
+/// The number of n-grams of one order in prediction and reference, and the number they share (each counted at most as
+/// often as it occurs in the other text).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Overlap {
     pub(crate) shared: usize,
@@ -157,7 +157,7 @@ pub(crate) fn overlaps<const N: usize>(
         let (Some(our_last), Some(their_last)) = (prediction.get(last..), reference.get(last..)) else {
             break;
         };
-        table.forget();
+        table.start_round();
         for (prefix, &symbol) in theirs.iter_mut().zip(their_last) {
             *prefix = table.add(*prefix, symbol);
         }
@@ -203,13 +203,13 @@ fn shared_symbols(prediction: &[u32], reference: &[u32], symbols: usize) -> usiz
 struct Slot {
     key: u64,
     number: u32,
-    /// How often the pair is left to be shared, and below it the round that wrote the slot.
+    /// How often the pair can still be shared, and in the low bits the round that wrote the slot.
     left: u32,
 }
 
 const ROUND_BITS: u32 = 4;
 
-/// Numbers for pairs. A round forgets the pairs of the one before without touching the slots.
+/// Numbers pairs. A new round discards the pairs of the previous one without clearing the slots.
 struct PairTable {
     slots: Vec<Slot>,
     shift: u32,
@@ -236,7 +236,7 @@ impl PairTable {
         }
     }
 
-    fn forget(&mut self) {
+    fn start_round(&mut self) {
         self.round += 1;
         self.next = 0;
     }
@@ -271,7 +271,7 @@ impl PairTable {
         (slot.number, shared)
     }
 
-    /// The slot of the pair, or the free one where it belongs.
+    /// The slot of the pair, or the free slot for it.
     fn find(&self, prefix: u32, symbol: u32) -> (usize, bool) {
         let key = key(prefix, symbol);
         let mask = self.slots.len() - 1;

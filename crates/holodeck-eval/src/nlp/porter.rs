@@ -27,7 +27,7 @@ impl Letter for char {
     }
 }
 
-/// Appends the stem of a lower-case word; `scratch` is working space.
+/// Appends the stem of a lower-case word; `scratch` is a reusable buffer.
 pub(crate) fn push_stem(word: &str, scratch: &mut Vec<u8>, out: &mut String) {
     if word.is_ascii() {
         scratch.clear();
@@ -52,7 +52,7 @@ fn reduce<T: Letter>(word: &mut Vec<T>) {
     step_1a(word);
     step_1b(word);
     step_1c(word);
-    // Most words end in none of the letters that a step looks for.
+    // Skips a step unless the word ends in a letter of its suffixes.
     if ends_in(word, b"lirnms") {
         step_2(word);
     }
@@ -110,8 +110,8 @@ fn step_1a<T: Letter>(word: &mut Vec<T>) {
 /// Past tense and -ing.
 fn step_1b<T: Letter>(word: &mut Vec<T>) {
     if ends_with(word, "ied") {
-        let keep = if word.len() == 4 { 1 } else { 2 };
-        word.truncate(word.len() - keep);
+        let removed = if word.len() == 4 { 1 } else { 2 };
+        word.truncate(word.len() - removed);
         return;
     }
     if let Some(stem) = stem_before(word, "eed") {
@@ -234,12 +234,12 @@ fn step_5<T: Letter>(word: &mut Vec<T>) {
     }
 }
 
-/// Replaces the first suffix that the word has, if what stands before it meets the condition.
+/// Replaces the first matching suffix if the stem before it meets the condition.
 fn apply<T: Letter>(word: &mut Vec<T>, rules: &[(&str, &str)], condition: impl Fn(&[T]) -> bool) {
-    let found = rules
+    let rule = rules
         .iter()
         .find_map(|(suffix, new)| Some((stem_before(word, suffix)?, new)));
-    if let Some((stem, new)) = found
+    if let Some((stem, new)) = rule
         && condition(stem)
     {
         replace(word, stem.len(), new);
@@ -257,7 +257,7 @@ fn ends_with<T: Letter>(word: &[T], suffix: &str) -> bool {
 
 fn stem_before<'w, T: Letter>(word: &'w [T], suffix: &str) -> Option<&'w [T]> {
     let (stem, end) = word.split_at_checked(word.len().checked_sub(suffix.len())?)?;
-    // From the back: most words differ there.
+    // Backwards, since most words differ at the end.
     end.iter()
         .rev()
         .map(|letter| letter.ascii())

@@ -1,4 +1,4 @@
-//! What Python's `str` methods and `re` mean by white space, words and punctuation.
+//! White space, words and punctuation as Python's `str` methods and `re` define them.
 //!
 //! The reference implementations of all text metrics are written in Python; a character that Rust and Python put into
 //! different classes would change a score.
@@ -21,7 +21,7 @@ pub(crate) fn is_word(c: char) -> bool {
 }
 
 /// `str.strip()`.
-pub(crate) fn trimmed(text: &str) -> &str {
+pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
@@ -61,14 +61,14 @@ fn word_len(text: &str) -> usize {
     at
 }
 
-/// `str.casefold()`, up to the choice of the representative: two texts fold alike here exactly if they do in Python.
+/// `str.casefold()`, except for the chosen representative: two texts have equal results exactly if they do in Python.
 pub(crate) fn casefold(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
     }
     text.chars()
         .flat_map(char::to_lowercase)
-        // Upper and lower once more: that joins ß with ss, ς with σ, ﬁ with fi. Dotless i would become i.
+        // Upper and lower once more: this makes ß equal ss, ς equal σ, ﬁ equal fi. Dotless i would become i.
         .flat_map(|c| {
             let fixed = (c == 'ı').then_some(c);
             let folded = fixed
@@ -79,7 +79,7 @@ pub(crate) fn casefold(text: &str) -> String {
         .collect()
 }
 
-/// Without the characters of `string.punctuation`.
+/// Removes the characters of `string.punctuation`.
 pub(crate) fn strip_punctuation(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_punctuation()).collect()
 }

@@ -3,7 +3,7 @@
 use super::ngrams::{self, Overlap, Vocabulary};
 use super::{Tokenizer, lcs, porter, unicode};
 
-/// Which ROUGE.
+/// The variant of ROUGE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RougeVariant {
     /// Shared words.
@@ -13,7 +13,7 @@ pub enum RougeVariant {
     /// Longest common subsequence of the whole texts.
     #[default]
     RougeL,
-    /// Longest common subsequences line by line, their union per line of the reference.
+    /// Union of the longest common subsequences, for each line of the reference.
     RougeLsum,
 }
 
@@ -48,10 +48,10 @@ pub fn rouge(
     stemming: Stemming,
 ) -> Rouge {
     let prepare = |text| {
-        let lower = lower(text, tokenizer);
+        let lower = lower_case(text, tokenizer);
         match stemming {
             Stemming::Off => lower,
-            Stemming::Porter => stemmed(&lower, tokenizer),
+            Stemming::Porter => stem_words(&lower, tokenizer),
         }
     };
     let (prediction, reference) = (prepare(prediction), prepare(reference));
@@ -146,7 +146,7 @@ fn lsum(prediction: &str, reference: &str, tokenizer: Tokenizer) -> Rouge {
     })
 }
 
-fn lower(text: &str, tokenizer: Tokenizer) -> String {
+fn lower_case(text: &str, tokenizer: Tokenizer) -> String {
     match tokenizer {
         Tokenizer::Reference if text.is_ascii() => text.to_ascii_lowercase(),
         Tokenizer::Reference => text.to_lowercase(),
@@ -154,8 +154,8 @@ fn lower(text: &str, tokenizer: Tokenizer) -> String {
     }
 }
 
-/// The text with each word of more than three characters reduced to its stem.
-fn stemmed(text: &str, tokenizer: Tokenizer) -> String {
+/// Reduces each word of more than three characters to its stem.
+fn stem_words(text: &str, tokenizer: Tokenizer) -> String {
     let mut stems = String::with_capacity(text.len() + 1);
     let mut scratch = Vec::new();
     for line in text.split('\n') {

@@ -1,21 +1,21 @@
-//! Splitting a text into sentences, for the word tokeniser of METEOR.
+//! Splits a text into sentences for the word tokeniser of METEOR.
 //!
-//! NLTK does it with Punkt, whose learned parameters we may not ship. This follows the same steps (candidates, then a
-//! decision by the word before and the word after, then closing quotes moved to the sentence they close) with lists
-//! of our own. What depends on it is little: whether a full stop is a token, and how an opening quote is written.
+//! NLTK uses Punkt, whose learned parameters state no licence and are not shipped. This module follows the same steps
+//! (candidates, a decision by the words before and after, closing quotes moved to the sentence they close) with its own
+//! lists. The effect is small: whether a full stop is a token, and how an opening quote is written.
 
 use std::ops::Range;
 
 use super::python;
 
-/// Abbreviations that a name follows: a capital letter behind them says nothing.
+/// Abbreviations before a name: a following capital letter does not indicate a new sentence.
 const TITLES: [&str; 25] = [
     "mr", "mrs", "ms", "messrs", "dr", "prof", "sr", "jr", "st", "mt", "ft", "gen", "col", "lt", "maj",
     "capt", "sgt", "cmdr", "rev", "hon", "gov", "pres", "sen", "rep", "vs",
 ];
 
-/// Other abbreviations; those with inner full stops ("p.m.", "U.S.") are recognised by their form. Neither here nor
-/// there: "etc.", "e.g.", "i.e.", behind which Punkt ends the sentence.
+/// Other abbreviations; those with inner full stops ("p.m.", "U.S.") are recognised by their form. Not included:
+/// "etc.", "e.g.", "i.e.", after which Punkt ends the sentence.
 const ABBREVIATIONS: [&str; 70] = [
     "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec", "mon", "tue",
     "tues", "wed", "thu", "thur", "thurs", "fri", "inc", "ltd", "co", "corp", "bros", "dept", "univ", "assn",
@@ -54,13 +54,13 @@ pub(crate) fn sentences(text: &str) -> Vec<Range<usize>> {
 }
 
 struct Break {
-    /// Behind the final punctuation.
+    /// The position after the final punctuation.
     end: usize,
-    /// Where the next sentence begins.
+    /// The start of the next sentence.
     next: usize,
 }
 
-/// Final punctuation with something behind it that may begin a sentence.
+/// Final punctuation, followed by a possible start of a sentence.
 #[derive(Clone, Copy)]
 struct Candidate {
     at: usize,
@@ -70,7 +70,7 @@ struct Candidate {
 
 fn breaks(text: &str) -> Vec<Break> {
     let mut breaks = Vec::new();
-    // Of the candidates in one word the last one is where the break is, if any of them asks for one.
+    // If any candidate in a word ends a sentence, the break is at the last candidate of the word.
     let mut pending: Option<(Candidate, bool)> = None;
     let mut searched = 0;
     let mut word_start = 0;
@@ -105,7 +105,7 @@ fn close(breaks: &mut Vec<Break>, pending: Option<(Candidate, bool)>) {
     }
 }
 
-/// Where the token behind final punctuation begins: at once if it is punctuation, or behind white space.
+/// The start of the token after final punctuation: directly if it is punctuation, or after white space.
 fn next_token(text: &str, from: usize) -> Option<usize> {
     let rest = text.get(from..)?;
     if rest.starts_with(is_boundary) {
@@ -135,7 +135,7 @@ fn ends_sentence(text: &str, Candidate { at, word_start, next }: Candidate) -> b
     let start = word.rfind(is_boundary).map_or(0, |boundary| boundary + 1);
     let (before, word) = word.split_at(start);
     if before.contains(['?', '!']) || before.ends_with('\'') {
-        // The mark belongs to the word, and no abbreviation begins with one.
+        // The mark is part of the word, and no abbreviation begins with one.
         return true;
     }
     let word = word.trim_start_matches(['`', '&', '#', '-', ',']);
@@ -182,7 +182,7 @@ fn is_number(word: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || matches!(byte, b',' | b'.' | b'-'))
 }
 
-/// What follows, as far as it tells whether a sentence begins there.
+/// The kind of the next token, which decides whether a sentence begins there.
 #[derive(PartialEq, Clone, Copy)]
 enum Next {
     Lower,
@@ -190,7 +190,7 @@ enum Next {
     Starter,
     /// Any other capitalised word.
     Upper,
-    /// Punctuation that no sentence begins with.
+    /// Punctuation that cannot begin a sentence.
     Punctuation,
     Other,
 }
@@ -216,9 +216,9 @@ impl Next {
     }
 }
 
-/// Closing quotes and brackets go with the sentence before them.
+/// Moves closing quotes and brackets to the sentence before them.
 fn move_closing_quotes(text: &str, sentences: &[Range<usize>]) -> Vec<Range<usize>> {
-    let mut moved = Vec::with_capacity(sentences.len());
+    let mut result = Vec::with_capacity(sentences.len());
     let mut skip = 0;
     let mut following = sentences.iter().skip(1);
     for sentence in sentences {
@@ -233,13 +233,13 @@ fn move_closing_quotes(text: &str, sentences: &[Range<usize>]) -> Vec<Range<usiz
             }
         }
         if start < end {
-            moved.push(start..end);
+            result.push(start..end);
         }
     }
-    moved
+    result
 }
 
-/// Length of the closing quotes at the start of a sentence, without and with the white space behind them.
+/// Length of the closing quotes at the start of a sentence, without and with the following white space.
 fn closing_quotes(sentence: &str) -> Option<(usize, usize)> {
     let after = sentence.trim_start_matches(['"', '\'', ')', ']', '}']);
     let quotes = sentence.len() - after.len();
@@ -269,8 +269,8 @@ mod tests {
             &["Dr. Smith met Mr. Brown at 5 p.m. yesterday."],
         );
         check(
-            "It ended at 5 p.m. Nobody stayed.",
-            &["It ended at 5 p.m. Nobody stayed."],
+            "It ended at 5 p.m. Guests stayed.",
+            &["It ended at 5 p.m. Guests stayed."],
         );
         check(
             "He lives in the U.S. He likes it.",

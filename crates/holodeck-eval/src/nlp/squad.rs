@@ -6,8 +6,8 @@ use super::{Tokenizer, python, unicode};
 /// Word F1: lower case, without punctuation and the articles a, an, the.
 pub fn squad_f1(prediction: &str, reference: &str, tokenizer: Tokenizer) -> f64 {
     let (prediction, reference) = (
-        Normalized::new(prediction, tokenizer),
-        Normalized::new(reference, tokenizer),
+        NormalizedText::new(prediction, tokenizer),
+        NormalizedText::new(reference, tokenizer),
     );
     let mut vocabulary = Vocabulary::new();
     let mut theirs = Vec::with_capacity(32);
@@ -29,18 +29,18 @@ pub fn squad_f1(prediction: &str, reference: &str, tokenizer: Tokenizer) -> f64 
 /// Whether the two texts have the same words in the same order after the normalisation of [`squad_f1`].
 pub fn squad_exact_match(prediction: &str, reference: &str, tokenizer: Tokenizer) -> bool {
     let (prediction, reference) = (
-        Normalized::new(prediction, tokenizer),
-        Normalized::new(reference, tokenizer),
+        NormalizedText::new(prediction, tokenizer),
+        NormalizedText::new(reference, tokenizer),
     );
     prediction.words().eq(reference.words())
 }
 
-struct Normalized(String);
+struct NormalizedText(String);
 
-impl Normalized {
+impl NormalizedText {
     fn new(text: &str, tokenizer: Tokenizer) -> Self {
         if tokenizer == Tokenizer::Reference && text.is_ascii() {
-            return Self(ascii(text));
+            return Self(normalize_ascii(text));
         }
         let text: String = match tokenizer {
             Tokenizer::Reference => python::strip_punctuation(&text.to_lowercase()),
@@ -52,7 +52,7 @@ impl Normalized {
         let mut normalized = String::with_capacity(text.len());
         match tokenizer {
             Tokenizer::Reference => {
-                // An article between any two non-word characters goes, not only one between spaces.
+                // An article between any two non-word characters is removed, not only one between spaces.
                 let mut rest = text.as_str();
                 while !rest.is_empty() {
                     let (word, after) =
@@ -78,8 +78,8 @@ impl Normalized {
     }
 }
 
-/// ASCII text in one pass.
-fn ascii(text: &str) -> String {
+/// Normalises ASCII text in one pass.
+fn normalize_ascii(text: &str) -> String {
     let mut normalized = Vec::with_capacity(text.len() + 1);
     let mut start = 0;
     for byte in text.bytes() {
@@ -95,7 +95,7 @@ fn ascii(text: &str) -> String {
     String::from_utf8(normalized).unwrap_or_default()
 }
 
-/// A space in place of the word at the end, if that is an article.
+/// Replaces the word at the end with a space if it is an article.
 fn drop_article(text: &mut Vec<u8>, start: usize) {
     if text.get(start..).is_some_and(is_article) {
         text.truncate(start);
@@ -107,7 +107,7 @@ fn is_article(word: &[u8]) -> bool {
     matches!(word, b"a" | b"an" | b"the")
 }
 
-/// The character if it is part of a word, white space as a space, nothing for punctuation and symbols.
+/// Returns word characters unchanged and a space for white space; removes punctuation and symbols.
 fn word_or_space(c: char) -> Option<char> {
     if python::is_space(c) {
         return Some(' ');

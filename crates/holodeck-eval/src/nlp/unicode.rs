@@ -1,4 +1,4 @@
-//! Words in any script, for the languages that the reference tokenisers drop or take for one long word.
+//! Words in any script, for the languages that the reference tokenisers drop or treat as one long word.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use unicode_normalization::{UnicodeNormalization, is_nfc};
 
 use super::python;
 
-/// The text with its accents composed, so that two spellings of one word are one word.
+/// Composes the accents of a text, so that two spellings of a word become equal.
 pub(crate) fn compose(text: &str) -> Cow<'_, str> {
     if is_nfc(text) {
         Cow::Borrowed(text)
@@ -16,8 +16,8 @@ pub(crate) fn compose(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Words and everything else that is not white space, each other character a token of its own. A dot or comma between
-/// digits and an apostrophe between letters belong to their word.
+/// Emits the words, and each other character except white space as a separate token. A dot or comma between digits and
+/// an apostrophe between letters are part of the word.
 pub(crate) fn tokens<'t>(text: &'t str, mut emit: impl FnMut(&'t str)) {
     let mut start = 0;
     let mut last = ' ';
@@ -31,13 +31,13 @@ pub(crate) fn tokens<'t>(text: &'t str, mut emit: impl FnMut(&'t str)) {
             '\'' | '’' => before.is_alphabetic() && next.is_some_and(char::is_alphabetic),
             _ => is_word_part(c),
         };
-        if joins && !stands_alone(c) {
+        if joins && !is_unspaced(c) {
             continue;
         }
-        // A mark belongs to the character it stands on, also where characters stand alone.
+        // A combining mark is part of its character, also in scripts without spaces.
         let mut end = end;
         while let Some(&(_, mark)) = chars.peek()
-            && stands_alone(c)
+            && is_unspaced(c)
             && is_combining_mark(mark)
         {
             end += mark.len_utf8();
@@ -52,7 +52,7 @@ pub(crate) fn tokens<'t>(text: &'t str, mut emit: impl FnMut(&'t str)) {
     push(text, start, text.len(), &mut emit);
 }
 
-/// The tokens that are words, not punctuation or symbols.
+/// Emits the tokens that are words, not punctuation or symbols.
 pub(crate) fn words<'t>(text: &'t str, mut emit: impl FnMut(&'t str)) {
     tokens(text, |token| {
         if token.chars().any(is_letter_or_digit) {
@@ -72,7 +72,7 @@ fn is_letter_or_digit(c: char) -> bool {
 }
 
 /// Scripts without spaces between words: Chinese, Japanese, Thai, Lao, Burmese, Khmer.
-pub(crate) fn stands_alone(c: char) -> bool {
+pub(crate) fn is_unspaced(c: char) -> bool {
     matches!(u32::from(c),
         0x0e01..=0x0e30 | 0x0e32..=0x0e33 | 0x0e40..=0x0e46 // Thai letters, without the marks
         | 0x0e81..=0x0eb0 | 0x0eb2..=0x0eb3 | 0x0ebd..=0x0ec6 // Lao

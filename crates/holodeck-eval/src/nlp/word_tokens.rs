@@ -1,8 +1,8 @@
 //! NLTK's word tokeniser (`NLTKWordTokenizer`) for one sentence.
 //!
-//! The original applies some thirty regular expressions to the sentence, one after the other. All of them look at
-//! most one white-space character beyond a word, so this works word by word: a word without anything special is a
-//! token at once, any other goes through the same replacements in the same order.
+//! The original applies about thirty regular expressions to the sentence, one after the other. Each of them reads at
+//! most one white-space character beyond a word, so this works word by word: a word without special characters is a
+//! token, any other goes through the same replacements in the same order.
 #![allow(
     clippy::indexing_slicing,
     reason = "a table for every byte; characters of a word by position"
@@ -37,8 +37,8 @@ pub(crate) fn tokens(sentence: &str, mut emit: impl FnMut(&str)) {
     }
 }
 
-/// Where the full stop is that ends the sentence, if one does: only closing quotes and brackets follow, none of which
-/// the earlier replacements turn into an opening quote.
+/// The position of the full stop that ends the sentence, if any: only closing quotes and brackets may follow, none of
+/// which the earlier replacements change to an opening quote.
 fn final_stop(sentence: &str) -> Option<usize> {
     let text = sentence.trim_end_matches(python::is_space);
     let before = text.trim_end_matches([']', ')', '}', '>', '"', '\'', '»', '”', '’', ' ']);
@@ -50,9 +50,9 @@ fn final_stop(sentence: &str) -> Option<usize> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Nothing special but perhaps the last character.
+    /// Only the last character may be special.
     Plain,
-    /// One apostrophe besides.
+    /// As `Plain`, with one apostrophe.
     Clitic,
     Special,
 }
@@ -62,12 +62,12 @@ enum Class {
     Plain,
     Space,
     Special,
-    /// Special if there is a second one.
+    /// Special if repeated anywhere in the word.
     Apostrophe,
-    /// Special if it stands twice.
+    /// Special if doubled.
     Stop,
     Dash,
-    /// A token of its own at the end of a word, special elsewhere.
+    /// A separate token at the end of a word, special elsewhere.
     Tail,
     /// First byte of characters of which some are white space, quotes or dashes.
     Decode,
@@ -95,7 +95,7 @@ const CLASSES: [Class; 256] = {
     classes
 };
 
-/// Everything up to the next white space.
+/// The text up to the next white space.
 fn next_word(rest: &str) -> (&str, Kind) {
     let bytes = rest.as_bytes();
     let mut kind = Kind::Plain;
@@ -146,8 +146,8 @@ fn next_word(rest: &str) -> (&str, Kind) {
     (&rest[..at], kind)
 }
 
-/// A word whose special characters are at most an apostrophe and the last one. False if it needs the replacements: for
-/// a contraction ("cannot") or an apostrophe anywhere but before a clitic.
+/// Splits a word whose only special characters are an apostrophe and the last character. Returns false if it needs the
+/// replacements: for a contraction ("cannot") or an apostrophe that is not before a clitic.
 fn split_simple(word: &str, kind: Kind, stop: Option<usize>, emit: &mut impl FnMut(&str)) -> bool {
     let last = word.len() - 1;
     if stop.is_some_and(|stop| stop != last) {
@@ -197,19 +197,19 @@ const CONTRACTIONS: [(&str, usize); 6] = [
 ];
 
 fn has_contraction(word: &str) -> bool {
-    let is_one = |part: &[u8]| {
+    let is_contraction = |part: &[u8]| {
         matches!(part.len(), 5 | 6)
             && CONTRACTIONS
                 .iter()
                 .any(|(contraction, _)| part.eq_ignore_ascii_case(contraction.as_bytes()))
     };
-    // Runs of ASCII first: few words have one that asks for a closer look.
+    // Runs of ASCII first: few words need the second check.
     word.as_bytes()
         .split(|byte| !byte.is_ascii_alphanumeric())
-        .any(is_one)
+        .any(is_contraction)
         && word
             .split(|c| !python::is_word(c))
-            .any(|part| is_one(part.as_bytes()))
+            .any(|part| is_contraction(part.as_bytes()))
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Synonyms from WordNet 3.0, looked up as NLTK does it.
+//! Looks up synonyms in WordNet 3.0 as NLTK does.
 //!
-//! The tables are made by `build.rs` and read where they lie in the binary: nothing is loaded, nothing is allocated.
+//! `build.rs` generates the tables, which are read in place in the binary: nothing is loaded or allocated.
 
 mod table;
 
 static WORDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/words.bin"));
 static FORMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forms.bin"));
 
-/// The licence of the WordNet data that is compiled in for METEOR; it must travel with every copy.
+/// The licence of the WordNet data that is compiled in for METEOR; every copy must include it.
 pub const WORDNET_LICENSE: &str = include_str!("../../data/wordnet/LICENSE.txt");
 
 /// A synset's number; the bits from the 17th up are its part of speech.
@@ -18,7 +18,7 @@ const NOUN: u8 = 1;
 const VERB: u8 = 2;
 const ADJECTIVE: u8 = 4;
 
-/// The endings that lead from a form back to its base, for which parts of speech.
+/// The endings that are replaced to get base forms, with their parts of speech.
 const ENDINGS: [(&str, &str, u8); 19] = [
     ("s", "", NOUN | VERB),
     ("ses", "s", NOUN),
@@ -41,31 +41,31 @@ const ENDINGS: [(&str, &str, u8); 19] = [
     ("est", "e", ADJECTIVE),
 ];
 
-/// Calls `found` with the synsets that have `word` in exactly this spelling.
-pub(super) fn synsets_with_lemma(word: &str, mut found: impl FnMut(Synset)) {
+/// Calls `emit` with the synsets that contain `word` in exactly this spelling.
+pub(super) fn synsets_with_lemma(word: &str, mut emit: impl FnMut(Synset)) {
     for (synset, exact) in postings(word) {
         if exact {
-            found(synset);
+            emit(synset);
         }
     }
 }
 
-/// Calls `found` with the synsets of `word` and of every base form it may have; one may come twice.
-pub(super) fn synsets(word: &str, mut found: impl FnMut(Synset)) {
+/// Calls `emit` with the synsets of `word` and of each possible base form; a synset may occur twice.
+pub(super) fn synsets(word: &str, mut emit: impl FnMut(Synset)) {
     for (synset, _) in postings(word) {
-        found(synset);
+        emit(synset);
     }
-    let mut of_parts = |form: &str, parts: u8| {
+    let mut emit_parts = |form: &str, parts: u8| {
         postings(form)
             .filter(|(synset, _)| parts >> (synset >> 17) & 1 == 1)
-            .for_each(|(synset, _)| found(synset));
+            .for_each(|(synset, _)| emit(synset));
     };
-    // A part of speech that lists the form as irregular has no other base forms for it.
+    // If a part of speech lists the form as irregular, the form has no other base forms in it.
     let mut irregular = 0;
     for (part, base) in irregular_bases(word) {
         irregular |= part;
         if base != word {
-            of_parts(base, part);
+            emit_parts(base, part);
         }
     }
     if !word.ends_with(['s', 'n', 'd', 'g', 'r', 't']) {
@@ -80,7 +80,7 @@ pub(super) fn synsets(word: &str, mut found: impl FnMut(Synset)) {
             base.clear();
             base.push_str(stem);
             base.push_str(replacement);
-            of_parts(&base, parts);
+            emit_parts(&base, parts);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The text of a value inside a JSON text, for numbers with more digits than their types hold.
+//! Finds the source text of a value inside a JSON text, for numbers with more digits than their types can represent.
 
 use serde_json::{Deserializer, Value};
 
 use super::Step;
 
-/// The value at the path, as written. `None` if the text is not JSON or the path leads nowhere.
+/// The value at the path, as written. `None` if the text is not JSON or the path does not exist.
 pub(super) fn leaf<'t>(text: &'t str, steps: &[Step]) -> Option<&'t str> {
     let mut at = text.trim_start();
     for step in steps {
@@ -29,9 +29,9 @@ fn item(list: &str, index: usize) -> Option<&str> {
     Some(rest.trim_start())
 }
 
-/// The value of a key; the last one if it appears twice, as everywhere.
+/// The value of a key; the last one if the key is repeated, as other JSON parsers do.
 fn member<'t>(object: &'t str, key: &str) -> Option<&'t str> {
-    let mut found = None;
+    let mut member = None;
     let mut rest = object.strip_prefix('{')?.trim_start();
     while rest.starts_with('"') {
         let mut names = Deserializer::from_str(rest).into_iter::<String>();
@@ -42,11 +42,11 @@ fn member<'t>(object: &'t str, key: &str) -> Option<&'t str> {
             .strip_prefix(':')?
             .trim_start();
         if name == key {
-            found = Some(value);
+            member = Some(value);
         }
         rest = after_value(value)?.trim_start_matches(',').trim_start();
     }
-    found
+    member
 }
 
 fn after_value(text: &str) -> Option<&str> {

@@ -1,11 +1,11 @@
-//! Comparing the arguments of a call with what is expected of them.
+//! Compares the arguments of a call with the expectations.
 
-use holodeck_model::{ArgMatcher, Bound};
+use holodeck_model::{ArgMatcher, Bound, has_lost_digits};
 use serde_json::Value;
 
-use crate::json_text::shown;
+use crate::json_text::format_json;
 
-/// Why the arguments of a call do not meet the expectations, none if they do.
+/// Why the arguments of a call do not match; `None` if they do.
 pub(super) fn mismatch<'m>(
     expected: impl IntoIterator<Item = (&'m String, &'m ArgMatcher)>,
     arguments: &Value,
@@ -15,18 +15,22 @@ pub(super) fn mismatch<'m>(
         .find_map(|(name, matcher)| match arguments.get(name) {
             None => Some(format!("arg '{name}' missing")),
             Some(found) if matcher.matches(found) => None,
+            Some(Value::Number(found)) if has_lost_digits(found) => Some(format!(
+                "arg '{name}' mismatch: {found} is beyond 64 bits and has lost digits; pass it as a string, or \
+                 expect a range"
+            )),
             Some(found) => Some(format!(
                 "arg '{name}' mismatch: expected {}, got {}",
-                described(matcher),
-                shown(found)
+                describe(matcher),
+                format_json(found)
             )),
         })
 }
 
-/// What is expected, in words.
-fn described(matcher: &ArgMatcher) -> String {
+/// Describes the expected value.
+fn describe(matcher: &ArgMatcher) -> String {
     match matcher {
-        ArgMatcher::Literal(value) => shown(value),
+        ArgMatcher::Literal(value) => format_json(value),
         ArgMatcher::Fuzzy(text) => format!("≈'{text}'"),
         ArgMatcher::Regex(pattern) => format!("regex '{}'", pattern.as_str()),
         ArgMatcher::Range { lower, upper } => {
@@ -34,15 +38,15 @@ fn described(matcher: &ArgMatcher) -> String {
             bounds.into_iter().flatten().collect::<Vec<_>>().join(" and ")
         }
         ArgMatcher::Approx { value, tolerance } => format!("{value} ± {tolerance}"),
-        ArgMatcher::Contains(value) => format!("something that contains {}", shown(value)),
-        ArgMatcher::Subset(value) => format!("at least {}", shown(value)),
+        ArgMatcher::Contains(value) => format!("a value that contains {}", format_json(value)),
+        ArgMatcher::Subset(value) => format!("at least {}", format_json(value)),
     }
 }
 
-/// The expectation about one argument, as it stands in the line of a call.
-pub(super) fn written(name: &str, matcher: &ArgMatcher) -> String {
+/// Describes the expectation about one argument, in the line of a call.
+pub(super) fn describe_argument(name: &str, matcher: &ArgMatcher) -> String {
     match matcher {
-        ArgMatcher::Literal(value) => format!("{name}={}", shown(value)),
+        ArgMatcher::Literal(value) => format!("{name}={}", format_json(value)),
         ArgMatcher::Fuzzy(text) => format!("{name}≈'{text}'"),
         ArgMatcher::Regex(pattern) => format!("{name}~{}", pattern.as_str()),
         ArgMatcher::Range { lower, upper } => {
@@ -55,8 +59,8 @@ pub(super) fn written(name: &str, matcher: &ArgMatcher) -> String {
                 .join(", ")
         }
         ArgMatcher::Approx { value, tolerance } => format!("{name}≈{value}±{tolerance}"),
-        ArgMatcher::Contains(value) => format!("{name} contains {}", shown(value)),
-        ArgMatcher::Subset(value) => format!("{name} has {}", shown(value)),
+        ArgMatcher::Contains(value) => format!("{name} contains {}", format_json(value)),
+        ArgMatcher::Subset(value) => format!("{name} has {}", format_json(value)),
     }
 }
 

@@ -1,9 +1,10 @@
-use holodeck_model::{ArgMatcher, CallRefusal, Env, MemoryFiles, load_agent};
+use holodeck_model::{ArgMatcher, CallRefusal, Env, MemoryFiles};
+use holodeck_yaml::load_agent;
 use serde_json::json;
 
 use super::*;
 
-/// An expectation as the YAML loader would make it.
+/// An expectation as the YAML loader would create it.
 fn tool(value: &Value) -> ExpectedTool {
     let Some(fields) = value.as_object() else {
         return ExpectedTool::named(value.as_str().unwrap());
@@ -47,14 +48,18 @@ fn outcome(
     )
 }
 
-fn check(expected: &[Value], calls: &[(&str, Value)], errors: &[&str]) {
+fn check(expected: &[Value], calls: &[(&str, Value)], failures: &[&str]) {
     let outcome = outcome(expected, ToolOrder::Any, &[], calls);
-    assert_eq!(outcome.errors, errors);
-    assert_eq!(outcome.matched, Some(errors.is_empty()));
+    assert_eq!(lines(&outcome), failures);
+    assert_eq!(outcome.matched, Some(failures.is_empty()));
+}
+
+fn lines(outcome: &ToolsOutcome) -> Vec<String> {
+    outcome.failures.iter().map(Failure::line).collect()
 }
 
 #[test]
-fn nothing_expected_is_nothing_checked() {
+fn without_expectations_nothing_is_checked() {
     let nothing = outcome(&[], ToolOrder::Strict, &[], &[("a", json!({}))]);
     assert_eq!(nothing, ToolsOutcome::default());
 }
@@ -74,11 +79,11 @@ fn names(provider: &str) -> ToolNames {
     ToolNames::of(&load.agent.unwrap().config)
 }
 
-/// Whether a call of `called` meets an expectation of `expected`, and breaks a ban of it.
+/// Whether a call of `called` meets an expectation of `expected`, and violates `expected` as a forbidden tool.
 fn met(names: &ToolNames, expected: &str, called: &[CalledTool<'_>]) -> (bool, bool) {
     let tool = [ExpectedTool::named(expected)];
     let banned = [expected.to_owned()];
-    let wanted = ToolExpectations {
+    let required = ToolExpectations {
         expected: &tool,
         names: Some(names),
         ..ToolExpectations::default()
@@ -89,7 +94,7 @@ fn met(names: &ToolNames, expected: &str, called: &[CalledTool<'_>]) -> (bool, b
         ..ToolExpectations::default()
     };
     (
-        check_tools(&wanted, called).matched == Some(true),
+        check_tools(&required, called).matched == Some(true),
         check_tools(&forbidden, called).matched == Some(false),
     )
 }
@@ -130,11 +135,11 @@ fn a10_part_of_a_name_is_not_the_name() {
 fn a10_a_bare_name_of_two_servers_is_refused() {
     let none = json!({});
     let mut names = names("openai");
-    let one = [CalledTool::new("mcp__shop__lookup", &none)];
+    let calls = [CalledTool::new("mcp__shop__lookup", &none)];
     names.list("shop", ["lookup"]);
     names.list("store", ["lookup", "pay"]);
-    assert_eq!(met(&names, "lookup", &one), (false, true));
-    assert_eq!(met(&names, "shop__lookup", &one), (true, true));
+    assert_eq!(met(&names, "lookup", &calls), (false, true));
+    assert_eq!(met(&names, "shop__lookup", &calls), (true, true));
     let expected = [ExpectedTool::named("lookup")];
     let outcome = check_tools(
         &ToolExpectations {
@@ -142,11 +147,13 @@ fn a10_a_bare_name_of_two_servers_is_refused() {
             names: Some(&names),
             ..ToolExpectations::default()
         },
-        &one,
+        &calls,
     );
     assert_eq!(
-        outcome.errors,
-        ["expected lookup(): 'lookup' is the name of several tools: mcp__shop__lookup, mcp__store__lookup"]
+        lines(&outcome),
+        [
+            "expected_tools: lookup(): 'lookup' is the name of several tools: mcp__shop__lookup, mcp__store__lookup"
+        ]
     );
 }
 
@@ -199,10 +206,10 @@ fn a09_only_a_call_that_ran_meets_an_expectation() {
     };
     assert_eq!(check_tools(&expectations, &calls).matched, Some(false));
     assert_eq!(
-        called(&calls),
+        list_calls(&calls),
         "called: deny_refund (rejected), kb_search, deny_refund"
     );
-    assert_eq!(called(&[failed]), "called: deny_refund (failed)");
+    assert_eq!(list_calls(&[failed]), "called: deny_refund (failed)");
 }
 
 #[test]
@@ -210,12 +217,12 @@ fn tools_that_were_not_called_are_named() {
     check(
         &[json!("a"), json!("b")],
         &[("a", json!({}))],
-        &["expected tool(s) not called: b; called: a"],
+        &["expected_tools: not called: b; called: a"],
     );
     check(
         &[json!("a")],
         &[],
-        &["expected tool(s) not called: a; no tool was called"],
+        &["expected_tools: not called: a; no tool was called"],
     );
     check(&[json!("a"), json!("a")], &[("a", json!(null))], &[]);
 }
@@ -237,32 +244,32 @@ fn arguments_and_counts() {
     check(
         &[json!({"name": "f", "args": {"x": 1}, "count": 2})],
         &calls,
-        &["expected f(x=1) ×2: expected 2 matching call(s), got 1"],
+        &["expected_tools: f(x=1) ×2: expected 2 matching call(s), got 1"],
     );
     check(
         &[json!({"name": "f", "args": {"x": {"regex": "[5-9]"}}})],
         &calls,
-        &["expected f(x~[5-9]): arg 'x' mismatch: expected regex '[5-9]', got 2"],
+        &["expected_tools: f(x~[5-9]): arg 'x' mismatch: expected regex '[5-9]', got 2"],
     );
     check(
         &[json!({"name": "f", "args": {"z": 1}})],
         &calls,
-        &["expected f(z=1): arg 'z' missing"],
+        &["expected_tools: f(z=1): arg 'z' missing"],
     );
     check(
         &[json!({"name": "g", "args": {"z": 1}})],
         &calls,
-        &["expected g(z=1): arg 'z' missing"],
+        &["expected_tools: g(z=1): arg 'z' missing"],
     );
     check(
         &[json!({"name": "h", "args": {"z": 1}})],
         &calls,
-        &["expected h(z=1): no call to 'h' found"],
+        &["expected_tools: h(z=1): no call to 'h' found"],
     );
 }
 
 #[test]
-fn details_tell_which_call_matched() {
+fn details_contain_the_index_of_the_matching_call() {
     let calls = [("f", json!({"x": 1})), ("f", json!({"x": 2}))];
     let expected = [
         json!("f"),
@@ -300,8 +307,8 @@ fn order_matters_where_it_is_strict() {
         assert_eq!(strict(&expected).matched, Some(true), "{expected:?}");
     }
     assert_eq!(
-        strict(&[json!("c"), json!("b")]).errors,
-        ["expected tools in the order c, b: 'b' came too early; called: a, b, a, c"]
+        lines(&strict(&[json!("c"), json!("b")])),
+        ["expected_tools_order: c, b: 'b' came too early; called: a, b, a, c"]
     );
     for expected in [
         vec![json!("b"), json!("b")],
@@ -323,8 +330,8 @@ fn forbidden_tools_must_not_be_called() {
     let banned = ["mcp__shop__delete_order"];
     let found = outcome(&[json!("lookup")], ToolOrder::Any, &banned, &calls);
     assert_eq!(
-        found.errors,
-        ["forbidden tool called: mcp__shop__delete_order (call 2)"]
+        lines(&found),
+        ["forbidden_tools: called: mcp__shop__delete_order (call 2)"]
     );
     assert_eq!(found.matched, Some(false));
     let found = outcome(&[], ToolOrder::Any, &["refund"], &calls);
@@ -361,7 +368,7 @@ fn matchers() {
         (json!(""), json!(null), false),
         (json!("a"), json!("A"), false),
         (json!("1"), json!(1), false),
-        // A map of matcher keys and others, or of two that do not pair, is a literal.
+        // A map of matcher keys and other keys is a literal.
         (json!({"gt": 1, "x": 1}), json!(2), false),
         (json!({"gt": 1, "x": 1}), json!({"gt": 1, "x": 1}), true),
         // Fuzzy: case, blanks, separators, per cent, numbers.
@@ -376,7 +383,7 @@ fn matchers() {
         (json!({"fuzzy": "inf"}), json!("Infinity"), true),
         (json!({"fuzzy": "gift"}), json!("gifts"), false),
         (json!({"fuzzy": "1.0000001"}), json!(1), false),
-        // Regex: the whole of what `str()` writes.
+        // Regex: matches the whole output of `str()`.
         (json!({"regex": "ORD-\\d+"}), json!("ORD-12"), true),
         (json!({"regex": "ORD-\\d+"}), json!("x ORD-12"), false),
         (json!({"regex": "True"}), json!(true), true),
@@ -455,7 +462,7 @@ fn a14_integers_in_arguments_are_compared_exactly() {
         ),
         (json!({"contains": ODD}), json!([ODD - 1]), false),
         (json!({"subset": {"a": ODD}}), json!({"a": ODD - 1}), false),
-        // Decimals are doubles, as the model and the YAML spell them.
+        // Decimals are compared as doubles.
         (json!(0.1), json!(0.1), true),
         (json!({"gt": 0.1}), json!(0.1), false),
         (
@@ -477,4 +484,30 @@ fn d06_two_matchers_in_one_map_are_an_error() {
     ] {
         assert!(ArgMatcher::from_value(matcher.clone()).is_err(), "{matcher}");
     }
+}
+
+#[test]
+fn integers_beyond_64_bits_are_never_equal_by_accident() {
+    let number = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let (one, other) = (number("18446744073709551616"), number("18446744073709551617"));
+    assert_eq!(one, other, "both are the same double");
+    for (matcher, found) in [(one.clone(), &other), (json!([one]), &json!([other.clone()]))] {
+        assert!(!matches(matcher, found));
+    }
+    assert!(!matches(
+        number("-9223372036854775809"),
+        &number("-9223372036854775810")
+    ));
+    let matcher = ArgMatcher::from_value(one).unwrap();
+    let why = arguments::mismatch([(&"a".to_owned(), &matcher)], &json!({"a": other})).unwrap();
+    assert!(why.contains("beyond 64 bits"), "{why}");
+    // Integers within 64 bits are compared exactly.
+    assert!(matches(
+        number("18446744073709551615"),
+        &number("18446744073709551615")
+    ));
+    assert!(!matches(
+        number("18446744073709551615"),
+        &number("18446744073709551614")
+    ));
 }

@@ -1,4 +1,4 @@
-//! The values of `fixtures/nlp/nlp-metrics.jsonl`, which the Python reference implementations gave.
+//! Compares with the values of the Python reference implementations in `fixtures/nlp/nlp-metrics.jsonl`.
 
 use std::path::Path;
 

@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod asking;
 mod goldens;
 mod grader;
 mod nlp;

@@ -1,4 +1,4 @@
-//! What holds of every text metric, and the Unicode-aware words.
+//! Properties of every text metric, and the Unicode tokenizer.
 
 use holodeck_eval::nlp::{self, Normalization, RougeVariant, Stemming, Tokenizer, WordOrder};
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ fn scores(prediction: &str, reference: &str) -> Vec<(String, f64)> {
     scores
 }
 
-/// Text that looks like text: words, punctuation and the scripts that tokenisers trip over.
+/// Realistic texts: words, punctuation and the scripts that are difficult for tokenisers.
 fn texts() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         3 => "[a-z]{1,6}",
@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn identical_texts_score_the_most_there_is(text in "[a-z]{4,9}( [a-z]{4,9}){0,20}") {
+    fn identical_texts_have_the_highest_score(text in "[a-z]{4,9}( [a-z]{4,9}){0,20}") {
         for tokenizer in TOKENIZERS {
             prop_assert!(nlp::bleu(&text, &text, tokenizer).score > 1.0 - 1e-9);
             prop_assert!((nlp::squad_f1(&text, &text, tokenizer) - 1.0).abs() < 1e-9);
@@ -98,7 +98,7 @@ fn an_empty_text_scores_0() {
 }
 
 #[test]
-fn unicode_words_make_other_scripts_count() {
+fn unicode_words_score_other_scripts() {
     let rouge = |p, r, tokenizer| nlp::rouge(p, r, RougeVariant::Rouge1, tokenizer, Stemming::Off).f1;
     for (prediction, reference) in [
         ("我喜欢学习中文。", "我爱学习中文。"),
@@ -117,7 +117,7 @@ fn unicode_words_make_other_scripts_count() {
     assert!((f1 - 12.0 / 13.0).abs() < 1e-9, "{f1}");
     assert!(nlp::bleu("我喜欢学习中文", "我喜欢学习汉语", Tokenizer::Unicode).score > 0.3);
     assert!(nlp::meteor("今天天气很好", "今天天气好", Tokenizer::Unicode).score > 0.5);
-    // A letter with its accent is the same word, whichever way it is written.
+    // Composed and decomposed accents are the same word.
     for score in [
         nlp::bleu("un cafe\u{301} noir ici", "un café noir ici", Tokenizer::Unicode).score,
         nlp::squad_f1("cafe\u{301}", "café", Tokenizer::Unicode),
@@ -128,7 +128,7 @@ fn unicode_words_make_other_scripts_count() {
 }
 
 #[test]
-fn long_texts_take_linear_memory_and_no_time() {
+fn long_texts_are_scored_quickly() {
     let text = "the quick brown fox jumps over the lazy dog and runs. ".repeat(400);
     let other = "a lazy dog sleeps while the quick brown fox runs away. ".repeat(400);
     for (name, score) in scores(&text, &other) {

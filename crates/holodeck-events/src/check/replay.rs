@@ -4,12 +4,12 @@ use holodeck_model::events::{AgentEvent, EventClass};
 
 use super::{Findings, Invariant, Violation};
 
-/// Holds a replay against the first delivery of the same session, both as the JSON that was sent: HD-2. What the
-/// replay begins after and where it breaks off is free; chunks may be missing.
+/// Compares a replay with the first delivery of the same session, both as the JSON that was sent: HD-2. A replay may
+/// begin and end anywhere, and chunks may be missing.
 pub fn replay_violations(first: &[&str], replay: &[&str]) -> serde_json::Result<Vec<Violation>> {
     let first = lines(first)?;
     let replay = lines(replay)?;
-    let mut found = Findings::default();
+    let mut findings = Findings::default();
     let by_id: HashMap<_, _> = first
         .iter()
         .map(|line| (line.event.meta.event_id, line))
@@ -19,31 +19,31 @@ pub fn replay_violations(first: &[&str], replay: &[&str]) -> serde_json::Result<
         .filter_map(|line| Some((line.index()?, line)))
         .collect();
     for (line, at) in replay.iter().zip(0..) {
-        found.at = Some(at);
+        findings.at = Some(at);
         let known = by_id.get(&line.event.meta.event_id);
         let known = known.or_else(|| by_index.get(&line.index()?));
-        if known.is_some_and(|known| known.json != line.json && (known.is_kept() || line.is_kept())) {
-            found.add(Invariant::Hd2, format!("a `{}` differs", line.event.body.kind()));
+        if known.is_some_and(|known| known.json != line.json && (known.is_stored() || line.is_stored())) {
+            findings.add(Invariant::Hd2, format!("a `{}` differs", line.event.body.kind()));
         }
     }
     let replayed: HashSet<_> = replay.iter().map(|line| line.event.meta.event_id).collect();
     let indices = || replay.iter().filter_map(Line::index);
     let (from, to) = (indices().min(), indices().max());
-    found.at = None;
-    for line in first.iter().filter(|line| line.is_kept()) {
+    findings.at = None;
+    for line in first.iter().filter(|line| line.is_stored()) {
         let within = line
             .index()
             .is_some_and(|index| from <= Some(index) && Some(index) <= to);
         let shown = replayed.contains(&line.event.meta.event_id)
             || replay.iter().any(|other| other.index() == line.index());
         if within && !shown {
-            found.add(
+            findings.add(
                 Invariant::Hd2,
                 format!("a `{}` is missing", line.event.body.kind()),
             );
         }
     }
-    Ok(found.all)
+    Ok(findings.all)
 }
 
 struct Line<'a> {
@@ -56,7 +56,7 @@ impl Line<'_> {
         self.event.meta.event_index
     }
 
-    fn is_kept(&self) -> bool {
+    fn is_stored(&self) -> bool {
         self.event.body.class() != Some(EventClass::Journaled)
     }
 }

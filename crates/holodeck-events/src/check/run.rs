@@ -19,7 +19,7 @@ pub(super) struct Run {
     /// By id of the question.
     approvals: HashMap<String, Approval>,
     open_approvals: usize,
-    lanes: HashMap<Option<String>, Lane>,
+    agents: HashMap<Option<String>, AgentStream>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -34,14 +34,14 @@ struct Approval {
     resolved: bool,
 }
 
-/// What one agent of the run has streamed of its message.
+/// What one agent of the run has streamed of its open message.
 #[derive(Debug, Default)]
-struct Lane {
+struct AgentStream {
     turn: Option<u32>,
-    /// Text of no message yet.
+    /// Streamed text that no message holds yet.
     text: String,
     /// Text of this turn was streamed.
-    began: bool,
+    has_text: bool,
 }
 
 impl Run {
@@ -54,69 +54,69 @@ impl Run {
         event: &AgentEvent,
         view: View,
         tool_ids: Option<&HashSet<String>>,
-        found: &mut Findings,
+        findings: &mut Findings,
     ) {
         if self.over {
             let detail = format!("a `{}` follows the end of its run", event.body.kind());
-            found.add(Invariant::Inv5, detail);
+            findings.add(Invariant::Inv5, detail);
             return;
         }
         match &event.body {
-            EventBody::ThinkingChunk(_) if self.lane(event).began => {
-                found.add(
+            EventBody::ThinkingChunk(_) if self.agent(event).has_text => {
+                findings.add(
                     Invariant::Inv2,
                     "reasoning is streamed after text of the same turn",
                 );
             }
             EventBody::MessageChunk(chunk) => {
-                let lane = self.lane(event);
-                lane.text.push_str(&chunk.content);
-                lane.began = true;
+                let agent = self.agent(event);
+                agent.text.push_str(&chunk.content);
+                agent.has_text = true;
             }
             EventBody::Message(message) => {
-                let lane = self.lane(event);
-                lane.began = false;
-                let streamed = std::mem::take(&mut lane.text);
+                let agent = self.agent(event);
+                agent.has_text = false;
+                let streamed = std::mem::take(&mut agent.text);
                 if view == View::Live && !is_same(&streamed, message) {
-                    found.add(Invariant::Hd3, "the pieces of a message are not the message");
+                    findings.add(Invariant::Hd3, "the pieces of a message are not the message");
                 }
             }
-            EventBody::ToolUse(call) => self.tool_use(call, tool_ids, found),
-            EventBody::ToolResult(result) => self.tool_result(result, found),
-            EventBody::ApprovalRequested(ask) => self.approval_requested(ask, found),
-            EventBody::ApprovalResolved(answer) => self.approval_resolved(answer, found),
-            EventBody::Complete(_) | EventBody::Error(_) => self.end(event, view, found),
+            EventBody::ToolUse(call) => self.tool_use(call, tool_ids, findings),
+            EventBody::ToolResult(result) => self.tool_result(result, findings),
+            EventBody::ApprovalRequested(ask) => self.approval_requested(ask, findings),
+            EventBody::ApprovalResolved(answer) => self.approval_resolved(answer, findings),
+            EventBody::Complete(_) | EventBody::Error(_) => self.end(event, view, findings),
             _ => {}
         }
     }
 
-    /// The lane of an event; a new turn begins it anew.
-    fn lane(&mut self, event: &AgentEvent) -> &mut Lane {
-        let lane = self
-            .lanes
+    /// The agent of an event; a new turn resets what it has streamed.
+    fn agent(&mut self, event: &AgentEvent) -> &mut AgentStream {
+        let agent = self
+            .agents
             .entry(event.meta.parent_tool_use_id.clone())
             .or_default();
-        if event.meta.turn.is_some() && event.meta.turn != lane.turn {
-            lane.turn = event.meta.turn;
-            lane.began = false;
+        if event.meta.turn.is_some() && event.meta.turn != agent.turn {
+            agent.turn = event.meta.turn;
+            agent.has_text = false;
         }
-        lane
+        agent
     }
 
-    fn tool_use(&mut self, call: &ToolUse, tool_ids: Option<&HashSet<String>>, found: &mut Findings) {
+    fn tool_use(&mut self, call: &ToolUse, tool_ids: Option<&HashSet<String>>, findings: &mut Findings) {
         let id = &call.tool_use_id;
         if let Some(problem) = wrong_id(call, tool_ids) {
-            found.add(Invariant::Inv8, format!("tool call `{id}`: {problem}"));
+            findings.add(Invariant::Inv8, format!("tool call `{id}`: {problem}"));
         }
         if self.tools.contains_key(id) {
-            found.add(Invariant::Inv3, format!("tool call `{id}` is made twice"));
+            findings.add(Invariant::Inv3, format!("tool call `{id}` is repeated"));
             return;
         }
         self.tools.insert(id.clone(), Tool::Open);
         self.open_tools += 1;
     }
 
-    fn tool_result(&mut self, result: &ToolResult, found: &mut Findings) {
+    fn tool_result(&mut self, result: &ToolResult, findings: &mut Findings) {
         let id = &result.tool_use_id;
         let asked = self
             .approvals
@@ -124,25 +124,27 @@ impl Run {
             .any(|approval| !approval.resolved && approval.tool_use_id.as_ref() == Some(id));
         if asked {
             let detail = format!("tool call `{id}` is answered before its approval is resolved");
-            found.add(Invariant::Hd4, detail);
+            findings.add(Invariant::Hd4, detail);
         }
         match self.tools.get_mut(id) {
             Some(tool @ Tool::Open) => {
                 *tool = Tool::Answered;
                 self.open_tools -= 1;
             }
-            Some(Tool::Answered) => found.add(Invariant::Inv3, format!("tool call `{id}` is answered twice")),
-            None => found.add(
+            Some(Tool::Answered) => {
+                findings.add(Invariant::Inv3, format!("tool call `{id}` is answered twice"));
+            }
+            None => findings.add(
                 Invariant::Inv3,
-                format!("tool call `{id}` is answered and was not made"),
+                format!("tool call `{id}` is answered and was not recorded"),
             ),
         }
     }
 
-    fn approval_requested(&mut self, ask: &ApprovalRequested, found: &mut Findings) {
+    fn approval_requested(&mut self, ask: &ApprovalRequested, findings: &mut Findings) {
         let id = &ask.approval_id;
         if self.approvals.contains_key(id) {
-            found.add(Invariant::Hd4, format!("approval `{id}` is asked for twice"));
+            findings.add(Invariant::Hd4, format!("approval `{id}` is asked for twice"));
             return;
         }
         let approval = Approval {
@@ -153,43 +155,43 @@ impl Run {
         self.open_approvals += 1;
     }
 
-    fn approval_resolved(&mut self, answer: &ApprovalResolved, found: &mut Findings) {
+    fn approval_resolved(&mut self, answer: &ApprovalResolved, findings: &mut Findings) {
         let id = &answer.approval_id;
         match self.approvals.get_mut(id) {
             Some(approval) if !approval.resolved => {
                 approval.resolved = true;
                 self.open_approvals -= 1;
             }
-            Some(_) => found.add(Invariant::Hd4, format!("approval `{id}` is resolved twice")),
-            None => found.add(
+            Some(_) => findings.add(Invariant::Hd4, format!("approval `{id}` is resolved twice")),
+            None => findings.add(
                 Invariant::Hd4,
                 format!("approval `{id}` is resolved and was not asked for"),
             ),
         }
     }
 
-    fn end(&mut self, event: &AgentEvent, view: View, found: &mut Findings) {
+    fn end(&mut self, event: &AgentEvent, view: View, findings: &mut Findings) {
         self.over = true;
         if event.meta.persistence_state == PersistenceState::Transient
             && matches!(event.body, EventBody::Error(_))
         {
-            // Nothing more could be stored.
+            // The rest could not be stored.
             return;
         }
         if self.open_tools > 0 {
-            found.add(
+            findings.add(
                 Invariant::Inv3,
                 "the run ends with a tool call that has no result",
             );
         }
         if self.open_approvals > 0 {
-            found.add(
+            findings.add(
                 Invariant::Hd4,
                 "the run ends with an approval that is not resolved",
             );
         }
-        if view == View::Live && self.lanes.values().any(|lane| !lane.text.is_empty()) {
-            found.add(Invariant::Hd3, "text was streamed and no message holds it");
+        if view == View::Live && self.agents.values().any(|agent| !agent.text.is_empty()) {
+            findings.add(Invariant::Hd3, "text was streamed and no message holds it");
         }
     }
 }
@@ -206,20 +208,20 @@ fn wrong_id(call: &ToolUse, tool_ids: Option<&HashSet<String>>) -> Option<&'stat
     if id.is_empty() {
         return Some("the id is empty");
     }
-    if minted != id.starts_with(ToolCall::MINTED) {
-        return Some("an id made here says so, and no other does");
+    if minted != id.starts_with(ToolCall::GENERATED_ID_PREFIX) {
+        return Some("exactly the ids created here must be marked as such");
     }
     if !minted && tool_ids.is_some_and(|ids| !ids.contains(id)) {
         return Some("the provider sent no such id");
     }
-    if framework(id) {
+    if is_framework_id(id) {
         return Some("the id is a framework's");
     }
     None
 }
 
-/// Ids of the framework the contract's author was bitten by: a run's or a message's id in place of the call's.
-fn framework(id: &str) -> bool {
+/// Ids that an agent framework creates for a run or a message, used in place of the call's id.
+fn is_framework_id(id: &str) -> bool {
     id.starts_with("lc_")
         || id.starts_with("run--")
         || id

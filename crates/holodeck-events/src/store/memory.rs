@@ -9,7 +9,7 @@ use holodeck_model::events::{EventClass, EventMeta};
 use super::{EventStore, StoreError, StoredEvent};
 use crate::Draft;
 
-/// Keeps events as long as it lives.
+/// A store in memory.
 #[derive(Debug, Default)]
 pub struct MemoryStore(Mutex<HashMap<String, Session>>);
 
@@ -18,7 +18,7 @@ struct Session {
     events: Vec<StoredEvent>,
     next_index: u64,
     next_sequence: u64,
-    /// The run that is not over.
+    /// The run that is open.
     open: Option<String>,
 }
 
@@ -85,15 +85,15 @@ impl EventStore for MemoryStore {
 }
 
 impl Session {
-    /// Numbers and keeps: the numbers are used up only when all events are kept.
+    /// Numbers and stores: the numbers are used only if all events are stored.
     fn append(&mut self, drafts: Vec<Draft>) -> Result<Vec<StoredEvent>, StoreError> {
         let (mut index, mut sequence) = (self.next_index, self.next_sequence);
         let mut stored = Vec::with_capacity(drafts.len());
         for draft in drafts {
-            let own = (draft.class == EventClass::Stored).then_some(sequence);
-            stored.push(StoredEvent::number(draft, index, own)?);
+            let number = (draft.class == EventClass::Stored).then_some(sequence);
+            stored.push(StoredEvent::number(draft, index, number)?);
             index += 1;
-            sequence += u64::from(own.is_some());
+            sequence += u64::from(number.is_some());
         }
         (self.next_index, self.next_sequence) = (index, sequence);
         self.events.extend(stored.iter().cloned());

@@ -3,16 +3,16 @@ use holodeck_events::execution_result;
 use pretty_assertions::assert_eq;
 
 use crate::{
-    recorded::recorded,
-    said::{answered, broken, call, nested, result, stop, text, thinking},
+    backend_events::{answered, broken, call, nested, result, stop, text, thinking},
+    session::record_run,
 };
 
 #[test]
 fn an_agent_under_a_call_is_recorded_beside_the_run_and_is_no_part_of_its_result() {
-    let said = [
+    let emitted = [
         text("I'll ask"),
         call("t", "Agent"),
-        // Without an end of the message: the first thing that happens under a call tells the call.
+        // Without an end of the message: the first event under a call records the call.
         nested("t", thinking("sub")),
         nested("t", text("looking")),
         nested("t", call("u", "search")),
@@ -25,9 +25,9 @@ fn an_agent_under_a_call_is_recorded_beside_the_run_and_is_no_part_of_its_result
         text("30 days"),
         stop(StopReason::EndTurn, "msg_2"),
     ];
-    let recorded = recorded(answered(said));
+    let session = record_run(answered(emitted));
     assert_eq!(
-        recorded.shape(),
+        session.shape(),
         [
             "0 user_message_confirmed go",
             "- message_chunk 0 \"I'll ask\"",
@@ -48,15 +48,15 @@ fn an_agent_under_a_call_is_recorded_beside_the_run_and_is_no_part_of_its_result
             "- complete success end_turn",
         ]
     );
-    let run = &recorded.runs[0];
-    assert_eq!(execution_result(&recorded.kept()).as_ref(), Some(&run.result));
+    let run = &session.runs[0];
+    assert_eq!(execution_result(&session.pruned()).as_ref(), Some(&run.result));
     assert_eq!(run.result.response, "30 days");
     assert_eq!(run.result.tool_calls.len(), 1);
 }
 
 #[test]
 fn agents_at_the_same_time_do_not_mix() {
-    let said = [
+    let emitted = [
         call("t", "Agent"),
         call("u", "Agent"),
         stop(StopReason::ToolUse, "msg_1"),
@@ -69,10 +69,10 @@ fn agents_at_the_same_time_do_not_mix() {
         result("t", "Agent", "x"),
         result("u", "Agent", "y"),
     ];
-    let kept = recorded(answered(said));
-    let kept: Vec<_> = kept.kept().iter().map(crate::recorded::shape).collect();
+    let pruned = record_run(answered(emitted));
+    let pruned: Vec<_> = pruned.pruned().iter().map(crate::session::shape).collect();
     assert_eq!(
-        kept[3..5],
+        pruned[3..5],
         [
             "3 message end_turn \"uno due\" under u",
             "4 message end_turn \"one two\" under t",
@@ -82,7 +82,7 @@ fn agents_at_the_same_time_do_not_mix() {
 
 #[test]
 fn when_the_run_breaks_an_agents_agents_are_closed_before_it() {
-    let said = [
+    let emitted = [
         call("t", "Agent"),
         nested("t", call("u", "Agent")),
         nested("t", nested("u", text("deep"))),
@@ -92,7 +92,7 @@ fn when_the_run_breaks_an_agents_agents_are_closed_before_it() {
         detail: String::new(),
     };
     assert_eq!(
-        recorded(broken(said, died)).shape()[1..],
+        record_run(broken(emitted, died)).shape()[1..],
         [
             "1 tool_use t Agent",
             "2 tool_use u Agent under t",

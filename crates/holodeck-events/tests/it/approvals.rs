@@ -4,13 +4,13 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use crate::{
-    recorded::recorded,
-    said::{answer, answered, ask, broken, call, failed_result, result, stop, text},
+    backend_events::{answer, answered, ask, broken, call, failed_result, result, stop, text},
+    session::record_run,
 };
 
 #[test]
-fn a_question_stands_between_a_call_and_its_result() {
-    let said = [
+fn an_approval_is_between_a_call_and_its_result() {
+    let emitted = [
         call("a", "delete_all"),
         stop(StopReason::ToolUse, "msg_1"),
         ask("a", "delete_all"),
@@ -20,7 +20,7 @@ fn a_question_stands_between_a_call_and_its_result() {
         stop(StopReason::EndTurn, "msg_2"),
     ];
     assert_eq!(
-        recorded(answered(said)).shape(),
+        record_run(answered(emitted)).shape(),
         [
             "0 user_message_confirmed go",
             "1 tool_use a delete_all",
@@ -35,11 +35,11 @@ fn a_question_stands_between_a_call_and_its_result() {
 }
 
 #[test]
-fn a_refused_call_has_the_reason_in_its_result_and_the_run_goes_on() {
+fn a_rejected_call_has_the_reason_in_its_result_and_the_run_continues() {
     let reject = ApprovalDecision::Reject {
         reason: "not today".to_owned(),
     };
-    let said = [
+    let emitted = [
         call("a", "update_row"),
         stop(StopReason::ToolUse, "msg_1"),
         ask("a", "update_row"),
@@ -48,16 +48,16 @@ fn a_refused_call_has_the_reason_in_its_result_and_the_run_goes_on() {
         text("ok"),
         stop(StopReason::EndTurn, "msg_2"),
     ];
-    let recorded = recorded(answered(said));
+    let session = record_run(answered(emitted));
     assert_eq!(
-        recorded.shape()[2..5],
+        session.shape()[2..5],
         [
             "- approval_requested a update_row medium",
             "- approval_resolved false rejected",
             "2 tool_result a failed \"not today\"",
         ]
     );
-    let reason = recorded.events().into_iter().find_map(|event| match event.body {
+    let reason = session.events().into_iter().find_map(|event| match event.body {
         EventBody::ApprovalResolved(resolved) => resolved.reason,
         _ => None,
     });
@@ -65,18 +65,18 @@ fn a_refused_call_has_the_reason_in_its_result_and_the_run_goes_on() {
 }
 
 #[test]
-fn other_arguments_are_kept_beside_the_models() {
+fn modified_arguments_are_recorded_beside_the_models() {
     let modify = ApprovalDecision::Approve {
         arguments: Some(json!({"q": "safe"})),
     };
-    let said = [
+    let emitted = [
         call("a", "f"),
         stop(StopReason::ToolUse, "msg_1"),
         ask("a", "f"),
         answer("a", modify),
         result("a", "f", "1"),
     ];
-    let events = recorded(answered(said)).events();
+    let events = record_run(answered(emitted)).events();
     let args = events.iter().find_map(|event| match &event.body {
         EventBody::ToolUse(call) => Some(call.args.clone()),
         _ => None,
@@ -92,8 +92,8 @@ fn other_arguments_are_kept_beside_the_models() {
 }
 
 #[test]
-fn a_question_in_the_middle_of_a_message_tells_what_there_is_of_it() {
-    let said = [
+fn a_question_in_the_middle_of_a_message_records_its_beginning() {
+    let emitted = [
         text("two things"),
         call("a", "f"),
         ask("a", "f"),
@@ -106,7 +106,7 @@ fn a_question_in_the_middle_of_a_message_tells_what_there_is_of_it() {
         stop(StopReason::EndTurn, "msg_2"),
     ];
     assert_eq!(
-        recorded(answered(said)).shape(),
+        record_run(answered(emitted)).shape(),
         [
             "0 user_message_confirmed go",
             "- message_chunk 0 \"two things\"",
@@ -126,7 +126,7 @@ fn a_question_in_the_middle_of_a_message_tells_what_there_is_of_it() {
 
 #[test]
 fn a_question_before_the_call_is_its_call() {
-    let said = [
+    let emitted = [
         ask("a", "f"),
         answer("a", ApprovalDecision::approve()),
         call("a", "f"),
@@ -134,7 +134,7 @@ fn a_question_before_the_call_is_its_call() {
         result("a", "f", "1"),
     ];
     assert_eq!(
-        recorded(answered(said)).shape()[1..5],
+        record_run(answered(emitted)).shape()[1..5],
         [
             "1 tool_use a f",
             "- approval_requested a f low",
@@ -146,12 +146,12 @@ fn a_question_before_the_call_is_its_call() {
 
 #[test]
 fn what_is_not_answered_when_the_run_ends_is_taken_back() {
-    let said = [call("a", "f"), stop(StopReason::ToolUse, "msg_1"), ask("a", "f")];
+    let emitted = [call("a", "f"), stop(StopReason::ToolUse, "msg_1"), ask("a", "f")];
     let died = BackendError::Terminated {
         detail: String::new(),
     };
     assert_eq!(
-        recorded(broken(said, died)).shape()[1..4],
+        record_run(broken(emitted, died)).shape()[1..4],
         [
             "1 tool_use a f",
             "- approval_requested a f low",

@@ -6,14 +6,14 @@ use holodeck_model::events::{AgentEvent, EventBody, EventMeta, IdSource, Persist
 use pretty_assertions::assert_eq;
 
 use crate::{
-    recorded::{Recorded, check, checked},
-    said::{answer, answered, ask, call, result, stop, text, thinking},
+    backend_events::{answer, answered, ask, call, result, stop, text, thinking},
+    session::{TestSession, check, checked},
 };
 
 /// Two runs with everything in the first.
-fn session() -> Recorded {
-    let mut recorded = Recorded::nothing();
-    recorded.run(
+fn two_runs() -> TestSession {
+    let mut session = TestSession::new();
+    session.run(
         "one",
         answered([
             thinking("hm"),
@@ -28,22 +28,22 @@ fn session() -> Recorded {
             stop(StopReason::EndTurn, "msg_2"),
         ]),
     );
-    recorded.run("two", answered([text("bye"), stop(StopReason::EndTurn, "msg_3")]));
-    recorded
+    session.run("two", answered([text("bye"), stop(StopReason::EndTurn, "msg_3")]));
+    session
 }
 
-fn place(events: &[AgentEvent], kind: &str) -> usize {
+fn position(events: &[AgentEvent], kind: &str) -> usize {
     events.iter().position(|event| event.body.kind() == kind).unwrap()
 }
 
-fn last_place(events: &[AgentEvent], kind: &str) -> usize {
+fn last_position(events: &[AgentEvent], kind: &str) -> usize {
     events
         .iter()
         .rposition(|event| event.body.kind() == kind)
         .unwrap()
 }
 
-/// Puts an event elsewhere; every place keeps its numbers.
+/// Puts an event elsewhere; each position keeps its numbers.
 fn move_event(events: &mut Vec<AgentEvent>, from: usize, to: usize) {
     let numbers: Vec<_> = events.iter().map(|event| event.meta.event_index).collect();
     let event = events.remove(from);
@@ -58,7 +58,7 @@ fn move_event(events: &mut Vec<AgentEvent>, from: usize, to: usize) {
     }
 }
 
-/// Numbers everything anew, as if what is here were all there ever was.
+/// Numbers all events from the beginning.
 fn renumber(events: &mut [AgentEvent]) {
     let mut sequence = 0;
     for (index, event) in (0_u64..).zip(events) {
@@ -75,7 +75,7 @@ type Break = fn(&mut Vec<AgentEvent>);
 /// Ways to break a recording in exactly one way.
 const BREAKS: &[(Invariant, &str, Break)] = &[
     (Invariant::Inv1, "the person's message comes second", |events| {
-        let chunk = place(events, "thinking_chunk");
+        let chunk = position(events, "thinking_chunk");
         move_event(events, chunk, 0);
     }),
     (Invariant::Inv1, "the person's message is missing", |events| {
@@ -83,41 +83,47 @@ const BREAKS: &[(Invariant, &str, Break)] = &[
         renumber(events);
     }),
     (Invariant::Inv2, "reasoning after text", |events| {
-        let (chunk, text) = (place(events, "thinking_chunk"), place(events, "message_chunk"));
+        let (chunk, text) = (
+            position(events, "thinking_chunk"),
+            position(events, "message_chunk"),
+        );
         move_event(events, chunk, text);
     }),
     (Invariant::Inv3, "no result", |events| {
-        let at = place(events, "tool_result");
+        let at = position(events, "tool_result");
         events.remove(at);
         renumber(events);
     }),
     (Invariant::Inv3, "no call", |events| {
-        let at = place(events, "tool_use");
+        let at = position(events, "tool_use");
         events.remove(at);
         renumber(events);
     }),
     (Invariant::Inv3, "a second result", |events| {
-        let at = place(events, "tool_result");
+        let at = position(events, "tool_result");
         let mut again = events[at].clone();
         again.meta.event_id = uuid::Uuid::new_v4();
         events.insert(at, again);
         renumber(events);
     }),
     (Invariant::Inv4, "a message without a number", |events| {
-        let at = place(events, "message");
+        let at = position(events, "message");
         events[at].meta.sequence_number = None;
     }),
     (Invariant::Inv4, "a message that was never numbered", |events| {
-        let at = place(events, "message");
+        let at = position(events, "message");
         events[at].meta.sequence_number = None;
         renumber(events);
     }),
     (Invariant::Inv5, "a message after the end", |events| {
-        let (message, end) = (last_place(events, "thinking_complete"), place(events, "complete"));
+        let (message, end) = (
+            last_position(events, "thinking_complete"),
+            position(events, "complete"),
+        );
         move_event(events, message, end);
     }),
     (Invariant::Inv5, "two ends", |events| {
-        let at = last_place(events, "complete");
+        let at = last_position(events, "complete");
         let mut again = events[at].clone();
         again.meta.event_id = uuid::Uuid::new_v4();
         events.push(again);
@@ -127,19 +133,19 @@ const BREAKS: &[(Invariant, &str, Break)] = &[
         events.pop();
     }),
     (Invariant::Inv6, "a gap", |events| {
-        let at = last_place(events, "message");
+        let at = last_position(events, "message");
         *events[at].meta.sequence_number.as_mut().unwrap() += 1;
     }),
     (Invariant::Inv6, "a number twice", |events| {
-        let at = last_place(events, "message");
+        let at = last_position(events, "message");
         *events[at].meta.sequence_number.as_mut().unwrap() -= 1;
     }),
     (Invariant::Inv7, "a chunk with a number", |events| {
-        let at = place(events, "message_chunk");
+        let at = position(events, "message_chunk");
         events[at].meta.sequence_number = Some(1);
     }),
     (Invariant::Inv7, "an end that used up a number", |events| {
-        let at = place(events, "complete");
+        let at = position(events, "complete");
         events[at].meta.sequence_number = Some(0);
         renumber(events);
     }),
@@ -148,16 +154,16 @@ const BREAKS: &[(Invariant, &str, Break)] = &[
     }),
     (
         Invariant::Inv8,
-        "an id made here that does not say so",
+        "an id created here that is not marked",
         |events| {
             rename(events, "hd_1");
         },
     ),
     (
         Invariant::Inv8,
-        "an id of the provider's that says it was made here",
+        "an id of the provider that is marked as created here",
         |events| {
-            let at = place(events, "tool_use");
+            let at = position(events, "tool_use");
             if let EventBody::ToolUse(call) = &mut events[at].body {
                 call.id_source = Some(IdSource::Minted);
             }
@@ -170,23 +176,23 @@ const BREAKS: &[(Invariant, &str, Break)] = &[
         events[4].meta.event_id = events[3].meta.event_id;
     }),
     (Invariant::Hd3, "a piece of another text", |events| {
-        let at = place(events, "message_chunk");
+        let at = position(events, "message_chunk");
         if let EventBody::MessageChunk(chunk) = &mut events[at].body {
             chunk.content.push('!');
         }
     }),
     (Invariant::Hd3, "text that no message holds", |events| {
-        let at = last_place(events, "message");
+        let at = last_position(events, "message");
         events.remove(at);
         renumber(events);
     }),
     (Invariant::Hd4, "an approval that is not resolved", |events| {
-        let at = place(events, "approval_resolved");
+        let at = position(events, "approval_resolved");
         events.remove(at);
         renumber(events);
     }),
-    (Invariant::Hd4, "an approval that nobody asked for", |events| {
-        let at = place(events, "approval_requested");
+    (Invariant::Hd4, "an approval without a question", |events| {
+        let at = position(events, "approval_requested");
         events.remove(at);
         renumber(events);
     }),
@@ -194,14 +200,17 @@ const BREAKS: &[(Invariant, &str, Break)] = &[
         Invariant::Hd4,
         "an approval resolved after the result",
         |events| {
-            let (answer, result) = (place(events, "approval_resolved"), place(events, "tool_result"));
+            let (answer, result) = (
+                position(events, "approval_resolved"),
+                position(events, "tool_result"),
+            );
             move_event(events, answer, result);
         },
     ),
     (Invariant::Hd5, "runs that overlap", |events| {
         let (end, second) = (
-            place(events, "complete"),
-            last_place(events, "user_message_confirmed"),
+            position(events, "complete"),
+            last_position(events, "user_message_confirmed"),
         );
         move_event(events, end, second);
     }),
@@ -219,18 +228,18 @@ fn rename(events: &mut [AgentEvent], id: &str) {
 
 #[test]
 fn e_11_a_recording_broken_in_one_way_breaks_one_invariant() {
-    let whole = session().events();
+    let whole = two_runs().events();
     assert_eq!(check(View::Live, &whole), []);
     let mut broken = BTreeMap::new();
     for (invariant, how, break_it) in BREAKS {
         let mut events = whole.clone();
         break_it(&mut events);
-        let mut found: Vec<_> = check(View::Live, &events)
+        let mut violations: Vec<_> = check(View::Live, &events)
             .iter()
             .map(|violation| violation.invariant)
             .collect();
-        found.dedup();
-        assert_eq!(found, [*invariant], "{how}");
+        violations.dedup();
+        assert_eq!(violations, [*invariant], "{how}");
         *broken.entry(*invariant).or_insert(0) += 1;
     }
     // A replay is checked against the first delivery; see below.
@@ -243,12 +252,12 @@ fn e_11_a_recording_broken_in_one_way_breaks_one_invariant() {
 
 #[test]
 fn e_11_a_replay_that_differs_in_a_byte_or_leaves_something_out() {
-    let stored = session().stored();
+    let stored = two_runs().stored();
     let first: Vec<_> = stored.iter().map(StoredEvent::json).collect();
     assert_eq!(replay_violations(&first, &first).unwrap(), []);
-    let found = |replay: &[&str]| -> Vec<String> {
-        let found = replay_violations(&first, replay).unwrap();
-        found.iter().map(ToString::to_string).collect()
+    let violations = |replay: &[&str]| -> Vec<String> {
+        let violations = replay_violations(&first, replay).unwrap();
+        violations.iter().map(ToString::to_string).collect()
     };
     let message = stored
         .iter()
@@ -258,24 +267,24 @@ fn e_11_a_replay_that_differs_in_a_byte_or_leaves_something_out() {
     let mut replay = first.clone();
     replay[message] = &other;
     assert_eq!(
-        found(&replay),
+        violations(&replay),
         [format!("HD-2 at event {message}: a `message` differs")]
     );
     replay.remove(message);
-    assert_eq!(found(&replay), ["HD-2 at the end: a `message` is missing"]);
+    assert_eq!(violations(&replay), ["HD-2 at the end: a `message` is missing"]);
     // Chunks may be gone, and a replay begins after its cursor and breaks off anywhere.
-    let kept: Vec<_> = first
+    let pruned: Vec<_> = first
         .iter()
         .copied()
         .filter(|json| !json.contains("_chunk\""))
         .collect();
-    assert_eq!(found(&kept), Vec::<String>::new());
-    assert_eq!(found(&first[3..7]), Vec::<String>::new());
+    assert_eq!(violations(&pruned), Vec::<String>::new());
+    assert_eq!(violations(&first[3..7]), Vec::<String>::new());
 }
 
 #[test]
 fn e_10_a_hostile_recording_with_numbered_chunks() {
-    let mut events = session().events();
+    let mut events = two_runs().events();
     let mut next = 0;
     for event in &mut events {
         if event.body.kind() == "message_chunk" || event.meta.sequence_number.is_some() {
@@ -283,10 +292,10 @@ fn e_10_a_hostile_recording_with_numbered_chunks() {
             next += 1;
         }
     }
-    let found = check(View::Live, &events);
-    assert_eq!(found.len(), 4);
+    let violations = check(View::Live, &events);
+    assert_eq!(violations.len(), 4);
     assert!(
-        found
+        violations
             .iter()
             .all(|violation| violation.invariant == Invariant::Inv7)
     );
@@ -294,9 +303,9 @@ fn e_10_a_hostile_recording_with_numbered_chunks() {
 
 #[test]
 fn a_prefix_is_clean_wherever_it_breaks_off_and_a_replay_without_chunks_is_too() {
-    let recorded = session();
-    for events in [recorded.events(), recorded.kept()] {
-        let view = if events.len() == recorded.events().len() {
+    let session = two_runs();
+    for events in [session.events(), session.pruned()] {
+        let view = if events.len() == session.events().len() {
             View::Live
         } else {
             View::Replay
@@ -307,7 +316,7 @@ fn a_prefix_is_clean_wherever_it_breaks_off_and_a_replay_without_chunks_is_too()
         assert_eq!(check(view, &events), []);
     }
     // Without its chunks a recording is no live one.
-    let missing = check(View::Live, &recorded.kept());
+    let missing = check(View::Live, &session.pruned());
     assert!(
         missing
             .iter()
@@ -318,18 +327,18 @@ fn a_prefix_is_clean_wherever_it_breaks_off_and_a_replay_without_chunks_is_too()
 
 #[test]
 fn a_prefix_still_shows_what_no_rest_can_mend() {
-    let mut events = session().events();
-    let result = place(&events, "tool_result");
-    let call = place(&events, "tool_use");
+    let mut events = two_runs().events();
+    let result = position(&events, "tool_result");
+    let call = position(&events, "tool_use");
     events.remove(call);
     renumber(&mut events);
-    let found = checked(View::Live, &events[..result]).finish_prefix();
-    assert_eq!(found[0].invariant, Invariant::Inv3);
+    let violations = checked(View::Live, &events[..result]).finish_prefix();
+    assert_eq!(violations[0].invariant, Invariant::Inv3);
 }
 
 #[test]
 fn known_ids_make_the_check_of_ids_exact() {
-    let events = session().events();
+    let events = two_runs().events();
     let with = |id: &str| {
         let mut checker = StreamChecker::new(View::Live).with_tool_ids([id.to_owned()]);
         for event in &events {
@@ -343,7 +352,7 @@ fn known_ids_make_the_check_of_ids_exact() {
 
 #[test]
 fn a_recording_of_the_original_has_no_runs_and_no_indices() {
-    let mut events = session().events();
+    let mut events = two_runs().events();
     for event in &mut events {
         event.meta = EventMeta {
             event_index: None,
@@ -354,7 +363,7 @@ fn a_recording_of_the_original_has_no_runs_and_no_indices() {
     }
     assert_eq!(check(View::Live, &events), []);
     // It stored the reasoning of all turns behind the tools; both places are right.
-    let (thinking, last) = (place(&events, "thinking"), place(&events, "complete"));
+    let (thinking, last) = (position(&events, "thinking"), position(&events, "complete"));
     let moved = events.remove(thinking);
     events.insert(last - 2, moved);
     let mut sequence = 0;
@@ -369,10 +378,10 @@ fn a_recording_of_the_original_has_no_runs_and_no_indices() {
 
 #[test]
 fn a_run_that_could_not_be_stored_ends_without_its_rest() {
-    let mut events = session().events();
-    let call = place(&events, "tool_use");
+    let mut events = two_runs().events();
+    let call = position(&events, "tool_use");
     events.truncate(call + 1);
-    let mut end = session().events().pop().unwrap();
+    let mut end = two_runs().events().pop().unwrap();
     end.meta.run_id.clone_from(&events[0].meta.run_id);
     end.meta.persistence_state = PersistenceState::Transient;
     end.meta.event_index = None;

@@ -7,35 +7,39 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use crate::{
-    recorded::recorded,
-    said::{Said, answered, broken, call, ended, result, stop, text, thinking},
+    backend_events::{Emitted, answered, broken, call, ended, result, stop, text, thinking},
+    session::record_run,
 };
 
-/// The kept events of a run.
-fn kept(said: Vec<Said>) -> Vec<String> {
-    recorded(said).kept().iter().map(crate::recorded::shape).collect()
+/// The events of a run without chunks.
+fn pruned(emitted: Vec<Emitted>) -> Vec<String> {
+    record_run(emitted)
+        .pruned()
+        .iter()
+        .map(crate::session::shape)
+        .collect()
 }
 
 /// The last event of a run.
-fn last(said: Vec<Said>) -> String {
-    recorded(said).shape().pop().unwrap()
+fn last(emitted: Vec<Emitted>) -> String {
+    record_run(emitted).shape().pop().unwrap()
 }
 
 #[test]
 fn e_15_an_error_in_the_middle_of_text() {
-    let recorded = recorded(broken(
+    let session = record_run(broken(
         [thinking("hm"), text("half an ans")],
         BackendError::Provider {
             status: Some(529),
             code: Some("overloaded".to_owned()),
-            message: "the endpoint is overloaded".to_owned(),
+            explanation: "the endpoint is overloaded".into(),
             param: None,
             retryable: true,
             retry_after: None,
         },
     ));
     assert_eq!(
-        recorded.shape(),
+        session.shape(),
         [
             "0 user_message_confirmed go",
             "- thinking_chunk 0 \"hm\"",
@@ -46,7 +50,7 @@ fn e_15_an_error_in_the_middle_of_text() {
             "3 error BACKEND_ERROR: the endpoint is overloaded",
         ]
     );
-    let events = recorded.events();
+    let events = session.events();
     let Some(EventBody::Error(error)) = events.last().map(|event| &event.body) else {
         panic!("no error");
     };
@@ -60,9 +64,9 @@ fn e_15_an_error_in_the_middle_of_text() {
 
 #[test]
 fn e_16_a_refusal() {
-    let said = answered([text("I can't"), stop(StopReason::Refusal, "msg_1")]);
+    let emitted = answered([text("I can't"), stop(StopReason::Refusal, "msg_1")]);
     assert_eq!(
-        kept(said),
+        pruned(emitted),
         [
             "0 user_message_confirmed go",
             "1 message refusal \"I can't\"",
@@ -73,9 +77,9 @@ fn e_16_a_refusal() {
 
 #[test]
 fn e_16_the_token_limit() {
-    let said = answered([text("30 d"), stop(StopReason::MaxTokens, "msg_1")]);
+    let emitted = answered([text("30 d"), stop(StopReason::MaxTokens, "msg_1")]);
     assert_eq!(
-        kept(said),
+        pruned(emitted),
         [
             "0 user_message_confirmed go",
             "1 message max_tokens \"30 d\"",
@@ -85,13 +89,13 @@ fn e_16_the_token_limit() {
 }
 
 #[test]
-fn e_16_the_turn_limit_closes_the_calls_nobody_ran() {
-    let said = ended(
+fn e_16_the_turn_limit_closes_calls_that_did_not_run() {
+    let emitted = ended(
         [call("a", "f"), call("b", "g"), stop(StopReason::ToolUse, "msg_1")],
         Outcome::MaxTurns,
     );
     assert_eq!(
-        kept(said),
+        pruned(emitted),
         [
             "0 user_message_confirmed go",
             "1 tool_use a f",
@@ -105,9 +109,9 @@ fn e_16_the_turn_limit_closes_the_calls_nobody_ran() {
 
 #[test]
 fn a_person_who_stops_the_run_keeps_what_was_written() {
-    let said = broken([text("so far")], BackendError::Cancelled);
+    let emitted = broken([text("so far")], BackendError::Cancelled);
     assert_eq!(
-        kept(said),
+        pruned(emitted),
         [
             "0 user_message_confirmed go",
             "1 message pause_turn \"so far\" cut by user_cancelled",
@@ -118,12 +122,12 @@ fn a_person_who_stops_the_run_keeps_what_was_written() {
 
 #[test]
 fn a_stop_while_a_tool_runs_closes_the_tool() {
-    let said = broken(
+    let emitted = broken(
         [call("a", "f"), stop(StopReason::ToolUse, "msg_1")],
         BackendError::Cancelled,
     );
     assert_eq!(
-        kept(said),
+        pruned(emitted),
         [
             "0 user_message_confirmed go",
             "1 tool_use a f",
@@ -134,15 +138,15 @@ fn a_stop_while_a_tool_runs_closes_the_tool() {
 }
 
 #[test]
-fn a_process_that_died_is_told_apart_and_its_last_words_are_kept() {
-    let recorded = recorded(broken(
+fn a_process_that_died_has_its_own_code_and_detail() {
+    let session = record_run(broken(
         [call("a", "f")],
         BackendError::Terminated {
             detail: "exit status 137".to_owned(),
         },
     ));
     assert_eq!(
-        recorded.shape(),
+        session.shape(),
         [
             "0 user_message_confirmed go",
             "1 tool_use a f",
@@ -150,7 +154,7 @@ fn a_process_that_died_is_told_apart_and_its_last_words_are_kept() {
             "3 error SUBPROCESS_TERMINATED: subprocess terminated unexpectedly",
         ]
     );
-    let Some(EventBody::Error(error)) = recorded.events().pop().map(|event| event.body) else {
+    let Some(EventBody::Error(error)) = session.events().pop().map(|event| event.body) else {
         panic!("no error");
     };
     assert_eq!(error.details, Some(json!({"detail": "exit status 137"})));
@@ -161,7 +165,7 @@ fn each_way_to_end_has_its_event() {
     let failed = |reason: &str| Outcome::Failed {
         reason: reason.to_owned(),
     };
-    for (said, expected) in [
+    for (emitted, expected) in [
         (
             broken([text("x")], BackendError::ended_early()),
             "2 error STREAM_TRUNCATED: the stream ended early",
@@ -175,12 +179,7 @@ fn each_way_to_end_has_its_event() {
             "2 error STREAM_TRUNCATED: the turn ended without a result",
         ),
         (
-            broken(
-                [],
-                BackendError::Protocol {
-                    message: "not JSON".to_owned(),
-                },
-            ),
+            broken([], BackendError::protocol("not JSON".to_owned())),
             "1 error BACKEND_ERROR: not JSON",
         ),
         (
@@ -202,7 +201,13 @@ fn each_way_to_end_has_its_event() {
             "1 error SUBPROCESS_TERMINATED: subprocess terminated unexpectedly",
         ),
         (
-            ended([], Outcome::ToolFailed { name: "f".to_owned() }),
+            ended(
+                [],
+                Outcome::ToolFailed {
+                    name: "f".to_owned(),
+                    reason: None,
+                },
+            ),
             "1 error BACKEND_ERROR: tool execution failed: f",
         ),
         (
@@ -214,23 +219,23 @@ fn each_way_to_end_has_its_event() {
             "- complete success end_turn",
         ),
     ] {
-        assert_eq!(last(said), expected);
+        assert_eq!(last(emitted), expected);
     }
 }
 
 #[test]
-fn a_word_the_contract_does_not_have_is_told_beside() {
+fn an_unknown_stop_reason_is_recorded_beside_the_known_one() {
     let other = |word: &str| StopReason::from(word.to_owned());
-    let message = |said| kept(answered(said)).remove(1);
+    let message = |emitted| pruned(answered(emitted)).remove(1);
     assert_eq!(
         message(vec![text("x"), stop(other("eos"), "m")]),
-        "1 message end_turn \"x\" said eos"
+        "1 message end_turn \"x\" provider eos"
     );
     assert_eq!(
         message(vec![text("x"), stop(other("pause_turn"), "m")]),
         "1 message pause_turn \"x\""
     );
-    // A message with calls waits for them, whatever else ended it.
+    // A message with calls awaits their results, even if it ended otherwise.
     assert_eq!(
         message(vec![
             text("x"),
@@ -240,13 +245,13 @@ fn a_word_the_contract_does_not_have_is_told_beside() {
             text("y"),
             stop(StopReason::EndTurn, "n"),
         ]),
-        "1 message tool_use \"x\" said max_tokens"
+        "1 message tool_use \"x\" provider max_tokens"
     );
 }
 
 #[test]
-fn a_message_the_backend_says_was_cut_is_one() {
-    let cut = |said| -> Vec<String> { kept(said).drain(1..).collect() };
+fn a_message_that_the_backend_aborted_is_cut_off() {
+    let cut = |emitted| -> Vec<String> { pruned(emitted).drain(1..).collect() };
     let aborted = || [text("half"), stop(StopReason::aborted(), "msg_1")];
     assert_eq!(
         cut(broken(aborted(), BackendError::Cancelled)),

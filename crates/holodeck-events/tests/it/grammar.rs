@@ -1,4 +1,4 @@
-//! The ordering grammar of the contract, row by row, as an independent acceptor: what the recorder tells is held
+//! The ordering grammar of the contract, row by row, as an independent acceptor: what the recorder emits is held
 //! against it, agent by agent.
 
 use std::collections::{BTreeSet, HashMap};
@@ -16,15 +16,15 @@ enum State {
     Tools,
 }
 
-struct Lane {
+struct AgentState {
     state: State,
     turn: Option<u32>,
     open: BTreeSet<String>,
 }
 
-/// What of one run's events no row allows.
-pub(crate) fn refuse(events: &[AgentEvent]) -> Result<(), String> {
-    let mut lanes: HashMap<Option<String>, Lane> = HashMap::new();
+/// Reports the first event that no row allows.
+pub(crate) fn check_order(events: &[AgentEvent]) -> Result<(), String> {
+    let mut agents: HashMap<Option<String>, AgentState> = HashMap::new();
     let mut over = true;
     for (at, event) in events.iter().enumerate() {
         let refuse = |why: &str| Err(format!("event {at}, `{}`: {why}", event.body.kind()));
@@ -33,40 +33,40 @@ pub(crate) fn refuse(events: &[AgentEvent]) -> Result<(), String> {
                 return refuse("the run before is not over");
             }
             over = false;
-            lanes.clear();
+            agents.clear();
             continue;
         }
         if over {
             return refuse("no run is open");
         }
         if event.body.is_terminal() {
-            if let Some(lane) = lanes.values().find(|lane| !lane.open.is_empty()) {
-                return refuse(&format!("{:?} are open", lane.open));
+            if let Some(agent) = agents.values().find(|agent| !agent.open.is_empty()) {
+                return refuse(&format!("{:?} are open", agent.open));
             }
             over = true;
             continue;
         }
-        let lane = lanes
+        let agent = agents
             .entry(event.meta.parent_tool_use_id.clone())
-            .or_insert_with(|| Lane {
+            .or_insert_with(|| AgentState {
                 state: State::Open,
                 turn: None,
                 open: BTreeSet::new(),
             });
-        if event.meta.turn != lane.turn && matches!(lane.state, State::Sealed { .. }) {
-            lane.state = State::Open;
+        if event.meta.turn != agent.turn && matches!(agent.state, State::Sealed { .. }) {
+            agent.state = State::Open;
         }
-        lane.turn = event.meta.turn;
-        match next(lane, &event.body) {
-            Some(state) => lane.state = state,
-            None => return refuse(&format!("not in {:?}", lane.state)),
+        agent.turn = event.meta.turn;
+        match next(agent, &event.body) {
+            Some(state) => agent.state = state,
+            None => return refuse(&format!("not in {:?}", agent.state)),
         }
     }
     Ok(())
 }
 
-fn next(lane: &mut Lane, body: &EventBody) -> Option<State> {
-    match (lane.state, body) {
+fn next(agent: &mut AgentState, body: &EventBody) -> Option<State> {
+    match (agent.state, body) {
         (State::Open | State::Thinking, EventBody::ThinkingChunk(_)) => Some(State::Thinking),
         (State::Thinking, EventBody::ThinkingComplete(_)) => Some(State::ThoughtDone),
         (State::Open | State::ThoughtDone | State::Text, EventBody::MessageChunk(_)) => Some(State::Text),
@@ -80,19 +80,19 @@ fn next(lane: &mut Lane, body: &EventBody) -> Option<State> {
             State::Open | State::ThoughtDone | State::Sealing | State::Sealed { tools: true } | State::Tools,
             EventBody::ToolUse(call),
         ) => {
-            lane.open.insert(call.tool_use_id.clone());
+            agent.open.insert(call.tool_use_id.clone());
             Some(State::Tools)
         }
         (State::Tools, EventBody::ApprovalRequested(ask)) => {
             let id = ask.tool_use_id.as_ref()?;
-            lane.open.contains(id).then_some(State::Tools)
+            agent.open.contains(id).then_some(State::Tools)
         }
         (State::Tools, EventBody::ApprovalResolved(_)) => Some(State::Tools),
         (State::Tools, EventBody::ToolResult(result)) => {
-            if !lane.open.remove(&result.tool_use_id) {
+            if !agent.open.remove(&result.tool_use_id) {
                 return None;
             }
-            Some(if lane.open.is_empty() {
+            Some(if agent.open.is_empty() {
                 State::Open
             } else {
                 State::Tools

@@ -6,21 +6,21 @@ use pretty_assertions::assert_eq;
 use serde_json::{Map, Value};
 
 use crate::{
-    recorded::{Recorded, block_on, check},
-    said::{answer, answered, ask, broken, call, result, stop, text, thinking, thought, usage},
+    backend_events::{answer, answered, ask, broken, call, result, stop, text, thinking, thought, usage},
+    session::{TestSession, block_on, check},
 };
 
 /// A session in which every type occurs.
-fn everything() -> Recorded {
-    let mut recorded = Recorded::nothing();
+fn everything() -> TestSession {
+    let mut session = TestSession::new();
     let start = SessionStart {
         agent_name: Some("helper".to_owned()),
         model: Some("m-1".to_owned()),
         backend: Some("scripted".to_owned()),
     };
-    block_on(recorded.recording().session("s", start.clone())).unwrap();
-    block_on(recorded.recording().session("s", start)).unwrap();
-    recorded.run(
+    block_on(session.recording().session("s", start.clone())).unwrap();
+    block_on(session.recording().session("s", start)).unwrap();
+    session.run(
         "how long?",
         answered([
             thinking("hm"),
@@ -37,8 +37,8 @@ fn everything() -> Recorded {
             stop(StopReason::EndTurn, "msg_2"),
         ]),
     );
-    recorded.run("and now?", broken([text("well")], BackendError::ended_early()));
-    recorded
+    session.run("and now?", broken([text("well")], BackendError::ended_early()));
+    session
 }
 
 #[test]
@@ -50,9 +50,9 @@ fn every_type_as_it_is_sent() {
 
 #[test]
 fn e_08_every_event_has_the_fields_of_its_row() {
-    let recorded = everything();
+    let session = everything();
     let mut kinds = Vec::new();
-    for stored in recorded.stored() {
+    for stored in session.stored() {
         let event: Map<String, Value> = serde_json::from_str(stored.json()).unwrap();
         let kind = event["type"].as_str().unwrap().to_owned();
         assert!(event.keys().all(|key| is_camel_case(key)), "{kind}");
@@ -137,6 +137,6 @@ fn e_09_a_recording_of_a_later_version_is_checked_and_written_again() {
 #[test]
 fn the_history_is_what_was_answered() {
     let history = history(&everything().events());
-    let said: Vec<_> = history.iter().filter_map(HistoryItem::text).collect();
-    assert_eq!(said, ["how long?", "30 days"]);
+    let emitted: Vec<_> = history.iter().filter_map(HistoryItem::text).collect();
+    assert_eq!(emitted, ["how long?", "30 days"]);
 }

@@ -10,6 +10,7 @@
 
 mod agents;
 mod approvals;
+mod backend_events;
 mod checker;
 mod ends;
 mod grammar;
@@ -17,6 +18,6 @@ mod json;
 mod odd;
 mod order;
 mod property;
-mod recorded;
-mod said;
+mod session;
 mod storing;
+mod trajectory;

@@ -1,4 +1,4 @@
-//! Backends that say what they should not.
+//! Backends that break the contract.
 
 use holodeck_backend_api::{ApprovalDecision, StopReason};
 use holodeck_events::Ignored;
@@ -6,9 +6,13 @@ use holodeck_model::events::{EventBody, IdSource};
 use pretty_assertions::assert_eq;
 
 use crate::{
-    recorded::recorded,
-    said::{answer, answered, ask, call, result, stop, text, thinking},
+    backend_events::{answer, answered, ask, call, nested, result, stop, text, thinking},
+    session::{TestSession, record_run},
 };
+
+fn ignored(session: &TestSession) -> Vec<Ignored> {
+    session.runs[0].trajectory.ignored().cloned().collect()
+}
 
 fn id() -> String {
     "a".to_owned()
@@ -16,7 +20,7 @@ fn id() -> String {
 
 #[test]
 fn what_would_break_the_record_is_left_out_and_reported() {
-    let said = [
+    let emitted = [
         result("a", "f", "too early"),
         call("a", "f"),
         call("a", "f"),
@@ -29,9 +33,9 @@ fn what_would_break_the_record_is_left_out_and_reported() {
         result("a", "f", "again"),
         ask("a", "f"),
     ];
-    let recorded = recorded(answered(said));
+    let session = record_run(answered(emitted));
     assert_eq!(
-        recorded.runs[0].ignored,
+        ignored(&session),
         [
             Ignored::ResultWithoutCall { id: id() },
             Ignored::RepeatedCall { id: id() },
@@ -42,7 +46,7 @@ fn what_would_break_the_record_is_left_out_and_reported() {
         ]
     );
     assert_eq!(
-        recorded.shape(),
+        session.shape(),
         [
             "0 user_message_confirmed go",
             "1 tool_use a f",
@@ -55,8 +59,8 @@ fn what_would_break_the_record_is_left_out_and_reported() {
 }
 
 #[test]
-fn a_call_without_an_id_is_given_one_that_says_so() {
-    let said = [
+fn a_call_without_an_id_gets_one_that_is_marked() {
+    let emitted = [
         call("", "f"),
         call("x", "f"),
         call("", "g"),
@@ -67,9 +71,9 @@ fn a_call_without_an_id_is_given_one_that_says_so() {
         text("done"),
         stop(StopReason::EndTurn, "msg_2"),
     ];
-    let recorded = recorded(answered(said));
+    let session = record_run(answered(emitted));
     assert_eq!(
-        recorded.shape()[1..7],
+        session.shape()[1..7],
         [
             "1 tool_use hd_1 f",
             "2 tool_use x f",
@@ -79,7 +83,7 @@ fn a_call_without_an_id_is_given_one_that_says_so() {
             "6 tool_result x ok \"2\"",
         ]
     );
-    let minted: Vec<_> = recorded
+    let minted: Vec<_> = session
         .events()
         .into_iter()
         .filter_map(|event| match event.body {
@@ -92,7 +96,7 @@ fn a_call_without_an_id_is_given_one_that_says_so() {
 
 #[test]
 fn a_result_in_the_middle_of_a_message_and_text_after_it() {
-    let said = [
+    let emitted = [
         thinking("hm"),
         text("first"),
         call("a", "f"),
@@ -101,9 +105,9 @@ fn a_result_in_the_middle_of_a_message_and_text_after_it() {
         text("second"),
         stop(StopReason::EndTurn, "msg_1"),
     ];
-    let recorded = recorded(answered(said));
+    let session = record_run(answered(emitted));
     assert_eq!(
-        recorded.shape(),
+        session.shape(),
         [
             "0 user_message_confirmed go",
             "- thinking_chunk 0 \"hm\"",
@@ -122,18 +126,47 @@ fn a_result_in_the_middle_of_a_message_and_text_after_it() {
         ]
     );
     // It was one model message: the answer is all of its text.
-    assert_eq!(recorded.runs[0].result.response, "firstsecond");
+    assert_eq!(session.runs[0].result.response, "firstsecond");
     assert_eq!(
-        holodeck_events::execution_result(&recorded.kept()).unwrap(),
-        recorded.runs[0].result
+        holodeck_events::execution_result(&session.pruned()).unwrap(),
+        session.runs[0].result
+    );
+}
+
+#[test]
+fn a_call_that_two_agents_make_has_one_result() {
+    let emitted = [
+        call("a", "Agent"),
+        stop(StopReason::ToolUse, "msg_1"),
+        call("d", "f"),
+        result("d", "f", "of the run"),
+        nested("a", call("d", "f")),
+        nested("a", stop(StopReason::ToolUse, "sub_1")),
+        result("a", "Agent", "1"),
+    ];
+    let session = record_run(answered(emitted));
+    assert_eq!(
+        ignored(&session),
+        [
+            Ignored::RepeatedCall { id: "d".to_owned() },
+            Ignored::ResultWithoutCall { id: "d".to_owned() },
+        ]
+    );
+    assert_eq!(
+        session.shape()[2..5],
+        [
+            "2 tool_use d f under a",
+            "3 tool_result a ok \"1\"",
+            "4 tool_result d failed \"not answered: empty response\" under a",
+        ]
     );
 }
 
 #[test]
 fn a_message_without_an_end_is_ended_by_the_run() {
-    let recorded = recorded(answered([text("hi")]));
+    let session = record_run(answered([text("hi")]));
     assert_eq!(
-        recorded.shape()[2..],
+        session.shape()[2..],
         ["1 message end_turn \"hi\"", "- complete success end_turn"]
     );
 }

@@ -3,19 +3,19 @@ use holodeck_model::events::{EventBody, EventClass};
 use pretty_assertions::assert_eq;
 
 use crate::{
-    recorded::{Recorded, recorded},
-    said::{answered, call, result, stop, text, thinking, thought, usage},
+    backend_events::{answered, call, result, stop, text, thinking, thought, usage},
+    session::{TestSession, record_run},
 };
 
 #[test]
 fn e_01_a_plain_prompt() {
-    let recorded = recorded(answered([
+    let session = record_run(answered([
         text("30 "),
         text("days"),
         stop(StopReason::EndTurn, "msg_1"),
     ]));
     assert_eq!(
-        recorded.shape(),
+        session.shape(),
         [
             "0 user_message_confirmed go",
             "- message_chunk 0 \"30 \"",
@@ -28,7 +28,7 @@ fn e_01_a_plain_prompt() {
 
 #[test]
 fn e_02_reasoning_before_text() {
-    let said = [
+    let emitted = [
         thinking("let me "),
         thinking("see"),
         thought("sig"),
@@ -36,7 +36,7 @@ fn e_02_reasoning_before_text() {
         stop(StopReason::EndTurn, "msg_1"),
     ];
     assert_eq!(
-        recorded(answered(said)).shape(),
+        record_run(answered(emitted)).shape(),
         [
             "0 user_message_confirmed go",
             "- thinking_chunk 0 \"let me \"",
@@ -52,7 +52,7 @@ fn e_02_reasoning_before_text() {
 
 #[test]
 fn e_03_one_tool() {
-    let said = [
+    let emitted = [
         text("let me look"),
         call("toolu_1", "search"),
         stop(StopReason::ToolUse, "msg_1"),
@@ -61,7 +61,7 @@ fn e_03_one_tool() {
         stop(StopReason::EndTurn, "msg_2"),
     ];
     assert_eq!(
-        recorded(answered(said)).shape(),
+        record_run(answered(emitted)).shape(),
         [
             "0 user_message_confirmed go",
             "- message_chunk 0 \"let me look\"",
@@ -77,7 +77,7 @@ fn e_03_one_tool() {
 
 #[test]
 fn e_04_a_call_without_text_has_no_message() {
-    let said = [
+    let emitted = [
         call("toolu_1", "search"),
         usage(10, 5),
         stop(StopReason::ToolUse, "msg_1"),
@@ -86,7 +86,7 @@ fn e_04_a_call_without_text_has_no_message() {
         stop(StopReason::EndTurn, "msg_2"),
     ];
     assert_eq!(
-        recorded(answered(said)).shape(),
+        record_run(answered(emitted)).shape(),
         [
             "0 user_message_confirmed go",
             "1 tool_use toolu_1 search",
@@ -100,7 +100,7 @@ fn e_04_a_call_without_text_has_no_message() {
 
 #[test]
 fn e_05_parallel_tools_in_the_order_they_finish() {
-    let said = [
+    let emitted = [
         call("a", "first"),
         call("b", "second"),
         stop(StopReason::ToolUse, "msg_1"),
@@ -110,7 +110,7 @@ fn e_05_parallel_tools_in_the_order_they_finish() {
         stop(StopReason::EndTurn, "msg_2"),
     ];
     assert_eq!(
-        recorded(answered(said)).shape(),
+        record_run(answered(emitted)).shape(),
         [
             "0 user_message_confirmed go",
             "1 tool_use a first",
@@ -126,7 +126,7 @@ fn e_05_parallel_tools_in_the_order_they_finish() {
 
 #[test]
 fn e_06_reasoning_of_each_turn_directly_before_its_message_or_tools() {
-    let said = [
+    let emitted = [
         thinking("one"),
         text("first"),
         call("a", "f"),
@@ -140,10 +140,10 @@ fn e_06_reasoning_of_each_turn_directly_before_its_message_or_tools() {
         text("last"),
         stop(StopReason::EndTurn, "msg_3"),
     ];
-    let recorded = recorded(answered(said));
-    let kept: Vec<_> = recorded.kept().iter().map(crate::recorded::shape).collect();
+    let session = record_run(answered(emitted));
+    let pruned: Vec<_> = session.pruned().iter().map(crate::session::shape).collect();
     assert_eq!(
-        kept,
+        pruned,
         [
             "0 user_message_confirmed go",
             "1 thinking \"one\"",
@@ -158,8 +158,8 @@ fn e_06_reasoning_of_each_turn_directly_before_its_message_or_tools() {
             "- complete success end_turn",
         ]
     );
-    let turns: Vec<_> = recorded
-        .kept()
+    let turns: Vec<_> = session
+        .pruned()
         .iter()
         .filter_map(|event| event.meta.turn)
         .collect();
@@ -168,7 +168,7 @@ fn e_06_reasoning_of_each_turn_directly_before_its_message_or_tools() {
 
 #[test]
 fn e_07_late_reasoning_is_stored_and_not_streamed() {
-    let said = [
+    let emitted = [
         thinking("early "),
         text("30 "),
         thinking("late"),
@@ -176,7 +176,7 @@ fn e_07_late_reasoning_is_stored_and_not_streamed() {
         stop(StopReason::EndTurn, "msg_1"),
     ];
     assert_eq!(
-        recorded(answered(said)).shape(),
+        record_run(answered(emitted)).shape(),
         [
             "0 user_message_confirmed go",
             "- thinking_chunk 0 \"early \"",
@@ -192,8 +192,8 @@ fn e_07_late_reasoning_is_stored_and_not_streamed() {
 
 #[test]
 fn e_10_no_chunk_has_a_sequence_number() {
-    let said = [thinking("hm"), text("30"), stop(StopReason::EndTurn, "msg_1")];
-    for event in recorded(answered(said)).stored() {
+    let emitted = [thinking("hm"), text("30"), stop(StopReason::EndTurn, "msg_1")];
+    for event in record_run(answered(emitted)).stored() {
         let number = event.event().meta.sequence_number;
         assert_eq!(number.is_some(), event.class() == EventClass::Stored, "{event:?}");
     }
@@ -204,35 +204,35 @@ fn e_10_no_chunk_has_a_sequence_number() {
 #[test]
 fn e_14_where_text_is_split_changes_only_the_chunks() {
     let whole = "für 30 Tage – 日本語 🦀";
-    let kept = |pieces: Vec<&str>| {
-        let said = pieces
+    let pruned = |pieces: Vec<&str>| {
+        let emitted = pieces
             .into_iter()
             .map(text)
             .chain([stop(StopReason::EndTurn, "msg_1")]);
-        let recorded = recorded(answered(said));
-        let kept: Vec<_> = recorded.kept().iter().map(crate::recorded::shape).collect();
-        kept
+        let session = record_run(answered(emitted));
+        let pruned: Vec<_> = session.pruned().iter().map(crate::session::shape).collect();
+        pruned
     };
-    let expected = kept(vec![whole]);
+    let expected = pruned(vec![whole]);
     for (at, _) in whole.char_indices() {
         let (left, right) = whole.split_at(at);
-        assert_eq!(kept(vec![left, right]), expected);
+        assert_eq!(pruned(vec![left, right]), expected);
     }
     let each: Vec<_> = whole.split("").filter(|piece| !piece.is_empty()).collect();
-    assert_eq!(kept(each), expected);
+    assert_eq!(pruned(each), expected);
 }
 
 #[test]
-fn a_session_goes_on_counting_in_its_second_run() {
-    let mut recorded = Recorded::nothing();
+fn a_second_run_continues_the_numbers_of_its_session() {
+    let mut session = TestSession::new();
     for answer in ["one", "two"] {
-        recorded.run("go", answered([text(answer), stop(StopReason::EndTurn, "msg")]));
+        session.run("go", answered([text(answer), stop(StopReason::EndTurn, "msg")]));
     }
     assert_eq!(
-        recorded
-            .kept()
+        session
+            .pruned()
             .iter()
-            .map(crate::recorded::shape)
+            .map(crate::session::shape)
             .collect::<Vec<_>>(),
         [
             "0 user_message_confirmed go",
@@ -243,7 +243,7 @@ fn a_session_goes_on_counting_in_its_second_run() {
             "- complete success end_turn",
         ]
     );
-    let indices: Vec<_> = recorded
+    let indices: Vec<_> = session
         .stored()
         .iter()
         .map(holodeck_events::StoredEvent::index)
@@ -253,12 +253,12 @@ fn a_session_goes_on_counting_in_its_second_run() {
 
 #[test]
 fn the_message_names_its_model_its_tokens_and_the_providers_id() {
-    let recorded = recorded(answered([
+    let session = record_run(answered([
         text("hi"),
         usage(10, 5),
         stop(StopReason::EndTurn, "msg_1"),
     ]));
-    let events = recorded.events();
+    let events = session.events();
     let message = events.iter().find_map(|event| match &event.body {
         EventBody::Message(message) => Some(message),
         _ => None,
@@ -272,7 +272,7 @@ fn the_message_names_its_model_its_tokens_and_the_providers_id() {
 #[test]
 fn an_answer_as_an_object_is_a_message_unless_the_model_wrote_it() {
     let answer = || holodeck_backend_api::BackendEvent::StructuredOutput(serde_json::json!({"n": 1}));
-    let shape = |said: Vec<_>| recorded(answered(said)).shape();
+    let shape = |emitted: Vec<_>| record_run(answered(emitted)).shape();
     assert_eq!(
         shape(vec![stop(StopReason::ToolUse, "msg_1"), answer()]),
         [

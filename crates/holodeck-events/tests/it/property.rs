@@ -1,18 +1,18 @@
 use holodeck_backend_api::{
     ApprovalDecision, BackendError, BackendEvent, ExecutionResult, Outcome, StopReason, collect,
 };
-use holodeck_events::{View, execution_result};
+use holodeck_events::{RunRecorder, Trajectory, View, execution_result};
 use pretty_assertions::assert_eq as same;
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::json;
 
 use crate::{
-    grammar,
-    recorded::{Recorded, block_on, check, checked},
-    said::{
-        Said, answer, answered, ask, broken, call, ended, failed_result, nested, result, stop, text,
-        thinking, thought, usage,
+    backend_events::{
+        Emitted, answer, answered, ask, broken, call, decided, ended, failed_result, nested, notice, result,
+        stop, text, thinking, thought, usage,
     },
+    grammar,
+    session::{TestSession, block_on, check, checked},
 };
 
 fn id() -> impl Strategy<Value = &'static str> {
@@ -40,8 +40,8 @@ fn decision() -> impl Strategy<Value = ApprovalDecision> {
     ])
 }
 
-/// Anything a backend can say, in any order.
-fn anything() -> impl Strategy<Value = BackendEvent> {
+/// Any event of a backend, in any order.
+fn any_event() -> impl Strategy<Value = BackendEvent> {
     let one = prop_oneof![
         select(vec!["", "hm ", "so "]).prop_map(thinking),
         Just(thought("sig")),
@@ -55,6 +55,8 @@ fn anything() -> impl Strategy<Value = BackendEvent> {
         reason().prop_map(|reason| stop(reason, "msg")),
         Just(BackendEvent::StructuredOutput(json!({"n": 1}))),
         Just(BackendEvent::Paused),
+        Just(notice("slow")),
+        id().prop_map(decided),
     ];
     one.prop_recursive(2, 8, 1, |inner| {
         (id(), inner).prop_map(|(id, event)| nested(id, event))
@@ -81,15 +83,13 @@ fn error() -> impl Strategy<Value = BackendError> {
         BackendError::Terminated {
             detail: "9".to_owned(),
         },
-        BackendError::Protocol {
-            message: "not JSON".to_owned(),
-        },
+        BackendError::protocol("not JSON".to_owned()),
     ])
 }
 
-/// A run of a backend that keeps no order.
-fn wild() -> impl Strategy<Value = Vec<Said>> {
-    let events = || vec(anything(), 0..24);
+/// A run of a backend that breaks the order.
+fn wild() -> impl Strategy<Value = Vec<Emitted>> {
+    let events = || vec(any_event(), 0..24);
     prop_oneof![
         (events(), outcome()).prop_map(|(events, outcome)| ended(events, outcome)),
         (events(), error()).prop_map(|(events, error)| broken(events, error)),
@@ -136,7 +136,7 @@ fn message() -> impl Strategy<Value = Message> {
         )
 }
 
-fn told(messages: &[Message]) -> Vec<BackendEvent> {
+fn events_of(messages: &[Message]) -> Vec<BackendEvent> {
     let mut events = Vec::new();
     let mut next_id = 0;
     let last = messages.len().saturating_sub(1);
@@ -187,8 +187,8 @@ fn told(messages: &[Message]) -> Vec<BackendEvent> {
     events
 }
 
-/// A run that goes by the contract, cut anywhere.
-fn tame() -> impl Strategy<Value = Vec<Said>> {
+/// A run that obeys the contract, cut off anywhere.
+fn tame() -> impl Strategy<Value = Vec<Emitted>> {
     let cut = proptest::option::of((any::<prop::sample::Index>(), error()));
     let shape = (
         vec(message(), 1..5),
@@ -197,7 +197,7 @@ fn tame() -> impl Strategy<Value = Vec<Said>> {
         proptest::option::of(outcome()),
     );
     shape.prop_map(|(messages, structured, cut, outcome)| {
-        let mut events = told(&messages);
+        let mut events = events_of(&messages);
         if structured {
             events.push(BackendEvent::StructuredOutput(json!({"n": 1})));
         }
@@ -213,21 +213,37 @@ fn tame() -> impl Strategy<Value = Vec<Said>> {
 }
 
 /// Every invariant, on the whole and on every prefix, live and replayed; and the grammar.
-fn holds(recorded: &Recorded) {
-    let (events, kept) = (recorded.events(), recorded.kept());
+fn holds(session: &TestSession) {
+    let (events, pruned) = (session.events(), session.pruned());
     same!(check(View::Live, &events), []);
-    same!(check(View::Replay, &kept), []);
+    same!(check(View::Replay, &pruned), []);
     for end in 0..events.len() {
         same!(checked(View::Live, &events[..end]).finish_prefix(), []);
     }
-    for end in 0..kept.len() {
-        same!(checked(View::Replay, &kept[..end]).finish_prefix(), []);
+    for end in 0..pruned.len() {
+        same!(checked(View::Replay, &pruned[..end]).finish_prefix(), []);
     }
-    same!(grammar::refuse(&events), Ok(()));
+    same!(grammar::check_order(&events), Ok(()));
 }
 
-fn direct(said: Vec<Said>) -> ExecutionResult {
-    match block_on(collect(Box::pin(futures::stream::iter(said)))) {
+/// What a recorder without a store makes of a stream.
+fn without_store(emitted: Vec<Emitted>) -> (ExecutionResult, Trajectory) {
+    let mut recorder = RunRecorder::without_store();
+    for next in emitted.into_iter().chain([Err(BackendError::no_result())]) {
+        let drafts = match next {
+            Ok(event) => recorder.observe(&event),
+            Err(error) => recorder.fail(&error),
+        };
+        same!(drafts, []);
+        if recorder.result().is_some() {
+            break;
+        }
+    }
+    recorder.into_result()
+}
+
+fn direct(emitted: Vec<Emitted>) -> ExecutionResult {
+    match block_on(collect(Box::pin(futures::stream::iter(emitted)))) {
         Ok(result) => result,
         Err(failed) => *failed.partial,
     }
@@ -235,23 +251,32 @@ fn direct(said: Vec<Said>) -> ExecutionResult {
 
 proptest! {
     #[test]
-    fn e_12_whatever_a_backend_says_the_record_is_in_order(runs in vec(wild(), 1..4)) {
-        let mut recorded = Recorded::nothing();
-        for said in runs {
-            recorded.run("go", said);
+    fn e_12_the_record_of_any_stream_is_in_order(runs in vec(wild(), 1..4)) {
+        let mut session = TestSession::new();
+        for emitted in runs {
+            session.run("go", emitted);
         }
-        holds(&recorded);
+        holds(&session);
     }
 
     #[test]
-    fn e_12_and_e_79_an_orderly_backend_loses_nothing(said in tame()) {
-        let mut recorded = Recorded::nothing();
-        let direct = direct(said.clone());
-        let run = recorded.run("go", said);
+    fn without_a_store_the_result_and_the_trajectory_are_the_same(emitted in wild()) {
+        let mut session = TestSession::new();
+        let run = session.run("go", emitted.clone());
+        let (result, trajectory) = without_store(emitted);
+        prop_assert_eq!(&run.result, &result);
+        prop_assert_eq!(&run.trajectory, &trajectory);
+    }
+
+    #[test]
+    fn e_12_and_e_79_an_orderly_backend_loses_nothing(emitted in tame()) {
+        let mut session = TestSession::new();
+        let direct = direct(emitted.clone());
+        let run = session.run("go", emitted);
         prop_assert_eq!(&run.result, &direct);
-        prop_assert_eq!(&run.ignored, &[]);
-        prop_assert_eq!(execution_result(&recorded.kept()), Some(direct.clone()));
-        prop_assert_eq!(execution_result(&recorded.events()), Some(direct));
-        holds(&recorded);
+        prop_assert_eq!(run.trajectory.ignored().count(), 0);
+        prop_assert_eq!(execution_result(&session.pruned()), Some(direct.clone()));
+        prop_assert_eq!(execution_result(&session.events()), Some(direct));
+        holds(&session);
     }
 }

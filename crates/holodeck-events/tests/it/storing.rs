@@ -14,11 +14,11 @@ use holodeck_model::events::{EventBody, PersistenceState};
 use pretty_assertions::assert_eq;
 
 use crate::{
-    recorded::{Recorded, block_on, sources},
-    said::{Said, answered, call, result, stop, text, thinking},
+    backend_events::{Emitted, answered, call, result, stop, text, thinking},
+    session::{TestSession, block_on, sources},
 };
 
-fn said() -> Vec<Said> {
+fn emitted() -> Vec<Emitted> {
     answered([
         thinking("hm"),
         call("a", "f"),
@@ -30,28 +30,28 @@ fn said() -> Vec<Said> {
 }
 
 #[test]
-fn e_13_what_is_stored_does_not_depend_on_who_listens() {
-    let mut heard = Recorded::nothing();
-    heard.run("go", said());
-    let unheard = Recorded::nothing();
-    let stream = Box::pin(futures::stream::iter(said()));
-    block_on(unheard.recording().record(NewRun::new("s", "go"), stream)).unwrap();
+fn e_13_what_is_stored_does_not_depend_on_the_sink() {
+    let mut with_sink = TestSession::new();
+    with_sink.run("go", emitted());
+    let without_sink = TestSession::new();
+    let stream = Box::pin(futures::stream::iter(emitted()));
+    block_on(without_sink.recording().record(NewRun::new("s", "go"), stream)).unwrap();
     let json = |events: Vec<StoredEvent>| -> Vec<String> {
         events.iter().map(|event| event.json().to_owned()).collect()
     };
-    assert_eq!(json(unheard.stored()), json(heard.stored()));
-    let delivered = std::mem::take(&mut *heard.delivered.lock().unwrap());
-    assert_eq!(json(delivered), json(heard.stored()));
+    assert_eq!(json(without_sink.stored()), json(with_sink.stored()));
+    let delivered = std::mem::take(&mut *with_sink.delivered.lock().unwrap());
+    assert_eq!(json(delivered), json(with_sink.stored()));
 }
 
 #[test]
 fn a_replay_is_the_same_bytes_from_any_cursor() {
-    let mut recorded = Recorded::nothing();
-    recorded.run("go", said());
-    let all = recorded.stored();
+    let mut session = TestSession::new();
+    session.run("go", emitted());
+    let all = session.stored();
     let first: Vec<_> = all.iter().map(StoredEvent::json).collect();
     for after in 0..all.len() {
-        let rest = block_on(recorded.store.read_after("s", u64::try_from(after).ok())).unwrap();
+        let rest = block_on(session.store.read_after("s", u64::try_from(after).ok())).unwrap();
         let rest: Vec<_> = rest.iter().map(StoredEvent::json).collect();
         assert_eq!(rest, first[after + 1..]);
         assert_eq!(replay_violations(&first, &rest).unwrap(), []);
@@ -78,7 +78,8 @@ fn a_session_has_one_run_at_a_time_and_a_run_ends_once() {
         Err(StoreError::RunNotOpen { .. })
     ));
     assert!(one.observe(&text("after the end")).is_empty());
-    assert_eq!(one.ignored(), [holodeck_events::Ignored::AfterEnd]);
+    let ignored: Vec<_> = one.trajectory().ignored().collect();
+    assert_eq!(ignored, [&holodeck_events::Ignored::AfterEnd]);
     let (_, next) = open();
     block_on(store.open_run(next)).unwrap();
 }
@@ -88,7 +89,7 @@ fn sessions_are_numbered_by_themselves() {
     let store = MemoryStore::new();
     let (clock, ids) = sources();
     for session in ["one", "two"] {
-        let stream = Box::pin(futures::stream::iter(said()));
+        let stream = Box::pin(futures::stream::iter(emitted()));
         let recording = Recording::new(&store, &clock, &ids);
         block_on(recording.record(NewRun::new(session, "go"), stream)).unwrap();
         let events = block_on(store.read_after(session, None)).unwrap();
@@ -132,7 +133,7 @@ impl EventStore for Failing {
 }
 
 #[test]
-fn a_run_whose_events_cannot_be_kept_stops_there() {
+fn a_run_whose_events_cannot_be_stored_is_stopped() {
     let store = Failing {
         store: MemoryStore::new(),
         left: AtomicUsize::new(1),
@@ -152,11 +153,11 @@ fn a_run_whose_events_cannot_be_kept_stops_there() {
     assert!(matches!(error, RecordError::Lost { .. }), "{error:?}");
     assert_eq!(told.load(Ordering::SeqCst), 2);
     let shown = shown.into_inner().unwrap();
-    let kept = block_on(store.read_after("s", None)).unwrap();
+    let pruned = block_on(store.read_after("s", None)).unwrap();
     let Some((Delivery::Transient(last), before)) = shown.split_last() else {
         panic!("{shown:?}");
     };
-    assert_eq!(before.len(), kept.len());
+    assert_eq!(before.len(), pruned.len());
     assert!(before.iter().all(|event| matches!(event, Delivery::Stored(_))));
     let meta = &last.event().meta;
     assert_eq!(meta.persistence_state, PersistenceState::Transient);
@@ -165,13 +166,13 @@ fn a_run_whose_events_cannot_be_kept_stops_there() {
 }
 
 #[test]
-fn the_stream_is_not_touched_before_the_persons_message_is_kept() {
-    let recorded = Recorded::nothing();
+fn the_stream_is_not_polled_before_the_persons_message_is_stored() {
+    let session = TestSession::new();
     let (_, first) = RunRecorder::open(NewRun::new("s", "other"), sources().0, sources().1);
-    block_on(recorded.store.open_run(first)).unwrap();
-    let stream = futures::stream::poll_fn(|_| -> std::task::Poll<Option<Said>> { panic!("touched") });
+    block_on(session.store.open_run(first)).unwrap();
+    let stream = futures::stream::poll_fn(|_| -> std::task::Poll<Option<Emitted>> { panic!("touched") });
     let refused = block_on(
-        recorded
+        session
             .recording()
             .record(NewRun::new("s", "go"), Box::pin(stream)),
     );

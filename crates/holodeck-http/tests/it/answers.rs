@@ -1,5 +1,5 @@
 use futures::{StreamExt, TryStreamExt};
-use holodeck_http::{Found, Headers, HttpError, HttpOptions, SseEvent};
+use holodeck_http::{BodyKind, Headers, HttpError, HttpOptions, SseEvent};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -142,11 +142,11 @@ async fn a_huge_answer_is_refused_announced_or_not() {
 async fn html_and_other_things_are_named() {
     let html = "<!doctype html><html><head><title>Sign in</title></head></html>";
     for (content_type, body, expected) in [
-        ("text/html", html, Found::Html),
-        ("application/json", html, Found::Html),
-        ("text/plain", "hello", Found::Text),
-        ("application/json", "", Found::Empty),
-        ("application/json", "{\"cut\":", Found::Text),
+        ("text/html", html, BodyKind::Html),
+        ("application/json", html, BodyKind::Html),
+        ("text/plain", "hello", BodyKind::Text),
+        ("application/json", "", BodyKind::Empty),
+        ("application/json", "{\"cut\":", BodyKind::Text),
     ] {
         let answer = status("200 OK", &format!("Content-Type: {content_type}\r\n"), body);
         let server = Server::start(vec![answer]).await;

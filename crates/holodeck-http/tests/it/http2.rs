@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use crate::tls::{acceptor, trusting};
 use crate::{client, once};
 
-/// Sends the body back and says so in a trailer.
+/// Echoes the body and confirms it in a trailer.
 async fn echo(
     request: Request<Incoming>,
 ) -> Result<Response<impl hyper::body::Body<Data = Bytes, Error = Infallible>>, Infallible> {

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use holodeck_http::{CallOptions, HttpClient, HttpOptions, RetryPolicy};
 
-/// Options whose retries do not make a test wait.
+/// Options whose retries do not delay a test.
 fn quick() -> CallOptions {
     CallOptions {
         retry: RetryPolicy {

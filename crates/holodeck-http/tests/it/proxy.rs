@@ -37,7 +37,7 @@ async fn a_proxy_is_used_with_its_credentials() {
 }
 
 #[tokio::test]
-async fn loopback_goes_direct_unless_told() {
+async fn loopback_goes_direct_unless_configured() {
     for host in ["127.0.0.1", "localhost", "[::1]"] {
         for (loopback, expected) in [(LoopbackProxy::Bypass, 0), (LoopbackProxy::Use, 1)] {
             let proxy = Server::start(vec![ok_json("{}")]).await;

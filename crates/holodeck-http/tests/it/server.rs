@@ -1,4 +1,4 @@
-//! A server that answers from a script and keeps what it was sent.
+//! A scripted server that records requests.
 
 use std::sync::{Arc, Mutex};
 

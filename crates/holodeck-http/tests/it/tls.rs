@@ -55,8 +55,7 @@ fn a_ca_bundle_must_exist_and_hold_a_certificate() {
     assert!(matches!(&error, SetupError::CaBundleEmpty { .. }), "{error:?}");
 }
 
-/// What a server for `localhost` accepts connections with, speaking `protocols`, and the PEM of the authority that
-/// signed its certificate.
+/// TLS for a server of `localhost` that supports `protocols`, and the PEM of the authority that signed its certificate.
 pub(crate) fn acceptor(protocols: &[&str]) -> (TlsAcceptor, String) {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -80,7 +79,7 @@ pub(crate) fn acceptor(protocols: &[&str]) -> (TlsAcceptor, String) {
     (TlsAcceptor::from(Arc::new(config)), authority.pem())
 }
 
-/// A client that trusts an authority besides.
+/// A client that also trusts an authority.
 pub(crate) fn trusting(authority: &str) -> HttpClient {
     let bundle = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(bundle.path(), authority).unwrap();

@@ -93,7 +93,7 @@ fn credentials_are_blank_unless_the_yaml_gives_them() {
     assert_eq!(given["HOME"], "/srv");
 }
 
-/// The real CLI (2.1.197 and 2.1.330) gives back `${NAME}` for it.
+/// The real CLI (2.1.197 and 2.1.330) returns `${NAME}` for it.
 #[test]
 fn the_cli_can_replace_nothing() {
     let servers = translate(&[tool(
@@ -109,7 +109,7 @@ fn the_cli_can_replace_nothing() {
 }
 
 #[test]
-fn what_the_cli_cannot_have_is_named() {
+fn unsupported_servers_are_named() {
     let servers = translate(&[
         tool(json!({"name": "ws", "transport": "websocket", "url": "wss://x.test"})),
         tool(json!({"name": "old", "command": "node", "encoding": "utf-8", "url": "https://x.test"})),
@@ -148,7 +148,7 @@ fn names_are_free_and_accepted() {
 }
 
 #[test]
-fn every_problem_is_told_and_no_value() {
+fn every_problem_is_reported_without_values() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("bad.env");
     fs::write(&file, "A=hunter2${NOPE}\n").unwrap();
@@ -162,7 +162,8 @@ fn every_problem_is_told_and_no_value() {
     assert_eq!(
         messages(&errors),
         [
-            "can't read `/nowhere.env`, the `env_file` of MCP server `a`: entity not found".to_owned(),
+            "can't read `/nowhere.env`, the `env_file` of MCP server `a`: no such file or directory"
+                .to_owned(),
             format!(
                 "environment variable `NOPE`, which `{}` uses, is not set",
                 file.display()

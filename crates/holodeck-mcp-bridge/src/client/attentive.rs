@@ -6,7 +6,7 @@ use futures::Stream;
 use holodeck_http::{HttpError, HttpUrl, SseEvent, SseStream};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Events of a server that may not be silent for longer than told.
+/// A server's event stream with a limit on silence.
 pub(crate) struct Attentive {
     events: SseStream,
     url: HttpUrl,

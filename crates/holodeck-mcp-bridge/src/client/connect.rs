@@ -6,10 +6,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use holodeck_backend_api::{Tool, ToolSource};
 use holodeck_http::{HttpClient, HttpOptions};
-use holodeck_model::{Env, McpSampling, McpTool, McpTransport, server_key, taken_server_keys};
+use holodeck_model::{Env, McpSampling, McpTool, McpTransport, ServerNeed, reserved_server_keys, server_key};
 use rmcp::model::ServerPeerInfo;
 
-use crate::ServerNeed;
 use crate::client::connection::Surroundings;
 use crate::client::listing::Offer;
 use crate::client::plan::Plan;
@@ -17,25 +16,25 @@ use crate::client::sampler::Sampler;
 use crate::client::server::Server;
 use crate::client::{ElicitationHost, SamplingHost};
 
-/// What connecting to servers needs.
+/// Options for connecting to servers.
 #[derive(Clone)]
 pub struct McpOptions {
-    /// What relative paths of a server are relative to when its file is not known.
+    /// Base of a server's relative paths if its file is unknown.
     pub base_dir: PathBuf,
-    /// Where servers get the harmless variables from, and `env_file` its `${NAME}`s.
+    /// Source of a server's harmless variables, and of the `${NAME}`s in `env_file`.
     pub env: Env,
-    /// How long a server may take to start and to list what it has, unless its tool sets a limit for requests.
+    /// Time limit to start and to list tools, unless the tool sets a limit for requests.
     pub startup: Duration,
-    /// Asks a model for servers whose tool says `sampling: allow`; without it they are refused.
+    /// Samples for servers whose tool sets `sampling: allow`; without it, sampling is refused.
     pub sampling: Option<Arc<dyn SamplingHost>>,
-    /// Answers for the person; without it every question is declined.
+    /// Answers questions for the person; without it, every question is declined.
     pub elicitation: Option<Arc<dyn ElicitationHost>>,
-    /// Folders that servers are told of. Some take them for what they may touch, whatever the YAML says.
+    /// Folders sent to servers as roots. Some servers grant access to them whatever the YAML allows.
     pub roots: Vec<PathBuf>,
 }
 
 impl McpOptions {
-    /// A minute to start, no model and no person for servers, and no roots.
+    /// One minute to start, no sampling, no answers and no roots.
     pub fn new(base_dir: impl Into<PathBuf>, env: Env) -> Self {
         Self {
             base_dir: base_dir.into(),
@@ -48,88 +47,88 @@ impl McpOptions {
     }
 }
 
-/// What came of connecting to all servers of an agent.
+/// The result of connecting to all servers of an agent.
 #[derive(Debug, Default)]
 pub struct Connected {
-    /// Those that answered, in the order of the YAML.
+    /// Connected servers, in the order of the YAML.
     pub servers: Vec<McpServer>,
-    /// Those that did not.
+    /// Failed servers.
     pub failed: Vec<FailedServer>,
 }
 
-/// A server that did not answer.
+/// A server that could not be connected.
 #[derive(Debug)]
 pub struct FailedServer {
-    /// Which of the tools that were given.
+    /// Index of its tool in the input.
     pub index: usize,
-    /// As the YAML names it.
+    /// Its name in the YAML.
     pub name: String,
-    /// Whether a run without it is pointless.
+    /// Whether the run must fail without it.
     pub need: ServerNeed,
-    /// Why, without secrets.
+    /// The reason, without secrets.
     pub reason: String,
 }
 
-/// A connected server: a source of tools. When the last clone is dropped, its process is killed;
-/// [`close`](Self::close) is more polite.
+/// A connected server: a source of tools. Dropping the last clone kills its process; [`close`](Self::close) ends it
+/// gracefully.
 #[derive(Clone)]
 pub struct McpServer {
     server: Arc<Server>,
     request_timeout: Duration,
 }
 
-/// What a server says of itself.
+/// A server's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerInfo {
-    /// As the YAML names it.
+    /// Its name in the YAML.
     pub tool: String,
-    /// As it names itself.
+    /// Its own name.
     pub name: Option<String>,
     /// Its version.
     pub version: Option<String>,
-    /// The revision of the protocol that is spoken, such as `2025-11-25`.
+    /// The revision of the protocol in use, such as `2025-11-25`.
     pub protocol: String,
-    /// Its process, if it is a child of ours.
+    /// Its process, if it is a child process.
     pub process: Option<u32>,
 }
 
-/// Why there is no connection.
+/// Why a connection failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The YAML does not say how.
+    /// The configuration is incomplete.
     #[error("{0}")]
     Config(String),
     /// Its program can't be started.
     #[error("{0}")]
     Start(String),
-    /// Its program ended.
-    #[error("it ended ({exit}){}", said(stderr))]
+    /// Its program exited.
+    #[error("it ended ({exit}){}", stderr_suffix(stderr))]
     Ended {
-        /// How.
+        /// The exit status.
         exit: String,
         /// The end of what it wrote to stderr.
         stderr: String,
     },
-    /// It does not speak the protocol.
-    #[error("{reason}{}", said(stderr))]
+    /// It does not follow the protocol.
+    #[error("{reason}{}", stderr_suffix(stderr))]
     Handshake {
-        /// What went wrong.
+        /// The reason.
         reason: String,
         /// The end of what it wrote to stderr.
         stderr: String,
     },
-    /// It said nothing in time.
-    #[error("no answer within {} s{}", after.as_secs_f64(), said(stderr))]
+    /// It did not answer in time.
+    #[error("no answer within {} s{}", after.as_secs_f64(), stderr_suffix(stderr))]
     TimedOut {
-        /// The time.
+        /// The time limit.
         after: Duration,
         /// The end of what it wrote to stderr.
         stderr: String,
     },
 }
 
-fn said(stderr: &str) -> String {
+fn stderr_suffix(stderr: &str) -> String {
     if stderr.is_empty() {
         String::new()
     } else {
@@ -138,13 +137,13 @@ fn said(stderr: &str) -> String {
 }
 
 impl McpServer {
-    /// Connects to all servers at the same time.
+    /// Connects to all servers concurrently.
     pub async fn connect_all(tools: &[&McpTool], options: &McpOptions) -> Connected {
         let surroundings = Surroundings {
             http: http_client(tools, options),
             startup: options.startup,
         };
-        let mut taken = taken_server_keys();
+        let mut taken = reserved_server_keys();
         let connecting: Vec<_> = tools
             .iter()
             .map(|tool| connect(tool, server_key(&tool.name, &mut taken), options, &surroundings))
@@ -156,7 +155,7 @@ impl McpServer {
                 Err(reason) => connected.failed.push(FailedServer {
                     index,
                     name: tool.name.clone(),
-                    need: ServerNeed::of(tool),
+                    need: tool.need(),
                     reason,
                 }),
             }
@@ -164,23 +163,23 @@ impl McpServer {
         connected
     }
 
-    /// What it says of itself.
+    /// Its description of itself.
     pub fn info(&self) -> ServerInfo {
         self.server.info()
     }
 
-    /// How long one request may take.
+    /// Time limit of one request.
     pub fn request_timeout(&self) -> Duration {
         self.request_timeout
     }
 
-    /// Ends the session, closes the input of its process, and ends that if it does not end by itself.
+    /// Ends the session, closes the input of its process, and kills the process if it does not exit.
     pub async fn close(&self) {
         self.server.close().await;
     }
 }
 
-/// One for all servers that are not children.
+/// Shared by all servers that are not child processes.
 fn http_client(tools: &[&McpTool], options: &McpOptions) -> Result<HttpClient, String> {
     if tools.iter().all(|tool| tool.transport == McpTransport::Stdio) {
         return Err("no server needs one".to_owned());
@@ -207,12 +206,15 @@ async fn connect(
         offer,
         options.clone(),
         Surroundings {
-            startup: tool.written_time_limit().unwrap_or(surroundings.startup),
+            startup: tool.configured_time_limit().unwrap_or(surroundings.startup),
             ..surroundings.clone()
         },
         sampler,
     );
-    server.start().await.map_err(|error| server.told(&error))?;
+    server
+        .start()
+        .await
+        .map_err(|error| server.redacted_error(&error))?;
     Ok(McpServer {
         server,
         request_timeout: tool.time_limit(),

@@ -21,10 +21,10 @@ use crate::client::stdio::Process;
 use crate::client::watched::{Stale, Watched};
 use crate::client::{ConnectError, http, words};
 
-/// How long a session is given to end.
+/// How long a session may take to end.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// A server that has shaken hands.
+/// A server after the handshake.
 pub(crate) struct Connection {
     pub(crate) service: RunningService<RoleClient, Handler>,
     pub(crate) stale: Stale,
@@ -32,10 +32,10 @@ pub(crate) struct Connection {
     _listener: Option<AbortOnDropHandle<()>>,
 }
 
-/// What connections need of their surroundings.
+/// What connections share.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
-    /// An error is why there is none.
+    /// The error is the reason why there is no client.
     pub(crate) http: Result<HttpClient, String>,
     pub(crate) startup: Duration,
 }
@@ -64,7 +64,7 @@ impl Connection {
                 let transport = || http::transport(client, remote);
                 let first = Self::to_remote(handler.clone(), transport(), newest_first(), limit).await;
                 match first {
-                    // One who takes any question for a good one: asked as it expects.
+                    // Servers that accept any first request: retry with the classic handshake.
                     Err(ConnectError::Handshake { .. }) => {
                         let handshake = ClientLifecycleMode::Initialize;
                         Self::to_remote(handler, transport(), handshake, limit).await
@@ -76,16 +76,16 @@ impl Connection {
                 let opening = SseTransport::open(surroundings.http()?, remote);
                 let opened = tokio::time::timeout_at(limit.deadline, opening).await;
                 let transport = opened
-                    .map_err(|_elapsed| limit.told(String::new()))?
+                    .map_err(|_elapsed| limit.timed_out(String::new()))?
                     .map_err(|error| ConnectError::Start(error.to_string()))?;
-                // Nobody has this transport and no handshake.
+                // This combination of transport and missing handshake does not exist.
                 Self::to_remote(handler, transport, ClientLifecycleMode::Initialize, limit).await
             }
         }
     }
 
-    /// Servers older than the protocol without handshake answer the first question with an error. Some of them end
-    /// instead, or are never heard of again: those are started once more and asked as they expect it.
+    /// Servers older than the protocol without handshake answer the first request with an error. Some exit instead, or
+    /// stop answering: those are restarted and get the classic handshake.
     async fn to_child(spec: &ProcessSpec, handler: Handler, limit: Limit) -> Result<Self, ConnectError> {
         let first = Self::to_child_as(spec, handler.clone(), limit, newest_first()).await;
         match first {
@@ -111,7 +111,7 @@ impl Connection {
         );
         match shake_hands(handler, transport, lifecycle, limit).await {
             Ok((service, stale)) => Ok(Self::new(service, stale, Some(process))),
-            Err(Refused::TimedOut) => Err(limit.told(process.words())),
+            Err(Refused::TimedOut) => Err(limit.timed_out(process.words())),
             Err(Refused::Error(error)) => {
                 let (exit, stderr) = process.last_words().await;
                 Err(match exit {
@@ -133,7 +133,7 @@ impl Connection {
     ) -> Result<Self, ConnectError> {
         match shake_hands(handler, transport, lifecycle, limit).await {
             Ok((service, stale)) => Ok(Self::new(service, stale, None)),
-            Err(Refused::TimedOut) => Err(limit.told(String::new())),
+            Err(Refused::TimedOut) => Err(limit.timed_out(String::new())),
             Err(Refused::Error(error)) if matches!(*error, ClientInitializeError::TransportError { .. }) => {
                 Err(ConnectError::Start(words::of_handshake(&error)))
             }
@@ -157,7 +157,7 @@ impl Connection {
         self.service.is_closed() || self.service.is_transport_closed()
     }
 
-    /// The process, if it is a child of ours.
+    /// The process, if it is a child process.
     pub(crate) async fn process_id(&self) -> Option<u32> {
         match &self.process {
             Some(process) => Some(process.lock().await.id()),
@@ -165,7 +165,7 @@ impl Connection {
         }
     }
 
-    /// How a child ended and what it said last, in one line and those after it.
+    /// How a child exited and the end of its stderr, on separate lines.
     pub(crate) async fn last_words(&self) -> Option<String> {
         let (exit, stderr) = self.process.as_ref()?.lock().await.last_words().await;
         let mut words = exit.unwrap_or_else(|| "it closed its output".to_owned());
@@ -194,7 +194,7 @@ struct Limit {
 }
 
 impl Limit {
-    fn told(self, stderr: String) -> ConnectError {
+    fn timed_out(self, stderr: String) -> ConnectError {
         ConnectError::TimedOut {
             after: self.after,
             stderr,
@@ -223,7 +223,7 @@ async fn shake_hands(
     }
 }
 
-/// The newest revision has no handshake; one who does not know it is asked for the newest that has one.
+/// The newest revision has no handshake; a server that does not support it negotiates the newest one that has.
 fn newest_first() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -231,7 +231,7 @@ fn newest_first() -> ClientLifecycleMode {
     }
 }
 
-/// Since the newest revision a server tells of changed lists only whoever asked it to.
+/// Since the newest revision a server only announces changed lists to clients that subscribed.
 fn listener(service: &RunningService<RoleClient, Handler>) -> Option<AbortOnDropHandle<()>> {
     let info = service.peer_info()?;
     if info.protocol_version.has_initialize() {
@@ -255,7 +255,7 @@ async fn listen(peer: Peer<RoleClient>, filter: SubscriptionFilter, handler: Han
     let mut subscription = match peer.listen(filter).await {
         Ok(subscription) => subscription,
         Err(error) => {
-            tracing::debug!(server = handler.server_name, %error, "no word of changed lists will come");
+            tracing::debug!(server = handler.server_name, %error, "subscribing to changed lists failed");
             return;
         }
     };

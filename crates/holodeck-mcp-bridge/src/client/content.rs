@@ -1,4 +1,4 @@
-//! What a server answers, as the model gets it.
+//! Converts a server's answers for the model.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
-/// Text and pictures, in their order.
+/// Text and images, in order.
 #[derive(Default)]
 pub(crate) struct Parts {
     text: Vec<String>,
@@ -27,9 +27,7 @@ impl Parts {
             }
             ContentBlock::Resource(embedded) => self.resource(embedded.resource),
             ContentBlock::ResourceLink(link) => self.text.push(link_text(&link)),
-            _ => self
-                .text
-                .push("[content of a kind that is not known here]".to_owned()),
+            _ => self.text.push("[content of an unsupported kind]".to_owned()),
         }
     }
 
@@ -54,13 +52,11 @@ impl Parts {
                     self.image(media_type, blob);
                 } else {
                     let size = decoded(&blob);
-                    let text = format!("[resource {uri}, {media_type}, {size} bytes that are no text]");
+                    let text = format!("[resource {uri}, {media_type}, {size} bytes of binary data]");
                     self.text.push(text);
                 }
             }
-            _ => self
-                .text
-                .push("[a resource of a kind that is not known here]".to_owned()),
+            _ => self.text.push("[a resource of an unsupported kind]".to_owned()),
         }
     }
 
@@ -76,12 +72,12 @@ pub(crate) fn of_call(result: CallToolResult) -> ToolOutput {
         parts.add(block);
     }
     if let Some(structured) = result.structured_content {
-        // A server gives the same as text for those that know no structure; then it is not said twice.
+        // Servers repeat structured content as text for older clients; it is included once.
         if !restates(&structured, &parts.text) {
             parts.text.push(structured.to_string());
         }
     }
-    // What is retrieved comes as texts, the best first.
+    // Retrieved passages are texts, the best first.
     let passages = parts.text.iter().map(Passage::of).collect();
     let (text, images) = parts.into_text_and_images();
     ToolOutput {
@@ -91,11 +87,11 @@ pub(crate) fn of_call(result: CallToolResult) -> ToolOutput {
     }
 }
 
-/// Whether structure says what the texts say: as a whole, or, since a structure must be an object, in its only field.
+/// Whether the structured content equals the texts: as a whole, or, since it must be an object, in its only field.
 fn restates(structured: &Value, texts: &[String]) -> bool {
     let same = |value: &Value, text: &String| match value {
-        Value::String(said) => said == text,
-        value => serde_json::from_str::<Value>(text).is_ok_and(|said| said == *value),
+        Value::String(string) => string == text,
+        value => serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *value),
     };
     let all = |value: &Value| match value {
         Value::Array(items) if items.len() == texts.len() => {
@@ -111,7 +107,7 @@ fn restates(structured: &Value, texts: &[String]) -> bool {
         .any(|value| texts.iter().any(|text| same(value, text)) || all(value))
 }
 
-/// A prompt of a server as the answer of a tool: one message is its text, of more each says who speaks.
+/// A prompt as the answer of a tool: a single message is its text; of several, each names its role.
 pub(crate) fn of_prompt(result: GetPromptResult) -> ToolOutput {
     let many = result.messages.len() > 1;
     let mut output = ToolOutput::ok("");
@@ -146,7 +142,7 @@ fn link_text(link: &Resource) -> String {
     text
 }
 
-/// How many bytes base64 stands for, about.
+/// Approximate number of bytes in base64.
 fn decoded(base64: &str) -> usize {
     base64.trim_end_matches('=').len() * 3 / 4
 }
@@ -180,7 +176,7 @@ mod tests {
         [resource demo://1]
         inside
         [resource demo://2, a picture]
-        [resource demo://3, application/octet-stream, 3 bytes that are no text]
+        [resource demo://3, application/octet-stream, 3 bytes of binary data]
         [link to resource four: demo://4, text/plain] The fourth.
         ");
         let images: Vec<_> = output
@@ -193,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn structure_is_said_once() {
+    fn structured_content_is_included_once() {
         let twice = json!({ "content": [{ "type": "text", "text": "{\"a\": 1}" }],
             "structuredContent": { "a": 1 } });
         assert_eq!(output(twice).text, "{\"a\": 1}");

@@ -1,4 +1,4 @@
-//! Answers to what a server asks of us.
+//! Answers requests from a server.
 #![allow(
     deprecated,
     reason = "sampling, roots and logging are on their way out of the protocol; servers of today use them"
@@ -23,13 +23,13 @@ use crate::client::sampler::Sampler;
 use crate::client::server::Server;
 use crate::client::{Elicitation, ElicitationAnswer, ElicitationHost, SampledMessage, SamplingRequest};
 
-/// The protocol's code for "the person said no".
+/// The protocol's code for "rejected by the user".
 const REJECTED: ErrorCode = ErrorCode(-1);
 
-/// What we are to one server.
+/// The client side of one server.
 #[derive(Clone)]
 pub(crate) struct Handler {
-    /// As the YAML names it.
+    /// Its name in the YAML.
     pub(crate) server_name: String,
     pub(crate) server: Weak<Server>,
     pub(crate) sampling: Option<Arc<Sampler>>,
@@ -44,7 +44,7 @@ impl ClientHandler for Handler {
         elicitation.form = Some(FormElicitationCapability::default());
         capabilities.elicitation = Some(elicitation);
         capabilities.sampling = self.sampling.is_some().then(SamplingCapability::default);
-        // Some servers take roots for what they may touch, instead of what the YAML says.
+        // Some servers grant access to roots, whatever the YAML allows.
         capabilities.roots = (!self.roots.is_empty()).then(RootsCapabilities::default);
         let us = Implementation::new("holodeck", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(capabilities, us).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
@@ -56,7 +56,7 @@ impl ClientHandler for Handler {
         _: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
         let Some(sampler) = &self.sampling else {
-            let refusal = "this server may not ask a model: its tool in the agent's file does not say \
+            let refusal = "this server may not ask a model: its tool in the agent's file does not set \
                            `sampling: allow`";
             return Err(ErrorData::new(REJECTED, refusal, None));
         };
@@ -96,7 +96,7 @@ impl ClientHandler for Handler {
         let Some(host) = &self.elicitation else {
             tracing::info!(
                 server = self.server_name,
-                "an MCP server asked the person something; declined"
+                "declined a question of an MCP server to the person"
             );
             return declined();
         };
@@ -150,7 +150,7 @@ impl ClientHandler for Handler {
 }
 
 impl Handler {
-    /// In a task of its own: the connection that tells of the change must answer too.
+    /// In its own task: the connection that announces the change must also deliver the answer.
     fn refresh(&self) {
         if let Some(server) = self.server.upgrade() {
             server.refresh_later();
@@ -179,7 +179,7 @@ fn sampled(message: &SamplingMessage) -> SampledMessage {
     }
 }
 
-/// The answer with the schema's defaults for what it leaves out.
+/// Fills in the schema's defaults for missing fields.
 fn with_defaults(answer: Value, schema: &Value) -> Value {
     let Value::Object(mut answer) = answer else {
         return answer;

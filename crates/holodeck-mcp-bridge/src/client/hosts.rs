@@ -1,56 +1,56 @@
-//! What a server may ask of whoever uses it.
+//! What a server may request from the application.
 
 use async_trait::async_trait;
 use holodeck_backend_api::{Image, Role, ToolCx};
 use serde_json::Value;
 
-/// Asks a model for servers whose tool says `sampling: allow`. All others are told that there is no sampling.
+/// Samples a model for servers whose tool sets `sampling: allow`. Other servers see no sampling capability.
 #[async_trait]
 pub trait SamplingHost: Send + Sync {
-    /// Asks for the call of a tool that `cx` is of; an error is what the server is told.
+    /// Samples during the tool call that `cx` belongs to; an error is sent to the server.
     async fn sample(&self, request: SamplingRequest, cx: ToolCx) -> Result<SamplingAnswer, String>;
 }
 
-/// What a server wants to ask a model.
+/// A server's request to sample a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingRequest {
-    /// The server, as the YAML names it.
+    /// The server's name in the YAML.
     pub server: String,
-    /// The system prompt it wants.
+    /// The requested system prompt.
     pub system_prompt: Option<String>,
     /// The conversation.
     pub messages: Vec<SampledMessage>,
-    /// The most tokens of the answer.
+    /// Maximum tokens of the answer.
     pub max_tokens: u32,
-    /// The temperature it wants.
+    /// The requested temperature.
     pub temperature: Option<f32>,
-    /// Texts that end the answer.
+    /// Stop sequences.
     pub stop_sequences: Vec<String>,
 }
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampledMessage {
-    /// Who says it.
+    /// The role.
     pub role: Role,
-    /// What.
+    /// The text.
     pub text: String,
-    /// Pictures in it.
+    /// Its images.
     pub images: Vec<Image>,
 }
 
-/// What a model answered a server.
+/// The model's answer for a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SamplingAnswer {
     /// The text.
     pub text: String,
     /// The model.
     pub model: String,
-    /// Why it ended, in MCP's words (`endTurn`, `maxTokens`, `stopSequence`).
+    /// The stop reason, in MCP's words (`endTurn`, `maxTokens`, `stopSequence`).
     pub stop_reason: Option<String>,
 }
 
-/// Answers what a server asks of the person. Without one every question is declined.
+/// Answers a server's questions to the person. Without one, every question is declined.
 #[async_trait]
 pub trait ElicitationHost: Send + Sync {
     /// Answers.
@@ -60,21 +60,21 @@ pub trait ElicitationHost: Send + Sync {
 /// A question of a server to the person.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Elicitation {
-    /// The server, as the YAML names it.
+    /// The server's name in the YAML.
     pub server: String,
     /// The question.
     pub message: String,
-    /// The schema of the answer: an object of plain values.
+    /// The schema of the answer: an object with scalar fields.
     pub schema: Value,
 }
 
-/// What the person answers.
+/// The person's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitationAnswer {
-    /// An object for the schema; fields that are left out get the schema's defaults.
+    /// An object that matches the schema; missing fields get the schema's defaults.
     Accept(Value),
-    /// No answer, and the server goes on.
+    /// Declined; the server continues.
     Decline,
-    /// No answer, and the server stops what it does.
+    /// Cancelled; the server stops its operation.
     Cancel,
 }

@@ -1,4 +1,4 @@
-//! Streamable HTTP over our own client.
+//! Streamable HTTP with holodeck-http.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) fn transport(http: &HttpClient, remote: &Remote) -> StreamableHttpCli
         http: http.clone(),
         remote: remote.clone(),
     };
-    // The client knows its address; this one may hold a secret and would be shown in errors.
+    // The client already has the address; this copy may contain a secret and would appear in errors.
     let config = StreamableHttpClientTransportConfig::with_uri(remote.url.to_string());
     StreamableHttpClientTransport::with_client(client, config)
 }
@@ -114,12 +114,12 @@ impl StreamableHttpClient for OurClient {
         let body = answer.bytes().await.map_err(StreamableHttpError::Client)?;
         match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
             Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, new_session)),
-            // Nothing is due to what is no request.
+            // A notification gets no answer.
             Err(_) if !matches!(message, JsonRpcMessage::Request(_)) => {
                 Ok(StreamableHttpPostResponse::Accepted)
             }
             Err(error) => Err(StreamableHttpError::UnexpectedServerResponse(
-                format!("{url} answered with something that is no message of MCP: {error}").into(),
+                format!("{url} answered with something other than an MCP message: {error}").into(),
             )),
         }
     }
@@ -136,7 +136,7 @@ impl StreamableHttpClient for OurClient {
         }
         let sent = self.send(Verb::Delete, Some(&session), None, headers, None);
         let answer = sent.await.map_err(StreamableHttpError::Client)?;
-        // Some servers end sessions by themselves alone.
+        // Some servers end sessions only by themselves.
         if answer.is_success() || answer.status() == 405 {
             return Ok(());
         }
@@ -173,8 +173,7 @@ impl StreamableHttpClient for OurClient {
     }
 }
 
-/// A refusal may say why in the protocol's own words; and a server that does not know the question which revision it
-/// speaks refuses that too, in one way or another.
+/// A refusal may contain an MCP error; a server that does not support the first request refuses it in various ways.
 async fn refused(
     message: &ClientJsonRpcMessage,
     in_session: bool,
@@ -186,22 +185,24 @@ async fn refused(
     if matches!(status, 401 | 403) {
         return Err(StreamableHttpError::Client(refusal));
     }
-    let said = serde_json::from_str::<ServerJsonRpcMessage>(refusal.body().unwrap_or_default());
-    let said = said.ok().filter(|said| matches!(said, JsonRpcMessage::Error(_)));
+    let error = serde_json::from_str::<ServerJsonRpcMessage>(refusal.body().unwrap_or_default());
+    let error = error
+        .ok()
+        .filter(|message| matches!(message, JsonRpcMessage::Error(_)));
     if let Some(id) = asked_for_revisions(message)
         && !in_session
         && (400..500).contains(&status)
     {
-        // The refusal is often not about this request by its number.
-        let error = match said {
-            Some(JsonRpcMessage::Error(said)) => said.error,
+        // The error often carries another request id.
+        let error = match error {
+            Some(JsonRpcMessage::Error(message)) => message.error,
             _ => ErrorData::invalid_request(refusal.to_string(), None),
         };
         let error = ServerJsonRpcMessage::error(error, Some(id.clone()));
         return Ok(StreamableHttpPostResponse::Json(error, None));
     }
-    match said {
-        Some(said) => Ok(StreamableHttpPostResponse::Json(said, new_session)),
+    match error {
+        Some(error) => Ok(StreamableHttpPostResponse::Json(error, new_session)),
         None => Err(StreamableHttpError::Client(refusal)),
     }
 }

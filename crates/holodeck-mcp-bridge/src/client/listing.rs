@@ -1,10 +1,10 @@
-//! The tools and prompts of a server as tools of ours.
+//! The tools and prompts of a server as tools.
 
 use std::collections::HashSet;
 use std::sync::Weak;
 
 use holodeck_backend_api::{SideEffects, ToolKind, ToolSpec};
-use holodeck_model::{McpTool, bounded, mcp_tool_name};
+use holodeck_model::{McpTool, mcp_tool_name, shorten_tool_name};
 use rmcp::RoleClient;
 use rmcp::model::{JsonObject, PaginatedRequestParams, Prompt, Tool};
 use rmcp::service::{Peer, ServiceError};
@@ -14,14 +14,14 @@ use crate::client::server::{Ask, Repeat, Server};
 use crate::client::tools::ServerTool;
 use crate::launch;
 
-/// Pages of one list.
+/// Maximum pages of one list.
 const MAX_PAGES: usize = 100;
-/// Tools and prompts of one server.
+/// Maximum tools and prompts of one server.
 const MAX_ENTRIES: usize = 2_000;
-/// Bytes of JSON of all tools and prompts of one server.
+/// Maximum bytes of JSON of all tools and prompts of one server.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Why there is no list.
+/// Why listing failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListError {
     #[error(transparent)]
@@ -34,9 +34,9 @@ pub(crate) enum ListError {
     Bytes,
 }
 
-/// What of a server is offered, and under which name.
+/// Which tools of a server are offered, and under which names.
 pub(crate) struct Offer {
-    /// Its part of the names of its tools.
+    /// The server's part of its tools' names.
     name: String,
     tools: Offered,
     prompts: Offered,
@@ -62,7 +62,7 @@ impl Offer {
         }
     }
 
-    /// Asks the server what it has now.
+    /// Lists the server's current tools and prompts.
     pub(crate) async fn list(
         &self,
         peer: &Peer<RoleClient>,
@@ -122,7 +122,7 @@ struct List<'a> {
     read: Read,
 }
 
-/// How much a server has listed.
+/// The size of a server's lists so far.
 #[derive(Default)]
 struct Read {
     entries: usize,
@@ -192,7 +192,7 @@ impl List<'_> {
             properties.insert(argument.name, schema);
         }
         let title = prompt.title.unwrap_or_default();
-        // A tool goes before a prompt of the same name.
+        // A tool precedes a prompt of the same name.
         let mut name = self.name_of(&prompt.name);
         if self.taken.contains(&name) {
             name = self.name_of(&format!("{}_prompt", prompt.name));
@@ -208,7 +208,7 @@ impl List<'_> {
 
     fn name_of(&self, name: &str) -> String {
         let name = mcp_tool_name(&self.offer.name, name);
-        let shown = bounded(name.clone());
+        let shown = shorten_tool_name(name.clone());
         if shown != name {
             tracing::warn!("the name `{name}` is too long for a tool; it is offered as `{shown}`");
         }
@@ -229,7 +229,7 @@ impl List<'_> {
     }
 }
 
-/// As every model's server takes it: an object that names its properties, be they none.
+/// The form every model endpoint accepts: an object with `properties`, even if empty.
 fn parameters(schema: &JsonObject) -> Value {
     let mut schema = schema.clone();
     schema.entry("type").or_insert_with(|| "object".into());

@@ -1,4 +1,4 @@
-//! How a server of the YAML is reached.
+//! How to reach a server of the YAML.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,15 +11,15 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::client::ConnectError;
 use crate::launch;
 
-/// Beside [`BASE_VARIABLES`]: who runs it, and with which shell and terminal, as the protocol's own kits pass on.
+/// In addition to [`BASE_VARIABLES`]: user, shell and terminal, as the protocol's SDKs pass them.
 const USER_VARIABLES: &[&str] = &["LOGNAME", "SHELL", "TERM", "USER"];
 
-/// Shorter values are words that may stand anywhere.
+/// Shorter values are ordinary words that may occur anywhere.
 const SHORTEST_SECRET: usize = 8;
 
 pub(crate) struct Plan {
     pub(crate) reach: Reach,
-    /// Values that are never shown.
+    /// Values that must never be shown.
     secrets: Vec<SecretString>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Reach {
 pub(crate) struct Remote {
     pub(crate) url: HttpUrl,
     pub(crate) headers: Headers,
-    /// How long an event stream may be silent.
+    /// Maximum silence of an event stream.
     pub(crate) silence: Option<Duration>,
     pub(crate) at_close: AtClose,
 }
@@ -61,14 +61,14 @@ impl Plan {
             McpTransport::Http => Reach::Http(remote(tool)?),
             McpTransport::Sse => Reach::Sse(remote(tool)?),
             McpTransport::Websocket => {
-                let reason = "transport `websocket` can't be used yet";
+                let reason = "transport `websocket` is not supported";
                 return Err(ConnectError::Config(reason.to_owned()));
             }
         };
         Ok(Self { reach, secrets })
     }
 
-    /// Text without the values that the YAML gives the server.
+    /// Text without the values that the YAML gives to the server.
     pub(crate) fn redacted(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.secrets {
@@ -86,7 +86,7 @@ fn command(
     env: &Env,
     variables: &[(String, SecretString)],
 ) -> Result<ProcessSpec, ConnectError> {
-    let missing = || ConnectError::Config("there is no `command`".to_owned());
+    let missing = || ConnectError::Config("`command` is missing".to_owned());
     let command = tool.command.as_ref().ok_or_else(missing)?;
     let folder = absolute(launch::base(command, base_dir));
     let inherited: Vec<&str> = BASE_VARIABLES.iter().chain(USER_VARIABLES).copied().collect();
@@ -102,7 +102,7 @@ fn command(
 
 fn remote(tool: &McpTool) -> Result<Remote, ConnectError> {
     let wrong = |error: holodeck_http::HttpError| ConnectError::Config(error.to_string());
-    let missing = || ConnectError::Config("there is no `url`".to_owned());
+    let missing = || ConnectError::Config("`url` is missing".to_owned());
     let mut headers = Headers::new();
     for (name, value) in &tool.headers {
         headers.insert_secret(name, value).map_err(wrong)?;
@@ -118,7 +118,7 @@ fn remote(tool: &McpTool) -> Result<Remote, ConnectError> {
     })
 }
 
-/// A child's paths must hold whatever its working directory is; an empty one is where we are.
+/// A child's paths must be valid in any working directory; an empty path is the current one.
 fn absolute(path: &Path) -> PathBuf {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")

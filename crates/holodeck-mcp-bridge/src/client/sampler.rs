@@ -6,16 +6,16 @@ use tokio_util::sync::DropGuard;
 
 use crate::client::{SamplingAnswer, SamplingHost, SamplingRequest};
 
-/// Puts a server's questions to a model, each for the call of a tool that made the server ask.
+/// Samples a model for a server, as part of the tool call that caused it.
 ///
-/// The protocol does not say which call that is, so calls of such a server run one after the other.
+/// The protocol does not identify that call, so calls of such a server run one at a time.
 pub(crate) struct Sampler {
     host: Arc<dyn SamplingHost>,
     one_at_a_time: tokio::sync::Mutex<()>,
     caller: Mutex<Option<ToolCx>>,
 }
 
-/// A call that is running. When it is dropped, what the server still asks for it is stopped.
+/// A running call. Dropping it stops the server's pending sampling requests.
 pub(crate) struct Calling<'a> {
     sampler: &'a Sampler,
     _turn: MutexGuard<'a, ()>,
@@ -49,12 +49,12 @@ impl Sampler {
     pub(crate) async fn sample(&self, request: SamplingRequest) -> Result<SamplingAnswer, String> {
         let caller = self.caller.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(cx) = caller else {
-            return Err("a model is asked only while a tool of this server is called".to_owned());
+            return Err("sampling is only allowed during a call of this server's tools".to_owned());
         };
         let stop = cx.cancel.clone();
         tokio::select! {
             biased;
-            () = stop.cancelled() => Err("the call that this was asked for is over".to_owned()),
+            () = stop.cancelled() => Err("the call that requested this has ended".to_owned()),
             answer = self.host.sample(request, cx) => answer,
         }
     }

@@ -16,9 +16,9 @@ use crate::client::sampler::Sampler;
 use crate::client::tools::ServerTool;
 use crate::client::{ConnectError, McpOptions, ServerInfo, words};
 
-/// A server of the YAML, over all its connections.
+/// A server of the YAML, across all its connections.
 pub(crate) struct Server {
-    /// As the YAML names it.
+    /// Its name in the YAML.
     name: String,
     plan: Plan,
     offer: Offer,
@@ -30,14 +30,14 @@ pub(crate) struct Server {
     refreshing: tokio::sync::Mutex<()>,
     refreshes: TaskTracker,
     closing: CancellationToken,
-    /// How often a connection was lost since a request was last answered.
+    /// Lost connections since the last answered request.
     losses: AtomicU64,
 }
 
 enum Live {
     /// With its number.
     Open(Arc<Connection>, u64),
-    /// The number of the last one.
+    /// The number of the last connection.
     Lost(u64),
     Closed,
 }
@@ -49,23 +49,23 @@ struct Listed {
     info: ServerInfo,
 }
 
-/// What is asked of a server.
+/// A request to a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
     /// A call of a tool.
     Tool {
-        /// As the server names it.
+        /// Its name on the server.
         name: String,
         repeat: Repeat,
     },
     /// A prompt.
     Prompt {
-        /// As the server names it.
+        /// Its name on the server.
         name: String,
     },
 }
 
-/// Whether a call may be sent again when nobody knows if it took effect.
+/// Whether a call may be sent again when its effect is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
     Harmless,
@@ -109,7 +109,7 @@ impl Server {
         Ok(())
     }
 
-    /// Asks, over a new connection if the last one is gone. An error is why that can't be had.
+    /// Sends a request, over a new connection if the last one is lost. An error is the reason why connecting failed.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         ask: &Ask,
@@ -120,20 +120,23 @@ impl Server {
             Some(sampler) => Some(sampler.begin(cx).await),
             None => None,
         };
-        let (connection, number) = self.connection(None).await.map_err(|error| self.told(&error))?;
+        let (connection, number) = self
+            .connection(None)
+            .await
+            .map_err(|error| self.redacted_error(&error))?;
         let lost = match self.answer(&connection, ask, arguments).await {
             Ok(output) => return Ok(output),
             Err(lost) => self.words_of(&connection, lost).await,
         };
         if self.losses.fetch_add(1, Ordering::AcqRel) > 0 {
             self.forget(number).await;
-            return Err(format!("its MCP server `{}` is gone again: {lost}", self.name));
+            return Err(format!("its MCP server `{}` was lost again: {lost}", self.name));
         }
         let again = self.connection(Some(number)).await;
         let (connection, _) = again.map_err(|error| {
-            let error = self.told(&error);
+            let error = self.redacted_error(&error);
             format!(
-                "its MCP server `{}` is gone: {lost}; connecting again: {error}",
+                "its MCP server `{}` was lost: {lost}; connecting again: {error}",
                 self.name
             )
         })?;
@@ -154,7 +157,7 @@ impl Server {
             Ok(output) => Ok(output),
             Err(lost) => {
                 let lost = self.words_of(&connection, lost).await;
-                Err(format!("its MCP server `{}` is gone again: {lost}", self.name))
+                Err(format!("its MCP server `{}` was lost again: {lost}", self.name))
             }
         }
     }
@@ -181,7 +184,7 @@ impl Server {
         };
         let output = match answer {
             Ok(output) => output,
-            // The server does not know the tool, or not with these arguments.
+            // The server does not have the tool, or rejects these arguments.
             Err(ServiceError::McpError(error)) if error.code == ErrorCode::INVALID_PARAMS => {
                 ToolOutput::refused(CallRefusal::InvalidArguments, error.message.into_owned())
             }
@@ -199,12 +202,12 @@ impl Server {
             Err(other) => ToolOutput::error(other.to_string()),
         };
         self.losses.store(0, Ordering::Release);
-        // The model's next message must know what this call has changed.
+        // The model's next message must see the changes of this call.
         self.refresh_if_stale().await;
         Ok(output)
     }
 
-    /// The live connection, opened if it is gone or has the number of a lost one.
+    /// The live connection; opened if it was lost or has the number of a lost one.
     async fn connection(self: &Arc<Self>, lost: Option<u64>) -> Result<(Arc<Connection>, u64), ConnectError> {
         let mut live = self.live.lock().await;
         let last = match &*live {
@@ -235,7 +238,7 @@ impl Server {
         if let Err(error) = self.list(&connection).await {
             let words = connection.last_words().await;
             return Err(ConnectError::Handshake {
-                reason: format!("it does not list its tools: {error}"),
+                reason: format!("listing its tools failed: {error}"),
                 stderr: words.unwrap_or_default(),
             });
         }
@@ -251,7 +254,7 @@ impl Server {
         }
     }
 
-    /// As [`refresh_if_stale`](Self::refresh_if_stale), in a task that [`close`](Self::close) ends and waits for.
+    /// As [`refresh_if_stale`](Self::refresh_if_stale), in a task that [`close`](Self::close) ends and awaits.
     pub(crate) fn refresh_later(self: &Arc<Self>) {
         let (server, closing) = (Arc::clone(self), self.closing.clone());
         self.refreshes.spawn(async move {
@@ -259,7 +262,7 @@ impl Server {
         });
     }
 
-    /// Asks for the lists again if the server has said that they are others.
+    /// Lists again if the server has announced changes.
     pub(crate) async fn refresh_if_stale(self: &Arc<Self>) {
         let _one_at_a_time = self.refreshing.lock().await;
         let connection = match &*self.live.lock().await {
@@ -269,7 +272,7 @@ impl Server {
         if connection.stale.swap(false, Ordering::AcqRel)
             && let Err(error) = self.list(&connection).await
         {
-            tracing::warn!(server = self.name, %error, "an MCP server has changed its tools and does not list them");
+            tracing::warn!(server = self.name, %error, "listing the changed tools of an MCP server failed");
         }
     }
 
@@ -297,7 +300,7 @@ impl Server {
         Ok(())
     }
 
-    /// What the server said of itself when it was last connected.
+    /// The server's description from its last connection.
     pub(crate) fn info(&self) -> ServerInfo {
         self.listed
             .lock()
@@ -338,8 +341,8 @@ impl Server {
         self.plan.redacted(&words.unwrap_or(lost.reason))
     }
 
-    /// An error without secrets.
-    pub(crate) fn told(&self, error: &ConnectError) -> String {
+    /// The error text without secrets.
+    pub(crate) fn redacted_error(&self, error: &ConnectError) -> String {
         self.plan.redacted(&error.to_string())
     }
 }

@@ -1,5 +1,5 @@
-//! HTTP with server-sent events, as the protocol's first revision has it: one stream of events to us, and a place
-//! where our messages are posted, which the first event tells.
+//! HTTP with server-sent events, the transport of the protocol's first revision: one event stream, and an endpoint for
+//! messages, which the first event announces.
 
 use futures::StreamExt as _;
 use holodeck_http::{Headers, HttpClient, HttpError, HttpUrl, Verb};
@@ -22,12 +22,12 @@ pub(crate) struct SseTransport {
 pub(crate) enum SseFailure {
     #[error(transparent)]
     Http(#[from] HttpError),
-    #[error("{0} is no stream of events")]
+    #[error("{0} is not an event stream")]
     NoStream(HttpUrl),
-    #[error("{0} did not say where to post messages")]
+    #[error("{0} announced no endpoint for messages")]
     NoEndpoint(HttpUrl),
-    #[error("{told} is told as the place for messages by {by}, another server")]
-    Elsewhere { told: HttpUrl, by: HttpUrl },
+    #[error("{by} announced a message endpoint on another host: {endpoint}")]
+    Elsewhere { endpoint: HttpUrl, by: HttpUrl },
 }
 
 impl SseTransport {
@@ -48,10 +48,10 @@ impl SseTransport {
                 continue;
             }
             let post_to = url.resolve(event.data.trim())?;
-            // The headers may hold a key.
+            // The headers may contain a key.
             if post_to.origin() != url.origin() {
                 return Err(SseFailure::Elsewhere {
-                    told: post_to,
+                    endpoint: post_to,
                     by: url.clone(),
                 });
             }
@@ -95,7 +95,7 @@ impl Transport<RoleClient> for SseTransport {
             let event = match self.events.as_mut()?.next().await? {
                 Ok(event) => event,
                 Err(error) => {
-                    tracing::debug!(%error, "the stream of an MCP server broke off");
+                    tracing::debug!(%error, "the event stream of an MCP server was interrupted");
                     self.events = None;
                     return None;
                 }
@@ -105,7 +105,7 @@ impl Transport<RoleClient> for SseTransport {
             }
             match serde_json::from_str(&event.data) {
                 Ok(message) => return Some(message),
-                Err(error) => tracing::debug!(%error, "an event that is no message of MCP"),
+                Err(error) => tracing::debug!(%error, "an event is not an MCP message"),
             }
         }
     }

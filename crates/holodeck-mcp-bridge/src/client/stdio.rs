@@ -1,19 +1,20 @@
 use std::time::Duration;
 
-use holodeck_process::{ChildProcess, ProcessSpec};
+use holodeck_model::io_reason;
+use holodeck_process::{ChildProcess, ProcessError, ProcessSpec};
 use rmcp::RoleClient;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::process::{ChildStdin, ChildStdout};
 
 use crate::client::ConnectError;
 
-/// How long a server is given to end after its input was closed, and again after it was asked to.
+/// How long a server may take to exit after its input is closed, and again after it is signalled.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long the end of a dead server's words is waited for.
+/// How long to wait for the rest of an exited server's stderr.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
-/// A server that is a child of ours. Dropping it kills its process group.
+/// A server that runs as a child process. Dropping it kills its process group.
 pub(crate) struct Process {
     child: ChildProcess,
 }
@@ -38,7 +39,7 @@ impl Process {
         self.child.stderr()
     }
 
-    /// How it ended, if it has, and its last words.
+    /// How it exited, if it has, and the end of its stderr.
     pub(crate) async fn last_words(&mut self) -> (Option<String>, String) {
         let exit = tokio::time::timeout(LAST_WORDS, self.child.wait()).await;
         self.child.settle_stderr(LAST_WORDS).await;
@@ -49,14 +50,16 @@ impl Process {
     /// Ends it; its input has been closed.
     pub(crate) async fn close(self) {
         if let Err(error) = self.child.close(GRACE).await {
-            tracing::debug!(%error, "an MCP server could not be waited for");
+            tracing::debug!(%error, "waiting for the exit of an MCP server failed");
         }
     }
 }
 
-fn with_cause(error: &holodeck_process::ProcessError) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
+fn with_cause(error: &ProcessError) -> String {
+    match error {
+        ProcessError::Spawn { source, .. } | ProcessError::Io(source) => {
+            format!("{error}: {}", io_reason(source))
+        }
+        _ => error.to_string(),
     }
 }

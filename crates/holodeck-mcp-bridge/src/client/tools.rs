@@ -50,7 +50,7 @@ impl Tool for ServerTool {
         let mut output = tokio::select! {
             biased;
             answer = server.ask(&self.ask, &arguments, &cx) => answer.map_err(unavailable)?,
-            // Whoever drops a request takes it back on the server too.
+            // Dropping a request also cancels it on the server.
             () = cx.cancel.cancelled() => return Err(ToolError::Cancelled),
         };
         if self.kind != ToolKind::Retrieval {

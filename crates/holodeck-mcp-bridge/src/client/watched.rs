@@ -8,14 +8,14 @@ use rmcp::model::{
 };
 use rmcp::transport::Transport;
 
-/// Whether the lists of a connection are others than when they were asked for.
+/// Whether the lists of a connection have changed since they were read.
 pub(crate) type Stale = Arc<AtomicBool>;
 
-/// A transport that sees what passes.
+/// A transport that observes messages.
 ///
-/// A server that says that its lists have changed, and then answers, has done so in this order; whoever gets the answer
-/// must find that out too. And a server that was slow to start answers the first question after we gave up waiting for
-/// it and asked the second: that answer belongs to nothing.
+/// A server that announces changed lists and then answers did so in this order, and the receiver of the answer must see
+/// the change too. A server that was slow to start may answer the first request after the client has given up on it and
+/// sent the second: that answer is dropped.
 pub(crate) struct Watched<T> {
     inner: T,
     stale: Stale,
@@ -75,7 +75,8 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
                         | ServerNotification::PromptListChangedNotification(_)
                 )
             {
-                // One notification is enough until the lists are read again: each that is passed on waits for that.
+                // One notification is enough until the lists are read again, since each that is passed on triggers a
+                // refresh.
                 if self.stale.swap(true, Ordering::AcqRel) {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! What went wrong, without the layers it went through.
+//! Error texts without the layers of wrappers.
 
 use holodeck_http::HttpError;
 use rmcp::service::ClientInitializeError;
@@ -10,7 +10,7 @@ pub(crate) fn of_handshake(error: &ClientInitializeError) -> String {
         ClientInitializeError::TransportError { error, .. } => of_transport(error),
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => of_handshake(fallback),
         ClientInitializeError::JsonRpcError(error) => {
-            format!("it refused the handshake: {} ({})", error.message, error.code.0)
+            format!("it rejected the handshake: {} ({})", error.message, error.code.0)
         }
         ClientInitializeError::ConnectionClosed(_) => {
             "it closed the connection during the handshake".to_owned()

@@ -1,49 +1,49 @@
 use holodeck_model::{JsonMap, McpTransport};
 use serde_json::{Value, json};
 
-/// A server as the registry describes it.
+/// A server in the registry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegistryServer {
     /// Its name in the registry, as in `io.github.someone/weather`.
     pub name: String,
-    /// What it is for.
+    /// Its description.
     pub description: String,
     /// Its version.
     pub version: String,
-    /// How it can be had, in the registry's order.
+    /// The ways to install or reach it, in the registry's order.
     pub forms: Vec<ServerForm>,
-    /// Whether its authors advise against it.
+    /// Whether its authors have deprecated it.
     pub deprecated: bool,
 }
 
-/// One way to have a server.
+/// One way to install or reach a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerForm {
-    /// How it is reached; `None` if we know no way.
+    /// Its transport; `None` if it is unknown.
     pub transport: Option<McpTransport>,
-    /// In words, as in `npm @x/weather`.
+    /// For display, as in `npm @x/weather`.
     pub shown: String,
     /// The fields of the YAML, without `type`, `name` and `description`.
     fields: Result<JsonMap, Unusable>,
 }
 
-/// Why a way to have a server can't be written into the YAML.
+/// Why a form can't be written into the YAML.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unusable {
-    /// Packages of this kind are not started by us.
+    /// Packages of this type are not supported.
     #[error("packages of type `{0}` can't be run")]
     PackageType(String),
-    /// It wants a value that only the person knows.
-    #[error("it wants a value for {0}, which only you know; write the tool into the YAML by hand")]
-    Wants(String),
-    /// It is reached in a way that we don't know.
-    #[error("it is reached by `{0}`, which is not supported")]
+    /// It needs a value that only the user has.
+    #[error("it needs a value for {0}; add the tool to the YAML by hand")]
+    NeedsValue(String),
+    /// Its transport is not supported.
+    #[error("its transport `{0}` is not supported")]
     Transport(String),
 }
 
 impl RegistryServer {
-    /// Reads an entry of a list, or the answer about one server.
+    /// Reads an entry of a list, or the answer for one server.
     pub(super) fn read(entry: &Value) -> Option<Self> {
         let server = entry.get("server").unwrap_or(entry);
         let text = |key: &str| server.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -62,8 +62,8 @@ impl RegistryServer {
         })
     }
 
-    /// A tool of the YAML that uses the server: in the first form that works, of those with `transport` if one is asked
-    /// for. `name` is the tool's name.
+    /// A tool of the YAML that uses the server: the first supported form, limited to `transport` if given. `name` is
+    /// the tool's name.
     pub fn tool(
         &self,
         name: &str,
@@ -93,7 +93,7 @@ impl RegistryServer {
         Err(reasons)
     }
 
-    /// A name for the tool: the last part of the registry's, of letters, digits and `_`.
+    /// A name for the tool: the last segment of the registry's name, with only letters, digits and `_`.
     pub fn short_name(&self) -> String {
         let last = self.name.rsplit('/').next().unwrap_or(&self.name);
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
@@ -137,7 +137,7 @@ impl ServerForm {
         };
         let fields = match transport {
             None => Err(Unusable::Transport(kind.to_owned())),
-            Some(_) if url.contains('{') => Err(Unusable::Wants(format!("a part of its URL `{url}`"))),
+            Some(_) if url.contains('{') => Err(Unusable::NeedsValue(format!("a part of its URL `{url}`"))),
             Some(transport) => values(remote, "headers").map(|headers| {
                 let mut fields = JsonMap::new();
                 let word = if transport == McpTransport::Sse {
@@ -161,7 +161,7 @@ impl ServerForm {
     }
 }
 
-/// What starts a package: the runner of its kind, in the version that was looked at.
+/// How to start a package: the runner of its type, in the listed version.
 fn package_fields(package: &Value, kind: &str, identifier: &str, version: &str) -> Result<JsonMap, Unusable> {
     let at = |separator: &str| match version {
         "" => identifier.to_owned(),
@@ -177,7 +177,7 @@ fn package_fields(package: &Value, kind: &str, identifier: &str, version: &str) 
         "pypi" => "uvx",
         "oci" | "docker" => {
             args.extend(["run", "-i", "--rm"].map(str::to_owned));
-            // What is set for `docker` itself is not seen in the container.
+            // Variables of `docker` itself are not visible in the container.
             args.extend(variables.keys().flat_map(|name| ["-e".to_owned(), name.clone()]));
             "docker"
         }
@@ -187,7 +187,7 @@ fn package_fields(package: &Value, kind: &str, identifier: &str, version: &str) 
     args.push(match kind {
         "npm" => at("@"),
         "pypi" => at("=="),
-        // A newer registry writes the tag into the identifier.
+        // A newer registry includes the tag in the identifier.
         _ if identifier
             .rsplit('/')
             .next()
@@ -208,7 +208,7 @@ fn package_fields(package: &Value, kind: &str, identifier: &str, version: &str) 
     Ok(fields)
 }
 
-/// What others wrote, as a text in which the YAML replaces nothing: it could name variables of the person's.
+/// Escapes a foreign string so that the YAML substitutes nothing in it: it could name the user's variables.
 fn literal(text: &str) -> String {
     text.replace("${", "$${")
 }
@@ -221,8 +221,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Names with values. One that only the person knows becomes a variable of the environment, one that is not needed is
-/// left out.
+/// Names with values. A value that only the user has becomes an environment variable; an optional one is left out.
 fn values(owner: &Value, key: &str) -> Result<JsonMap, Unusable> {
     let mut found = JsonMap::new();
     for input in owner.get(key).and_then(Value::as_array).into_iter().flatten() {
@@ -233,7 +232,7 @@ fn values(owner: &Value, key: &str) -> Result<JsonMap, Unusable> {
             Some(value) if !value.contains('{') => {
                 found.insert(name.to_owned(), literal(&value).into());
             }
-            Some(_) => return Err(Unusable::Wants(format!("a part of `{name}`"))),
+            Some(_) => return Err(Unusable::NeedsValue(format!("a part of `{name}`"))),
             None if is_required(input) => {
                 found.insert(name.to_owned(), format!("${{{}}}", variable(name)).into());
             }
@@ -250,7 +249,7 @@ fn arguments(owner: &Value, key: &str) -> Result<Vec<String>, Unusable> {
         let hint = input.get("valueHint").and_then(Value::as_str);
         match (name, fixed(input)) {
             (_, Some(value)) if value.contains('{') => {
-                return Err(Unusable::Wants(format!("`{value}`")));
+                return Err(Unusable::NeedsValue(format!("`{value}`")));
             }
             (Some(name), Some(value)) => found.push(format!("{name}={value}")),
             (None, Some(value)) => found.push(value),
@@ -261,14 +260,14 @@ fn arguments(owner: &Value, key: &str) -> Result<Vec<String>, Unusable> {
             }
             (name, None) => {
                 let what = name.or(hint).unwrap_or("an argument");
-                return Err(Unusable::Wants(format!("`{what}`")));
+                return Err(Unusable::NeedsValue(format!("`{what}`")));
             }
         }
     }
     Ok(found)
 }
 
-/// A value that needs nobody.
+/// A value that needs no input.
 fn fixed(input: &Value) -> Option<String> {
     let text = |key: &str| input.get(key).and_then(Value::as_str).map(str::to_owned);
     text("value").or_else(|| text("default"))
@@ -278,7 +277,7 @@ fn is_required(input: &Value) -> bool {
     input.get("isRequired").and_then(Value::as_bool) == Some(true)
 }
 
-/// The name of a variable that is to hold a value, as in `X_API_KEY` for the header `X-Api-Key`.
+/// The name of a variable for a value, such as `X_API_KEY` for the header `X-Api-Key`.
 fn variable(name: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() {
@@ -297,7 +296,7 @@ mod tests {
     use super::*;
 
     fn server(more: &Value) -> RegistryServer {
-        let mut server = json!({"name": "io.github.someone/weather-mcp", "description": "Tells the weather.", "version": "1.2.0"});
+        let mut server = json!({"name": "io.github.someone/weather-mcp", "description": "Weather forecasts.", "version": "1.2.0"});
         server
             .as_object_mut()
             .unwrap()
@@ -359,7 +358,7 @@ mod tests {
         assert_eq!(
             Value::Object(http),
             json!({
-                "type": "mcp", "name": "w", "description": "Tells the weather.", "transport": "http",
+                "type": "mcp", "name": "w", "description": "Weather forecasts.", "transport": "http",
                 "url": "https://x.test/mcp", "headers": {"X-Api-Key": "${X_API_KEY}", "X-Mode": "a"},
                 "registry_name": "io.github.someone/weather-mcp",
             })
@@ -374,13 +373,13 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_person_knows_is_told() {
+    fn values_that_only_the_user_has_are_named() {
         let asking = server(&json!({"packages": [{
             "registryType": "npm", "identifier": "files", "transport": {"type": "stdio"},
             "packageArguments": [{"type": "positional", "valueHint": "directory", "isRequired": true}],
         }]}));
         let reasons = asking.tool("files", None).unwrap_err();
-        assert_eq!(reasons[0].1, Unusable::Wants("`directory`".to_owned()));
+        assert_eq!(reasons[0].1, Unusable::NeedsValue("`directory`".to_owned()));
         assert_eq!(
             RegistryServer::read(&json!({"server": {"description": "no name"}})),
             None

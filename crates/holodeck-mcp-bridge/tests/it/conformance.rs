@@ -1,4 +1,4 @@
-//! The protocol's own suite for clients, with our client in `examples/conformance_client.rs`.
+//! The protocol's own client conformance suite, with the client in `examples/conformance_client.rs`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::setup::{env, workspace};
 
 const SUITE: &str = ".smoke/mcp/node_modules/@modelcontextprotocol/conformance/dist/index.js";
 
-/// What the suite says of one scenario.
+/// The result of one scenario.
 async fn scenario(name: &str) -> (bool, String) {
     let suite = workspace().join(SUITE);
     assert!(
@@ -42,13 +42,13 @@ async fn scenario(name: &str) -> (bool, String) {
         .current_dir(folder.path())
         .timeout(Duration::from_mins(1));
     let output = run(&spec, &CancellationToken::new()).await.unwrap();
-    let said = format!("{}\n{}", String::from_utf8_lossy(&output.stdout), output.stderr);
-    (output.exit.success(), said)
+    let output_text = format!("{}\n{}", String::from_utf8_lossy(&output.stdout), output.stderr);
+    (output.exit.success(), output_text)
 }
 
 async fn passes(name: &str) {
-    let (passed, said) = scenario(name).await;
-    assert!(passed, "{said}");
+    let (passed, output_text) = scenario(name).await;
+    assert!(passed, "{output_text}");
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ async fn pictures_resources_links_and_structure_reach_the_model() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_to_the_model() {
+async fn a_failure_is_reported_to_the_model() {
     let server = everything("").await;
     let output = call(&server, "mcp__everything__get-sum", json!({ "a": "x" }))
         .await
@@ -168,7 +168,7 @@ async fn a_model_is_asked_only_if_there_is_one_and_the_yaml_allows_it() {
         &options,
     )
     .await;
-    // The server has this tool from when it knows that we have a model, and says so.
+    // The server announces this tool once it sees the sampling capability.
     until("the list is another", || {
         names(&server).iter().any(|name| name == sampling)
     })

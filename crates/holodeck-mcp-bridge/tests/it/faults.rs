@@ -2,8 +2,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use holodeck_backend_api::{ToolCx, ToolError};
-use holodeck_mcp_bridge::ServerNeed;
 use holodeck_model::McpTool;
+use holodeck_model::ServerNeed;
 use holodeck_process::{ChildEnv, ProcessSpec, run};
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::setup::{call, connect, find, lives, node, options, real, text, tool, try_connect, until};
 
-/// The scripted server, told how to misbehave.
+/// The scripted server with a kind of misbehaviour.
 pub(crate) fn scripted(how: &str, folder: &Path, more: &str) -> McpTool {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/scripted.py");
     let memory = folder.join("starts");
@@ -33,7 +33,7 @@ async fn refusal(tool: &McpTool, startup: Duration) -> String {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_start_says_why_without_secrets() {
+async fn the_error_of_a_server_that_does_not_start_has_no_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let broken = scripted("broken", folder.path(), "env: {TOKEN: sesame-open}");
     assert_eq!(
@@ -48,7 +48,7 @@ async fn a_server_that_does_not_start_says_why_without_secrets() {
     let silent = scripted("silent", folder.path(), "");
     assert_eq!(
         refusal(&silent, Duration::from_secs(3)).await,
-        "no answer within 3 s\nstderr: I will say nothing"
+        "no answer within 3 s\nstderr: this server stays silent"
     );
 }
 
@@ -78,7 +78,7 @@ async fn a_server_that_dies_in_a_call_is_started_again_once() {
     let folder = tempfile::tempdir().unwrap();
     let server = connect(&scripted("once", folder.path(), ""), &options(folder.path())).await;
     let first = server.info().process.unwrap();
-    // Nobody knows what the call has done: it is not sent again, and the model hears of it.
+    // The effect of the call is unknown: it is not sent again, and the model gets an error.
     let output = call(&server, "mcp__odd__die", json!({})).await.unwrap();
     assert!(output.is_error);
     insta::assert_snapshot!(output.text, @r"
@@ -107,12 +107,16 @@ async fn a_server_that_dies_again_is_unavailable() {
         .await
         .unwrap_err();
     insta::assert_snapshot!(error, @r"
-    tool `mcp__odd__die_reading` could not be run: its MCP server `odd` is gone again: exit code 1
+    tool `mcp__odd__die_reading` could not be run: its MCP server `odd` was lost again: exit code 1
     stderr: out of memory
     ");
     assert!(matches!(error, ToolError::Unavailable { .. }));
-    // Who does not kill it finds it there.
-    assert!(text(&server, "mcp__odd__said", json!({})).await.starts_with('['));
+    // A client that did not kill it would find it here.
+    assert!(
+        text(&server, "mcp__odd__cancelled", json!({}))
+            .await
+            .starts_with('[')
+    );
 }
 
 #[tokio::test]
@@ -147,7 +151,7 @@ async fn a_real_server_killed_in_a_call_is_asked_again() {
     tokio::pin!(call);
     assert!(futures::poll!(&mut call).is_pending());
     kill(process).await;
-    // The server says that this tool changes nothing.
+    // The server declares this tool read-only.
     let output = call.await.unwrap();
     assert!(output.text.contains("completed"), "{}", output.text);
     assert_ne!(server.info().process, Some(process));
@@ -164,14 +168,14 @@ async fn what_is_stopped_is_taken_back_on_the_server() {
     };
     let hanging = find(&server, "mcp__odd__hang");
     let (stopped, ()) = tokio::join!(hanging.call(json!({}), cx), async {
-        // An answer to a later question: the server has read the first.
-        text(&server, "mcp__odd__said", json!({})).await;
+        // A later answer: the server has processed the first request.
+        text(&server, "mcp__odd__cancelled", json!({})).await;
         cancel.cancel();
     });
     assert!(matches!(stopped, Err(ToolError::Cancelled)));
-    let said = text(&server, "mcp__odd__said", json!({})).await;
-    let said: Vec<u64> = serde_json::from_str(&said).unwrap();
-    assert_eq!(said.len(), 1);
+    let cancelled = text(&server, "mcp__odd__cancelled", json!({})).await;
+    let cancelled: Vec<u64> = serde_json::from_str(&cancelled).unwrap();
+    assert_eq!(cancelled.len(), 1);
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ async fn c14_lists_have_limits_and_the_error_names_the_one_that_was_exceeded() {
         ("many", "more than 2000 tools and prompts"),
         ("large", "tools and prompts of more than 16 MiB"),
     ] {
-        let expected = format!("it does not list its tools: {limit}");
+        let expected = format!("listing its tools failed: {limit}");
         assert_eq!(refusal(how, "").await, expected, "{how}");
     }
 }
@@ -59,7 +59,7 @@ async fn c14_a_flood_of_changes_is_one_refresh_at_a_time() {
     assert!((1..=3).contains(&lists), "{lists} lists");
 }
 
-/// The most memory this process has had, in kB.
+/// Peak memory of this process, in kB.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

@@ -1,4 +1,4 @@
-//! The client against servers that are not ours, and against servers that misbehave.
+//! The client against third-party servers and misbehaving ones.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -14,7 +14,7 @@ use crate::setup::{call, connect, env, names, options, real, text, tool, try_con
 struct Listening {
     _child: ChildProcess,
     port: u16,
-    said: Arc<Mutex<Vec<u8>>>,
+    log: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Listening {
@@ -34,12 +34,12 @@ impl Listening {
         let spec = ProcessSpec::new("node", env).args([real("everything"), transport.to_owned()]);
         let mut child = ChildProcess::spawn(&spec).unwrap();
         let mut stdout = child.take_stdout().unwrap();
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&said);
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&log);
         tokio::spawn(async move {
             let mut part = [0; 1024];
             while let Ok(count @ 1..) = stdout.read(&mut part).await {
-                heard.lock().unwrap().extend_from_slice(&part[..count]);
+                sink.lock().unwrap().extend_from_slice(&part[..count]);
             }
         });
         until("it listens", || {
@@ -49,7 +49,7 @@ impl Listening {
         Self {
             _child: child,
             port,
-            said,
+            log,
         }
     }
 
@@ -64,12 +64,12 @@ impl Listening {
         format!("name: everything\ntransport: {transport}\nurl: http://127.0.0.1:{port}/{place}\n{more}")
     }
 
-    fn said(&self) -> String {
-        String::from_utf8_lossy(&self.said.lock().unwrap()).into_owned()
+    fn log(&self) -> String {
+        String::from_utf8_lossy(&self.log.lock().unwrap()).into_owned()
     }
 }
 
-/// One that was free a moment ago.
+/// A recently free port.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -91,7 +91,7 @@ async fn tools_work(server: &McpServer) {
         .await
         .unwrap();
     assert_eq!(picture.images[0].media_type, "image/png");
-    // The server asks us on the way.
+    // The server asks the client during the call.
     let elicitation = "mcp__everything__trigger-elicitation-request";
     until("the list is another", || {
         names(server).iter().any(|name| name == elicitation)
@@ -111,27 +111,27 @@ async fn everything_over_streamable_http() {
     server.close().await;
     // The session was ended on the server too.
     until("the session ends", || {
-        listening.said().contains("session termination request")
+        listening.log().contains("session termination request")
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_session_is_left_if_the_yaml_says_so() {
+async fn a_session_is_kept_if_the_yaml_asks_for_it() {
     let listening = Listening::start("streamableHttp").await;
     let server = listening.connect("http", "terminate_on_close: false").await;
     server.close().await;
     let other = listening.connect("http", "").await;
     other.close().await;
     until("a session ends", || {
-        listening.said().contains("session termination request")
+        listening.log().contains("session termination request")
     })
     .await;
-    let said = listening.said();
+    let log = listening.log();
     assert_eq!(
-        said.matches("Received session termination request").count(),
+        log.matches("Received session termination request").count(),
         1,
-        "{said}"
+        "{log}"
     );
 }
 
@@ -167,7 +167,7 @@ async fn a_server_that_was_started_again_is_connected_again() {
 }
 
 #[tokio::test]
-async fn what_is_no_server_of_mcp_is_told() {
+async fn other_servers_are_reported() {
     let listening = Listening::start("sse").await;
     let port = free_port();
     let mut short = options(Path::new("/"));
@@ -206,5 +206,5 @@ async fn silence_ends_a_stream_that_may_not_be_silent() {
     let error = call(&server, "mcp__everything__trigger-long-running-operation", slow)
         .await
         .unwrap_err();
-    assert!(error.to_string().contains("is gone again"), "{error}");
+    assert!(error.to_string().contains("was lost again"), "{error}");
 }

@@ -1,4 +1,4 @@
-"""A server that misbehaves as it is told. Arguments: how; then a file that remembers between starts."""
+"""A server that misbehaves. Arguments: how; then a file for state between starts."""
 import json
 import os
 import sys
@@ -17,7 +17,7 @@ tools = [
     {"name": "grow", "inputSchema": {"type": "object"}},
     {"name": "hang", "inputSchema": {"type": "object"}},
     {"name": "lists", "inputSchema": {"type": "object"}},
-    {"name": "said", "inputSchema": {"type": "object"}},
+    {"name": "cancelled", "inputSchema": {"type": "object"}},
 ]
 cancelled = []
 lists = 0
@@ -35,7 +35,7 @@ def tool_result(id, text):
 if how == "broken":
     sys.exit("no such table: " + os.environ.get("TOKEN", ""))
 if how == "silent":
-    print("I will say nothing", file=sys.stderr, flush=True)
+    print("this server stays silent", file=sys.stderr, flush=True)
     time.sleep(600)
 if how == "deaf":
     # Reads nothing, and has a child that does not either.
@@ -88,7 +88,7 @@ for line in sys.stdin:
         if name == "lists":
             tool_result(id, str(lists))
             continue
-        tool_result(id, json.dumps(cancelled) if name == "said" else f"{name} at start {starts}")
+        tool_result(id, json.dumps(cancelled) if name == "cancelled" else f"{name} at start {starts}")
     elif method == "notifications/cancelled":
         cancelled.append(message["params"]["requestId"])
     elif id is not None:

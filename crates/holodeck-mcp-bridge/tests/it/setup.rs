@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use holodeck_backend_api::{Tool, ToolCx, ToolError, ToolOutput, ToolSource as _};
 use holodeck_mcp_bridge::{Connected, McpOptions, McpServer};
-use holodeck_model::{Env, McpTool, MemoryFiles, ToolConfig, load_agent};
+use holodeck_model::{Env, McpTool, MemoryFiles, ToolConfig};
+use holodeck_yaml::load_agent;
 use serde_json::Value;
 
 /// A server of the pinned npm packages.
@@ -35,7 +36,7 @@ pub(crate) fn env() -> Env {
     ])
 }
 
-/// An `mcp` tool as it is written.
+/// An `mcp` tool as written in the YAML.
 pub(crate) fn tool(yaml: &str) -> McpTool {
     let lines: Vec<String> = yaml.lines().map(|line| format!("  {line}\n")).collect();
     let text = format!(
@@ -46,8 +47,8 @@ pub(crate) fn tool(yaml: &str) -> McpTool {
     let files = MemoryFiles::new().with("/agent/agent.yaml", text);
     let load = load_agent(Path::new("/agent/agent.yaml"), &env(), &files);
     let agent = load.agent.unwrap_or_else(|| panic!("{:?}", load.diagnostics));
-    match agent.config.tools.into_iter().next().unwrap() {
-        ToolConfig::Mcp(tool) => tool,
+    match agent.config.tools.first().unwrap() {
+        ToolConfig::Mcp(tool) => tool.clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -73,7 +74,7 @@ pub(crate) async fn connect(tool: &McpTool, options: &McpOptions) -> McpServer {
 
 pub(crate) async fn try_connect(tool: &McpTool, options: &McpOptions) -> Connected {
     let mut tool = tool.clone();
-    // The YAML of tests is nowhere.
+    // The YAML of tests has no file.
     if let Some(command) = &tool.command {
         tool.command = Some(holodeck_model::PathRef::new(command.as_str(), &options.base_dir));
     }
@@ -103,7 +104,7 @@ pub(crate) async fn text(server: &McpServer, name: &str, arguments: Value) -> St
     output.text
 }
 
-/// Whether a process is there and no zombie.
+/// Whether a process exists and is not a zombie.
 pub(crate) fn lives(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = stat
@@ -112,7 +113,7 @@ pub(crate) fn lives(process: u32) -> bool {
     matches!(state, Some(Some(state)) if state != 'Z' && state != 'X')
 }
 
-/// Waits for what must come to pass.
+/// Polls for a condition.
 pub(crate) async fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let waiting = async {
         while !reached() {

@@ -18,33 +18,33 @@ fn files() -> MemoryFiles {
         .with("copy of a.txt", "report of Alpha")
 }
 
-/// Where each of today's cases stood.
-fn matched(earlier: &str, today: &str) -> Vec<Option<usize>> {
+/// The index in `earlier` of each case of `today`.
+fn match_yaml(earlier: &str, today: &str) -> Vec<Option<usize>> {
     match_cases(&identities(earlier, &files()), &identities(today, &files()))
 }
 
 #[test]
-fn a05_cases_with_one_question_differ_by_the_content_of_their_files() {
+fn a05_cases_with_the_same_question_differ_by_the_content_of_their_files() {
     let earlier = "
         - {input: Summarise, files: [{path: a.txt, type: text}]}
         - {input: Summarise, files: [{path: b.txt, type: text}]}";
     let swapped = "
         - {input: Summarise, files: [{path: b.txt, type: text}]}
         - {input: Summarise, files: [{path: a.txt, type: text}]}";
-    assert_eq!(matched(earlier, earlier), [Some(0), Some(1)]);
-    assert_eq!(matched(earlier, swapped), [Some(1), Some(0)]);
+    assert_eq!(match_yaml(earlier, earlier), [Some(0), Some(1)]);
+    assert_eq!(match_yaml(earlier, swapped), [Some(1), Some(0)]);
     let turns = "
         - {turns: [{input: Summarise, files: [{path: a.txt, type: text}]}]}";
     let other = "
         - {turns: [{input: Summarise, files: [{path: b.txt, type: text}]}]}";
-    assert_eq!(matched(turns, other), [None]);
+    assert_eq!(match_yaml(turns, other), [None]);
     let moved = "
         - {turns: [{input: Summarise, files: [{path: copy of a.txt, type: text}]}]}";
-    assert_eq!(matched(turns, moved), [Some(0)]);
+    assert_eq!(match_yaml(turns, moved), [Some(0)]);
 }
 
 #[test]
-fn a_file_that_changed_makes_another_case_and_a_missing_one_a_third() {
+fn changed_and_missing_files_change_the_identity() {
     let case = "[{name: n, input: q, files: [{path: a.txt, type: text}]}]";
     let with = |content: &str| identities(case, &MemoryFiles::new().with("a.txt", content));
     assert_eq!(with("x"), with("x"));
@@ -54,38 +54,38 @@ fn a_file_that_changed_makes_another_case_and_a_missing_one_a_third() {
 }
 
 #[test]
-fn a_renamed_case_pairs_only_if_its_content_is_unique_on_both_sides() {
+fn a_renamed_case_matches_only_if_its_content_is_unique_on_both_sides() {
     assert_eq!(
-        matched("[{name: a, input: q}]", "[{name: b, input: q}]"),
+        match_yaml("[{name: a, input: q}]", "[{name: b, input: q}]"),
         [Some(0)]
     );
     let two = "[{name: a, input: q}, {name: b, input: q}]";
-    assert_eq!(matched(two, "[{name: c, input: q}]"), [None]);
-    assert_eq!(matched("[{name: c, input: q}]", two), [None, None]);
-    assert_eq!(matched(two, "[{name: b, input: q}]"), [Some(1)]);
+    assert_eq!(match_yaml(two, "[{name: c, input: q}]"), [None]);
+    assert_eq!(match_yaml("[{name: c, input: q}]", two), [None, None]);
+    assert_eq!(match_yaml(two, "[{name: b, input: q}]"), [Some(1)]);
     assert_eq!(
-        matched(two, "[{name: b, input: q}, {name: a, input: q}]"),
+        match_yaml(two, "[{name: b, input: q}, {name: a, input: q}]"),
         [Some(1), Some(0)]
     );
 }
 
 #[test]
-fn a_case_that_asks_something_else_under_its_name_has_no_place() {
+fn a_case_with_the_same_name_and_other_content_does_not_match() {
     assert_eq!(
-        matched("[{name: a, input: q}]", "[{name: a, input: other}]"),
+        match_yaml("[{name: a, input: q}]", "[{name: a, input: other}]"),
         [None]
     );
     assert_eq!(
-        matched("[{name: a, input: q}]", "[{name: a, input: q, ground_truth: z}]"),
+        match_yaml("[{name: a, input: q}]", "[{name: a, input: q, ground_truth: z}]"),
         [Some(0)]
     );
 }
 
 #[test]
-fn equal_names_pair_by_content_and_equal_cases_by_their_order() {
+fn equal_names_match_by_content_and_equal_cases_by_order() {
     let earlier = "[{name: a, input: one}, {name: a, input: two}, {input: three}, {input: three}]";
     let today = "[{input: three}, {name: a, input: two}, {name: a, input: one}, {input: three}]";
-    assert_eq!(matched(earlier, today), [Some(2), Some(1), Some(0), Some(3)]);
+    assert_eq!(match_yaml(earlier, today), [Some(2), Some(1), Some(0), Some(3)]);
     let cases = cases(earlier);
     let identities = identify_cases(&cases, &files());
     assert_eq!(equal_cases(&cases, &identities), [vec![2, 3], vec![0, 1]]);
@@ -96,7 +96,7 @@ fn equal_names_pair_by_content_and_equal_cases_by_their_order() {
 }
 
 #[test]
-fn parts_cannot_run_into_one_another() {
+fn different_parts_give_different_ids() {
     let differ = [
         "[{input: ab, turns: [{input: c}]}]",
         "[{input: a, turns: [{input: bc}]}]",
@@ -119,17 +119,17 @@ fn parts_cannot_run_into_one_another() {
 }
 
 #[test]
-fn urls_count_without_what_changes_while_the_file_stays() {
-    let same = [
+fn signatures_and_user_information_of_urls_are_ignored() {
+    let urls = [
         "https://me:secret@Host.example/a.pdf?v=1",
         "https://host.example/a.pdf?v=1&X-Amz-Signature=1&X-Amz-Date=2",
         "https://host.example/a.pdf?sig=1&se=2&v=1&sp=r",
         "https://host.example/a.pdf?Expires=1&v=1&Signature=2&Key-Pair-Id=3#page",
     ];
-    for url in same {
+    for url in urls {
         assert_eq!(public_url(url), "https://host.example/a.pdf?v=1", "{url}");
     }
-    // Without a signature these are parameters like any other.
+    // Without a signature, these are ordinary parameters.
     for url in ["https://h/a?sp=1", "https://h/a?expires=2", "https://h/a?v=me@b"] {
         assert_eq!(public_url(url), url);
     }
@@ -161,7 +161,7 @@ fn identities_are_written_as_hexadecimal() {
     }
 }
 
-/// Recordings and journals hold them: a change of the definition is a change of their format.
+/// Recordings and journals contain them: a change of the definition changes their format.
 #[test]
 fn the_definition_is_frozen() {
     let yaml = "[{name: capital, input: The capital of France?, files: [{path: a.txt, type: text}]}]";

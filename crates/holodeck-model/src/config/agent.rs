@@ -10,11 +10,11 @@ use super::{
 };
 use crate::value::{PathRef, nullable};
 
-/// An agent: its model, its instructions, its tools, and the tests that tell whether it is good.
+/// An agent: its model, instructions, tools and tests.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
-    /// Name of the agent; results are filed under it.
+    /// Name of the agent; results are stored under it.
     #[schemars(regex(pattern = r"\S"))]
     pub name: String,
     /// What the agent is for.
@@ -29,7 +29,7 @@ pub struct Agent {
     pub instructions: InstructionsConfig,
     /// A JSON Schema for the answer, inline or as the path of a JSON file.
     pub response_format: Option<ResponseFormat>,
-    /// What the agent can call.
+    /// The tools that the agent can call.
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<ToolConfig>>")]
     pub tools: Vec<ToolConfig>,
@@ -39,7 +39,7 @@ pub struct Agent {
     pub approvals: Option<ApprovalsConfig>,
     /// How answers are judged.
     pub evaluations: Option<EvaluationConfig>,
-    /// What the agent is asked in a test.
+    /// The test cases.
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<TestCase>>")]
     pub test_cases: Vec<TestCase>,
@@ -68,6 +68,30 @@ impl Agent {
             .find(|metrics| !metrics.is_empty())
             .or_else(|| self.evaluations.as_ref().map(|evaluations| &evaluations.metrics))
             .map_or(&[], Vec::as_slice)
+    }
+
+    /// A copy without test cases, of which there may be many.
+    pub fn without_cases(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            author: self.author.clone(),
+            model: self.model.clone(),
+            instructions: self.instructions.clone(),
+            response_format: self.response_format.clone(),
+            tools: self.tools.clone(),
+            tool_filtering: self.tool_filtering.clone(),
+            approvals: self.approvals.clone(),
+            evaluations: self.evaluations.clone(),
+            test_cases: Vec::new(),
+            test_cases_file: self.test_cases_file.clone(),
+            execution: self.execution.clone(),
+            observability: self.observability.clone(),
+            deployment: self.deployment.clone(),
+            embedding_provider: self.embedding_provider.clone(),
+            claude: self.claude.clone(),
+            openai: self.openai.clone(),
+        }
     }
 
     /// The tool of this name.

@@ -5,19 +5,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::value::{OneOrMany, nullable};
 
-/// Who decides whether a tool call may run. The first rule that names the tool decides; a call that no rule names is
-/// answered by how the tool came to be there, and by `claude.permission_mode`.
+/// Who decides whether a tool call may run. The first rule that names the tool decides; without such a rule, the origin
+/// of the tool and `claude.permission_mode` decide.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApprovalsConfig {
-    /// Seconds a person has to answer; `null`: as long as it takes.
+    /// Seconds a person has to answer; `null`: no limit.
     #[schemars(range(min = 1))]
     pub timeout_seconds: Option<u32>,
-    /// What happens when nobody answered in time.
+    /// What happens if no answer arrives in time.
     pub on_timeout: OnApprovalTimeout,
-    /// The answer when nobody can be asked: in tests, and in `run` and `serve` without a client.
+    /// The decision when no person can be asked: in tests, and in `run` and `serve` without a client.
     pub non_interactive: NonInteractive,
-    /// Rules, the first that fits decides.
+    /// Rules; the first one that matches decides.
     #[serde(deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<ApprovalRule>>")]
     pub rules: Vec<ApprovalRule>,
@@ -34,17 +34,17 @@ impl Default for ApprovalsConfig {
     }
 }
 
-/// What happens when nobody answered in time.
+/// What happens if no answer arrives in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnApprovalTimeout {
-    /// The call does not run; the model is told and goes on.
+    /// The call does not run; the model receives the rejection and continues.
     Reject,
     /// The turn ends.
     Terminate,
 }
 
-/// The answer when nobody can be asked.
+/// The decision when no person can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NonInteractive {
@@ -54,22 +54,22 @@ pub enum NonInteractive {
     Approve,
 }
 
-/// What is decided about some tools: either at once, or by a person.
+/// A rule for some tools: a fixed decision, or a person decides.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalRule {
-    /// Names of tools; `*` stands for any characters, `?` for one. A tool of an MCP server has its own name and
-    /// `mcp__<server>__<tool>`; the name of a server stands for all its tools.
+    /// Names of tools; `*` matches any characters, `?` matches one. A tool of an MCP server has its own name and
+    /// `mcp__<server>__<tool>`; the name of a server means all its tools.
     pub tools: OneOrMany,
-    /// Decides at once.
+    /// The fixed decision.
     pub decision: Option<RuleDecision>,
     /// Who is asked.
     pub approver: Option<RuleApprover>,
-    /// How urgent the question is to the person; told from the tool's name if absent.
+    /// How urgent the question is; derived from the tool's name if absent.
     pub priority: Option<ApprovalPriority>,
 }
 
-/// A decision made beforehand.
+/// A fixed decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleDecision {
@@ -83,30 +83,30 @@ pub enum RuleDecision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleApprover {
-    /// A person; where there is none, `non_interactive` answers.
+    /// A person; if none is present, `non_interactive` decides.
     Human,
 }
 
-/// How much a question matters.
+/// How urgent a question is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalPriority {
-    /// Little.
+    /// Low urgency.
     Low,
-    /// Some.
+    /// Medium urgency.
     Medium,
-    /// Much.
+    /// High urgency.
     High,
 }
 
 impl ApprovalPriority {
-    /// What deletes or works in bulk matters much, what creates or changes some, anything else little.
+    /// High for tools that delete or work in bulk, medium for tools that create or change, low for all others.
     pub fn of_tool(name: &str) -> Self {
         let name = name.to_ascii_lowercase();
-        let says = |words: [&str; 2]| words.iter().any(|word| name.contains(word));
-        if says(["delete", "batch"]) {
+        let contains_any = |words: [&str; 2]| words.iter().any(|word| name.contains(word));
+        if contains_any(["delete", "batch"]) {
             Self::High
-        } else if says(["create", "update"]) {
+        } else if contains_any(["create", "update"]) {
             Self::Medium
         } else {
             Self::Low

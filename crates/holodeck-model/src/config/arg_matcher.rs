@@ -12,13 +12,13 @@ use crate::value::{JsonMap, Pattern};
 
 /// What an argument must be.
 ///
-/// A map is a matcher only if all its keys are matcher keys and there is one of them (a lower bound may pair
-/// with an upper one); a map with `fuzzy` or `regex` and another key is an error, every other value a literal.
+/// A mapping is a matcher only if all its keys are matcher keys and there is only one (a lower bound may be combined
+/// with an upper one). A mapping with `fuzzy` or `regex` and another key is an error; every other value is a literal.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ArgMatcher {
     /// Exactly this value.
     Literal(Value),
-    /// This text, regardless of case, blanks, separators and number spelling.
+    /// This string, ignoring case, whitespace, separators and the notation of numbers.
     Fuzzy(String),
     /// The whole argument matches this expression.
     Regex(Pattern),
@@ -36,7 +36,7 @@ pub enum ArgMatcher {
         /// How far the argument may be from it.
         tolerance: Number,
     },
-    /// A text that contains this text, or a list that contains this value.
+    /// A string that contains this string, or a list that contains this value.
     Contains(Value),
     /// A mapping that has at least these entries, or a list that has at least these values.
     Subset(Value),
@@ -51,44 +51,44 @@ pub struct Bound {
     pub inclusive: bool,
 }
 
-/// The keys that make a map a matcher.
-pub(crate) const MATCHER_KEYS: [&str; 9] = [
-    "fuzzy", "regex", "gt", "gte", "lt", "lte", "approx", "contains", "subset",
-];
-
-/// The matcher keys of 0.7.1.
-pub(crate) fn is_old_key(key: &str) -> bool {
-    matches!(key, "fuzzy" | "regex")
-}
-
-/// Whether a map with these keys is a matcher.
-pub(crate) fn is_matcher<'a>(keys: impl ExactSizeIterator<Item = &'a str> + Clone) -> bool {
-    if !keys.clone().all(|key| MATCHER_KEYS.contains(&key)) {
-        return false;
-    }
-    match keys.len() {
-        1 => true,
-        2 => {
-            let lower = keys.clone().filter(|key| matches!(*key, "gt" | "gte")).count();
-            let upper = keys.filter(|key| matches!(*key, "lt" | "lte")).count();
-            lower == 1 && upper == 1
-        }
-        _ => false,
-    }
-}
-
 impl ArgMatcher {
+    /// The keys that make a mapping a matcher.
+    pub const KEYS: [&str; 9] = [
+        "fuzzy", "regex", "gt", "gte", "lt", "lte", "approx", "contains", "subset",
+    ];
+
+    /// The matcher keys of 0.7.1.
+    pub fn is_old_key(key: &str) -> bool {
+        matches!(key, "fuzzy" | "regex")
+    }
+
+    /// Whether a mapping with these keys is a matcher.
+    pub fn is_matcher<'a>(keys: impl ExactSizeIterator<Item = &'a str> + Clone) -> bool {
+        if !keys.clone().all(|key| Self::KEYS.contains(&key)) {
+            return false;
+        }
+        match keys.len() {
+            1 => true,
+            2 => {
+                let lower = keys.clone().filter(|key| matches!(*key, "gt" | "gte")).count();
+                let upper = keys.filter(|key| matches!(*key, "lt" | "lte")).count();
+                lower == 1 && upper == 1
+            }
+            _ => false,
+        }
+    }
+
     /// Reads a matcher or a literal; an error names the key that is wrong and why.
     pub fn from_value(value: Value) -> Result<Self, String> {
         match value {
             Value::Object(map)
-                if is_matcher(map.keys().map(String::as_str).collect::<Vec<_>>().into_iter()) =>
+                if Self::is_matcher(map.keys().map(String::as_str).collect::<Vec<_>>().into_iter()) =>
             {
                 Self::from_map(&map)
             }
-            // 0.7.1 refuses these too.
-            Value::Object(map) if map.keys().any(|key| is_old_key(key)) => {
-                Err("`fuzzy` and `regex` are matchers only without any other key".to_owned())
+            // 0.7.1 rejects these too.
+            Value::Object(map) if map.keys().any(|key| Self::is_old_key(key)) => {
+                Err("`fuzzy` and `regex` cannot be combined with other keys".to_owned())
             }
             literal => Ok(Self::Literal(literal)),
         }
@@ -151,7 +151,7 @@ impl ArgMatcher {
         })
     }
 
-    /// The matcher as it is written in YAML.
+    /// The matcher as written in YAML.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Literal(value) => value.clone(),
@@ -182,7 +182,7 @@ impl ArgMatcher {
     }
 }
 
-/// A text, or a number as text.
+/// A string, or a number as a string.
 fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -210,8 +210,9 @@ impl JsonSchema for ArgMatcher {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A literal value, or a map with one of `fuzzy`, `regex`, `gt`, `gte`, `lt`, `lte` \
-                (a lower bound may pair with an upper one), `approx` (with `value` and `tolerance`), `contains`, `subset`."
+            "description": "A literal value, or a mapping with one of `fuzzy`, `regex`, `gt`, `gte`, `lt`, `lte` \
+                (a lower bound may be combined with an upper one), `approx` (with `value` and `tolerance`), `contains`, \
+                `subset`."
         })
     }
 }

@@ -24,15 +24,15 @@ pub enum AuthProvider {
     Custom,
 }
 
-/// Settings of the Claude backend. Whatever is not switched on is off.
+/// Settings of the Claude backend. Everything that is not enabled is off.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClaudeConfig {
-    /// The Claude Code program to use; `HOLODECK_CLAUDE_CLI` wins. Absent: looked for on the path and in its usual places.
+    /// The Claude Code program; `HOLODECK_CLAUDE_CLI` takes precedence. Default: found on `PATH` or in usual places.
     pub cli_path: Option<PathRef>,
     /// Directory the agent works in.
     pub working_directory: Option<PathRef>,
-    /// What needs approval. Absent is not the same as `manual`: then a test approves what the YAML enables.
+    /// What needs approval. If absent, unlike with `manual`, a test approves what the YAML enables.
     pub permission_mode: Option<PermissionMode>,
     /// How often the model may be called for one question.
     #[schemars(range(min = 1))]
@@ -42,7 +42,7 @@ pub struct ClaudeConfig {
     pub max_concurrent_sessions: Option<u32>,
     /// Without effect.
     #[schemars(range(min = 50, max = 2000))]
-    #[schemars(extend("x-no-effect" = "`max_concurrent_sessions` says how many processes run"))]
+    #[schemars(extend("x-no-effect" = "`max_concurrent_sessions` limits the number of processes"))]
     pub session_memory_estimate_mib: u32,
     /// Thinking before answering.
     pub extended_thinking: Option<ExtendedThinkingConfig>,
@@ -62,7 +62,7 @@ pub struct ClaudeConfig {
     pub allowed_tools: Option<Vec<String>>,
     /// Tools that must not be used.
     pub disallowed_tools: Option<Vec<String>>,
-    /// How hard the model thinks.
+    /// Reasoning effort of the model.
     pub effort: Option<Effort>,
     /// What one question may cost.
     #[schemars(extend("exclusiveMinimum" = 0))]
@@ -79,7 +79,7 @@ pub struct ClaudeConfig {
     #[schemars(extend("x-no-effect" = "this backend has no hooks of its own"))]
     pub disable_default_hooks: bool,
     /// Without effect.
-    #[schemars(extend("x-no-effect" = "model credentials are always kept from MCP servers"))]
+    #[schemars(extend("x-no-effect" = "model credentials are never passed to MCP servers"))]
     pub disable_subprocess_env_scrub: bool,
 }
 
@@ -112,7 +112,7 @@ impl Default for ClaudeConfig {
 }
 
 impl ClaudeConfig {
-    /// The built-in tools of the CLI that are known here, former ones included.
+    /// The known built-in tools of the CLI, including former ones.
     pub const CLI_TOOLS: &[&str] = &[
         "Agent",
         "AskUserQuestion",
@@ -178,19 +178,19 @@ impl ClaudeConfig {
         "WebSearch",
     ];
 
-    /// Whether a built-in tool may change files or run programs: tests withhold it unless told otherwise.
+    /// Whether a built-in tool may change files or run programs: tests reject it without `--allow-side-effects`.
     pub fn may_change_something(tool: &str) -> bool {
         !Self::READERS.contains(&tool)
     }
 
-    /// Whether the agent may start others.
+    /// Whether the agent may start sub-agents.
     pub fn has_subagents(&self) -> bool {
-        let said = self.subagents.as_ref().and_then(|subagents| subagents.enabled);
-        said.unwrap_or(!self.agents.is_empty())
+        let enabled = self.subagents.as_ref().and_then(|subagents| subagents.enabled);
+        enabled.unwrap_or(!self.agents.is_empty())
     }
 
-    /// The built-in tools that are there, as the CLI names them: those that are switched on or that `allowed_tools`
-    /// names, without those that it leaves out or `disallowed_tools` names.
+    /// The enabled built-in tools, by their CLI names: those that are switched on or in `allowed_tools`, without those
+    /// that `allowed_tools` omits or `disallowed_tools` names.
     pub fn built_in_tools(&self) -> Vec<&str> {
         let files = self.file_system.as_ref();
         let groups: [(bool, &[&str]); 6] = [
@@ -239,12 +239,12 @@ impl ClaudeConfig {
     }
 }
 
-/// The tool that a name or a rule such as `Bash(git *)` is about.
+/// The tool of a name or a rule such as `Bash(git *)`.
 fn tool_of_rule(name: &str) -> &str {
     current_name(name.split_once('(').map_or(name, |(tool, _)| tool).trim())
 }
 
-/// `Task` is what `Agent` was called.
+/// `Task` is the former name of `Agent`.
 fn current_name(name: &str) -> &str {
     if name == "Task" { "Agent" } else { name }
 }
@@ -255,7 +255,7 @@ fn current_name(name: &str) -> &str {
 pub enum PermissionMode {
     /// Everything.
     Manual,
-    /// Everything but edits of files.
+    /// Everything except file edits.
     AcceptEdits,
     /// Nothing.
     AcceptAll,
@@ -267,7 +267,7 @@ pub enum PermissionMode {
 pub struct ExtendedThinkingConfig {
     /// Whether the model thinks.
     pub enabled: bool,
-    /// Tokens it may spend on it; below 1024 it is sent as 1024.
+    /// Token budget for thinking; a value below 1024 is sent as 1024.
     #[schemars(range(min = 1000, max = 100_000))]
     pub budget_tokens: u32,
 }
@@ -310,7 +310,7 @@ pub struct FileSystemConfig {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SubagentsConfig {
-    /// Whether there are sub-agents; absent: if `agents` names any.
+    /// Whether sub-agents are enabled; if absent, only if `agents` names any.
     pub enabled: Option<bool>,
     /// How many run at the same time.
     #[schemars(range(min = 1, max = 16))]
@@ -358,17 +358,17 @@ pub enum SubagentModel {
     Inherit,
 }
 
-/// How hard a model thinks.
+/// Reasoning effort of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// Little.
+    /// Little reasoning.
     Low,
-    /// Some.
+    /// Some reasoning.
     Medium,
-    /// Much.
+    /// Much reasoning.
     High,
-    /// As much as it can.
+    /// As much reasoning as possible.
     Max,
 }
 

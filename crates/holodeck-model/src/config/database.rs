@@ -26,7 +26,7 @@ pub enum DatabaseRef {
 pub struct DatabaseConfig {
     /// Which database.
     pub provider: DatabaseProvider,
-    /// Where it is.
+    /// Connection string of the database.
     #[serde(serialize_with = "write_secret")]
     #[schemars(with = "Option<String>", regex(pattern = r"\S"))]
     pub connection_string: Option<SecretString>,
@@ -50,7 +50,7 @@ pub enum DatabaseProvider {
     Weaviate,
     /// Chroma.
     Chromadb,
-    /// FAISS, for which the embedded index stands: both search exactly, in this process.
+    /// FAISS, replaced by the embedded index: both search exactly, in this process.
     Faiss,
     /// Azure Cosmos DB for MongoDB.
     AzureCosmosMongo,
@@ -83,7 +83,7 @@ impl DatabaseProvider {
     }
 
     /// Whether this version can use it.
-    pub fn is_built(self) -> bool {
+    pub fn is_supported(self) -> bool {
         matches!(
             self,
             Self::Postgres | Self::Qdrant | Self::Chromadb | Self::Faiss | Self::InMemory
@@ -140,9 +140,9 @@ impl JsonSchema for DatabaseRef {
 
 impl<'de> Deserialize<'de> for DatabaseConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Open;
+        struct ConfigVisitor;
 
-        impl<'de> Visitor<'de> for Open {
+        impl<'de> Visitor<'de> for ConfigVisitor {
             type Value = DatabaseConfig;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,7 +173,7 @@ impl<'de> Deserialize<'de> for DatabaseConfig {
             }
         }
 
-        deserializer.deserialize_map(Open)
+        deserializer.deserialize_map(ConfigVisitor)
     }
 }
 
@@ -224,9 +224,9 @@ pub enum KeywordIndexProvider {
 
 impl<'de> Deserialize<'de> for KeywordIndexConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Open;
+        struct ConfigVisitor;
 
-        impl<'de> Visitor<'de> for Open {
+        impl<'de> Visitor<'de> for ConfigVisitor {
             type Value = KeywordIndexConfig;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -268,7 +268,7 @@ impl<'de> Deserialize<'de> for KeywordIndexConfig {
             }
         }
 
-        deserializer.deserialize_map(Open)
+        deserializer.deserialize_map(ConfigVisitor)
     }
 }
 

@@ -1,4 +1,4 @@
-//! How an agent is deployed. Nothing acts on it yet.
+//! How an agent is deployed. It has no effect yet.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -10,24 +10,24 @@ use crate::value::{SecretMap, read_secrets, write_secrets};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeploymentConfig {
-    /// What it runs in.
+    /// What the agent runs in.
     #[serde(default)]
     pub runtime: Runtime,
     /// Where the image is kept.
     pub registry: RegistryConfig,
     /// Where it runs.
     pub target: DeploymentTarget,
-    /// What it speaks.
+    /// The protocols that the agent serves.
     #[serde(default)]
     pub protocol: ServeProtocol,
     /// Port it listens on.
     #[serde(default = "port_8080")]
     #[schemars(range(min = 1, max = 65_535))]
     pub port: u32,
-    /// Path that tells whether it is well.
+    /// Path of the health check.
     #[serde(default = "health")]
     pub health_check_path: String,
-    /// Environment variables it gets.
+    /// Environment variables of the agent.
     #[serde(default, deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
     pub environment: SecretMap,
@@ -60,7 +60,7 @@ pub struct RegistryConfig {
     /// The tag, for `tag_strategy: custom`.
     pub custom_tag: Option<String>,
     /// Without effect.
-    #[schemars(extend("x-no-effect" = "credentials are those of the registry client"))]
+    #[schemars(extend("x-no-effect" = "the registry client's credentials are used"))]
     pub credentials_env_prefix: Option<String>,
 }
 
@@ -79,7 +79,7 @@ pub enum TagStrategy {
     Custom,
 }
 
-/// What a served agent speaks.
+/// Protocols that an agent serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServeProtocol {
@@ -106,7 +106,7 @@ pub struct DeploymentTarget {
     pub azure: Option<AzureTarget>,
 }
 
-/// Clouds.
+/// Cloud providers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CloudProvider {
@@ -133,14 +133,14 @@ pub struct AwsTarget {
     /// Role that may read the registry.
     #[schemars(regex(pattern = r"^arn:aws:iam::[0-9]{12}:role/.+$"), extend("x-form" = "`arn:aws:iam::<12 digits>:role/<name>`"))]
     pub ecr_role_arn: Option<String>,
-    /// Path that tells whether it is well.
+    /// Path of the health check.
     #[serde(default = "health")]
     pub health_check_path: String,
-    /// Fewest instances.
+    /// Minimum number of instances.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 25))]
     pub auto_scaling_min: u32,
-    /// Most instances.
+    /// Maximum number of instances.
     #[serde(default = "five")]
     #[schemars(range(min = 1, max = 25))]
     pub auto_scaling_max: u32,
@@ -171,10 +171,10 @@ pub struct GcpTarget {
     #[serde(default = "three_hundred")]
     #[schemars(range(min = 1, max = 3600))]
     pub timeout: u32,
-    /// Fewest instances.
+    /// Minimum number of instances.
     #[serde(default)]
     pub min_instances: u32,
-    /// Most instances.
+    /// Maximum number of instances.
     #[serde(default = "hundred")]
     pub max_instances: u32,
 }
@@ -195,7 +195,7 @@ pub struct AzureTarget {
     /// Location.
     #[serde(default = "eastus")]
     pub location: String,
-    /// Processors, in quarters.
+    /// Processors, in steps of 0.25.
     #[serde(default = "one_cpu")]
     #[schemars(range(min = 0.25, max = 2.0), extend("multipleOf" = 0.25))]
     pub cpu: f64,
@@ -205,10 +205,10 @@ pub struct AzureTarget {
     /// Whether it can be reached from outside.
     #[serde(default)]
     pub ingress_external: bool,
-    /// Fewest instances.
+    /// Minimum number of instances.
     #[serde(default)]
     pub min_replicas: u32,
-    /// Most instances.
+    /// Maximum number of instances.
     #[serde(default = "ten")]
     pub max_replicas: u32,
 }

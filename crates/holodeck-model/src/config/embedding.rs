@@ -24,7 +24,7 @@ pub struct EmbeddingConfig {
     pub api_key: Option<SecretString>,
     /// Azure API version; with it the deployment path is used.
     pub api_version: Option<String>,
-    /// Requests per minute that are sent at most.
+    /// Maximum number of requests per minute.
     #[schemars(range(min = 1))]
     pub rpm: Option<u32>,
     /// Without effect.
@@ -68,7 +68,7 @@ impl EmbeddingProvider {
         }
     }
 
-    /// The model that is asked when the YAML names none.
+    /// The model if the YAML names none.
     fn default_model(self) -> &'static str {
         match self {
             Self::Openai | Self::AzureOpenai => "text-embedding-3-small",
@@ -94,29 +94,29 @@ impl std::fmt::Display for EmbeddingProvider {
     }
 }
 
-/// What a retrieval tool's embeddings are made with, after all that the agent file leaves out.
+/// The embedding settings of a retrieval tool, with defaults for everything that the agent file omits.
 #[derive(Clone, Debug)]
 pub struct EmbeddingSettings {
     /// Who makes them.
     pub provider: EmbeddingProvider,
     /// The model's name, or the deployment's.
     pub model: String,
-    /// The server, where the YAML names one.
+    /// The server, if the YAML names one.
     pub endpoint: Option<String>,
-    /// Its key, where the YAML holds one.
+    /// Its key, if the YAML contains one.
     pub api_key: Option<SecretString>,
     /// Azure API version.
     pub api_version: Option<String>,
-    /// Requests per minute at most.
+    /// Maximum number of requests per minute.
     pub rpm: Option<u32>,
-    /// The length of vectors that is asked for.
+    /// The requested length of the vectors.
     pub dimensions: Option<u32>,
-    /// The block that the server and key are from: `embedding_provider` or `model`.
+    /// The block that defines the server and key: `embedding_provider` or `model`.
     pub block: &'static str,
 }
 
 impl Agent {
-    /// What `embedding_provider` says, if it is there.
+    /// The settings of `embedding_provider`, if present.
     pub fn own_embedding_settings(&self) -> Option<EmbeddingSettings> {
         let config = self.embedding_provider.as_ref()?;
         Some(EmbeddingSettings {
@@ -134,10 +134,10 @@ impl Agent {
         })
     }
 
-    /// What the embeddings of a retrieval tool are made with: `embedding_provider`, else `model`. The model is the one
-    /// that the tools name, else the one of `embedding_provider`. `None` where nothing makes embeddings.
+    /// The embedding settings of a retrieval tool: from `embedding_provider`, else from `model`. The embedding model is
+    /// the one that the tools name, else that of `embedding_provider`. `None` if nothing computes embeddings.
     pub fn embedding_settings(&self, tool: &ToolConfig) -> Option<EmbeddingSettings> {
-        // One model for all: a tool that names none follows the others.
+        // All tools share one model: a tool that names none uses that of the others.
         let named = self.tools.iter().find_map(ToolConfig::embedding_model);
         let dimensions = match tool {
             ToolConfig::Vectorstore(tool) => tool.embedding_dimensions,

@@ -25,7 +25,7 @@ pub struct EvaluationConfig {
 #[schemars(tag = "type")]
 #[expect(
     clippy::large_enum_variant,
-    reason = "a handful per agent; a box would burden every reader"
+    reason = "an agent has only a few; a box would complicate every use"
 )]
 pub enum MetricConfig {
     /// A check, a text metric, or a ready-made judge.
@@ -40,15 +40,15 @@ pub enum MetricConfig {
 
 tagged_enum!(MetricConfig { Standard => "standard", Geval => "geval", Rag => "rag", Code => "code" });
 
-/// Which key tells the type of a metric that does not state it.
-pub(crate) const METRIC_TYPE_KEYS: [(&str, &str); 4] = [
-    ("metric", "standard"),
-    ("criteria", "geval"),
-    ("metric_type", "rag"),
-    ("grader", "code"),
-];
-
 impl MetricConfig {
+    /// Which key names the type of a metric that does not state it.
+    pub const TYPE_KEYS: [(&str, &str); 4] = [
+        ("metric", "standard"),
+        ("criteria", "geval"),
+        ("metric_type", "rag"),
+        ("grader", "code"),
+    ];
+
     /// The name under which scores are reported.
     pub fn name(&self) -> &str {
         match self {
@@ -69,7 +69,7 @@ impl MetricConfig {
         }
     }
 
-    /// Whether the metric is switched on.
+    /// Whether the metric is enabled.
     pub fn enabled(&self) -> bool {
         match self {
             Self::Standard(metric) => metric.enabled,
@@ -84,7 +84,7 @@ impl MetricConfig {
         matches!(self, Self::Standard(metric) if metric.needs_ground_truth())
     }
 
-    /// Whether a model judges.
+    /// Whether the metric needs a judge.
     pub fn needs_judge(&self) -> bool {
         match self {
             Self::Standard(metric) => metric.metric.needs_judge(),
@@ -123,7 +123,7 @@ pub struct GevalMetric {
     /// What the judge looks for.
     #[schemars(regex(pattern = r"\S"))]
     pub criteria: String,
-    /// The steps the judge takes; made from the criteria if absent.
+    /// The steps of the judge; derived from the criteria if absent.
     pub evaluation_steps: Option<Vec<String>>,
     /// What the judge sees.
     #[serde(default = "actual_output")]
@@ -132,12 +132,12 @@ pub struct GevalMetric {
     /// Score 1 or 0, nothing between.
     #[serde(default)]
     pub strict_mode: bool,
-    /// The score from which the test passes; 0.5 if absent.
+    /// Minimum score to pass; 0.5 if absent.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub threshold: Option<f64>,
     /// The judge, instead of `evaluations.model`.
     pub model: Option<ModelConfig>,
-    /// Whether it is measured at all.
+    /// Whether the metric is enabled.
     #[serde(default = "yes")]
     pub enabled: bool,
     /// Without effect: a metric that cannot be computed is always an error.
@@ -166,18 +166,18 @@ pub enum EvalParam {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RagMetric {
-    /// Which one.
+    /// Name of the metric.
     pub metric_type: RagMetricType,
-    /// The score from which the test passes.
+    /// Minimum score to pass.
     #[serde(default = "one_half")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub threshold: f64,
-    /// Whether the judge explains itself.
+    /// Whether the judge gives a reason.
     #[serde(default = "yes")]
     pub include_reason: bool,
     /// The judge, instead of `evaluations.model`.
     pub model: Option<ModelConfig>,
-    /// Whether it is measured at all.
+    /// Whether the metric is enabled.
     #[serde(default = "yes")]
     pub enabled: bool,
     /// Without effect: a metric that cannot be computed is always an error.
@@ -222,10 +222,10 @@ pub struct CodeMetric {
     /// Module and function, as in `graders.orders:check`.
     #[schemars(regex(pattern = r"^[\w.]+:[\w_]+$"), extend("x-form" = "`module:function`"))]
     pub grader: String,
-    /// The score from which the test passes, unless the function says so itself.
+    /// Minimum score to pass, unless the function decides itself.
     #[schemars(range(min = 0.0))]
     pub threshold: Option<f64>,
-    /// Whether it is measured at all.
+    /// Whether the metric is enabled.
     #[serde(default = "yes")]
     pub enabled: bool,
     /// Without effect: a metric that cannot be computed is always an error.
@@ -245,7 +245,7 @@ impl CodeMetric {
     }
 }
 
-/// The schema of metrics whose `type` may be left out.
+/// The schema of metrics whose `type` may be omitted.
 pub(crate) fn inferred_metrics(generator: &mut SchemaGenerator) -> Schema {
     let metric = generator.subschema_for::<MetricConfig>();
     json_schema!({ "type": ["array", "null"], "items": { "x-type-may-be-absent": true, "allOf": [metric] } })

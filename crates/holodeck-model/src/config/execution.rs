@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::value::PathRef;
 
-/// Time-outs, concurrency and replay. Flags and `HOLODECK_*` variables come before it.
+/// Time-outs, concurrency and replay. Flags and `HOLODECK_*` variables take precedence.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExecutionConfig {
@@ -25,9 +25,9 @@ pub struct ExecutionConfig {
     pub cache_enabled: Option<bool>,
     /// Where downloaded and converted files are kept.
     pub cache_dir: Option<PathRef>,
-    /// Tell more.
+    /// Increase verbosity.
     pub verbose: Option<bool>,
-    /// Tell less.
+    /// Print only the result.
     pub quiet: Option<bool>,
     /// How many test cases run at the same time.
     #[schemars(range(min = 1))]
@@ -35,13 +35,13 @@ pub struct ExecutionConfig {
     /// How many tool calls of one answer run at the same time; 8 if absent.
     #[schemars(range(min = 1))]
     pub parallel_tool_calls: Option<u32>,
-    /// A recording to answer from instead of the model's endpoint, unless `--live` is given.
+    /// A recording to replay instead of calling the model's endpoint, unless `--live` is given.
     pub replay: Option<PathRef>,
-    /// What an answer that was cut off at `max_tokens` means: a warning in every report, or a failed case.
+    /// How to treat an answer that was cut off at `max_tokens`: a warning in every report, or a failed case.
     pub on_truncated: Option<OnTruncated>,
 }
 
-/// What an answer means that was cut off at `max_tokens`.
+/// How to treat an answer that was cut off at `max_tokens`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnTruncated {

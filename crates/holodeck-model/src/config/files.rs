@@ -17,7 +17,7 @@ pub struct FileInput {
     /// What kind of file it is.
     #[serde(rename = "type")]
     pub file_type: FileType,
-    /// What the file holds.
+    /// What the file contains.
     pub description: Option<String>,
     /// Pages to use, counted from 1.
     #[serde(default, deserialize_with = "nullable")]
@@ -28,7 +28,7 @@ pub struct FileInput {
     /// Range of cells, as in `A1:E100`.
     #[schemars(regex(pattern = r"^[A-Za-z]+[0-9]+:[A-Za-z]+[0-9]+$"), extend("x-form" = "a range such as `A1:E100`"))]
     pub range: Option<String>,
-    /// Whether a downloaded file is kept; by default it is.
+    /// Whether a downloaded file is cached; true if absent.
     pub cache: Option<bool>,
 }
 

@@ -36,14 +36,14 @@ pub struct VectorstoreEntry {
     /// Which database.
     #[schemars(regex(pattern = r"\S"))]
     pub provider: String,
-    /// Where it is.
+    /// Connection string of the database.
     #[schemars(regex(pattern = r"\S"))]
     pub connection_string: String,
     /// Further settings for its connector.
     pub options: Option<JsonMap>,
 }
 
-/// A server may say `type: mcp`, as it does in an agent file.
+/// A server may have `type: mcp`, as in an agent file.
 fn mcp_servers(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let mut server = <McpTool as JsonSchema>::json_schema(generator);
     if let Some(properties) = server

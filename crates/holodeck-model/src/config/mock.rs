@@ -1,4 +1,4 @@
-//! Answers that stand in for a tool.
+//! Answers that replace a tool.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -13,12 +13,12 @@ use serde_json::Value;
 use super::ArgMatcher;
 use crate::value::{JsonMap, nullable};
 
-/// What a tool answers in place of running.
+/// What a tool answers instead of running.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MockConfig {
     /// The answers, in the order in which they are given.
     pub answers: Vec<MockAnswer>,
-    /// What a call gets that no answer is left for.
+    /// What a call gets when no answer is left for it.
     pub when_used_up: MockUsedUp,
 }
 
@@ -27,7 +27,7 @@ pub struct MockConfig {
 pub struct MockAnswer {
     /// Arguments that a call must have to get it; others are free.
     pub args: IndexMap<String, ArgMatcher>,
-    /// What the call comes to.
+    /// The outcome of the call.
     pub outcome: MockOutcome,
     /// How long it takes.
     pub delay: Duration,
@@ -35,14 +35,14 @@ pub struct MockAnswer {
     pub times: Option<u32>,
 }
 
-/// What a mocked call comes to.
+/// The outcome of a mocked call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MockOutcome {
-    /// An answer; anything but a text is given as JSON.
+    /// An answer; anything but a string is returned as JSON.
     Result(Value),
-    /// An error that the model hears of.
+    /// An error that is reported to the model.
     Error(String),
-    /// The tool can't be run at all, which ends the turn.
+    /// The tool cannot be run at all, which ends the turn.
     Unavailable(String),
 }
 
@@ -50,16 +50,16 @@ pub enum MockOutcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MockUsedUp {
-    /// Nothing: the turn ends as `tool execution failed`.
+    /// None: the turn ends as `tool execution failed`.
     #[default]
     Fail,
-    /// The last answer that fits, again.
+    /// Repeat the last answer that matches.
     RepeatLast,
-    /// The answers from the first on, again.
+    /// Start again with the first answer.
     Restart,
 }
 
-/// What the tools of an MCP server answer in place of the server.
+/// What the tools of an MCP server answer instead of the server.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct McpMockConfig {
@@ -73,25 +73,25 @@ pub struct McpMockConfig {
 pub struct MockedMcpTool {
     /// What it is for; the server's description if absent.
     pub description: Option<String>,
-    /// What it takes: a JSON Schema for each argument; anything if absent.
+    /// A JSON Schema for each argument; anything is accepted if absent.
     pub parameters: Option<IndexMap<String, JsonMap>>,
     /// What it answers.
     pub mock: MockConfig,
 }
 
-/// Answers in place of the tool, which does not run.
+/// Answers instead of the tool, which does not run.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct MockFields {
-    /// The answer; anything but a text is given as JSON.
+    /// The answer; anything but a string is returned as JSON.
     result: Option<Value>,
-    /// An error as the answer; the model hears of it and goes on.
+    /// An error as the answer; the model receives it and continues.
     error: Option<String>,
-    /// Why the tool can't be run at all; the turn ends as `tool execution failed`.
+    /// Why the tool cannot be run at all; the turn ends as `tool execution failed`.
     unavailable: Option<String>,
     /// Milliseconds before it answers.
     delay_ms: Option<u64>,
-    /// Answers one after the other: a call gets the first that is left and fits its arguments.
+    /// Answers in order: a call gets the first remaining answer that matches its arguments.
     #[schemars(length(min = 1))]
     script: Option<Vec<MockAnswer>>,
     /// What a call gets when no answer of the script is left for it.
@@ -107,11 +107,11 @@ struct AnswerFields {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<IndexMap<String, ArgMatcher>>")]
     args: IndexMap<String, ArgMatcher>,
-    /// The answer; anything but a text is given as JSON.
+    /// The answer; anything but a string is returned as JSON.
     result: Option<Value>,
-    /// An error as the answer; the model hears of it and goes on.
+    /// An error as the answer; the model receives it and continues.
     error: Option<String>,
-    /// Why the tool can't be run at all; the turn ends as `tool execution failed`.
+    /// Why the tool cannot be run at all; the turn ends as `tool execution failed`.
     unavailable: Option<String>,
     /// Milliseconds before it answers.
     delay_ms: Option<u64>,
@@ -127,17 +127,17 @@ struct AnswerFields {
 struct McpToolFields {
     /// What the tool is for; the server's description if absent.
     description: Option<String>,
-    /// What it takes: a JSON Schema for each argument; anything if absent.
+    /// A JSON Schema for each argument; anything is accepted if absent.
     parameters: Option<IndexMap<String, JsonMap>>,
-    /// The answer; anything but a text is given as JSON.
+    /// The answer; anything but a string is returned as JSON.
     result: Option<Value>,
-    /// An error as the answer; the model hears of it and goes on.
+    /// An error as the answer; the model receives it and continues.
     error: Option<String>,
-    /// Why the tool can't be run at all; the turn ends as `tool execution failed`.
+    /// Why the tool cannot be run at all; the turn ends as `tool execution failed`.
     unavailable: Option<String>,
     /// Milliseconds before it answers.
     delay_ms: Option<u64>,
-    /// Answers one after the other: a call gets the first that is left and fits its arguments.
+    /// Answers in order: a call gets the first remaining answer that matches its arguments.
     #[schemars(length(min = 1))]
     script: Option<Vec<MockAnswer>>,
     /// What a call gets when no answer of the script is left for it.
@@ -168,7 +168,7 @@ impl MockConfig {
     }
 
     fn scripted(answers: Vec<MockAnswer>, when_used_up: MockUsedUp, delay_ms: Option<u64>) -> Self {
-        // One for the whole script is one for each answer that has none of its own.
+        // The delay of the script applies to each answer without its own.
         let common = Duration::from_millis(delay_ms.unwrap_or_default());
         let delayed = |answer: MockAnswer| MockAnswer {
             delay: if answer.delay.is_zero() {
@@ -208,7 +208,7 @@ impl MockOutcome {
         Self::Result(Value::from(text))
     }
 
-    /// The loader has made sure that one of them is there.
+    /// The loader ensures that one of them is present.
     fn of(result: Option<Value>, error: Option<String>, unavailable: Option<String>) -> Self {
         match (result, error, unavailable) {
             (_, _, Some(reason)) => Self::Unavailable(reason),
@@ -271,27 +271,27 @@ impl From<MockConfig> for MockedMcpTool {
 
 impl<'de> Deserialize<'de> for MockConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // A number is taken as its text; mappings and lists arrive as such all the same.
-        deserializer.deserialize_str(Written::<MockFields, Self>::new())
+        // So the YAML deserializer passes the raw text of a number; mappings and lists still arrive as such.
+        deserializer.deserialize_str(MockVisitor::<MockFields, Self>::new())
     }
 }
 
 impl<'de> Deserialize<'de> for MockedMcpTool {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Written::<McpToolFields, Self>::new())
+        deserializer.deserialize_str(MockVisitor::<McpToolFields, Self>::new())
     }
 }
 
-/// A text, a list of answers, or a mapping.
-struct Written<F, T>(std::marker::PhantomData<(F, T)>);
+/// Reads a string, a list of answers, or a mapping.
+struct MockVisitor<F, T>(std::marker::PhantomData<(F, T)>);
 
-impl<F, T> Written<F, T> {
+impl<F, T> MockVisitor<F, T> {
     fn new() -> Self {
         Self(std::marker::PhantomData)
     }
 }
 
-impl<'de, F, T> Visitor<'de> for Written<F, T>
+impl<'de, F, T> Visitor<'de> for MockVisitor<F, T>
 where
     F: Deserialize<'de> + Into<T>,
     T: From<MockConfig>,
@@ -321,9 +321,9 @@ where
 
 impl<'de> Deserialize<'de> for MockAnswer {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Answer;
+        struct AnswerVisitor;
 
-        impl<'de> Visitor<'de> for Answer {
+        impl<'de> Visitor<'de> for AnswerVisitor {
             type Value = MockAnswer;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -339,7 +339,7 @@ impl<'de> Deserialize<'de> for MockAnswer {
             }
         }
 
-        deserializer.deserialize_str(Answer)
+        deserializer.deserialize_str(AnswerVisitor)
     }
 }
 
@@ -421,7 +421,7 @@ impl JsonSchema for MockConfig {
             generator.subschema_for::<MockAnswer>(),
         );
         json_schema!({
-            "description": "What the tool answers in place of running: a text, a list of answers, or a mapping.",
+            "description": "The tool's answer instead of running: a string, a list of answers, or a mapping.",
             "anyOf": [{ "type": "string" }, { "type": "array", "items": answer, "minItems": 1 }, fields],
         })
     }
@@ -438,7 +438,7 @@ impl JsonSchema for MockedMcpTool {
             generator.subschema_for::<MockAnswer>(),
         );
         json_schema!({
-            "description": "A tool of a mocked server: a text, a list of answers, or a mapping.",
+            "description": "A tool of a mocked server: a string, a list of answers, or a mapping.",
             "anyOf": [{ "type": "string" }, { "type": "array", "items": answer, "minItems": 1 }, fields],
         })
     }
@@ -452,7 +452,7 @@ impl JsonSchema for MockAnswer {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let fields = generator.subschema_for::<AnswerFields>();
         json_schema!({
-            "description": "An answer: a text, or a mapping with what it comes to and for which arguments.",
+            "description": "An answer: a string, or a mapping with its outcome and the arguments it applies to.",
             "anyOf": [{ "type": "string" }, fields],
         })
     }

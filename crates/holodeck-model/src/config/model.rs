@@ -35,14 +35,14 @@ pub struct ModelConfig {
     pub api_version: Option<String>,
     /// How the Anthropic provider signs in.
     pub auth_provider: Option<AuthProvider>,
-    /// Requests per minute that are sent at most.
+    /// Maximum number of requests per minute.
     #[schemars(range(min = 1))]
     pub rpm: Option<u32>,
-    /// Whether this is a reasoning model, which takes neither temperature nor top_p. Default: told from the name.
+    /// Whether this is a reasoning model, which takes neither temperature nor top_p. Default: derived from the name.
     pub reasoning: Option<bool>,
 }
 
-/// What of the agent's model is different for one tool. Of another provider's model nothing is taken over.
+/// Differences from the agent's model for one tool. With another provider, nothing is taken from the agent's model.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelOverrides {
@@ -70,17 +70,17 @@ pub struct ModelOverrides {
     pub api_version: Option<String>,
     /// How the Anthropic provider signs in.
     pub auth_provider: Option<AuthProvider>,
-    /// Requests per minute that are sent at most.
+    /// Maximum number of requests per minute.
     #[schemars(range(min = 1))]
     pub rpm: Option<u32>,
-    /// Whether this is a reasoning model, which takes neither temperature nor top_p. Default: told from the name.
+    /// Whether this is a reasoning model, which takes neither temperature nor top_p. Default: derived from the name.
     pub reasoning: Option<bool>,
 }
 
 impl ModelConfig {
-    /// This model with `overrides` over it; of another provider's only what they say. A key goes to no other server
-    /// than the one it was written for.
-    pub fn overridden(&self, overrides: &ModelOverrides) -> Self {
+    /// This model with `overrides` applied; with another provider, only the overrides count. A key is never sent to a
+    /// server other than the one it was written for.
+    pub fn with_overrides(&self, overrides: &ModelOverrides) -> Self {
         let overrides = overrides.clone();
         let provider = overrides.provider.unwrap_or(self.provider);
         let blank = Self {
@@ -102,7 +102,7 @@ impl ModelConfig {
             base.api_key = None;
         }
         if overrides.name.as_ref().is_some_and(|name| *name != base.name) {
-            // What was said of the agent's model need not be so of this one.
+            // The setting describes the agent's model only.
             base.reasoning = None;
         }
         Self {

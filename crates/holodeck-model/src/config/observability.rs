@@ -24,7 +24,7 @@ pub struct ObservabilityConfig {
     pub metrics: Option<MetricsConfig>,
     /// Logs.
     pub logs: Option<LogsConfig>,
-    /// Where it all goes.
+    /// Where telemetry is sent.
     pub exporters: Option<ExportersConfig>,
     /// Attributes of the service.
     #[serde(deserialize_with = "nullable")]
@@ -38,19 +38,19 @@ pub struct ObservabilityConfig {
 pub struct TracesConfig {
     /// Whether traces are exported.
     pub enabled: bool,
-    /// Share of traces that is kept.
+    /// Share of traces that is exported.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub sample_rate: f64,
     /// Whether prompts and answers are in them.
     pub capture_content: bool,
     /// Whether the texts of evaluations are in them.
     pub capture_evaluation_content: bool,
-    /// Expressions whose matches are blacked out.
+    /// Regular expressions whose matches are masked.
     pub redaction_patterns: Vec<String>,
-    /// Spans that wait at most.
+    /// Maximum number of queued spans.
     #[schemars(range(min = 1))]
     pub max_queue_size: u32,
-    /// Spans sent at once; at most the queue.
+    /// Maximum number of spans per export; not more than `max_queue_size`.
     #[schemars(range(min = 1))]
     pub max_export_batch_size: u32,
     /// How often they are sent.
@@ -99,9 +99,9 @@ impl Default for MetricsConfig {
 pub struct LogsConfig {
     /// Whether logs are exported.
     pub enabled: bool,
-    /// What is important enough.
+    /// Lowest level that is exported.
     pub level: LogLevel,
-    /// Whether they name their trace.
+    /// Whether they include their trace context.
     pub include_trace_context: bool,
     /// Which loggers are exported.
     pub filter_namespaces: Vec<String>,
@@ -118,7 +118,7 @@ impl Default for LogsConfig {
     }
 }
 
-/// Importance of a log line.
+/// Level of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum LogLevel {
@@ -135,7 +135,7 @@ pub enum LogLevel {
     Critical,
 }
 
-/// Where telemetry goes.
+/// Where telemetry is sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExportersConfig {
@@ -179,18 +179,18 @@ pub struct OtlpExporter {
     pub enabled: bool,
     /// URL; `http://localhost:4318` if absent, for `grpc` port 4317. Without a scheme, `insecure` decides.
     pub endpoint: Option<String>,
-    /// What it speaks; `http` if absent.
+    /// Protocol; `http` if absent.
     pub protocol: Option<OtlpProtocol>,
     /// Headers sent to it.
     #[serde(deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
     pub headers: SecretMap,
-    /// How long sending may take.
+    /// How long an export may take.
     #[schemars(range(min = 1000))]
     pub timeout_ms: u32,
     /// Compression.
     pub compression: Option<String>,
-    /// Whether TLS is left out; true if absent. An `https://` endpoint always uses TLS.
+    /// Whether TLS is disabled; true if absent. An `https://` endpoint always uses TLS.
     pub insecure: Option<bool>,
 }
 
@@ -208,7 +208,7 @@ impl Default for OtlpExporter {
     }
 }
 
-/// What an OTLP collector speaks.
+/// Protocols of an OTLP collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OtlpProtocol {
@@ -250,7 +250,7 @@ impl Default for PrometheusExporter {
 pub struct AzureMonitorExporter {
     /// Whether it is used.
     pub enabled: bool,
-    /// Where it is; required when enabled.
+    /// Connection string; required when enabled.
     #[serde(deserialize_with = "read_secret", serialize_with = "write_secret")]
     #[schemars(with = "Option<String>")]
     pub connection_string: Option<SecretString>,

@@ -21,17 +21,17 @@ pub struct OpenAiConfig {
     #[schemars(range(min = 1))]
     pub max_turns: u32,
     /// Without effect.
-    #[schemars(extend("x-no-effect" = "it belongs to the Claude backend"))]
+    #[schemars(extend("x-no-effect" = "it applies only to the Claude backend"))]
     pub i_understand_this_is_unsafe: bool,
     /// Without effect.
-    #[schemars(extend("x-no-effect" = "it belongs to the Claude backend"))]
+    #[schemars(extend("x-no-effect" = "it applies only to the Claude backend"))]
     pub disable_default_hooks: bool,
     /// Without effect.
-    #[schemars(extend("x-no-effect" = "it belongs to the Claude backend"))]
+    #[schemars(extend("x-no-effect" = "it applies only to the Claude backend"))]
     pub disable_subprocess_env_scrub: bool,
     /// Which tools are offered.
     pub permissions: Option<OpenAiPermissions>,
-    /// How hard the model thinks.
+    /// Reasoning effort of the model.
     pub effort: Option<Effort>,
     /// What one question may cost; no further model call once it is spent. `--max-cost-usd` limits a run.
     #[schemars(extend("exclusiveMinimum" = 0))]

@@ -26,7 +26,7 @@ pub struct OptimizerConfig {
     pub numeric_phase: Option<PhaseConfig>,
     /// Limits of the textual phase.
     pub textual_phase: Option<PhaseConfig>,
-    /// The improvement below which a change is not kept.
+    /// Minimum improvement for a change to be kept.
     #[serde(default = "one_hundredth")]
     #[schemars(range(min = 0.0))]
     pub min_delta: f64,
@@ -52,7 +52,7 @@ pub struct NumericAxis {
     /// Where it is in the agent file, as in `model.temperature`.
     #[schemars(regex(pattern = r"\S"))]
     pub path: String,
-    /// What it is.
+    /// Kind of the axis.
     #[serde(rename = "type")]
     pub axis_type: AxisType,
     /// Lowest and highest number, or the choices.
@@ -60,7 +60,7 @@ pub struct NumericAxis {
     pub range: Vec<Value>,
 }
 
-/// What a numeric axis is.
+/// Kinds of numeric axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AxisType {

@@ -45,24 +45,23 @@ pub struct VectorstoreTool {
     #[serde(default = "five")]
     #[schemars(range(min = 1, max = 100))]
     pub top_k: u32,
-    /// How similar a result must be.
+    /// Minimum similarity of a result.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_similarity_score: Option<f64>,
     /// Field that identifies a record.
     pub id_field: Option<String>,
-    /// What joins several vector fields.
+    /// Separator between several vector fields.
     #[serde(default = "newline")]
     pub field_separator: String,
     /// Delimiter of a CSV file; detected if absent.
     pub delimiter: Option<String>,
-    /// In JSON, the field that the list of records is in, or fields with dots between them; the top of the file if
-    /// absent.
+    /// In JSON, the field with the list of records, or field names joined by dots; the top level if absent.
     pub record_path: Option<String>,
-    /// What is put before the names of a record's own fields.
+    /// Prefix for the names of a record's own fields.
     pub record_prefix: Option<String>,
-    /// What is put before the names of fields that stand around the list of records.
+    /// Prefix for the names of fields outside the list of records.
     pub meta_prefix: Option<String>,
-    /// Answers in place of the tool, which then does not run.
+    /// Answers instead of the tool, which then does not run.
     pub mock: Option<MockConfig>,
 }
 
@@ -84,7 +83,7 @@ pub struct HierarchicalDocumentTool {
     /// Whether symbolic links to places outside `source` are followed.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub follow_links: bool,
-    /// How documents are cut.
+    /// How documents are split into chunks.
     #[serde(default)]
     pub chunking_strategy: ChunkingStrategy,
     /// Tokens of one chunk at most.
@@ -108,18 +107,18 @@ pub struct HierarchicalDocumentTool {
     #[serde(default = "ten")]
     #[schemars(range(min = 1, max = 100))]
     pub top_k: u32,
-    /// How good a result must be.
+    /// Minimum score of a result.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_score: Option<f64>,
-    /// Share of the search by meaning.
+    /// Weight of the search by meaning.
     #[serde(default = "one_half")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub semantic_weight: f64,
-    /// Share of the search by words.
+    /// Weight of the search by words.
     #[serde(default = "three_tenths")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub keyword_weight: f64,
-    /// Share of the search for exact text.
+    /// Weight of the search for exact text.
     #[serde(default = "one_fifth")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub exact_weight: f64,
@@ -157,16 +156,16 @@ pub struct HierarchicalDocumentTool {
     pub database: Option<DatabaseRef>,
     /// Where the words are indexed; beside the vectors if absent.
     pub keyword_index: Option<KeywordIndexConfig>,
-    /// Answers in place of the tool, which then does not run.
+    /// Answers instead of the tool, which then does not run.
     pub mock: Option<MockConfig>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_unset(setting: &bool) -> bool {
     !*setting
 }
 
-/// How documents are cut.
+/// How documents are split into chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChunkingStrategy {
@@ -181,7 +180,7 @@ pub enum ChunkingStrategy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DocumentDomain {
-    /// Nothing special.
+    /// No special domain.
     #[default]
     None,
     /// Law of the United States.

@@ -9,7 +9,7 @@ use serde::{
 };
 use serde_json::Value;
 
-use crate::value::{JsonMap, PATH_REF, PathRef};
+use crate::value::{JsonMap, PathRef};
 
 /// A JSON Schema: a mapping, or the path of a JSON file.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,12 +20,12 @@ pub enum SchemaRef {
     File {
         /// The path as written.
         path: PathRef,
-        /// What the file holds; the loader fills it in.
+        /// What the file contains; the loader sets it.
         schema: Option<Value>,
     },
 }
 
-/// `response_format`: the schema the answer must follow.
+/// `response_format`: the schema that the answer must match.
 pub type ResponseFormat = SchemaRef;
 
 impl SchemaRef {
@@ -49,9 +49,9 @@ impl Serialize for SchemaRef {
 
 impl<'de> Deserialize<'de> for SchemaRef {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
+        struct SchemaVisitor;
 
-        impl<'de> Visitor<'de> for Either {
+        impl<'de> Visitor<'de> for SchemaVisitor {
             type Value = SchemaRef;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for SchemaRef {
                 self,
                 deserializer: D,
             ) -> Result<SchemaRef, D::Error> {
-                deserializer.deserialize_any(Either)
+                deserializer.deserialize_any(SchemaVisitor)
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<SchemaRef, A::Error> {
@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for SchemaRef {
             }
         }
 
-        deserializer.deserialize_newtype_struct(PATH_REF, Either)
+        deserializer.deserialize_newtype_struct(PathRef::NEWTYPE, SchemaVisitor)
     }
 }
 

@@ -10,12 +10,12 @@ use crate::value::OneOrMany;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StandardMetric {
-    /// Which one.
+    /// Name of the metric.
     pub metric: StandardMetricName,
-    /// The score from which the test passes.
+    /// Minimum score to pass.
     #[schemars(range(min = 0.0))]
     pub threshold: Option<f64>,
-    /// Whether it is measured at all.
+    /// Whether the metric is enabled.
     #[serde(default = "yes")]
     pub enabled: bool,
     /// Without effect.
@@ -34,26 +34,26 @@ pub struct StandardMetric {
     pub retry_on_failure: Option<u32>,
     /// Without effect.
     #[schemars(range(min = 1))]
-    #[schemars(extend("x-no-effect" = "`execution.llm_timeout` holds for a judge too"))]
+    #[schemars(extend("x-no-effect" = "`execution.llm_timeout` also applies to judges"))]
     pub timeout_ms: Option<u64>,
     /// Without effect.
     #[schemars(regex(pattern = r"\S"))]
     #[schemars(extend("x-no-effect" = "write a `geval` metric with `criteria` of your own"))]
     pub custom_prompt: Option<String>,
-    /// Compare without regard to case.
+    /// Ignore case when comparing.
     #[serde(default)]
     pub case_insensitive: bool,
-    /// Compare without blanks around and doubled blanks within.
+    /// Ignore surrounding and repeated whitespace when comparing.
     #[serde(default)]
     pub strip_whitespace: bool,
-    /// Compare without punctuation.
+    /// Ignore punctuation when comparing.
     #[serde(default)]
     pub strip_punctuation: bool,
-    /// How far a number may be off.
+    /// Maximum absolute difference between numbers.
     #[serde(default = "one_millionth")]
     #[schemars(range(min = 0.0))]
     pub absolute_tolerance: f64,
-    /// How far a number may be off, as a share of the expected one.
+    /// Maximum difference between numbers, relative to the expected one.
     #[serde(default)]
     #[schemars(range(min = 0.0))]
     pub relative_tolerance: f64,
@@ -63,22 +63,22 @@ pub struct StandardMetric {
     /// Read `1,000` as 1000.
     #[serde(default)]
     pub accept_thousands_separators: bool,
-    /// The part of a JSON answer to look at, as in `order.lines[0].price`.
+    /// The part of a JSON answer to check, as in `order.lines[0].price`.
     #[schemars(regex(
         pattern = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*(\.[A-Za-z_][A-Za-z0-9_-]*(\[[0-9]+\])*)*$"
     ), extend("x-form" = "a path such as `order.lines[0].price`"))]
     pub response_path: Option<String>,
-    /// What to look for: a text or a list. Default: the `ground_truth` of the case.
+    /// What to look for: a string or a list. Default: the `ground_truth` of the case.
     pub value: Option<OneOrMany>,
-    /// Pass when the check fails, and the other way round.
+    /// Pass when the check fails, and vice versa.
     #[serde(default)]
     pub negate: bool,
-    /// Which ROUGE is measured.
+    /// The ROUGE variant.
     pub variant: Option<RougeVariant>,
-    /// Use tokenisers that know languages beyond English.
+    /// Use tokenisers that support languages other than English.
     #[serde(default)]
     pub unicode: bool,
-    /// How many edits the answer may be away.
+    /// Maximum number of edits between the answer and the ground truth.
     pub max_distance: Option<u64>,
     /// How long the answer may take.
     #[schemars(range(min = 1))]
@@ -86,7 +86,7 @@ pub struct StandardMetric {
     /// What the answer may cost.
     #[schemars(range(min = 0.0))]
     pub max_usd: Option<f64>,
-    /// The JSON Schema that the answer must follow, inline or as a path.
+    /// The JSON Schema that the answer must match, inline or as a path.
     pub schema: Option<SchemaRef>,
 }
 
@@ -120,7 +120,7 @@ pub enum StandardMetricName {
     Groundedness,
     /// A judge: does the answer fit the question?
     Relevance,
-    /// A judge: does the answer hold together?
+    /// A judge: is the answer coherent?
     Coherence,
     /// A judge: is the answer well written?
     Fluency,
@@ -134,23 +134,23 @@ pub enum StandardMetricName {
     Equality,
     /// The answer is the number of the ground truth.
     Numeric,
-    /// The answer contains the text, or each text of the list; with `negate`, none of them.
+    /// The answer contains the string, or each string of the list; with `negate`, none of them.
     Contains,
-    /// The answer contains one of the texts.
+    /// The answer contains one of the strings.
     ContainsAny,
-    /// The answer contains all of the texts; with `negate`, not all of them.
+    /// The answer contains all of the strings; with `negate`, not all of them.
     ContainsAll,
-    /// As `contains`, without regard to case.
+    /// As `contains`, ignoring case.
     Icontains,
-    /// The answer starts with the text.
+    /// The answer starts with the string.
     StartsWith,
     /// The answer matches the regular expression, or each of the list; with `negate`, none of them.
     Regex,
     /// The answer is JSON.
     JsonValid,
-    /// The answer is JSON that follows a schema.
+    /// The answer is JSON that matches a schema.
     JsonSchema,
-    /// The answer is at most so many edits away from the ground truth.
+    /// The answer is at most `max_distance` edits away from the ground truth.
     Levenshtein,
     /// The answer came in time.
     Latency,
@@ -194,7 +194,7 @@ impl StandardMetricName {
         }
     }
 
-    /// Whether a model judges.
+    /// Whether the metric needs a judge.
     pub fn needs_judge(self) -> bool {
         matches!(
             self,
@@ -210,7 +210,7 @@ impl StandardMetricName {
         )
     }
 
-    /// Whether the metric says by itself whether the answer passes.
+    /// Whether the metric decides without a threshold whether the answer passes.
     pub fn has_own_verdict(self) -> bool {
         !self.needs_judge() && !self.is_text_score()
     }
@@ -222,7 +222,7 @@ impl std::fmt::Display for StandardMetricName {
     }
 }
 
-/// Which ROUGE is measured.
+/// The ROUGE variant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum RougeVariant {
     /// Single words.

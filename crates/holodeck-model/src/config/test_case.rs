@@ -34,7 +34,7 @@ pub struct TestCase {
     pub files: Vec<FileInput>,
     /// What a retrieval tool would have found, for metrics that need it.
     pub retrieval_context: Option<Vec<String>>,
-    /// Metrics of this case, instead of the agent's. `type` may be left out where the other keys tell it.
+    /// Metrics of this case, instead of the agent's. `type` may be omitted if the other keys determine it.
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(schema_with = "inferred_metrics")]
     pub evaluations: Vec<MetricConfig>,
@@ -73,7 +73,7 @@ pub struct Turn {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(schema_with = "inferred_metrics")]
     pub evaluations: Vec<MetricConfig>,
-    /// Handed to code graders as it is.
-    #[schemars(extend("x-no-effect" = "only code graders see it, and they cannot be run yet"))]
+    /// Passed to code graders unchanged.
+    #[schemars(extend("x-no-effect" = "only code graders use it, and they cannot be run yet"))]
     pub turn_config: Option<JsonMap>,
 }

@@ -16,7 +16,7 @@ use crate::value::{JsonMap, PathRef, SecretMap, nullable, read_secrets, tagged_e
 #[schemars(tag = "type")]
 #[expect(
     clippy::large_enum_variant,
-    reason = "a handful per agent; a box would burden every reader"
+    reason = "an agent has only a few; a box would complicate every use"
 )]
 pub enum ToolConfig {
     /// Searches files or records by meaning.
@@ -27,7 +27,7 @@ pub enum ToolConfig {
     Function(FunctionTool),
     /// Uses the tools of an MCP server.
     Mcp(McpTool),
-    /// Asks a model with a prompt of its own.
+    /// Calls a model with its own prompt.
     Prompt(PromptTool),
 }
 
@@ -62,7 +62,7 @@ impl ToolConfig {
         }
     }
 
-    /// Whether it answers from its `mock` and does not run.
+    /// Whether it answers from its `mock` instead of running.
     pub fn is_mocked(&self) -> bool {
         match self {
             Self::Vectorstore(tool) => tool.mock.is_some(),
@@ -76,7 +76,7 @@ impl ToolConfig {
 
 /// Runs a Python function (`file` and `function`) or any program (`command`), without a shell.
 ///
-/// The arguments arrive as JSON on standard input, the result is what is printed.
+/// The arguments are passed as JSON on standard input; the result is read from standard output.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionTool {
@@ -100,16 +100,16 @@ pub struct FunctionTool {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<String>>")]
     pub args: Vec<String>,
-    /// Environment variables given to it; of the others it sees only harmless ones.
+    /// Environment variables passed to it; of all others, only harmless ones are passed.
     #[serde(default, deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
     pub env: SecretMap,
-    /// What it takes: a JSON Schema for each argument. For Python it can be told from type hints.
+    /// A JSON Schema for each argument. For Python, they can be derived from type hints.
     pub parameters: Option<IndexMap<String, JsonMap>>,
     /// Milliseconds a call may take; 30,000 if absent.
     #[schemars(range(min = 1))]
     pub timeout_ms: Option<u64>,
-    /// Answers in place of the tool, which then does not run.
+    /// Answers instead of the tool, which then does not run.
     pub mock: Option<MockConfig>,
 }
 
@@ -126,26 +126,26 @@ impl FunctionTool {
         Duration::from_millis(self.timeout_ms.unwrap_or(30_000))
     }
 
-    /// The schema of the arguments, if the YAML says what they are.
+    /// The schema of the arguments, if the YAML defines them.
     pub fn parameters_schema(&self) -> Option<Value> {
         self.parameters.as_ref().map(parameters_schema)
     }
 }
 
-/// The schema of arguments. All are required but those with a `default`, `required: false` or `optional: true`; the
-/// latter two are ours and no JSON Schema, so they are taken out.
+/// The schema of arguments. All are required except those with a `default`, `required: false` or `optional: true`; the
+/// latter two are not JSON Schema and are removed.
 pub fn parameters_schema(parameters: &IndexMap<String, JsonMap>) -> Value {
     let mut properties = parameters.clone();
     let mut required = Vec::new();
     for (name, schema) in &mut properties {
-        let said = |schema: &mut JsonMap, key| match schema.get(key).and_then(Value::as_bool) {
-            Some(said) => {
+        let take_flag = |schema: &mut JsonMap, key| match schema.get(key).and_then(Value::as_bool) {
+            Some(flag) => {
                 schema.shift_remove(key);
-                Some(said)
+                Some(flag)
             }
             None => None,
         };
-        let (needed, optional) = (said(schema, "required"), said(schema, "optional"));
+        let (needed, optional) = (take_flag(schema, "required"), take_flag(schema, "optional"));
         if needed.unwrap_or(!optional.unwrap_or(schema.contains_key("default"))) {
             required.push(name.clone());
         }
@@ -175,7 +175,7 @@ pub struct McpTool {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<String>>")]
     pub args: Vec<String>,
-    /// Environment variables given to it.
+    /// Environment variables passed to it.
     #[serde(default, deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
     pub env: SecretMap,
@@ -189,18 +189,18 @@ pub struct McpTool {
     #[serde(default, deserialize_with = "read_secrets", serialize_with = "write_secrets")]
     #[schemars(with = "Option<IndexMap<String, String>>")]
     pub headers: SecretMap,
-    /// Seconds a request may take; goes before `request_timeout`.
+    /// Seconds a request may take; takes precedence over `request_timeout`.
     pub timeout: Option<f64>,
     /// Seconds an event stream may be silent.
     pub sse_read_timeout: Option<f64>,
     /// Whether the session is ended on the server too.
     pub terminate_on_close: Option<bool>,
-    /// Handed to the server as `MCP_CONFIG`; its `allowed_tools` is a filter.
+    /// Passed to the server as `MCP_CONFIG`; its `allowed_tools` is a filter.
     pub config: Option<JsonMap>,
     /// Whether its tools are offered to the model.
     #[serde(default = "yes")]
     pub load_tools: bool,
-    /// Whether its prompts are offered to the model as tools; not if absent.
+    /// Whether its prompts are offered to the model as tools; false if absent.
     pub load_prompts: Option<bool>,
     /// Seconds a request may take; 60 if absent.
     #[schemars(range(min = 1))]
@@ -208,32 +208,49 @@ pub struct McpTool {
     /// Whether its results are retrieval context.
     #[serde(default)]
     pub is_retrieval: bool,
-    /// Whether a run stops when it does not start; otherwise that is a warning.
+    /// Whether a run stops if the server does not start; otherwise a warning is reported.
     #[serde(default = "yes")]
     pub required: bool,
-    /// Whether it may put questions to the agent's model while one of its tools is called (sampling). They count as the
-    /// agent's own.
+    /// Whether it may call the agent's model while one of its tools runs (sampling); calls count as the agent's own.
     #[serde(default, skip_serializing_if = "McpSampling::is_denied")]
     pub sampling: McpSampling,
     /// Its name in the MCP registry.
     pub registry_name: Option<String>,
-    /// Answers in place of the server, which is then not started.
+    /// Answers instead of the server, which is then not started.
     pub mock: Option<McpMockConfig>,
 }
 
+/// What happens if an MCP server does not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerNeed {
+    /// An error.
+    Required,
+    /// A warning: the tool has `required: false`.
+    Optional,
+}
+
 impl McpTool {
-    /// How long a request may take.
-    pub fn time_limit(&self) -> Duration {
-        self.written_time_limit().unwrap_or(Duration::from_mins(1))
+    /// What happens if it does not start.
+    pub fn need(&self) -> ServerNeed {
+        if self.required {
+            ServerNeed::Required
+        } else {
+            ServerNeed::Optional
+        }
     }
 
-    /// Whether HoloDeck speaks to it whatever the provider: the Claude Code CLI answers no questions of servers.
-    pub fn needs_our_client(&self) -> bool {
+    /// How long a request may take.
+    pub fn time_limit(&self) -> Duration {
+        self.configured_time_limit().unwrap_or(Duration::from_mins(1))
+    }
+
+    /// Whether HoloDeck connects to it with every provider: the Claude Code CLI does not support sampling.
+    pub fn needs_own_client(&self) -> bool {
         self.sampling == McpSampling::Allow
     }
 
-    /// How long a request may take, if that is written.
-    pub fn written_time_limit(&self) -> Option<Duration> {
+    /// How long a request may take, if that is configured.
+    pub fn configured_time_limit(&self) -> Option<Duration> {
         let seconds = self.timeout.or_else(|| self.request_timeout.map(f64::from))?;
         Duration::try_from_secs_f64(seconds)
             .ok()
@@ -241,20 +258,20 @@ impl McpTool {
     }
 }
 
-/// Whether an MCP server may ask the agent's model.
+/// Whether an MCP server may call the agent's model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum McpSampling {
-    /// It is refused.
+    /// Its requests are rejected.
     #[default]
     Deny,
-    /// It gets the model's answers.
+    /// Its requests are sent to the model.
     Allow,
 }
 
 impl McpSampling {
-    /// Whether it is refused, which recordings of earlier versions don't mention.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    /// Whether it is denied, which recordings of earlier versions do not contain.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
     fn is_denied(&self) -> bool {
         *self == Self::Deny
     }
@@ -275,7 +292,7 @@ pub enum McpTransport {
     Http,
 }
 
-/// Asks a model with a prompt of its own.
+/// Calls a model with its own prompt.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PromptTool {
@@ -288,17 +305,17 @@ pub struct PromptTool {
     #[serde(default = "yes")]
     #[schemars(extend("x-no-effect" = "tools are loaded when the agent starts"))]
     pub defer_loading: bool,
-    /// The prompt; `{{ name }}` stands for the argument of that name.
+    /// The prompt; `{{ name }}` is replaced by the argument of that name.
     #[schemars(regex(pattern = r"\S"))]
     pub template: Option<String>,
     /// A file with the prompt.
     pub file: Option<PathRef>,
-    /// What it takes: a JSON Schema for each argument.
+    /// A JSON Schema for each argument.
     #[schemars(extend("minProperties" = 1))]
     pub parameters: IndexMap<String, JsonMap>,
-    /// What of the agent's model is different for this tool; the agent's own if absent.
+    /// Differences from the agent's model for this tool; the agent's model if absent.
     pub model: Option<ModelOverrides>,
-    /// Answers in place of the tool, which then does not run.
+    /// Answers instead of the tool, which then does not run.
     pub mock: Option<MockConfig>,
 }
 

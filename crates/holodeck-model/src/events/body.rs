@@ -5,14 +5,14 @@ use serde_json::{Map, Value};
 use super::{CompleteReason, Decision, IdSource, Interruption, Priority, StopReason, meta::milliseconds};
 use crate::{CallDetails, TokenUsage};
 
-/// How an event is kept.
+/// How an event is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventClass {
     /// Content: stored, with a sequence number.
     Stored,
-    /// Stored so that a client that comes back sees it, without a sequence number.
+    /// Stored so that a client that reconnects receives it, without a sequence number.
     Durable,
-    /// Kept while its run lives.
+    /// Kept while its run is active.
     Journaled,
 }
 
@@ -23,7 +23,7 @@ macro_rules! bodies {
         #[non_exhaustive]
         pub enum EventBody {
             $($(#[$doc])* $variant($type),)*
-            /// A type this version does not know; its fields are in [`AgentEvent::extra`](super::AgentEvent::extra).
+            /// A type unknown to this version; its fields are in [`AgentEvent::extra`](super::AgentEvent::extra).
             Unknown {
                 /// The type.
                 kind: String,
@@ -31,7 +31,7 @@ macro_rules! bodies {
         }
 
         impl EventBody {
-            /// The thirteen types, in the order a run tells them.
+            /// The thirteen types, in the order of a run.
             pub const KINDS: &[&str] = &[$($kind,)*];
 
             /// The `type` in JSON.
@@ -42,7 +42,7 @@ macro_rules! bodies {
                 }
             }
 
-            /// How it is kept; `None` for an unknown type.
+            /// How it is stored; `None` for an unknown type.
             pub fn class(&self) -> Option<EventClass> {
                 match self {
                     $(Self::$variant(_) => Some(EventClass::$class),)*
@@ -50,7 +50,7 @@ macro_rules! bodies {
                 }
             }
 
-            /// Reads the fields of a type. The names under which the original stored events are read too.
+            /// Reads the fields of a type. Also accepts the stored type names of the older contract.
             pub(super) fn read(kind: String, fields: Map<String, Value>) -> serde_json::Result<Self> {
                 Ok(match kind.as_str() {
                     $($kind $(| $stored)? => Self::$variant($type::deserialize(Value::Object(fields))?),)*
@@ -58,7 +58,7 @@ macro_rules! bodies {
                 })
             }
 
-            /// The fields beside those of [`EventMeta`](super::EventMeta).
+            /// The fields other than those of [`EventMeta`](super::EventMeta).
             pub(super) fn fields(&self) -> serde_json::Result<Map<String, Value>> {
                 let value = match self {
                     $(Self::$variant(body) => serde_json::to_value(body)?,)*
@@ -76,16 +76,16 @@ macro_rules! bodies {
 bodies! {
     /// The session begins.
     SessionStart(SessionStart) = "session_start" | "session_started", Durable;
-    /// What the person said is stored.
+    /// The message of the user is stored.
     UserMessageConfirmed(UserMessage) = "user_message_confirmed" | "user_message_sent", Stored;
     /// A piece of reasoning.
-    ThinkingChunk(WrittenChunk) = "thinking_chunk", Journaled;
-    /// The reasoning of a turn is over; all of it.
-    ThinkingComplete(WrittenChunk) = "thinking_complete", Journaled;
+    ThinkingChunk(TextChunk) = "thinking_chunk", Journaled;
+    /// All reasoning of a turn, when it is complete.
+    ThinkingComplete(TextChunk) = "thinking_complete", Journaled;
     /// The reasoning of a turn.
     Thinking(Thinking) = "thinking" | "agent_thinking_block", Stored;
     /// A piece of the answer.
-    MessageChunk(WrittenChunk) = "message_chunk", Journaled;
+    MessageChunk(TextChunk) = "message_chunk", Journaled;
     /// A model message.
     Message(AgentMessage) = "message" | "agent_message_sent", Stored;
     /// The model called a tool.
@@ -94,16 +94,16 @@ bodies! {
     ToolResult(ToolResult) = "tool_result" | "tool_use_completed", Stored;
     /// A person is asked whether a call may run.
     ApprovalRequested(ApprovalRequested) = "approval_requested", Durable;
-    /// The question is over.
+    /// The request for approval is resolved.
     ApprovalResolved(ApprovalResolved) = "approval_resolved" | "approval_completed", Durable;
     /// The run is over.
     Complete(Complete) = "complete" | "session_ended", Durable;
-    /// The run broke.
+    /// The run failed.
     Error(RunError) = "error" | "error_occurred", Stored;
 }
 
 impl EventBody {
-    /// Whether nothing of its run may follow.
+    /// Whether it must be the last event of its run.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::Complete(_) | Self::Error(_))
     }
@@ -116,10 +116,10 @@ pub struct SessionStart {
     /// The agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_name: Option<String>,
-    /// The model it asks.
+    /// Its model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What runs it.
+    /// The backend that runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
 }
@@ -130,12 +130,12 @@ pub struct SessionStart {
 pub struct UserMessage {
     /// Its id.
     pub message_id: String,
-    /// What was said.
+    /// The text.
     pub content: String,
-    /// Who said it.
+    /// Who wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
-    /// The client's own id of it.
+    /// The client's own id of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_message_id: Option<String>,
 }
@@ -143,12 +143,12 @@ pub struct UserMessage {
 /// `thinking_chunk`, `thinking_complete`, `message_chunk`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct WrittenChunk {
+pub struct TextChunk {
     /// The text.
     pub content: String,
     /// The block of the model message it belongs to.
     pub block_index: u32,
-    /// The message, where its id is known that early.
+    /// The message, if its id is already known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
 }
@@ -164,7 +164,7 @@ pub struct Thinking {
     /// The provider's signature, when the turn reasoned in one block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
-    /// The blocks by themselves, when there are several: a signature belongs to exactly one.
+    /// The separate blocks, if there are several: a signature belongs to exactly one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<ReasoningBlock>,
 }
@@ -192,7 +192,7 @@ pub struct AgentMessage {
     pub content: String,
     /// Why the model stopped.
     pub stop_reason: StopReason,
-    /// What the provider called that, when it is none of the six.
+    /// The provider's own stop reason, if it is not one of the six.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_stop_reason: Option<String>,
     /// The model that wrote it.
@@ -201,10 +201,10 @@ pub struct AgentMessage {
     /// Tokens of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Whether the end is missing.
+    /// Whether the message is incomplete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
-    /// Why it is.
+    /// Why it is incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interruption: Option<Interruption>,
 }
@@ -232,20 +232,20 @@ pub struct ToolResult {
     pub tool_use_id: String,
     /// The tool.
     pub tool_name: String,
-    /// What it answered: text, or an object.
+    /// The result: a string or an object.
     pub result: Value,
-    /// Whether it did what it was asked.
+    /// Whether the call succeeded.
     pub success: bool,
-    /// Why it did not.
+    /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// How long it ran, where that was measured.
+    /// How long it ran, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// Set when no tool answered: the run ended, and this only closes the call.
+    /// Set if no tool answered: the run ended, and this event only closes the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
-    /// What else is known of the call.
+    /// Further details of the call.
     #[serde(default, skip_serializing_if = "CallDetails::is_empty")]
     pub details: CallDetails,
 }
@@ -266,10 +266,10 @@ pub struct ApprovalRequested {
     /// The arguments it would run with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
-    /// How much it matters.
+    /// How urgent it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
-    /// When it is answered by itself.
+    /// When it is resolved automatically.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "deadline")]
     pub expires_at: Option<Timestamp>,
 }
@@ -278,7 +278,7 @@ pub struct ApprovalRequested {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalResolved {
-    /// The id of the question.
+    /// The id of the request.
     pub approval_id: String,
     /// Whether the call may run.
     pub approved: bool,
@@ -291,7 +291,7 @@ pub struct ApprovalResolved {
     /// Who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// The arguments it runs with instead.
+    /// The arguments that replace the original ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_args: Option<Value>,
 }
@@ -305,7 +305,7 @@ pub struct Complete {
     /// Why the last message ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
-    /// What went wrong, with [`CompleteReason::Error`].
+    /// The error, with [`CompleteReason::Error`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// What the run used.
@@ -317,15 +317,15 @@ pub struct Complete {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunError {
-    /// What went wrong.
+    /// The error.
     pub error: String,
-    /// What kind of thing went wrong.
+    /// The kind of error.
     #[serde(default)]
     pub code: String,
-    /// More about it.
+    /// Details of the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
-    /// Whether trying again may help.
+    /// Whether a retry may succeed.
     #[serde(default)]
     pub retryable: bool,
     /// What the run used.
@@ -333,14 +333,14 @@ pub struct RunError {
     pub totals: RunTotals,
 }
 
-/// What a run used, told at its end.
+/// What a run used, reported at its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunTotals {
-    /// Tokens of all model calls; absent when none were told.
+    /// Tokens of all model calls; absent if none were reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// What the other side says they cost, in US dollars.
+    /// Their cost as reported by the backend, in US dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// Model calls made.
@@ -352,15 +352,15 @@ pub struct RunTotals {
     /// The model that answered last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The answer as an object, when the agent has a `response_format`.
+    /// The answer as an object, if the agent has a `response_format`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output: Option<Value>,
-    /// What replayed model calls took when they were recorded.
+    /// The recorded latency of replayed model calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded_latency_ms: Option<u64>,
 }
 
-/// Tokens, in the events' spelling.
+/// Token counts with the field names of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
@@ -368,7 +368,7 @@ pub struct Usage {
     pub prompt_tokens: u64,
     /// Tokens of the answer, reasoning included.
     pub completion_tokens: u64,
-    /// What the provider counts in total.
+    /// The provider's total.
     pub total_tokens: u64,
     /// Prompt tokens that came from a cache.
     pub cache_read_tokens: u64,

@@ -10,11 +10,11 @@ use super::{EventBody, EventMeta};
 /// One event of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentEvent {
-    /// What it says about itself.
+    /// Its metadata.
     pub meta: EventMeta,
     /// What happened.
     pub body: EventBody,
-    /// Fields this version does not know; empty in events of its own.
+    /// Fields unknown to this version; empty in events that it creates.
     pub extra: Map<String, Value>,
 }
 
@@ -29,7 +29,7 @@ impl AgentEvent {
     }
 }
 
-/// One flat object: the type, what the event says about itself, what happened, what is unknown.
+/// One flat object: the type, the metadata, the body, the unknown fields.
 impl Serialize for AgentEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let meta = match serde_json::to_value(&self.meta).map_err(S::Error::custom)? {
@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for AgentEvent {
         let own = Value::Object(own.collect());
         let meta = EventMeta::deserialize(own).map_err(D::Error::custom)?;
         let body = EventBody::read(kind, fields.clone()).map_err(D::Error::custom)?;
-        // What the typed event would not write again is what it does not know.
+        // The unknown fields are those that the typed event would not write back.
         let known = body.fields().map_err(D::Error::custom)?;
         fields.retain(|key, _| !known.contains_key(key));
         Ok(Self {

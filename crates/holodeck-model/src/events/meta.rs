@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::PersistenceState;
 
-/// What every event says about itself.
+/// The metadata of every event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventMeta {
@@ -13,7 +13,7 @@ pub struct EventMeta {
     pub timestamp: Timestamp,
     /// Its id, the same in every replay.
     pub event_id: Uuid,
-    /// Whether it was stored before anybody saw it.
+    /// Whether it was stored before it was delivered.
     pub persistence_state: PersistenceState,
     /// Its place among all events of the session: strictly increasing, the cursor to resume from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,7 @@ pub struct EventMeta {
     /// The run it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// The agent it is about, when that is not the session's own.
+    /// The agent it is about, if that is not the session's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     /// The call that started the agent it is about.

@@ -2,11 +2,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Usage;
 
-/// What a recorded run came to.
+/// The outcome of a recorded run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentExecutionResult {
-    /// The answer; on a bad end, what had arrived.
+    /// The answer; after a failure, the part that arrived.
     pub response: String,
     /// Whether the agent answered.
     pub success: bool,
@@ -24,7 +24,7 @@ pub struct AgentExecutionResult {
     /// The run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// Tokens of all model calls; absent when none were told.
+    /// Tokens of all model calls; absent if none were reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// How long it took.

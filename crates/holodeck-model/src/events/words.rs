@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An enum of words that keeps a word it does not know.
+/// An enum of words that preserves an unknown word.
 macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$about])*
@@ -10,7 +10,7 @@ macro_rules! words {
         #[non_exhaustive]
         pub enum $name {
             $($(#[$doc])* $variant,)*
-            /// A word this version does not know, kept as it came.
+            /// A word unknown to this version, unchanged.
             Other(String),
         }
 
@@ -54,17 +54,17 @@ macro_rules! words {
 }
 
 words! {
-    /// What became of an event when it left the process.
+    /// Whether an event was stored when it was delivered.
     PersistenceState {
-        /// It is not part of the content; nothing has to be kept of it.
+        /// It is not part of the content and need not be stored.
         Transient = "transient",
         /// A later event decides about it.
         Pending = "pending",
-        /// It was stored before anybody saw it.
+        /// It was stored before it was delivered.
         Persisted = "persisted",
-        /// In recordings of the original only.
+        /// Only in recordings of the older contract.
         Queued = "queued",
-        /// In recordings of the original only.
+        /// Only in recordings of the older contract.
         Failed = "failed",
     }
 }
@@ -72,15 +72,15 @@ words! {
 words! {
     /// Why a model stopped writing.
     StopReason {
-        /// It was done.
+        /// It finished.
         EndTurn = "end_turn",
-        /// It waits for tools.
+        /// It called tools.
         ToolUse = "tool_use",
-        /// It hit the token limit.
+        /// It reached the token limit.
         MaxTokens = "max_tokens",
-        /// A stop sequence.
+        /// It produced a stop sequence.
         StopSequence = "stop_sequence",
-        /// It paused, or was made to.
+        /// It paused or was paused.
         PauseTurn = "pause_turn",
         /// It refused, or a filter did.
         Refusal = "refusal",
@@ -103,13 +103,13 @@ impl StopReason {
 }
 
 words! {
-    /// How a run that did not break ended.
+    /// How a run ended that did not fail.
     CompleteReason {
         /// The agent answered.
         Success = "success",
-        /// The agent ended badly, for instance with a refusal.
+        /// The agent did not answer, for instance because it refused.
         Error = "error",
-        /// It used all the model calls it may make.
+        /// It reached the limit of model calls.
         MaxTurns = "max_turns",
         /// A person stopped it.
         UserCancelled = "user_cancelled",
@@ -127,41 +127,41 @@ words! {
         Rejected = "rejected",
         /// It may not run, and the run ends.
         Terminated = "terminated",
-        /// Nobody answered in time.
+        /// No decision arrived in time.
         Expired = "expired",
-        /// The question was taken back.
+        /// The request was cancelled.
         Cancelled = "cancelled",
     }
 }
 
 words! {
-    /// How much an approval matters.
+    /// How urgent an approval is.
     Priority {
-        /// Little.
+        /// Low urgency.
         Low = "low",
-        /// It changes things.
+        /// The call changes something.
         Medium = "medium",
-        /// It destroys things, or changes many.
+        /// The call deletes something or changes in bulk.
         High = "high",
     }
 }
 
 words! {
-    /// Who made a tool call's id.
+    /// Where the id of a tool call comes from.
     IdSource {
-        /// The provider sent none, so it was made here.
+        /// The provider sent none, so it was generated here.
         Minted = "minted",
     }
 }
 
 words! {
-    /// Why a message is only a part of one.
+    /// Why a message is incomplete.
     Interruption {
         /// A person stopped the run.
         UserCancelled = "user_cancelled",
-        /// The run broke.
+        /// The run failed.
         Error = "error",
-        /// The host died.
+        /// The process crashed.
         Crash = "crash",
     }
 }

@@ -1,20 +1,21 @@
-//! Configuration as it may be written: values go because of their place.
+//! Masks values of the configuration because of their place.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
 use super::{
-    MASK, Redactor, joined,
+    MASK, Redactor, merge_ranges,
     names::{Names, Role, role},
-    replaced, shapes,
+    replace_ranges, shapes,
 };
 
 impl Redactor {
-    /// Masks the secrets of a part of the configuration: by their names, every variable and header, the credentials and
-    /// query values of URLs, secrets among the arguments of programs, and what [`text`](Self::text) masks.
+    /// Masks the secrets of a part of the configuration: values with names of secrets, every variable and header, the
+    /// credentials and query values of URLs, secrets in arguments of programs, and everything that [`text`](Self::text)
+    /// masks.
     pub fn configuration(&self, value: &mut Value) {
-        self.fields(value, Names::Fields);
+        self.mask_fields(value, Names::Fields);
     }
 
     /// The same for the arguments of a program.
@@ -23,7 +24,7 @@ impl Redactor {
         let found = shapes::arguments(&texts);
         for (argument, mut found) in arguments.iter_mut().zip(found) {
             self.find_configured(argument, &mut found);
-            if let Cow::Owned(clean) = replaced(argument, joined(found)) {
+            if let Cow::Owned(clean) = replace_ranges(argument, merge_ranges(found)) {
                 *argument = clean;
             }
         }
@@ -33,7 +34,7 @@ impl Redactor {
     pub fn configured<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut found = Vec::new();
         self.find_configured(text, &mut found);
-        replaced(text, joined(found))
+        replace_ranges(text, merge_ranges(found))
     }
 
     fn find_configured(&self, text: &str, found: &mut Vec<std::ops::Range<usize>>) {
@@ -45,9 +46,9 @@ impl Redactor {
         }
     }
 
-    fn fields(&self, value: &mut Value, names: Names) {
+    fn mask_fields(&self, value: &mut Value, names: Names) {
         match value {
-            // Schemas and answers of mocks are texts for a model.
+            // Schemas and the answers of mocks are texts for a model.
             Value::String(text) if matches!(names, Names::Schema | Names::Data) => {
                 self.mask_text(text);
             }
@@ -56,16 +57,16 @@ impl Redactor {
                     *text = clean;
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.fields(item, names)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_fields(item, names)),
             Value::Object(fields) => {
                 for (name, field) in fields {
                     match role(name, names) {
-                        Role::Secret | Role::Variables => blot(field),
-                        Role::Arguments => self.argument_list(field, names),
+                        Role::Secret | Role::Variables => mask_all(field),
+                        Role::Arguments => self.mask_argument_list(field, names),
                         Role::Prose => {
                             self.mask_value(field);
                         }
-                        Role::Plain(names) => self.fields(field, names),
+                        Role::Plain(names) => self.mask_fields(field, names),
                     }
                 }
             }
@@ -75,7 +76,7 @@ impl Redactor {
         }
     }
 
-    fn argument_list(&self, value: &mut Value, names: Names) {
+    fn mask_argument_list(&self, value: &mut Value, names: Names) {
         let texts = value.as_array().and_then(|items| {
             let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
             texts.collect::<Option<Vec<String>>>()
@@ -85,17 +86,17 @@ impl Redactor {
                 self.arguments(&mut texts);
                 *value = texts.into();
             }
-            // The arguments that a call of a tool is expected to have.
-            None => self.fields(value, names),
+            // The expected arguments of a tool call.
+            None => self.mask_fields(value, names),
         }
     }
 }
 
-fn blot(value: &mut Value) {
+fn mask_all(value: &mut Value) {
     match value {
         Value::String(_) | Value::Number(_) => *value = MASK.into(),
-        Value::Array(items) => items.iter_mut().for_each(blot),
-        Value::Object(fields) => fields.values_mut().for_each(blot),
+        Value::Array(items) => items.iter_mut().for_each(mask_all),
+        Value::Object(fields) => fields.values_mut().for_each(mask_all),
         Value::Null | Value::Bool(_) => {}
     }
 }

@@ -9,18 +9,18 @@ use base64::{
 
 use super::{names::names_a_secret, shapes};
 
-/// Shorter lines of a secret of several lines are too common to be recognised by themselves.
+/// Shorter lines of a multi-line secret are too common to be masked alone.
 const MIN_LINE: usize = 20;
 
-/// How deeply JSON is looked for in strings of JSON.
-const NESTED: usize = 3;
+/// How many levels of JSON in JSON strings are recognised.
+const MAX_NESTING: usize = 3;
 
-/// The secrets inside a secret: the password of a connection string or URL, the credentials after the scheme of an
-/// `Authorization` header, the lines of a private key. With `secret` itself.
+/// The secret itself and the secrets inside it: the password of a connection string or URL, the credentials after the
+/// scheme of an `Authorization` header, the lines of a private key.
 pub(super) fn parts(secret: &str) -> Vec<String> {
     let secret = secret.trim();
     let mut parts = Vec::new();
-    // The address of a server is no secret; its credentials are, and a path such as that of a webhook may be.
+    // The address of a server is not a secret; its credentials are, and a path such as that of a webhook may be.
     if !is_address(secret) {
         parts.push(secret.to_owned());
     }
@@ -40,7 +40,7 @@ pub(super) fn parts(secret: &str) -> Vec<String> {
     for range in shapes::assignments(secret) {
         parts.extend(secret.get(range).map(str::to_owned));
     }
-    parts.extend(of_urls(secret));
+    parts.extend(find_url_secrets(secret));
     let lines = secret.lines().map(str::trim);
     if secret.contains('\n') {
         parts.extend(lines.filter(|line| line.len() >= MIN_LINE).map(str::to_owned));
@@ -48,7 +48,7 @@ pub(super) fn parts(secret: &str) -> Vec<String> {
     parts
 }
 
-/// A segment of a path that is as long as this may be a key.
+/// A path segment of at least this length may be a key.
 const MIN_SEGMENT: usize = 16;
 
 fn is_address(text: &str) -> bool {
@@ -64,19 +64,19 @@ fn is_address(text: &str) -> bool {
 }
 
 /// The passwords of URLs in a text, and the values of query parameters that name a secret.
-pub(super) fn of_urls(text: &str) -> Vec<String> {
+pub fn find_url_secrets(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for url in shapes::urls(text) {
         let secrets = shapes::url_secrets(url);
         if let Some(user) = secrets.userinfo.and_then(|range| url.get(range)) {
             let password = user.split_once(':').map_or(user, |(_, password)| password);
-            found.extend([password.to_owned(), percent_decoded(password)]);
+            found.extend([password.to_owned(), percent_decode(password)]);
         }
         for (name, value) in secrets.query {
             if let (Some(name), Some(value)) = (url.get(name), url.get(value))
                 && names_a_secret(name)
             {
-                found.extend([value.to_owned(), percent_decoded(value)]);
+                found.extend([value.to_owned(), percent_decode(value)]);
             }
         }
     }
@@ -84,26 +84,26 @@ pub(super) fn of_urls(text: &str) -> Vec<String> {
 }
 
 /// How a secret is written in plain text, JSON and URLs.
-pub(super) fn written(secret: &str) -> Vec<String> {
+pub(super) fn text_forms(secret: &str) -> Vec<String> {
     let mut forms = vec![secret.to_owned()];
-    // JSON in JSON in JSON, as in the arguments of a call whose arguments are JSON; each may be the one that is written
+    // JSON in JSON, as in the arguments of a call whose arguments are JSON; each level may be the one that is written
     // as ASCII.
     let mut nested = vec![secret.to_owned()];
-    for _ in 0..NESTED {
-        nested = nested.iter().map(|text| json_escaped(text)).collect();
-        nested.extend(nested.first().map(|json| ascii_escaped(json)));
+    for _ in 0..MAX_NESTING {
+        nested = nested.iter().map(|text| escape_json(text)).collect();
+        nested.extend(nested.first().map(|json| escape_non_ascii(json)));
         forms.extend(nested.iter().cloned());
     }
-    let json = json_escaped(secret);
+    let json = escape_json(secret);
     forms.push(json.replace('/', "\\/"));
     forms.push(
         json.replace('&', "\\u0026")
             .replace('<', "\\u003c")
             .replace('>', "\\u003e"),
     );
-    // What a program leaves unescaped in a URL differs: the strict form, paths, `encodeURIComponent`, forms.
+    // Programs leave different characters unescaped in a URL: the strict form, paths, `encodeURIComponent`, forms.
     for keep in ["-_.~", "-_.~/", "-_.!~*'()", "-_.*"] {
-        let strict = percent_encoded(secret, keep);
+        let strict = percent_encode(secret, keep);
         for form in [strict.replace("%20", "+"), strict] {
             forms.push(lower_hex(&form));
             forms.push(form);
@@ -114,14 +114,14 @@ pub(super) fn written(secret: &str) -> Vec<String> {
     forms
 }
 
-/// The characters that every Base64 text has that encodes something with the secret in it: three, by the secret's
-/// place in it, in two alphabets.
-pub(super) fn base64(secret: &str) -> Vec<String> {
+/// The characters that every Base64 text of something with the secret in it contains: three variants, by the secret's
+/// offset, in two alphabets.
+pub(super) fn base64_forms(secret: &str) -> Vec<String> {
     let mut forms = Vec::new();
     for before in 0..3_usize {
         let mut bytes = vec![0; before];
         bytes.extend_from_slice(secret.as_bytes());
-        // Characters that also encode a part of a neighbour differ.
+        // Omits the characters that also encode a part of a neighbouring byte.
         let first = (before * 8).div_ceil(6);
         let last = bytes.len() * 8 / 6;
         for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
@@ -134,21 +134,21 @@ pub(super) fn base64(secret: &str) -> Vec<String> {
     forms
 }
 
-fn json_escaped(text: &str) -> String {
+fn escape_json(text: &str) -> String {
     let quoted = serde_json::Value::from(text).to_string();
     let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     inner.unwrap_or_default().to_owned()
 }
 
-/// As JSON writers do that give ASCII only.
-fn ascii_escaped(json: &str) -> String {
+/// Escapes like a JSON writer that writes only ASCII.
+fn escape_non_ascii(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
         if c.is_ascii() {
             escaped.push(c);
         } else {
             for unit in c.encode_utf16(&mut [0; 2]) {
-                // Writing to a text cannot fail.
+                // Writing to a string cannot fail.
                 let _ = write!(escaped, "\\u{unit:04x}");
             }
         }
@@ -156,7 +156,7 @@ fn ascii_escaped(json: &str) -> String {
     escaped
 }
 
-fn percent_encoded(text: &str, keep: &str) -> String {
+fn percent_encode(text: &str, keep: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         let c = char::from(byte);
@@ -182,7 +182,7 @@ fn lower_hex(encoded: &str) -> String {
     lower
 }
 
-fn percent_decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('%') {
@@ -212,7 +212,7 @@ mod tests {
                 let text = format!("{before}{secret}{after}");
                 for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
                     let encoded = engine.encode(&text);
-                    let forms = base64(secret);
+                    let forms = base64_forms(secret);
                     assert!(forms.iter().any(|form| encoded.contains(form.as_str())), "{text}");
                 }
             }
@@ -241,8 +241,8 @@ mod tests {
     }
 
     #[test]
-    fn b09_forms_are_those_of_json_and_urls() {
-        let forms = written("a\"b/ä c");
+    fn b09_the_forms_of_json_and_urls_are_covered() {
+        let forms = text_forms("a\"b/ä c");
         for form in [
             "a\"b/ä c",
             "a\\\"b/ä c",

@@ -1,4 +1,4 @@
-//! What the name of a field, variable, header or query parameter says about its value.
+//! Recognises secrets by the name of a field, variable, header or query parameter.
 
 /// Parts of names whose values are secrets.
 const SECRET_PARTS: [&str; 11] = [
@@ -15,10 +15,10 @@ const SECRET_PARTS: [&str; 11] = [
     "BEARER",
 ];
 
-/// The same, where they end a word: inside one they are other words (`recordsNumber`, `desigN`).
+/// The same at the end of a word; inside a word they are parts of other words (`recordsNumber`, `desigN`).
 const SECRET_ENDINGS: [&str; 3] = ["PWD", "DSN", "SIG"];
 
-/// Parts of names that contain one of the parts above and are about something else.
+/// Parts of names that contain one of the parts above and mean something else.
 const HARMLESS_PARTS: [&str; 8] = [
     "KEYWORD",
     "TOKENIZER",
@@ -30,11 +30,11 @@ const HARMLESS_PARTS: [&str; 8] = [
     "SSHAUTHSOCK",
 ];
 
-/// Whole names that are about something else: folders of the shell, and a header about the network connection.
+/// Whole names that mean something else: folders of the shell, and a header about the network connection.
 const HARMLESS_NAMES: [&str; 4] = ["PWD", "OLDPWD", "CONNECTION", "PROXYCONNECTION"];
 
-/// Whether a name says that its value is a secret. Case and separators do not matter.
-pub(crate) fn names_a_secret(name: &str) -> bool {
+/// Whether a name indicates that its value is a secret. Case and separators do not matter.
+pub fn names_a_secret(name: &str) -> bool {
     let is_letter = |c: &char| c.is_ascii_alphanumeric();
     let mut joined: String = name.chars().filter(is_letter).collect();
     joined.make_ascii_uppercase();
@@ -64,34 +64,34 @@ fn words_end_in_a_secret(name: &str) -> bool {
 
 /// What the names below a field mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Names {
-    /// They are fields of the language.
+pub enum Names {
+    /// They are fields of the YAML.
     Fields,
-    /// They are settings of a program that is not ours: each may name a secret.
+    /// They are settings of an external program: each may name a secret.
     Settings,
-    /// They are test data: masked where they are shown, but no reason to mask the value elsewhere.
+    /// They are test data: masked where they are shown, but their values are not masked elsewhere.
     Data,
-    /// They name properties of a schema, whose values describe and hold nothing.
+    /// They name properties of a schema; their values are descriptions, not data.
     Schema,
 }
 
 /// What a field's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub enum Role {
     /// A secret.
     Secret,
-    /// A mapping from names to values of which each may be one.
+    /// A mapping from names to values, each of which may be a secret.
     Variables,
     /// Arguments of a program.
     Arguments,
-    /// Text for a model, masked as any other text: what changes in it must show.
+    /// Text for a model, masked as any other text so that changes in it stay visible.
     Prose,
-    /// Anything else, and what the names in it mean.
+    /// Anything else, with the meaning of the names in it.
     Plain(Names),
 }
 
 /// The role of the value of `key`, a key among `names`.
-pub(super) fn role(key: &str, names: Names) -> Role {
+pub fn role(key: &str, names: Names) -> Role {
     if names == Names::Schema {
         return Role::Plain(names);
     }

@@ -1,4 +1,4 @@
-//! Texts that are secrets by their shape: well-known keys, credentials in URLs and `Authorization` headers.
+//! Recognises secrets by their shape: well-known keys, credentials in URLs and `Authorization` headers.
 
 use std::{ops::Range, sync::LazyLock};
 
@@ -10,7 +10,7 @@ use super::names::names_a_secret;
 /// Shorter values are words.
 const MIN_VALUE: usize = 8;
 
-/// One of these is in every text that has a shape; looking for them costs less than looking for the shapes.
+/// Every text with a shape contains one of these; searching for them costs less than searching for the shapes.
 const TRIGGERS: [&str; 20] = [
     "sk-",
     "k_live_",
@@ -34,15 +34,15 @@ const TRIGGERS: [&str; 20] = [
     "uthorization",
 ];
 
-static TRIGGERED: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+static TRIGGER_SEARCH: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     AhoCorasick::builder()
         .ascii_case_insensitive(true)
         .build(TRIGGERS.iter().chain(&["earer "]))
         .ok()
 });
 
-/// Keys of OpenAI, Anthropic and their like, Stripe, AWS, GitHub, GitLab, Slack, Google, Hugging Face; JSON web tokens;
-/// private keys.
+/// Keys of OpenAI, Anthropic and similar services, Stripe, AWS, GitHub, GitLab, Slack, Google, Hugging Face; JSON web
+/// tokens; private keys.
 static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     compile(
         r"(?xs)
@@ -81,14 +81,17 @@ static ASSIGNMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     compile(r#"(?<name>[A-Za-z_][A-Za-z0-9_.-]*)[\\"']*\s*[:=]\s*[\\"']*(?<value>[^\s"',;&\\]+)"#)
 });
 
-/// None of the expressions above is wrong; a test compiles them.
+/// All expressions above are valid; a test compiles them.
 fn compile(expression: &str) -> Option<Regex> {
     Regex::new(expression).ok()
 }
 
-/// Adds where `text` has the shape of a secret.
+/// Adds the places where `text` has the shape of a secret.
 pub(super) fn find(text: &str, found: &mut Vec<Range<usize>>) {
-    if !TRIGGERED.as_ref().is_some_and(|triggers| triggers.is_match(text)) {
+    if !TRIGGER_SEARCH
+        .as_ref()
+        .is_some_and(|triggers| triggers.is_match(text))
+    {
         return;
     }
     if let Some(keys) = KEYS.as_ref() {
@@ -114,8 +117,8 @@ pub(super) fn find(text: &str, found: &mut Vec<Range<usize>>) {
     url_ranges(text, is_secret, found);
 }
 
-/// Adds where URLs in `text` have credentials or any query value.
-pub(super) fn find_in_configured_urls(text: &str, found: &mut Vec<Range<usize>>) {
+/// Adds the places of credentials and all query values of URLs in `text`.
+pub fn find_in_configured_urls(text: &str, found: &mut Vec<Range<usize>>) {
     if text.contains("://") {
         url_ranges(text, |_, _| true, found);
     }
@@ -143,7 +146,7 @@ pub(super) fn urls(text: &str) -> impl Iterator<Item = &str> {
         .map(|url| url.as_str())
 }
 
-/// Where a URL may hold secrets.
+/// The places in a URL that may contain secrets.
 pub(super) struct UrlSecrets {
     /// Before the `@` of the host.
     pub(super) userinfo: Option<Range<usize>>,
@@ -165,7 +168,7 @@ pub(super) fn url_secrets(url: &str) -> UrlSecrets {
         .and_then(|host| host.rsplit_once(':'))
         .unwrap_or_default();
     if !host.is_empty() && !host.contains('@') && !port.contains('@') && port.parse::<u16>().is_err() {
-        // Not a port but the beginning of a password with a `/`, `?` or `#` that should have been escaped.
+        // This is not a port but the beginning of a password with a `/`, `?` or `#` that should have been escaped.
         end = rest.find('@').map_or(end, |at| at + 1);
     }
     let userinfo = rest.get(..end).and_then(|authority| authority.rfind('@'));
@@ -188,8 +191,8 @@ pub(super) fn url_secrets(url: &str) -> UrlSecrets {
     UrlSecrets { userinfo, query }
 }
 
-/// The values in a text that a name before them calls secret.
-pub(super) fn assignments(text: &str) -> Vec<Range<usize>> {
+/// The places of values in a text whose names indicate a secret.
+pub fn assignments(text: &str) -> Vec<Range<usize>> {
     let pairs = ASSIGNMENT.iter().flat_map(|regex| regex.captures_iter(text));
     let secrets = pairs.filter_map(|pair| {
         let (name, value) = (pair.name("name")?, pair.name("value")?);
@@ -198,8 +201,8 @@ pub(super) fn assignments(text: &str) -> Vec<Range<usize>> {
     secrets.collect()
 }
 
-/// Where the arguments of a program hold secrets: `--api-key VALUE`, `--api-key=VALUE`, `TOKEN=VALUE`, a header.
-pub(super) fn arguments(arguments: &[&str]) -> Vec<Vec<Range<usize>>> {
+/// The places of secrets in the arguments of a program: `--api-key VALUE`, `--api-key=VALUE`, `TOKEN=VALUE`, a header.
+pub fn arguments(arguments: &[&str]) -> Vec<Vec<Range<usize>>> {
     let mut after_flag = false;
     let mut found = Vec::with_capacity(arguments.len());
     for argument in arguments {
@@ -224,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(text: &str) -> Vec<&str> {
+    fn find_shapes(text: &str) -> Vec<&str> {
         let mut found = Vec::new();
         find(text, &mut found);
         found.into_iter().map(|range| &text[range]).collect()
@@ -232,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_expressions_compile() {
-        assert!(TRIGGERED.is_some());
+        assert!(TRIGGER_SEARCH.is_some());
         for regex in [&KEYS, &AUTHORIZATION, &BEARER, &URL, &ASSIGNMENT] {
             assert!(regex.is_some());
         }
@@ -242,21 +245,30 @@ mod tests {
     fn b09_credentials_are_found_by_their_shape() {
         let none: [&str; 0] = [];
         assert_eq!(
-            shown("curl -H 'Authorization: Bearer abc.def-123'"),
+            find_shapes("curl -H 'Authorization: Bearer abc.def-123'"),
             ["abc.def-123"]
         );
-        assert_eq!(shown(r#"{\"authorization\": \"Basic dXNlcjpw\"}"#), ["dXNlcjpw"]);
-        assert_eq!(shown("the Authorization: required field"), none);
-        assert_eq!(shown("Bearer authentication is explained here"), none);
-        assert_eq!(shown("with Bearer 0123456789abcdef0 ok"), ["0123456789abcdef0"]);
         assert_eq!(
-            shown("see https://me:pw@host/a?b=c&api_key=12345678#x"),
+            find_shapes(r#"{\"authorization\": \"Basic dXNlcjpw\"}"#),
+            ["dXNlcjpw"]
+        );
+        assert_eq!(find_shapes("the Authorization: required field"), none);
+        assert_eq!(find_shapes("Bearer authentication is explained here"), none);
+        assert_eq!(
+            find_shapes("with Bearer 0123456789abcdef0 ok"),
+            ["0123456789abcdef0"]
+        );
+        assert_eq!(
+            find_shapes("see https://me:pw@host/a?b=c&api_key=12345678#x"),
             ["me:pw", "12345678"]
         );
-        assert_eq!(shown("postgres://me:p/w?x@host:5432/db"), ["me:p/w?x"]);
-        assert_eq!(shown("https://host/@scope/pkg@1.0?token=short"), none);
-        assert_eq!(shown(r"https:\/\/me:pw@host\/"), ["me:pw"]);
-        assert_eq!(shown("a skill, a task-list, 12:30, https://host:80/x?y=z"), none);
+        assert_eq!(find_shapes("postgres://me:p/w?x@host:5432/db"), ["me:p/w?x"]);
+        assert_eq!(find_shapes("https://host/@scope/pkg@1.0?token=short"), none);
+        assert_eq!(find_shapes(r"https:\/\/me:pw@host\/"), ["me:pw"]);
+        assert_eq!(
+            find_shapes("a skill, a task-list, 12:30, https://host:80/x?y=z"),
+            none
+        );
     }
 
     #[test]
@@ -269,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn b09_arguments_hold_secrets_after_their_names() {
+    fn b09_secrets_in_arguments_are_found_by_their_names() {
         let line = [
             "run",
             "--api-key",

@@ -1,14 +1,14 @@
-//! Texts that arrive in pieces.
+//! Masks secrets in texts that arrive in pieces.
 
 use std::sync::Arc;
 
 use super::Redactor;
 
-/// A text that is longer than this without a place to cut it is shown as it is known.
+/// A longer text without a place to cut it is emitted as far as it has arrived.
 const LONGEST: usize = 64 * 1024;
 
-/// Takes secrets out of a text that arrives in pieces: what may be the beginning of one is held back until it is clear
-/// whether it is.
+/// Masks secrets in a text that arrives in pieces: a possible beginning of a secret is held back until it is clear
+/// whether it is one.
 #[derive(Debug)]
 pub struct RedactedStream {
     redactor: Arc<Redactor>,
@@ -16,7 +16,7 @@ pub struct RedactedStream {
 }
 
 impl RedactedStream {
-    /// Masks what `redactor` does.
+    /// Masks everything that `redactor` masks.
     pub fn new(redactor: Arc<Redactor>) -> Self {
         Self {
             redactor,
@@ -30,7 +30,7 @@ impl RedactedStream {
         let end = if self.pending.len() > LONGEST {
             self.pending.len()
         } else {
-            self.redactor.complete(&self.pending)
+            self.redactor.find_safe_end(&self.pending)
         };
         let rest = self.pending.split_off(end);
         self.redactor
@@ -47,11 +47,11 @@ impl RedactedStream {
 }
 
 impl Redactor {
-    /// How much of `text` can be shown whatever follows: no secret that has begun reaches over this place.
-    fn complete(&self, text: &str) -> usize {
+    /// How much of `text` can be shown whatever follows: no secret that has begun crosses this place.
+    fn find_safe_end(&self, text: &str) -> usize {
         let last = text.char_indices().rev().find(|(_, c)| is_boundary(*c));
         let mut end = last.map_or(0, |(at, c)| at + c.len_utf8());
-        // A header, a private key or a secret of the agent may have both.
+        // A header, a private key or a secret of the agent may contain such characters.
         for (start, stop) in [
             ("-----BEGIN", "-----END"),
             ("authorization", "\n"),
@@ -64,21 +64,21 @@ impl Redactor {
             }
         }
         let shown = text.get(..end).unwrap_or_default();
-        let begun = self.known.spaced.iter().filter_map(|form| {
+        let beginnings = self.known.divisible.iter().filter_map(|form| {
             let cuts = form.char_indices().map(|(at, _)| at).filter(|at| *at > 0);
             cuts.rev()
                 .find(|at| form.get(..*at).is_some_and(|begin| shown.ends_with(begin)))
         });
-        end -= begun.max().unwrap_or(0);
-        let over = self
+        end -= beginnings.max().unwrap_or(0);
+        let crossing = self
             .find(text)
             .into_iter()
             .find(|found| found.start < end && end < found.end);
-        over.map_or(end, |found| found.start)
+        crossing.map_or(end, |found| found.start)
     }
 }
 
-/// White space and other scripts: the shapes of keys have neither.
+/// Whitespace and other scripts: the shapes of keys contain neither.
 pub(super) fn is_boundary(c: char) -> bool {
     c.is_whitespace() || !c.is_ascii()
 }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b09_a_secret_in_pieces_is_a_secret() {
+    fn b09_a_secret_in_pieces_is_masked() {
         let key = format!("sk-{}", "a1B2".repeat(8));
         let text = format!(
             "It is {key}, correct horse battery, Ünd: Authorization: Basic dXNlcjpw\nor 日本correct horse battery. Bye"

@@ -13,7 +13,7 @@ fn redactor() -> Redactor {
 }
 
 #[test]
-fn given_secrets_and_known_shapes_go_other_texts_stay() {
+fn given_secrets_and_known_shapes_are_masked_and_other_texts_are_not() {
     let key = format!("sk-{}", "a1B2".repeat(8));
     assert_eq!(redactor().text(&format!("use {key} now")), "use *** now");
     assert_eq!(redactor().text("x=correct-horse;"), "x=***;");
@@ -24,7 +24,7 @@ fn given_secrets_and_known_shapes_go_other_texts_stay() {
 }
 
 #[test]
-fn b09_encoded_secrets_go_too() {
+fn b09_encoded_secrets_are_masked() {
     let redactor = redactor();
     for text in [
         "pass \"word/ä",
@@ -38,13 +38,13 @@ fn b09_encoded_secrets_go_too() {
         let clean = redactor.text(text);
         assert!(clean.contains("***") && !clean.contains("word"), "{clean}");
     }
-    // `user:correct-horse`, and the same where another byte is before it.
+    // `user:correct-horse`, and the same after another byte.
     assert_eq!(redactor.text("Basic dXNlcjpjb3JyZWN0LWhvcnNl."), "Basic ***.");
     assert_eq!(redactor.text("x dXNlcjE6Y29ycmVjdC1ob3JzZQ== y"), "x *** y");
 }
 
 #[test]
-fn values_are_cleaned_to_the_leaves_and_tell_whether_they_were() {
+fn all_parts_of_a_value_are_masked() {
     let mut value = json!({"a": ["correct-horse", 1, 12_345_678], "b": {"correct-horse": "keep"}});
     assert!(redactor().mask_value(&mut value));
     assert_eq!(value, json!({"a": ["***", 1, "***"], "b": {"***": "keep"}}));
@@ -52,17 +52,17 @@ fn values_are_cleaned_to_the_leaves_and_tell_whether_they_were() {
 }
 
 #[test]
-fn overlapping_secrets_are_one() {
+fn overlapping_secrets_give_one_mask() {
     let redactor = Redactor::new(["correct-horse".to_owned(), "horse-battery".to_owned()]);
     assert_eq!(redactor.text("correct-horse-battery"), "***-battery");
     assert_eq!(
         redactor.text("https://me:correct-horse@host/"),
         "https://***@host/"
     );
-    assert_eq!(joined(vec![3..5, 0..2, 4..9, 2..3]).first(), Some(&(0..9)));
+    assert_eq!(merge_ranges(vec![3..5, 0..2, 4..9, 2..3]).first(), Some(&(0..9)));
 }
 
 #[test]
-fn nothing_is_shown_by_debug() {
+fn debug_shows_no_secret() {
     assert!(!format!("{:?}", redactor()).contains("horse"));
 }

@@ -1,9 +1,9 @@
-//! Which tools the lists of a file leave to the agent.
+//! Which tools the allow and deny lists of a file leave to the agent.
 
 use std::fmt;
 
-use super::{Resolved, ToolIdentity, ToolNames};
-use crate::{Agent, LoadedAgent, Location, Provider};
+use super::{NameMatch, ToolIdentity, ToolNames};
+use crate::{Agent, Location, Provider};
 
 /// The allow and deny lists of an agent.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,7 @@ pub struct ToolAccess {
     subagents: Vec<NameList>,
 }
 
-/// Names in a field of the YAML.
+/// The names in a field of the YAML.
 #[derive(Clone, Debug)]
 struct NameList {
     field: String,
@@ -23,7 +23,7 @@ struct NameList {
     places: Vec<Option<Location>>,
 }
 
-/// How much of a server's tools the lists leave.
+/// Which of a server's tools the lists leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerAccess {
     /// All.
@@ -44,8 +44,8 @@ pub struct UnresolvedName {
     /// The name as written.
     pub name: String,
     /// What it refers to.
-    pub resolved: Resolved,
-    /// A known name that is like it.
+    pub name_match: NameMatch,
+    /// A similar known name.
     pub suggestion: Option<String>,
 }
 
@@ -55,17 +55,17 @@ impl fmt::Display for UnresolvedName {
         if let Some(place) = &self.place {
             write!(f, "{place}: ")?;
         }
-        match &self.resolved {
-            Resolved::Ambiguous(names) => {
+        match &self.name_match {
+            NameMatch::Ambiguous(names) => {
                 write!(
                     f,
                     "`{name}` in `{field}` is the name of several tools: {}",
                     names.join(", ")
                 )
             }
-            Resolved::Known => write!(
+            NameMatch::Known => write!(
                 f,
-                "`{name}` in `{field}` cannot be enforced: only `Bash` takes a pattern there; name the tool alone"
+                "`{name}` in `{field}` cannot be enforced: only `Bash` supports a pattern there; remove the pattern"
             ),
             _ => {
                 write!(f, "`{name}` in `{field}` is not a tool of this agent")?;
@@ -78,8 +78,8 @@ impl fmt::Display for UnresolvedName {
     }
 }
 
-/// The tool that a rule such as `Bash(git *)` is about.
-pub(crate) fn without_pattern(name: &str) -> &str {
+/// The tool of a rule such as `Bash(git *)`.
+pub fn without_pattern(name: &str) -> &str {
     match name.split_once('(') {
         Some((tool, _)) => tool.trim(),
         None => name.trim(),
@@ -130,23 +130,22 @@ impl ToolAccess {
         }
     }
 
-    /// The same, with the place of every name.
-    pub fn of_loaded(agent: &LoadedAgent) -> Self {
-        let mut access = Self::of(&agent.config);
-        let lists = access
+    /// The same, with the place that `locate` returns for each name, as in `claude.allowed_tools.0`.
+    pub fn with_places(mut self, locate: impl Fn(&str) -> Option<Location>) -> Self {
+        let lists = self
             .allowed
             .iter_mut()
-            .chain(&mut access.denied)
-            .chain(&mut access.subagents);
+            .chain(&mut self.denied)
+            .chain(&mut self.subagents);
         for list in lists {
-            let locate = |index| agent.locate(&format!("{}.{index}", list.field));
+            let locate = |index| locate(&format!("{}.{index}", list.field));
             list.places = (0..list.names.len()).map(locate).collect();
         }
-        access
+        self
     }
 
-    /// An allowlist alone.
-    pub(crate) fn allowing(field: String, names: Vec<String>) -> Self {
+    /// The access of an allowlist alone.
+    pub fn from_allowlist(field: String, names: Vec<String>) -> Self {
         Self {
             allowed: Some(NameList {
                 field,
@@ -157,15 +156,15 @@ impl ToolAccess {
         }
     }
 
-    /// Whether anything of a tool or server of the YAML is left.
-    pub(crate) fn uses(&self, names: &ToolNames, declared: &str) -> bool {
+    /// Whether the lists leave anything of a tool or server of the YAML.
+    pub fn uses(&self, names: &ToolNames, declared: &str) -> bool {
         match names.declared.iter().find(|tool| tool.declared == declared) {
             Some(tool) => self.allows(names, tool),
             None => self.of_server(names, declared) != ServerAccess::None,
         }
     }
 
-    /// Whether the agent may use a tool. A pattern as in `Bash(rm *)` denies calls and not the tool.
+    /// Whether the agent may use a tool. A pattern as in `Bash(rm *)` denies calls, not the tool.
     pub fn allows(&self, names: &ToolNames, tool: &ToolIdentity) -> bool {
         let is_allowed = |list: &NameList| {
             let mut written = list.names.iter();
@@ -184,7 +183,7 @@ impl ToolAccess {
         }
     }
 
-    /// How much of a server is left.
+    /// Which tools of a server are left.
     pub fn of_server(&self, names: &ToolNames, server: &str) -> ServerAccess {
         let Some(server) = names.servers.iter().find(|known| known.declared == server) else {
             return ServerAccess::All;
@@ -216,26 +215,26 @@ impl ToolAccess {
         }
     }
 
-    /// Names that nothing known answers to. A name that a server may have which has not listed its tools is none of
-    /// them.
+    /// Names without a known tool or server. A name is not included if it may be a tool of a server that has not listed
+    /// its tools yet.
     pub fn unresolved(&self, names: &ToolNames) -> Vec<UnresolvedName> {
         let lists = self.allowed.iter().chain(&self.denied).chain(&self.subagents);
         let mut unresolved = Vec::new();
         for list in lists {
             for (index, name) in list.names.iter().enumerate() {
                 let tool = without_pattern(name);
-                let resolved = names.resolve(tool);
+                let name_match = names.resolve(tool);
                 let is_denied = self.denied.iter().any(|denied| denied.field == list.field);
                 let is_allowlist = self
                     .allowed
                     .as_ref()
                     .is_some_and(|allowed| allowed.field == list.field);
-                let is_problem = match &resolved {
-                    Resolved::Known => is_allowlist && name.contains('(') && tool != "Bash",
-                    Resolved::Unknown => true,
+                let is_problem = match &name_match {
+                    NameMatch::Known => is_allowlist && name.contains('(') && tool != "Bash",
+                    NameMatch::Unknown => true,
                     // All of them are denied.
-                    Resolved::Ambiguous(_) => !is_denied,
-                    Resolved::Unlisted => false,
+                    NameMatch::Ambiguous(_) => !is_denied,
+                    NameMatch::Unlisted => false,
                 };
                 if is_problem {
                     unresolved.push(UnresolvedName {
@@ -243,7 +242,7 @@ impl ToolAccess {
                         place: list.places.get(index).cloned().flatten(),
                         name: name.clone(),
                         suggestion: names.suggest(tool),
-                        resolved,
+                        name_match,
                     });
                 }
             }
@@ -251,14 +250,14 @@ impl ToolAccess {
         unresolved
     }
 
-    /// Whether some name cannot be judged before every server has listed its tools.
+    /// Whether a name cannot be resolved before every server has listed its tools.
     pub fn needs_lists(&self, names: &ToolNames) -> bool {
         let lists = self.allowed.iter().chain(&self.denied).chain(&self.subagents);
         let mut written = lists.flat_map(|list| &list.names);
-        written.any(|name| names.resolve(without_pattern(name)) == Resolved::Unlisted)
+        written.any(|name| names.resolve(without_pattern(name)) == NameMatch::Unlisted)
     }
 
-    /// What is denied, as written.
+    /// The denied names, as written.
     pub fn denied(&self) -> impl Iterator<Item = &str> {
         self.denied
             .iter()

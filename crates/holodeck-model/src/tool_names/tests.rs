@@ -1,23 +1,19 @@
 use pretty_assertions::assert_eq;
 
 use super::*;
-use crate::{Env, MemoryFiles, load_agent};
 
 fn agent(provider: &str, more: &str) -> Agent {
     let text = format!(
         "name: a\nmodel: {{provider: {provider}, name: m}}\ninstructions: {{inline: Hi}}\n\
         embedding_provider: {{provider: hash}}\ntools:\n\
-        - {{type: vectorstore, name: kb, description: d, source: docs}}\n\
-        - {{type: function, name: web_search, description: d, command: cat}}\n\
-        - {{type: function, name: Write, description: d, command: cat}}\n\
-        - {{type: mcp, name: wiki, description: d, command: npx, is_retrieval: true}}\n\
-        - {{type: mcp, name: wiki__admin, description: d, command: npx}}\n\
-        - {{type: mcp, name: files, description: d, command: npx}}\n{more}\n"
+        - !vectorstore {{name: kb, description: d, source: docs}}\n\
+        - !function {{name: web_search, description: d, command: cat}}\n\
+        - !function {{name: Write, description: d, command: cat}}\n\
+        - !mcp {{name: wiki, description: d, command: npx, is_retrieval: true}}\n\
+        - !mcp {{name: wiki__admin, description: d, command: npx}}\n\
+        - !mcp {{name: files, description: d, command: npx}}\n{more}\n"
     );
-    let files = MemoryFiles::new().with("agent.yaml", text);
-    let load = load_agent("agent.yaml".as_ref(), &Env::empty(), &files);
-    let agent = load.agent.unwrap_or_else(|| panic!("{:?}", load.diagnostics));
-    agent.config
+    serde_yaml::from_str(&text).unwrap()
 }
 
 fn names(provider: &str) -> ToolNames {
@@ -122,21 +118,21 @@ fn a10_names_are_exact() {
 #[test]
 fn a_name_of_a_server_is_resolved_once_it_has_listed_its_tools() {
     let mut names = names("openai");
-    assert_eq!(names.resolve("lookup"), Resolved::Unlisted);
-    assert_eq!(names.resolve("wiki__lookup"), Resolved::Unlisted);
-    assert_eq!(names.resolve("mcp__nothing__lookup"), Resolved::Unknown);
+    assert_eq!(names.resolve("lookup"), NameMatch::Unlisted);
+    assert_eq!(names.resolve("wiki__lookup"), NameMatch::Unlisted);
+    assert_eq!(names.resolve("mcp__nothing__lookup"), NameMatch::Unknown);
     names.list("wiki", ["lookup", "edit.page"]);
-    assert_eq!(names.resolve("wiki__lookup"), Resolved::Known);
-    assert_eq!(names.resolve("edit.page"), Resolved::Known);
-    assert_eq!(names.resolve("wiki__lokup"), Resolved::Unknown);
-    assert_eq!(names.resolve("lokup"), Resolved::Unlisted);
+    assert_eq!(names.resolve("wiki__lookup"), NameMatch::Known);
+    assert_eq!(names.resolve("edit.page"), NameMatch::Known);
+    assert_eq!(names.resolve("wiki__lokup"), NameMatch::Unknown);
+    assert_eq!(names.resolve("lokup"), NameMatch::Unlisted);
     names.list("wiki__admin", ["lookup"]);
     names.list("files", []);
-    assert_eq!(names.resolve("lokup"), Resolved::Unknown);
+    assert_eq!(names.resolve("lokup"), NameMatch::Unknown);
     assert_eq!(names.suggest("lokup").as_deref(), Some("lookup"));
     assert_eq!(
         names.resolve("lookup"),
-        Resolved::Ambiguous(vec![
+        NameMatch::Ambiguous(vec![
             "mcp__wiki__admin__lookup".into(),
             "mcp__wiki__lookup".into()
         ])
@@ -146,24 +142,42 @@ fn a_name_of_a_server_is_resolved_once_it_has_listed_its_tools() {
 }
 
 #[test]
+fn a10_namesakes_on_other_servers_are_found() {
+    let names = names("openai");
+    let all = [
+        "mcp__wiki__lookup",
+        "mcp__wiki__admin__lookup",
+        "mcp__wiki__admin__look",
+        "lookup",
+    ];
+    let namesakes = |called: &str| names.namesakes(&names.identify(called).unwrap(), all.into_iter());
+    assert_eq!(namesakes("mcp__wiki__lookup"), ["mcp__wiki__admin__lookup"]);
+    assert_eq!(namesakes("mcp__wiki__admin__lookup"), ["mcp__wiki__lookup"]);
+    assert!(namesakes("mcp__wiki__admin__look").is_empty());
+}
+
+#[test]
 fn names_that_are_too_long_are_still_recognised() {
     let own = "long_".repeat(20);
     let mut names = names("openai");
-    let shown = bounded(mcp_tool_name("files", &own));
+    let shown = shorten_tool_name(mcp_tool_name("files", &own));
     assert_eq!(shown.len(), LONGEST);
     names.list("files", [shown.as_str()]);
     let tool = names.identify(&shown).unwrap();
     for written in [own.clone(), format!("files__{own}"), format!("mcp__files__{own}")] {
         assert!(names.refers(&written, &tool), "{written}");
-        assert_eq!(names.resolve(&written) != Resolved::Unknown, true, "{written}");
+        assert_eq!(names.resolve(&written) != NameMatch::Unknown, true, "{written}");
     }
     assert!(!names.refers(&format!("{own}x"), &tool));
-    assert_ne!(bounded(format!("{shown}a")), bounded(format!("{shown}b")));
+    assert_ne!(
+        shorten_tool_name(format!("{shown}a")),
+        shorten_tool_name(format!("{shown}b"))
+    );
 }
 
 #[test]
-fn servers_have_names_of_their_own() {
-    let mut taken = taken_server_keys();
+fn server_keys_are_unique_and_valid() {
+    let mut taken = reserved_server_keys();
     let keys = ["files", "constructor", "__x", "holodeck_tools"].map(|name| server_key(name, &mut taken));
     assert_eq!(keys, ["files", "mcp_constructor", "mcp_x", "holodeck_tools_2"]);
     assert_eq!(mcp_tool_name("my server", "a.b/ü"), "mcp__my_server__a_b__");
@@ -243,16 +257,16 @@ fn b03_an_allowlist_leaves_only_what_it_names() {
 }
 
 #[test]
-fn names_in_lists_that_nothing_answers_to_are_named_with_a_suggestion() {
+fn unknown_names_in_lists_are_reported_with_a_suggestion() {
     let block = "claude: {allowed_tools: [kb, kbb, 'Bash(git *)', 'Read(docs/**)', mcp__files, lookup], disallowed_tools: [Wirte], \
                  agents: {helper: {description: d, prompt: p, tools: [web_serch]}}}";
     let (mut names, access) = access("anthropic", block);
-    let said = |names: &ToolNames| -> Vec<String> {
+    let messages = |names: &ToolNames| -> Vec<String> {
         access.unresolved(names).iter().map(ToString::to_string).collect()
     };
-    let pattern = "`Read(docs/**)` in `claude.allowed_tools` cannot be enforced: only `Bash` takes a pattern there; name the \
-                   tool alone";
-    assert_eq!(said(&names), [pattern], "a server may have the others");
+    let pattern = "`Read(docs/**)` in `claude.allowed_tools` cannot be enforced: only `Bash` supports a pattern there; \
+                   remove the pattern";
+    assert_eq!(messages(&names), [pattern], "a server may have the others");
     assert!(access.needs_lists(&names));
     for server in ["wiki", "files"] {
         names.list(server, ["lookup"]);
@@ -260,7 +274,7 @@ fn names_in_lists_that_nothing_answers_to_are_named_with_a_suggestion() {
     names.list("wiki__admin", []);
     assert!(!access.needs_lists(&names));
     assert_eq!(
-        said(&names),
+        messages(&names),
         [
             "`kbb` in `claude.allowed_tools` is not a tool of this agent; did you mean `kb`?",
             pattern,

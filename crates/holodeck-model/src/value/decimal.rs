@@ -1,16 +1,16 @@
-//! Exact decimal numbers: what texts and arguments are compared with, since doubles merge neighbouring integers.
+//! Exact decimal numbers for comparing texts and arguments: doubles cannot distinguish large neighbouring integers.
 
 use std::cmp::Ordering;
 
 use serde_json::Number;
 
-/// Exponents beyond this are refused: aligning two numbers costs a digit per step.
+/// Larger exponents are rejected: aligning two numbers costs a digit per step.
 const MAX_EXPONENT: i64 = 5_000;
 
 /// From here on every double is an integer.
 const INTEGER_FROM: f64 = 9_007_199_254_740_992.0;
 
-/// `±digits × 10^exponent`, without zeros at either end of the digits.
+/// `±digits × 10^exponent`; the digits neither begin nor end with zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decimal {
     negative: bool,
@@ -38,10 +38,10 @@ impl Decimal {
         }
         let places = i64::try_from(fraction.len()).ok()?;
         let in_range = exponent.abs() <= MAX_EXPONENT;
-        (is_number && in_range).then(|| Self::normalised(negative, digits, exponent - places))
+        (is_number && in_range).then(|| Self::normalise(negative, digits, exponent - places))
     }
 
-    /// The value of a double: its shortest spelling, which is what a person wrote, or the integer that it is.
+    /// The value of a double: its shortest decimal notation, which is what a person wrote, or its integer value.
     /// `None` if it is not finite.
     pub fn from_f64(number: f64) -> Option<Self> {
         if number.abs() >= INTEGER_FROM {
@@ -59,7 +59,7 @@ impl Decimal {
         }
     }
 
-    fn normalised(negative: bool, mut digits: Vec<u8>, mut exponent: i64) -> Self {
+    fn normalise(negative: bool, mut digits: Vec<u8>, mut exponent: i64) -> Self {
         while digits.last() == Some(&0) {
             digits.pop();
             exponent += 1;
@@ -76,10 +76,10 @@ impl Decimal {
         }
     }
 
-    /// A hundredth of it.
+    /// Divides it by 100.
     #[must_use]
     pub fn percent(self) -> Self {
-        Self::normalised(self.negative, self.digits, self.exponent - 2)
+        Self::normalise(self.negative, self.digits, self.exponent - 2)
     }
 
     /// Without its sign.
@@ -102,7 +102,7 @@ impl Decimal {
         } else {
             subtract(&one, &two)
         };
-        Self::normalised(false, digits, exponent)
+        Self::normalise(false, digits, exponent)
     }
 
     /// The product.
@@ -110,21 +110,21 @@ impl Decimal {
         let mut product = vec![0; self.digits.len() + other.digits.len()];
         for (shift, digit) in other.digits.iter().rev().enumerate() {
             let mut carry = 0;
-            let mut ours = self.digits.iter().rev();
+            let mut digits = self.digits.iter().rev();
             for place in product.iter_mut().rev().skip(shift) {
-                let sum = *place + digit * ours.next().copied().unwrap_or(0) + carry;
+                let sum = *place + digit * digits.next().copied().unwrap_or(0) + carry;
                 *place = sum % 10;
                 carry = sum / 10;
             }
         }
-        Self::normalised(
+        Self::normalise(
             self.negative != other.negative,
             product,
             self.exponent + other.exponent,
         )
     }
 
-    /// The digits down to the place of `exponent`, which is not above the own one.
+    /// The digits down to the place of `exponent`, which is at most the own exponent.
     fn digits_from(&self, exponent: i64) -> Vec<u8> {
         let zeros = if self.digits.is_empty() {
             0
@@ -207,6 +207,17 @@ fn subtract(large: &[u8], small: &[u8]) -> Vec<u8> {
     difference
 }
 
+/// Whether a number may be an integer that does not fit into 64 bits: it was read as a double, so two different numbers
+/// can look equal.
+pub fn has_lost_digits(number: &Number) -> bool {
+    const ABOVE: f64 = 18_446_744_073_709_551_616.0;
+    const BELOW: f64 = -9_223_372_036_854_775_808.0;
+    number.is_f64()
+        && number
+            .as_f64()
+            .is_some_and(|double| double >= ABOVE || double <= BELOW)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -218,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_of_one_number_are_equal() {
+    fn all_notations_of_a_number_are_equal() {
         for spellings in [
             &["1200", "1.2e3", "+1200.00", "0.12E4", "12e+2"][..],
             &["0", "-0", "0.000", ".0", "0e99", "00"],

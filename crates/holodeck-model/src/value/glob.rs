@@ -1,6 +1,6 @@
 //! Names with wildcards.
 
-/// A name in which `*` stands for any characters and `?` for one.
+/// A name in which `*` matches any characters and `?` matches one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob(Vec<char>);
 
@@ -20,7 +20,7 @@ impl Glob {
     pub fn matches(&self, name: &str) -> bool {
         let name: Vec<char> = name.chars().collect();
         let (mut at_glob, mut at_name) = (0, 0);
-        // Where to go on when what follows the last `*` does not fit.
+        // Where to continue if the text after the last `*` does not match.
         let mut retry: Option<(usize, usize)> = None;
         loop {
             let (wanted, there) = (self.0.get(at_glob), name.get(at_name));
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wildcards() {
+    fn wildcards_match() {
         for (glob, name, fits) in [
             ("search", "search", true),
             ("search", "searches", false),

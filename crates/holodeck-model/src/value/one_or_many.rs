@@ -1,4 +1,4 @@
-//! A text, or a list of them.
+//! A string or a list of strings.
 
 use std::{borrow::Cow, fmt};
 
@@ -8,17 +8,17 @@ use serde::{
     de::{self, SeqAccess, Visitor},
 };
 
-/// One text or a list of texts.
+/// A string or a list of strings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OneOrMany {
-    /// Written as a single text.
+    /// Written as a single string.
     One(String),
     /// Written as a list.
     Many(Vec<String>),
 }
 
 impl OneOrMany {
-    /// The texts, whichever way they were written.
+    /// The strings in either case.
     pub fn as_slice(&self) -> &[String] {
         match self {
             Self::One(text) => std::slice::from_ref(text),
@@ -38,13 +38,13 @@ impl Serialize for OneOrMany {
 
 impl<'de> Deserialize<'de> for OneOrMany {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Texts;
+        struct StringsVisitor;
 
-        impl<'de> Visitor<'de> for Texts {
+        impl<'de> Visitor<'de> for StringsVisitor {
             type Value = OneOrMany;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text or a list of texts")
+                f.write_str("a string or a list of strings")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<OneOrMany, E> {
@@ -60,9 +60,9 @@ impl<'de> Deserialize<'de> for OneOrMany {
             }
         }
 
-        // Asking for a text makes the YAML deserializer hand over the raw text of a number; a list
-        // arrives as a list all the same.
-        deserializer.deserialize_str(Texts)
+        // For a string, the YAML deserializer passes the raw text of a number; a list still arrives as a
+        // list.
+        deserializer.deserialize_str(StringsVisitor)
     }
 }
 

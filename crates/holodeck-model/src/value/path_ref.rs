@@ -1,4 +1,4 @@
-//! A path written in a YAML file, which knows the directory of that file.
+//! A path written in a YAML file, with the directory of that file.
 
 use std::{
     borrow::Cow,
@@ -12,9 +12,6 @@ use serde::{
     de::{self, SeqAccess, Visitor},
 };
 
-/// The newtype name by which the YAML deserializer knows that it is to hand over the base directory too.
-pub(crate) const PATH_REF: &str = "$holodeck::PathRef";
-
 /// A path as written, relative to the YAML file that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRef {
@@ -23,6 +20,9 @@ pub struct PathRef {
 }
 
 impl PathRef {
+    /// The newtype name that makes the YAML deserializer pass the base directory too.
+    pub const NEWTYPE: &str = "$holodeck::PathRef";
+
     /// A path relative to `base`.
     pub fn new(text: impl Into<String>, base: impl Into<PathBuf>) -> Self {
         Self {
@@ -61,9 +61,9 @@ impl Serialize for PathRef {
 
 impl<'de> Deserialize<'de> for PathRef {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Parts;
+        struct PathVisitor;
 
-        impl<'de> Visitor<'de> for Parts {
+        impl<'de> Visitor<'de> for PathVisitor {
             type Value = PathRef;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,14 +82,14 @@ impl<'de> Deserialize<'de> for PathRef {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<PathRef, A::Error> {
-                let missing = || de::Error::custom("a path needs its text and its base");
+                let missing = || de::Error::custom("a path must have a text and a base");
                 let text: String = parts.next_element()?.ok_or_else(missing)?;
                 let base: String = parts.next_element()?.ok_or_else(missing)?;
                 Ok(PathRef::new(text, base))
             }
         }
 
-        deserializer.deserialize_newtype_struct(PATH_REF, Parts)
+        deserializer.deserialize_newtype_struct(Self::NEWTYPE, PathVisitor)
     }
 }
 

@@ -1,15 +1,15 @@
-//! A regular expression of the language, compiled once.
+//! A regular expression of the YAML, compiled once.
 
 use std::{fmt, sync::Arc};
 
 use thiserror::Error;
 
-/// A regular expression that does not compile, or gave up on a text.
+/// Why a regular expression does not compile, or could not be matched within its limits.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct PatternError(String);
 
-/// A compiled regular expression in the syntax people know from Python, look-around included.
+/// A compiled regular expression in Python-like syntax, including look-around.
 #[derive(Clone)]
 pub struct Pattern {
     text: Arc<str>,
@@ -28,7 +28,7 @@ impl Pattern {
         Ok(Self {
             text: text.into(),
             anywhere: compile(text)?,
-            // The line break keeps a trailing comment of a `(?x)` expression from swallowing the bracket.
+            // The line break ends a trailing comment of a `(?x)` expression, which would hide the parenthesis.
             whole: compile(&format!(
                 r"\A(?:{text}{})\z",
                 if text.contains("x)") { "\n" } else { "" }
@@ -56,13 +56,13 @@ impl Pattern {
     }
 }
 
-/// What is wrong, in one lower-case line.
+/// The reason in one line that begins in lower case.
 fn reason(error: &fancy_regex::Error) -> String {
     let text = match error {
         fancy_regex::Error::ParseError(_, error) => error.to_string(),
         error => error.to_string(),
     };
-    // The inner engine draws the place on several lines and ends with the reason.
+    // The inner engine shows the place on several lines; the last line is the reason.
     let line = text.lines().last().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line).trim();
     let mut characters = line.chars();

@@ -1,10 +1,10 @@
-//! Values as Python's `str()` writes them, which 0.7.1's matchers compare.
+//! Formats values as Python's `str()` does, because the matchers of 0.7.1 compare that.
 
 use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
-/// `str(value)`: a text as it is, anything else as Python writes it (`True`, `None`, `1.0`, `['a', 1]`).
+/// `str(value)`: a string unchanged, anything else as Python formats it (`True`, `None`, `1.0`, `['a', 1]`).
 pub fn python_str(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -51,7 +51,7 @@ fn number_repr(number: &Number) -> String {
     }
 }
 
-/// The shortest digits that read back as the same number; with an exponent below 1e-4 and from 1e16 on.
+/// The shortest digits that parse as the same number; with an exponent below 1e-4 and from 1e16.
 fn float_repr(float: f64) -> String {
     let scientific = format!("{float:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else {
@@ -92,7 +92,7 @@ fn push_quoted(text: &str, out: &mut String) {
     out.push(quote);
 }
 
-/// `str.isspace` of one character, which is also what `str.strip` takes away.
+/// `str.isspace` of one character, which is also what `str.strip` removes.
 pub(crate) fn is_space(c: char) -> bool {
     matches!(c, '\t'..='\r' | '\x1c'..=' ') || !c.is_ascii() && c.is_whitespace()
 }

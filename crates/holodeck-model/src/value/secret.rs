@@ -1,4 +1,4 @@
-//! Secrets: read as text, never written out.
+//! Reads secrets as text and never writes them out.
 
 use indexmap::IndexMap;
 use secrecy::SecretString;
@@ -19,7 +19,7 @@ pub(crate) fn read_secret<'de, D: Deserializer<'de>>(
 }
 
 /// Writes a secret as `***`.
-#[expect(clippy::ref_option, reason = "the signature serde asks for")]
+#[expect(clippy::ref_option, reason = "serde requires this signature")]
 pub(crate) fn write_secret<S: Serializer>(
     secret: &Option<SecretString>,
     serializer: S,
@@ -30,7 +30,7 @@ pub(crate) fn write_secret<S: Serializer>(
     }
 }
 
-/// Reads names with secret values; `null` is none.
+/// Reads names with secret values; `null` is an empty map.
 pub(crate) fn read_secrets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SecretMap, D::Error> {
     let values = Option::<IndexMap<String, String>>::deserialize(deserializer)?.unwrap_or_default();
     Ok(values
@@ -44,22 +44,22 @@ pub(crate) fn write_secrets<S: Serializer>(secrets: &SecretMap, serializer: S) -
     serializer.collect_map(secrets.keys().map(|name| (name, MASK)))
 }
 
-/// Options of a connector that hold a secret though they are not called one.
-const HOLDING_SECRETS: [&str; 2] = ["headers", "url"];
+/// Options of a connector that may contain a secret although their names do not indicate it.
+const SECRET_OPTIONS: [&str; 2] = ["headers", "url"];
 
 /// Writes the options of a connector, which have no types of their own, with `***` for those that are secrets.
 pub(crate) fn write_options<S: Serializer>(options: &JsonMap, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(options.iter().map(|(name, value)| {
-        let secret = names_a_secret(name) || HOLDING_SECRETS.contains(&name.as_str());
-        (name, if secret { masked(value) } else { value.clone() })
+        let secret = names_a_secret(name) || SECRET_OPTIONS.contains(&name.as_str());
+        (name, if secret { mask_leaves(value) } else { value.clone() })
     }))
 }
 
-fn masked(value: &Value) -> Value {
+fn mask_leaves(value: &Value) -> Value {
     match value {
         Value::Object(map) => map
             .iter()
-            .map(|(name, value)| (name.clone(), masked(value)))
+            .map(|(name, value)| (name.clone(), mask_leaves(value)))
             .collect(),
         Value::Null => Value::Null,
         _ => MASK.into(),

@@ -1,14 +1,14 @@
-//! Enums told apart by a `type` key.
+//! Enums whose variant is selected by a `type` key.
 //!
-//! They carry no serde `tag`: that would buffer the mapping and lose every position inside it. The YAML
-//! deserializer takes the variant from `type` instead, and this module writes the key back.
+//! They have no serde `tag`: that would buffer the mapping and lose every position inside it. The YAML deserializer
+//! takes the variant from `type` instead, and this module writes the key back.
 
 use serde::{Serialize, Serializer, ser::Error as _};
 use serde_json::Value;
 
 use super::JsonMap;
 
-/// Writes a variant with its `type` in front.
+/// Writes a variant with its `type` first.
 pub(crate) fn serialize_tagged<T: Serialize, S: Serializer>(
     kind: &str,
     inner: &T,

@@ -1,21 +1,23 @@
-//! An agent, and a backend that says what it is told to.
+//! An agent, and a scripted backend.
 
 use std::{
     collections::VecDeque,
     io,
     path::Path,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use futures::stream;
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, BackendEvent, CallDetails, Capabilities, EventStream,
-    ExecutionResult, Opening, SessionControl, StopReason, TokenUsage, ToolCall, ToolResult, TurnRequest,
+    AgentBackend, AgentSession, BackendError, BackendEvent, CallDetails, EventStream, ExecutionResult,
+    Opening, SessionControl, StopReason, TokenUsage, ToolCall, ToolResult, TurnRequest,
 };
 use holodeck_http::HttpOptions;
-use holodeck_model::{Env, LoadedAgent, MemoryFiles, Redactor, load_agent};
+use holodeck_model::{Env, MemoryFiles, Redactor};
 use holodeck_otel_bridge::{Telemetry, TelemetryOptions};
+use holodeck_yaml::{LoadedAgent, load_agent};
 use serde_json::{Value, json};
 
 pub(crate) fn agent(provider: &str, observability: &Value) -> LoadedAgent {
@@ -47,13 +49,18 @@ pub(crate) fn start(observability: &Value) -> Telemetry {
     Telemetry::start(&agent("openai", observability), &options())
 }
 
+/// Ends an export without a warning.
+pub(crate) async fn export_all(telemetry: &Telemetry) {
+    assert_eq!(telemetry.shutdown(Duration::from_secs(30)).await, None);
+}
+
 pub(crate) fn otlp(url: &str, traces: &Value) -> Value {
     json!({"enabled": true, "traces": traces, "exporters": {"otlp": {"endpoint": url}}})
 }
 
 pub(crate) type Script = Vec<Result<BackendEvent, BackendError>>;
 
-/// Gives one script after the other.
+/// Plays one script after the other.
 pub(crate) struct Scripted(Mutex<VecDeque<Script>>);
 
 impl Scripted {
@@ -64,10 +71,6 @@ impl Scripted {
 
 #[async_trait]
 impl AgentBackend for Scripted {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::streaming()
-    }
-
     async fn initialize(&self) -> Result<(), BackendError> {
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::agent::{agent, options};
 fn found(provider: &str, observability: &Value) -> Vec<(Severity, String)> {
     let found = check(&agent(provider, observability));
     for diagnostic in &found {
-        assert!(diagnostic.primary.is_some(), "{diagnostic:?}");
+        assert!(diagnostic.pointer.is_some(), "{diagnostic:?}");
     }
     let found = found.into_iter();
     found
@@ -96,7 +96,7 @@ async fn d01_what_cannot_be_exported_is_a_warning_at_load_and_at_the_end() {
         ),
         (
             json!({"headers": {"a b": "hush"}}),
-            "the value for header `a b` has characters that a header can't carry",
+            "the value for header `a b` contains characters that are not allowed in a header",
         ),
     ] {
         let observability = otlp(&fields);

@@ -1,4 +1,4 @@
-//! A collector that decodes what arrives.
+//! A collector that decodes what it receives.
 
 use std::{
     convert::Infallible,
@@ -34,6 +34,12 @@ pub(crate) struct Received {
 
 impl Collector {
     pub(crate) async fn start() -> Self {
+        Self::answering(Vec::new()).await
+    }
+
+    /// Answers every request with this protobuf message.
+    pub(crate) async fn answering(answer: Vec<u8>) -> Self {
+        let answer = bytes::Bytes::from(answer);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let received = Arc::new(Mutex::new(Vec::new()));
@@ -42,7 +48,8 @@ impl Collector {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let kept = Arc::clone(&kept);
-                let service = service_fn(move |request| keep(request, Arc::clone(&kept)));
+                let answer = answer.clone();
+                let service = service_fn(move |request| keep(request, Arc::clone(&kept), answer.clone()));
                 tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
             }
         });
@@ -108,8 +115,8 @@ impl Collector {
         series
     }
 
-    /// Whether these words are anywhere in what arrived.
-    pub(crate) fn heard(&self, words: &str) -> bool {
+    /// Whether these words occur anywhere in the received data.
+    pub(crate) fn received_text(&self, words: &str) -> bool {
         self.received().iter().any(|received| {
             let body = received.plain();
             body.windows(words.len()).any(|window| window == words.as_bytes())
@@ -138,6 +145,7 @@ impl Received {
 async fn keep(
     request: Request<Incoming>,
     kept: Arc<Mutex<Vec<Received>>>,
+    answer: bytes::Bytes,
 ) -> Result<Response<Full<bytes::Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
     let headers = request.headers().iter();
@@ -146,7 +154,8 @@ async fn keep(
         .collect();
     let body = request.into_body().collect().await.unwrap().to_bytes().to_vec();
     kept.lock().unwrap().push(Received { path, headers, body });
-    Ok(Response::new(Full::default()))
+    let response = Response::builder().header("content-type", "application/x-protobuf");
+    Ok(response.body(Full::new(answer)).unwrap())
 }
 
 pub(crate) fn attributes(attributes: &[KeyValue]) -> Value {
@@ -172,13 +181,13 @@ fn value(value: &AnyValue) -> Value {
 
 fn of_metric(metric: Metric) -> Vec<Value> {
     let Some(metric::Data::Histogram(histogram)) = metric.data else {
-        panic!("{} is no histogram", metric.name);
+        panic!("{} is not a histogram", metric.name);
     };
     let points = histogram.data_points.into_iter();
     points
         .map(|point| {
             json!({"name": metric.name, "unit": metric.unit, "count": point.count,
-                // What took how long is not for a test.
+                // Durations vary between runs.
                 "sum": if metric.unit == "s" { None } else { point.sum },
                 "attributes": attributes(&point.attributes)})
         })

@@ -8,7 +8,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::{
-    agent::{Scripted, agent, options, with_a_tool},
+    agent::{Scripted, agent, export_all, options, with_a_tool},
     spans::run,
 };
 
@@ -37,7 +37,7 @@ async fn the_console_gets_json_when_no_exporter_is_named_or_it_is() {
         let telemetry = Telemetry::start(&agent("openai", &observability), &options);
         let backend = telemetry.wrap(Scripted::backend([with_a_tool()]));
         run(&backend).await;
-        backend.teardown().await.unwrap();
+        export_all(&telemetry).await;
         let text = String::from_utf8(std::mem::take(&mut *WRITTEN.lock().unwrap())).unwrap();
         let records: Vec<Value> = serde_json::Deserializer::from_str(&text)
             .into_iter()

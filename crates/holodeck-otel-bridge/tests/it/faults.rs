@@ -8,10 +8,11 @@ use tokio::net::TcpListener;
 use crate::{
     agent::{Scripted, options, otlp, plain, start},
     collector::Collector,
+    grpc::PARTIAL,
     spans::run,
 };
 
-/// So long that no test meets it by accident.
+/// Long enough that no test reaches it.
 const LONG: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,12 +50,34 @@ async fn a_collector_that_never_answers_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn spans_that_an_accepted_request_rejects_are_reported() {
+    let collector = Collector::answering(PARTIAL.to_vec()).await;
+    let mut observability = otlp(&collector.url, &json!({}));
+    observability["exporters"]["otlp"]["headers"] = json!({"x-other": "xx-hush"});
+    let telemetry = start(&observability);
+    let backend = telemetry.wrap(Scripted::backend([plain("one")]));
+    assert!(run(&backend).await.last().unwrap().is_ok());
+    let warning = telemetry.shutdown(LONG).await.unwrap();
+    let start = "telemetry was not exported: ";
+    // Whichever was exported first.
+    let ends = [
+        "/v1/traces rejected 2 spans",
+        "/v1/metrics rejected 2 data points",
+    ];
+    let ends = ends.map(|end| format!("{end}: quota of [redacted]"));
+    assert!(
+        warning.starts_with(start) && ends.iter().any(|end| warning.ends_with(end)),
+        "{warning}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_never_run_sends_nothing() {
     let collector = Collector::start().await;
     let telemetry = start(&otlp(&collector.url, &json!({})));
     let backend = telemetry.wrap(Scripted::backend([]));
     drop((backend, telemetry));
-    // Another one, which is flushed, so that there is something to wait for.
+    // Another span that is flushed, so that shutdown has to wait.
     let telemetry = start(&otlp(&collector.url, &json!({})));
     assert_eq!(telemetry.shutdown(LONG).await, None);
     assert_eq!(collector.spans().len(), 1);

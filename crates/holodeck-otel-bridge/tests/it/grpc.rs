@@ -1,4 +1,4 @@
-//! A collector that speaks gRPC.
+//! A gRPC collector.
 
 use std::{
     convert::Infallible,
@@ -27,16 +27,22 @@ use crate::{
     spans::run,
 };
 
-/// So long that no test meets it by accident.
+/// Long enough that no test reaches it.
 const LONG: Duration = Duration::from_secs(30);
 
 const PREFIX: usize = 5;
 
 type Fields = &'static [(&'static str, &'static str)];
 
-/// Headers and trailers of an answer.
+/// Headers and trailers of an answer, whose message is empty.
 #[derive(Clone, Copy)]
 struct Answer(Fields, Fields);
+
+/// `partial_success` of a response: two rejected of either kind, and a text that echoes a header.
+pub(crate) const PARTIAL: &[u8] = b"\x0a\x15\x08\x02\x12\x11quota  of xx-hush";
+
+/// With this header, the message is [`PARTIAL`].
+const REJECTS: (&str, &str) = ("x-rejects", "2");
 
 const OK: Answer = Answer(
     &[("content-type", "application/grpc")],
@@ -67,7 +73,7 @@ async fn serve(
     kept: Arc<Mutex<Vec<Received>>>,
     Answer(headers, trailers): Answer,
 ) -> Result<Response<Body>, Infallible> {
-    // Told as a collector over HTTP would have received it.
+    // Recorded in the form of a request over HTTP.
     let path = match request.uri().path() {
         "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => "/v1/traces",
         "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => "/v1/metrics",
@@ -98,7 +104,10 @@ async fn serve(
     });
     let mut frames = Vec::new();
     if !trailers.is_empty() {
-        frames.push(Ok(Frame::data(Bytes::from_static(&[0; PREFIX]))));
+        let message = if headers.contains(&REJECTS) { PARTIAL } else { b"" };
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        let data = [&[0], length.as_slice(), message].concat();
+        frames.push(Ok(Frame::data(Bytes::from(data))));
         frames.push(Ok(Frame::trailers(fields(trailers))));
     }
     let mut response = Response::new(StreamBody::new(stream::iter(frames)));
@@ -113,7 +122,7 @@ fn fields(fields: Fields) -> HeaderMap {
         .collect()
 }
 
-/// `observability` for a collector, with more fields of the exporter.
+/// `observability` for a collector, with additional fields of the exporter.
 fn grpc(url: &str, more: &Value) -> Value {
     let mut exporter = json!({"endpoint": url, "protocol": "grpc"});
     let more = more.as_object().unwrap().clone();
@@ -127,7 +136,7 @@ async fn spans_and_metrics_arrive_with_the_yamls_headers() {
         let collector = collector(OK).await;
         let mut more = more;
         more["headers"] = json!({"X-Team": "blue", "authorization": "Bearer hush", "te": "mine"});
-        // As other senders do, the path of an endpoint is left out.
+        // As with other exporters, the path of an endpoint is ignored.
         let telemetry = start(&grpc(&format!("{}/v1/traces?x=1", collector.url), &more));
         let backend = telemetry.wrap(Scripted::backend([with_a_tool()]));
         run(&backend).await;
@@ -150,7 +159,7 @@ async fn spans_and_metrics_arrive_with_the_yamls_headers() {
     }
 }
 
-/// What a run's one warning says.
+/// The single warning of a run.
 async fn warning(observability: &Value, limit: Duration) -> String {
     let telemetry = start(observability);
     let backend = telemetry.wrap(Scripted::backend([plain("one")]));
@@ -173,6 +182,11 @@ async fn a_status_other_than_ok_is_the_one_warning() {
             "/Export answered gRPC status 8 RESOURCE_EXHAUSTED: quota of \"a\" used up",
         ),
         (
+            Answer(&[GRPC, REJECTS], OK.1),
+            // Of spans or of metrics, whichever was exported first.
+            ": quota of [redacted]",
+        ),
+        (
             Answer(
                 &[
                     GRPC,
@@ -193,7 +207,7 @@ async fn a_status_other_than_ok_is_the_one_warning() {
         ),
     ] {
         let collector = collector(answer).await;
-        let more = json!({"headers": {"x-key": "hush-hush"}});
+        let more = json!({"headers": {"x-key": "hush-hush", "x-other": "xx-hush"}});
         let warning = warning(&grpc(&collector.url, &more), LONG).await;
         let start = format!("telemetry was not exported: {}/opentelemetry.", collector.url);
         assert!(warning.starts_with(&start) && warning.ends_with(end), "{warning}");
@@ -211,24 +225,30 @@ async fn a_dead_collector_is_one_warning_and_holds_nothing_up() {
         "telemetry was not exported: the collector did not answer within 0.02 s"
     );
     let short = json!({"timeout_ms": 1000});
-    let said = warning(&grpc(&url, &short), LONG).await;
-    assert!(said.ends_with("/Export within 1 s"), "{said}");
+    let warning_text = warning(&grpc(&url, &short), LONG).await;
+    assert!(warning_text.ends_with("/Export within 1 s"), "{warning_text}");
     drop(listener);
-    let said = warning(&grpc(&url, &json!({})), LONG).await;
+    let warning_text = warning(&grpc(&url, &json!({})), LONG).await;
     assert!(
-        said.starts_with("telemetry was not exported: can't connect to "),
-        "{said}"
+        warning_text.starts_with("telemetry was not exported: can't connect to "),
+        "{warning_text}"
     );
-    assert!(said.ends_with("/Export: connection refused"), "{said}");
+    assert!(
+        warning_text.ends_with("/Export: connection refused"),
+        "{warning_text}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_speaks_only_http_1_is_one_warning() {
     let collector = Collector::start().await;
-    let said = warning(&grpc(&collector.url, &json!({})), LONG).await;
+    let warning_text = warning(&grpc(&collector.url, &json!({})), LONG).await;
     assert!(
-        said.starts_with("telemetry was not exported: the answer from "),
-        "{said}"
+        warning_text.starts_with("telemetry was not exported: the answer from "),
+        "{warning_text}"
     );
-    assert!(said.ends_with(" (does this port speak gRPC?)"), "{said}");
+    assert!(
+        warning_text.ends_with(" (does this port speak gRPC?)"),
+        "{warning_text}"
+    );
 }

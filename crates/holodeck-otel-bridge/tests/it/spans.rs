@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::{
     agent::{
-        Scripted, agent, call, end, options, otlp, plain, request, result, start, text, turn_end, usage,
-        with_a_tool,
+        Scripted, agent, call, end, export_all, options, otlp, plain, request, result, start, text, turn_end,
+        usage, with_a_tool,
     },
     collector::{Collector, attributes},
 };
@@ -44,7 +44,7 @@ async fn a_turn_becomes_spans_and_measures() {
     let backend = telemetry.wrap(Scripted::backend([with_a_tool()]));
     let events = run(&backend).await;
     assert_eq!(format!("{events:?}"), format!("{:?}", with_a_tool()));
-    backend.teardown().await.unwrap();
+    export_all(&telemetry).await;
     assert_json_snapshot!("spans", shown(&collector.spans()));
     assert_json_snapshot!("measures", collector.series());
     assert_eq!(
@@ -60,7 +60,7 @@ async fn no_content_leaves_unless_it_is_asked_for() {
     let error = BackendError::Provider {
         status: Some(400),
         code: None,
-        message: "bad PRIVATE-ECHO".to_owned(),
+        explanation: "bad PRIVATE-ECHO".into(),
         param: None,
         retryable: false,
         retry_after: None,
@@ -68,9 +68,9 @@ async fn no_content_leaves_unless_it_is_asked_for() {
     let backend = telemetry.wrap(Scripted::backend([with_a_tool(), vec![Err(error)]]));
     run(&backend).await;
     run(&backend).await;
-    backend.teardown().await.unwrap();
-    assert!(collector.heard("search") && collector.heard("400"));
-    assert!(!collector.heard("PRIVATE"));
+    export_all(&telemetry).await;
+    assert!(collector.received_text("search") && collector.received_text("400"));
+    assert!(!collector.received_text("PRIVATE"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,17 +82,17 @@ async fn captured_content_is_redacted() {
     script.insert(0, Ok(text("key sk-very-secret-key ")));
     let backend = telemetry.wrap(Scripted::backend([script]));
     run(&backend).await;
-    backend.teardown().await.unwrap();
+    export_all(&telemetry).await;
     for words in [
         "PRIVATE-PROMPT",
         "PRIVATE-THOUGHT",
         "PRIVATE-ANSWER",
         "PRIVATE-***",
     ] {
-        assert!(collector.heard(words), "{words}");
+        assert!(collector.received_text(words), "{words}");
     }
     for words in ["PRIVATE-HIT", "PRIVATE-QUERY", "sk-very-secret-key"] {
-        assert!(!collector.heard(words), "{words}");
+        assert!(!collector.received_text(words), "{words}");
     }
     let tool = attributes(&collector.span("execute_tool search").attributes);
     assert_eq!(tool["gen_ai.tool.call.arguments"], r#"{"query":"PRIVATE-***"}"#);
@@ -111,7 +111,7 @@ async fn bad_ends_are_errors_without_their_words() {
     let unreachable = BackendError::Provider {
         status: None,
         code: None,
-        message: "refused".to_owned(),
+        explanation: "refused".into(),
         param: None,
         retryable: true,
         retry_after: None,
@@ -130,12 +130,12 @@ async fn bad_ends_are_errors_without_their_words() {
     let backend = telemetry.wrap(Scripted::backend(scripts));
     run(&backend).await;
     run(&backend).await;
-    // Dropped in the middle: whoever reads gave up.
+    // Dropped in the middle: the caller gave up.
     let mut stream = backend.start(request("x"));
     stream.next().await;
     stream.next().await;
     drop(stream);
-    backend.teardown().await.unwrap();
+    export_all(&telemetry).await;
     let errors: Vec<(String, Value)> = collector
         .spans()
         .iter()
@@ -194,7 +194,7 @@ async fn agents_of_an_agent_hang_under_the_call_that_started_them() {
     ];
     let backend = telemetry.wrap(Scripted::backend([script]));
     run(&backend).await;
-    backend.teardown().await.unwrap();
+    export_all(&telemetry).await;
     let (agent, read) = (
         collector.span("execute_tool Agent"),
         collector.span("execute_tool Read"),
@@ -225,7 +225,7 @@ async fn the_turns_of_a_session_share_a_conversation_and_each_is_a_trace() {
     session.send("a").await.unwrap();
     session.send("b").await.unwrap();
     session.close().await.unwrap();
-    backend.teardown().await.unwrap();
+    export_all(&telemetry).await;
     let turns: Vec<_> = collector
         .spans()
         .into_iter()
@@ -255,7 +255,7 @@ async fn the_run_has_a_place_in_the_callers_trace() {
     assert!(!traceparent.contains("00f067aa0ba902b7"));
     let backend = telemetry.wrap(Scripted::backend([plain("x")]));
     run(&backend).await;
-    backend.teardown().await.unwrap();
+    export_all(&telemetry).await;
     let run = collector.span("holodeck test");
     let id = u64::from_be_bytes(run.span_id.as_slice().try_into().unwrap());
     assert!(
@@ -288,7 +288,7 @@ async fn headers_compression_and_attributes_are_those_of_the_yaml() {
     let telemetry = start(&observability);
     let backend = telemetry.wrap(Scripted::backend([plain("x")]));
     run(&backend).await;
-    backend.teardown().await.unwrap();
+    export_all(&telemetry).await;
     let received = collector.received();
     assert!(!received.is_empty());
     for received in &received {
@@ -297,5 +297,5 @@ async fn headers_compression_and_attributes_are_those_of_the_yaml() {
         assert_eq!(received.header("content-encoding"), Some("gzip"));
         assert_eq!(received.header("content-type"), Some("application/x-protobuf"));
     }
-    assert!(collector.heard("shop") && collector.heard("blue"));
+    assert!(collector.received_text("shop") && collector.received_text("blue"));
 }

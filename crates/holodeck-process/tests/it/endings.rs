@@ -98,7 +98,7 @@ async fn a_server_on_stdio_answers_and_ends_when_its_stdin_closes() {
 }
 
 #[tokio::test]
-async fn closing_goes_on_to_signals() {
+async fn closing_escalates_to_signals() {
     let polite = script("trap 'exit 7' TERM; echo up; while :; do sleep 0.05; done");
     for (script, expected) in [
         (polite, Exit::Code(7)),
@@ -117,7 +117,7 @@ async fn closing_goes_on_to_signals() {
     }
 }
 
-/// A grandchild with a session of its own, which closes all pipes.
+/// A grandchild with its own session, which closes all pipes.
 const DAEMON: &str = "
 setsid sh -c 'echo $$ > daemon; exec sleep 600' <&- >&- 2>&- &
 while [ ! -s daemon ]; do :; done

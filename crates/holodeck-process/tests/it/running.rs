@@ -154,14 +154,14 @@ async fn a_script_that_names_no_or_a_missing_interpreter_is_named() {
 }
 
 #[tokio::test]
-async fn a_signal_is_told_apart_from_a_code() {
+async fn a_signal_differs_from_a_code() {
     let output = output(&script("kill -SEGV $$")).await;
     assert_eq!(output.exit, Exit::Signal(11));
     assert_eq!(output.check().unwrap_err().to_string(), "killed by SIGSEGV");
 }
 
 #[tokio::test]
-async fn a_program_that_runs_too_long_is_stopped_and_its_last_words_kept() {
+async fn a_program_that_runs_too_long_is_stopped_and_its_stderr_kept() {
     let mut script = script("echo waiting for godot >&2; exec sleep 600");
     script.spec = script.spec.timeout(Duration::from_millis(200));
     let error = run(&script.spec, &CancellationToken::new()).await.unwrap_err();

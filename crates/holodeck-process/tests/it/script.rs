@@ -1,4 +1,4 @@
-//! Small shell scripts as children, and a look at what is left of them.
+//! Small shell scripts as children, and a view of the remaining processes.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ pub(crate) fn members(group: u32) -> Vec<String> {
     members
 }
 
-/// Waits until a file the script writes is there, and returns it.
+/// Waits until the script has written a file, and returns its content.
 pub(crate) async fn file(script: &Script, name: &str) -> String {
     loop {
         match fs::read_to_string(script.folder.path().join(name)) {
@@ -50,7 +50,7 @@ pub(crate) async fn file(script: &Script, name: &str) -> String {
     }
 }
 
-/// Waits until nobody of the group is left; a test that hangs here has found an orphan.
+/// Waits until the group is empty; a test that hangs here has found an orphan.
 pub(crate) async fn gone(group: u32) {
     while !members(group).is_empty() {
         tokio::task::yield_now().await;

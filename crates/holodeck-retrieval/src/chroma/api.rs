@@ -7,13 +7,13 @@ use crate::rest::{Method, Rest};
 use crate::vector::check_query;
 use crate::{Entry, Filter, IndexInfo, RetrievalError, Scored, SourceState};
 
-/// Records a page.
+/// Records per page.
 const PAGE: usize = 256;
 
-/// Where a collection's metadata say how the index was made.
+/// Key in a collection's metadata that describes how the index was built.
 const INFO: &str = "holodeck";
 
-/// What a field of a passage's metadata is called in Chroma's.
+/// Prefix of a passage's metadata fields in Chroma's metadata.
 pub(super) const FIELD: &str = "field ";
 
 /// The collections of an index.
@@ -24,13 +24,13 @@ pub(super) struct Api {
     ef_search: u64,
 }
 
-/// A collection that is there.
+/// A collection that exists.
 pub(super) struct Collection {
     id: String,
     metadata: Value,
 }
 
-/// Records as they are put; each is one index into all of them.
+/// Records to write, as columns of the same length.
 #[derive(Default, Serialize)]
 pub(super) struct Records<'v> {
     pub(super) ids: Vec<String>,
@@ -55,12 +55,12 @@ impl Api {
         self.rest.error(reason)
     }
 
-    /// The collection of passages, if it is there.
+    /// The collection of passages, if it exists.
     pub(super) async fn passages(&self) -> Result<Option<Collection>, RetrievalError> {
         self.collection(&self.name).await
     }
 
-    /// The collection of sources, if it is there.
+    /// The collection of sources, if it exists.
     pub(super) async fn sources(&self) -> Result<Option<Collection>, RetrievalError> {
         self.collection(&self.sources_name()).await
     }
@@ -83,22 +83,21 @@ impl Api {
     pub(super) fn info_of(&self, passages: &Collection) -> Result<IndexInfo, RetrievalError> {
         let text = passages.metadata.get(INFO).and_then(Value::as_str);
         let Some(text) = text else {
-            return Err(self.error(
-                "the collection is there and is not an index of holodeck; give another `collection_name`",
-            ));
+            return Err(self
+                .error("the collection exists but is not a HoloDeck index; set another `collection_name`"));
         };
         Record::read(text).map_err(|reason| self.error(reason))
     }
 
     pub(super) async fn create_collections(&self, info: &IndexInfo) -> Result<(), RetrievalError> {
         let info = Record::text(info).map_err(|reason| self.error(reason))?;
-        // Vectors are of length 1, of which the product is the cosine; for `cosine` the server would change them.
+        // Vectors have length 1, so the dot product is the cosine; with `cosine` the server would rewrite them.
         let graph = json!({"hnsw": {"space": "ip", "ef_construction": 200, "ef_search": self.ef_search}});
         let sources = json!({"name": self.sources_name(), "get_or_create": true});
         self.rest
             .send(Method::Post, "collections", None, &sources)
             .await?;
-        // Last, since it is what an index is known by.
+        // Written last, because this is what identifies an index.
         let passages = json!({"name": self.name, "metadata": {INFO: info}, "configuration": graph});
         self.rest
             .send(Method::Post, "collections", None, &passages)
@@ -118,16 +117,16 @@ impl Api {
             return Ok(());
         }
         let done = self.post(to, "upsert", records).await?;
-        done.map(|_| ()).ok_or_else(|| self.gone())
+        done.map(|_| ()).ok_or_else(|| self.collection_deleted())
     }
 
     pub(super) async fn delete(&self, from: &Collection, which: &Value) -> Result<(), RetrievalError> {
         let done = self.post(from, "delete", which).await?;
-        done.map(|_| ()).ok_or_else(|| self.gone())
+        done.map(|_| ()).ok_or_else(|| self.collection_deleted())
     }
 
-    fn gone(&self) -> RetrievalError {
-        self.error("the collection was deleted meanwhile")
+    fn collection_deleted(&self) -> RetrievalError {
+        self.error("the collection was deleted by another process")
     }
 
     async fn post(
@@ -155,7 +154,7 @@ impl Api {
         Ok(sources)
     }
 
-    /// All entries of a source in its order.
+    /// All entries of a source, in order.
     pub(super) async fn entries_of(&self, source: &str) -> Result<Vec<Entry>, RetrievalError> {
         let Some(collection) = self.passages().await? else {
             return Ok(Vec::new());
@@ -214,7 +213,7 @@ impl Api {
         let Some(collection) = self.passages().await? else {
             return Ok(Vec::new());
         };
-        let filter = joined(filter);
+        let filter = join_conditions(filter);
         let mut asked = limit + MORE;
         loop {
             let mut body = json!({
@@ -228,7 +227,7 @@ impl Api {
             let Some(answer) = self.post(&collection, "query", &body).await? else {
                 return Ok(Vec::new());
             };
-            // One query, one list of each.
+            // There is one query, so each column holds one list.
             let first = |name| answer.get(name).and_then(|lists| lists.get(0));
             let none = Value::Array(Vec::new());
             let fields = first("metadatas").unwrap_or(&none);
@@ -254,7 +253,7 @@ impl Api {
     }
 }
 
-/// The conditions of a filter in Chroma's form, or nothing if no passage can pass it.
+/// The conditions of a filter in Chroma's syntax; `None` if no passage can pass it.
 fn conditions(filter: &Filter) -> Option<Vec<Value>> {
     let mut all = Vec::new();
     for (field, wanted) in &filter.equal {
@@ -267,8 +266,8 @@ fn conditions(filter: &Filter) -> Option<Vec<Value>> {
     Some(all)
 }
 
-/// Chroma has no empty filter, and no list of one condition.
-fn joined(mut conditions: Vec<Value>) -> Option<Value> {
+/// Chroma rejects an empty filter and a list with a single condition.
+fn join_conditions(mut conditions: Vec<Value>) -> Option<Value> {
     match conditions.len() {
         0 => None,
         1 => conditions.pop(),

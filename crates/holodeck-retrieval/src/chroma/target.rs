@@ -18,7 +18,7 @@ const OPTIONS: &[&str] = &[
     "persist_directory",
 ];
 
-/// What the server listens on unless it is told otherwise.
+/// Default port of the server.
 const PORT: u16 = 8000;
 
 pub(super) fn api(
@@ -70,9 +70,9 @@ pub(super) fn api(
 
 fn base(text: &SecretString, settings: &Settings<'_>) -> Result<HttpUrl, RetrievalError> {
     let text = text.expose_secret().trim();
-    // The text is not shown: it may hold a password.
+    // The value is not shown, because it may hold a password.
     let mut url = url::Url::parse(text)
-        .map_err(|error| settings.error(format!("`connection_string` is no usable URL: {error}")))?;
+        .map_err(|error| settings.error(format!("`connection_string` is not a valid URL: {error}")))?;
     if url.scheme() != "http" && url.scheme() != "https" {
         return Err(settings.error("`connection_string` must begin with http:// or https://"));
     }
@@ -92,7 +92,7 @@ mod tests {
     use super::super::ChromaStore;
     use crate::VectorStore as _;
 
-    fn described(connection: Option<&str>, options: Value) -> String {
+    fn describe_target(connection: Option<&str>, options: Value) -> String {
         let Value::Object(options) = options else {
             unreachable!()
         };
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn addresses_are_read_as_the_original_does() {
-        let of = |text: &str| described(Some(text), json!({}));
+        let of = |text: &str| describe_target(Some(text), json!({}));
         assert_eq!(
             of("http://localhost:9000"),
             "chromadb http://localhost:9000 support_kb"
@@ -122,22 +122,22 @@ mod tests {
         assert_eq!(of("https://c.test"), "chromadb https://c.test support_kb");
         let options = json!({"tenant": "acme", "database": "kb1", "headers": {"x-chroma-token": "hush"}});
         assert_eq!(
-            described(Some("https://c.test"), options),
+            describe_target(Some("https://c.test"), options),
             "chromadb https://c.test support_kb"
         );
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_secrets() {
+    fn errors_show_no_secrets() {
         let mistakes = [
-            described(None, json!({"persist_directory": "/data"})),
-            described(Some("chroma://hush@c.test"), json!({})),
-            described(Some("hush"), json!({})),
-            described(Some("http://c.test"), json!({"headers": "hush"})),
-            described(Some("http://c.test"), json!({"headers": {"a": "hu\nsh"}})),
-            described(Some("http://c.test"), json!({"tenant": "a/b"})),
-            described(Some("http://c.test"), json!({"collection_name": "a"})),
-            described(Some("http://c.test"), json!({"ef_search": 0})),
+            describe_target(None, json!({"persist_directory": "/data"})),
+            describe_target(Some("chroma://hush@c.test"), json!({})),
+            describe_target(Some("hush"), json!({})),
+            describe_target(Some("http://c.test"), json!({"headers": "hush"})),
+            describe_target(Some("http://c.test"), json!({"headers": {"a": "hu\nsh"}})),
+            describe_target(Some("http://c.test"), json!({"tenant": "a/b"})),
+            describe_target(Some("http://c.test"), json!({"collection_name": "a"})),
+            describe_target(Some("http://c.test"), json!({"ef_search": 0})),
         ];
         for mistake in &mistakes {
             assert!(!mistake.contains("hush"), "{mistake}");

@@ -5,7 +5,7 @@ use crate::payload::{PassageFields, SourceFields, facet, pieces, size, unit, uui
 use crate::vector::check_entries;
 use crate::{Entry, IndexInfo, Passage, RetrievalError, SourceState};
 
-/// Sources named in one request.
+/// Sources per request.
 const SOURCES: usize = 200;
 
 pub(super) async fn prepare(api: &Api, wanted: &IndexInfo) -> Result<(), RetrievalError> {
@@ -38,7 +38,7 @@ pub(super) async fn replace(
         check_entries(&state.source, entries, info.dimensions)?;
     }
     let names: Vec<String> = parts.iter().map(|(state, _)| state.source.clone()).collect();
-    take_out(api, &names).await?;
+    delete_passages(api, &names).await?;
     let entries: Vec<(usize, &Entry)> = parts
         .iter()
         .flat_map(|(_, entries)| entries.iter().enumerate())
@@ -54,7 +54,7 @@ pub(super) async fn replace(
     }
     let whole = parts
         .iter()
-        .map(|(state, entries)| SourceFields::whole(state, entries));
+        .map(|(state, entries)| SourceFields::finished(state, entries));
     put_sources(api, whole.collect()).await
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn remove(api: &Api, sources: &[String]) -> Result<(), Retrieva
     let Some(collection) = api.sources().await? else {
         return Ok(());
     };
-    take_out(api, sources).await?;
+    delete_passages(api, sources).await?;
     for some in sources.chunks(SOURCES) {
         let ids: Vec<String> = some.iter().map(|source| uuid_of(&[source])).collect();
         api.delete(&collection, &json!({"ids": ids})).await?;
@@ -70,8 +70,8 @@ pub(super) async fn remove(api: &Api, sources: &[String]) -> Result<(), Retrieva
     Ok(())
 }
 
-/// Leaves sources without passages, and marked as such.
-async fn take_out(api: &Api, sources: &[String]) -> Result<(), RetrievalError> {
+/// Deletes the passages of sources and marks the sources unfinished.
+async fn delete_passages(api: &Api, sources: &[String]) -> Result<(), RetrievalError> {
     let unfinished = sources.iter().map(|source| SourceFields::unfinished(source));
     put_sources(api, unfinished.collect()).await?;
     if let Some(passages) = api.passages().await? {
@@ -91,7 +91,7 @@ async fn put_sources(api: &Api, sources: Vec<SourceFields>) -> Result<(), Retrie
         let mut records = Records::default();
         for fields in some {
             records.ids.push(uuid_of(&[&fields.source]));
-            // A record must have a vector; nobody searches by this one.
+            // A record must have a vector; this one is never searched.
             records.embeddings.push(vec![1.0].into());
             let fields = serde_json::to_value(fields).map_err(|error| api.error(error.to_string()))?;
             records.metadatas.push(fields);

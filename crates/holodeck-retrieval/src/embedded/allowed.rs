@@ -1,4 +1,4 @@
-//! Which rows pass a filter.
+//! The rows that pass a filter.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,17 +8,17 @@ use holodeck_model::JsonMap;
 use rusqlite::Transaction;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 
-use super::database::Trouble;
+use super::database::DatabaseError;
 use super::read::source_rows;
 use crate::Filter;
 
-/// Filters whose rows are remembered: a tool asks with the same ones again and again.
-const REMEMBERED: usize = 8;
+/// Number of filters whose rows are cached: a tool repeats the same few filters.
+const MAX_FILTERS: usize = 8;
 
 /// The rows that pass a filter.
 pub(super) enum Allowed {
     All,
-    /// From the first to before the second.
+    /// Half-open range.
     Range(i64, i64),
     Rows(Arc<HashSet<i64>>),
 }
@@ -33,18 +33,22 @@ impl Allowed {
     }
 }
 
-/// What the last filters let through, each as of a state of the index.
+/// The rows of the latest filters, each as of one state of the index.
 #[derive(Default)]
-pub(super) struct Filters(Mutex<Vec<Remembered>>);
+pub(super) struct Filters(Mutex<Vec<CachedRows>>);
 
-struct Remembered {
+struct CachedRows {
     generation: i64,
     filter: Filter,
     rows: Arc<HashSet<i64>>,
 }
 
 impl Filters {
-    pub(super) fn allowed(&self, transaction: &Transaction<'_>, filter: &Filter) -> Result<Allowed, Trouble> {
+    pub(super) fn allowed(
+        &self,
+        transaction: &Transaction<'_>,
+        filter: &Filter,
+    ) -> Result<Allowed, DatabaseError> {
         let Some((field, value)) = filter.equal.first() else {
             return Ok(Allowed::All);
         };
@@ -64,10 +68,10 @@ impl Filters {
         }
         let rows = Arc::new(rows(transaction, filter)?);
         let mut remembered = last();
-        if remembered.len() == REMEMBERED {
+        if remembered.len() == MAX_FILTERS {
             remembered.remove(0);
         }
-        remembered.push(Remembered {
+        remembered.push(CachedRows {
             generation,
             filter: filter.clone(),
             rows: Arc::clone(&rows),
@@ -76,13 +80,13 @@ impl Filters {
     }
 }
 
-/// Another number after every change.
-pub(super) fn generation(transaction: &Transaction<'_>) -> Result<i64, Trouble> {
+/// A number that changes with every write.
+pub(super) fn generation(transaction: &Transaction<'_>) -> Result<i64, DatabaseError> {
     let mut statement = transaction.prepare_cached("SELECT generation FROM state")?;
     Ok(statement.query_row([], |row| row.get(0))?)
 }
 
-fn rows(transaction: &Transaction<'_>, filter: &Filter) -> Result<HashSet<i64>, Trouble> {
+fn rows(transaction: &Transaction<'_>, filter: &Filter) -> Result<HashSet<i64>, DatabaseError> {
     let mut statement = transaction.prepare_cached(
         "SELECT passages.row, sources.name, passages.metadata FROM passages \
          JOIN sources ON sources.number = passages.source",
@@ -92,8 +96,8 @@ fn rows(transaction: &Transaction<'_>, filter: &Filter) -> Result<HashSet<i64>, 
     while let Some(row) = found.next()? {
         let text = |at| row.get_ref(at)?.as_str().map_err(rusqlite::Error::from);
         let mut json = serde_json::Deserializer::from_str(text(2)?);
-        let metadata = Asked(filter).deserialize(&mut json);
-        let metadata = metadata.map_err(|_| Trouble::Damaged("metadata that is not readable"))?;
+        let metadata = FilteredFields(filter).deserialize(&mut json);
+        let metadata = metadata.map_err(|_| DatabaseError::Damaged("unreadable metadata"))?;
         if filter.passes(text(1)?, |field| metadata.get(field)) {
             rows.insert(row.get(0)?);
         }
@@ -101,10 +105,10 @@ fn rows(transaction: &Transaction<'_>, filter: &Filter) -> Result<HashSet<i64>, 
     Ok(rows)
 }
 
-/// Reads no more of the metadata than is asked for.
-struct Asked<'a>(&'a Filter);
+/// Deserializes only the metadata fields that the filter needs.
+struct FilteredFields<'a>(&'a Filter);
 
-impl<'de> DeserializeSeed<'de> for Asked<'_> {
+impl<'de> DeserializeSeed<'de> for FilteredFields<'_> {
     type Value = JsonMap;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<JsonMap, D::Error> {
@@ -112,7 +116,7 @@ impl<'de> DeserializeSeed<'de> for Asked<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Asked<'_> {
+impl<'de> Visitor<'de> for FilteredFields<'_> {
     type Value = JsonMap;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

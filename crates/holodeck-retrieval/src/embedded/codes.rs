@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use rusqlite::{Transaction, types::ValueRef};
 
-use super::database::Trouble;
+use super::database::DatabaseError;
 use super::write::SEGMENT;
 use crate::scan::{Bounds, Codes};
 
-/// Vectors of a block, about: enough that a block's beginning costs nothing, few enough to be rebuilt.
+/// Vectors per block, roughly: large enough to amortise a block's overhead, small enough to rebuild cheaply.
 const BLOCK: usize = 16_384;
 
-/// Immutable; the next state shares what did not change.
+/// Immutable; the next state shares the blocks that did not change.
 pub(super) struct CodesInMemory {
     pub(super) generation: i64,
     dimensions: usize,
@@ -23,7 +23,7 @@ pub(super) struct CodesInMemory {
 #[derive(Default)]
 pub(super) struct Block {
     segments: Vec<Segment>,
-    /// The row of the vector at a place.
+    /// The row of the vector at a position.
     pub(super) rows: Vec<i64>,
     codes: Vec<i8>,
     bounds: Vec<Bounds>,
@@ -36,13 +36,13 @@ struct Segment {
 }
 
 impl CodesInMemory {
-    /// The state of `transaction`, made out of an older one as far as possible.
+    /// The state of `transaction`, built from an older one where possible.
     pub(super) fn load(
         transaction: &Transaction<'_>,
         generation: i64,
         dimensions: usize,
         older: Option<&Self>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, DatabaseError> {
         let wanted = segments(transaction)?;
         let mut blocks = Vec::new();
         let mut loaded = i64::MIN;
@@ -52,7 +52,7 @@ impl CodesInMemory {
             .iter()
             .flat_map(|older| &older.blocks)
         {
-            // Rows are never numbered anew, so what is greater than all of these is not loaded yet.
+            // Row numbers are never reused, so every greater one is not loaded yet.
             loaded = block
                 .segments
                 .iter()
@@ -72,7 +72,7 @@ impl CodesInMemory {
         let mut rows = statement.query([loaded])?;
         while let Some(row) = rows.next()? {
             let (ValueRef::Blob(codes), ValueRef::Blob(bounds)) = (row.get_ref(2)?, row.get_ref(3)?) else {
-                return Err(Trouble::Damaged("codes of another type"));
+                return Err(DatabaseError::Damaged("codes of another type"));
             };
             let segment = Segment {
                 first: row.get(0)?,
@@ -86,7 +86,7 @@ impl CodesInMemory {
         }
         let found: usize = blocks.iter().map(|block| block.segments.len()).sum();
         if found != wanted.len() {
-            return Err(Trouble::Damaged("codes are missing"));
+            return Err(DatabaseError::Damaged("codes are missing"));
         }
         Ok(Self {
             generation,
@@ -96,8 +96,8 @@ impl CodesInMemory {
     }
 }
 
-/// The first row of every segment there must be.
-fn segments(transaction: &Transaction<'_>) -> Result<HashSet<i64>, Trouble> {
+/// The first row of every expected segment.
+fn segments(transaction: &Transaction<'_>) -> Result<HashSet<i64>, DatabaseError> {
     let mut statement =
         transaction.prepare_cached("SELECT first, passages FROM sources WHERE passages > 0")?;
     let sources = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
@@ -123,13 +123,13 @@ impl Block {
         dimensions: usize,
         codes: &[u8],
         bounds: &[u8],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), DatabaseError> {
         let (bounds, rest) = bounds.as_chunks::<8>();
         if codes.len() != segment.passages * dimensions
             || bounds.len() != segment.passages
             || !rest.is_empty()
         {
-            return Err(Trouble::Damaged("codes of another length"));
+            return Err(DatabaseError::Damaged("codes of another length"));
         }
         if self.rows.is_empty() {
             self.reserve(BLOCK.min(segment.passages * 64), dimensions);
@@ -144,7 +144,7 @@ impl Block {
         Ok(())
     }
 
-    /// Appends the segments of another block that are wanted.
+    /// Appends the selected segments of another block.
     fn take(&mut self, other: &Self, dimensions: usize, wanted: impl Fn(&&Segment) -> bool) {
         let mut at = 0;
         for segment in &other.segments {
@@ -175,7 +175,7 @@ impl Block {
         self.codes.reserve(rows * dimensions);
     }
 
-    /// Moves a full block to the others.
+    /// Moves a full block to the finished ones.
     fn close(&mut self, blocks: &mut Vec<Arc<Self>>) {
         if self.rows.len() >= BLOCK {
             blocks.push(Arc::new(std::mem::take(self)));

@@ -1,4 +1,4 @@
-//! The file of the embedded store: its tables, its connections, and what is said when it can't be used.
+//! The file of the embedded store: its tables, its connections and its errors.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 
 use crate::RetrievalError;
 
-/// `HDix`: so that another program's database is not taken for an index.
+/// `HDix`: distinguishes an index from other programs' databases.
 const APPLICATION: i64 = 0x4844_6978;
 
-/// What makes each version of the tables out of the one before. Only ever appended to.
+/// Migrations from each version of the tables to the next. Only ever append.
 const MIGRATIONS: &[&str] = &["
     -- `next_row` only grows: a row number never comes to mean another passage.
     CREATE TABLE state (
@@ -53,59 +53,59 @@ const MIGRATIONS: &[&str] = &["
     );
 "];
 
-/// How long to wait for another process that writes.
+/// How long to wait for another process that is writing.
 const PATIENCE: Duration = if cfg!(test) {
     Duration::from_millis(20)
 } else {
     Duration::from_secs(5)
 };
 
-/// An index's file, or the memory in its place.
+/// An index's file, or its in-memory equivalent.
 pub(super) struct Database {
     place: Option<PathBuf>,
     writer: Mutex<Connection>,
-    /// Connections at rest. Readers of a file never wait for a writer.
+    /// Idle connections. Readers of a file never wait for a writer.
     readers: Mutex<Vec<Connection>>,
 }
 
 impl Database {
-    /// Opens the file, or makes it.
+    /// Opens the file, or creates it.
     pub(super) fn open(path: &Path) -> Result<Self, RetrievalError> {
         let writer = connect(path).and_then(|mut writer| {
             migrate(&mut writer)?;
             Ok(writer)
         });
         Ok(Self {
-            writer: Mutex::new(writer.map_err(|trouble| trouble.told(Some(path)))?),
+            writer: Mutex::new(writer.map_err(|error| error.into_retrieval_error(Some(path)))?),
             place: Some(path.to_owned()),
             readers: Mutex::default(),
         })
     }
 
-    /// An index that ends with its last owner.
+    /// An index that is dropped with its last owner.
     pub(super) fn in_memory() -> Result<Self, RetrievalError> {
         let writer = Connection::open_in_memory()
-            .map_err(Trouble::from)
+            .map_err(DatabaseError::from)
             .and_then(|mut writer| {
                 migrate(&mut writer)?;
                 Ok(writer)
             });
         Ok(Self {
-            writer: Mutex::new(writer.map_err(|trouble| trouble.told(None))?),
+            writer: Mutex::new(writer.map_err(|error| error.into_retrieval_error(None))?),
             place: None,
             readers: Mutex::default(),
         })
     }
 
-    /// As in messages.
+    /// Name of the store in messages.
     pub(super) fn describe(&self) -> String {
         describe(self.place.as_deref())
     }
 
-    /// One state of the index, whatever is written meanwhile.
+    /// Runs `work` on one consistent state of the index, unaffected by concurrent writes.
     pub(super) fn read<T>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Trouble>,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, DatabaseError>,
     ) -> Result<T, RetrievalError> {
         let Some(path) = &self.place else {
             return self.within(&mut lock(&self.writer), TransactionBehavior::Deferred, work);
@@ -113,7 +113,7 @@ impl Database {
         let resting = lock(&self.readers).pop();
         let mut connection = match resting {
             Some(connection) => connection,
-            None => connect(path).map_err(|trouble| self.told(trouble))?,
+            None => connect(path).map_err(|error| self.describe_error(error))?,
         };
         let result = self.within(&mut connection, TransactionBehavior::Deferred, work);
         if result.is_ok() {
@@ -122,10 +122,10 @@ impl Database {
         result
     }
 
-    /// All of `work` or nothing, and every reader learns of it.
+    /// Runs `work` as one transaction and makes its result visible to every reader.
     pub(super) fn write<T>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Trouble>,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, DatabaseError>,
     ) -> Result<T, RetrievalError> {
         self.within(
             &mut lock(&self.writer),
@@ -144,35 +144,35 @@ impl Database {
         &self,
         connection: &mut Connection,
         behavior: TransactionBehavior,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Trouble>,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, DatabaseError>,
     ) -> Result<T, RetrievalError> {
-        let run = || -> Result<T, Trouble> {
+        let run = || -> Result<T, DatabaseError> {
             let transaction = connection.transaction_with_behavior(behavior)?;
             let done = work(&transaction)?;
             transaction.commit()?;
             Ok(done)
         };
-        run().map_err(|trouble| self.told(trouble))
+        run().map_err(|error| self.describe_error(error))
     }
 
-    fn told(&self, trouble: Trouble) -> RetrievalError {
-        trouble.told(self.place.as_deref())
+    fn describe_error(&self, error: DatabaseError) -> RetrievalError {
+        error.into_retrieval_error(self.place.as_deref())
     }
 }
 
-/// A panic while it was held left a transaction that was rolled back, nothing worse.
+/// A panic while the lock was held only left a transaction that was rolled back.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn connect(path: &Path) -> Result<Connection, Trouble> {
+fn connect(path: &Path) -> Result<Connection, DatabaseError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    // SQLite makes its other files as this one is. Why one cannot be made shows when it is opened.
+    // SQLite gives its other files the permissions of this one. Errors are reported when it is opened.
     let _ = holodeck_model::private_file().open(path);
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
-    // Wide pages hold several vectors each. Only a new file takes this.
+    // Large pages hold several vectors each. Only a new file accepts this setting.
     connection.pragma_update(None, "page_size", 16_384)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     // In WAL mode a killed process loses nothing, a power cut at most the last transactions.
@@ -182,24 +182,24 @@ fn connect(path: &Path) -> Result<Connection, Trouble> {
     Ok(connection)
 }
 
-fn migrate(connection: &mut Connection) -> Result<(), Trouble> {
-    let version = |connection: &Connection| -> Result<usize, Trouble> {
+fn migrate(connection: &mut Connection) -> Result<(), DatabaseError> {
+    let version = |connection: &Connection| -> Result<usize, DatabaseError> {
         let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
         let (application, version) = (number("application_id")?, number("user_version")?);
         let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if tables > 0 && application != APPLICATION {
-            return Err(Trouble::Foreign);
+            return Err(DatabaseError::Foreign);
         }
         usize::try_from(version)
             .ok()
             .filter(|version| *version <= MIGRATIONS.len())
-            .ok_or(Trouble::Newer)
+            .ok_or(DatabaseError::Newer)
     };
     if version(connection)? == MIGRATIONS.len() {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Once more: another process may have been at it.
+    // Check again: another process may have migrated it meanwhile.
     for migration in MIGRATIONS.iter().skip(version(&transaction)?) {
         transaction.execute_batch(migration)?;
     }
@@ -221,10 +221,13 @@ pub(super) fn set_aside_if_damaged(path: &Path) -> Result<Option<PathBuf>, Retri
     let aside = beside(".damaged");
     let moved = std::fs::rename(path, &aside).map_err(|error| RetrievalError::Store {
         store: describe(Some(path)),
-        reason: format!("the damaged file cannot be moved aside: {error}"),
+        reason: format!(
+            "the damaged file cannot be moved aside: {}",
+            holodeck_model::io_reason(&error)
+        ),
     });
     moved?;
-    // Of the old file; a new one would be read together with them.
+    // These belong to the old file; SQLite would apply them to a new one.
     for more in ["-wal", "-shm"] {
         let _ = std::fs::remove_file(beside(more));
     }
@@ -232,7 +235,7 @@ pub(super) fn set_aside_if_damaged(path: &Path) -> Result<Option<PathBuf>, Retri
 }
 
 fn is_damaged(path: &Path) -> bool {
-    let check = || -> Result<bool, Trouble> {
+    let check = || -> Result<bool, DatabaseError> {
         let mut connection = connect(path)?;
         migrate(&mut connection)?;
         let sound: String = connection.pragma_query_value(None, "quick_check", |row| row.get(0))?;
@@ -244,12 +247,12 @@ fn is_damaged(path: &Path) -> bool {
     };
     match check() {
         Ok(damaged) => damaged,
-        Err(Trouble::Damaged(_)) => true,
-        Err(Trouble::Sqlite(error)) => matches!(
+        Err(DatabaseError::Damaged(_)) => true,
+        Err(DatabaseError::Sqlite(error)) => matches!(
             error.sqlite_error_code(),
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
         ),
-        // Foreign, newer, or not to be opened: what is in the way is said when it is opened.
+        // Foreign, newer or unreadable: the error is reported when the file is opened.
         Err(_) => false,
     }
 }
@@ -261,57 +264,55 @@ fn describe(place: Option<&Path>) -> String {
     }
 }
 
-/// Why something did not work, before it is known of which index it is told.
+/// Why an operation failed, before the index it concerns is added.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum DatabaseError {
     Sqlite(rusqlite::Error),
-    /// What is in the tables contradicts itself.
+    /// The tables contradict each other.
     Damaged(&'static str),
-    /// A database that is no index.
+    /// A database that is not an index.
     Foreign,
-    /// An index with tables that are not known yet.
+    /// An index with newer tables than this version supports.
     Newer,
-    /// What was asked for is wrong, not the file.
+    /// The request is wrong, not the file.
     Refused(String),
-    /// Already told.
-    Told(RetrievalError),
+    /// An error that already names its index.
+    Described(RetrievalError),
 }
 
-impl From<rusqlite::Error> for Trouble {
+impl From<rusqlite::Error> for DatabaseError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl From<RetrievalError> for Trouble {
+impl From<RetrievalError> for DatabaseError {
     fn from(error: RetrievalError) -> Self {
-        Self::Told(error)
+        Self::Described(error)
     }
 }
 
-impl Trouble {
-    fn told(self, place: Option<&Path>) -> RetrievalError {
-        let damaged = |how: &str| format!("the file is damaged ({how}); delete it and build the index again");
+impl DatabaseError {
+    fn into_retrieval_error(self, place: Option<&Path>) -> RetrievalError {
+        let damaged = |how: &str| format!("the file is damaged ({how}); delete it and rebuild the index");
         let reason = match self {
-            Self::Told(error) => return error,
+            Self::Described(error) => return error,
             Self::Refused(reason) => reason,
             Self::Damaged(how) => damaged(how),
-            Self::Foreign => "the file is no index of HoloDeck but another database".to_owned(),
+            Self::Foreign => "the file is another program's database, not a HoloDeck index".to_owned(),
             Self::Newer => {
-                "a newer version of HoloDeck made it; use that one, or delete it and build the index again"
+                "a newer version of HoloDeck made it; use that version, or delete it and rebuild the index"
                     .to_owned()
             }
             Self::Sqlite(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => damaged(&error.to_string()),
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                    "another process is writing to it; try again when that one has ended".to_owned()
+                    "another process is writing to it; try again when it has finished".to_owned()
                 }
                 Some(ErrorCode::DiskFull) => "the disk is full".to_owned(),
-                Some(ErrorCode::ReadOnly) => {
-                    "the file, or the folder it is in, can't be written to".to_owned()
-                }
+                Some(ErrorCode::ReadOnly) => "the file or its folder is not writable".to_owned(),
                 Some(ErrorCode::CannotOpen) => {
-                    "the file can't be opened; does its folder exist and may you write to it?".to_owned()
+                    "the file can't be opened; check that its folder exists and is writable".to_owned()
                 }
                 _ => error.to_string(),
             },

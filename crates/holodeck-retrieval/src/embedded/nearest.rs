@@ -1,4 +1,4 @@
-//! The nearest vectors: a scan of the codes, then the vectors of what it leaves.
+//! Nearest vectors: scans the codes, then compares the remaining vectors.
 
 use std::sync::{Arc, PoisonError};
 
@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension as _, Transaction};
 
 use super::allowed::generation;
 use super::codes::CodesInMemory;
-use super::database::Trouble;
+use super::database::DatabaseError;
 use super::{Inner, read, write};
 use crate::scan::{Probe, Sieve, product};
 use crate::{Filter, RetrievalError, Scored};
@@ -17,13 +17,13 @@ pub(super) fn nearest(
     query: &[f32],
     limit: usize,
     filter: &Filter,
-) -> Result<Vec<Scored>, Trouble> {
+) -> Result<Vec<Scored>, DatabaseError> {
     let Some(info) = write::info(transaction)? else {
         return Ok(Vec::new());
     };
     if query.len() != info.dimensions {
         let (query, index) = (query.len(), info.dimensions);
-        let reason = format!("the query's vector has {query} numbers, those of the index have {index}");
+        let reason = format!("the query's vector has {query} dimensions, the index has {index}");
         return Err(RetrievalError::Query(reason).into());
     }
     let codes = codes(inner, transaction, info.dimensions)?;
@@ -43,9 +43,9 @@ pub(super) fn nearest(
             Ok(read::read_numbers(found.get_ref(0)?.as_blob()?, &mut vector))
         });
         read.optional()?
-            .ok_or(Trouble::Damaged("a vector is missing"))??;
+            .ok_or(DatabaseError::Damaged("a vector is missing"))??;
         if vector.len() != query.len() {
-            return Err(Trouble::Damaged("a vector of another length"));
+            return Err(DatabaseError::Damaged("a vector of another length"));
         }
         found.push((row, product(query, &vector).clamp(-1.0, 1.0)));
     }
@@ -57,7 +57,7 @@ fn codes(
     inner: &Inner,
     transaction: &Transaction<'_>,
     dimensions: usize,
-) -> Result<Arc<CodesInMemory>, Trouble> {
+) -> Result<Arc<CodesInMemory>, DatabaseError> {
     let generation = generation(transaction)?;
     let last = || inner.codes.lock().unwrap_or_else(PoisonError::into_inner);
     let older = last().clone();

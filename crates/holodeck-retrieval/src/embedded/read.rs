@@ -1,17 +1,17 @@
-//! Taking passages out.
+//! Reads passages.
 
 use holodeck_model::JsonMap;
 use rusqlite::{OptionalExtension as _, Row, Transaction};
 
-use super::database::Trouble;
+use super::database::DatabaseError;
 use crate::{Entry, IndexStats, Passage, Scored, SourceState};
 
-/// Rows with their scores in no order: the best `limit` of them, best first, equal ones by id.
+/// The best `limit` of unordered rows, best first, ties by id.
 pub(super) fn best(
     transaction: &Transaction<'_>,
     mut found: Vec<(i64, f64)>,
     limit: usize,
-) -> Result<Vec<Scored>, Trouble> {
+) -> Result<Vec<Scored>, DatabaseError> {
     found.sort_unstable_by(|(_, a), (_, b)| b.total_cmp(a));
     let Some((_, last)) = limit
         .checked_sub(1)
@@ -20,14 +20,18 @@ pub(super) fn best(
     else {
         return Ok(Vec::new());
     };
-    // All that are as good as the last one: which of them it is, their ids say.
+    // All rows that tie with the last one stay; their ids decide.
     let enough = found.partition_point(|(_, score)| score.total_cmp(&last).is_ge());
     found.truncate(enough);
     let mut statement = transaction.prepare_cached("SELECT id FROM passages WHERE row = ?")?;
     let mut named: Vec<(String, i64, f64)> = Vec::with_capacity(found.len());
     for (row, score) in found {
         let id = statement.query_row([row], |found| found.get(0)).optional()?;
-        named.push((id.ok_or(Trouble::Damaged("a passage is missing"))?, row, score));
+        named.push((
+            id.ok_or(DatabaseError::Damaged("a passage is missing"))?,
+            row,
+            score,
+        ));
     }
     named.sort_unstable_by(|(a_id, _, a), (b_id, _, b)| b.total_cmp(a).then_with(|| a_id.cmp(b_id)));
     named.truncate(limit);
@@ -42,7 +46,7 @@ pub(super) fn best(
 const PASSAGE: &str = "SELECT passages.id, sources.name, passages.text, passages.context, passages.metadata \
     FROM passages JOIN sources ON sources.number = passages.source WHERE passages.row = ?";
 
-fn passage(row: &Row<'_>) -> Result<Passage, Trouble> {
+fn passage(row: &Row<'_>) -> Result<Passage, DatabaseError> {
     Ok(Passage {
         id: row.get(0)?,
         source: row.get(1)?,
@@ -52,12 +56,12 @@ fn passage(row: &Row<'_>) -> Result<Passage, Trouble> {
     })
 }
 
-pub(super) fn metadata(text: &str) -> Result<JsonMap, Trouble> {
-    serde_json::from_str(text).map_err(|_| Trouble::Damaged("metadata that is not readable"))
+pub(super) fn metadata(text: &str) -> Result<JsonMap, DatabaseError> {
+    serde_json::from_str(text).map_err(|_| DatabaseError::Damaged("unreadable metadata"))
 }
 
 /// Every source, by name.
-pub(super) fn sources(transaction: &Transaction<'_>) -> Result<Vec<SourceState>, Trouble> {
+pub(super) fn sources(transaction: &Transaction<'_>) -> Result<Vec<SourceState>, DatabaseError> {
     let mut statement =
         transaction.prepare_cached("SELECT name, hash, passages FROM sources ORDER BY name")?;
     let sources = statement.query_map([], |row| {
@@ -70,11 +74,11 @@ pub(super) fn sources(transaction: &Transaction<'_>) -> Result<Vec<SourceState>,
     Ok(sources.collect::<Result<_, _>>()?)
 }
 
-/// The hash of a source, its first row and how many there are.
+/// The hash of a source, its first row and its number of passages.
 pub(super) fn source_rows(
     transaction: &Transaction<'_>,
     name: &str,
-) -> Result<Option<(String, i64, i64)>, Trouble> {
+) -> Result<Option<(String, i64, i64)>, DatabaseError> {
     let mut statement =
         transaction.prepare_cached("SELECT hash, first, passages FROM sources WHERE name = ?")?;
     Ok(statement
@@ -82,11 +86,11 @@ pub(super) fn source_rows(
         .optional()?)
 }
 
-/// A source with all it came to, in the order of the document.
+/// A source with all its entries, in document order.
 pub(super) fn entries(
     transaction: &Transaction<'_>,
     name: &str,
-) -> Result<Option<(SourceState, Vec<Entry>)>, Trouble> {
+) -> Result<Option<(SourceState, Vec<Entry>)>, DatabaseError> {
     let Some((hash, first, passages)) = source_rows(transaction, name)? else {
         return Ok(None);
     };
@@ -105,7 +109,7 @@ pub(super) fn entries(
         });
     }
     if i64::try_from(entries.len()).ok() != Some(passages) {
-        return Err(Trouble::Damaged("passages are missing"));
+        return Err(DatabaseError::Damaged("passages are missing"));
     }
     Ok(Some((
         SourceState {
@@ -117,29 +121,29 @@ pub(super) fn entries(
     )))
 }
 
-/// A vector as it was written.
-pub(super) fn numbers(bytes: &[u8]) -> Result<Vec<f32>, Trouble> {
+/// A stored vector.
+pub(super) fn numbers(bytes: &[u8]) -> Result<Vec<f32>, DatabaseError> {
     let mut vector = Vec::new();
     read_numbers(bytes, &mut vector)?;
     Ok(vector)
 }
 
-/// The same into a buffer.
-pub(super) fn read_numbers(bytes: &[u8], vector: &mut Vec<f32>) -> Result<(), Trouble> {
+/// Reads a stored vector into a buffer.
+pub(super) fn read_numbers(bytes: &[u8], vector: &mut Vec<f32>) -> Result<(), DatabaseError> {
     let (numbers, rest) = bytes.as_chunks();
     if !rest.is_empty() {
-        return Err(Trouble::Damaged("a vector of another length"));
+        return Err(DatabaseError::Damaged("a vector of another length"));
     }
     vector.clear();
     vector.extend(numbers.iter().map(|number| f32::from_le_bytes(*number)));
     Ok(())
 }
 
-/// How much there is.
-pub(super) fn stats(transaction: &Transaction<'_>) -> Result<IndexStats, Trouble> {
+/// The size of the index.
+pub(super) fn stats(transaction: &Transaction<'_>) -> Result<IndexStats, DatabaseError> {
     let number = |sql: &str| transaction.query_row(sql, [], |row| row.get::<_, i64>(0));
     let count =
-        |sql: &str| -> Result<usize, Trouble> { Ok(usize::try_from(number(sql)?).unwrap_or_default()) };
+        |sql: &str| -> Result<usize, DatabaseError> { Ok(usize::try_from(number(sql)?).unwrap_or_default()) };
     let bytes = number("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")?;
     Ok(IndexStats {
         sources: count("SELECT count(*) FROM sources")?,

@@ -1,20 +1,20 @@
-//! Search for words in the full-text index.
+//! Keyword search in the full-text index.
 
 use std::collections::HashSet;
 
 use rusqlite::{Transaction, params};
 
 use super::allowed::Allowed;
-use super::database::Trouble;
+use super::database::DatabaseError;
 use super::read;
 use crate::Scored;
+use crate::keyword_text::keyword_text;
 use crate::phrases::{Phrase, fold};
-use crate::searched::searched;
 
-/// Words of a query that count; what follows is a document, not a query.
+/// Maximum number of query words; anything longer is a document, not a query.
 const WORDS: usize = 64;
 
-/// Fewer passages than this are ranked in no time.
+/// Ranking fewer passages than this is cheap enough.
 const FEW: usize = 1_000;
 
 pub(super) fn ranked(
@@ -22,8 +22,8 @@ pub(super) fn ranked(
     query: &str,
     limit: usize,
     allowed: &Allowed,
-) -> Result<Vec<Scored>, Trouble> {
-    let terms = telling(transaction, terms(query))?;
+) -> Result<Vec<Scored>, DatabaseError> {
+    let terms = selective_terms(transaction, terms(query))?;
     if terms.is_empty() || limit == 0 {
         return Ok(Vec::new());
     }
@@ -40,9 +40,9 @@ pub(super) fn ranked(
     read::best(transaction, found, limit)
 }
 
-/// Without the words that more than half of the passages have, unless there are no others: BM25 gives them next to no
-/// weight, and most of the time would go to ranking all those passages.
-fn telling(transaction: &Transaction<'_>, terms: Vec<String>) -> Result<Vec<String>, Trouble> {
+/// Drops words that more than half of the passages contain, unless there are no others: BM25 gives them almost no
+/// weight, and ranking all those passages would take most of the time.
+fn selective_terms(transaction: &Transaction<'_>, terms: Vec<String>) -> Result<Vec<String>, DatabaseError> {
     let total: usize =
         transaction.query_row("SELECT coalesce(sum(passages), 0) FROM sources", [], |row| {
             row.get(0)
@@ -52,18 +52,18 @@ fn telling(transaction: &Transaction<'_>, terms: Vec<String>) -> Result<Vec<Stri
     }
     let mut statement = transaction
         .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)")?;
-    let mut telling = Vec::new();
+    let mut selective = Vec::new();
     for term in &terms {
         let with: usize = statement.query_row(params![term, total / 2 + 1], |row| row.get(0))?;
         if (1..=total / 2).contains(&with) {
-            telling.push(term.clone());
+            selective.push(term.clone());
         }
     }
-    Ok(if telling.is_empty() { terms } else { telling })
+    Ok(if selective.is_empty() { terms } else { selective })
 }
 
-/// Each word of a query in quotation marks, within which nothing has a meaning to the full-text index. A word that it
-/// takes for several (`4.2`, `state-of-the-art`) counts as a phrase and by its parts.
+/// Quotes each word of a query, so that no character is full-text syntax. A word that the tokenizer splits (`4.2`,
+/// `state-of-the-art`) counts as a phrase and by its parts.
 fn terms(query: &str) -> Vec<String> {
     let mut seen = HashSet::new();
     let words = query.split(|c: char| c.is_whitespace() || c.is_control() || c == '"');
@@ -86,12 +86,12 @@ pub(super) fn containing(
     phrases: &[String],
     limit: usize,
     allowed: &Allowed,
-) -> Result<Vec<Scored>, Trouble> {
+) -> Result<Vec<Scored>, DatabaseError> {
     let phrases: Vec<Phrase> = phrases.iter().filter_map(|phrase| Phrase::new(phrase)).collect();
     if phrases.is_empty() {
         return Ok(Vec::new());
     }
-    // The full-text index leaves more than is wanted (it knows word stems only), never less.
+    // The full-text index only matches word stems, so it returns too many passages, never too few.
     let words: Vec<String> = phrases
         .iter()
         .flat_map(Phrase::plain_words)
@@ -110,7 +110,7 @@ pub(super) fn containing(
         }
         let text = |at| -> rusqlite::Result<Option<&str>> { Ok(row.get_ref(at)?.as_str_or_null()?) };
         let metadata = read::metadata(text(3)?.unwrap_or_default())?;
-        let folded = fold(&searched(text(1)?.unwrap_or_default(), text(2)?, &metadata));
+        let folded = fold(&keyword_text(text(1)?.unwrap_or_default(), text(2)?, &metadata));
         if let Some(total) = Phrase::count_all(&phrases, &folded) {
             found.push((number, total as f64));
         }

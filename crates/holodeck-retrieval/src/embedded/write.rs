@@ -1,24 +1,24 @@
-//! Putting sources in and taking them out, all of it in the transaction that is given.
+//! Adds and removes sources inside the given transaction.
 
 use std::borrow::Cow;
 
 use rusqlite::{CachedStatement, OptionalExtension as _, Transaction, params};
 
-use super::database::Trouble;
+use super::database::DatabaseError;
+use crate::keyword_text::keyword_text;
 use crate::scan::{Bounds, UNIT, encode, product};
-use crate::searched::searched;
 use crate::{Entry, IndexInfo, RetrievalError, SourceState};
 
 /// Vectors whose codes share a row of the table.
 pub(super) const SEGMENT: usize = 1024;
 
-/// A source as it is written, made ready before a transaction is open.
+/// A source converted to its stored form before the transaction starts.
 pub(super) struct Prepared {
     name: String,
     hash: String,
     rows: Vec<Row>,
     dimensions: Option<usize>,
-    /// Of all rows, one after the other.
+    /// The codes of all rows, concatenated.
     vectors: Vec<u8>,
     codes: Vec<i8>,
     bounds: Vec<Bounds>,
@@ -29,8 +29,8 @@ struct Row {
     text: String,
     context: Option<String>,
     metadata: String,
-    /// Where it is more than the text.
-    searched: Option<String>,
+    /// Where it differs from the text.
+    keyword_text: Option<String>,
 }
 
 impl Prepared {
@@ -56,10 +56,10 @@ impl Prepared {
 
     fn add(&mut self, Entry { passage, vector }: &Entry) -> Result<(), String> {
         if passage.source != self.name {
-            return Err(format!("says that it is of `{}`", passage.source));
+            return Err(format!("names another source, `{}`", passage.source));
         }
         if Some(vector.len()) != self.dimensions {
-            return Err("has a vector of another length than the ones before".to_owned());
+            return Err("has a vector of another length than those before".to_owned());
         }
         let vector = of_length_one(vector)?;
         self.vectors.extend(vector.iter().flat_map(|x| x.to_le_bytes()));
@@ -69,8 +69,8 @@ impl Prepared {
             text: passage.text.clone(),
             context: passage.context.clone(),
             metadata: serde_json::to_string(&passage.metadata).map_err(|error| error.to_string())?,
-            searched: match searched(&passage.text, passage.context.as_deref(), &passage.metadata) {
-                Cow::Owned(searched) => Some(searched),
+            keyword_text: match keyword_text(&passage.text, passage.context.as_deref(), &passage.metadata) {
+                Cow::Owned(keyword_text) => Some(keyword_text),
                 Cow::Borrowed(_) => None,
             },
         });
@@ -78,11 +78,11 @@ impl Prepared {
     }
 }
 
-/// The vector itself where its length is 1, made so where it isn't. Without a direction it is near to nothing.
+/// Scales a vector to length 1. A vector without a direction is an error.
 pub(super) fn of_length_one(vector: &[f32]) -> Result<Cow<'_, [f32]>, String> {
     let length = product(vector, vector).sqrt();
     if !length.is_finite() || length <= f64::from(f32::MIN_POSITIVE) {
-        return Err("has a vector of zeros, or of no numbers".to_owned());
+        return Err("has a vector that is all zeros or not finite".to_owned());
     }
     if (length - 1.0).abs() < UNIT / 2.0 {
         return Ok(vector.into());
@@ -91,18 +91,18 @@ pub(super) fn of_length_one(vector: &[f32]) -> Result<Cow<'_, [f32]>, String> {
     Ok(vector.iter().map(|x| (f64::from(*x) / length) as f32).collect())
 }
 
-/// How the index was made.
-pub(super) fn info(transaction: &Transaction<'_>) -> Result<Option<IndexInfo>, Trouble> {
+/// How the index was built.
+pub(super) fn info(transaction: &Transaction<'_>) -> Result<Option<IndexInfo>, DatabaseError> {
     let read = |row: &rusqlite::Row<'_>| row.get::<_, Option<String>>(0);
     let info = transaction
         .prepare_cached("SELECT info FROM state")?
         .query_row([], read)?;
     let parsed = info.as_deref().map(serde_json::from_str).transpose();
-    parsed.map_err(|_| Trouble::Damaged("how it was made is not readable"))
+    parsed.map_err(|_| DatabaseError::Damaged("unreadable build settings"))
 }
 
-/// Says how the index is made.
-pub(super) fn prepare(transaction: &Transaction<'_>, wanted: &IndexInfo) -> Result<(), Trouble> {
+/// Declares how the index is built.
+pub(super) fn prepare(transaction: &Transaction<'_>, wanted: &IndexInfo) -> Result<(), DatabaseError> {
     if let Some(found) = info(transaction)? {
         let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
         let entries =
@@ -111,31 +111,31 @@ pub(super) fn prepare(transaction: &Transaction<'_>, wanted: &IndexInfo) -> Resu
             found.must_equal(wanted)?;
         }
     }
-    let text = serde_json::to_string(wanted).map_err(|error| Trouble::Refused(error.to_string()))?;
+    let text = serde_json::to_string(wanted).map_err(|error| DatabaseError::Refused(error.to_string()))?;
     transaction.execute("UPDATE state SET info = ?", [text])?;
     Ok(())
 }
 
-/// Puts sources in the place of those of the same name.
+/// Puts sources in place of those with the same name.
 pub(super) fn replace(
     transaction: &Transaction<'_>,
     expected: Option<&IndexInfo>,
     sources: &[Prepared],
-) -> Result<(), Trouble> {
+) -> Result<(), DatabaseError> {
     let Some(info) = info(transaction)? else {
-        return Err(Trouble::Refused(
-            "how it is made was not said before its first entry".to_owned(),
+        return Err(DatabaseError::Refused(
+            "the index was not prepared before its first entry".to_owned(),
         ));
     };
     if let Some(expected) = expected {
-        // Another process may have begun the index anew, in another way.
+        // Another process may have rebuilt the index with other settings.
         info.must_equal(expected)?;
     }
     let mut writer = Writer::new(transaction)?;
     for source in sources {
         if source.dimensions.is_some_and(|found| found != info.dimensions) {
-            return Err(Trouble::Refused(format!(
-                "the vectors of `{}` are not of length {} as all others",
+            return Err(DatabaseError::Refused(format!(
+                "the vectors of `{}` do not have the index's {} dimensions",
                 source.name, info.dimensions
             )));
         }
@@ -145,8 +145,8 @@ pub(super) fn replace(
     writer.end()
 }
 
-/// Forgets a source.
-pub(super) fn remove(transaction: &Transaction<'_>, name: &str) -> Result<(), Trouble> {
+/// Deletes a source.
+pub(super) fn remove(transaction: &Transaction<'_>, name: &str) -> Result<(), DatabaseError> {
     let found = transaction
         .prepare_cached("DELETE FROM sources WHERE name = ? RETURNING first, passages")?
         .query_row([name], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
@@ -167,8 +167,8 @@ pub(super) fn remove(transaction: &Transaction<'_>, name: &str) -> Result<(), Tr
     Ok(())
 }
 
-/// Forgets everything.
-pub(super) fn clear(transaction: &Transaction<'_>) -> Result<(), Trouble> {
+/// Deletes everything.
+pub(super) fn clear(transaction: &Transaction<'_>) -> Result<(), DatabaseError> {
     transaction.execute_batch(
         "INSERT INTO words(words) VALUES ('delete-all');
          DELETE FROM sources; DELETE FROM passages; DELETE FROM vectors; DELETE FROM codes;
@@ -177,7 +177,7 @@ pub(super) fn clear(transaction: &Transaction<'_>) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The statements of a batch.
+/// The prepared statements of a batch.
 struct Writer<'a> {
     transaction: &'a Transaction<'a>,
     next: i64,
@@ -189,7 +189,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(transaction: &'a Transaction<'a>) -> Result<Self, Trouble> {
+    fn new(transaction: &'a Transaction<'a>) -> Result<Self, DatabaseError> {
         Ok(Self {
             transaction,
             next: transaction.query_row("SELECT next_row FROM state", [], |row| row.get(0))?,
@@ -202,7 +202,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    fn put(&mut self, source: &Prepared) -> Result<(), Trouble> {
+    fn put(&mut self, source: &Prepared) -> Result<(), DatabaseError> {
         let first = self.next;
         self.sources
             .execute(params![source.name, source.hash, first, source.rows.len()])?;
@@ -219,15 +219,15 @@ impl<'a> Writer<'a> {
                 row.text
             ]);
             inserted.map_err(|error| match error.sqlite_error_code() {
-                Some(rusqlite::ErrorCode::ConstraintViolation) => Trouble::Refused(format!(
-                    "there is a passage `{}` already, besides the one of `{}`",
+                Some(rusqlite::ErrorCode::ConstraintViolation) => DatabaseError::Refused(format!(
+                    "passage `{}` of `{}` already exists in another source",
                     row.id, source.name
                 )),
                 _ => error.into(),
             })?;
             self.vectors.execute(params![self.next, vector])?;
             self.words
-                .execute(params![self.next, row.searched.as_ref().unwrap_or(&row.text)])?;
+                .execute(params![self.next, row.keyword_text.as_ref().unwrap_or(&row.text)])?;
             self.next += 1;
         }
         let codes = source.codes.chunks(SEGMENT * dimensions);
@@ -242,7 +242,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn end(self) -> Result<(), Trouble> {
+    fn end(self) -> Result<(), DatabaseError> {
         self.transaction
             .prepare_cached("UPDATE state SET next_row = ?")?
             .execute([self.next])?;
@@ -250,7 +250,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// One message for a vector or a query without a direction.
+/// Shared by every search, so that all report the same error for a query without a direction.
 pub(super) fn query_of_length_one(query: &[f32]) -> Result<Cow<'_, [f32]>, RetrievalError> {
     of_length_one(query).map_err(|reason| RetrievalError::Query(format!("the query {reason}")))
 }

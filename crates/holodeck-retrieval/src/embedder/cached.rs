@@ -6,21 +6,21 @@ use async_trait::async_trait;
 use super::{Embedder, EmbedderId, Purpose};
 use crate::{
     RetrievalError,
-    cache::{CacheKey, Kept, ModelCache},
+    cache::{CacheKey, CachedKind, ModelCache},
 };
 
-/// Keeps the vectors of passages, so that no passage is paid for twice. Not for the hash embedder, which is faster than
-/// any cache.
+/// Caches the vectors of passages, so that no passage is paid for twice. Not for the hash embedder, which is faster
+/// than any cache.
 pub struct CachedEmbedder {
     inner: Arc<dyn Embedder>,
     cache: ModelCache,
 }
 
-/// Texts after which what was made is kept: what a kill costs at most.
+/// Number of texts after which new vectors are saved: the most that a kill can lose.
 const STEP: usize = 512;
 
 impl CachedEmbedder {
-    /// `inner` before `cache`.
+    /// Puts `cache` in front of `inner`.
     pub fn new(inner: Arc<dyn Embedder>, cache: ModelCache) -> Self {
         Self { inner, cache }
     }
@@ -29,7 +29,7 @@ impl CachedEmbedder {
         let id = self.inner.id();
         let dimensions = id.dimensions.unwrap_or_default().to_le_bytes();
         CacheKey::of(
-            Kept::Vector,
+            CachedKind::Vector,
             &[
                 b"vector",
                 id.provider.as_bytes(),
@@ -52,14 +52,14 @@ impl Embedder for CachedEmbedder {
             return self.inner.embed(texts, purpose).await;
         }
         let keys: Vec<CacheKey> = texts.iter().map(|text| self.key(text)).collect();
-        let kept = self.cache.get(keys.clone()).await?;
+        let cached = self.cache.get(keys.clone()).await?;
         let dimensions = self.id().dimensions;
         let mut vectors: HashMap<CacheKey, Vec<f32>> = keys
             .iter()
-            .zip(kept)
+            .zip(cached)
             .filter_map(|(key, bytes)| Some((*key, vector(&bytes?, dimensions)?)))
             .collect();
-        // Each text once, however often it is there.
+        // Each distinct text is embedded once.
         let mut missing: Vec<(CacheKey, &str)> = Vec::new();
         for (key, text) in keys.iter().zip(texts) {
             if !vectors.contains_key(key) {
@@ -68,8 +68,8 @@ impl Embedder for CachedEmbedder {
             }
         }
         for step in missing.chunks(STEP) {
-            let asked: Vec<&str> = step.iter().map(|(_, text)| *text).collect();
-            let made = self.inner.embed(&asked, purpose).await?;
+            let texts: Vec<&str> = step.iter().map(|(_, text)| *text).collect();
+            let made = self.inner.embed(&texts, purpose).await?;
             let values = step
                 .iter()
                 .zip(&made)
@@ -85,7 +85,7 @@ fn bytes(vector: &[f32]) -> Vec<u8> {
     vector.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// The vector that was kept, unless it is none of this embedder's.
+/// The cached vector, unless it does not fit this embedder.
 fn vector(bytes: &[u8], dimensions: Option<usize>) -> Option<Vec<f32>> {
     let (numbers, []) = bytes.as_chunks::<4>() else {
         return None;

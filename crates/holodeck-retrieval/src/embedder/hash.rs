@@ -6,38 +6,38 @@ use async_trait::async_trait;
 use super::{Embedder, EmbedderId, Purpose};
 use crate::RetrievalError;
 
-/// An embedder without a model: texts that share words are near, texts that merely mean the same are not.
+/// An embedder without a model: texts that share words are near each other; synonyms are not.
 ///
-/// Deterministic on every machine, offline and without a key, so that retrieval can be tried and tested. Words, pairs of
-/// words and pieces of words are hashed into a vector's places (feature hashing).
+/// Deterministic on every machine, offline and without a key, for trying and testing retrieval. Words, word pairs and
+/// word pieces are hashed into the positions of a vector (feature hashing).
 #[derive(Clone, Debug)]
 pub struct HashEmbedder {
     id: EmbedderId,
     dimensions: usize,
 }
 
-/// As the YAML names it, and as an index remembers it.
+/// Its name in the YAML and in an index.
 const PROVIDER: &str = "hash";
-/// Another number whenever a text gets another vector: indexes of the two must not mix.
+/// Increased whenever the vector of any text changes: indexes of two versions must not mix.
 const MODEL: &str = "words-1";
 
 const WORD: f32 = 1.0;
-/// Words of one to three letters are mostly glue in most languages.
+/// Words of one to three letters are mostly function words in most languages.
 const SHORT_WORD: f32 = 0.25;
 const PAIR: f32 = 0.5;
-/// So that `refund` is near `refunds`.
+/// Makes `refund` similar to `refunds`.
 const PIECE: f32 = 0.2;
 const PIECE_LENGTH: usize = 4;
-/// In scripts where one letter says as much as a syllable or a word.
+/// For scripts in which one letter carries as much as a syllable or a word.
 const DENSE_PIECE_LENGTH: usize = 2;
-/// Longer runs of letters are no words (base64, or a script without spaces, which its pieces cover).
+/// Longer runs of letters are not words (base64, or a script without spaces, which pieces cover).
 const LONGEST_WORD: usize = 64;
 
 impl HashEmbedder {
-    /// The length of its vectors unless something else is asked for.
+    /// Default length of its vectors.
     pub const DIMENSIONS: usize = 384;
 
-    /// With vectors of `dimensions`, at least one.
+    /// Makes vectors of `dimensions`, at least one.
     pub fn new(dimensions: usize) -> Self {
         let dimensions = dimensions.max(1);
         Self {
@@ -50,7 +50,7 @@ impl HashEmbedder {
         }
     }
 
-    /// The vector of one text; of length 1 for every text, the empty one too.
+    /// The vector of a text; of length 1 for every text, including the empty one.
     pub fn vector(&self, text: &str) -> Vec<f32> {
         let mut features = Features::default();
         features.read(text);
@@ -58,7 +58,7 @@ impl HashEmbedder {
         for (hash, weight) in features.list {
             self.add(&mut vector, hash, weight);
         }
-        // A text without a word, or one whose features cancel each other out: it is its own single feature.
+        // A text without words, or whose features cancel out, is its own single feature.
         if !normalise(&mut vector) {
             self.add(&mut vector, hash(*b"text", text.as_bytes()), 1.0);
         }
@@ -66,7 +66,7 @@ impl HashEmbedder {
     }
 
     fn add(&self, vector: &mut [f32], hash: u64, weight: f32) {
-        // The upper half chooses the place, one bit of the lower half the sign.
+        // The upper half selects the position, one bit of the lower half the sign.
         let place = ((hash >> 32) * self.dimensions as u64) >> 32;
         let place = usize::try_from(place).unwrap_or_default();
         if let Some(number) = vector.get_mut(place) {
@@ -92,7 +92,7 @@ impl Embedder for HashEmbedder {
     }
 }
 
-/// Hashes of what a text is made of, each with its weight, in the order of their first occurrence.
+/// Hashes of the features of a text with their weights, in order of first occurrence.
 #[derive(Default)]
 struct Features {
     list: Vec<(u64, f32)>,
@@ -127,11 +127,11 @@ impl Features {
         }
     }
 
-    /// Adds a word; `before` is the hash of the one before it.
+    /// Adds a word; `before` is the hash of the preceding word.
     fn word(&mut self, word: &str, before: Option<u64>) -> u64 {
         let own = hash(*b"word", word.as_bytes());
         let (weight, piece) = if word.chars().any(is_dense) {
-            // What looks like a word is a phrase; its pieces are the words.
+            // A dense run is a phrase; its pieces are the words.
             (PIECE, Some((DENSE_PIECE_LENGTH, WORD)))
         } else if word.chars().nth(3).is_none() && word.bytes().all(|byte| byte.is_ascii_alphabetic()) {
             (SHORT_WORD, None)
@@ -140,7 +140,7 @@ impl Features {
         };
         self.add(own, weight);
         if let Some(before) = before {
-            self.add(mixed(before.rotate_left(17) ^ own), weight * PAIR);
+            self.add(mix(before.rotate_left(17) ^ own), weight * PAIR);
         }
         if let Some((length, weight)) = piece {
             self.pieces(word, length, weight);
@@ -148,7 +148,7 @@ impl Features {
         own
     }
 
-    /// Runs of letters of the word, which begins and ends with a mark of its own.
+    /// Letter n-grams of the word, with markers at both ends.
     fn pieces(&mut self, word: &str, length: usize, weight: f32) {
         let marked = format!("\u{2}{word}\u{3}");
         let starts: Vec<usize> = marked
@@ -165,7 +165,7 @@ impl Features {
         }
     }
 
-    /// The more often a feature was there, the less one more says.
+    /// Repeated features count less and less.
     fn add(&mut self, hash: u64, weight: f32) {
         match self.counts.entry(hash) {
             Slot::Vacant(slot) => {
@@ -195,30 +195,30 @@ fn hash(kind: [u8; 4], bytes: &[u8]) -> u64 {
     for byte in kind.iter().chain(bytes) {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
-    mixed(hash)
+    mix(hash)
 }
 
-fn mixed(mut hash: u64) -> u64 {
+fn mix(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ (hash >> 31)
 }
 
-/// Keys are hashes already.
+/// Keys are already hashes.
 #[derive(Clone, Copy, Default)]
 struct Identity;
 
 impl std::hash::BuildHasher for Identity {
-    type Hasher = Same;
+    type Hasher = IdentityHasher;
 
-    fn build_hasher(&self) -> Same {
-        Same(0)
+    fn build_hasher(&self) -> IdentityHasher {
+        IdentityHasher(0)
     }
 }
 
-struct Same(u64);
+struct IdentityHasher(u64);
 
-impl std::hash::Hasher for Same {
+impl std::hash::Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -234,7 +234,7 @@ impl std::hash::Hasher for Same {
     }
 }
 
-/// Scales to length 1; false, and nothing changed, if there is no direction to keep.
+/// Scales to length 1; returns false and changes nothing if the vector has no direction.
 pub(super) fn normalise(vector: &mut [f32]) -> bool {
     let length = vector
         .iter()
@@ -263,7 +263,7 @@ mod tests {
         a.iter().zip(b).map(|(a, b)| a * b).sum()
     }
 
-    fn likeness(a: &str, b: &str) -> f32 {
+    fn similarity(a: &str, b: &str) -> f32 {
         let embedder = HashEmbedder::default();
         dot(&embedder.vector(a), &embedder.vector(b))
     }
@@ -281,16 +281,16 @@ mod tests {
             "refunds",
             "unused product",
         ] {
-            let right = likeness(query, passage);
+            let right = similarity(query, passage);
             for other in others {
-                assert!(right > likeness(query, other) + 0.05, "{query}: {other}");
+                assert!(right > similarity(query, other) + 0.05, "{query}: {other}");
             }
         }
-        assert!(likeness("das Rückgaberecht", "Rückgaberechte") > 0.4);
-        assert!(likeness("返金ポリシーについて", "返金ポリシー") > 0.3);
+        assert!(similarity("das Rückgaberecht", "Rückgaberechte") > 0.4);
+        assert!(similarity("返金ポリシーについて", "返金ポリシー") > 0.3);
     }
 
-    /// An index made elsewhere, or by an earlier release, must keep its meaning.
+    /// An index built elsewhere, or by an earlier release, must stay valid.
     #[test]
     fn a_text_has_one_vector_for_ever() {
         let vector = HashEmbedder::new(8).vector("HoloDeck finds passages, Größe 42.");
@@ -317,7 +317,7 @@ mod tests {
 
         #[test]
         fn letter_case_is_no_difference(text in "[a-zA-Z ]{0,80}") {
-            prop_assert!(likeness(&text.to_uppercase(), &text.to_lowercase()) > 0.9999 || text.trim().is_empty());
+            prop_assert!(similarity(&text.to_uppercase(), &text.to_lowercase()) > 0.9999 || text.trim().is_empty());
         }
     }
 }

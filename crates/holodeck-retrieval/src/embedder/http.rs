@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     Embedder, EmbedderId, Purpose,
-    known::{Known, known},
+    model_defaults::{ModelDefaults, model_defaults},
     wire::{self, OllamaAnswer, OpenAiAnswer},
 };
 use crate::{
@@ -18,14 +18,14 @@ use crate::{
     endpoint::{Endpoint, EndpointOptions, Failure},
 };
 
-/// Texts of one request at most.
+/// Texts per request.
 const BATCH_TEXTS: usize = 128;
-/// Bytes of one request's texts at most, about 64,000 tokens; a longer text goes alone.
+/// Bytes of text per request, about 64,000 tokens; a longer text is sent alone.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Bytes of one answer, roughly: servers write a number with up to 24 characters.
+/// Approximate size of one answer: servers write a number with up to 24 characters.
 const ANSWER_BYTES: usize = 8 * 1024 * 1024;
 const NUMBER_BYTES: usize = 24;
-/// Ollama works on one text after the other, and a long request looks like a dead one.
+/// Ollama processes texts sequentially, so a long request looks like a dead one.
 const OLLAMA_BATCH_TEXTS: usize = 32;
 
 /// An embedding model behind an OpenAI-compatible endpoint, Azure or Ollama.
@@ -34,13 +34,13 @@ pub struct HttpEmbedder {
     id: EmbedderId,
     endpoint: Endpoint,
     dialect: Dialect,
-    known: Known,
-    /// Sent only if the YAML says so: most models have one length.
-    asked: Option<u32>,
+    defaults: ModelDefaults,
+    /// Sent only if the YAML sets it: most models have a single length.
+    configured: Option<u32>,
     concurrency: usize,
     /// The length of the first vectors, if it was not known before.
-    seen: OnceLock<usize>,
-    /// Texts were too long for the model, and are cut by it from then on.
+    observed: OnceLock<usize>,
+    /// Some texts were too long for the model; from then on, it truncates them.
     cuts: AtomicBool,
 }
 
@@ -51,8 +51,8 @@ enum Dialect {
 }
 
 impl HttpEmbedder {
-    /// The embedder that `settings` name, reached through `client`, with keys from the YAML or else from `env`. The hash
-    /// embedder has no server.
+    /// The embedder that `settings` name, reached through `client`, with keys from the YAML or else from `env`. The
+    /// hash embedder has no server.
     pub fn new(
         settings: &EmbeddingSettings,
         client: HttpClient,
@@ -64,9 +64,7 @@ impl HttpEmbedder {
             EmbeddingProvider::AzureOpenai => (Provider::AzureOpenai, Dialect::OpenAi, "embeddings"),
             EmbeddingProvider::Ollama => (Provider::Ollama, Dialect::Ollama, "api/embed"),
             EmbeddingProvider::Hash => {
-                return Err(RetrievalError::Setup(
-                    "provider `hash` has no endpoint".to_owned(),
-                ));
+                return Err(RetrievalError::Setup("provider `hash` has no endpoint".into()));
             }
         };
         let config = EndpointConfig {
@@ -79,33 +77,35 @@ impl HttpEmbedder {
             at: None,
         };
         let endpoint = Endpoint::resolve(client, config, operation, settings.rpm, env, options)?;
-        let known = known(&settings.model);
-        let asked = settings.dimensions.and_then(|asked| usize::try_from(asked).ok());
+        let defaults = model_defaults(&settings.model);
+        let configured = settings
+            .dimensions
+            .and_then(|length| usize::try_from(length).ok());
         Ok(Self {
             id: EmbedderId {
                 provider: settings.provider.as_str().to_owned(),
                 model: settings.model.clone(),
-                dimensions: asked.or(known.dimensions),
+                dimensions: configured.or(defaults.dimensions),
             },
             endpoint,
             dialect,
-            known,
-            asked: settings.dimensions,
+            defaults,
+            configured: settings.dimensions,
             concurrency: options.concurrency.max(1),
-            seen: OnceLock::new(),
+            observed: OnceLock::new(),
             cuts: AtomicBool::new(false),
         })
     }
 
-    /// Where texts are sent, without secrets.
+    /// The URL that texts are sent to, without secrets.
     pub fn url(&self) -> String {
         self.endpoint.url().to_string()
     }
 
     async fn batch(&self, texts: &[&str], purpose: Purpose) -> Result<Vec<Vec<f32>>, RetrievalError> {
         let prefix = match purpose {
-            Purpose::Passage => self.known.passage,
-            Purpose::Query => self.known.query,
+            Purpose::Passage => self.defaults.passage,
+            Purpose::Query => self.defaults.query,
         };
         let input: Vec<String> = texts.iter().map(|text| format!("{prefix}{text}")).collect();
         let cuts = self.cuts.load(Ordering::Relaxed);
@@ -114,20 +114,20 @@ impl HttpEmbedder {
                 if !self.cuts.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         embedder = %self.id,
-                        "texts are longer than the model takes and are embedded by their beginning; smaller chunks help"
+                        "texts longer than the model's limit are truncated before embedding; use smaller chunks"
                     );
                 }
                 self.ask(&input, true).await
             }
             answer => answer,
         };
-        let mut vectors = answer.map_err(|failure| self.failed(failure))?;
-        let wanted = self.id.dimensions.or(self.seen.get().copied());
+        let mut vectors = answer.map_err(|failure| self.to_error(failure))?;
+        let wanted = self.id.dimensions.or(self.observed.get().copied());
         let length = wire::check(&mut vectors, texts.len(), wanted)
-            .map_err(|what| self.failed(self.endpoint.unusable(&what)))?;
-        if *self.seen.get_or_init(|| length) != length {
-            let what = format!("vectors of {length} numbers, and of another length before");
-            return Err(self.failed(self.endpoint.unusable(&what)));
+            .map_err(|what| self.to_error(self.endpoint.unusable(&what)))?;
+        if *self.observed.get_or_init(|| length) != length {
+            let what = format!("vectors of {length} dimensions after vectors of another length");
+            return Err(self.to_error(self.endpoint.unusable(&what)));
         }
         Ok(vectors)
     }
@@ -136,7 +136,7 @@ impl HttpEmbedder {
         let mut body = JsonMap::new();
         body.insert("model".to_owned(), Value::from(self.id.model.as_str()));
         body.insert("input".to_owned(), Value::from(input));
-        if let Some(dimensions) = self.asked {
+        if let Some(dimensions) = self.configured {
             body.insert("dimensions".to_owned(), Value::from(dimensions));
         }
         if self.dialect == Dialect::Ollama {
@@ -155,22 +155,24 @@ impl HttpEmbedder {
         }
     }
 
-    /// Ollama cuts long texts without a word unless it is told not to; then it says so.
+    /// Ollama truncates long texts silently unless the request forbids it; then it returns an error.
     fn is_too_long(&self, failure: &Failure) -> bool {
-        self.dialect == Dialect::Ollama && failure.refused && failure.reason.contains("context length")
+        self.dialect == Dialect::Ollama
+            && failure.refused
+            && failure.reason.message.contains("context length")
     }
 
-    fn failed(&self, failure: Failure) -> RetrievalError {
+    fn to_error(&self, failure: Failure) -> RetrievalError {
         let embedder = self.id.to_string();
         if failure.refused {
             return RetrievalError::Refused {
                 embedder,
-                reason: failure.reason,
+                reason: Box::new(failure.reason),
             };
         }
         RetrievalError::Embedding {
             embedder,
-            reason: failure.reason,
+            reason: Box::new(failure.reason),
             retryable: failure.retryable,
             retry_after: failure.retry_after,
         }
@@ -199,7 +201,7 @@ impl Embedder for HttpEmbedder {
         if let Some(blank) = texts.iter().position(|text| text.trim().is_empty()) {
             return Err(RetrievalError::Refused {
                 embedder: self.id.to_string(),
-                reason: format!("text {} of {} is blank", blank + 1, texts.len()),
+                reason: format!("text {} of {} is blank", blank + 1, texts.len()).into(),
             });
         }
         let mut requests = Vec::new();
@@ -216,7 +218,7 @@ impl Embedder for HttpEmbedder {
     }
 }
 
-/// Neighbours together, up to a number of texts and of bytes; a text that is longer goes alone.
+/// Batches of neighbouring texts, limited by count and bytes; a longer text forms a batch of its own.
 fn batches(texts: &[&str], most: usize, bytes: usize) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let mut start = 0;

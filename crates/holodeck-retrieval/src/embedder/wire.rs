@@ -1,8 +1,8 @@
-//! Answers with vectors, as servers send them.
+//! Vectors in the response formats of servers.
 
 use serde::Deserialize;
 
-/// OpenAI's shape.
+/// OpenAI's format.
 #[derive(Debug, Deserialize)]
 pub(super) struct OpenAiAnswer {
     data: Vec<OpenAiVector>,
@@ -14,7 +14,7 @@ struct OpenAiVector {
     embedding: Vec<f32>,
 }
 
-/// Ollama's shape.
+/// Ollama's format.
 #[derive(Debug, Deserialize)]
 pub(super) struct OllamaAnswer {
     embeddings: Vec<Vec<f32>>,
@@ -30,10 +30,10 @@ impl OpenAiAnswer {
             match vectors.get_mut(index) {
                 Some(place @ None) => *place = Some(vector.embedding),
                 Some(_) => return Err(format!("two vectors for text {}", index + 1)),
-                None => return Err(format!("a vector for text {}, of {count}", index + 1)),
+                None => return Err(format!("a vector for text {} of only {count}", index + 1)),
             }
         }
-        // As many as places, none of them twice: no place is left.
+        // There are as many vectors as positions and no position occurs twice, so none is empty.
         Ok(vectors.into_iter().flatten().collect())
     }
 }
@@ -45,7 +45,7 @@ impl OllamaAnswer {
     }
 }
 
-/// Whether these are vectors of `texts` texts; and of which length, all the same.
+/// Checks that these are vectors of `texts` texts and returns their common length.
 pub(super) fn check(vectors: &mut [Vec<f32>], texts: usize, wanted: Option<usize>) -> Result<usize, String> {
     if vectors.len() != texts {
         return Err(format!("{} vectors for {texts} texts", vectors.len()));
@@ -54,12 +54,12 @@ pub(super) fn check(vectors: &mut [Vec<f32>], texts: usize, wanted: Option<usize
     for vector in &mut *vectors {
         if vector.is_empty() || vector.len() != length {
             return Err(format!(
-                "a vector of {} numbers, where {length} were expected",
+                "a vector of {} dimensions instead of {length}",
                 vector.len()
             ));
         }
         if vector.iter().any(|number| !number.is_finite()) {
-            return Err("a vector with something that is no number".to_owned());
+            return Err("a vector with a value that is not a finite number".to_owned());
         }
         if !super::hash::normalise(vector) {
             return Err("a vector of zeros".to_owned());
@@ -76,7 +76,7 @@ mod tests {
     fn what_is_no_number_is_no_vector() {
         for number in [f32::NAN, f32::INFINITY] {
             let error = check(&mut [vec![1.0, number]], 1, None).unwrap_err();
-            assert_eq!(error, "a vector with something that is no number");
+            assert_eq!(error, "a vector with a value that is not a finite number");
         }
         let mut vectors = [vec![3.0, 4.0]];
         assert_eq!(check(&mut vectors, 1, Some(2)), Ok(2));

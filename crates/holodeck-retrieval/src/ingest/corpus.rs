@@ -6,22 +6,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::RetrievalError;
 
-/// What an index is made of: sources that can be listed cheaply and read one by one.
+/// The sources of an index: cheap to list, read one by one.
 #[async_trait]
 pub trait Corpus: Send + Sync {
-    /// All that decides what comes of a source besides its content, in one line.
+    /// Everything besides its content that determines the passages of a source, in one line.
     fn describe(&self) -> String;
 
     /// Every source with a hash of its content.
-    async fn list(&self, cancel: &CancellationToken) -> Result<Vec<Listed>, RetrievalError>;
+    async fn list(&self, cancel: &CancellationToken) -> Result<Vec<ListedSource>, RetrievalError>;
 
-    /// A source in pieces; the error says what is wrong with it, lower case, without its name.
+    /// A source in pieces; the error is a lowercase reason without the source's name.
     async fn read(&self, source: &str, cancel: &CancellationToken) -> Result<Content, String>;
 }
 
 /// A source before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedSource {
     /// Its name, unique and the same in every run.
     pub source: String,
     /// A hash of its content, or why there is none.
@@ -31,24 +31,25 @@ pub struct Listed {
 /// A source after it was read.
 #[derive(Clone, Debug, Default)]
 pub struct Content {
-    /// A hash of what was read, as [`Listed::content`]; it may have changed in between.
+    /// A hash of the content that was read, comparable to [`ListedSource::content`]; the source may have changed in
+    /// between.
     pub hash: String,
-    /// The text of the whole, for those who write contexts; empty where there is none.
+    /// The full text, for context writers; empty if there is none.
     pub text: Arc<str>,
-    /// What can be found.
+    /// The searchable pieces.
     pub pieces: Vec<Piece>,
-    /// What a person should know; lower case, no full stop.
+    /// Notices for the user; lowercase, no full stop.
     pub notes: Vec<String>,
 }
 
 /// A piece of a source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Piece {
-    /// What the source itself calls it; unique in its source.
+    /// The source's own id for the piece; unique in its source.
     pub id: Option<String>,
-    /// As it is shown.
+    /// The text that is shown.
     pub text: String,
-    /// What is put before it when it is embedded, such as the headings around it.
+    /// Text that precedes it when it is embedded, such as the headings around it.
     pub lead: Option<String>,
     /// As in [`Passage::metadata`](crate::Passage::metadata).
     pub metadata: JsonMap,

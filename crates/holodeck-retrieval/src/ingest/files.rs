@@ -1,34 +1,39 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use holodeck_documents::{
     Chunk, ChunkOptions, ConvertOptions, Converter, Format, Place, RecordOptions, chunk, read_records,
 };
-use holodeck_model::JsonMap;
+use holodeck_model::{JsonMap, hex};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use super::{Content, Corpus, Listed, Piece, prepare::hex};
-use crate::RetrievalError;
+use super::{Content, Corpus, ListedSource, Piece};
+use crate::{
+    FileManifest, RetrievalError,
+    manifest::{check_file, unreadable},
+};
 
-/// Files, converted and cut up.
+/// Files, converted and split.
 #[derive(Clone, Debug)]
 pub struct FileCorpus {
     files: BTreeMap<String, FileSource>,
     converter: Converter,
     convert: ConvertOptions,
     cutting: Cutting,
+    manifest: Option<PathBuf>,
 }
 
-/// What files are cut up into.
+/// How files are split.
 #[derive(Clone, Debug)]
 pub enum Cutting {
-    /// Chunks of their text.
+    /// Into chunks of text.
     Chunks(ChunkOptions),
-    /// Their records.
+    /// Into records.
     Records(Box<RecordOptions>),
 }
 
@@ -49,20 +54,36 @@ impl From<RecordOptions> for Cutting {
 pub enum FileSource {
     /// In a file.
     Path(PathBuf),
-    /// Here, got otherwise: from a URL. Its name, if it tells no format, is helped by the options' `format`.
+    /// In memory, such as a download. The options' `format` helps if the name has no known extension.
     Bytes {
         /// The content.
         bytes: Arc<[u8]>,
-        /// How it is converted, if not as all others.
+        /// Conversion options, if they differ from those of the corpus.
         options: Box<ConvertOptions>,
     },
 }
 
-/// Raised when the same chunks become other pieces.
+impl From<PathBuf> for FileSource {
+    fn from(path: PathBuf) -> Self {
+        Self::Path(path)
+    }
+}
+
+impl From<&str> for FileSource {
+    /// Text that is in no file.
+    fn from(text: &str) -> Self {
+        Self::Bytes {
+            bytes: text.as_bytes().into(),
+            options: Box::default(),
+        }
+    }
+}
+
+/// Increased when the same chunks produce different pieces.
 const PIECES: u32 = 1;
 
 impl FileCorpus {
-    /// Files by the names they are known by: paths relative to the agent's file.
+    /// Files by name: paths relative to the agent's file.
     pub fn new(
         files: impl IntoIterator<Item = (String, FileSource)>,
         converter: Converter,
@@ -74,7 +95,14 @@ impl FileCorpus {
             converter,
             convert,
             cutting: cutting.into(),
+            manifest: None,
         }
+    }
+
+    /// Skips reading files that the [`FileManifest`] at `path` lists as unchanged.
+    pub fn with_manifest(mut self, path: PathBuf) -> Self {
+        self.manifest = Some(path);
+        self
     }
 }
 
@@ -88,21 +116,28 @@ impl Corpus for FileCorpus {
         format!("{cutting}, pieces v{PIECES}")
     }
 
-    async fn list(&self, cancel: &CancellationToken) -> Result<Vec<Listed>, RetrievalError> {
+    async fn list(&self, cancel: &CancellationToken) -> Result<Vec<ListedSource>, RetrievalError> {
         let files = self.files.clone();
         let most = self.convert.max_bytes;
         let cancel = cancel.clone();
+        let manifest = self.manifest.clone();
         let listed = tokio::task::spawn_blocking(move || {
+            let open = |path: PathBuf| FileManifest::open(&path, SystemTime::now());
+            let mut manifest = manifest.map(open).unwrap_or_default();
             let mut listed = Vec::with_capacity(files.len());
             for (source, file) in files {
                 if cancel.is_cancelled() {
                     return Err(RetrievalError::Cancelled);
                 }
                 let content = match &file {
-                    FileSource::Path(path) => hash_file(path, most),
+                    FileSource::Path(path) => manifest.content(path, most).map(|file| file.digest.to_owned()),
                     FileSource::Bytes { bytes, .. } => Ok(hash(bytes)),
                 };
-                listed.push(Listed { source, content });
+                listed.push(ListedSource { source, content });
+            }
+            if let Err(error) = manifest.save() {
+                // Without the manifest, the next run reads the files again.
+                tracing::debug!(%error, "cannot store the digests of files");
             }
             Ok(listed)
         });
@@ -119,7 +154,7 @@ impl Corpus for FileCorpus {
             Cutting::Chunks(cut) => self.chunks(source, bytes, options, cut, cancel).await,
             Cutting::Records(records) => {
                 let format = options.format.or_else(|| Format::of_name(source));
-                let format = format.ok_or("its name tells no format that has records")?;
+                let format = format.ok_or("its extension is not a record format (CSV, JSON, JSON Lines)")?;
                 let (source, records) = (source.to_owned(), records.clone());
                 let read = tokio::task::spawn_blocking(move || content(&source, format, &bytes, &records));
                 read.await
@@ -146,7 +181,7 @@ impl FileCorpus {
             .map_err(|error| error.problem.to_string())?;
         let document = converted
             .into_document()
-            .ok_or("it is a picture, and the text in it was not read")?;
+            .ok_or("it is an image, and its text was not read")?;
         let cut = cut.clone();
         let content = tokio::task::spawn_blocking(move || {
             let pieces: Vec<Piece> = chunk(&document, &cut).into_iter().map(piece).collect();
@@ -159,7 +194,7 @@ impl FileCorpus {
         });
         content
             .await
-            .map_err(|error| format!("cutting it up crashed: {error}"))
+            .map_err(|error| format!("splitting it crashed: {error}"))
     }
 }
 
@@ -227,47 +262,11 @@ fn piece(chunk: Chunk) -> Piece {
 async fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     let path = path.to_owned();
     let read = tokio::task::spawn_blocking(move || {
-        check_file(&path, most)?;
+        let about = std::fs::metadata(&path).map_err(|error| unreadable(&error))?;
+        check_file(&about, most)?;
         std::fs::read(&path).map_err(|error| unreadable(&error))
     });
     read.await.map_err(|error| error.to_string())?
-}
-
-fn hash_file(path: &Path, most: u64) -> Result<String, String> {
-    check_file(path, most)?;
-    let mut file = std::fs::File::open(path).map_err(|error| unreadable(&error))?;
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 256 * 1024];
-    loop {
-        match std::io::Read::read(&mut file, &mut buffer) {
-            Ok(0) => return Ok(hex(&hash.finalize())),
-            Ok(count) => hash.update(buffer.get(..count).unwrap_or_default()),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(unreadable(&error)),
-        }
-    }
-}
-
-/// A pipe without a writer would be waited for, and a file that is too large is not worth a look.
-fn check_file(path: &Path, most: u64) -> Result<(), String> {
-    let about = std::fs::metadata(path).map_err(|error| unreadable(&error))?;
-    if !about.is_file() {
-        return Err("it is not a regular file".to_owned());
-    }
-    if about.len() > most {
-        return Err(format!(
-            "it has {} bytes, more than the {most} allowed",
-            about.len()
-        ));
-    }
-    Ok(())
-}
-
-fn unreadable(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => "no such file".to_owned(),
-        _ => format!("can't be read: {error}"),
-    }
 }
 
 fn hash(bytes: &[u8]) -> String {

@@ -2,43 +2,43 @@ use std::collections::BTreeMap;
 
 use crate::{EmbedderId, IndexInfo, RetrievalError, SourceState};
 
-use super::Listed;
+use super::ListedSource;
 
-/// What an ingest will do, before it does it. All names are sorted.
+/// The work of an ingest, determined before it starts. All names are sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IngestPlan {
-    /// Sources the index does not have.
+    /// Sources that are not in the index.
     pub added: Vec<String>,
-    /// Sources whose content, or the way it is cut up, is another one.
+    /// Sources with other content, or another way of splitting it.
     pub changed: Vec<String>,
-    /// Sources that are gone.
+    /// Sources that no longer exist.
     pub removed: Vec<String>,
-    /// Pairs of a removed and an added source with the same content; they are in both lists too.
+    /// Pairs of a removed and an added source with the same content; both lists contain them too.
     pub renamed: Vec<(String, String)>,
-    /// Sources that stay as they are.
+    /// Sources that did not change.
     pub unchanged: Vec<String>,
-    /// Sources that can't be read; what the index has of them stays.
+    /// Sources that can't be read; the index keeps their previous passages.
     pub failed: Vec<SourceFailure>,
     pub(super) rebuild: Rebuild,
 }
 
-/// A source that did not get into the index.
+/// A source that could not be ingested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{source_name}`: {reason}")]
 pub struct SourceFailure {
     /// Its name.
     pub source_name: String,
-    /// What is wrong; lower case, no full stop.
+    /// The reason; lowercase, no full stop.
     pub reason: String,
 }
 
-/// Whether an index is brought up to date or begun anew.
+/// Whether an index is updated or rebuilt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IngestMode {
-    /// Only what changed is read and embedded.
+    /// Only changed sources are read and embedded.
     #[default]
     Update,
-    /// What is there is cleared first, also an index that was made otherwise.
+    /// The index is cleared first, even if it was built with other settings.
     Rebuild,
 }
 
@@ -59,15 +59,15 @@ impl IngestPlan {
             && self.failed.is_empty()
     }
 
-    /// How many sources will be read.
+    /// Number of sources to read.
     pub fn to_read(&self) -> usize {
         self.added.len() + self.changed.len()
     }
 
-    /// Compares what the index has with what there is. `state` tells the state's hash of a content's.
+    /// Compares the index with the current sources. `state` maps a content hash to a state hash.
     pub(super) fn compare(
         known: Vec<SourceState>,
-        listed: Vec<Listed>,
+        listed: Vec<ListedSource>,
         state: impl Fn(&str) -> String,
     ) -> Self {
         let mut plan = Self::default();
@@ -112,7 +112,7 @@ impl IngestPlan {
     }
 }
 
-/// An error if vectors of `embedder`, of pieces made by `chunker`, don't belong into an index like `found`.
+/// Returns an error if vectors of `embedder` and pieces of `chunker` must not enter an index like `found`.
 pub(super) fn check_same(
     found: &IndexInfo,
     embedder: &EmbedderId,
@@ -124,7 +124,7 @@ pub(super) fn check_same(
             .dimensions
             .is_none_or(|dimensions| dimensions == found.dimensions);
     let same_chunker = found.chunker == chunker;
-    let told = |embedder: &EmbedderId, chunker: &str| match (same_embedder, same_chunker) {
+    let describe = |embedder: &EmbedderId, chunker: &str| match (same_embedder, same_chunker) {
         (false, true) => embedder.to_string(),
         (true, false) => format!("chunks by {chunker}"),
         _ => format!("{embedder}, chunks by {chunker}"),
@@ -133,8 +133,8 @@ pub(super) fn check_same(
         return Ok(());
     }
     Err(RetrievalError::Mixed {
-        found: told(&found.embedder, &found.chunker),
-        wanted: told(embedder, chunker),
+        found: describe(&found.embedder, &found.chunker),
+        wanted: describe(embedder, chunker),
     })
 }
 
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    fn known(list: &[(&str, &str)]) -> Vec<SourceState> {
+    fn states(list: &[(&str, &str)]) -> Vec<SourceState> {
         list.iter()
             .map(|(source, hash)| SourceState {
                 source: (*source).to_owned(),
@@ -154,9 +154,9 @@ mod tests {
             .collect()
     }
 
-    fn listed(list: &[(&str, Result<&str, &str>)]) -> Vec<Listed> {
+    fn list(list: &[(&str, Result<&str, &str>)]) -> Vec<ListedSource> {
         list.iter()
-            .map(|(source, content)| Listed {
+            .map(|(source, content)| ListedSource {
                 source: (*source).to_owned(),
                 content: content.map(str::to_owned).map_err(str::to_owned),
             })
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn every_source_is_in_the_list_it_belongs_to() {
         let plan = IngestPlan::compare(
-            known(&[
+            states(&[
                 ("a", "1"),
                 ("b", "2"),
                 ("c", "3"),
@@ -174,7 +174,7 @@ mod tests {
                 ("e", "5"),
                 ("x", "4"),
             ]),
-            listed(&[
+            list(&[
                 ("z", Ok("4")),
                 ("y", Ok("9")),
                 ("b", Ok("2")),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_made_otherwise_tells_both_and_the_way_out() {
+    fn an_index_with_other_settings_is_refused_with_a_hint() {
         let id = |model: &str, dimensions| EmbedderId {
             provider: "openai".to_owned(),
             model: model.to_owned(),
@@ -206,23 +206,26 @@ mod tests {
             chunker: "structure, 800 tokens".to_owned(),
         };
         assert!(check_same(&found, &id("small", None), &found.chunker).is_ok());
-        let told = |embedder: &EmbedderId, chunker: &str| {
-            check_same(&found, embedder, chunker).unwrap_err().to_string()
+        let refusal = |embedder: &EmbedderId, chunker: &str| {
+            check_same(&found, embedder, chunker)
+                .unwrap_err()
+                .explanation()
+                .text()
         };
-        insta::assert_snapshot!(told(&id("large", Some(5)), &found.chunker), @r"
+        insta::assert_snapshot!(refusal(&id("large", Some(5)), &found.chunker), @r"
         the index was built with openai small (3 dimensions), not with openai large (5 dimensions)
 
-        hint: `--force-ingest` builds it anew
+        hint: rebuild it with `--force-ingest`
         ");
-        insta::assert_snapshot!(told(&id("small", Some(3)), "token, 512 tokens"), @r"
+        insta::assert_snapshot!(refusal(&id("small", Some(3)), "token, 512 tokens"), @r"
         the index was built with chunks by structure, 800 tokens, not with chunks by token, 512 tokens
 
-        hint: `--force-ingest` builds it anew
+        hint: rebuild it with `--force-ingest`
         ");
-        insta::assert_snapshot!(told(&id("small", Some(5)), "token, 512 tokens"), @r"
+        insta::assert_snapshot!(refusal(&id("small", Some(5)), "token, 512 tokens"), @r"
         the index was built with openai small (3 dimensions), chunks by structure, 800 tokens, not with openai small (5 dimensions), chunks by token, 512 tokens
 
-        hint: `--force-ingest` builds it anew
+        hint: rebuild it with `--force-ingest`
         ");
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write as _;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use holodeck_model::{hex, hex_prefix};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -13,22 +13,22 @@ use crate::{Contexts, Passage, RetrievalError, SourceState};
 pub(super) struct Prepared {
     pub(super) state: SourceState,
     pub(super) passages: Vec<Passage>,
-    /// What is embedded of each passage, where it is not its text alone.
+    /// The text to embed for each passage, where it differs from its own text.
     leads: Vec<Option<String>>,
     pub(super) notes: Vec<String>,
 }
 
 /// Why a source could not be prepared.
 #[derive(Debug)]
-pub(super) enum Unprepared {
-    /// It is the source's fault.
+pub(super) enum PrepareError {
+    /// The source failed.
     Failed(String),
-    /// Nobody's.
+    /// The caller cancelled.
     Cancelled,
 }
 
 impl Prepared {
-    /// What is embedded of a passage.
+    /// The text to embed for a passage.
     pub(super) fn embedded_text(&self, at: usize) -> String {
         let Some(passage) = self.passages.get(at) else {
             return String::new();
@@ -42,21 +42,21 @@ impl Prepared {
     }
 }
 
-/// Reads a source, gives its pieces names and, if asked for, contexts.
+/// Reads a source, assigns ids to its pieces and, if configured, writes contexts.
 pub(super) async fn prepare(
     corpus: &dyn Corpus,
     contexts: Option<&Contexts>,
     source: &str,
     cut: &str,
     cancel: &CancellationToken,
-) -> Result<Prepared, Unprepared> {
+) -> Result<Prepared, PrepareError> {
     let content = corpus.read(source, cancel).await;
     if cancel.is_cancelled() {
-        return Err(Unprepared::Cancelled);
+        return Err(PrepareError::Cancelled);
     }
-    let content = content.map_err(Unprepared::Failed)?;
+    let content = content.map_err(PrepareError::Failed)?;
     let document = std::sync::Arc::clone(&content.text);
-    let mut prepared = named(source, content, cut).map_err(Unprepared::Failed)?;
+    let mut prepared = named(source, content, cut).map_err(PrepareError::Failed)?;
     if let Some(contexts) = contexts {
         let texts: Vec<String> = prepared
             .passages
@@ -77,14 +77,14 @@ pub(super) async fn prepare(
                     passage.context = Some(context);
                 }
             }
-            Err(RetrievalError::Cancelled) => return Err(Unprepared::Cancelled),
-            Err(error) => return Err(Unprepared::Failed(error.to_string())),
+            Err(RetrievalError::Cancelled) => return Err(PrepareError::Cancelled),
+            Err(error) => return Err(PrepareError::Failed(error.to_string())),
         }
     }
     Ok(prepared)
 }
 
-/// The state's hash: content and all that decides what becomes of it.
+/// The state hash: the content and everything that determines its passages.
 pub(super) fn state_hash(content: &str, cut: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(content);
@@ -103,7 +103,7 @@ fn named(source: &str, content: Content, cut: &str) -> Result<Prepared, String> 
             continue;
         }
         let id = match &piece.id {
-            Some(own) if !ids.insert(own.clone()) => return Err(format!("it has two records `{own}`")),
+            Some(own) if !ids.insert(own.clone()) => return Err(format!("two records have the id `{own}`")),
             Some(own) => format!("{source}#{own}"),
             None => id(source, &piece, &mut seen),
         };
@@ -128,7 +128,7 @@ fn named(source: &str, content: Content, cut: &str) -> Result<Prepared, String> 
     })
 }
 
-/// Of the source, the text, and how often the same text was there before: it stays the same when other parts change.
+/// From the source, the text and the number of earlier occurrences of that text: stable when other parts change.
 fn id(source: &str, piece: &Piece, seen: &mut HashMap<[u8; 32], u64>) -> String {
     let text: [u8; 32] = Sha256::digest(&piece.text).into();
     let before = seen.entry(text).or_default();
@@ -138,13 +138,5 @@ fn id(source: &str, piece: &Piece, seen: &mut HashMap<[u8; 32], u64>) -> String 
     hash.update(text);
     hash.update(before.to_le_bytes());
     *before += 1;
-    hex(hash.finalize().get(..16).unwrap_or_default())
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    hex_prefix(&hash.finalize(), 16)
 }

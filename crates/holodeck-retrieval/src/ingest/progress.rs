@@ -1,47 +1,47 @@
 use super::{IngestPlan, SourceFailure};
 
-/// What happens during an ingest, as it happens.
+/// Events of an ingest, as they happen.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum IngestEvent {
-    /// What will be done.
+    /// The plan is known.
     Planned(IngestPlan),
-    /// Sources that are gone were forgotten.
+    /// Sources that no longer exist were removed.
     Removed(Vec<String>),
-    /// A source was read and cut up.
+    /// A source was read and split.
     Read {
         /// Its name.
         source: String,
-        /// How many pieces it has.
+        /// Number of its pieces.
         pieces: usize,
-        /// Which it is of those to be read, counted from 1.
+        /// Its position among the sources to read, counted from 1.
         number: usize,
-        /// How many are to be read.
+        /// Number of sources to read.
         of: usize,
-        /// What a person should know of it.
+        /// Notices for the user.
         notes: Vec<String>,
     },
     /// Pieces were embedded.
     Embedded {
-        /// How many so far.
+        /// Number of pieces so far.
         pieces: usize,
     },
-    /// Sources are in the index and stay there whatever happens.
+    /// Sources were committed to the index.
     Stored {
         /// Their names.
         sources: Vec<String>,
-        /// How many of those to be read are done, failures included.
+        /// Number of finished sources, including failures.
         done: usize,
-        /// How many are to be read.
+        /// Number of sources to read.
         of: usize,
     },
-    /// A source could not be taken in.
+    /// A source could not be ingested.
     Failed(SourceFailure),
 }
 
-/// Hears of [`IngestEvent`]s.
+/// Receives [`IngestEvent`]s.
 pub trait IngestProgress: Send + Sync {
-    /// Called for each, in order; should be quick.
+    /// Called for each event, in order; must return quickly.
     fn event(&self, event: IngestEvent);
 }
 

@@ -9,17 +9,17 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
     Corpus, IngestEvent, IngestPlan, IngestProgress, IngestReport, Ingestor, SourceFailure,
-    prepare::{Prepared, Unprepared, prepare},
+    prepare::{PrepareError, Prepared, prepare},
 };
 use crate::{Contexts, Entry, Purpose, RetrievalError, SourceState, VectorStore};
 
-/// Sources that are read at the same time, ahead of the one that is embedded.
+/// Sources that are read concurrently, ahead of the one being embedded.
 const READERS: usize = 4;
-/// Pieces that are embedded in one go: small sources together, large ones in steps.
+/// Pieces per embedding step: small sources together, large ones in several steps.
 const GROUP: usize = 512;
-/// Pieces that are stored in one go, if they come fast enough.
+/// Pieces per write to the store, if they arrive fast enough.
 const BATCH: usize = 2048;
-/// What is finished is stored after this time at the latest, however few it is.
+/// Finished sources are stored after this time at the latest.
 const BATCH_TIME: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(
@@ -53,7 +53,7 @@ pub(super) async fn run(
     let mut sources: Vec<String> = plan.added.into_iter().chain(plan.changed).collect();
     sources.sort_unstable();
     let ended = run.all(corpus, cut, sources).await;
-    // What was embedded is worth storing, however it ended.
+    // Embedded sources are stored even if the run failed.
     let stored = run.flush().await;
     ended.and(stored)?;
     Ok(run.report)
@@ -78,7 +78,7 @@ impl Run<'_> {
         sources: Vec<String>,
     ) -> Result<(), RetrievalError> {
         let contexts = self.ingestor.contexts.clone();
-        // Whoever waits for a model can wait for several sources at once.
+        // With a model in the way, waiting for several sources at once is faster.
         let readers = contexts
             .as_ref()
             .map_or(READERS, |contexts| contexts.concurrency().max(READERS));
@@ -114,14 +114,14 @@ impl Run<'_> {
                     pieces += prepared.passages.len();
                     group.push(prepared);
                 }
-                Err(Unprepared::Failed(reason)) => {
+                Err(PrepareError::Failed(reason)) => {
                     self.done += 1;
                     self.failed(SourceFailure {
                         source_name: source,
                         reason,
                     });
                 }
-                Err(Unprepared::Cancelled) => return Err(RetrievalError::Cancelled),
+                Err(PrepareError::Cancelled) => return Err(RetrievalError::Cancelled),
             }
             if pieces >= GROUP {
                 self.group(std::mem::take(&mut group)).await?;
@@ -131,11 +131,11 @@ impl Run<'_> {
         self.group(group).await
     }
 
-    /// Embeds sources and hands them to the store.
+    /// Embeds sources and passes them to the store.
     async fn group(&mut self, group: Vec<Prepared>) -> Result<(), RetrievalError> {
         match self.embed(&group).await {
             Ok(vectors) => self.finish(group, vectors).await,
-            // One of them is at fault; the others are not to suffer.
+            // One of them is at fault; the others are embedded one by one.
             Err(RetrievalError::Refused { .. }) if group.len() > 1 => {
                 for source in group {
                     let alone = vec![source];
@@ -158,7 +158,7 @@ impl Run<'_> {
         self.done += 1;
         self.failed(SourceFailure {
             source_name: source.state.source.clone(),
-            reason: error.to_string(),
+            reason: error.explanation().text(),
         });
         Ok(())
     }
@@ -179,7 +179,7 @@ impl Run<'_> {
             let made = self.cancel.run_until_cancelled(asked).await;
             let made = made.ok_or(RetrievalError::Cancelled)??;
             if made.len() != texts.len() {
-                return Err(self.miscounted(made.len(), texts.len()));
+                return Err(self.wrong_count(made.len(), texts.len()));
             }
             vectors.extend(made);
             self.embedded += texts.len();
@@ -190,10 +190,10 @@ impl Run<'_> {
         Ok(vectors)
     }
 
-    fn miscounted(&self, vectors: usize, texts: usize) -> RetrievalError {
+    fn wrong_count(&self, vectors: usize, texts: usize) -> RetrievalError {
         RetrievalError::Embedding {
             embedder: self.ingestor.embedder.id().to_string(),
-            reason: format!("{vectors} vectors for {texts} texts"),
+            reason: format!("{vectors} vectors for {texts} texts").into(),
             retryable: false,
             retry_after: None,
         }
@@ -219,7 +219,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Stores what is finished and waits until it is.
+    /// Stores finished sources and waits for the write.
     async fn flush(&mut self) -> Result<(), RetrievalError> {
         for _ in 0..2 {
             let stored = self.writer.write().await?;
@@ -248,14 +248,14 @@ impl Run<'_> {
     }
 }
 
-/// Reads a source in a task of its own, which goes on while others are embedded.
+/// Reads a source in its own task, concurrently with embedding.
 fn read(
     corpus: Arc<dyn Corpus>,
     contexts: Option<Contexts>,
     source: String,
     cut: Arc<str>,
     cancel: &CancellationToken,
-) -> impl Future<Output = (String, Result<Prepared, Unprepared>)> + use<> {
+) -> impl Future<Output = (String, Result<Prepared, PrepareError>)> + use<> {
     let cancel = cancel.clone();
     async move {
         let name = source.clone();
@@ -264,7 +264,7 @@ fn read(
         }));
         let read = match task.await {
             Ok(read) => read,
-            Err(error) => Err(Unprepared::Failed(format!("reading it crashed: {error}"))),
+            Err(error) => Err(PrepareError::Failed(format!("reading it crashed: {error}"))),
         };
         (name, read)
     }
@@ -272,7 +272,7 @@ fn read(
 
 type Write = AbortOnDropHandle<Result<Vec<SourceState>, RetrievalError>>;
 
-/// Collects what is finished; stores it while more is being made.
+/// Collects finished sources and stores them while further ones are embedded.
 struct Writer {
     store: Arc<dyn VectorStore>,
     waiting: Vec<(SourceState, Vec<Entry>)>,
@@ -301,7 +301,7 @@ impl Writer {
         self.pieces >= BATCH || self.last.elapsed() >= BATCH_TIME
     }
 
-    /// Begins to store what waits; returns what was stored before.
+    /// Starts writing the collected sources; returns those that the previous write stored.
     async fn write(&mut self) -> Result<Vec<SourceState>, RetrievalError> {
         let stored = match &mut self.writing {
             Some(writing) => match writing.await {

@@ -11,20 +11,20 @@ use tokio::sync::Mutex;
 use tokio_postgres::{Client, NoTls};
 
 use super::failure::Failure;
-use super::names::quoted;
+use super::names::quote;
 use super::target::{Target, VectorIndex};
 use crate::{IndexInfo, RetrievalError};
 
 /// Connections to one index: one for all readers, one for the writer.
 pub(super) struct Connection {
     target: Target,
-    /// Statements of several tasks follow each other on it.
+    /// Statements of several tasks are pipelined on it.
     reader: Mutex<Option<Arc<Client>>>,
     writer: Mutex<Option<Arc<Client>>>,
     prepared: StdMutex<Option<IndexInfo>>,
 }
 
-/// Work that can be begun again on another connection.
+/// Work that can be restarted on another connection.
 type Work<'w, 'f, T> = &'w (dyn Fn(Arc<Client>) -> BoxFuture<'f, Result<T, Failure>> + Send + Sync);
 
 impl fmt::Debug for Connection {
@@ -47,8 +47,7 @@ impl Connection {
         &self.target
     }
 
-    /// Reads; `otherwise` is the answer of an index that does not exist yet. A connection that was lost is opened anew
-    /// once.
+    /// Reads; `otherwise` is the result for an index that does not exist yet. A lost connection is reopened once.
     pub(super) async fn read_or<T: Send>(
         &self,
         otherwise: T,
@@ -62,7 +61,7 @@ impl Connection {
         }
         match done {
             Err(failure) if failure.is_missing_table() => Ok(otherwise),
-            done => done.map_err(|failure| failure.explained(&self.target)),
+            done => done.map_err(|failure| failure.into_retrieval_error(&self.target)),
         }
     }
 
@@ -81,20 +80,20 @@ impl Connection {
         work(client).await
     }
 
-    /// The next reader opens a connection of its own.
+    /// The next reader opens a new connection.
     pub(super) async fn forget_readers(&self) {
         self.reader.lock().await.take();
     }
 
-    /// Writes in one transaction, as the only writer of this index; again if the connection was lost, since all of it
-    /// or nothing has happened, and twice is the same as once.
+    /// Writes in one transaction as the only writer of this index. Retried if the connection was lost, since the
+    /// transaction is atomic and idempotent.
     pub(super) async fn write<T: Send>(&self, work: Work<'_, '_, T>) -> Result<T, RetrievalError> {
         self.transact(work)
             .await
-            .map_err(|failure| failure.explained(&self.target))
+            .map_err(|failure| failure.into_retrieval_error(&self.target))
     }
 
-    /// The same where an index that does not exist yet needs nothing done.
+    /// As [`write`](Self::write), where an index that does not exist yet needs no work.
     pub(super) async fn write_or<T: Send>(
         &self,
         otherwise: T,
@@ -102,7 +101,7 @@ impl Connection {
     ) -> Result<T, RetrievalError> {
         match self.transact(work).await {
             Err(failure) if failure.is_missing_table() => Ok(otherwise),
-            done => done.map_err(|failure| failure.explained(&self.target)),
+            done => done.map_err(|failure| failure.into_retrieval_error(&self.target)),
         }
     }
 
@@ -115,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// Only a connection whose transaction ended well goes back: dropping one ends it on the server, and with it
+    /// A connection returns to the pool only if its transaction ended well: dropping one ends it on the server, with
     /// whatever an error or a cancelled call left open.
     async fn transact_once<T>(
         &self,
@@ -150,7 +149,7 @@ impl Connection {
         Ok(client)
     }
 
-    pub(super) fn prepared(&self, info: &IndexInfo) {
+    pub(super) fn set_prepared(&self, info: &IndexInfo) {
         *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = Some(info.clone());
     }
 
@@ -158,7 +157,7 @@ impl Connection {
         *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// What this process said the index is; others may say otherwise meanwhile.
+    /// How this process declared the index; other processes may declare it differently.
     pub(super) fn prepared_for(&self) -> Option<IndexInfo> {
         self.prepared
             .lock()
@@ -176,13 +175,13 @@ where
     let connection: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(connection);
     tokio::spawn(async move {
         if let Err(error) = connection.await {
-            // Whoever waits for an answer is told.
-            tracing::debug!(%error, "a connection to postgres ended");
+            // Every caller that waits for an answer gets the error.
+            tracing::debug!(%error, "a PostgreSQL connection ended");
         }
     });
 }
 
-/// The type `vector` must be found wherever its extension lies, and no surprise be in the way of a scan.
+/// Adds the extension's schema to the search path, and removes settings that would disturb a scan.
 async fn set_up(client: &Client, target: &Target) -> Result<(), tokio_postgres::Error> {
     let found = client
         .query_typed_opt(
@@ -194,7 +193,7 @@ async fn set_up(client: &Client, target: &Target) -> Result<(), tokio_postgres::
     let mut set = String::from("SET jit = off");
     if let Some(row) = found {
         let schema: String = row.try_get(0)?;
-        let _ = write!(set, "; SET search_path = pg_catalog, {}", quoted(&schema));
+        let _ = write!(set, "; SET search_path = pg_catalog, {}", quote(&schema));
         if let VectorIndex::Hnsw { ef_search, .. } = target.index {
             // Its settings exist once the library is loaded.
             let _ = write!(set, "; SELECT '[1]'::vector; SET hnsw.ef_search = {ef_search}");
@@ -207,7 +206,7 @@ async fn set_up(client: &Client, target: &Target) -> Result<(), tokio_postgres::
     client.batch_execute(&set).await
 }
 
-/// Since pgvector 0.8 a search goes on until it has as many as were asked for.
+/// Since pgvector 0.8 an index scan continues until it has enough results.
 fn has_iterative_scan(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (0, 8)

@@ -1,3 +1,4 @@
+use holodeck_model::io_reason;
 use tokio_postgres::error::SqlState;
 
 use super::target::Target;
@@ -23,7 +24,7 @@ impl From<RetrievalError> for Failure {
 }
 
 impl Failure {
-    /// The connection is gone, not the request wrong: the same work may succeed on a new one.
+    /// The connection is lost; the same work may succeed on a new one.
     pub(super) fn is_lost(&self) -> bool {
         match self {
             Self::Server(error) => match error.code() {
@@ -41,7 +42,7 @@ impl Failure {
         }
     }
 
-    /// There is no table yet: nothing was ever put here.
+    /// There is no table yet: the index was never written.
     pub(super) fn is_missing_table(&self) -> bool {
         match self {
             Self::Server(error) => [
@@ -53,17 +54,17 @@ impl Failure {
         }
     }
 
-    /// What a person can act on. Never holds the password: the server does not repeat it, and neither do we.
-    pub(super) fn explained(self, target: &Target) -> RetrievalError {
+    /// An actionable error. It never contains the password: the server does not repeat it.
+    pub(super) fn into_retrieval_error(self, target: &Target) -> RetrievalError {
         let error = match self {
             Self::Ours(error) => return error,
             Self::Server(error) => error,
         };
         let reason = match error.as_db_error() {
-            Some(said) => {
-                let hint = hint(said.code(), said.message(), target);
+            Some(answer) => {
+                let hint = hint(answer.code(), answer.message(), target);
                 let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-                format!("{}{hint}", said.message())
+                format!("{}{hint}", answer.message())
             }
             None => causes(&error),
         };
@@ -80,7 +81,10 @@ fn causes(error: &tokio_postgres::Error) -> String {
     let mut text = error.to_string();
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {
-        let cause_text = cause.to_string();
+        let cause_text = match cause.downcast_ref::<std::io::Error>() {
+            Some(error) => io_reason(error),
+            None => cause.to_string(),
+        };
         if !text.contains(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);
@@ -95,21 +99,21 @@ fn hint(code: &SqlState, message: &str, target: &Target) -> Option<String> {
         &SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             "check the user and the password of `connection_string`".to_owned()
         }
-        &SqlState::INVALID_CATALOG_NAME => "create the database, or name another one".to_owned(),
+        &SqlState::INVALID_CATALOG_NAME => "create the database or name another one".to_owned(),
         &SqlState::UNDEFINED_FILE | &SqlState::FEATURE_NOT_SUPPORTED if message.contains("vector") => {
             "pgvector is not installed on the server: its package is `postgresql-<version>-pgvector`, its image \
              `pgvector/pgvector`"
                 .to_owned()
         }
         &SqlState::INSUFFICIENT_PRIVILEGE if message.contains("extension") => {
-            "let somebody who may do so run `CREATE EXTENSION vector` in this database once".to_owned()
+            "have an administrator run `CREATE EXTENSION vector` in this database".to_owned()
         }
         &SqlState::INSUFFICIENT_PRIVILEGE => format!(
-            "the user needs to create tables in schema {} or to own those of this index",
+            "the user must be allowed to create tables in schema {} or own the tables of this index",
             target.names.schema
         ),
-        &SqlState::LOCK_NOT_AVAILABLE => "somebody else has been writing to this index for a minute".to_owned(),
-        &SqlState::TOO_MANY_CONNECTIONS => "the server has no connection left".to_owned(),
+        &SqlState::LOCK_NOT_AVAILABLE => "another process has been writing to this index for a minute".to_owned(),
+        &SqlState::TOO_MANY_CONNECTIONS => "the server accepts no more connections".to_owned(),
         _ => return None,
     })
 }

@@ -1,9 +1,9 @@
 use sha2::{Digest as _, Sha256};
 
-/// Where an index lies: quoted names for SQL.
+/// Where an index is: quoted names for SQL.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
-    /// As a person writes it.
+    /// Unquoted, for people.
     pub(super) shown: String,
     pub(super) schema: String,
     pub(super) schema_name: String,
@@ -11,19 +11,19 @@ pub(super) struct Names {
     pub(super) sources: String,
     pub(super) passages: String,
     pub(super) vectors: String,
-    /// The bare name of the index over vectors.
+    /// The bare name of the vector index.
     pub(super) hnsw_name: String,
     pub(super) hnsw: String,
-    /// The key of the lock that writers of this index wait on.
+    /// The key of the advisory lock of this index's writers.
     pub(super) lock: i64,
 }
 
-/// PostgreSQL cuts longer names without a word; the longest ending is `_vectors_hnsw`.
+/// PostgreSQL silently truncates longer names; the longest suffix is `_vectors_hnsw`.
 pub(super) const LONGEST: usize = 63 - "_vectors_hnsw".len();
 
 impl Names {
     pub(super) fn new(schema: &str, table: &str) -> Self {
-        let in_schema = |name: &str| format!("{}.{}", quoted(schema), quoted(name));
+        let in_schema = |name: &str| format!("{}.{}", quote(schema), quote(name));
         let hnsw_name = format!("{table}_vectors_hnsw");
         let hash = Sha256::digest(format!("holodeck\0{schema}\0{table}").as_bytes());
         let lock = hash
@@ -32,7 +32,7 @@ impl Names {
             .fold(0_i64, |key, byte| (key << 8) | i64::from(*byte));
         Self {
             shown: format!("{schema}.{table}"),
-            schema: quoted(schema),
+            schema: quote(schema),
             schema_name: schema.to_owned(),
             info: in_schema(&format!("{table}_info")),
             sources: in_schema(&format!("{table}_sources")),
@@ -45,12 +45,12 @@ impl Names {
     }
 }
 
-/// A name as SQL takes it, whatever its letters.
-pub(super) fn quoted(name: &str) -> String {
+/// A name as an SQL identifier.
+pub(super) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A text as SQL takes it.
+/// A string as an SQL literal.
 pub(super) fn literal(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('\'', "''");
     format!("E'{escaped}'")
@@ -58,11 +58,11 @@ pub(super) fn literal(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Names, literal, quoted};
+    use super::{Names, literal, quote};
 
     #[test]
     fn names_and_texts_can_not_break_out() {
-        assert_eq!(quoted("a\"; drop table b; --"), "\"a\"\"; drop table b; --\"");
+        assert_eq!(quote("a\"; drop table b; --"), "\"a\"\"; drop table b; --\"");
         assert_eq!(literal("it's \\"), "E'it''s \\\\'");
     }
 

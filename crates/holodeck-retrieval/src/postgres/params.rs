@@ -4,19 +4,19 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use crate::Filter;
 
-/// The values of a statement, each under a number.
+/// The numbered values of a statement.
 #[derive(Default)]
 pub(super) struct Params(Vec<(Box<dyn ToSql + Sync + Send>, Type)>);
 
 impl Params {
-    /// Adds a value and returns what stands for it in SQL.
+    /// Adds a value and returns its placeholder.
     pub(super) fn add(&mut self, value: impl ToSql + Sync + Send + 'static, kind: Type) -> String {
         self.0.push((Box::new(value), kind));
         format!("${}", self.0.len())
     }
 
     pub(super) fn text(&mut self, value: &str) -> String {
-        self.add(storable(value).into_owned(), Type::TEXT)
+        self.add(without_nul(value).into_owned(), Type::TEXT)
     }
 
     pub(super) fn count(&mut self, value: usize) -> String {
@@ -50,8 +50,8 @@ impl Params {
     }
 }
 
-/// PostgreSQL has no character NUL, in no text.
-pub(super) fn storable(text: &str) -> std::borrow::Cow<'_, str> {
+/// PostgreSQL strings cannot contain NUL.
+pub(super) fn without_nul(text: &str) -> std::borrow::Cow<'_, str> {
     if text.contains('\0') {
         text.replace('\0', "\u{fffd}").into()
     } else {
@@ -59,15 +59,15 @@ pub(super) fn storable(text: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
-/// JSON without the character NUL, which `jsonb` refuses even escaped.
+/// JSON without NUL, which `jsonb` refuses even escaped.
 pub(super) fn json_text(value: &Value) -> String {
     fn clean(value: &Value) -> Value {
         match value {
-            Value::String(text) => Value::String(storable(text).into_owned()),
+            Value::String(text) => Value::String(without_nul(text).into_owned()),
             Value::Array(items) => items.iter().map(clean).collect(),
             Value::Object(map) => Value::Object(
                 map.iter()
-                    .map(|(key, value)| (storable(key).into_owned(), clean(value)))
+                    .map(|(key, value)| (without_nul(key).into_owned(), clean(value)))
                     .collect(),
             ),
             other => other.clone(),
@@ -103,12 +103,12 @@ impl ToSql for Jsonb<'_> {
     to_sql_checked!();
 }
 
-/// A vector as the binary form of pgvector's type.
+/// A vector in the binary form of pgvector's type.
 #[derive(Debug)]
 pub(super) struct PgVector<'a>(pub(super) &'a [f32]);
 
 impl PgVector<'_> {
-    /// The type as COPY needs it, which does not look at its number.
+    /// The type for COPY, which does not check its OID.
     pub(super) fn kind() -> Type {
         Type::new(
             "vector".to_owned(),

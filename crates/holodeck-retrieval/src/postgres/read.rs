@@ -10,20 +10,20 @@ use crate::{Entry, IndexInfo, IndexStats, Passage, RetrievalError, SourceState};
 /// The columns that [`passage`] reads.
 pub(super) const PASSAGE: &str = "p.id, p.source, p.text, p.context, p.metadata";
 
-/// How the index was made, once something is in it.
+/// How the index was built, once it has entries.
 pub(super) async fn info(client: &Client, names: &Names) -> Result<Option<IndexInfo>, Failure> {
     let sql = format!("SELECT EXISTS (SELECT FROM {})", names.sources);
     let row = client.query_typed_one(&sql, &[]).await?;
     let filled: bool = row.try_get(0)?;
     if filled {
-        recorded(client, names).await
+        prepared_info(client, names).await
     } else {
         Ok(None)
     }
 }
 
-/// How the index was prepared to be made.
-pub(super) async fn recorded(client: &Client, names: &Names) -> Result<Option<IndexInfo>, Failure> {
+/// How the index was prepared to be built.
+pub(super) async fn prepared_info(client: &Client, names: &Names) -> Result<Option<IndexInfo>, Failure> {
     let sql = format!("SELECT format, info FROM {}", names.info);
     let Some(row) = client.query_typed_opt(&sql, &[]).await? else {
         return Ok(None);
@@ -32,7 +32,7 @@ pub(super) async fn recorded(client: &Client, names: &Names) -> Result<Option<In
     if format != FORMAT {
         return Err(damaged(
             names,
-            &format!("format {format} is of another version of holodeck"),
+            &format!("format {format} belongs to another version of HoloDeck"),
         ));
     }
     let json: String = row.try_get(1)?;
@@ -50,7 +50,7 @@ pub(super) async fn sources(client: &Client, names: &Names) -> Result<Vec<Source
     rows.iter().map(state).collect()
 }
 
-/// One source with its entries as they are at this moment.
+/// One source with its current entries.
 pub(super) async fn source(
     client: &Client,
     names: &Names,
@@ -100,7 +100,7 @@ pub(super) async fn stats(client: &Client, names: &Names) -> Result<IndexStats, 
     })
 }
 
-/// A passage in the columns from `at` on, which are [`PASSAGE`].
+/// A passage from the columns starting at `at`, which are [`PASSAGE`].
 pub(super) fn passage(row: &Row, at: usize, names: &Names) -> Result<Passage, Failure> {
     let metadata: String = row.try_get(at + 4)?;
     let metadata: JsonMap =

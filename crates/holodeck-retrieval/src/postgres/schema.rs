@@ -6,20 +6,20 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::failure::Failure;
-use super::names::{Names, literal, quoted};
+use super::names::{Names, literal, quote};
 use super::read;
 use super::target::{HNSW_DIMENSIONS, Target, VectorIndex};
 use crate::IndexInfo;
 
-/// Another number whenever the tables change so that an older holodeck must not touch them.
+/// Increased whenever the tables change incompatibly.
 pub(super) const FORMAT: i32 = 1;
 
-/// Longer vectors do not fit a page beside the rest of their row, and are kept apart by the server.
+/// Longer vectors do not fit a page with the rest of their row; the server stores them separately.
 const INLINE_DIMENSIONS: usize = 1900;
 
-/// Whether there is nothing to prepare. Needs no right but to read.
+/// Whether there is nothing to prepare. Needs only read permission.
 pub(super) async fn ready(client: &Client, target: &Target, wanted: &IndexInfo) -> Result<bool, Failure> {
-    let found = read::recorded(client, &target.names).await?;
+    let found = read::prepared_info(client, &target.names).await?;
     Ok(found.is_some_and(|found| found.must_equal(wanted).is_ok())
         && has_hnsw(client, &target.names).await? == wants_hnsw(target))
 }
@@ -33,7 +33,7 @@ pub(super) async fn prepare(
     if wants_hnsw(target) && wanted.dimensions > HNSW_DIMENSIONS {
         return Err(target
             .error(format!(
-                "`index: hnsw` takes {HNSW_DIMENSIONS} dimensions at most, the embedder makes {}; use `index: exact`",
+                "`index: hnsw` supports at most {HNSW_DIMENSIONS} dimensions, the embedder has {}; use `index: exact`",
                 wanted.dimensions
             ))
             .into());
@@ -41,12 +41,12 @@ pub(super) async fn prepare(
     create_extension(client).await?;
     create_schema(client, names).await?;
     let found = if exists(client, &names.info).await? {
-        read::recorded(client, names).await?
+        read::prepared_info(client, names).await?
     } else {
         if exists(client, &names.passages).await? {
             return Err(target
                 .error(format!(
-                    "the table {} is there and is not an index of holodeck; give another `table`",
+                    "the table {} exists but is not a HoloDeck index; set another `table`",
                     names.passages
                 ))
                 .into());
@@ -61,7 +61,7 @@ pub(super) async fn prepare(
             create_tables(client, target, wanted).await?;
         }
     }
-    keep_hnsw(client, target).await
+    update_hnsw(client, target).await
 }
 
 pub(super) async fn drop_all(client: &Client, names: &Names) -> Result<(), Failure> {
@@ -86,7 +86,7 @@ async fn create_extension(client: &Client) -> Result<(), Failure> {
     if found.is_some() {
         return Ok(());
     }
-    // In this session the search path still is what the database says: that is where it is created.
+    // In this session the search path is still the database's own: that is where the extension is created.
     client
         .batch_execute("CREATE EXTENSION IF NOT EXISTS vector")
         .await?;
@@ -99,7 +99,7 @@ async fn create_extension(client: &Client) -> Result<(), Failure> {
         .await?;
     let schema: String = row.try_get(0)?;
     client
-        .batch_execute(&format!("SET search_path = pg_catalog, {}", quoted(&schema)))
+        .batch_execute(&format!("SET search_path = pg_catalog, {}", quote(&schema)))
         .await?;
     Ok(())
 }
@@ -131,8 +131,8 @@ async fn create_tables(client: &Client, target: &Target, info: &IndexInfo) -> Re
          passages bigint NOT NULL, words bigint NOT NULL);
          CREATE TABLE {passages} (id text COLLATE \"C\" PRIMARY KEY, source text COLLATE \"C\" NOT NULL, \
          position integer NOT NULL, text text NOT NULL, context text, metadata text NOT NULL, fields jsonb NOT NULL, \
-         searched text NOT NULL, folded text COLLATE \"C\" NOT NULL, terms text[] NOT NULL, \
-         words tsvector NOT NULL GENERATED ALWAYS AS (to_tsvector({language}::regconfig, searched)) STORED);
+         keyword_text text NOT NULL, folded text COLLATE \"C\" NOT NULL, terms text[] NOT NULL, \
+         words tsvector NOT NULL GENERATED ALWAYS AS (to_tsvector({language}::regconfig, keyword_text)) STORED);
          CREATE INDEX ON {passages} (source, position);
          CREATE INDEX ON {passages} USING gin (words);
          CREATE INDEX ON {passages} USING gin (terms);
@@ -144,7 +144,7 @@ async fn create_tables(client: &Client, target: &Target, info: &IndexInfo) -> Re
         dimensions = info.dimensions,
     );
     if info.dimensions <= INLINE_DIMENSIONS {
-        // Out of line, where the server puts long values, a scan would fetch each of them by itself.
+        // Stored out of line, each long vector would be fetched separately during a scan.
         let _ = write!(
             sql,
             "ALTER TABLE {} ALTER COLUMN vector SET STORAGE PLAIN;",
@@ -169,7 +169,7 @@ async fn has_hnsw(client: &Client, names: &Names) -> Result<bool, Failure> {
     exists(client, &names.hnsw).await
 }
 
-async fn keep_hnsw(client: &Client, target: &Target) -> Result<(), Failure> {
+async fn update_hnsw(client: &Client, target: &Target) -> Result<(), Failure> {
     let names = &target.names;
     let sql = match target.index {
         VectorIndex::Exact => format!("DROP INDEX IF EXISTS {}", names.hnsw),
@@ -178,7 +178,7 @@ async fn keep_hnsw(client: &Client, target: &Target) -> Result<(), Failure> {
         } => format!(
             "CREATE INDEX IF NOT EXISTS {} ON {} USING hnsw (vector vector_cosine_ops) \
              WITH (m = {m}, ef_construction = {ef_construction})",
-            quoted(&names.hnsw_name),
+            quote(&names.hnsw_name),
             names.vectors
         ),
     };

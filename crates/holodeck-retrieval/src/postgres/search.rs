@@ -12,11 +12,11 @@ use super::target::Target;
 use crate::phrases::Phrase;
 use crate::{Filter, Scored};
 
-/// How much one more occurrence of a word says, and how much a text's length takes from it: SQLite's values.
+/// BM25 parameters: SQLite's values.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// Passages that are scored for a query whose words are in very many of them.
+/// Maximum number of passages to score for a query of very common words.
 const CANDIDATES: usize = 2000;
 
 pub(super) async fn nearest(
@@ -39,7 +39,8 @@ pub(super) async fn nearest(
         )
     } else {
         let condition = params.condition(filter);
-        // The sum keeps a graph out of it, which would look only at the neighbourhood of the query and find too few.
+        // The added term keeps the query off the graph index, which would search only the query's neighbourhood and
+        // find too few.
         format!(
             "SELECT 1 - n.distance, {PASSAGE} FROM (SELECT v.id, (v.vector <=> {vector}::vector) + 0 AS distance \
              FROM {vectors} v JOIN {passages} p ON p.id = v.id WHERE {condition} \
@@ -49,7 +50,7 @@ pub(super) async fn nearest(
             passages = names.passages,
         )
     };
-    scored(client, names, &sql, &params).await
+    query_scored(client, names, &sql, &params).await
 }
 
 /// BM25 over the words as the text search configuration stems them.
@@ -92,10 +93,10 @@ pub(super) async fn ranked(
         K1_PLUS_1 = K1 + 1.0,
         REST = 1.0 - B,
     );
-    scored(client, names, &sql, &params).await
+    query_scored(client, names, &sql, &params).await
 }
 
-/// Texts that hold each phrase; those that hold them more often first.
+/// Texts that contain each phrase, most occurrences first.
 pub(super) async fn containing(
     client: &Client,
     names: &Names,
@@ -113,7 +114,7 @@ pub(super) async fn containing(
         let words: Vec<String> = phrase.plain_words().map(str::to_owned).collect();
         let words = params.add(words, Type::TEXT_ARRAY);
         let text = params.text(phrase.as_str());
-        // The words by their index, their order by a look at what is left.
+        // The index finds the words; the remaining texts are checked for the phrases.
         let _ = write!(
             condition,
             " AND p.terms @> {words} AND strpos(p.folded, {text}) > 0"
@@ -146,7 +147,7 @@ pub(super) async fn containing(
          JOIN {} p ON p.id = f.id ORDER BY f.score DESC, p.id",
         names.passages
     );
-    scored(client, names, &sql, &params).await
+    query_scored(client, names, &sql, &params).await
 }
 
 async fn stems(client: &Client, target: &Target, query: &str) -> Result<Vec<String>, Failure> {
@@ -162,12 +163,17 @@ async fn stems(client: &Client, target: &Target, query: &str) -> Result<Vec<Stri
         .collect()
 }
 
-/// A word as the type `tsquery` reads it.
+/// A word in the syntax of the type `tsquery`.
 fn tsquery_word(word: &str) -> String {
     format!("'{}'", word.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-async fn scored(client: &Client, names: &Names, sql: &str, params: &Params) -> Result<Vec<Scored>, Failure> {
+async fn query_scored(
+    client: &Client,
+    names: &Names,
+    sql: &str,
+    params: &Params,
+) -> Result<Vec<Scored>, Failure> {
     let rows = client.query_typed(sql, &params.list()).await?;
     rows.iter()
         .map(|row| {

@@ -32,14 +32,14 @@ const OPTIONS: &[&str] = &[
     "sslrootcert",
 ];
 
-/// Where an index lies, how one gets there, and how it is searched.
+/// Where an index is, how to connect, and how to search it.
 pub(super) struct Target {
     pub(super) config: Config,
-    /// How TLS is made; without it there is none.
+    /// TLS; `None` disables it.
     pub(super) tls: Option<Maker>,
     pub(super) names: Names,
     pub(super) index: VectorIndex,
-    /// The text search configuration, as `pg_catalog` knows it.
+    /// The text search configuration in `pg_catalog`.
     pub(super) language: String,
     place: String,
 }
@@ -53,9 +53,9 @@ impl std::fmt::Debug for Target {
 /// How vectors are searched without a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VectorIndex {
-    /// All of them are looked at.
+    /// Compares every vector.
     Exact,
-    /// By a graph that may miss some.
+    /// Uses a graph, which may miss some.
     Hnsw {
         m: u64,
         ef_construction: u64,
@@ -71,7 +71,7 @@ impl Target {
         let settings = Settings::new(PROVIDER, &database.options, OPTIONS)?;
         let (mut config, mut tls) = match &database.connection_string {
             Some(text) => parse(text, &settings)?,
-            None => (Config::new(), TlsWish::default()),
+            None => (Config::new(), TlsSettings::default()),
         };
         overlay(&mut config, &mut tls, &settings)?;
         if config.get_hosts().is_empty() {
@@ -85,10 +85,10 @@ impl Target {
         if config.get_application_name().is_none() {
             config.application_name("holodeck");
         }
-        let tls = tls.into_maker(&mut config, &settings)?;
+        let tls = tls.into_connector(&mut config, &settings)?;
         let table = match settings.text(&["table", "collection_name"])? {
             Some(name) if name.is_empty() || name.len() > LONGEST || name.contains('\0') => {
-                return Err(settings.error(format!("the name of a table has 1 to {LONGEST} bytes")));
+                return Err(settings.error(format!("a table name must have 1 to {LONGEST} bytes")));
             }
             Some(name) => name,
             None => collection_name(collection, 1..=LONGEST),
@@ -118,14 +118,14 @@ impl Target {
     }
 }
 
-/// What was said about TLS.
+/// The TLS settings of a connection string.
 #[derive(Debug, Default)]
-struct TlsWish {
+struct TlsSettings {
     mode: Option<String>,
     root: Option<String>,
 }
 
-impl TlsWish {
+impl TlsSettings {
     fn take(&mut self, key: &str, value: &str) -> bool {
         match key {
             "sslmode" => self.mode = Some(value.to_owned()),
@@ -135,20 +135,20 @@ impl TlsWish {
         true
     }
 
-    /// Between machines TLS is used where the server has it, and its certificate must hold.
-    fn into_maker(
+    /// Between machines, TLS is used where the server supports it, and its certificate must be valid.
+    fn into_connector(
         self,
         config: &mut Config,
         settings: &Settings<'_>,
     ) -> Result<Option<Maker>, RetrievalError> {
         let mode = match self.mode.as_deref() {
-            None if stays_here(config) => SslMode::Disable,
+            None if is_local(config) => SslMode::Disable,
             Some("disable") => SslMode::Disable,
             None | Some("allow" | "prefer") => SslMode::Prefer,
             Some("require" | "verify-ca" | "verify-full") => SslMode::Require,
             Some(other) => {
                 return Err(settings.error(format!(
-                    "there is no sslmode `{other}`; modes: disable, prefer, require, verify-ca, verify-full"
+                    "unknown sslmode `{other}`; modes: disable, prefer, require, verify-ca, verify-full"
                 )));
             }
         };
@@ -163,7 +163,7 @@ impl TlsWish {
     }
 }
 
-fn stays_here(config: &Config) -> bool {
+fn is_local(config: &Config) -> bool {
     config.get_hosts().iter().all(|host| match host {
         Host::Tcp(name) => {
             name == "localhost"
@@ -176,21 +176,21 @@ fn stays_here(config: &Config) -> bool {
     })
 }
 
-/// Reads both forms of a connection string, with the keys that the driver does not know taken out.
-fn parse(text: &SecretString, settings: &Settings<'_>) -> Result<(Config, TlsWish), RetrievalError> {
+/// Reads both forms of a connection string, without the keys that the driver does not support.
+fn parse(text: &SecretString, settings: &Settings<'_>) -> Result<(Config, TlsSettings), RetrievalError> {
     let text = text.expose_secret().trim();
-    let mut tls = TlsWish::default();
+    let mut tls = TlsSettings::default();
     let rest = match text.split_once("://") {
         Some((scheme, rest)) => {
-            // `postgresql+psycopg://` is what Python's libraries write.
+            // `postgresql+psycopg://` is the form of Python's libraries.
             let driverless = scheme.split('+').next().unwrap_or_default();
             if !matches!(driverless, "postgres" | "postgresql") {
                 return Err(settings.error("`connection_string` must begin with postgresql://"));
             }
             if rest.split('?').next().unwrap_or_default().matches('@').count() > 1 {
-                // Read on, a part of the password would become the name of the host, which is shown.
+                // Otherwise a part of the password would become the host name, which is shown.
                 return Err(
-                    settings.error("`@` in the user or the password of `connection_string` is written %40")
+                    settings.error("write `@` in the user or the password of `connection_string` as %40")
                 );
             }
             format!("postgresql://{}", without_tls_query(rest, &mut tls))
@@ -199,7 +199,7 @@ fn parse(text: &SecretString, settings: &Settings<'_>) -> Result<(Config, TlsWis
             .ok_or_else(|| settings.error("`connection_string` is neither a URL nor a list of key=value"))?,
     };
     let config = rest.parse::<Config>().map_err(|error| {
-        // Of a list of words, the cause may repeat a piece of a password that was not quoted.
+        // For a list of words, the cause may repeat a piece of an unquoted password.
         let cause = std::error::Error::source(&error)
             .filter(|_| text.contains("://"))
             .map(|cause| format!(": {cause}"))
@@ -209,7 +209,7 @@ fn parse(text: &SecretString, settings: &Settings<'_>) -> Result<(Config, TlsWis
     Ok((config, tls))
 }
 
-fn without_tls_query(url: &str, tls: &mut TlsWish) -> String {
+fn without_tls_query(url: &str, tls: &mut TlsSettings) -> String {
     let Some((before, query)) = url.split_once('?') else {
         return url.to_owned();
     };
@@ -227,8 +227,8 @@ fn without_tls_query(url: &str, tls: &mut TlsWish) -> String {
     }
 }
 
-/// `key=value` and `key='va\'lue'`; nothing if it is something else.
-fn without_tls_words(text: &str, tls: &mut TlsWish) -> Option<String> {
+/// Splits `key=value` and `key='va\'lue'`; `None` for any other syntax.
+fn without_tls_words(text: &str, tls: &mut TlsSettings) -> Option<String> {
     let mut kept = String::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
@@ -259,7 +259,11 @@ fn without_tls_words(text: &str, tls: &mut TlsWish) -> Option<String> {
     Some(kept)
 }
 
-fn overlay(config: &mut Config, tls: &mut TlsWish, settings: &Settings<'_>) -> Result<(), RetrievalError> {
+fn overlay(
+    config: &mut Config,
+    tls: &mut TlsSettings,
+    settings: &Settings<'_>,
+) -> Result<(), RetrievalError> {
     if let Some(host) = settings.text(&["host"])? {
         config.host(&host);
     }
@@ -296,7 +300,7 @@ fn vector_index(settings: &Settings<'_>) -> Result<VectorIndex, RetrievalError> 
             ef_construction: number("ef_construction", 64, 4, 1000)?,
             ef_search: number("ef_search", 100, 1, 1000)?,
         }),
-        Some(other) => Err(settings.error(format!("there is no index `{other}`; indexes: exact, hnsw"))),
+        Some(other) => Err(settings.error(format!("unknown index `{other}`; indexes: exact, hnsw"))),
     }
 }
 
@@ -308,8 +312,7 @@ fn language(settings: &Settings<'_>) -> Result<String, RetrievalError> {
     if plain && !language.is_empty() {
         Ok(language.to_ascii_lowercase())
     } else {
-        Err(settings
-            .error("`language` is the name of a text search configuration, such as english or simple"))
+        Err(settings.error("`language` must be a text search configuration, such as english or simple"))
     }
 }
 

@@ -8,7 +8,7 @@ use holodeck_http::{Tls, TlsStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 
-/// How the driver gets TLS: from holodeck-http.
+/// TLS of holodeck-http for the driver.
 #[derive(Clone)]
 pub(super) struct Maker(pub(super) Tls);
 
@@ -50,7 +50,7 @@ where
 
 impl<S: AsyncRead + AsyncWrite + Unpin> tokio_postgres::tls::TlsStream for Stream<S> {
     fn channel_binding(&self) -> ChannelBinding {
-        // Would need the certificate's signature algorithm parsed; the certificate itself is always checked.
+        // Would require parsing the certificate's signature algorithm; the certificate itself is always verified.
         ChannelBinding::none()
     }
 }

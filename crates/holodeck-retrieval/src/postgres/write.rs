@@ -6,20 +6,20 @@ use tokio_postgres::types::Type;
 
 use super::failure::Failure;
 use super::names::Names;
-use super::params::{Jsonb, PgVector, json_text, storable};
-use super::read::{damaged, recorded};
+use super::params::{Jsonb, PgVector, json_text, without_nul};
+use super::read::{damaged, prepared_info};
+use crate::keyword_text::keyword_text;
 use crate::phrases::fold;
-use crate::searched::searched;
 use crate::{Entry, IndexInfo, SourceState};
 
-/// How the index is made now, if that is what this process prepared it for.
+/// How the index is built now, if this process prepared it that way.
 pub(super) async fn expect(
     client: &Client,
     names: &Names,
     prepared: Option<&IndexInfo>,
 ) -> Result<IndexInfo, Failure> {
     let unprepared = || damaged(names, "it was not prepared, or cleared by another process");
-    let found = match recorded(client, names).await {
+    let found = match prepared_info(client, names).await {
         Ok(found) => found.ok_or_else(unprepared)?,
         Err(failure) if failure.is_missing_table() => return Err(unprepared()),
         Err(failure) => return Err(failure),
@@ -52,8 +52,8 @@ pub(super) async fn replace(
             .query_typed(
                 &sql,
                 &[
-                    (&storable(&state.source).as_ref(), Type::TEXT),
-                    (&storable(&state.hash).as_ref(), Type::TEXT),
+                    (&without_nul(&state.source).as_ref(), Type::TEXT),
+                    (&without_nul(&state.hash).as_ref(), Type::TEXT),
                     (&count, Type::INT8),
                 ],
             )
@@ -65,7 +65,7 @@ pub(super) async fn replace(
 pub(super) async fn remove(client: &Client, names: &Names, sources: &[String]) -> Result<(), Failure> {
     let sources: Vec<String> = sources
         .iter()
-        .map(|source| storable(source).into_owned())
+        .map(|source| without_nul(source).into_owned())
         .collect();
     let statements = [
         format!(
@@ -87,7 +87,7 @@ async fn copy_passages(
     parts: &[(&SourceState, &[Entry])],
 ) -> Result<(), Failure> {
     let sql = format!(
-        "COPY {} (id, source, position, text, context, metadata, fields, searched, folded, terms) FROM STDIN (FORMAT binary)",
+        "COPY {} (id, source, position, text, context, metadata, fields, keyword_text, folded, terms) FROM STDIN (FORMAT binary)",
         names.passages
     );
     let sink = client.copy_in(&sql).await?;
@@ -106,21 +106,21 @@ async fn copy_passages(
     let mut writer = pin!(BinaryCopyInWriter::new(sink, &types));
     for (state, entries) in parts {
         for (position, Entry { passage, .. }) in (0_i32..).zip(*entries) {
-            let searched = searched(&passage.text, passage.context.as_deref(), &passage.metadata);
-            let searched = storable(&searched);
-            let folded = fold(&searched);
+            let keyword_text = keyword_text(&passage.text, passage.context.as_deref(), &passage.metadata);
+            let keyword_text = without_nul(&keyword_text);
+            let folded = fold(&keyword_text);
             let metadata = json_text(&serde_json::Value::Object(passage.metadata.clone()));
             writer
                 .as_mut()
                 .write(&[
-                    &storable(&passage.id).as_ref(),
-                    &storable(&state.source).as_ref(),
+                    &without_nul(&passage.id).as_ref(),
+                    &without_nul(&state.source).as_ref(),
                     &position,
-                    &storable(&passage.text).as_ref(),
-                    &passage.context.as_deref().map(storable).as_deref(),
+                    &without_nul(&passage.text).as_ref(),
+                    &passage.context.as_deref().map(without_nul).as_deref(),
                     &metadata,
                     &Jsonb(&metadata),
-                    &searched.as_ref(),
+                    &keyword_text.as_ref(),
                     &folded,
                     &terms(&folded),
                 ])
@@ -143,7 +143,7 @@ async fn copy_vectors(
         for entry in *entries {
             writer
                 .as_mut()
-                .write(&[&storable(&entry.passage.id).as_ref(), &PgVector(&entry.vector)])
+                .write(&[&without_nul(&entry.passage.id).as_ref(), &PgVector(&entry.vector)])
                 .await?;
         }
     }
@@ -151,7 +151,7 @@ async fn copy_vectors(
     Ok(())
 }
 
-/// The plain words of a folded text, each once.
+/// The distinct plain words of a folded text.
 fn terms(folded: &str) -> Vec<&str> {
     let words = folded.split(|c: char| !c.is_alphanumeric());
     let mut terms: Vec<&str> = words.filter(|word| !word.is_empty() && word.is_ascii()).collect();

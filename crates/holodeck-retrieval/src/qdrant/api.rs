@@ -7,25 +7,25 @@ use crate::payload::{PassageFields, Record, SourceFields, uuid_of};
 use crate::rest::{Method, Rest};
 use crate::{Entry, IndexInfo, RetrievalError, SourceState};
 
-/// The name of the vector of a passage; points without it are not searched.
+/// The name of a passage's vector; points without it are not searched.
 pub(super) const VECTOR: &str = "text";
 
-/// Points a page.
+/// Points per page.
 const PAGE: usize = 256;
 
-/// Payload that is only searched by.
-pub(super) const UNSHOWN: [&str; 3] = ["words", "facets", "folded"];
+/// Payload fields that are used only for search.
+pub(super) const SEARCH_FIELDS: [&str; 3] = ["words", "facets", "folded"];
 
 /// The collection of an index.
 #[derive(Debug)]
 pub(super) struct Api {
     rest: Rest,
     path: String,
-    /// Whether every vector is looked at.
+    /// Whether every vector is compared.
     pub(super) exact: bool,
 }
 
-/// A point as it is put.
+/// A point to write.
 #[derive(Serialize)]
 pub(super) struct Point<'a, P> {
     pub(super) id: String,
@@ -56,14 +56,14 @@ impl Api {
         self.rest.error(reason)
     }
 
-    /// The `result` of an answer; nothing if there is no such collection.
+    /// The `result` of an answer; `None` if there is no such collection.
     pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Option<Value>, RetrievalError> {
         let path = format!("{}/{path}", self.path);
         let answer = self.rest.send(Method::Post, &path, None, body).await?;
         Ok(answer.and_then(result))
     }
 
-    /// Changes points; done when it returns.
+    /// Changes points; returns when the change is applied.
     pub(super) async fn change(&self, path: &str, body: &impl Serialize) -> Result<(), RetrievalError> {
         self.wait(Method::Post, path, body).await
     }
@@ -86,12 +86,12 @@ impl Api {
             .send(method, &path, Some(("wait", "true")), body)
             .await?;
         let Some(result) = answer.and_then(result) else {
-            return Err(self.error("the collection is gone"));
+            return Err(self.error("the collection was deleted by another process"));
         };
         match result.get("status").and_then(Value::as_str) {
-            // The answer to the making of an index of payload is the same.
+            // Creating a payload index has the same answer.
             Some("completed") | None => Ok(()),
-            Some(status) => Err(self.error(format!("the server did not finish a change (it is {status})"))),
+            Some(status) => Err(self.error(format!("the server did not finish a change (status {status})"))),
         }
     }
 
@@ -100,11 +100,11 @@ impl Api {
         let exists = answer
             .and_then(result)
             .and_then(|result| result.get("exists")?.as_bool());
-        exists.ok_or_else(|| self.rest.unreadable("word on whether the collection exists"))
+        exists.ok_or_else(|| self.rest.unreadable("information whether the collection exists"))
     }
 
     pub(super) async fn create_collection(&self, dimensions: usize) -> Result<(), RetrievalError> {
-        // Vectors are of length 1, of which the product is the cosine; for `Cosine` the server would change them.
+        // Vectors have length 1, so the dot product is the cosine; with `Cosine` the server would rewrite them.
         let body = json!({"vectors": {VECTOR: {"size": dimensions, "distance": "Dot"}}});
         self.rest.send(Method::Put, &self.path, None, &body).await?;
         for field in ["kind", "source", "facets", "words"] {
@@ -144,10 +144,12 @@ impl Api {
         Ok(sources)
     }
 
-    /// All entries of a source in its order.
+    /// All entries of a source, in order.
     pub(super) async fn entries_of(&self, source: &str) -> Result<Vec<Entry>, RetrievalError> {
         let filter = json!({"must": [is("kind", PASSAGE), is("source", source)]});
-        let points = self.scroll(&filter, &json!({"exclude": UNSHOWN}), true).await?;
+        let points = self
+            .scroll(&filter, &json!({"exclude": SEARCH_FIELDS}), true)
+            .await?;
         let mut entries = Vec::with_capacity(points.len());
         for point in points {
             let (fields, point) = self.payload::<PassageFields>(point)?;
@@ -172,7 +174,7 @@ impl Api {
         count.ok_or_else(|| self.rest.unreadable("count"))
     }
 
-    /// Every point that passes, page by page.
+    /// Every point that matches, page by page.
     pub(super) async fn scroll(
         &self,
         filter: &Value,
@@ -198,7 +200,7 @@ impl Api {
         Ok(points)
     }
 
-    /// What a point's payload says, and the point without it.
+    /// Reads a point's payload, without and with the rest of the point.
     pub(super) fn payload<T: DeserializeOwned>(
         &self,
         mut point: Value,

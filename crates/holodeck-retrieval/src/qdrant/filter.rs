@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use crate::Filter;
 use crate::payload::facet;
 
-/// What a point is: `kind` of its payload.
+/// The kind of a point: `kind` of its payload.
 pub(super) const PASSAGE: &str = "passage";
 pub(super) const SOURCE: &str = "source";
 
@@ -11,11 +11,11 @@ pub(super) fn is(key: &str, value: &str) -> Value {
     json!({"key": key, "match": {"value": value}})
 }
 
-pub(super) fn any(key: &str, values: &[String]) -> Value {
+pub(super) fn match_any(key: &str, values: &[String]) -> Value {
     json!({"key": key, "match": {"any": values}})
 }
 
-/// The conditions of a filter, or nothing if no passage can pass it.
+/// The conditions of a filter; `None` if no passage can match it.
 pub(super) fn conditions(filter: &Filter) -> Option<Vec<Value>> {
     let mut all = vec![is("kind", PASSAGE)];
     for (field, wanted) in &filter.equal {

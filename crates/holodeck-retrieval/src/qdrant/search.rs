@@ -2,21 +2,21 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::api::{Api, UNSHOWN, VECTOR};
-use super::filter::{PASSAGE, any, conditions, is};
+use super::api::{Api, SEARCH_FIELDS, VECTOR};
+use super::filter::{PASSAGE, conditions, is, match_any};
 use crate::payload::{MORE, PassageFields, best, settles_ties, unit};
 use crate::phrases::{Phrase, fold, words};
 use crate::vector::check_query;
 use crate::{Filter, RetrievalError, Scored};
 
-/// How much one more occurrence of a word says, and how much a text's length takes from it: as in the other stores.
+/// BM25 parameters, as in the other stores.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// Passages that are fetched to be scored; of words in more of them, only the rarer ones are looked for.
+/// Maximum number of passages to fetch and score; beyond it, only the rarer words are searched.
 const CANDIDATES: usize = 5000;
 
-/// Words of a query that count; what follows is a document, not a query.
+/// Maximum number of query words; anything longer is a document, not a query.
 const WORDS: usize = 64;
 
 pub(super) async fn nearest(
@@ -38,21 +38,21 @@ pub(super) async fn nearest(
             "filter": {"must": must},
             "params": {"exact": api.exact},
             "limit": asked,
-            "with_payload": {"exclude": UNSHOWN},
+            "with_payload": {"exclude": SEARCH_FIELDS},
             "with_vector": false,
         });
         let Some(mut answer) = api.post("points/query", &body).await? else {
             return Ok(Vec::new());
         };
         let Some(Value::Array(points)) = answer.get_mut("points").map(Value::take) else {
-            return Err(api.error("the server's answer holds no points"));
+            return Err(api.error("the server's answer contains no points"));
         };
         let mut found = Vec::with_capacity(points.len());
         for point in points {
             let (fields, point) = api.payload::<PassageFields>(point)?;
             let score = point.get("score").and_then(Value::as_f64);
             found.push(Scored {
-                score: score.ok_or_else(|| api.error("a point was found without a score"))?,
+                score: score.ok_or_else(|| api.error("the server returned a point without a score"))?,
                 passage: fields.passage().map_err(|reason| api.error(reason))?,
             });
         }
@@ -63,7 +63,7 @@ pub(super) async fn nearest(
     }
 }
 
-/// BM25 over the passages that hold a word of the query.
+/// BM25 over the passages that contain a word of the query.
 pub(super) async fn ranked(
     api: &Api,
     query: &str,
@@ -91,7 +91,7 @@ pub(super) async fn ranked(
         .filter(|(found, _)| *found > 0)
         .take_while(|(found, _)| {
             sum += found;
-            // The rarest one always is.
+            // The rarest word is always included.
             sum == *found || sum <= CANDIDATES
         })
         .map(|(_, word)| word.clone())
@@ -99,7 +99,7 @@ pub(super) async fn ranked(
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    must.push(any("words", &wanted));
+    must.push(match_any("words", &wanted));
     let idf: BTreeMap<&str, f64> = counted
         .iter()
         .map(|(found, word)| {
@@ -134,7 +134,7 @@ fn bm25(folded: &str, idf: &BTreeMap<&str, f64>, average: f64) -> f64 {
         .sum()
 }
 
-/// Texts that hold each phrase; those that hold them more often first.
+/// Texts that contain each phrase, most occurrences first.
 pub(super) async fn containing(
     api: &Api,
     phrases: &[String],
@@ -145,7 +145,7 @@ pub(super) async fn containing(
     let Some(mut must) = conditions(filter).filter(|_| limit > 0 && !phrases.is_empty()) else {
         return Ok(Vec::new());
     };
-    // The words by their index, their order by a look at what is left.
+    // The index finds the words; the remaining texts are checked for the phrases.
     let each = phrases.iter().flat_map(|phrase| words(phrase.as_str()));
     must.extend(each.map(|word| is("words", word)));
     let candidates = folded_texts(api, &must).await?;

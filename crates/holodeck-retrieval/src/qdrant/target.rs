@@ -21,7 +21,7 @@ const OPTIONS: &[&str] = &[
     "grpc_port",
 ];
 
-/// What the server listens on unless it is told otherwise.
+/// Default port of the server.
 const PORT: u16 = 6333;
 
 pub(super) fn api(
@@ -33,11 +33,11 @@ pub(super) fn api(
     let mut url = url(database, &settings)?;
     let key = match settings.text(&["api_key"])? {
         Some(key) => Some(key),
-        // As 0.7.1 takes it: where a URL has the user.
-        None if !url.username().is_empty() => Some(decoded(url.username())),
+        // As 0.7.1 reads it: in the position of a URL's user.
+        None if !url.username().is_empty() => Some(percent_decode(url.username())),
         None => None,
     };
-    // It would be sent as a password otherwise.
+    // Otherwise it would be sent as a password.
     let cleared = url.set_username("").and_then(|()| url.set_password(None));
     cleared.map_err(|()| settings.error("`connection_string` names no server"))?;
     let mut headers = Headers::new();
@@ -57,7 +57,7 @@ pub(super) fn api(
         None | Some("exact") => true,
         Some("hnsw") => false,
         Some(other) => {
-            return Err(settings.error(format!("there is no index `{other}`; indexes: exact, hnsw")));
+            return Err(settings.error(format!("unknown index `{other}`; indexes: exact, hnsw")));
         }
     };
     let base = HttpUrl::parse(url.as_str()).map_err(|error| settings.error(error.to_string()))?;
@@ -71,7 +71,7 @@ pub(super) fn api(
 
 fn url(database: &DatabaseConfig, settings: &Settings<'_>) -> Result<Url, RetrievalError> {
     let grpc =
-        || settings.error("only the REST API is used, not gRPC; give its address, such as http://host:6333");
+        || settings.error("gRPC is not supported; set the address of the REST API, such as http://host:6333");
     if settings.text(&["prefer_grpc"])?.as_deref() == Some("true") {
         return Err(grpc());
     }
@@ -89,7 +89,7 @@ fn url(database: &DatabaseConfig, settings: &Settings<'_>) -> Result<Url, Retrie
     };
     if text == ":memory:" || text.starts_with('/') || text.starts_with("file:") {
         return Err(settings.error(
-            "Qdrant without a server is a part of its Python library; use `provider: in-memory`, which is kept in a file too",
+            "Qdrant without a server is part of its Python library; use `provider: in-memory`, which is also stored in a file",
         ));
     }
     let (scheme, rest) = text
@@ -106,10 +106,10 @@ fn url(database: &DatabaseConfig, settings: &Settings<'_>) -> Result<Url, Retrie
         "qdrant+grpc" | "grpc" => return Err(grpc()),
         _ => return Err(settings.error("`connection_string` must begin with http:// or https://")),
     };
-    // The text is not shown: it may hold a key.
+    // The value is not shown, because it may hold a key.
     let mut url = Url::parse(&format!("{scheme}://{rest}"))
-        .map_err(|error| settings.error(format!("`connection_string` is no usable URL: {error}")))?;
-    // Port 80 and 443 are written out by who means them, and left out by the parser.
+        .map_err(|error| settings.error(format!("`connection_string` is not a valid URL: {error}")))?;
+    // The parser drops an explicit port 80 or 443.
     let written = rest.split(['/', '?']).next().unwrap_or_default();
     let written = written.rsplit('@').next().unwrap_or_default();
     let has_port = written.rsplit(':').next().is_some_and(|port| {
@@ -122,7 +122,7 @@ fn url(database: &DatabaseConfig, settings: &Settings<'_>) -> Result<Url, Retrie
     Ok(url)
 }
 
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let pair = format!("k={}", text.replace('+', "%2B"));
     let mut pairs = url::form_urlencoded::parse(pair.as_bytes());
     pairs
@@ -140,7 +140,7 @@ mod tests {
     use super::super::QdrantStore;
     use crate::VectorStore as _;
 
-    fn described(connection: Option<&str>, options: Value) -> String {
+    fn describe_target(connection: Option<&str>, options: Value) -> String {
         let Value::Object(options) = options else {
             unreachable!()
         };
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn addresses_are_read_as_the_original_does() {
-        let of = |text: &str| described(Some(text), json!({}));
+        let of = |text: &str| describe_target(Some(text), json!({}));
         assert_eq!(
             of("http://localhost:6333"),
             "qdrant http://localhost:6333 support_kb"
@@ -169,24 +169,24 @@ mod tests {
         assert_eq!(of("qdrant://q.test:7000"), "qdrant http://q.test:7000 support_kb");
         assert_eq!(of("qdrant://hush@q.test:443"), "qdrant https://q.test support_kb");
         assert_eq!(
-            described(None, json!({"host": "q.test", "collection_name": "other"})),
+            describe_target(None, json!({"host": "q.test", "collection_name": "other"})),
             "qdrant http://q.test:6333 other"
         );
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_secrets() {
+    fn errors_show_no_secrets() {
         let mistakes = [
-            described(None, json!({})),
-            described(Some(":memory:"), json!({})),
-            described(Some("/data/qdrant"), json!({})),
-            described(Some("qdrant+grpc://hush@q.test:6334"), json!({})),
-            described(Some("hush"), json!({})),
-            described(Some("http://hush@:x"), json!({})),
-            described(Some("http://q.test"), json!({"api_key": "hu\nsh"})),
-            described(Some("http://q.test"), json!({"collection_name": "a/b"})),
-            described(Some("http://q.test"), json!({"index": "ivf"})),
-            described(Some("http://q.test"), json!({"apikey": "hush"})),
+            describe_target(None, json!({})),
+            describe_target(Some(":memory:"), json!({})),
+            describe_target(Some("/data/qdrant"), json!({})),
+            describe_target(Some("qdrant+grpc://hush@q.test:6334"), json!({})),
+            describe_target(Some("hush"), json!({})),
+            describe_target(Some("http://hush@:x"), json!({})),
+            describe_target(Some("http://q.test"), json!({"api_key": "hu\nsh"})),
+            describe_target(Some("http://q.test"), json!({"collection_name": "a/b"})),
+            describe_target(Some("http://q.test"), json!({"index": "ivf"})),
+            describe_target(Some("http://q.test"), json!({"apikey": "hush"})),
         ];
         for mistake in &mistakes {
             assert!(!mistake.contains("hush"), "{mistake}");

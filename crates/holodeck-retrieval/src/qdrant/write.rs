@@ -2,14 +2,14 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::api::{Api, Point, Vector};
-use super::filter::{PASSAGE, SOURCE, any, field_facet, is};
+use super::filter::{PASSAGE, SOURCE, field_facet, is, match_any};
+use crate::keyword_text::keyword_text;
 use crate::payload::{PassageFields, Record, SourceFields, pieces, size, unit, uuid_of};
 use crate::phrases::{fold, words};
-use crate::searched::searched;
 use crate::vector::check_entries;
 use crate::{Entry, IndexInfo, Passage, RetrievalError, SourceState};
 
-/// Sources named in one request.
+/// Sources per request.
 const SOURCES: usize = 500;
 
 #[derive(Serialize)]
@@ -41,7 +41,7 @@ pub(super) async fn prepare(api: &Api, wanted: &IndexInfo) -> Result<(), Retriev
             }
             None => {
                 return Err(api.error(
-                    "the collection is there and is not an index of holodeck; give another `collection_name`",
+                    "the collection exists but is not a HoloDeck index; set another `collection_name`",
                 ));
             }
         }
@@ -70,7 +70,7 @@ pub(super) async fn replace(
         check_entries(&state.source, entries, info.dimensions)?;
     }
     let names: Vec<String> = parts.iter().map(|(state, _)| state.source.clone()).collect();
-    take_out(api, &names).await?;
+    delete_passages(api, &names).await?;
     let passages: Vec<(usize, &Entry)> = parts
         .iter()
         .flat_map(|(_, entries)| entries.iter().enumerate())
@@ -86,7 +86,7 @@ pub(super) async fn replace(
     }
     let whole = parts
         .iter()
-        .map(|(state, entries)| SourceFields::whole(state, entries));
+        .map(|(state, entries)| SourceFields::finished(state, entries));
     put_sources(api, whole.collect()).await
 }
 
@@ -94,20 +94,20 @@ pub(super) async fn remove(api: &Api, sources: &[String]) -> Result<(), Retrieva
     if sources.is_empty() || !api.exists().await? {
         return Ok(());
     }
-    take_out(api, sources).await?;
+    delete_passages(api, sources).await?;
     for some in sources.chunks(SOURCES) {
-        let filter = json!({"filter": {"must": [is("kind", SOURCE), any("source", some)]}});
+        let filter = json!({"filter": {"must": [is("kind", SOURCE), match_any("source", some)]}});
         api.change("points/delete", &filter).await?;
     }
     Ok(())
 }
 
-/// Leaves sources without passages, and marked as such.
-async fn take_out(api: &Api, sources: &[String]) -> Result<(), RetrievalError> {
+/// Deletes the passages of sources and marks the sources unfinished.
+async fn delete_passages(api: &Api, sources: &[String]) -> Result<(), RetrievalError> {
     let unfinished = sources.iter().map(|source| SourceFields::unfinished(source));
     put_sources(api, unfinished.collect()).await?;
     for some in sources.chunks(SOURCES) {
-        let filter = json!({"filter": {"must": [is("kind", PASSAGE), any("source", some)]}});
+        let filter = json!({"filter": {"must": [is("kind", PASSAGE), match_any("source", some)]}});
         api.change("points/delete", &filter).await?;
     }
     Ok(())
@@ -129,7 +129,7 @@ async fn put_sources(api: &Api, sources: Vec<SourceFields>) -> Result<(), Retrie
 }
 
 fn point<'v>(passage: &Passage, position: usize, vector: &'v [f32]) -> Point<'v, PassagePayload> {
-    let folded = fold(&searched(
+    let folded = fold(&keyword_text(
         &passage.text,
         passage.context.as_deref(),
         &passage.metadata,

@@ -1,4 +1,5 @@
 use async_trait::async_trait;
+use holodeck_backend_api::Explanation;
 use holodeck_http::HttpClient;
 use holodeck_model::{EndpointConfig, Env, ModelConfig, Provider};
 use serde_json::{Value, json};
@@ -17,8 +18,8 @@ pub struct HttpReranker {
 }
 
 impl HttpReranker {
-    /// The reranker that `reranker_model` of the YAML names. Its key is in the YAML or nowhere: a key of the environment
-    /// is for another server.
+    /// The reranker that `reranker_model` of the YAML names. Its key is only read from the YAML: keys in the
+    /// environment belong to other servers.
     pub fn new(
         config: &ModelConfig,
         client: HttpClient,
@@ -26,10 +27,12 @@ impl HttpReranker {
     ) -> Result<Self, RetrievalError> {
         let named = config.endpoint.as_deref();
         if config.provider == Provider::Anthropic || named.is_none_or(|endpoint| endpoint.trim().is_empty()) {
-            return Err(RetrievalError::Setup(format!(
-                "`reranker_model` of provider `{}` needs a server with `/rerank`\n\nhint: `provider: openai` with \
-                 `endpoint:` reaches Cohere, Jina, vLLM and whoever speaks like them",
+            let message = format!(
+                "`reranker_model` does not support provider `{}`, which has no `/rerank`",
                 config.provider
+            );
+            return Err(RetrievalError::setup(Explanation::new(message).with_hint(
+                "use `provider: openai` with `endpoint:` for Cohere, Jina, vLLM and compatible servers",
             )));
         }
         let endpoint = EndpointConfig {
@@ -48,10 +51,10 @@ impl HttpReranker {
         })
     }
 
-    fn failed(&self, failure: Failure) -> RetrievalError {
+    fn to_error(&self, failure: Failure) -> RetrievalError {
         RetrievalError::Rerank {
             reranker: self.describe(),
-            reason: failure.reason,
+            reason: Box::new(failure.reason),
             retryable: failure.retryable,
         }
     }
@@ -77,20 +80,20 @@ impl Reranker for HttpReranker {
             .endpoint
             .ask(&body)
             .await
-            .map_err(|failure| self.failed(failure))?;
-        scores(&answer, texts.len()).map_err(|what| self.failed(self.endpoint.unusable(&what)))
+            .map_err(|failure| self.to_error(failure))?;
+        scores(&answer, texts.len()).map_err(|what| self.to_error(self.endpoint.unusable(&what)))
     }
 }
 
-/// One score per text, whatever the list and the scores are called. A text without one is an error: it would sink
-/// without anybody having judged it.
+/// One score per text, whatever the fields of the answer are called. A text without a score is an error: it would be
+/// ranked last without being judged.
 fn scores(answer: &Value, texts: usize) -> Result<Vec<f64>, String> {
     let list = answer
         .get("results")
         .or_else(|| answer.get("data"))
         .unwrap_or(answer)
         .as_array()
-        .ok_or("something without a list of results")?;
+        .ok_or("an answer without a list of results")?;
     let mut scores: Vec<Option<f64>> = vec![None; texts];
     for result in list {
         let index = result.get("index").and_then(Value::as_u64);
@@ -103,14 +106,19 @@ fn scores(answer: &Value, texts: usize) -> Result<Vec<f64>, String> {
             .and_then(|index| scores.get_mut(index));
         match place {
             Some(place @ None) if score.is_finite() => *place = Some(score),
-            Some(None) => return Err(format!("no number as the score of text {}", index + 1)),
+            Some(None) => {
+                return Err(format!(
+                    "a score of text {} that is not a finite number",
+                    index + 1
+                ));
+            }
             Some(Some(_)) => return Err(format!("two scores for text {}", index + 1)),
-            None => return Err(format!("a score for text {}, of {texts}", index + 1)),
+            None => return Err(format!("a score for text {} of only {texts}", index + 1)),
         }
     }
-    let told = scores.iter().flatten().count();
-    if told < texts {
-        return Err(format!("scores for {told} of {texts} texts"));
+    let scored = scores.iter().flatten().count();
+    if scored < texts {
+        return Err(format!("scores for {scored} of {texts} texts"));
     }
     Ok(scores.into_iter().flatten().collect())
 }
@@ -137,13 +145,13 @@ mod tests {
         for (answer, what) in [
             (json!({"results": [one]}), "scores for 1 of 2 texts"),
             (json!({"results": [one, one]}), "two scores for text 2"),
-            (json!([{"index": 7, "score": 1}]), "a score for text 8, of 2"),
+            (json!([{"index": 7, "score": 1}]), "a score for text 8 of only 2"),
             (
                 json!([{"index": 0, "score": null}]),
                 "a result without index or score",
             ),
             (json!([{"score": 0.5}]), "a result without index or score"),
-            (json!({"error": "no"}), "something without a list of results"),
+            (json!({"error": "no"}), "an answer without a list of results"),
         ] {
             assert_eq!(scores(&answer, 2), Err(what.to_owned()), "{answer}");
         }

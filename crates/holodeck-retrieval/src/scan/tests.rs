@@ -4,7 +4,7 @@ use pulp::{Arch, Scalar, WithSimd as _};
 
 use super::{BATCH, Bounds, Codes, Multiply, Probe, Product, Sieve, encode, product};
 
-/// The rows of the `limit` greatest products, ties by row, and those the sieve leaves.
+/// The rows of the `limit` greatest products, ties by row, and those that the sieve leaves.
 fn both(vectors: &[Vec<f32>], query: &[f32], limit: usize) -> (Vec<i64>, Vec<i64>) {
     let mut codes = Vec::new();
     let bounds: Vec<Bounds> = vectors.iter().map(|vector| encode(vector, &mut codes)).collect();
@@ -41,7 +41,7 @@ fn number() -> impl Strategy<Value = f32> {
     ]
 }
 
-/// Vectors around a few centres, among them equal, opposite and hardly different ones.
+/// Vectors around a few centres, including equal, opposite and nearly equal ones.
 fn clustered(dimensions: usize) -> impl Strategy<Value = (Vec<Vec<f32>>, Vec<f32>)> {
     let centres = prop::collection::vec(prop::collection::vec(number(), dimensions), 1..4);
     let picks = prop::collection::vec(
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn codes_are_as_near_as_they_say(vector in prop::collection::vec(number(), 1..50)) {
+    fn codes_are_within_their_stated_error(vector in prop::collection::vec(number(), 1..50)) {
         let Some(vector) = unit(&vector) else { return Ok(()) };
         let mut codes = Vec::new();
         let bounds = encode(&vector, &mut codes);
@@ -145,7 +145,7 @@ fn every_processor_computes_the_same() {
 
 #[test]
 fn no_sum_overflows() {
-    // All of the weight on equal numbers is the greatest sum a vector of length 1 can have.
+    // A vector of length 1 with equal numbers has the greatest sum.
     for dimensions in [1_usize, 2, 384, 4096, 10_000] {
         #[expect(clippy::cast_possible_truncation, reason = "a test's numbers")]
         let vector = vec![(1.0 / (dimensions as f64).sqrt()) as f32; dimensions];
@@ -157,7 +157,7 @@ fn no_sum_overflows() {
 
 #[test]
 fn few_of_many_are_left() {
-    // A fixed sequence that looks random.
+    // A fixed pseudo-random sequence.
     let mut state = 7_u64;
     let mut next = || {
         state = state

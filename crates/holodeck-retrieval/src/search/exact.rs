@@ -1,17 +1,17 @@
-//! What of a query is meant to the letter.
+//! The literal parts of a query.
 
 use std::collections::HashSet;
 
 use crate::phrases::fold;
 
-/// What is quoted in a query, and the numbers of sections in what is not.
+/// The quoted phrases of a query, and the section numbers outside them.
 pub(crate) fn exact_phrases(query: &str) -> Vec<String> {
     let mut phrases = Vec::new();
     let mut rest = query;
     while let Some((before, from)) = split_at_quote(rest, OPENING) {
         section_numbers(before, &mut phrases);
         let Some((quoted, after)) = split_at_quote(from, CLOSING) else {
-            // A lone quotation mark quotes nothing.
+            // An unmatched quotation mark quotes nothing.
             rest = from;
             continue;
         };
@@ -35,7 +35,7 @@ fn split_at_quote<'a>(text: &'a str, marks: &[char]) -> Option<(&'a str, &'a str
     Some((before, after.as_str()))
 }
 
-/// `4.2`, `§ 7`, `section 12(b)`, `Art. 3`: with their sign where they have one, since `7` alone is in every text.
+/// `4.2`, `§ 7`, `section 12(b)`, `Art. 3`: with their sign if they have one, since `7` alone occurs in every text.
 fn section_numbers(text: &str, phrases: &mut Vec<String>) {
     let words: Vec<&str> = text
         .split_whitespace()

@@ -1,20 +1,22 @@
-//! Several rankings made one, by ranks: scores of different searches can't be compared.
+//! Fuses several rankings by ranks, since scores of different searches are not comparable.
 
 use std::collections::BTreeMap;
 
 use crate::Scored;
 
-/// Weighted reciprocal rank fusion.
-pub(super) struct Fusion {
+/// Weighted reciprocal rank fusion of items identified by a key.
+#[derive(Debug)]
+pub struct Fusion<K, V> {
     k: f64,
-    /// The sum of a passage that is first everywhere.
+    /// The score of an item that is first in every ranking.
     greatest: f64,
-    /// By id, so that passages come in the same order whatever order they were added in.
-    sums: BTreeMap<String, Scored>,
+    /// Ordered by key, so that the result does not depend on the order of rankings.
+    sums: BTreeMap<K, (f64, V)>,
 }
 
-impl Fusion {
-    pub(super) fn new(rrf_k: u32) -> Self {
+impl<K: Ord, V> Fusion<K, V> {
+    /// Starts empty. The greater `rrf_k`, the less the first ranks count.
+    pub fn new(rrf_k: u32) -> Self {
         Self {
             k: f64::from(rrf_k),
             greatest: 0.0,
@@ -22,34 +24,34 @@ impl Fusion {
         }
     }
 
-    /// Adds a ranking, best first. One that found nothing counts too: nothing is first in it.
-    pub(super) fn add(&mut self, weight: f64, ranking: Vec<Scored>) {
+    /// Adds a ranking, best first. An empty ranking counts too: no item is first in it.
+    pub fn add(&mut self, weight: f64, ranking: impl IntoIterator<Item = (K, V)>) {
         self.greatest += weight / (self.k + 1.0);
-        for (rank, scored) in (1_u32..).zip(ranking) {
+        for (rank, (key, value)) in (1_u32..).zip(ranking) {
             let part = weight / (self.k + f64::from(rank));
-            let passage = scored.passage;
-            let sum = self
-                .sums
-                .entry(passage.id.clone())
-                .or_insert(Scored { score: 0.0, passage });
-            sum.score += part;
+            self.sums.entry(key).or_insert((0.0, value)).0 += part;
         }
     }
 
-    /// Best first, scores from 0 to 1.
-    pub(super) fn ranked(self) -> Vec<Scored> {
-        let mut ranked: Vec<Scored> = self.sums.into_values().collect();
-        for scored in &mut ranked {
-            scored.score = (scored.score / self.greatest).min(1.0);
-        }
-        ranked.sort_by(|a, b| b.score.total_cmp(&a.score));
+    /// Best first with scores from 0 to 1; ties by key.
+    pub fn ranked(self) -> Vec<(f64, V)> {
+        let greatest = self.greatest;
+        let sums = self.sums.into_values();
+        let mut ranked: Vec<(f64, V)> = sums
+            .map(|(sum, value)| ((sum / greatest).min(1.0), value))
+            .collect();
+        ranked.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         ranked
     }
 }
 
-/// One ranking with scores that tell ranks.
-pub(super) fn by_rank(ranking: Vec<Scored>, rrf_k: u32) -> Vec<Scored> {
+/// Fuses weighted rankings of passages.
+pub(super) fn fuse(rankings: impl IntoIterator<Item = (f64, Vec<Scored>)>, rrf_k: u32) -> Vec<Scored> {
     let mut fusion = Fusion::new(rrf_k);
-    fusion.add(1.0, ranking);
-    fusion.ranked()
+    for (weight, ranking) in rankings {
+        let passages = ranking.into_iter().map(|scored| scored.passage);
+        fusion.add(weight, passages.map(|passage| (passage.id.clone(), passage)));
+    }
+    let ranked = fusion.ranked().into_iter();
+    ranked.map(|(score, passage)| Scored { score, passage }).collect()
 }

@@ -1,10 +1,10 @@
-//! What was found, as a model reads it.
+//! Renders search results for a model.
 
 use std::fmt::Write as _;
 
 use super::SearchResults;
 
-/// The text a retrieval tool answers with.
+/// The answer of a retrieval tool.
 pub fn render_hits(results: &SearchResults) -> String {
     if results.hits.is_empty() {
         return format!("No relevant results found for query: {}", results.query);

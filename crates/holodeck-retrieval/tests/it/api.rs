@@ -1,4 +1,4 @@
-//! A JSON API on loopback that a test writes.
+//! A scripted JSON API on loopback.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use tokio::task::JoinHandle;
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: String,
-    /// With its query.
+    /// Including the query string.
     pub(crate) path: String,
-    /// Null if there is none.
+    /// Null if empty.
     pub(crate) body: Value,
 }
 

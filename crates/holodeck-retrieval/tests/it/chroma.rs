@@ -1,4 +1,4 @@
-//! Chroma: what the real server said, played back; and, in `cargo xtask soak chroma`, the real server.
+//! Chroma: recorded answers of the real server, replayed; with `cargo xtask soak chroma`, the real server.
 
 use std::sync::{Arc, Mutex};
 
@@ -38,7 +38,7 @@ impl Place for Collections {
         Arc::new(store(&self.0, json!({"ef_search": 2000}), name))
     }
 
-    fn lacks(&self) -> &'static [Promise] {
+    fn missing_promises(&self) -> &'static [Promise] {
         &[Promise::Atomic]
     }
 }
@@ -60,7 +60,7 @@ async fn an_index_moves_to_the_real_server_and_back() {
     crate::migrate::there_and_back(&there).await;
 }
 
-/// Everything the store asks for, once.
+/// Sends every kind of request once.
 async fn use_all(store: &ChromaStore) {
     assert_eq!(store.info().await.unwrap(), None);
     store.prepare(&info(3)).await.unwrap();
@@ -128,12 +128,12 @@ async fn recorded_answers_are_understood() {
                 .unwrap()
                 .next()
                 .expect("one request more than was recorded");
-            let answer = match (next["request"] == asked(&call)).then_some(()) {
+            let answer = match (next["request"] == request_of(&call)).then_some(()) {
                 Some(()) => (
                     u16::try_from(next["status"].as_u64().unwrap()).unwrap(),
                     next["answer"].clone(),
                 ),
-                // Not one that is tried again.
+                // A status that is not retried.
                 None => (
                     400,
                     json!({"error": "another request was recorded", "message": next["request"]}),
@@ -147,7 +147,7 @@ async fn recorded_answers_are_understood() {
     assert_eq!(left.lock().unwrap().len(), 0, "recorded requests were not sent");
 }
 
-fn asked(call: &Call) -> Value {
+fn request_of(call: &Call) -> Value {
     json!({"method": call.method, "path": call.path, "body": call.body})
 }
 
@@ -163,7 +163,7 @@ async fn the_real_server_answers_as_recorded() {
             let (client, upstream, recorded) = (client.clone(), upstream.clone(), Arc::clone(&recorded));
             async move {
                 let (status, answer) = pass_on(&client, &upstream, &call).await;
-                let exchange = json!({"request": asked(&call), "status": status, "answer": answer});
+                let exchange = json!({"request": request_of(&call), "status": status, "answer": answer});
                 recorded.lock().unwrap().push(exchange);
                 (status, answer)
             }
@@ -180,7 +180,7 @@ async fn the_real_server_answers_as_recorded() {
         return;
     }
     let stored: Vec<Value> = serde_json::from_str(RECORDED).unwrap();
-    // Its ids are new each time; the kinds of requests and answers are not.
+    // Ids are new each time; kinds of requests and answers are not.
     let kinds = |exchanges: &[Value]| -> Vec<Value> {
         exchanges
             .iter()

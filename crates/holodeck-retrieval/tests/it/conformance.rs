@@ -1,4 +1,4 @@
-//! What every store must do, whatever keeps it.
+//! What every store must do.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ mod writing;
 /// A place that holds any number of indexes.
 #[async_trait]
 pub(crate) trait Place: Send + Sync {
-    /// The index of this name; opened twice, it is the same index, as another process would see it.
+    /// The index of this name; opening it twice gives the same index, as for two processes.
     async fn open(&self, name: &str) -> Arc<dyn VectorStore>;
 
-    /// What is not promised here, each with its reason in the store's documentation.
-    fn lacks(&self) -> &'static [Promise] {
+    /// Promises the store does not make, each with its reason in the store's documentation.
+    fn missing_promises(&self) -> &'static [Promise] {
         &[]
     }
 }
 
-/// What a store may lack if it says so.
+/// Promises that a store may leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Promise {
-    /// Nobody sees half of a replacement.
+    /// No reader sees half of a replacement.
     Atomic,
     /// Words match other forms of themselves.
     Stems,
 }
 
-/// What one check is given.
+/// The input of one check.
 pub(crate) struct Case<'p> {
     pub(crate) place: &'p dyn Place,
     pub(crate) name: &'static str,
@@ -46,8 +46,8 @@ impl Case<'_> {
         self.place.open(self.name).await
     }
 
-    pub(crate) fn promised(&self, promise: Promise) -> bool {
-        !self.place.lacks().contains(&promise)
+    pub(crate) fn promises(&self, promise: Promise) -> bool {
+        !self.place.missing_promises().contains(&promise)
     }
 }
 
@@ -97,14 +97,14 @@ pub(crate) const SEARCHING: Checks = checks![
 
 pub(crate) const KEYWORDS: Checks = checks![
     keywords::rare_words_count_more,
-    keywords::no_letter_has_a_meaning,
+    keywords::no_character_is_query_syntax,
     keywords::words_are_found_in_titles_and_context,
     keywords::other_forms_of_a_word_are_found,
     keywords::phrases_are_found_word_for_word,
     keywords::keywords_are_filtered_and_limited,
 ];
 
-/// Runs these checks and panics with the list of those that failed.
+/// Runs these checks and panics with the list of failed ones.
 pub(crate) async fn check(place: &dyn Place, checks: Checks) {
     let mut failed = String::new();
     for (name, check) in checks {

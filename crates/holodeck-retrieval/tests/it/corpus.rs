@@ -1,4 +1,4 @@
-//! A corpus in memory, and what is in an index.
+//! A corpus in memory, and a view of an index.
 
 use std::{
     collections::BTreeMap,
@@ -11,12 +11,12 @@ use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use holodeck_retrieval::{
     Content, Corpus, EmbeddedStore, Embedder, Filter, HashEmbedder, IngestEvent, IngestProgress,
-    KeywordSearch as _, Listed, Piece, Purpose, RetrievalError, VectorStore,
+    KeywordSearch as _, ListedSource, Piece, Purpose, RetrievalError, VectorStore,
 };
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-/// Sources by name: their pieces, or what is wrong with them.
+/// Sources by name: their pieces, or the reason of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MemoryCorpus {
     pub(crate) sources: BTreeMap<String, Result<Vec<String>, String>>,
@@ -47,8 +47,8 @@ impl Corpus for MemoryCorpus {
         self.chunker.clone()
     }
 
-    async fn list(&self, _cancel: &CancellationToken) -> Result<Vec<Listed>, RetrievalError> {
-        let listed = self.sources.iter().map(|(source, pieces)| Listed {
+    async fn list(&self, _cancel: &CancellationToken) -> Result<Vec<ListedSource>, RetrievalError> {
+        let listed = self.sources.iter().map(|(source, pieces)| ListedSource {
             source: source.clone(),
             content: Ok(format!("{pieces:?}")),
         });
@@ -72,7 +72,7 @@ impl Corpus for MemoryCorpus {
     }
 }
 
-/// Embeds with hashes, and keeps what it was asked for.
+/// Embeds with hashes and records the requested texts.
 pub(crate) struct Listening {
     inner: HashEmbedder,
     pub(crate) asked: Mutex<Vec<String>>,
@@ -86,7 +86,7 @@ impl Listening {
         })
     }
 
-    /// What was asked for since the last time, sorted.
+    /// The texts requested since the last call, sorted.
     pub(crate) fn take(&self) -> Vec<String> {
         let mut asked = std::mem::take(&mut *self.asked.lock().unwrap());
         asked.sort();
@@ -104,7 +104,7 @@ impl Embedder for Listening {
         if texts.iter().any(|text| text.contains("REFUSED")) {
             return Err(RetrievalError::Refused {
                 embedder: self.id().to_string(),
-                reason: "a bad word".to_owned(),
+                reason: "a bad word".into(),
             });
         }
         let own = texts.iter().map(|text| (*text).to_owned());
@@ -113,17 +113,17 @@ impl Embedder for Listening {
     }
 }
 
-/// Events, one line each.
+/// Records events, one line each.
 #[derive(Default)]
-pub(crate) struct Heard(pub(crate) Mutex<Vec<IngestEvent>>);
+pub(crate) struct RecordedEvents(pub(crate) Mutex<Vec<IngestEvent>>);
 
-impl IngestProgress for Heard {
+impl IngestProgress for RecordedEvents {
     fn event(&self, event: IngestEvent) {
         self.0.lock().unwrap().push(event);
     }
 }
 
-/// All that can be seen of an index.
+/// Everything that is visible of an index.
 pub(crate) async fn dump(path: &Path) -> String {
     let store = EmbeddedStore::open(path).await.unwrap();
     let mut dump = format!("{:?}\n{:?}\n", store.info().await.unwrap(), {

@@ -1,4 +1,4 @@
-//! The store that is a file.
+//! The embedded store.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -54,7 +54,7 @@ fn body(body: &Value) -> Reply {
     Reply::raw(200, "application/json", body.to_string())
 }
 
-/// One number a text: which word it is.
+/// One number per text: the index of its word.
 fn numbered(request: &ReceivedRequest) -> Reply {
     let texts = request.body["input"].as_array().unwrap();
     let numbers: Vec<Value> = texts
@@ -64,12 +64,12 @@ fn numbered(request: &ReceivedRequest) -> Reply {
     vectors(&Value::Array(numbers))
 }
 
-fn told(error: &RetrievalError, server: &EndpointServer) -> String {
-    error.to_string().replace(&server.url(), "[server]")
+fn rendered(error: &RetrievalError, server: &EndpointServer) -> String {
+    error.explanation().text().replace(&server.url(), "[server]")
 }
 
 #[tokio::test]
-async fn openai_is_asked_as_it_says_and_vectors_have_length_one() {
+async fn openai_requests_follow_its_api_and_vectors_have_length_one() {
     let server = EndpointServer::replies([body(&json!({"data": [
         {"index": 1, "embedding": [0.0, -2.0]},
         {"index": 0, "embedding": [3.0, 4.0]},
@@ -86,7 +86,7 @@ async fn openai_is_asked_as_it_says_and_vectors_have_length_one() {
 }
 
 #[tokio::test]
-async fn dimensions_are_asked_for_only_if_configured_and_then_insisted_on() {
+async fn dimensions_are_sent_only_if_configured_and_then_enforced() {
     let server = EndpointServer::replies([vectors(&json!([[1, 0, 0]])), vectors(&json!([[1, 0]]))]);
     let with = EmbeddingSettings {
         dimensions: Some(3),
@@ -96,8 +96,8 @@ async fn dimensions_are_asked_for_only_if_configured_and_then_insisted_on() {
     assert_eq!(with.id().dimensions, Some(3));
     with.embed(&["a"], Purpose::Query).await.unwrap();
     let error = with.embed(&["a"], Purpose::Query).await.unwrap_err();
-    assert_snapshot!(told(&error, &server), @r"
-    embedding with openai any (3 dimensions): [server]/v1/embeddings answered with a vector of 2 numbers, where 3 were expected
+    assert_snapshot!(rendered(&error, &server), @r"
+    embedding with openai any (3 dimensions): [server]/v1/embeddings answered with a vector of 2 dimensions instead of 3
       configured as `embedding_provider.endpoint`
     ");
     let requests = server.finish();
@@ -171,19 +171,16 @@ async fn whatever_is_no_vector_is_an_error_and_never_a_placeholder() {
         (vectors(&json!([[1.0]])), "1 vectors for 2 texts"),
         (
             vectors(&json!([[1.0], [1.0, 2.0]])),
-            "a vector of 2 numbers, where 1 were expected",
+            "a vector of 2 dimensions instead of 1",
         ),
         (vectors(&json!([[0.0, 0.0], [1.0, 0.0]])), "a vector of zeros"),
-        (
-            vectors(&json!([[], []])),
-            "a vector of 0 numbers, where 0 were expected",
-        ),
+        (vectors(&json!([[], []])), "a vector of 0 dimensions instead of 0"),
         (vectors(&json!([[1.0], null])), "invalid type: null"),
         (vectors(&json!([[1.0], [null]])), "invalid type: null"),
         (vectors(&json!([[1.0], ["NaN"]])), "invalid type: string"),
         (
             Reply::raw(200, "application/json", r#"{"data": [{"embedding": [NaN]}]}"#),
-            "something else than was asked for",
+            "an unexpected body",
         ),
         (
             body(&json!({"data": [{"index": 0, "embedding": [1]}, {"index": 0, "embedding": [1]}]})),
@@ -191,10 +188,13 @@ async fn whatever_is_no_vector_is_an_error_and_never_a_placeholder() {
         ),
         (
             body(&json!({"data": [{"index": 0, "embedding": [1]}, {"index": 2, "embedding": [1]}]})),
-            "a vector for text 3, of 2",
+            "a vector for text 3 of only 2",
         ),
         (Reply::html(200, "Sign in"), "<!DOCTYPE html>"),
-        (Reply::raw(200, "application/json", ""), "answered with nothing"),
+        (
+            Reply::raw(200, "application/json", ""),
+            "answered with an empty body",
+        ),
     ] {
         let server = EndpointServer::replies([reply]);
         let error = build(&openai(&server)).embed(&["a", "b"], Purpose::Passage).await;
@@ -208,7 +208,7 @@ async fn whatever_is_no_vector_is_an_error_and_never_a_placeholder() {
 }
 
 #[tokio::test]
-async fn a_blank_text_is_refused_before_anybody_is_asked() {
+async fn a_blank_text_is_refused_before_any_request() {
     let server = EndpointServer::replies([]);
     let error = build(&openai(&server))
         .embed(&["a", " \n"], Purpose::Passage)
@@ -262,7 +262,7 @@ async fn what_passes_is_tried_again_and_what_does_not_is_not() {
         .embed(&["a"], Purpose::Query)
         .await
         .unwrap_err();
-    assert_snapshot!(told(&error, &server), @r"
+    assert_snapshot!(rendered(&error, &server), @r"
     embedding with openai any: [server]/v1/embeddings answered 429 Too Many Requests: no money left
       configured as `embedding_provider.endpoint`
 
@@ -276,7 +276,7 @@ async fn what_passes_is_tried_again_and_what_does_not_is_not() {
         .embed(&["a"], Purpose::Query)
         .await
         .unwrap_err();
-    assert_snapshot!(told(&error, &server), @r"
+    assert_snapshot!(rendered(&error, &server), @r"
     embedding with openai any: [server]/v1/embeddings answered 401 Unauthorized: Incorrect API key: [redacted]
       configured as `embedding_provider.endpoint`
 
@@ -294,7 +294,7 @@ async fn what_passes_is_tried_again_and_what_does_not_is_not() {
 }
 
 #[tokio::test]
-async fn requests_are_spaced_out_if_the_yaml_says_so() {
+async fn requests_are_spaced_out_if_the_yaml_sets_it() {
     let server = EndpointServer::answering(numbered);
     let paced = EmbeddingSettings {
         rpm: Some(1200),
@@ -317,7 +317,7 @@ async fn a_server_without_key_or_address_is_a_matter_of_setup() {
         ..settings(EmbeddingProvider::Openai, "m", "")
     };
     let error = embedder(&none, &client, &Env::empty(), &options()).err().unwrap();
-    assert_snapshot!(error, @r"
+    assert_snapshot!(error.explanation().text(), @r"
     no key for `provider: openai`
 
     hint: set `OPENAI_API_KEY`, or `embedding_provider.api_key` in the YAML
@@ -332,7 +332,7 @@ async fn a_server_without_key_or_address_is_a_matter_of_setup() {
     assert_snapshot!(error, @"`provider: azure_openai` needs `embedding_provider.endpoint`");
 }
 
-/// The server that whole agents are tested with speaks the same protocol.
+/// The server that tests whole agents speaks the same protocol.
 #[tokio::test]
 async fn the_scripted_model_server_makes_embeddings() {
     let server = ModelServer::replies([]);

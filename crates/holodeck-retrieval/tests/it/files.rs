@@ -76,13 +76,13 @@ async fn files_become_passages_with_their_provenance_and_bad_ones_are_named() {
          voyage that the ship makes, and shows it to any officer who asks.\n",
     );
     folder.write("notes.txt", "Nothing much.");
-    folder.write("broken.pdf", "This is no PDF.");
+    folder.write("broken.pdf", "Not a PDF.");
     let names = ["law.md", "notes.txt", "broken.pdf", "gone.md"];
     let report = folder.ingest(&names).await;
     let failed: Vec<String> = report.failed.iter().map(ToString::to_string).collect();
     assert_snapshot!(failed.join("\n"), @r"
     `gone.md`: no such file
-    `broken.pdf`: its name says a PDF document, but its content does not
+    `broken.pdf`: it has the extension of a PDF document, but other content
     ");
     assert_snapshot!(folder.passages().await, @r###"
     law.md : "# Act\n\n## 1 Scope\n\n\"Ship\" means anything that floats." {"headings":["Act","1 Scope"],"start":0,"end":53,"definitions":[{"term":"Ship","meaning":"anything that floats."}]}

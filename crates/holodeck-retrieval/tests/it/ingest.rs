@@ -13,13 +13,13 @@ use insta::assert_snapshot;
 use pretty_assertions::assert_eq;
 use tokio_util::sync::CancellationToken;
 
-use crate::corpus::{Heard, Listening, MemoryCorpus, dump};
+use crate::corpus::{Listening, MemoryCorpus, RecordedEvents, dump};
 
 struct Bench {
     folder: tempfile::TempDir,
     embedder: Arc<Listening>,
     corpus: MemoryCorpus,
-    heard: Heard,
+    events: RecordedEvents,
     cancel: CancellationToken,
     contexts: Option<Contexts>,
     cached: bool,
@@ -31,7 +31,7 @@ impl Bench {
             folder: tempfile::tempdir().unwrap(),
             embedder: Listening::new(),
             corpus,
-            heard: Heard::default(),
+            events: RecordedEvents::default(),
             cancel: CancellationToken::new(),
             contexts: None,
             cached: false,
@@ -58,7 +58,7 @@ impl Bench {
             ingestor = ingestor.with_contexts(contexts.clone());
         }
         let corpus = Arc::new(self.corpus.clone());
-        ingestor.ingest(corpus, mode, &self.heard, &self.cancel).await
+        ingestor.ingest(corpus, mode, &self.events, &self.cancel).await
     }
 
     async fn dump(&self) -> String {
@@ -127,8 +127,8 @@ async fn with_a_cache_an_edit_costs_its_chunks_and_a_new_name_nothing() {
         bench.sources().await,
         [("b.md", 2), ("empty.md", 0), ("z.md", 3)].map(|(source, count)| (source.to_owned(), count))
     );
-    let heard = bench.heard.0.lock().unwrap();
-    let renamed = heard.iter().find_map(|event| match event {
+    let events = bench.events.0.lock().unwrap();
+    let renamed = events.iter().find_map(|event| match event {
         IngestEvent::Planned(plan) => plan.renamed.first().cloned(),
         _ => None,
     });
@@ -136,17 +136,17 @@ async fn with_a_cache_an_edit_costs_its_chunks_and_a_new_name_nothing() {
 }
 
 #[tokio::test]
-async fn an_index_made_otherwise_is_refused_until_it_is_built_anew() {
+async fn an_index_with_other_settings_is_refused_until_it_is_rebuilt() {
     let mut bench = Bench::new(three());
     bench.fill().await;
     let before = bench.dump().await;
     bench.corpus.chunker = "words".to_owned();
     let error = bench.ingest().await.unwrap_err();
     assert!(matches!(error, RetrievalError::Mixed { .. }), "{error:?}");
-    assert_snapshot!(error, @r"
+    assert_snapshot!(error.explanation().text(), @r"
     the index was built with chunks by lines, not with chunks by words
 
-    hint: `--force-ingest` builds it anew
+    hint: rebuild it with `--force-ingest`
     ");
     assert_eq!(bench.dump().await, before);
     let _ = bench.ingest_as(IngestMode::Rebuild).await.unwrap();
@@ -170,7 +170,7 @@ async fn a_source_that_fails_is_named_and_the_others_are_taken_in() {
             "`bad.md`: embedding with hash words-1 (32 dimensions): the text is refused: a bad word",
         ]
     );
-    // What the index had of it is still there.
+    // The index still has the previous passages.
     assert_eq!(
         bench.sources().await,
         [("a.md", 3), ("b.md", 1), ("c.md", 1), ("empty.md", 0)]
@@ -184,7 +184,7 @@ fn large() -> MemoryCorpus {
     let mut corpus = MemoryCorpus::of(&[]);
     for source in 0..30 {
         let pieces: Vec<String> = (0..(source * 37) % 200 + if source == 11 { 1500 } else { 0 })
-            .map(|piece| format!("source {source} tells of piece {piece}"))
+            .map(|piece| format!("source {source} describes piece {piece}"))
             .collect();
         let pieces = pieces.iter().map(String::as_str).collect::<Vec<_>>();
         corpus.set(&format!("{source:02}.md"), &pieces);
@@ -193,10 +193,10 @@ fn large() -> MemoryCorpus {
 }
 
 #[tokio::test]
-async fn stopped_at_any_event_what_is_finished_stays_and_the_next_run_goes_on() {
+async fn stopped_at_any_event_finished_sources_stay_and_the_next_run_continues() {
     let undisturbed = Bench::new(large());
     undisturbed.fill().await;
-    let events = undisturbed.heard.0.lock().unwrap().len();
+    let events = undisturbed.events.0.lock().unwrap().len();
     let all = undisturbed.embedder.take().len();
     let expected = undisturbed.dump().await;
     for stop in (1..events).step_by(17) {
@@ -249,7 +249,7 @@ async fn an_embedder_that_is_down_ends_it_and_keeps_what_was_stored() {
             if self.0.asked.lock().unwrap().len() > 2000 {
                 return Err(RetrievalError::Embedding {
                     embedder: self.id().to_string(),
-                    reason: "down".to_owned(),
+                    reason: "down".into(),
                     retryable: true,
                     retry_after: None,
                 });
@@ -266,7 +266,7 @@ async fn an_embedder_that_is_down_ends_it_and_keeps_what_was_stored() {
     let ingestor = Ingestor::new(Arc::new(store), Arc::new(failing));
     let corpus = Arc::new(bench.corpus.clone());
     let ended = ingestor
-        .ingest(corpus, IngestMode::Update, &bench.heard, &bench.cancel)
+        .ingest(corpus, IngestMode::Update, &bench.events, &bench.cancel)
         .await;
     assert_snapshot!(ended.unwrap_err(), @"embedding with hash words-1 (32 dimensions): down");
     let kept: usize = bench.sources().await.iter().map(|(_, passages)| passages).sum();
@@ -299,7 +299,7 @@ impl ContextWriter for Writer {
         if request.chunk.contains("unplaceable") {
             return Err(RetrievalError::Context {
                 writer: self.id(),
-                reason: "the model refuses".to_owned(),
+                reason: "the model refuses".into(),
             });
         }
         Ok(format!("About {}.", request.chunk))
@@ -341,20 +341,20 @@ async fn contexts_are_embedded_with_the_text_some_at_a_time_and_none_twice() {
             .contains(r#"text: "two", context: Some("About two.")"#)
     );
 
-    // Only the model is asked again that did not answer.
+    // Only the failed request is repeated.
     let _ = bench.ingest_as(IngestMode::Rebuild).await.unwrap();
     assert_eq!(writer.asked.load(Ordering::Relaxed), 9);
 
-    // Texts with and without contexts don't mix.
+    // Texts with and without contexts do not mix.
     bench.contexts = None;
-    assert_snapshot!(bench.ingest().await.unwrap_err(), @r"
+    assert_snapshot!(bench.ingest().await.unwrap_err().explanation().text(), @r"
     the index was built with chunks by lines; context by openai small, 100 tokens, prompt 1, not with chunks by lines
 
-    hint: `--force-ingest` builds it anew
+    hint: rebuild it with `--force-ingest`
     ");
 }
 
-/// An embedder of an unknown length, which the first attempt was configured to have.
+/// An embedder of unknown length, which the first attempt configured.
 struct Unsized {
     inner: HashEmbedder,
     id: EmbedderId,
@@ -390,11 +390,13 @@ async fn c09_an_index_without_a_passage_takes_the_shape_of_the_next_attempt() {
         let ingest = async |embedder: Arc<Unsized>, corpus: &MemoryCorpus| {
             let store = EmbeddedStore::open(&path).await?;
             let ingestor = Ingestor::new(Arc::new(store), embedder);
-            let (heard, cancel) = (Heard::default(), CancellationToken::new());
+            let (events, cancel) = (RecordedEvents::default(), CancellationToken::new());
             let corpus = Arc::new(corpus.clone());
-            ingestor.ingest(corpus, IngestMode::Update, &heard, &cancel).await
+            ingestor
+                .ingest(corpus, IngestMode::Update, &events, &cancel)
+                .await
         };
-        // The YAML says 48, the vectors have 32.
+        // The YAML sets 48, the vectors have 32.
         let failed = ingest(Unsized::new(32, Some(48)), &corpus).await;
         assert!(
             !matches!(&failed, Ok(report) if report.failed.is_empty()),
@@ -405,7 +407,7 @@ async fn c09_an_index_without_a_passage_takes_the_shape_of_the_next_attempt() {
         let built = ingest(Unsized::new(32, None), &corpus).await.unwrap();
         assert_eq!(built.failed, []);
         assert!(built.passages > 0);
-        // With passages in it, another length is refused.
+        // Once it holds passages, another length is refused.
         let mixed = ingest(Unsized::new(16, Some(16)), &corpus).await.unwrap_err();
         assert!(matches!(mixed, RetrievalError::Mixed { .. }), "{mixed}");
     }

@@ -1,5 +1,5 @@
-//! An ingest that is killed at random moments and begun again ends in the index of one that was left alone, and pays
-//! again only for what was in flight.
+//! An ingest that is killed at random moments and restarted produces the same index as an undisturbed one, and repeats
+//! only requests that were in flight.
 
 use std::{
     collections::HashMap,
@@ -27,19 +27,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::corpus::{MemoryCorpus, dump};
 
-/// How often an ingest is killed; `cargo xtask soak ingest` asks for more.
+/// Number of kills; `cargo xtask soak ingest` sets more.
 const ROUNDS: &str = "HOLODECK_KILL_ROUNDS";
-/// Where chance starts, to repeat what failed.
+/// Seed of the random choices, to repeat a failure.
 const SEED: &str = "HOLODECK_KILL_SEED";
-/// Where a child finds its corpus, and the server.
+/// Where a child finds its corpus and the server.
 const FOLDER: &str = "HOLODECK_TEST_INGEST";
 const SERVER: &str = "HOLODECK_TEST_SERVER";
 
-/// Texts of one step: what a kill may cost at most.
+/// Texts of one step: the most that a kill may cost.
 const IN_FLIGHT: usize = 512;
 
 #[tokio::test]
-async fn a_killed_ingest_goes_on_as_if_nothing_had_happened() {
+async fn a_killed_ingest_continues_without_loss() {
     let wanted = number_from_env(ROUNDS).unwrap_or(12);
     let seed = number_from_env(SEED).unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -50,13 +50,13 @@ async fn a_killed_ingest_goes_on_as_if_nothing_had_happened() {
     assert_eq!(undisturbed.run(&server, Moment::Never), End::ByItself);
     let expected = undisturbed.dump().await;
     assert!(expected.lines().count() > 1000);
-    let whole = server.did(&undisturbed);
+    let whole = server.work_done(&undisturbed);
     let updated = Index::new(&corpus(0));
     assert_eq!(updated.run(&server, Moment::Never), End::ByItself);
     updated.write(&corpus(1));
     assert_eq!(updated.run(&server, Moment::Never), End::ByItself);
     assert!(updated.dump().await == expected, "an update differs");
-    let update = server.did(&updated);
+    let update = server.work_done(&updated);
     let mut kills = 0;
     let mut round = 0;
     while kills < wanted {
@@ -74,7 +74,7 @@ async fn a_killed_ingest_goes_on_as_if_nothing_had_happened() {
         let planned = 2 + random.below(4);
         let mut own = 0;
         while own < planned {
-            // What is left is less each time.
+            // Less work remains each time.
             let (events, requests) = usual;
             let moment = Moment::choose(random, events / (1 + own), requests / (1 + own));
             match index.run(&server, moment) {
@@ -101,7 +101,7 @@ async fn a_killed_ingest_goes_on_as_if_nothing_had_happened() {
     println!("{kills} kills of {round} indexes");
 }
 
-/// What a killed process runs: this test alone, told by the environment what to do.
+/// The test process that is killed; the environment configures it.
 #[test]
 #[ignore = "a part of the other one"]
 fn child() {
@@ -131,7 +131,7 @@ fn child() {
         let cache = ModelCache::open(folder.join("cache.db")).await.unwrap();
         let store = EmbeddedStore::open(folder.join("index.db")).await.unwrap();
         let ingestor = Ingestor::new(Arc::new(store), Arc::new(CachedEmbedder::new(embedder, cache)));
-        let tell = |event: IngestEvent| {
+        let progress = |event: IngestEvent| {
             let line = match event {
                 IngestEvent::Stored { done, .. } => format!("stored {done}"),
                 other => format!("{other:?}").chars().take(20).collect(),
@@ -139,14 +139,14 @@ fn child() {
             let mut out = std::io::stdout().lock();
             writeln!(out, "event {line}").unwrap();
             out.flush().unwrap();
-            // Whoever listens kills this process, or lets it go on.
+            // The reader of this pipe kills this process or lets it continue.
             std::io::stdin().read_line(&mut String::new()).unwrap();
         };
         let report = ingestor
             .ingest(
                 Arc::new(corpus),
                 IngestMode::Update,
-                &tell,
+                &progress,
                 &CancellationToken::new(),
             )
             .await
@@ -155,15 +155,15 @@ fn child() {
     });
 }
 
-/// When a process is killed: by what it has done, not by the clock.
+/// When a process is killed: by its progress, not by the clock.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     Never,
-    /// When it has told so many events.
+    /// After this number of events.
     Event(usize),
-    /// When it has sent so many requests, and before the answer.
+    /// After this number of requests, before the answer.
     Request(usize),
-    /// So many turns of a busy loop after an event: somewhere in the midst of what follows it.
+    /// After this number of busy-loop iterations following an event.
     After(usize, usize),
 }
 
@@ -217,7 +217,7 @@ impl Index {
         dump(&self.path().join("index.db")).await
     }
 
-    /// Runs an ingest in a process of its own until `moment`, or until it ends by itself.
+    /// Runs an ingest in its own process until `moment`, or until it ends.
     fn run(&self, server: &Server, moment: Moment) -> End {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["--exact", "kill::child", "--ignored", "--nocapture"])
@@ -228,7 +228,7 @@ impl Index {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut go_on = child.stdin.take().unwrap();
+        let mut resume = child.stdin.take().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let victim = Arc::new(Victim {
             child: Mutex::new(child),
@@ -240,9 +240,9 @@ impl Index {
         let mut events = 0;
         for line in lines.map_while(Result::ok) {
             if line.contains("event ") {
-                victim.told(events, || {
-                    // It may be dead already.
-                    let _ = go_on.write_all(b"\n");
+                victim.on_event(events, || {
+                    // It may have ended already.
+                    let _ = resume.write_all(b"\n");
                 });
                 events += 1;
             }
@@ -254,14 +254,14 @@ impl Index {
         if ended.success() {
             return End::ByItself;
         }
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(victim.killed.load(Ordering::Relaxed), "{said}");
+        let mut output = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut output).unwrap();
+        assert!(victim.killed.load(Ordering::Relaxed), "{output}");
         End::Killed
     }
 }
 
-/// A process that may be killed: not by SIGTERM, nothing is said before the end.
+/// A process that may be killed; not by SIGTERM, so it prints nothing at the end.
 struct Victim {
     child: Mutex<Child>,
     killed: AtomicBool,
@@ -269,23 +269,23 @@ struct Victim {
 }
 
 impl Victim {
-    /// It told an event, `before` were told before, and waits.
-    fn told(&self, before: usize, go_on: impl FnOnce()) {
+    /// Called for each event, after `before` earlier ones, while the process waits.
+    fn on_event(&self, before: usize, resume: impl FnOnce()) {
         match self.moment {
             Moment::Event(at) if before == at => self.kill(),
             Moment::After(at, turns) if before == at => {
-                go_on();
+                resume();
                 for turn in 0..turns {
                     std::hint::black_box(turn);
                 }
                 self.kill();
             }
-            _ => go_on(),
+            _ => resume(),
         }
     }
 
-    /// It sent its request of this number.
-    fn asked(&self, number: usize) {
+    /// Called for the request of this number.
+    fn on_request(&self, number: usize) {
         if matches!(self.moment, Moment::Request(at) if at == number) {
             self.kill();
         }
@@ -297,10 +297,10 @@ impl Victim {
     }
 }
 
-/// Embeds with hashes, counts what it is paid for, and kills whoever is to be killed at a request.
+/// Embeds with hashes, counts the texts, and kills the process at the chosen request.
 struct Server {
     endpoint: EndpointServer,
-    /// How often each text was sent and answered.
+    /// How often each text was requested and answered.
     paid: Arc<Mutex<HashMap<String, usize>>>,
     requests: Arc<AtomicUsize>,
     victim: Arc<Mutex<Option<Arc<Victim>>>>,
@@ -317,7 +317,7 @@ impl Server {
                 let number = requests.fetch_add(1, Ordering::Relaxed) + 1;
                 let victim = victim.lock().unwrap().clone();
                 if let Some(victim) = victim {
-                    victim.asked(number);
+                    victim.on_request(number);
                 }
                 answer(request, &paid)
             }
@@ -331,7 +331,7 @@ impl Server {
     }
 
     /// Events and requests of an index's last run.
-    fn did(&self, index: &Index) -> (usize, usize) {
+    fn work_done(&self, index: &Index) -> (usize, usize) {
         (
             index.events.load(Ordering::Relaxed),
             self.requests.load(Ordering::Relaxed),
@@ -359,7 +359,7 @@ fn answer(request: &ReceivedRequest, paid: &Mutex<HashMap<String, usize>>) -> Re
     Reply::raw(200, "application/json", json!({"data": data}).to_string())
 }
 
-/// The files before (0) and after (1) somebody edited, removed, renamed and added some.
+/// The files before (0) and after (1) edits, removals, renames and additions.
 fn corpus(state: usize) -> MemoryCorpus {
     let mut corpus = MemoryCorpus::of(&[]);
     for source in 0..40_u64 {
@@ -369,7 +369,7 @@ fn corpus(state: usize) -> MemoryCorpus {
         let pieces: Vec<String> = (0..count)
             .map(|piece| {
                 let version = if edited && piece % 3 == 0 { " (edited)" } else { "" };
-                format!("source {source} tells of piece {piece}{version}")
+                format!("source {source} describes piece {piece}{version}")
             })
             .collect();
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! A writer that is killed leaves an index that is whole.
+//! A killed writer leaves a consistent index.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -26,7 +26,7 @@ fn info() -> IndexInfo {
     }
 }
 
-/// Every passage names its version, and there are more or fewer of them in each.
+/// Every passage names its version; each version has another number of passages.
 fn source(number: usize, version: usize) -> (SourceState, Vec<Entry>) {
     let name = format!("s{number}");
     let passages = 1 + (version * 7 + number) % 23;
@@ -53,7 +53,7 @@ fn source(number: usize, version: usize) -> (SourceState, Vec<Entry>) {
     )
 }
 
-/// What the test below runs and kills: writes without end, and says after each commit that it was one.
+/// The process that the test below kills: writes without end and reports each commit.
 #[tokio::test]
 #[ignore = "runs until it is killed"]
 async fn write_without_end() {
@@ -94,7 +94,7 @@ async fn a_killed_writer_leaves_all_or_nothing() {
             .map_while(Result::ok);
         let commits = lines.filter_map(|line| line.split_once("commit ")?.1.parse::<usize>().ok());
         least = commits.take(1 + kill % 4).last().unwrap();
-        // However far the writer gets meanwhile: readers do not mind it.
+        // Readers are unaffected by the writer's progress.
         for _ in 0..kill % 5 {
             check(&path, least).await;
         }
@@ -113,7 +113,7 @@ async fn a_killed_writer_leaves_all_or_nothing() {
         .unwrap();
 }
 
-/// Every source is there whole, in a version that was committed, and no version but that is found.
+/// Every source is complete, in a committed version, and only that version is found.
 async fn check(path: &Path, least: usize) {
     let store = EmbeddedStore::open(path).await.unwrap();
     assert_eq!(store.info().await.unwrap(), Some(info()));
@@ -126,7 +126,7 @@ async fn check(path: &Path, least: usize) {
     }
 }
 
-/// No writer: what is found is what is there.
+/// Search results match the stored entries.
 #[tokio::test]
 async fn what_is_found_is_what_is_there() {
     let store = EmbeddedStore::in_memory().await.unwrap();

@@ -1,4 +1,4 @@
-//! Stores, embedders and ingestion against servers, files and processes that are there.
+//! Stores, embedders and ingestion against real servers, files and processes.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Moving an index from one store to another.
+//! Migrating an index from one store to another.
 
 use std::sync::Mutex;
 
@@ -29,15 +29,15 @@ async fn all(store: &dyn VectorStore) -> Vec<(SourceState, Vec<Entry>)> {
     store.entries().try_collect().await.unwrap()
 }
 
-/// Moves an index to `there` and back again: it is the same then.
+/// Migrates an index to `there` and back: the result is the same.
 pub(crate) async fn there_and_back(there: &dyn VectorStore) {
     let from = filled(60).await;
     let cancel = CancellationToken::new();
-    let told = Mutex::new(Vec::new());
+    let reported = Mutex::new(Vec::new());
     let report = migrate(
         &from,
         there,
-        &|progress| told.lock().unwrap().push(progress),
+        &|progress| reported.lock().unwrap().push(progress),
         &cancel,
     )
     .await
@@ -48,16 +48,16 @@ pub(crate) async fn there_and_back(there: &dyn VectorStore) {
         all(&from).await.iter().map(|(_, e)| e.len()).sum::<usize>()
     );
     assert!(report.checked >= 15, "{}", report.checked);
-    let told = told.into_inner().unwrap();
+    let reported = reported.into_inner().unwrap();
     assert_eq!(
-        told[0],
+        reported[0],
         MoveProgress {
             sources: 61,
             done: 0,
             passages: 0
         }
     );
-    let last = told.last().unwrap();
+    let last = reported.last().unwrap();
     assert_eq!((last.done, last.passages), (61, report.stats.passages));
 
     let back = EmbeddedStore::in_memory().await.unwrap();
@@ -80,7 +80,7 @@ async fn an_index_moves_to_postgres_and_back() {
 }
 
 #[tokio::test]
-async fn a_move_that_was_broken_off_goes_on() {
+async fn an_interrupted_migration_continues() {
     let (from, to) = (filled(30).await, EmbeddedStore::in_memory().await.unwrap());
     let cancel = CancellationToken::new();
     let stop = |progress: MoveProgress| {
@@ -114,7 +114,7 @@ async fn what_can_not_be_moved_is_refused() {
         error.to_string().ends_with("there is no index to move"),
         "{error}"
     );
-    // The other one holds something else already.
+    // The target already holds other entries.
     let other = EmbeddedStore::in_memory().await.unwrap();
     other.prepare(&info(3)).await.unwrap();
     put(&other, "a", &random("a", 2, 3, 1)).await;

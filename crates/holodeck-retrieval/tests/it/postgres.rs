@@ -68,14 +68,14 @@ async fn it_conforms_in_searching_for_words() {
     conforms(KEYWORDS, json!({})).await;
 }
 
-/// A graph over so few vectors misses none of them.
+/// A graph over so small an index misses nothing.
 #[tokio::test]
 async fn it_conforms_with_a_graph() {
     conforms(SEARCHING, json!({"index": "hnsw", "ef_search": 1000})).await;
 }
 
 #[tokio::test]
-async fn lost_connections_are_opened_anew() {
+async fn lost_connections_are_reopened() {
     let mut server = PostgresServer::start();
     let store = store(&server.url(), json!({}), "kb");
     store.prepare(&info(3)).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_call_that_is_given_up_leaves_nothing_behind() {
     store.prepare(&info(8)).await.unwrap();
     let entries = random("a", 2000, 8, 1);
     let state = state("a", &entries);
-    // Not a matter of time: wherever it is dropped, all or nothing is there, and the next one works.
+    // Wherever the write is dropped, all or nothing is stored, and the next write works.
     for polls in [1, 2, 4, 8, 16, 32] {
         let mut call = Box::pin(store.replace(&state, &entries));
         for _ in 0..polls {
@@ -122,9 +122,9 @@ async fn a_call_that_is_given_up_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn what_the_user_can_mend_is_said() {
+async fn errors_name_the_remedy() {
     let server = PostgresServer::start();
-    let said = async |connection: String, options: Value| {
+    let failure = async |connection: String, options: Value| {
         let store = store(&connection, options, "kb");
         let error = store.prepare(&info(3)).await.unwrap_err().to_string();
         assert!(
@@ -144,19 +144,19 @@ async fn what_the_user_can_mend_is_said() {
     server.run("CREATE ROLE visitor LOGIN PASSWORD 'hush'; CREATE DATABASE plain");
     server.run("CREATE TABLE public.taken (a int); CREATE EXTENSION vector; REVOKE CREATE ON SCHEMA public FROM PUBLIC");
     let mistakes = [
-        said(other(PostgresServer::USER, "hush", "postgres"), json!({})).await,
-        said(other("nobody", "hush", "postgres"), json!({})).await,
-        said(
+        failure(other(PostgresServer::USER, "hush", "postgres"), json!({})).await,
+        failure(other("stranger", "hush", "postgres"), json!({})).await,
+        failure(
             other(PostgresServer::USER, PostgresServer::PASSWORD, "nowhere"),
             json!({}),
         )
         .await,
-        said(other("visitor", "hush", "plain"), json!({})).await,
-        said(other("visitor", "hush", "postgres"), json!({})).await,
-        said(url.clone(), json!({"table": "taken"})).await,
-        said(url.clone(), json!({"language": "klingon"})).await,
-        said(format!("{url}?sslmode=require"), json!({})).await,
-        said("postgresql://u:hush@127.0.0.1:1/d".to_owned(), json!({})).await,
+        failure(other("visitor", "hush", "plain"), json!({})).await,
+        failure(other("visitor", "hush", "postgres"), json!({})).await,
+        failure(url.clone(), json!({"table": "taken"})).await,
+        failure(url.clone(), json!({"language": "klingon"})).await,
+        failure(format!("{url}?sslmode=require"), json!({})).await,
+        failure("postgresql://u:hush@127.0.0.1:1/d".to_owned(), json!({})).await,
     ];
     insta::assert_snapshot!(mistakes.join("\n"));
 }

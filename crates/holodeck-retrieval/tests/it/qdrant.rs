@@ -1,4 +1,4 @@
-//! Qdrant as its published OpenAPI describes it: a server of ours that takes nothing else.
+//! Qdrant as its published OpenAPI describes it: a scripted server that rejects everything else.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Place for Collections {
         Arc::new(store(&self.0, json!({"api_key": KEY}), name))
     }
 
-    fn lacks(&self) -> &'static [Promise] {
+    fn missing_promises(&self) -> &'static [Promise] {
         &[Promise::Atomic, Promise::Stems]
     }
 }
@@ -73,7 +73,7 @@ async fn a_killed_writer_leaves_a_source_out_of_date() {
     store.prepare(&info(3)).await.unwrap();
     put(&store, "a", &random("a", 600, 3, 1)).await;
     put(&store, "b", &random("b", 2, 3, 1)).await;
-    // Of the requests of a replacement: none but the first few get through.
+    // Only the first few requests of a replacement get through.
     for allowed in 0..5 {
         let entries = random("a", 600, 3, 2);
         let state = crate::conformance::data::state("a", &entries);
@@ -83,7 +83,7 @@ async fn a_killed_writer_leaves_a_source_out_of_date() {
         server.work_again();
         let sources = store.sources().await.unwrap();
         let a = sources.iter().find(|state| state.source == "a").unwrap();
-        // Before the first change it is as it was, after that nobody takes it for whole.
+        // Before the first change it is unchanged; after it, no reader treats it as complete.
         let untouched = allowed == 0 && a.passages == 600;
         assert!(untouched || a.hash.is_empty(), "{allowed}: {a:?}");
         store.replace(&state, &entries).await.unwrap();
@@ -97,9 +97,9 @@ async fn a_killed_writer_leaves_a_source_out_of_date() {
 }
 
 #[tokio::test]
-async fn what_the_user_can_mend_is_said() {
+async fn errors_name_the_remedy() {
     let server = QdrantServer::start(KEY);
-    let said = async |url: String, options: Value| {
+    let failure = async |url: String, options: Value| {
         let error = store(&url, options, "kb1")
             .prepare(&info(3))
             .await
@@ -110,10 +110,10 @@ async fn what_the_user_can_mend_is_said() {
     };
     server.add_foreign("theirs");
     let mistakes = [
-        said(server.url(), json!({})).await,
-        said(server.url(), json!({"api_key": "hush"})).await,
-        said(server.url(), json!({"api_key": KEY, "collection_name": "theirs"})).await,
-        said("http://127.0.0.1:1".to_owned(), json!({"api_key": KEY})).await,
+        failure(server.url(), json!({})).await,
+        failure(server.url(), json!({"api_key": "hush"})).await,
+        failure(server.url(), json!({"api_key": KEY, "collection_name": "theirs"})).await,
+        failure("http://127.0.0.1:1".to_owned(), json!({"api_key": KEY})).await,
     ];
     insta::assert_snapshot!(mistakes.join("\n"));
 }

@@ -49,16 +49,16 @@ async fn a_failure_is_an_error_and_nothing_else() {
         Reply::raw(200, "application/json", r#"{"results": []}"#),
     ]);
     let reranker = of(&server);
-    let told = |error: RetrievalError| error.to_string().replace(&server.url(), "[server]");
+    let rendered = |error: RetrievalError| error.explanation().text().replace(&server.url(), "[server]");
     let error = reranker.rerank("who?", &["a"]).await.unwrap_err();
-    assert_snapshot!(told(error), @r"
+    assert_snapshot!(rendered(error), @r"
     reranking with rerank-v3.5: [server]/v2/rerank answered 401 Unauthorized: invalid api token
       configured as `reranker_model.endpoint`
 
     hint: check `reranker_model.api_key`; no variable is read for it
     ");
     let error = reranker.rerank("who?", &["a"]).await.unwrap_err();
-    assert_snapshot!(told(error), @r"
+    assert_snapshot!(rendered(error), @r"
     reranking with rerank-v3.5: [server]/v2/rerank answered with scores for 0 of 1 texts
       configured as `reranker_model.endpoint`
     ");
@@ -69,10 +69,10 @@ async fn a_failure_is_an_error_and_nothing_else() {
 #[test]
 fn a_reranker_without_a_server_of_its_own_is_refused() {
     let error = build(&json!({"provider": "anthropic", "name": "m"})).unwrap_err();
-    assert_snapshot!(error, @r"
-    `reranker_model` of provider `anthropic` needs a server with `/rerank`
+    assert_snapshot!(error.explanation().text(), @r"
+    `reranker_model` does not support provider `anthropic`, which has no `/rerank`
 
-    hint: `provider: openai` with `endpoint:` reaches Cohere, Jina, vLLM and whoever speaks like them
+    hint: use `provider: openai` with `endpoint:` for Cohere, Jina, vLLM and compatible servers
     ");
     assert!(build(&json!({"provider": "openai", "name": "m"})).is_err());
 }

@@ -1,38 +1,38 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use holodeck_model::{CaseIdentity, Replayed, RunMetadata};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The first line of a journal: what is run.
+/// The first line of a journal: the plan of the run and its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JournalHeader {
     /// The format.
     pub holodeck_journal: u64,
     /// The run.
     pub run_id: String,
-    /// When it began, RFC 3339.
+    /// The start time, RFC 3339.
     pub started_at: String,
     /// The agent.
     pub agent_name: String,
     /// Its file as typed.
     pub agent_path: String,
-    /// Provider and model, as people write it.
+    /// Provider and model, for display.
     #[serde(default)]
     pub model: String,
-    /// The run whose answers this one graded again; it asked nothing itself.
+    /// The run whose answers this one regrades; a regrade makes no model calls to the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regrades: Option<String>,
-    /// Fingerprint of the agent: each part that shapes an answer, with its digest. A resumed run must find it unchanged.
+    /// Fingerprint of the agent: each part that affects answers, with its digest. Resuming requires the same.
     #[serde(default)]
     pub agent: BTreeMap<String, String>,
-    /// Which cases of the file were chosen.
+    /// How the cases were selected.
     #[serde(default)]
-    pub selected: Selected,
+    pub selected: StoredSelection,
     /// The cases to run, in their order.
     #[serde(default, with = "plan")]
-    pub plan: Vec<CaseIdentity>,
-    /// Flags that shape answers; a resumed run takes them over.
+    pub plan: Arc<[CaseIdentity]>,
+    /// Flags that affect answers; a resumed run uses them again.
     #[serde(default)]
     pub flags: RunFlags,
     /// Set when answers come from a recording.
@@ -43,21 +43,21 @@ pub struct JournalHeader {
     pub metadata: RunMetadata,
 }
 
-/// How the cases of a run were chosen.
+/// How the cases of a run were selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Selected {
+pub struct StoredSelection {
     /// Cases whose name matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
-    /// The first N of what is left.
+    /// The first N of the remaining cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Only what did not pass in an earlier run.
+    /// Only cases that did not pass in an earlier run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
 }
 
-/// Flags of a run that shape its answers.
+/// Flags of a run that affect its answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunFlags {
     /// `--allow-side-effects`.
@@ -74,8 +74,10 @@ pub struct RunFlags {
     pub record: Option<String>,
 }
 
-/// Many cases make a long line: each is one string of both digests.
+/// The plan is one long line, so each case is a single string of both digests.
 mod plan {
+    use std::sync::Arc;
+
     use holodeck_model::CaseIdentity;
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
@@ -85,12 +87,12 @@ mod plan {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Vec<CaseIdentity>, D::Error> {
+    ) -> Result<Arc<[CaseIdentity]>, D::Error> {
         let texts = Vec::<String>::deserialize(deserializer)?;
         let parse = |text: &String| {
             let (id, content) = text
                 .split_at_checked(32)
-                .ok_or_else(|| D::Error::custom("a case of the plan must be two digests"))?;
+                .ok_or_else(|| D::Error::custom("each case of the plan must consist of two digests"))?;
             Ok(CaseIdentity {
                 id: id.parse().map_err(D::Error::custom)?,
                 content: content.parse().map_err(D::Error::custom)?,

@@ -1,8 +1,10 @@
-//! The lines of a journal, and where they are.
+//! The lines of a journal and their positions.
+
+use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Ended;
+use crate::RunEnd;
 
 /// Every line after the first.
 #[derive(Serialize, Deserialize)]
@@ -12,7 +14,7 @@ pub(super) enum Line<R, G> {
     Ran(R),
     /// Its verdict.
     Graded(G),
-    /// What a reader of every verdict must know; a resumed run may add to it.
+    /// A warning that concerns every verdict; a resumed run may add more.
     Warning(String),
     End(End),
 }
@@ -21,16 +23,16 @@ pub(super) enum Line<R, G> {
 #[derive(Serialize, Deserialize)]
 pub(super) struct End {
     #[serde(flatten)]
-    pub(super) ended: Ended,
+    pub(super) ended: RunEnd,
     pub(super) at: String,
 }
 
-/// Where the lines of a unit are.
+/// The positions of the lines of a unit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place {
-    pub(super) ran: Option<Written>,
-    pub(super) graded: Option<Written>,
-    /// Whether the line `ran` holds the verdict too.
+    pub(super) ran: Option<LinePosition>,
+    pub(super) graded: Option<LinePosition>,
+    /// Whether the line `ran` also contains the verdict.
     pub(super) graded_with_run: bool,
 }
 
@@ -44,9 +46,16 @@ impl Place {
     }
 }
 
-/// A line in the file.
+/// The position of a line in the file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Written {
+pub(super) struct LinePosition {
     pub(super) offset: u64,
-    pub(super) length: u32,
+    /// Never 0, so that an absent position takes no more memory.
+    pub(super) length: NonZeroU32,
+}
+
+/// The length of a line with its end.
+pub(super) fn length_of(line: &[u8]) -> std::io::Result<NonZeroU32> {
+    let length = u32::try_from(line.len()).ok().and_then(NonZeroU32::new);
+    length.ok_or_else(|| std::io::ErrorKind::FileTooLarge.into())
 }

@@ -1,4 +1,4 @@
-//! Opens a journal and finds its lines. Nothing is written here: a file is not changed before it is understood.
+//! Opens a journal and finds its lines. It must not write: a file is not changed before it was read completely.
 
 use std::{
     collections::HashMap,
@@ -9,20 +9,26 @@ use std::{
 };
 
 use holodeck_model::{CaseId, UnitKey};
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 
 use super::{
-    Answers, JOURNAL_VERSION, Journal, JournalError, JournalHeader, io_error,
-    place::{Line, Place, Written},
+    BaseRun, JOURNAL_VERSION, Journal, JournalError, JournalHeader, io_error,
+    place::{self, Line, LinePosition, Place},
     version_1,
 };
 
-/// Enough of a line `ran` to know where it belongs.
+/// The parts of a line `ran` that assign it to a unit.
 #[derive(Deserialize)]
-struct RanSketch {
+struct UnitSketch {
     unit: KeySketch,
     #[serde(default)]
-    grade: Option<IgnoredAny>,
+    grade: Option<GradeSketch>,
+}
+
+#[derive(Deserialize)]
+struct GradeSketch {
+    #[serde(default)]
+    unjudged: bool,
 }
 
 #[derive(Deserialize)]
@@ -31,7 +37,7 @@ struct KeySketch {
 }
 
 pub(super) fn open(path: &Path) -> Result<Journal, JournalError> {
-    let mut journal = open_one(path)?;
+    let mut journal = open_file(path)?;
     if let Some(run) = &journal.header.regrades {
         let malformed = |reason: &str| JournalError::Malformed {
             path: path.display().to_string(),
@@ -41,16 +47,16 @@ pub(super) fn open(path: &Path) -> Result<Journal, JournalError> {
         if run.contains(['/', '\\']) {
             return Err(malformed("`regrades` must be the id of a run"));
         }
-        let base = open_one(&path.with_file_name(format!("{run}.jsonl")))?;
+        let base = open_file(&path.with_file_name(format!("{run}.jsonl")))?;
         if base.header.regrades.is_some() {
-            return Err(malformed("the run that it grades again asked nothing itself"));
+            return Err(malformed("`regrades` must name a run that is not a regrade"));
         }
-        journal.answers = Some(Answers::new(base, &journal.header.plan));
+        journal.base = Some(BaseRun::new(base, &journal.header.plan));
     }
     Ok(journal)
 }
 
-fn open_one(path: &Path) -> Result<Journal, JournalError> {
+fn open_file(path: &Path) -> Result<Journal, JournalError> {
     #[derive(Deserialize)]
     struct Version {
         holodeck_journal: u64,
@@ -69,10 +75,10 @@ fn open_one(path: &Path) -> Result<Journal, JournalError> {
         offset: 0,
     };
     if lines.next().map_err(io)?.is_none() {
-        return Err(malformed("the first line is not complete".to_owned()));
+        return Err(malformed("the first line is incomplete".to_owned()));
     }
-    let version: Version = serde_json::from_slice(&lines.line)
-        .map_err(|_| malformed("this is not a journal of a run".to_owned()))?;
+    let version: Version =
+        serde_json::from_slice(&lines.line).map_err(|_| malformed("not the journal of a run".to_owned()))?;
     let parsed = match version.holodeck_journal {
         1 => version_1::header(&lines.line),
         JOURNAL_VERSION => serde_json::from_slice::<JournalHeader>(&lines.line),
@@ -94,7 +100,7 @@ fn open_one(path: &Path) -> Result<Journal, JournalError> {
         end: lines.offset,
         warnings: Vec::new(),
         ended: None,
-        answers: None,
+        base: None,
         syncer: None,
     };
     if journal.version == 1 {
@@ -110,10 +116,10 @@ impl Journal {
     fn scan(&mut self, lines: &mut Lines) -> std::io::Result<()> {
         let plan = self.header.plan.iter().enumerate();
         let units: HashMap<CaseId, usize> = plan.map(|(place, case)| (case.id, place)).collect();
-        while let Some(written) = lines.next()? {
+        while let Some(position) = lines.next()? {
             self.end = lines.offset;
             let number = lines.number;
-            let Ok(line) = serde_json::from_slice::<Line<RanSketch, KeySketch>>(&lines.line) else {
+            let Ok(line) = serde_json::from_slice::<Line<UnitSketch, KeySketch>>(&lines.line) else {
                 self.warnings.push(format!(
                     "line {number} of the journal is damaged; its case has no result"
                 ));
@@ -134,55 +140,54 @@ impl Journal {
             let unit = units.get(&key.case).filter(|_| key.trial == 0);
             let Some(place) = unit.and_then(|&unit| self.places.get_mut(unit)) else {
                 self.warnings.push(format!(
-                    "line {number} of the journal is of a case that was not planned; it is ignored"
+                    "line {number} of the journal is ignored; its case is not in the plan"
                 ));
                 continue;
             };
             match line {
                 Line::Ran(ran) => {
                     *place = Place {
-                        ran: Some(written),
+                        ran: Some(position),
                         graded: None,
-                        graded_with_run: ran.grade.is_some(),
+                        graded_with_run: ran.grade.is_some_and(|grade| !grade.unjudged),
                     };
                 }
-                // A verdict on an answer that is damaged is none.
+                // Ignore a verdict if the line of its answer is damaged.
                 _ if self.header.regrades.is_none() && !place.has_run() => {}
-                _ => place.graded = Some(written),
+                _ => place.graded = Some(position),
             }
-            // A run that was resumed has not ended where it was interrupted.
+            // Lines after an end belong to a resumed run.
             self.ended = None;
         }
         Ok(())
     }
 }
 
-/// The whole lines of a file.
+/// The complete lines of a file.
 pub(super) struct Lines {
     reader: BufReader<File>,
     pub(super) line: Vec<u8>,
     /// From 1.
     pub(super) number: usize,
-    /// Where the next line begins.
+    /// The start of the next line.
     pub(super) offset: u64,
 }
 
 impl Lines {
-    /// Reads the next line and returns where it is. A line without its end is none.
-    pub(super) fn next(&mut self) -> std::io::Result<Option<Written>> {
+    /// Reads the next line and returns its position. An incomplete line is ignored.
+    pub(super) fn next(&mut self) -> std::io::Result<Option<LinePosition>> {
         self.line.clear();
         self.reader.read_until(b'\n', &mut self.line)?;
         if self.line.last() != Some(&b'\n') {
             return Ok(None);
         }
-        let length = u32::try_from(self.line.len())
-            .map_err(|_| std::io::Error::from(std::io::ErrorKind::FileTooLarge))?;
-        let written = Written {
+        let length = place::length_of(&self.line)?;
+        let position = LinePosition {
             offset: self.offset,
             length,
         };
         self.number += 1;
-        self.offset += u64::from(length);
-        Ok(Some(written))
+        self.offset += u64::from(length.get());
+        Ok(Some(position))
     }
 }

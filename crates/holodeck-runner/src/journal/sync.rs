@@ -7,10 +7,10 @@ use std::{
 
 use super::JournalError;
 
-/// A power cut loses at most this much; a killed process nothing.
+/// A power failure loses at most this much; a killed process loses nothing.
 const SYNC_EVERY: Duration = Duration::from_millis(200);
 
-/// Syncs a file in groups from a thread of its own, so that no case waits for the disk.
+/// Syncs a file from a separate thread, several lines at a time, so that no case waits for the disk.
 #[derive(Debug)]
 pub(super) struct Syncer {
     shared: Arc<(Mutex<SyncState>, Condvar)>,
@@ -43,7 +43,7 @@ impl Syncer {
             guard = changed
                 .wait_while(guard, |state| !state.dirty && !state.stop)
                 .unwrap_or_else(PoisonError::into_inner);
-            // Let a group gather, but leave at once when asked to.
+            // Collect further lines before syncing, but end immediately on a stop.
             guard = changed
                 .wait_timeout_while(guard, SYNC_EVERY, |state| !state.stop)
                 .unwrap_or_else(PoisonError::into_inner)
@@ -62,7 +62,7 @@ impl Syncer {
         }
     }
 
-    pub(super) fn note(&self) -> Result<(), JournalError> {
+    pub(super) fn notify(&self) -> Result<(), JournalError> {
         let (state, changed) = &*self.shared;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = state.failed.take() {
@@ -85,7 +85,7 @@ impl Drop for Syncer {
         state.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
         changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic in the thread has nothing to say that the final sync does not.
+            // If the thread panicked, the final sync reports any error of the file.
             let _ = thread.join();
         }
     }

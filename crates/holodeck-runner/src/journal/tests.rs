@@ -8,7 +8,7 @@ use pretty_assertions::assert_eq;
 use serde_json::Value;
 
 use super::*;
-use crate::{Ended, record::TurnGrade};
+use crate::{RunEnd, record::TurnGrade};
 
 fn plan(cases: usize) -> Vec<CaseIdentity> {
     let yaml: Vec<Value> = (0..cases)
@@ -28,8 +28,8 @@ fn header(cases: usize) -> JournalHeader {
         model: "openai m".to_owned(),
         regrades: None,
         agent: [("agent".to_owned(), "1".to_owned())].into(),
-        selected: Selected::default(),
-        plan: plan(cases),
+        selected: StoredSelection::default(),
+        plan: plan(cases).into(),
         flags: RunFlags::default(),
         replayed: None,
         settings: Value::Null,
@@ -70,11 +70,13 @@ fn grade(state: CaseState) -> Grade {
         grader: "g".to_owned(),
         state,
         turns: vec![TurnGrade::bare(state)],
+        unjudged: false,
+        judging: None,
     }
 }
 
-/// A journal of three units: one passed, one only ran, one did neither.
-fn written(path: &Path) -> Journal {
+/// A journal of three units: one passed, one was only executed, one was not started.
+fn write_journal(path: &Path) -> Journal {
     let mut journal = Journal::create(path, header(3)).unwrap();
     journal.record(0, &unit(&journal, 0, "zero"), None).unwrap();
     journal.grade(0, &grade(CaseState::Passed)).unwrap();
@@ -90,13 +92,13 @@ fn answers(journal: &Journal) -> Vec<String> {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn a_journal_is_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
-    let mut journal = written(&path);
+    let mut journal = write_journal(&path);
     journal.warn("careful".to_owned()).unwrap();
     journal
-        .close(&Ended::completed(), "2026-11-21T00:00:01Z")
+        .close(&RunEnd::completed(), "2026-11-21T00:00:01Z")
         .unwrap();
     let read = Journal::open(&path).unwrap();
     assert_eq!(read.header(), &header(3));
@@ -108,14 +110,14 @@ fn what_was_written_is_read() {
         (1, &["careful".to_owned()][..])
     );
     assert_eq!(read.not_passed().unwrap(), [1, 2]);
-    assert_eq!(read.ended(), Some(&Ended::completed()));
+    assert_eq!(read.ended(), Some(&RunEnd::completed()));
 }
 
 #[test]
 fn a_grade_that_saw_secrets_is_in_the_line_of_its_unit() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
-    let mut journal = written(&path);
+    let mut journal = write_journal(&path);
     let failed = grade(CaseState::Failed);
     journal
         .record(2, &unit(&journal, 2, "***"), Some(&failed))
@@ -133,7 +135,7 @@ fn a_grade_that_saw_secrets_is_in_the_line_of_its_unit() {
 fn every_cut_keeps_the_lines_before_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
-    drop(written(&path));
+    drop(write_journal(&path));
     let whole = fs::read(&path).unwrap();
     let first = whole.iter().position(|&byte| byte == b'\n').unwrap();
     for cut in 0..whole.len() {
@@ -148,7 +150,7 @@ fn every_cut_keeps_the_lines_before_it() {
                 assert!(journal.warnings().is_empty());
             }
         }
-        // Nothing is written before the journal is taken up again.
+        // Opening a journal writes nothing.
         assert_eq!(fs::read(&path).unwrap(), &whole[..cut]);
     }
     let mut journal = Journal::open(&path).unwrap().reopen().unwrap();
@@ -160,7 +162,7 @@ fn every_cut_keeps_the_lines_before_it() {
 fn c17_a_first_line_without_its_end_is_refused_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
-    drop(written(&path));
+    drop(write_journal(&path));
     let whole = fs::read_to_string(&path).unwrap();
     for damaged in [
         whole.replacen('\n', "", 1),
@@ -187,7 +189,7 @@ fn c17_a_first_line_without_its_end_is_refused_and_kept() {
 fn c17_a_damaged_line_is_named_and_costs_only_its_own_unit() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
-    drop(written(&path));
+    drop(write_journal(&path));
     let whole = fs::read_to_string(&path).unwrap();
     let mut lines: Vec<&str> = whole.lines().collect();
     let broken = &lines[1][..lines[1].len() - 7];
@@ -199,7 +201,7 @@ fn c17_a_damaged_line_is_named_and_costs_only_its_own_unit() {
         journal.warnings(),
         ["line 2 of the journal is damaged; its case has no result"]
     );
-    // Its verdict is of no answer.
+    // Its verdict has no answer.
     assert!(!journal.has_answer(0));
 }
 
@@ -207,7 +209,7 @@ fn c17_a_damaged_line_is_named_and_costs_only_its_own_unit() {
 fn c17_a_result_of_a_case_that_was_not_planned_is_not_counted() {
     let dir = tempfile::tempdir().unwrap();
     let (path, other) = (dir.path().join("r.jsonl"), dir.path().join("other.jsonl"));
-    drop(written(&path));
+    drop(write_journal(&path));
     let mut longer = Journal::create(&other, header(9)).unwrap();
     longer.record(8, &unit(&longer, 8, "stray"), None).unwrap();
     let stray = fs::read_to_string(&other).unwrap();
@@ -219,23 +221,23 @@ fn c17_a_result_of_a_case_that_was_not_planned_is_not_counted() {
     assert_eq!(answers(&journal), ["zero", "one"]);
     assert_eq!(
         journal.warnings(),
-        ["line 5 of the journal is of a case that was not planned; it is ignored"]
+        ["line 5 of the journal is ignored; its case is not in the plan"]
     );
 }
 
 #[test]
-fn a_first_version_is_read() {
+fn version_1_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
     fs::write(&path, include_str!("../../tests/data/version_1.jsonl")).unwrap();
     let journal = Journal::open(&path).unwrap();
     let case = |yaml: Value| -> TestCase { serde_json::from_value(yaml).unwrap() };
-    let today = [
+    let current = [
         case(serde_json::json!({"name": "capital", "input": "The capital of France?"})),
         case(serde_json::json!({"name": "sum", "turns": [{"input": "7 + 5?"}, {"input": "And 1 more?"}]})),
     ];
     assert_eq!(
-        match_cases(journal.plan(), &identify_cases(&today, &MemoryFiles::new())),
+        match_cases(journal.plan(), &identify_cases(&current, &MemoryFiles::new())),
         [Some(0), Some(1)]
     );
     assert_eq!(answers(&journal), ["Paris.", "12"]);

@@ -1,18 +1,18 @@
-//! Journals of the first version: one line for each case, with its verdict in it.
+//! Reads journals of version 1, which have one line per case that includes the verdict.
 
-use holodeck_backend_api::{ExecutionResult, Outcome, ToolCall, ToolResult};
+use holodeck_backend_api::{ExecutionResult, Outcome, Redactions, ToolCall, ToolResult};
 use holodeck_model::{
     CaseContent, CaseId, CaseIdentity, ExecutionState, Failure, FailureKind, FileInput, FileType,
     McpServerRecord, MemoryFiles, Replayed, RunMetadata, TestCase, TestResult, ToolInvocation, Turn,
     TurnResult, UnitKey, identify_cases,
 };
-use holodeck_turn::{Redacted, TurnRecord};
+use holodeck_turn::{Trajectory, TurnRecord};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Journal, JournalHeader, Ran, RunFlags, Selected,
-    place::{End, Place, Written},
+    Journal, JournalHeader, RunFlags, StoredSelection, UnitLine,
+    place::{End, LinePosition, Place},
     scan::Lines,
 };
 use crate::record::{Grade, TurnGrade, UnitRecord};
@@ -48,7 +48,7 @@ enum Line {
     End(End),
 }
 
-/// The result of a case with the part of its errors that was there before grading.
+/// The result of a case, with those of its errors that occurred before grading.
 #[derive(Deserialize)]
 struct Case {
     #[serde(flatten)]
@@ -68,12 +68,12 @@ pub(super) fn header(line: &[u8]) -> serde_json::Result<JournalHeader> {
         model: String::new(),
         regrades: None,
         agent: [("agent".to_owned(), header.agent_hash)].into(),
-        selected: Selected {
-            // Which of today's cases were left out is not known.
+        selected: StoredSelection {
+            // The version does not record how cases were selected.
             failed: matches!(header.selected, Places::Only(_)),
-            ..Selected::default()
+            ..StoredSelection::default()
         },
-        plan: Vec::new(),
+        plan: [].into(),
         flags: RunFlags::default(),
         replayed: header.replayed,
         settings: header.settings,
@@ -88,15 +88,16 @@ pub(super) fn header(line: &[u8]) -> serde_json::Result<JournalHeader> {
     })
 }
 
-/// Finds the cases. Their identities are made from what is recorded; files are not, so cases with files have none that
-/// a case of today could have.
+/// Finds the cases. Their identities are computed from the recorded inputs. Files are not recorded, so cases with files
+/// match no current case.
 pub(super) fn scan(journal: &mut Journal, lines: &mut Lines) -> std::io::Result<()> {
-    let mut found: std::collections::BTreeMap<usize, (TestCase, Written)> = std::collections::BTreeMap::new();
-    while let Some(written) = lines.next()? {
+    let mut cases: std::collections::BTreeMap<usize, (TestCase, LinePosition)> =
+        std::collections::BTreeMap::new();
+    while let Some(position) = lines.next()? {
         journal.end = lines.offset;
         match serde_json::from_slice(&lines.line) {
             Ok(Line::Case(case)) => {
-                found.insert(case.result.index, (asked(&case.result), written));
+                cases.insert(case.result.index, (restore_case(&case.result), position));
                 journal.ended = None;
             }
             Ok(Line::Warning(warning)) => journal.warnings.push(warning),
@@ -107,12 +108,12 @@ pub(super) fn scan(journal: &mut Journal, lines: &mut Lines) -> std::io::Result<
             )),
         }
     }
-    let (cases, places): (Vec<_>, Vec<_>) = found.into_values().unzip();
-    journal.header.plan = identify_cases(&cases, &MemoryFiles::new());
-    journal.places = places
+    let (cases, positions): (Vec<_>, Vec<_>) = cases.into_values().unzip();
+    journal.header.plan = identify_cases(&cases, &MemoryFiles::new()).into();
+    journal.places = positions
         .into_iter()
-        .map(|written| Place {
-            ran: Some(written),
+        .map(|position| Place {
+            ran: Some(position),
             graded: None,
             graded_with_run: true,
         })
@@ -120,8 +121,8 @@ pub(super) fn scan(journal: &mut Journal, lines: &mut Lines) -> std::io::Result<
     Ok(())
 }
 
-/// What a case asked, as far as it is recorded.
-fn asked(result: &TestResult) -> TestCase {
+/// The test case of a result, as far as it is recorded.
+fn restore_case(result: &TestResult) -> TestCase {
     let files = if result.processed_files.is_empty() {
         Vec::new()
     } else {
@@ -166,7 +167,7 @@ fn unknown_file() -> FileInput {
 }
 
 /// A case as a unit with its grade.
-pub(super) fn read(line: &[u8]) -> serde_json::Result<Ran> {
+pub(super) fn read(line: &[u8]) -> serde_json::Result<UnitLine> {
     let Line::Case(case) = serde_json::from_slice(line)? else {
         return Err(serde::de::Error::custom("not a case"));
     };
@@ -174,7 +175,7 @@ pub(super) fn read(line: &[u8]) -> serde_json::Result<Ran> {
         result,
         execution_errors,
     } = *case;
-    // Regrading and summaries look up units by their place, not by these.
+    // Placeholders: regrading and summaries look up units by their place.
     let case = CaseIdentity {
         id: "0"
             .repeat(32)
@@ -185,7 +186,6 @@ pub(super) fn read(line: &[u8]) -> serde_json::Result<Ran> {
             .parse::<CaseContent>()
             .map_err(serde::de::Error::custom)?,
     };
-    let failure = |text: &String| Failure::with_hint(FailureKind::Other, text.clone());
     let conversation = result.turns.is_some();
     let (turns, grades) = if let Some(turns) = &result.turns {
         turns.iter().map(turn).unzip()
@@ -194,11 +194,11 @@ pub(super) fn read(line: &[u8]) -> serde_json::Result<Ran> {
         (vec![turn], vec![grade])
     };
     let failures = if conversation {
-        execution_errors.iter().map(failure).collect()
+        execution_errors.iter().map(|text| failure(text)).collect()
     } else {
         Vec::new()
     };
-    Ok(Ran {
+    Ok(UnitLine {
         unit: UnitRecord {
             key: UnitKey {
                 case: case.id,
@@ -214,11 +214,13 @@ pub(super) fn read(line: &[u8]) -> serde_json::Result<Ran> {
             grader: String::new(),
             state: result.state,
             turns: grades,
+            unjudged: false,
+            judging: None,
         }),
     })
 }
 
-/// A case without turns is one.
+/// A case without turns, as a turn.
 fn single(result: &TestResult, execution_errors: &[String]) -> (TurnRecord, TurnGrade) {
     let (mut record, mut grade) = turn(&TurnResult {
         turn_index: 0,
@@ -249,12 +251,13 @@ fn single(result: &TestResult, execution_errors: &[String]) -> (TurnRecord, Turn
         grader_details: None,
     });
     record.files.clone_from(&result.processed_files);
-    let of_grading = |failure: &Failure| !execution_errors.iter().any(|own| own.starts_with(&failure.text));
-    let (graded, own) = std::mem::take(&mut record.failures)
+    let is_of_grading =
+        |failure: &Failure| !execution_errors.iter().any(|own| own.starts_with(&failure.text));
+    let (grading, execution) = std::mem::take(&mut record.failures)
         .into_iter()
-        .partition(of_grading);
-    record.failures = own;
-    grade.failures = graded;
+        .partition(is_of_grading);
+    record.failures = execution;
+    grade.failures = grading;
     (record, grade)
 }
 
@@ -266,9 +269,9 @@ fn turn(turn: &TurnResult) -> (TurnRecord, TurnGrade) {
         input: turn.input.clone(),
         files: Vec::new(),
         state: turn.execution,
-        redacted: Redacted {
+        redacted: Redactions {
             answer: response.contains("***"),
-            ..Redacted::default()
+            ..Redactions::default()
         },
         result: ExecutionResult {
             response,
@@ -291,12 +294,8 @@ fn turn(turn: &TurnResult) -> (TurnRecord, TurnGrade) {
         elapsed_ms: turn.execution_time_ms,
         latency_ms: turn.latency_ms,
         truncated: false,
-        approvals: Vec::new(),
-        failures: turn
-            .errors
-            .iter()
-            .map(|text| Failure::with_hint(FailureKind::Other, text.clone()))
-            .collect(),
+        trajectory: Trajectory::default(),
+        failures: turn.errors.iter().map(|text| failure(text)).collect(),
     };
     let grade = TurnGrade {
         tools_matched: turn.tools_matched,
@@ -309,7 +308,7 @@ fn turn(turn: &TurnResult) -> (TurnRecord, TurnGrade) {
 }
 
 fn invocation(place: usize, call: &ToolInvocation) -> (ToolCall, ToolResult) {
-    let call_id = format!("{}{place}", ToolCall::MINTED);
+    let call_id = format!("{}{place}", ToolCall::GENERATED_ID_PREFIX);
     let result = match &call.result {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -328,4 +327,16 @@ fn invocation(place: usize, call: &ToolInvocation) -> (ToolCall, ToolResult) {
         call_id,
     };
     (call, answer)
+}
+
+/// In this version, the hint is at the end of the text.
+fn failure(text: &str) -> Failure {
+    let (text, hint) = match text.split_once("\n\nhint: ") {
+        Some((text, hint)) => (text, Some(hint.trim_end().to_owned())),
+        None => (text, None),
+    };
+    Failure {
+        hint,
+        ..Failure::new(FailureKind::Other, text)
+    }
 }

@@ -1,10 +1,9 @@
-use holodeck_model::{CaseState, Failure, FailureKind, MetricResult, TestResult, TurnResult};
-use similar::{ChangeTag, TextDiff};
+use std::borrow::Cow;
 
-use super::words;
+use holodeck_model::{CaseState, Failure, FailureKind, MetricResult};
 
-/// Longer answers are cut before they are compared: a difference is for eyes.
-const COMPARED_CHARS: usize = 4_000;
+use super::{Difference, words};
+use crate::{CaseReport, TurnReport};
 
 /// Why a case, or a turn of it, did not pass.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,14 +16,25 @@ pub struct Explanation<'a> {
     pub difference: Option<Difference<'a>>,
 }
 
+impl<'a> Explanation<'a> {
+    /// `None` without a reason.
+    fn new(turn: Option<usize>, reasons: Vec<Reason>, difference: Option<Difference<'a>>) -> Option<Self> {
+        (!reasons.is_empty()).then_some(Self {
+            turn,
+            reasons,
+            difference,
+        })
+    }
+}
+
 /// One reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// The metric or expectation; empty when the text says it all.
+    /// The metric or expectation; empty if the text is sufficient.
     pub what: String,
-    /// In words; may have more than one line.
+    /// The reason; may have several lines.
     pub text: String,
-    /// The next action, where one is known.
+    /// The next step, if one is known.
     pub hint: Option<String>,
 }
 
@@ -53,175 +63,108 @@ impl Reason {
     }
 }
 
-/// An answer that is not the expected one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Difference<'a> {
-    /// What the YAML expects.
-    pub expected: &'a str,
-    /// What the agent said.
-    pub actual: &'a str,
-}
-
-/// One line of a difference.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiffLine {
-    /// `-` only expected, `+` only said, a blank for both.
-    pub sign: char,
-    /// The line.
-    pub text: String,
-}
-
-impl Difference<'_> {
-    /// Line by line, what is expected before what was said.
-    pub fn lines(&self) -> Vec<DiffLine> {
-        let texts = [self.expected, self.actual].map(|text| {
-            let text = words::clip(text.trim_end(), COMPARED_CHARS);
-            words::printable(&text).into_owned()
-        });
-        let [expected, actual] = &texts;
-        if actual.is_empty() {
-            let lines = expected.lines().map(|line| DiffLine {
-                sign: '-',
-                text: line.to_owned(),
-            });
-            let nothing = DiffLine {
-                sign: '+',
-                text: "(empty answer)".to_owned(),
-            };
-            return lines.chain([nothing]).collect();
-        }
-        TextDiff::from_lines(expected.as_str(), actual.as_str())
-            .iter_all_changes()
-            .map(|change| DiffLine {
-                sign: match change.tag() {
-                    ChangeTag::Delete => '-',
-                    ChangeTag::Insert => '+',
-                    ChangeTag::Equal => ' ',
-                },
-                text: change.to_string_lossy().trim_end_matches(['\n', '\r']).to_owned(),
-            })
-            .collect()
-    }
-}
-
-/// Why a case is not a pass: all that people need to see, in the terminal and in reports. Empty for a pass.
-pub fn explain(result: &TestResult) -> Vec<Explanation<'_>> {
-    if result.state == CaseState::Passed {
+/// Explains why a case did not pass, for the terminal and for reports. Empty for a pass.
+pub fn explain(case: &CaseReport) -> Vec<Explanation<'_>> {
+    if case.state() == CaseState::Passed {
         return Vec::new();
     }
+    let mut own: Vec<Reason> = case.unit.failures.iter().map(Reason::of_failure).collect();
     let mut all = Vec::new();
-    let turns = result.turns.as_deref().unwrap_or_default();
-    all.extend(Scope::of_case(result, !turns.is_empty()).explain());
-    for turn in turns {
-        if turn.state != CaseState::Passed {
-            all.extend(Scope::of_turn(turn, &result.failures).explain());
+    for turn in case.turns() {
+        if turn.number.is_some() {
+            all.extend(Explanation::new(None, std::mem::take(&mut own), None));
+            if turn.grade.state == CaseState::Passed {
+                continue;
+            }
         }
+        let mut reasons = std::mem::take(&mut own);
+        reasons.extend(reasons_of(&turn));
+        all.extend(Explanation::new(turn.number, reasons, difference(&turn)));
     }
-    if all.is_empty() && result.state == CaseState::Unchecked {
-        all.push(Explanation {
-            turn: None,
-            reasons: vec![Reason::new("", "checks nothing")],
-            difference: None,
-        });
+    all.extend(Explanation::new(None, own, None));
+    if all.is_empty() && case.state() == CaseState::Unchecked {
+        all.extend(Explanation::new(
+            None,
+            vec![Reason::new("", "checks nothing")],
+            None,
+        ));
     }
     all
 }
 
 /// All reasons in one line.
-pub fn explain_in_a_line(result: &TestResult) -> String {
+pub fn explain_in_a_line(case: &CaseReport) -> String {
     let mut reasons = Vec::new();
-    for explanation in explain(result) {
+    for explanation in explain(case) {
         for reason in &explanation.reasons {
             let line = match explanation.turn {
                 Some(turn) => format!("turn {turn}: {}", reason.line()),
                 None => reason.line(),
             };
-            // One reason is one line, whatever a server put into its message.
+            // A message of a server may have several lines.
             let parts: Vec<_> = line
                 .lines()
-                .map(blanks_alike)
+                .map(collapse_whitespace)
                 .filter(|part| !part.is_empty())
                 .collect();
-            reasons.push(parts.join(", "));
+            reasons.push(parts.join(" · "));
         }
     }
     reasons.join("; ")
 }
 
-fn blanks_alike(line: &str) -> String {
+fn collapse_whitespace(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What a case and a turn have in common.
-struct Scope<'a> {
-    turn: Option<usize>,
-    failures: Vec<&'a Failure>,
-    tools_matched: Option<bool>,
-    tool_calls: &'a [String],
-    metrics: &'a [MetricResult],
-    ground_truth: Option<&'a str>,
-    response: Option<&'a str>,
+fn reasons_of(turn: &TurnReport<'_>) -> Vec<Reason> {
+    let mut reasons: Vec<Reason> = turn.failures().map(Reason::of_failure).collect();
+    let mut failures = turn.failures();
+    let explained = failures.any(|failure| failure.kind == FailureKind::Expectation);
+    if turn.grade.tools_matched == Some(false) && !explained {
+        let text = format!("not met ({})", describe_calls(turn));
+        reasons.push(Reason::new("expected_tools", text));
+    }
+    reasons.extend(turn.grade.metrics.iter().filter_map(metric_reason));
+    reasons
 }
 
-impl<'a> Scope<'a> {
-    /// Of a case with turns, only what belongs to no turn: its metrics are means.
-    fn of_case(result: &'a TestResult, has_turns: bool) -> Self {
-        Self {
-            turn: None,
-            failures: of(&result.failures, None),
-            tools_matched: result.tools_matched.filter(|_| !has_turns),
-            tool_calls: &result.tool_calls,
-            metrics: if has_turns { &[] } else { &result.metric_results },
-            ground_truth: result.ground_truth.as_deref(),
-            response: result.agent_response.as_deref(),
+/// The expected and the actual answer, if a metric that compares them failed; otherwise the expected texts of a failed
+/// metric.
+fn difference<'a>(turn: &TurnReport<'a>) -> Option<Difference<'a>> {
+    let actual = turn.answer()?;
+    let mut of_value = None;
+    for (place, metric) in turn.grade.metrics.iter().enumerate() {
+        let name = metric.metric_name.as_str();
+        if metric.passed != Some(false) || !compares(name) {
+            continue;
         }
-    }
-
-    fn of_turn(turn: &'a TurnResult, failures: &'a [Failure]) -> Self {
-        let number = Some(turn.turn_index + 1);
-        Self {
-            turn: number,
-            failures: of(failures, number),
-            tools_matched: turn.tools_matched,
-            tool_calls: &turn.tool_calls,
-            metrics: &turn.metric_results,
-            ground_truth: turn.ground_truth.as_deref(),
-            response: turn.response.as_deref(),
-        }
-    }
-
-    fn explain(&self) -> Option<Explanation<'a>> {
-        let mut reasons: Vec<Reason> = self.failures.iter().copied().map(Reason::of_failure).collect();
-        let explained = self
-            .failures
-            .iter()
-            .any(|failure| failure.kind == FailureKind::Expectation);
-        if self.tools_matched == Some(false) && !explained {
-            let text = format!("not met ({})", called(self.tool_calls));
-            reasons.push(Reason::new("expected_tools", text));
-        }
-        reasons.extend(self.metrics.iter().filter_map(of_metric));
-        if reasons.is_empty() {
-            return None;
-        }
-        Some(Explanation {
-            turn: self.turn,
-            reasons,
-            difference: self.difference(),
-        })
-    }
-
-    fn difference(&self) -> Option<Difference<'a>> {
-        let missed = |metric: &MetricResult| metric.passed == Some(false) && compares(&metric.metric_name);
-        let difference = Difference {
-            expected: self.ground_truth?,
-            actual: self.response?,
+        let is_part = is_part(name);
+        let Some(values) = turn.expected.values_of(place, name) else {
+            let expected = Cow::Borrowed(turn.expected.ground_truth.as_deref()?);
+            return (expected != actual).then_some(Difference {
+                expected,
+                is_part,
+                actual,
+            });
         };
-        (self.metrics.iter().any(missed) && difference.expected != difference.actual).then_some(difference)
+        let missing = |value: &&String| !is_part || !actual.contains(value.as_str());
+        let mut texts: Vec<&str> = values.iter().filter(missing).map(String::as_str).collect();
+        if texts.is_empty() {
+            texts = values.iter().map(String::as_str).collect();
+        }
+        if !texts.is_empty() {
+            of_value.get_or_insert(Difference {
+                expected: Cow::Owned(texts.join("\n")),
+                is_part,
+                actual,
+            });
+        }
     }
+    of_value
 }
 
-/// Metrics that hold the answer against something else than the expected answer.
+/// Whether a metric compares the answer with an expected text.
 fn compares(metric: &str) -> bool {
     !matches!(
         metric,
@@ -229,12 +172,12 @@ fn compares(metric: &str) -> bool {
     )
 }
 
-/// The failures of this turn; of `None`, those of no turn.
-fn of(failures: &[Failure], turn: Option<usize>) -> Vec<&Failure> {
-    failures.iter().filter(|failure| failure.turn == turn).collect()
+/// Whether a metric searches for the expected text in the answer.
+fn is_part(metric: &str) -> bool {
+    matches!(metric, "contains" | "contains_all" | "contains_any" | "icontains")
 }
 
-fn of_metric(metric: &MetricResult) -> Option<Reason> {
+fn metric_reason(metric: &MetricResult) -> Option<Reason> {
     let text = match (metric.passed, &metric.error, metric.score) {
         (_, Some(error), _) => format!("could not be computed: {error}"),
         (Some(false), None, Some(score)) => match words::score(score, metric.threshold) {
@@ -254,11 +197,11 @@ fn of_metric(metric: &MetricResult) -> Option<Reason> {
     Some(Reason::new(&metric.metric_name, text))
 }
 
-fn called(tools: &[String]) -> String {
-    if tools.is_empty() {
+fn describe_calls(turn: &TurnReport<'_>) -> String {
+    let names: Vec<_> = turn.calls().map(|call| format!("`{}`", call.call.name)).collect();
+    if names.is_empty() {
         return "no tool was called".to_owned();
     }
-    let names: Vec<_> = tools.iter().map(|name| format!("`{name}`")).collect();
     format!("called: {}", names.join(", "))
 }
 
@@ -267,7 +210,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::report::samples;
+    use crate::report::{DiffLine, samples};
 
     #[test]
     fn a_pass_needs_no_explanation_and_an_unchecked_case_has_one() {
@@ -276,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_tells_tools_scores_and_the_difference() {
+    fn a_failure_shows_tools_scores_and_the_difference() {
         let failed = samples::failed();
         let [case] = &explain(&failed)[..] else { panic!() };
         assert_eq!(
@@ -284,19 +227,34 @@ mod tests {
             "expected_tools: not called: get_order; called: search_docs; rougeL: 0.31, needs 0.40; \
              contains: the answer does not contain \"30 days\""
         );
-        assert_eq!(case.difference.unwrap().expected, "Your order #12 is in transit");
+        assert_eq!(
+            case.difference.as_ref().unwrap().expected,
+            "Your order #12 is in transit"
+        );
     }
 
     #[test]
-    fn lines_in_common_are_shown_once() {
-        let lines = |expected, actual| -> Vec<String> {
-            let difference = Difference { expected, actual };
-            let lines = difference.lines().into_iter();
-            lines.map(|line| format!("{}{}", line.sign, line.text)).collect()
+    fn e02_what_should_be_contained_is_compared() {
+        let mut case = samples::failed();
+        case.grade.turns[0].metrics.remove(0);
+        case.expected.values = vec![(
+            0,
+            "contains".to_owned(),
+            vec!["order #12".to_owned(), "30 days".to_owned()],
+        )];
+        let [explanation] = &explain(&case)[..] else {
+            panic!()
         };
-        assert_eq!(lines("a\nb\n", "a\nc"), [" a", "-b", "+c"]);
-        assert_eq!(lines("b", ""), ["-b", "+(empty answer)"]);
-        assert_eq!(lines("b", "\u{1b}[31mb"), ["-b", "+\\u{1b}[31mb"]);
+        let difference = explanation.difference.as_ref().unwrap();
+        assert!(difference.is_part);
+        let lines = difference.lines();
+        assert_eq!(
+            lines.iter().map(DiffLine::labelled).collect::<Vec<_>>(),
+            ["expected  30 days", "got       I could not find order #12"]
+        );
+        // A text that must not be in the answer is not an expected text.
+        case.expected.values = vec![(0, "contains".to_owned(), Vec::new())];
+        assert_eq!(explain(&case)[0].difference, None);
     }
 
     #[test]
@@ -309,35 +267,43 @@ mod tests {
 
     #[test]
     fn a_failure_names_its_field_and_its_hint() {
-        let mut result = samples::timed_out();
-        let message = "the model endpoint did not answer\n  http://x: refused\n\nhint: start it";
-        result.failures = vec![
-            Failure::with_hint(FailureKind::Provider, message.to_owned()),
-            // No field is guessed from a text.
+        let mut case = samples::timed_out();
+        let down = Failure {
+            hint: Some("start it".to_owned()),
+            ..Failure::new(
+                FailureKind::Provider,
+                "the model endpoint did not answer\n  http://x: refused",
+            )
+        };
+        case.unit.turns[0].failures = vec![
+            down,
+            // The field is not derived from the text.
             Failure::new(FailureKind::Provider, "expected a cheaper model"),
             Failure::of_field("forbidden_tools", "called: delete_order (call 2)"),
         ];
-        let [case] = &explain(&result)[..] else { panic!() };
-        assert_eq!(case.reasons[0].hint.as_deref(), Some("start it"));
+        let [explanation] = &explain(&case)[..] else {
+            panic!()
+        };
+        assert_eq!(explanation.reasons[0].hint.as_deref(), Some("start it"));
         assert_eq!(
-            explain_in_a_line(&result),
-            "the model endpoint did not answer, http://x: refused; expected a cheaper model; \
+            explain_in_a_line(&case),
+            "the model endpoint did not answer · http://x: refused; expected a cheaper model; \
              forbidden_tools: called: delete_order (call 2)"
         );
     }
 
     #[test]
     fn unmet_tools_without_a_failure_are_explained() {
-        let mut result = samples::failed();
-        result.failures.clear();
-        result.metric_results.clear();
+        let mut case = samples::failed();
+        case.grade.turns[0].failures.clear();
+        case.grade.turns[0].metrics.clear();
         assert_eq!(
-            explain_in_a_line(&result),
+            explain_in_a_line(&case),
             "expected_tools: not met (called: `search_docs`)"
         );
-        result.tool_calls.clear();
+        case.unit.turns[0].result.tool_calls.clear();
         assert_eq!(
-            explain_in_a_line(&result),
+            explain_in_a_line(&case),
             "expected_tools: not met (no tool was called)"
         );
     }

@@ -1,8 +1,11 @@
+//! The run file and the JSON report. Only this module converts a case to 0.7.1's `TestResult`.
+
 use std::{
     cell::RefCell,
     io::{BufWriter, Write},
 };
 
+use holodeck_model::{CaseState, ExecutionState, Failure, TestResult, ToolInvocation, TurnResult};
 use serde::{
     Serialize, Serializer,
     ser::{Error as _, SerializeMap as _, SerializeSeq as _},
@@ -10,24 +13,24 @@ use serde::{
 use serde_json::Value;
 
 use super::{PlannedResult, ReportError, RunView};
-use crate::{ExitCode, SummaryFold};
+use crate::{CallReport, CaseReport, ExitCode, SummaryFold, TurnReport};
 
-/// What the cases of a run come to.
+/// The totals over the cases of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Totals {
     pub(crate) summary: SummaryFold,
-    /// The worst of the cases' own.
+    /// The worst exit code of a case.
     pub(crate) exit: ExitCode,
 }
 
-/// The report alone: 0.7.1's `TestReport` and our own fields.
+/// Writes the report alone: 0.7.1's `TestReport` with additional fields.
 pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
     pretty(&Report { view, totals: None }, out)
 }
 
-/// The run file: 0.7.1's `EvalRun`, the report and what is known about the agent. The totals stand behind the cases and
-/// are made while those are written, so that they are read once; the head's own are not looked at. In the order of the
-/// file, whatever the order of the run: the same cases give the same sums.
+/// Writes the run file: 0.7.1's `EvalRun`, the report and metadata about the agent. The totals come after the cases and
+/// are computed while the cases are written, so that those are read once; the totals in the head are ignored. Cases are
+/// in the order of the file, not of the run, so that the same cases give the same sums.
 pub(crate) fn run_file(view: &RunView<'_>, out: &mut dyn Write) -> Result<Totals, ReportError> {
     #[derive(Serialize)]
     struct RunFile<'v, 'a> {
@@ -53,7 +56,7 @@ pub(crate) fn run_file(view: &RunView<'_>, out: &mut dyn Write) -> Result<Totals
 }
 
 fn pretty(value: &impl Serialize, out: &mut dyn Write) -> Result<(), ReportError> {
-    // Many small writes: its own buffer is cheaper to reach than whatever is behind `out`.
+    // The serializer makes many small writes, and `out` may be unbuffered.
     let mut out = BufWriter::with_capacity(1 << 16, out);
     serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from)?;
     out.write_all(b"\n")?;
@@ -61,10 +64,10 @@ fn pretty(value: &impl Serialize, out: &mut dyn Write) -> Result<(), ReportError
     Ok(())
 }
 
-/// The head's fields with the streamed cases among them, where 0.7.1 has them.
+/// The fields of the head, with the streamed cases at the place where 0.7.1 has them.
 struct Report<'v, 'a> {
     view: &'v RunView<'a>,
-    /// Made from the cases on the way; otherwise the head's are right.
+    /// Computed while the cases are written; if absent, the totals of the head are used.
     totals: Option<&'v RefCell<Totals>>,
 }
 
@@ -96,8 +99,8 @@ impl Serialize for Cases<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut seq = serializer.serialize_seq(None)?;
         for planned in self.0.view.planned() {
-            let result = match planned.map_err(S::Error::custom)? {
-                PlannedResult::Finished(result) => result,
+            let case = match planned.map_err(S::Error::custom)? {
+                PlannedResult::Finished(case) => case,
                 PlannedResult::NotRun(_) => {
                     if let Some(totals) = self.0.totals {
                         totals.borrow_mut().summary.observe_not_run();
@@ -109,10 +112,10 @@ impl Serialize for Cases<'_, '_> {
                 let mut totals = totals.borrow_mut();
                 totals.exit = totals
                     .exit
-                    .worse(ExitCode::of_case(&result).unwrap_or(ExitCode::Passed));
-                totals.summary.observe(&result);
+                    .worse(ExitCode::of_case(&case).unwrap_or(ExitCode::Passed));
+                totals.summary.observe(&case);
             }
-            seq.serialize_element(&result)?;
+            seq.serialize_element(&case)?;
         }
         seq.end()
     }
@@ -125,7 +128,7 @@ impl Serialize for NotRunCases<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Report { view, totals } = self.0;
         let mut seq = serializer.serialize_seq(None)?;
-        // While totals are made, the head's own are not right yet.
+        // While the totals are computed, those of the head are not valid.
         let none = match totals {
             Some(totals) => totals.borrow().summary.not_run() == 0,
             None => view.head.summary.not_run == 0,
@@ -138,5 +141,109 @@ impl Serialize for NotRunCases<'_, '_> {
             }
         }
         seq.end()
+    }
+}
+
+impl Serialize for CaseReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        test_result(self).serialize(serializer)
+    }
+}
+
+fn test_result(case: &CaseReport) -> TestResult {
+    let failures = case.failures();
+    // Some fields apply only to a case without turns.
+    let single = case.turns().next().filter(|turn| turn.number.is_none());
+    TestResult {
+        index: case.index,
+        case_id: case.unit.key.case.to_string(),
+        test_name: case.name.clone(),
+        test_input: case.question().into_owned(),
+        processed_files: case.turns().flat_map(|turn| turn.record.files.clone()).collect(),
+        agent_response: case.answer().map(ToOwned::to_owned),
+        tool_calls: case.calls().map(|call| call.call.name.clone()).collect(),
+        tool_invocations: case.calls().map(invocation).collect(),
+        expected_tools: case.expected.tools.clone(),
+        tools_matched: case.tools_matched(),
+        metric_results: case.metrics().into_owned(),
+        ground_truth: case.expected.ground_truth.clone(),
+        passed: case.state() == CaseState::Passed,
+        state: case.state(),
+        execution: case.execution(),
+        execution_time_ms: case.elapsed_ms(),
+        latency_ms: case
+            .turns()
+            .filter_map(|turn| turn.record.latency_ms)
+            .reduce(|sum, this| sum + this),
+        errors: failures.iter().map(Failure::line).collect(),
+        failures,
+        timestamp: case.unit.at.clone(),
+        token_usage: case.unit.usage(),
+        cost_usd: case.unit.cost_usd(),
+        num_turns: case.unit.model_calls(),
+        model: case.model().map(ToOwned::to_owned),
+        truncated: case.is_truncated(),
+        redacted: case.is_redacted(),
+        structured_output: single.and_then(|turn| turn.record.result.structured_output.clone()),
+        retrieval_context: single.and_then(|turn| turn.grade.retrieval_context.clone()),
+        turns: case
+            .unit
+            .conversation
+            .then(|| case.turns().enumerate().map(turn_result).collect()),
+    }
+}
+
+fn turn_result((turn_index, turn): (usize, TurnReport<'_>)) -> TurnResult {
+    let TurnReport {
+        record,
+        grade,
+        expected,
+        ..
+    } = turn;
+    TurnResult {
+        turn_index,
+        input: record.input.clone(),
+        response: turn.answer().map(ToOwned::to_owned),
+        ground_truth: expected.ground_truth.clone(),
+        expected_tools: expected.tools.clone(),
+        tool_calls: turn.calls().map(|call| call.call.name.clone()).collect(),
+        tool_invocations: turn.calls().map(invocation).collect(),
+        tools_matched: grade.tools_matched,
+        arg_match_details: Some(grade.arg_match_details.clone()).filter(|details| !details.is_empty()),
+        metric_results: grade.metrics.clone(),
+        passed: grade.state == CaseState::Passed,
+        state: grade.state,
+        execution: record.state,
+        execution_time_ms: record.elapsed_ms,
+        latency_ms: record.latency_ms,
+        token_usage: record.usage,
+        cost_usd: record.cost_usd,
+        num_turns: record.result.num_turns,
+        structured_output: record.result.structured_output.clone(),
+        retrieval_context: grade.retrieval_context.clone(),
+        errors: turn.failures().map(Failure::line).collect(),
+        model: record.result.model.clone(),
+        truncated: record.truncated,
+        redacted: !record.redacted.is_empty(),
+        skipped: record.state == ExecutionState::Skipped,
+        grader_details: None,
+    }
+}
+
+fn invocation(call: CallReport<'_>) -> ToolInvocation {
+    let result = call
+        .result
+        .map_or(Value::Null, |result| Value::String(result.result.clone()));
+    ToolInvocation {
+        name: call.call.name.clone(),
+        args: call.call.arguments.clone(),
+        bytes: result.to_string().len(),
+        duration_ms: call.duration_ms(),
+        error: call.error().map(ToOwned::to_owned),
+        result,
+        details: call
+            .result
+            .map(|result| result.details.clone())
+            .unwrap_or_default(),
     }
 }

@@ -1,14 +1,15 @@
 use std::{fmt, io::Write};
 
-use holodeck_model::{CaseState, NotRun, ReportHead, TestResult};
+use holodeck_model::{CaseState, NotRun, ReportHead};
 
 use super::{PlannedResult, ReportError, RunView, explain, explain_in_a_line, words};
+use crate::CaseReport;
 
-/// Answers are there to be read in a CI page, not to fill it.
+/// Limits each text, so that answers do not fill the CI page.
 const TEXT_CHARS: usize = 10_000;
 
-/// For CI servers: a failed case is a `failure`, one without a verdict an `error`, one that checks nothing or was not run
-/// `skipped`.
+/// Writes a report for CI servers: a failed case is a `failure`, a case without a verdict an `error`, an unchecked case
+/// or one that was not run is `skipped`.
 pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
     let head = view.head;
     let summary = &head.summary;
@@ -31,7 +32,7 @@ pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), Repo
     properties(head, out)?;
     for planned in view.planned() {
         match planned? {
-            PlannedResult::Finished(result) => case(&result, head, out)?,
+            PlannedResult::Finished(finished) => case(&finished, head, out)?,
             PlannedResult::NotRun(case) => not_run(&case, head, out)?,
         }
     }
@@ -90,26 +91,32 @@ fn properties(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(out, "    </properties>")
 }
 
-fn case(result: &TestResult, head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
+fn case(case: &CaseReport, head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     write!(
         out,
         "    <testcase name=\"{}\" classname=\"{}\" time=\"{}\"",
-        Escaped(&result.label()),
+        Escaped(&case.label()),
         Escaped(&head.agent_name),
-        seconds(result.execution_time_ms),
+        seconds(case.elapsed_ms()),
     )?;
-    if result.state == CaseState::Passed {
-        if result.truncated {
-            writeln!(out, ">")?;
-            writeln!(out, "      <system-out>{}</system-out>", words::TRUNCATED)?;
-            return writeln!(out, "    </testcase>");
+    if case.state() == CaseState::Passed {
+        let truncated = case.is_truncated().then(|| words::TRUNCATED.to_owned());
+        let remarks: Vec<String> = truncated.into_iter().chain(failed_calls(case)).collect();
+        if remarks.is_empty() {
+            return writeln!(out, "/>");
         }
-        return writeln!(out, "/>");
+        writeln!(out, ">")?;
+        writeln!(
+            out,
+            "      <system-out>{}</system-out>",
+            Text(&remarks.join("\n"))
+        )?;
+        return writeln!(out, "    </testcase>");
     }
-    let message = explain_in_a_line(result);
+    let message = explain_in_a_line(case);
     let message = Escaped(&message);
     writeln!(out, ">")?;
-    let element = match result.state {
+    let element = match case.state() {
         CaseState::Unchecked => {
             writeln!(out, "      <skipped message=\"{message}\"/>")?;
             return writeln!(out, "    </testcase>");
@@ -117,8 +124,8 @@ fn case(result: &TestResult, head: &ReportHead, out: &mut dyn Write) -> std::io:
         CaseState::Failed => "failure",
         CaseState::Error | CaseState::Passed => "error",
     };
-    let kind = words::state(result.state);
-    let body = body(result);
+    let kind = words::state(case.state());
+    let body = body(case);
     let body = Text(&body);
     writeln!(
         out,
@@ -138,9 +145,9 @@ fn not_run(case: &NotRun, head: &ReportHead, out: &mut dyn Write) -> std::io::Re
 }
 
 /// Reasons, difference, question and answer as plain text.
-fn body(result: &TestResult) -> String {
+fn body(case: &CaseReport) -> String {
     let mut lines = Vec::new();
-    for explanation in explain(result) {
+    for explanation in explain(case) {
         let turn = explanation
             .turn
             .map_or_else(String::new, |turn| format!("turn {turn}: "));
@@ -149,28 +156,37 @@ fn body(result: &TestResult) -> String {
         }
         if let Some(difference) = &explanation.difference {
             for line in difference.lines() {
-                lines.push(format!("{} {}", line.sign, line.text));
+                lines.push(line.labelled());
             }
         }
     }
-    if result.truncated {
+    if case.is_truncated() {
         lines.push(words::TRUNCATED.to_owned());
     }
     lines.push(format!(
         "\nquestion:\n{}",
-        words::clip(&result.test_input, TEXT_CHARS)
+        words::clip(&case.question(), TEXT_CHARS)
     ));
-    if let Some(response) = &result.agent_response {
+    if let Some(response) = case.answer() {
         lines.push(format!("\nanswer:\n{}", words::clip(response, TEXT_CHARS)));
     }
+    for call in case.calls() {
+        lines.push(format!("\ntool call {}", words::call(&call)));
+    }
     lines.join("\n")
+}
+
+/// The failed tool calls, which a verdict may not show.
+fn failed_calls(case: &CaseReport) -> impl Iterator<Item = String> {
+    let failed = case.calls().filter(|call| call.error().is_some());
+    failed.map(|call| format!("tool call {}", words::call(&call)))
 }
 
 fn seconds(millis: u64) -> String {
     format!("{}.{:03}", millis / 1000, millis % 1000)
 }
 
-/// A text in an attribute: plain line breaks would be read as blanks.
+/// A text in an attribute, where a plain line break would be read as a space.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -193,7 +209,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// Writes what XML reads back as `text`, but for characters that XML 1.0 has no way to write.
+/// Escapes `text` for XML. Characters that XML 1.0 cannot represent are replaced.
 fn escape(
     text: &str,
     f: &mut fmt::Formatter<'_>,
@@ -247,6 +263,17 @@ mod tests {
             &samples::cases(),
             Some(samples::replayed()),
         ));
+    }
+
+    #[test]
+    fn e05_a_failed_tool_call_of_a_passed_case_is_shown() {
+        let report = samples::report(Format::Junit, &[samples::passed_with_failed_call()], None);
+        samples::assert_well_formed(&report);
+        assert!(
+            report.contains(
+                "tool call search_docs {\"query\":\"order #12\"}: failed: connection refused (12 ms)"
+            )
+        );
     }
 
     #[test]

@@ -1,24 +1,25 @@
 use std::{borrow::Cow, io::Write};
 
-use holodeck_model::{CaseState, ReportHead, TestResult};
+use holodeck_model::ReportHead;
 
-use super::{PlannedResult, ReportError, RunView, explain, explain_in_a_line, words, words::Tone};
+use super::{DiffLine, PlannedResult, ReportError, RunView, explain, explain_in_a_line, words, words::Tone};
+use crate::CaseReport;
 
-/// A comment on a pull request holds 65,536 characters; one answer must not use them up.
+/// A comment on a pull request is limited to 65,536 characters, which one answer must not use up.
 const TEXT_CHARS: usize = 2_000;
 const REASON_CHARS: usize = 300;
 
-/// For a pull request: the verdict, what did not pass and why, and the rest folded.
+/// Writes a comment for a pull request: the verdict, what did not pass and why, and the rest collapsed.
 pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
     headline(view.head, out)?;
     averages(view.head, out)?;
     let summary = &view.head.summary;
     if summary.failed + summary.errors > 0 {
         table_of_failures(view, out)?;
-        for result in view.results() {
-            let result = result?;
-            if matters(&result) {
-                details(&result, out)?;
+        for case in view.cases() {
+            let case = case?;
+            if case.is_failure() {
+                details(&case, out)?;
             }
         }
         writeln!(out)?;
@@ -44,13 +45,7 @@ fn headline(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
         inline(&head.agent_name),
         words::verdict(head)
     )?;
-    writeln!(
-        out,
-        "**{}: {}** · {}\n",
-        words::count(words::planned(summary), "case"),
-        words::states(summary),
-        words::pass_rate(summary)
-    )?;
+    writeln!(out, "**{}**\n", words::totals(summary))?;
     for line in head.provenance() {
         writeln!(out, "{}\n", inline(&line))?;
     }
@@ -60,9 +55,9 @@ fn headline(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     for warning in &head.warnings {
         writeln!(out, "⚠️ {}\n", inline(warning))?;
     }
-    let spent = words::spent(summary);
-    if !spent.is_empty() {
-        writeln!(out, "{}\n", inline(&spent))?;
+    let usage = words::usage(summary);
+    if !usage.is_empty() {
+        writeln!(out, "{}\n", inline(&usage))?;
     }
     Ok(())
 }
@@ -88,21 +83,17 @@ fn averages(head: &ReportHead, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(out)
 }
 
-fn matters(result: &TestResult) -> bool {
-    matches!(result.state, CaseState::Failed | CaseState::Error)
-}
-
 fn table_of_failures(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
     writeln!(out, "### Did not pass\n\n| case | state | why |\n|---|---|---|")?;
-    for result in view.results() {
-        let result = result?;
-        if matters(&result) {
-            let why = explain_in_a_line(&result);
+    for case in view.cases() {
+        let case = case?;
+        if case.is_failure() {
+            let why = explain_in_a_line(&case);
             writeln!(
                 out,
                 "| {} | {} | {} |",
-                inline(&result.label()),
-                words::state(result.state),
+                inline(&case.label()),
+                words::state(case.state()),
                 inline(&words::clip(&why, REASON_CHARS))
             )?;
         }
@@ -111,16 +102,16 @@ fn table_of_failures(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), Repo
     Ok(())
 }
 
-/// One case, folded.
-fn details(result: &TestResult, out: &mut dyn Write) -> std::io::Result<()> {
+/// One case, collapsed.
+fn details(case: &CaseReport, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(
         out,
         "<details><summary>{} ({}, {})</summary>\n",
-        html(&result.label()),
-        words::case_state(result),
-        words::duration(result.execution_time_ms)
+        html(&case.label()),
+        words::case_state(case),
+        words::duration(case.elapsed_ms())
     )?;
-    for explanation in explain(result) {
+    for explanation in explain(case) {
         let turn = explanation
             .turn
             .map_or_else(String::new, |turn| format!("turn {turn}: "));
@@ -129,20 +120,23 @@ fn details(result: &TestResult, out: &mut dyn Write) -> std::io::Result<()> {
             writeln!(out, "- {turn}{}", inline(&words::clip(&line, TEXT_CHARS)))?;
         }
         if let Some(difference) = &explanation.difference {
-            let lines: Vec<_> = difference
-                .lines()
-                .iter()
-                .map(|line| format!("{} {}", line.sign, line.text))
-                .collect();
+            let lines: Vec<_> = difference.lines().iter().map(DiffLine::labelled).collect();
             writeln!(out)?;
-            fenced("diff", &lines.join("\n"), out)?;
+            fenced("text", &lines.join("\n"), out)?;
         }
     }
     writeln!(out, "\nQuestion:\n")?;
-    fenced("text", &result.test_input, out)?;
-    if let Some(response) = &result.agent_response {
+    fenced("text", &case.question(), out)?;
+    if let Some(response) = case.answer() {
         writeln!(out, "\nAnswer:\n")?;
         fenced("text", response, out)?;
+    }
+    let mut calls = case.calls().peekable();
+    if calls.peek().is_some() {
+        writeln!(out, "\nTool calls:\n")?;
+    }
+    for call in calls {
+        writeln!(out, "- {}", inline(&words::call(&call)))?;
     }
     writeln!(out, "\n</details>")
 }
@@ -154,66 +148,66 @@ fn all_cases(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError>
     }
     writeln!(
         out,
-        "<details><summary>Every case ({total})</summary>\n\n| case | state | time | tokens | cost | scores |\n|---|---|--:|--:|--:|---|"
+        "<details><summary>Every case ({total})</summary>\n\n| case | state | time | tokens | cost | scores, failed tool calls |\n|---|---|--:|--:|--:|---|"
     )?;
     for planned in view.planned() {
-        let result = match planned? {
-            PlannedResult::Finished(result) => result,
-            PlannedResult::NotRun(case) => {
+        let case = match planned? {
+            PlannedResult::Finished(case) => case,
+            PlannedResult::NotRun(missing) => {
                 let (label, reason) = (
-                    inline(&case.label()),
-                    words::clip(&case.reason, REASON_CHARS).into_owned(),
+                    inline(&missing.label()),
+                    words::clip(&missing.reason, REASON_CHARS).into_owned(),
                 );
                 writeln!(out, "| {label} | not run | | | | {} |", inline(&reason))?;
                 continue;
             }
         };
-        let tokens = result.token_usage.map(|usage| words::tokens(usage.total_tokens));
+        let tokens = case.unit.usage().map(|usage| words::tokens(usage.total_tokens));
         writeln!(
             out,
             "| {} | {} | {} | {} | {} | {} |",
-            inline(&result.label()),
-            words::case_state(&result),
-            words::duration(result.execution_time_ms),
+            inline(&case.label()),
+            words::case_state(&case),
+            words::duration(case.elapsed_ms()),
             tokens.unwrap_or_default(),
-            result.cost_usd.map(words::cost).unwrap_or_default(),
-            inline(&scores(&result)),
+            case.unit.cost_usd().map(words::cost).unwrap_or_default(),
+            inline(&remarks(&case)),
         )?;
     }
     writeln!(out, "\n</details>\n")?;
     Ok(())
 }
 
-fn scores(result: &TestResult) -> String {
-    let scores: Vec<_> = result
-        .metric_results
-        .iter()
-        .filter_map(|metric| {
-            let score = metric.score?;
-            Some(format!("{} {}", metric.metric_name, words::score(score, None).0))
-        })
-        .collect();
-    scores.join(", ")
+/// The scores of a case and its failed tool calls, which its verdict may not show.
+fn remarks(case: &CaseReport) -> String {
+    let metrics = case.metrics();
+    let scores = metrics.iter().filter_map(|metric| {
+        let score = metric.score?;
+        Some(format!("{} {}", metric.metric_name, words::score(score, None).0))
+    });
+    let failed = case.calls().filter(|call| call.error().is_some());
+    let failed = failed.map(|call| format!("{} {}", call.call.name, words::call_result(&call)));
+    scores.chain(failed).collect::<Vec<_>>().join(", ")
 }
 
-/// A block no text can end: its fence is longer than any in the text.
+/// A code block whose fence is longer than any in the text, so that the text cannot end it.
 fn fenced(language: &str, text: &str, out: &mut dyn Write) -> std::io::Result<()> {
     let clipped = words::clip(text, TEXT_CHARS);
     let text = words::printable(&clipped);
     let mut longest = 0;
-    let mut here = 0;
+    let mut current = 0;
     for c in text.chars() {
-        here = if c == '`' { here + 1 } else { 0 };
-        longest = longest.max(here);
+        current = if c == '`' { current + 1 } else { 0 };
+        longest = longest.max(current);
     }
     let fence = "`".repeat(longest.max(2) + 1);
     writeln!(out, "{fence}{language}\n{text}\n{fence}")
 }
 
-/// One line of text for a paragraph, a list or a table cell. Code in back-quotes stays code; nobody is notified.
+/// One line of text for a paragraph, a list or a table cell. Code in backquotes stays code; `@name` notifies no user.
 fn inline(text: &str) -> String {
     let text = words::printable(text);
-    // Only single back-quotes in pairs are code for sure; others could end where we don't think they do.
+    // Only paired single backquotes are certainly code; other code spans could end at an unexpected place.
     let paired = !text.contains("``") && text.matches('`').count().is_multiple_of(2);
     let mut in_code = false;
     let mut safe = String::with_capacity(text.len());
@@ -292,6 +286,15 @@ mod tests {
         assert_eq!(inline("`a|b` <b> @team"), "`a\\|b` &lt;b&gt; @<!-- -->team");
         assert_eq!(inline("an odd ` one_"), "an odd \\` one\\_");
         assert_eq!(inline("`<b> ```"), "\\`&lt;b&gt; \\`\\`\\`");
+    }
+
+    #[test]
+    fn e05_a_failed_tool_call_of_a_passed_case_is_shown() {
+        let report = samples::report(Format::Markdown, &[samples::passed_with_failed_call()], None);
+        assert!(
+            report.contains("search\\_docs failed: connection refused (12 ms) |"),
+            "{report}"
+        );
     }
 
     #[test]

@@ -1,46 +1,79 @@
-//! Results for tests of everything that reads them.
+//! Sample cases for the tests of reports, totals and explanations.
 
+use holodeck_backend_api::{ExecutionResult, ToolCall, ToolResult};
 use holodeck_model::{
-    CallDetails, CaseState, ExecutionState, Failure, FailureKind, MetricResult, NotRun,
-    REPORT_SCHEMA_VERSION, Replayed, ReportHead, RunMetadata, TestResult, TokenUsage, ToolInvocation,
-    TurnResult,
+    CallDetails, CaseIdentity, CaseState, ExecutionState, Failure, FailureKind, MetricResult, NotRun,
+    REPORT_SCHEMA_VERSION, Replayed, ReportHead, RunMetadata, TokenUsage, UnitKey,
 };
+use holodeck_turn::TurnRecord;
 use serde_json::json;
 
 use super::{Format, PlannedResult, Results, RunView, write_report};
-use crate::SummaryFold;
+use crate::{
+    CaseReport, Expected, SummaryFold,
+    record::{Grade, TurnGrade, UnitRecord},
+};
 
-pub(crate) fn result(index: usize, state: CaseState, metrics: &[(&str, Option<f64>)]) -> TestResult {
-    TestResult {
-        index,
-        case_id: format!("{index:016x}"),
-        test_name: Some(format!("case {}", index + 1)),
-        test_input: "What is the capital of France?".to_owned(),
-        processed_files: Vec::new(),
-        agent_response: Some("Paris".to_owned()),
-        tool_calls: Vec::new(),
-        tool_invocations: Vec::new(),
-        expected_tools: None,
-        tools_matched: None,
-        metric_results: metrics.iter().map(|(name, score)| metric(name, *score)).collect(),
-        ground_truth: Some("Paris".to_owned()),
-        passed: state == CaseState::Passed,
-        state,
-        execution: ExecutionState::Completed,
-        execution_time_ms: 1200,
+/// A case whose only turn answered in 1.2 s.
+pub(crate) fn case(index: usize, state: CaseState, metrics: &[(&str, Option<f64>)]) -> CaseReport {
+    let turn = TurnRecord {
+        elapsed_ms: 1200,
         latency_ms: Some(1200),
-        errors: Vec::new(),
-        failures: Vec::new(),
-        timestamp: "2026-11-21T20:11:03.000Z".to_owned(),
-        token_usage: Some(TokenUsage::new(12, 3)),
-        cost_usd: None,
-        num_turns: 1,
-        model: Some("m".to_owned()),
-        truncated: false,
-        redacted: false,
-        structured_output: None,
-        retrieval_context: None,
-        turns: None,
+        ..turn("What is the capital of France?", "Paris")
+    };
+    let grade = TurnGrade {
+        metrics: metrics.iter().map(|(name, score)| metric(name, *score)).collect(),
+        ..TurnGrade::bare(state)
+    };
+    let case = CaseIdentity {
+        id: format!("{index:032x}").parse().unwrap(),
+        content: format!("{index:032x}").parse().unwrap(),
+    };
+    CaseReport {
+        index,
+        name: Some(format!("case {}", index + 1)),
+        input: turn.input.clone(),
+        expected: ground_truth("Paris"),
+        expected_turns: Vec::new(),
+        unit: UnitRecord {
+            key: UnitKey {
+                case: case.id,
+                trial: 0,
+            },
+            case,
+            conversation: false,
+            at: "2026-11-21T20:11:03.000Z".to_owned(),
+            turns: vec![turn],
+            failures: Vec::new(),
+        },
+        grade: Grade {
+            grader: String::new(),
+            state,
+            turns: vec![grade],
+            unjudged: false,
+            judging: None,
+        },
+    }
+}
+
+fn turn(input: &str, answer: &str) -> TurnRecord {
+    TurnRecord {
+        input: input.to_owned(),
+        result: ExecutionResult {
+            response: answer.to_owned(),
+            num_turns: 1,
+            model: Some("m".to_owned()),
+            ..ExecutionResult::default()
+        },
+        usage: Some(TokenUsage::new(12, 3)),
+        ..TurnRecord::default()
+    }
+}
+
+fn ground_truth(text: &str) -> Expected {
+    Expected {
+        ground_truth: Some(text.to_owned()),
+        ..Expected::default()
     }
 }
 
@@ -60,44 +93,56 @@ fn metric(name: &str, score: Option<f64>) -> MetricResult {
     }
 }
 
-pub(crate) fn passed() -> TestResult {
-    TestResult {
-        test_name: Some("refund policy".to_owned()),
-        cost_usd: Some(0.0021),
-        ..result(0, CaseState::Passed, &[("rougeL", Some(0.9))])
+pub(crate) fn passed() -> CaseReport {
+    let mut passed = named(
+        "refund policy",
+        case(0, CaseState::Passed, &[("rougeL", Some(0.9))]),
+    );
+    passed.unit.turns[0].cost_usd = Some(0.0021);
+    passed
+}
+
+fn named(name: &str, case: CaseReport) -> CaseReport {
+    CaseReport {
+        name: Some(name.to_owned()),
+        ..case
     }
 }
 
-pub(crate) fn failed() -> TestResult {
-    let mut failed = TestResult {
-        test_name: Some("order status".to_owned()),
-        test_input: "Where is order #12?".to_owned(),
-        agent_response: Some("I could not find order #12".to_owned()),
-        ground_truth: Some("Your order #12 is in transit".to_owned()),
-        tool_calls: vec!["search_docs".to_owned()],
-        tool_invocations: vec![ToolInvocation {
-            name: "search_docs".to_owned(),
-            args: json!({"query": "order #12"}),
-            result: json!("nothing found"),
-            bytes: 15,
-            duration_ms: Some(12),
-            error: None,
-            details: CallDetails::default(),
-        }],
-        expected_tools: Some(json!(["get_order"])),
-        tools_matched: Some(false),
-        failures: vec![Failure::of_field(
-            "expected_tools",
-            "not called: get_order; called: search_docs",
-        )],
-        cost_usd: Some(0.0026),
-        ..result(1, CaseState::Failed, &[("rougeL", Some(0.31))])
+pub(crate) fn failed() -> CaseReport {
+    let mut failed = named(
+        "order status",
+        case(1, CaseState::Failed, &[("rougeL", Some(0.31))]),
+    );
+    failed.expected = Expected {
+        tools: Some(json!(["get_order"])),
+        ..ground_truth("Your order #12 is in transit")
     };
-    for metric in &mut failed.metric_results {
-        metric.threshold = Some(0.4);
-        metric.passed = Some(false);
-    }
-    failed.metric_results.push(MetricResult {
+    let record = &mut failed.unit.turns[0];
+    record.cost_usd = Some(0.0026);
+    "Where is order #12?".clone_into(&mut record.input);
+    record.result.response = "I could not find order #12".to_owned();
+    record.result.tool_calls = vec![ToolCall {
+        name: "search_docs".to_owned(),
+        arguments: json!({"query": "order #12"}),
+        call_id: "c1".to_owned(),
+    }];
+    record.result.tool_results = vec![ToolResult {
+        call_id: "c1".to_owned(),
+        name: "search_docs".to_owned(),
+        result: "nothing found".to_owned(),
+        is_error: false,
+        duration_ms: Some(12),
+        details: CallDetails::default(),
+    }];
+    let grade = &mut failed.grade.turns[0];
+    grade.tools_matched = Some(false);
+    grade.failures = vec![Failure::of_field(
+        "expected_tools",
+        "not called: get_order; called: search_docs",
+    )];
+    grade.metrics[0].threshold = Some(0.4);
+    grade.metrics.push(MetricResult {
         threshold: None,
         passed: Some(false),
         reasoning: Some("the answer does not contain \"30 days\"".to_owned()),
@@ -106,105 +151,156 @@ pub(crate) fn failed() -> TestResult {
     failed
 }
 
-pub(crate) fn timed_out() -> TestResult {
-    TestResult {
-        test_name: Some("escalation".to_owned()),
-        agent_response: None,
-        execution: ExecutionState::Error,
-        execution_time_ms: 60_000,
-        failures: vec![Failure::new(
-            FailureKind::Timeout,
-            "timeout exceeded (60 s, `execution.llm_timeout`)",
-        )],
-        token_usage: None,
-        ..result(2, CaseState::Error, &[])
-    }
-}
-
-pub(crate) fn unchecked() -> TestResult {
-    TestResult {
-        test_name: Some("greeting".to_owned()),
-        ground_truth: None,
-        ..result(3, CaseState::Unchecked, &[])
-    }
-}
-
-pub(crate) fn conversation() -> TestResult {
-    let turn = |index: usize, state: CaseState| TurnResult {
-        turn_index: index,
-        input: format!("question {}", index + 1),
-        response: Some("8".to_owned()),
-        ground_truth: Some("7".to_owned()),
-        expected_tools: None,
-        tool_calls: vec![],
-        tool_invocations: vec![],
-        tools_matched: None,
-        arg_match_details: None,
-        metric_results: vec![],
-        passed: state == CaseState::Passed,
-        state,
-        execution: ExecutionState::Completed,
-        execution_time_ms: 400,
-        latency_ms: Some(400),
-        token_usage: None,
-        cost_usd: None,
-        num_turns: 1,
-        structured_output: None,
-        retrieval_context: None,
-        errors: vec![],
-        model: None,
-        truncated: false,
-        redacted: false,
-        skipped: false,
-        grader_details: None,
+/// A passed case with a failed tool call.
+pub(crate) fn passed_with_failed_call() -> CaseReport {
+    let mut case = passed();
+    let failed = failed().unit.turns.remove(0).result;
+    case.unit.turns[0].result = ExecutionResult {
+        tool_results: failed
+            .tool_results
+            .into_iter()
+            .map(|result| ToolResult {
+                result: "connection refused".to_owned(),
+                is_error: true,
+                ..result
+            })
+            .collect(),
+        tool_calls: failed.tool_calls,
+        ..case.unit.turns[0].result.clone()
     };
-    let mut second = turn(1, CaseState::Failed);
-    second.metric_results.push(MetricResult {
+    case
+}
+
+pub(crate) fn timed_out() -> CaseReport {
+    let mut case = named("escalation", case(2, CaseState::Error, &[]));
+    let record = &mut case.unit.turns[0];
+    record.state = ExecutionState::Error;
+    record.elapsed_ms = 60_000;
+    record.result.response.clear();
+    record.usage = None;
+    record.failures = vec![Failure::new(
+        FailureKind::Timeout,
+        "timeout exceeded (60 s, `execution.llm_timeout`)",
+    )];
+    case
+}
+
+pub(crate) fn unchecked() -> CaseReport {
+    CaseReport {
+        expected: Expected::default(),
+        ..named("greeting", case(3, CaseState::Unchecked, &[]))
+    }
+}
+
+pub(crate) fn conversation() -> CaseReport {
+    let answered = |place: usize, tokens| TurnRecord {
+        elapsed_ms: 600,
+        usage: Some(tokens),
+        ..turn(&format!("question {place}"), "8")
+    };
+    let mut second = TurnGrade::bare(CaseState::Failed);
+    second.metrics.push(MetricResult {
         threshold: None,
         passed: Some(false),
         reasoning: Some("expected `7`, got `8`".to_owned()),
         ..metric("equality", Some(0.0))
     });
-    let mut third = turn(2, CaseState::Error);
-    third.response = None;
-    third.execution = ExecutionState::Skipped;
-    third.skipped = true;
-    let skipped = Failure {
-        turn: Some(3),
-        ..Failure::new(FailureKind::Skipped, "skipped because an earlier turn failed")
+    let mut case = CaseReport {
+        name: None,
+        expected: Expected::default(),
+        expected_turns: vec![ground_truth("7"); 3],
+        ..case(4, CaseState::Error, &[])
     };
-    TestResult {
-        test_name: None,
-        test_input: "question 1\n---\nquestion 2\n---\nquestion 3".to_owned(),
-        agent_response: Some("8".to_owned()),
-        ground_truth: None,
-        execution: ExecutionState::Skipped,
-        failures: vec![skipped],
-        metric_results: second.metric_results.clone(),
-        turns: Some(vec![turn(0, CaseState::Passed), second, third]),
-        ..result(4, CaseState::Error, &[])
-    }
+    case.unit.conversation = true;
+    case.unit.turns = vec![
+        answered(1, TokenUsage::new(4, 1)),
+        answered(2, TokenUsage::new(8, 2)),
+        TurnRecord::skipped("question 3"),
+    ];
+    case.grade.turns = vec![
+        TurnGrade::bare(CaseState::Passed),
+        second,
+        TurnGrade::bare(CaseState::Error),
+    ];
+    case
 }
 
-/// A case in which every text tries to break out of where it is put.
-pub(crate) fn hostile() -> TestResult {
+/// A case in which every text tries to break out of its markup.
+pub(crate) fn hostile() -> CaseReport {
     let nasty = "</script></style></details>]]>\u{0}\u{1b}[31m\u{ffff}|*_`<img src=x onerror=alert(1)>\"'&@team\r\n```\n# x";
-    TestResult {
-        test_name: Some(nasty.to_owned()),
-        test_input: nasty.to_owned(),
-        agent_response: Some(nasty.to_owned()),
-        ground_truth: Some(format!("not {nasty}")),
-        failures: vec![Failure::new(FailureKind::Agent, nasty)],
-        execution: ExecutionState::AgentFailed,
-        metric_results: vec![MetricResult {
-            passed: Some(false),
-            ..metric("equality", Some(0.0))
-        }],
-        ..result(5, CaseState::Failed, &[])
-    }
+    let mut case = named(nasty, case(5, CaseState::Failed, &[("equality", Some(0.0))]));
+    case.expected = ground_truth(&format!("not {nasty}"));
+    let record = &mut case.unit.turns[0];
+    nasty.clone_into(&mut record.input);
+    nasty.clone_into(&mut record.result.response);
+    record.state = ExecutionState::AgentFailed;
+    record.failures = vec![Failure::new(FailureKind::Agent, nasty)];
+    case
 }
 
-pub(crate) fn cases() -> Vec<TestResult> {
+/// A case of a varied run, in which most cases passed.
+pub(crate) fn varied(index: usize) -> CaseReport {
+    let mut case = match index % 24 {
+        3 => failed(),
+        5 => long_answer(),
+        9 => timed_out(),
+        11 => conversation(),
+        14 => hostile(),
+        17 => unchecked(),
+        20 => passed_with_failed_call(),
+        _ => {
+            let score = 0.52 + (index * 37 % 47) as f64 / 100.0;
+            let rouge = case(
+                index,
+                CaseState::Passed,
+                &[("rougeL", Some(score)), ("contains", Some(1.0))],
+            );
+            named(&format!("answers question {} of the handbook", index + 1), rouge)
+        }
+    };
+    case.index = index;
+    for metric in case.grade.turns.iter_mut().flat_map(|turn| &mut turn.metrics) {
+        metric.threshold = (metric.metric_name == "rougeL").then_some(0.5);
+    }
+    let record = &mut case.unit.turns[0];
+    record.elapsed_ms += (index * 7919 % 4_000) as u64;
+    record.cost_usd = Some(0.0008 + (index * 104_729 % 97) as f64 / 40_000.0);
+    case
+}
+
+/// A failure whose answer is long and nearly correct, and whose name contains no space.
+fn long_answer() -> CaseReport {
+    let expected: Vec<String> = (1..=30)
+        .map(|line| {
+            format!("{line}. The customer signs page {line} and sends it back within fourteen days.\n")
+        })
+        .collect();
+    let expected = expected.concat();
+    let mut case = CaseReport {
+        expected: ground_truth(&expected),
+        ..named(
+            "a_very_long_name_without_a_blank_such_as_a_generated_test_identifier_0123456789_0123456789",
+            case(
+                0,
+                CaseState::Failed,
+                &[("rougeL", Some(0.38)), ("bleu", Some(0.42))],
+            ),
+        )
+    };
+    let response = &mut case.unit.turns[0].result.response;
+    *response = expected
+        .replace("page 12", "page twelve")
+        .replace("page 27 and", "page 27, or");
+    let metrics = &mut case.grade.turns[0].metrics;
+    for metric in metrics {
+        metric.passed = Some(false);
+        metric.threshold = Some(0.5);
+        metric.reasoning = Some("two of thirty steps are not the expected ones".to_owned());
+    }
+    case
+}
+
+pub(crate) fn cases() -> Vec<CaseReport> {
     vec![passed(), failed(), timed_out(), unchecked(), conversation()]
 }
 
@@ -217,13 +313,13 @@ pub(crate) fn replayed() -> Replayed {
 }
 
 fn warning() -> String {
-    "index `kb` is not whole: 1 source could not be taken in: `docs/a_b.pdf`: it is locked".to_owned()
+    "index `kb` is incomplete: 1 source could not be indexed: `docs/a_b.pdf`: it is locked".to_owned()
 }
 
-pub(crate) fn head(results: &[TestResult], replayed: Option<Replayed>) -> ReportHead {
+pub(crate) fn head(cases: &[CaseReport], replayed: Option<Replayed>) -> ReportHead {
     let mut fold = SummaryFold::new();
-    for result in results {
-        fold.observe(result);
+    for case in cases {
+        fold.observe(case);
     }
     ReportHead {
         agent_name: "customer-support".to_owned(),
@@ -246,34 +342,34 @@ pub(crate) fn head(results: &[TestResult], replayed: Option<Replayed>) -> Report
     }
 }
 
-/// A report over `results` and two cases that were not run, of a run that a budget stopped.
-pub(crate) fn stopped_report(format: Format, results: &[TestResult]) -> String {
+/// The report of a run that a budget stopped: `cases`, and two cases that were not run.
+pub(crate) fn stopped_report(format: Format, cases: &[CaseReport]) -> String {
     let not_run = |index: usize, name: Option<&str>| NotRun {
         index,
         test_name: name.map(ToOwned::to_owned),
         reason: "not run: token budget used up: 40 of 40 tokens".to_owned(),
     };
-    let mut head = head(results, None);
+    let mut head = head(cases, None);
     head.ended = "budget".to_owned();
     head.ended_because = Some("token budget used up: 40 of 40 tokens".to_owned());
     head.summary.not_run = 2;
-    let finished = results
+    let finished = cases
         .iter()
         .cloned()
-        .map(|result| PlannedResult::Finished(Box::new(result)));
+        .map(|case| PlannedResult::Finished(Box::new(case)));
     let missing = [not_run(8, Some("returns & refunds")), not_run(9, None)].map(PlannedResult::NotRun);
     let planned: Vec<PlannedResult> = finished.chain(missing).collect();
     write(format, &head, &planned)
 }
 
-/// A report over `results`, as text.
-pub(crate) fn report(format: Format, results: &[TestResult], replayed: Option<Replayed>) -> String {
-    let planned: Vec<PlannedResult> = results
+/// The report of `cases`, as text.
+pub(crate) fn report(format: Format, cases: &[CaseReport], replayed: Option<Replayed>) -> String {
+    let planned: Vec<PlannedResult> = cases
         .iter()
         .cloned()
-        .map(|result| PlannedResult::Finished(Box::new(result)))
+        .map(|case| PlannedResult::Finished(Box::new(case)))
         .collect();
-    write(format, &head(results, replayed), &planned)
+    write(format, &head(cases, replayed), &planned)
 }
 
 fn write(format: Format, head: &ReportHead, planned: &[PlannedResult]) -> String {
@@ -287,11 +383,16 @@ fn write(format: Format, head: &ReportHead, planned: &[PlannedResult]) -> String
     };
     let read = || -> Results<'_> { Box::new(planned.iter().cloned().map(Ok)) };
     let mut out = Vec::new();
-    write_report(format, &RunView::new(head, &metadata, &read), &mut out).unwrap();
+    write_report(
+        format,
+        &RunView::new(head, &metadata, "openai gpt-4o", &read),
+        &mut out,
+    )
+    .unwrap();
     String::from_utf8(out).unwrap()
 }
 
-/// Every `<` begins a tag, every `&` a reference, tags are closed in order. Enough of XML to find a broken report.
+/// Checks that every `<` starts a tag, every `&` a reference, and that tags are closed in order.
 pub(crate) fn assert_well_formed(xml: &str) {
     let body = xml
         .strip_prefix("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n")
@@ -299,7 +400,7 @@ pub(crate) fn assert_well_formed(xml: &str) {
     assert_balanced(body, &[]);
 }
 
-/// The same of HTML, where the elements `void` have no end.
+/// The same for HTML, where the elements `void` have no end tag.
 pub(crate) fn assert_balanced(markup: &str, void: &[&str]) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = markup;

@@ -1,11 +1,13 @@
-//! Numbers and texts as people read them, the same in the terminal and in every report.
+//! Formats numbers and texts for people, equally in the terminal and in every report.
 
 use std::{borrow::Cow, fmt::Write as _};
 
 pub use holodeck_model::printable;
-use holodeck_model::{CaseState, ReportHead, ReportSummary, TestResult};
+use holodeck_model::{CaseState, ReportHead, ReportSummary};
 
-/// What became of a case.
+use crate::{CallReport, CaseReport};
+
+/// The name of a case's state.
 pub fn state(state: CaseState) -> &'static str {
     match state {
         CaseState::Passed => "passed",
@@ -15,30 +17,71 @@ pub fn state(state: CaseState) -> &'static str {
     }
 }
 
-/// What a report says of an answer that was cut off.
+/// The note on a truncated answer.
 pub const TRUNCATED: &str = "answer truncated at max_tokens";
 
-/// What became of a case, with a mark on an answer that was cut off.
-pub fn case_state(result: &TestResult) -> Cow<'static, str> {
-    let state = state(result.state);
-    if result.truncated {
+/// The name of a case's state, with a mark for a truncated answer.
+pub fn case_state(case: &CaseReport) -> Cow<'static, str> {
+    let state = state(case.state());
+    if case.is_truncated() {
         format!("{state}, truncated").into()
     } else {
         state.into()
     }
 }
 
-/// What a reader of a case must know beside its verdict: a truncated or masked answer, another model.
-pub fn notes(result: &TestResult) -> Vec<String> {
-    let truncated = result.truncated.then(|| TRUNCATED.to_owned());
-    let redacted = result
-        .redacted
+/// Notes beside the verdict of a case: a truncated or masked answer, and the model that answered.
+pub fn notes(case: &CaseReport) -> Vec<String> {
+    let truncated = case.is_truncated().then(|| TRUNCATED.to_owned());
+    let redacted = case
+        .is_redacted()
         .then(|| "secrets were masked in the answer".to_owned());
-    let model = result.model.as_ref().map(|model| format!("answered by {model}"));
+    let model = case.model().map(|model| format!("answered by {model}"));
     truncated.into_iter().chain(redacted).chain(model).collect()
 }
 
-/// How many answers were cut off, if any.
+/// A tool call in one line: `search_docs {"query":"refund"}: 3 passages (12 ms)`.
+pub fn call(call: &CallReport<'_>) -> String {
+    let arguments = one_line(&call.call.arguments.to_string(), CALL_CHARS);
+    format!("{} {arguments}: {}", call.call.name, call_result(call))
+}
+
+/// The result of a tool call and its duration, in one line: `failed: connection refused (12 ms)`.
+pub fn call_result(call: &CallReport<'_>) -> String {
+    let text = match (call.error(), call.result) {
+        (Some(error), _) => format!("failed: {}", one_line(error, CALL_CHARS)),
+        (None, Some(result)) if result.result.trim().is_empty() => "(empty)".to_owned(),
+        (None, Some(result)) => one_line(&result.result, CALL_CHARS),
+        (None, None) => String::new(),
+    };
+    match call.duration_ms() {
+        Some(millis) => format!("{text} ({})", duration(millis)),
+        None => text,
+    }
+}
+
+/// Limits arguments and results of tool calls, which only accompany the answer.
+const CALL_CHARS: usize = 100;
+
+/// At most `limit` characters on one line.
+pub(super) fn one_line(text: &str, limit: usize) -> String {
+    let mut words = String::new();
+    for word in text.split_whitespace() {
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+        if words.len() > 4 * limit {
+            break;
+        }
+    }
+    match words.char_indices().nth(limit) {
+        None => words,
+        Some((end, _)) => format!("{}…", words.split_at(end).0),
+    }
+}
+
+/// The number of truncated answers, if any.
 pub fn truncated(summary: &ReportSummary) -> Option<String> {
     match summary.truncated {
         0 => None,
@@ -54,13 +97,13 @@ pub fn planned(summary: &ReportSummary) -> usize {
 
 /// How good a run is, for a colour or a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "a reader has three lights")]
+#[allow(clippy::exhaustive_enums, reason = "there are three colours")]
 pub enum Tone {
-    /// Everything that was planned passed.
+    /// Every planned case passed.
     Good,
     /// A case failed.
     Bad,
-    /// Nothing failed, and it is not known whether everything is well.
+    /// No case failed, but not every case is known to pass.
     Doubtful,
 }
 
@@ -74,7 +117,7 @@ pub fn tone(head: &ReportHead) -> Tone {
     }
 }
 
-/// What became of a run: first that it ended before its plan did, then what its cases came to.
+/// The verdict on a run: an early end first, then the result of its cases.
 pub fn verdict(head: &ReportHead) -> String {
     let result = result(&head.summary);
     match early(head) {
@@ -84,7 +127,7 @@ pub fn verdict(head: &ReportHead) -> String {
     }
 }
 
-/// How a run ended before its plan did.
+/// How a run ended before its plan was completed, if it did.
 pub fn early(head: &ReportHead) -> Option<&'static str> {
     match head.ended.as_str() {
         "completed" => None,
@@ -127,21 +170,25 @@ pub fn tokens(count: u64) -> String {
     }
 }
 
-/// US dollars: two digits after the point, or two that say something: `$12.30`, `$0.045`, `$0.0021`.
+/// US dollars with two decimals, or two significant digits for small amounts: `$12.30`, `$0.045`, `$0.0021`. Negligible
+/// amounts are `<$0.0001`.
 pub fn cost(usd: f64) -> String {
     if usd >= 1.0 || usd == 0.0 {
         return format!("${usd:.2}");
     }
+    if usd < 0.0001 {
+        return "<$0.0001".to_owned();
+    }
     let mut decimals = 2;
     let mut smallest = 0.1;
-    while usd < smallest && decimals < 8 {
+    while usd < smallest {
         decimals += 1;
         smallest /= 10.0;
     }
     format!("${usd:.decimals$}")
 }
 
-/// A score, and the threshold it missed, with as many digits as tell them apart.
+/// A score and the threshold it missed, with enough digits to distinguish them.
 pub fn score(score: f64, threshold: Option<f64>) -> (String, Option<String>) {
     let Some(threshold) = threshold else {
         return (format!("{score:.2}"), None);
@@ -166,51 +213,63 @@ pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{s}")
 }
 
-/// `9 passed, 1 failed, 1 error, 1 unchecked`, without what there is none of.
-pub fn states(summary: &ReportSummary) -> String {
+/// `9 passed, 1 failed, 1 error, 1 unchecked`, without zero counts.
+pub fn states(summary: &ReportSummary) -> Vec<String> {
+    let passed = (summary.passed > 0).then(|| format!("{} passed", summary.passed));
+    passed.into_iter().chain(not_passed(summary)).collect()
+}
+
+fn not_passed(summary: &ReportSummary) -> impl Iterator<Item = String> {
     let errors = if summary.errors == 1 { "error" } else { "errors" };
-    let parts = [
-        (summary.passed, "passed"),
+    let states = [
         (summary.failed, "failed"),
         (summary.errors, errors),
         (summary.unchecked, "unchecked"),
         (summary.not_run, "not run"),
     ];
-    let parts: Vec<_> = parts
-        .iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, word)| format!("{number} {word}"))
-        .collect();
-    if parts.is_empty() {
-        "none finished".to_owned()
-    } else {
-        parts.join(", ")
-    }
+    let states = states.into_iter().filter(|(number, _)| *number > 0);
+    states.map(|(number, word)| format!("{number} {word}"))
 }
 
-/// `82 % of 11 checked`, or `9 of 20 passed` where not everything ran. Never rounded up to 100 or down to 0: those two words are promises.
-pub fn pass_rate(summary: &ReportSummary) -> String {
+/// `182 of 200 passed (91 %), 14 failed, 4 errors`. Unchecked cases do not count for the share. An incomplete run has
+/// no share, because it would look like the share of all cases.
+pub fn totals(summary: &ReportSummary) -> String {
     let checked = summary.total_tests.saturating_sub(summary.unchecked);
-    match summary.pass_rate {
-        None => "nothing was checked".to_owned(),
-        // A share of what happened to run would look like the share of all.
-        Some(_) if summary.not_run > 0 => format!("{} of {} passed", summary.passed, planned(summary)),
-        Some(rate) => {
-            let rounded = rate.round();
-            let told = if rounded >= 100.0 && summary.passed < checked {
-                99.0
-            } else if rounded <= 0.0 && summary.passed > 0 {
-                1.0
-            } else {
-                rounded
-            };
-            format!("{told:.0} % of {checked} checked")
+    let planned = planned(summary);
+    let passed = match share(summary) {
+        None if checked == 0 => "nothing was checked".to_owned(),
+        None => format!("{} of {planned} passed", summary.passed),
+        Some(share) if summary.unchecked > 0 => {
+            format!("{} of {checked} checked passed ({share} %)", summary.passed)
         }
-    }
+        Some(share) => format!("{} of {checked} passed ({share} %)", summary.passed),
+    };
+    let passed = if summary.unchecked > 0 || checked == 0 {
+        format!("{}: {passed}", count(planned, "case"))
+    } else {
+        passed
+    };
+    let parts: Vec<String> = std::iter::once(passed).chain(not_passed(summary)).collect();
+    parts.join(", ")
 }
 
-/// `14.2k tokens (11.0k in, 3.2k out) · $0.045`, as far as it is known; empty when nothing is.
-pub fn spent(summary: &ReportSummary) -> String {
+/// The share of checked cases that passed, in per cent. Never rounded up to 100 or down to 0, which must be exact.
+pub fn share(summary: &ReportSummary) -> Option<u32> {
+    let checked = summary.total_tests.saturating_sub(summary.unchecked);
+    if summary.not_run > 0 || checked == 0 {
+        return None;
+    }
+    let rounded = (200 * summary.passed + checked) / (2 * checked);
+    let share = if summary.passed == checked {
+        100
+    } else {
+        rounded.clamp(usize::from(summary.passed > 0), 99)
+    };
+    u32::try_from(share).ok()
+}
+
+/// `14.2k tokens (11.0k in, 3.2k out) · $0.045`, as far as known; empty if nothing is known.
+pub fn usage(summary: &ReportSummary) -> String {
     let mut parts = Vec::new();
     if let Some(usage) = &summary.token_usage {
         let mut text = format!(
@@ -220,7 +279,7 @@ pub fn spent(summary: &ReportSummary) -> String {
             tokens(usage.completion_tokens)
         );
         if summary.usage_missing > 0 {
-            // Writing to a String can't fail.
+            // Writing to a String cannot fail.
             let _ = write!(text, ", unknown for {}", count(summary.usage_missing, "case"));
         }
         parts.push(text);
@@ -231,13 +290,13 @@ pub fn spent(summary: &ReportSummary) -> String {
     parts.join(" · ")
 }
 
-/// At most `limit` characters of `text`, and how much is left out.
+/// At most `limit` characters of `text`, and the number of omitted ones.
 pub fn clip(text: &str, limit: usize) -> Cow<'_, str> {
     match text.char_indices().nth(limit) {
         None => Cow::Borrowed(text),
         Some((end, _)) => {
-            let (kept, rest) = text.split_at(end);
-            Cow::Owned(format!("{kept}\n… {} more characters", rest.chars().count()))
+            let (start, rest) = text.split_at(end);
+            Cow::Owned(format!("{start}\n… {} more characters", rest.chars().count()))
         }
     }
 }
@@ -264,6 +323,13 @@ mod tests {
     }
 
     #[test]
+    fn e04_a_small_cost_fits_its_column() {
+        assert_eq!(cost(0.000_12), "$0.00012");
+        assert_eq!(cost(0.000_099), "<$0.0001");
+        assert_eq!(cost(0.000_000_001), "<$0.0001");
+    }
+
+    #[test]
     fn a_missed_threshold_never_looks_met() {
         assert_eq!(
             score(0.31, Some(0.4)),
@@ -283,6 +349,40 @@ mod tests {
     }
 
     #[test]
+    fn e04_totals_show_passed_of_checked_cases() {
+        let summary = |passed, failed, errors, unchecked| {
+            let checked = passed + failed + errors;
+            ReportSummary {
+                total_tests: checked + unchecked,
+                passed,
+                failed,
+                errors,
+                unchecked,
+                pass_rate: (checked > 0).then(|| passed as f64 * 100.0 / checked as f64),
+                ..ReportSummary::default()
+            }
+        };
+        assert_eq!(
+            totals(&summary(182, 14, 4, 0)),
+            "182 of 200 passed (91 %), 14 failed, 4 errors"
+        );
+        assert_eq!(
+            totals(&summary(9, 1, 1, 1)),
+            "12 cases: 9 of 11 checked passed (82 %), 1 failed, 1 error, 1 unchecked"
+        );
+        assert_eq!(
+            totals(&summary(0, 0, 0, 1)),
+            "1 case: nothing was checked, 1 unchecked"
+        );
+        assert_eq!(totals(&ReportSummary::default()), "0 cases: nothing was checked");
+        let stopped = ReportSummary {
+            not_run: 197,
+            ..summary(0, 0, 3, 0)
+        };
+        assert_eq!(totals(&stopped), "0 of 200 passed, 3 errors, 197 not run");
+    }
+
+    #[test]
     fn all_and_none_are_never_rounded_to() {
         let summary = |passed, failed| ReportSummary {
             total_tests: passed + failed,
@@ -291,10 +391,9 @@ mod tests {
             pass_rate: Some(passed as f64 * 100.0 / (passed + failed) as f64),
             ..ReportSummary::default()
         };
-        assert_eq!(pass_rate(&summary(999, 1)), "99 % of 1000 checked");
-        assert_eq!(pass_rate(&summary(1, 999)), "1 % of 1000 checked");
-        assert_eq!(pass_rate(&summary(9, 2)), "82 % of 11 checked");
-        assert_eq!(pass_rate(&ReportSummary::default()), "nothing was checked");
-        assert_eq!(states(&summary(9, 2)), "9 passed, 2 failed");
+        assert_eq!(share(&summary(999, 1)), Some(99));
+        assert_eq!(share(&summary(1, 999)), Some(1));
+        assert_eq!(share(&summary(9, 2)), Some(82));
+        assert_eq!(share(&summary(3, 0)), Some(100));
     }
 }

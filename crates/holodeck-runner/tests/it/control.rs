@@ -48,7 +48,7 @@ async fn the_first_interrupt_lets_running_cases_finish() {
 }
 
 #[tokio::test]
-async fn the_second_interrupt_stops_now_and_what_ran_is_not_counted() {
+async fn the_second_interrupt_stops_running_cases_which_do_not_count() {
     let project = project(10);
     let control = RunControl::new();
     let backend = {
@@ -77,7 +77,7 @@ async fn a_wrong_key_stops_the_run_at_once() {
         ScriptedTurn::failing(BackendError::Provider {
             status: Some(401),
             code: None,
-            message: "wrong key".to_owned(),
+            explanation: "wrong key".into(),
             param: None,
             retryable: false,
             retry_after: None,
@@ -105,7 +105,7 @@ async fn a_budget_stops_the_run() {
     };
     let run = run(request).await.unwrap();
     assert_eq!(run.code(), 6);
-    // 15 tokens a case: the third one goes over.
+    // With 15 tokens per case, the third case exceeds the budget.
     assert_eq!(run.outcome.head.summary.total_tests, 3);
 }
 
@@ -147,7 +147,7 @@ async fn a01_a_turn_that_this_run_did_not_cancel_is_an_error_and_not_lost() {
 #[tokio::test]
 async fn fail_fast_keeps_a_slot_until_the_verdict_is_known() {
     let project = project(20);
-    // Long enough to be graded on a thread of its own.
+    // Long enough to be graded on another thread.
     let backend = ScriptedBackend::answering(|_| ScriptedTurn::text(&"Rome ".repeat(4_000)));
     let mut request = project.request(&backend);
     request.settings.concurrency = 1;
@@ -186,7 +186,7 @@ async fn fail_fast_starts_nothing_after_a_failure() {
 }
 
 #[tokio::test]
-async fn filter_and_limit_choose() {
+async fn filter_and_limit_select_cases() {
     let project = project(20);
     let mut request = project.request(&paris());
     request.selection = Selection {
@@ -204,10 +204,10 @@ async fn filter_and_limit_choose() {
 }
 
 #[tokio::test]
-async fn one_run_at_a_time_writes() {
+async fn only_one_run_at_a_time_may_write() {
     let project = project(1);
     let store = RunStore::new(project.dir.path());
-    let held = RunLock::acquire(&store.lock_path(), "somebody").unwrap();
+    let lock = RunLock::acquire(&store.lock_path(), "another process").unwrap();
     let error = run_tests(
         project.request(&paris()),
         &RunControl::new(),
@@ -215,7 +215,7 @@ async fn one_run_at_a_time_writes() {
     )
     .await
     .unwrap_err();
-    assert_eq!(error.to_string(), "another run is writing here: somebody");
-    drop(held);
+    assert_eq!(error.to_string(), "another run is writing here: another process");
+    drop(lock);
     run(project.request(&paris())).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Files that go with a question.
+//! Tests of files in test cases.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::support::Project;
 
 const CONTAINS: &str = "evaluations: {metrics: [{type: standard, metric: contains, value: yes}]}\n";
 
-/// Says yes, and tells what it was asked.
+/// Checks the request and answers `yes`.
 fn backend(expected: &'static str, pictures: usize) -> ScriptedBackend {
     ScriptedBackend::answering(move |asked| {
         assert_eq!(asked.message, expected);
@@ -38,11 +38,11 @@ async fn files_come_before_the_question_by_their_names_in_the_yaml() {
         BASE64_STANDARD.decode(&*red_dot().base64).unwrap(),
     )
     .unwrap();
-    let asked = "File: data/note.txt (a note)\nKeep it dry.\n\n\
+    let expected = "File: data/note.txt (a note)\nKeep it dry.\n\n\
                  File: data/table.csv\n| a | b |\n| --- | --- |\n| 1 | 2 |\n\n\
                  File: data/dot.png\n\n\n\
                  What is in them?";
-    let run = project.run(&backend(asked, 1)).await;
+    let run = project.run(&backend(expected, 1)).await;
     let result = run.results().remove(0);
     assert_eq!(
         (result.state, result.errors.clone()),
@@ -63,7 +63,7 @@ async fn files_come_before_the_question_by_their_names_in_the_yaml() {
 }
 
 #[tokio::test]
-async fn a_file_that_can_t_be_read_is_an_error_and_nothing_is_asked() {
+async fn an_unreadable_file_is_an_error_and_the_model_is_not_called() {
     let project = Project::new(&format!(
         "{CONTAINS}test_cases:\n  - input: q\n    files: [{{path: gone.txt, type: text}}]\n  \
          - turns:\n      - {{input: one, files: [{{path: gone.pdf, type: pdf}}]}}\n      - input: two\n"

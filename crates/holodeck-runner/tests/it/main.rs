@@ -1,4 +1,4 @@
-//! Whole runs against a scripted backend and real files.
+//! Tests of complete runs with a scripted backend and real files.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,4 +13,5 @@ mod resume;
 mod retrieval;
 mod stopping;
 mod support;
+mod trajectory;
 mod verdicts;

@@ -1,11 +1,11 @@
 use std::fs;
 
 use holodeck_model::CaseState;
-use holodeck_runner::{RunError, RunStore, Selection, regrade};
+use holodeck_runner::{RunError, RunStore, Selection};
 use holodeck_testkit::{ScriptedBackend, ScriptedTurn};
 use pretty_assertions::assert_eq;
 
-use crate::support::{Events, Project, run, run_file};
+use crate::support::{Project, run, run_file};
 
 const CASES: usize = 12;
 
@@ -30,16 +30,16 @@ fn backend() -> ScriptedBackend {
     ScriptedBackend::answering(|asked| ScriptedTurn::text(&asked.message.replace('q', "answer ")))
 }
 
-/// Cuts the journal of a finished run after some lines of its units and some bytes, as a killed process would leave it.
+/// Truncates the journal of a finished run after some lines and bytes, as a killed process would leave it.
 fn cut(project: &Project, lines: usize, bytes: usize) -> std::path::PathBuf {
     let journal = RunStore::new(project.dir.path()).find("latest").unwrap();
     let text = fs::read_to_string(&journal).unwrap();
     let mut rest = text.split_inclusive('\n');
-    let mut kept: String = rest.by_ref().take(1 + lines).collect();
+    let mut start: String = rest.by_ref().take(1 + lines).collect();
     if let Some(next) = rest.next() {
-        kept.extend(next.chars().take(bytes.min(next.len() - 1)));
+        start.extend(next.chars().take(bytes.min(next.len() - 1)));
     }
-    fs::write(&journal, kept).unwrap();
+    fs::write(&journal, start).unwrap();
     journal
 }
 
@@ -48,26 +48,26 @@ async fn a_run_cut_anywhere_and_resumed_repeats_nothing_and_equals_a_whole_one()
     let project = Project::new(&tests("contains"));
     let whole = project.run(&backend()).await;
     let expected = run_file(&whole.outcome.run_file);
-    // Each case has a line when it ran, and one when it was graded.
+    // Each case has one line for its execution and one for its grade.
     for lines in 0..=2 * CASES {
         for bytes in [0, 1, 40] {
             let mut fresh = project.request(&backend());
             fresh.settings.concurrency = 1;
             run(fresh).await.unwrap();
             let journal = cut(&project, lines, bytes);
-            let again = backend();
-            let mut request = project.request(&again);
+            let backend = backend();
+            let mut request = project.request(&backend);
             request.resume = Some(journal);
             let resumed = run(request).await.unwrap();
             assert_eq!(
-                again.turns(),
+                backend.turns(),
                 CASES - lines.div_ceil(2),
                 "{lines} lines, {bytes} bytes"
             );
-            let mut found = run_file(&resumed.outcome.run_file);
-            // The concurrency of this test's runs is not the same; nothing else may differ.
-            found["report"]["environment"] = expected["report"]["environment"].clone();
-            assert_eq!(found, expected, "{lines} lines, {bytes} bytes");
+            let mut actual = run_file(&resumed.outcome.run_file);
+            // The runs have different concurrency; nothing else may differ.
+            actual["report"]["environment"] = expected["report"]["environment"].clone();
+            assert_eq!(actual, expected, "{lines} lines, {bytes} bytes");
         }
     }
 }
@@ -98,15 +98,15 @@ async fn a_changed_agent_is_not_mixed_with_old_answers() {
 }
 
 #[tokio::test]
-async fn grading_again_asks_nothing_and_uses_todays_checks() {
+async fn a_regrade_calls_no_model_and_uses_the_current_checks() {
     let project = Project::new(&tests("contains"));
     let first = project.run(&backend()).await;
     assert_eq!(first.outcome.head.summary.passed, 10);
-    // Two of the answers have a further digit.
+    // Answers 0 to 9 start with their ground truth, which the negated check forbids.
     project.write(&tests("starts_with, negate: true"));
     let again = backend();
     let old = first.outcome.journal_path().to_owned();
-    let outcome = regrade(&project.regrade_request(), &old, &mut Events::default()).unwrap();
+    let outcome = project.regrade(&old).await;
     assert_eq!(again.turns(), 0);
     assert_eq!(outcome.head.summary.failed, 10);
     assert_eq!(outcome.exit.code(), 1);
@@ -114,7 +114,7 @@ async fn grading_again_asks_nothing_and_uses_todays_checks() {
 }
 
 #[tokio::test]
-async fn only_what_did_not_pass_is_run_again() {
+async fn only_cases_that_did_not_pass_run_again() {
     let project = Project::new(&tests("contains"));
     let first = project.run(&backend()).await;
     let failed: Vec<_> = first
@@ -126,7 +126,7 @@ async fn only_what_did_not_pass_is_run_again() {
     assert_eq!(failed, [10, 11]);
     let mut request = project.request(&backend());
     request.selection = Selection {
-        failed_in: Some(first.outcome.journal_path().to_owned()),
+        failed_in: Some(vec![first.outcome.journal_path().to_owned()]),
         ..Selection::default()
     };
     let again = run(request).await.unwrap();
@@ -141,11 +141,11 @@ async fn only_cases_of_the_newest_run_count_as_not_passed() {
     let project = Project::new(&tests("contains"));
     let first = project.run(&backend()).await;
     let mut request = project.request(&backend());
-    request.selection.failed_in = Some(first.outcome.journal_path().to_owned());
+    request.selection.failed_in = Some(vec![first.outcome.journal_path().to_owned()]);
     request.selection.limit = Some(1);
     let second = run(request).await.unwrap();
     let mut request = project.request(&backend());
-    request.selection.failed_in = Some(second.outcome.journal_path().to_owned());
+    request.selection.failed_in = Some(vec![second.outcome.journal_path().to_owned()]);
     let third = run(request).await.unwrap();
     assert_eq!(
         third.results().into_iter().map(|r| r.index).collect::<Vec<_>>(),
@@ -154,7 +154,7 @@ async fn only_cases_of_the_newest_run_count_as_not_passed() {
 }
 
 #[tokio::test]
-async fn a_case_that_moved_is_found_again_by_what_it_asks() {
+async fn a_moved_case_is_identified_by_its_content() {
     let lines = |order: [&str; 3]| {
         let cases = order.map(|case| format!("  - {case}\n")).concat();
         format!("evaluations: {{metrics: [{{type: standard, metric: contains}}]}}\ntest_cases:\n{cases}")
@@ -168,7 +168,7 @@ async fn a_case_that_moved_is_found_again_by_what_it_asks() {
     let first = project.run(&backend()).await;
     project.write(&lines([bad, good, twin]));
     let mut request = project.request(&backend());
-    request.selection.failed_in = Some(first.outcome.journal_path().to_owned());
+    request.selection.failed_in = Some(vec![first.outcome.journal_path().to_owned()]);
     let again = run(request).await.unwrap();
     assert_eq!(
         again.results().into_iter().map(|r| r.index).collect::<Vec<_>>(),
@@ -177,7 +177,7 @@ async fn a_case_that_moved_is_found_again_by_what_it_asks() {
 }
 
 #[tokio::test]
-async fn answers_without_a_verdict_of_todays_checks_are_graded_and_not_asked() {
+async fn answers_without_a_verdict_of_the_current_checks_are_graded_without_a_model_call() {
     let project = Project::new(&tests("contains"));
     project.run(&backend()).await;
     let journal = RunStore::new(project.dir.path()).find("latest").unwrap();
@@ -188,4 +188,25 @@ async fn answers_without_a_verdict_of_todays_checks_are_graded_and_not_asked() {
     request.accept_changes = true;
     let resumed = run(request).await.unwrap();
     assert_eq!((again.turns(), resumed.outcome.head.summary.failed), (0, 10));
+}
+
+#[tokio::test]
+async fn a08_a_changed_check_does_not_pass_a_masked_answer() {
+    let leak = concat!("the key is sk-", "proj-AbCdEf0123456789AbCdEf0123456789");
+    let tests = |forbidden: &str| {
+        format!(
+            "test_cases: [{{input: q, evaluations: [{{metric: contains, value: {forbidden}, negate: true}}]}}]"
+        )
+    };
+    let project = Project::new(&tests("sk-proj"));
+    let leaking = ScriptedBackend::answering(move |_| ScriptedTurn::text(leak));
+    assert_eq!(project.run(&leaking).await.code(), 1);
+    for (forbidden, code) in [("sk-proj", 1), ("AbCdEf", 4)] {
+        project.write(&tests(forbidden));
+        let mut request = project.request(&leaking);
+        request.resume = Some(RunStore::new(project.dir.path()).find("latest").unwrap());
+        request.accept_changes = true;
+        assert_eq!(run(request).await.unwrap().code(), code, "{forbidden}");
+    }
+    assert_eq!(leaking.turns(), 1);
 }

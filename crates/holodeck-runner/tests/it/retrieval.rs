@@ -1,18 +1,17 @@
-//! What retrieval found reaches the run file, and stays there when the run is graded again.
+//! Retrieved passages are written to the run file, and stay there in a regrade.
 
-use holodeck_runner::regrade;
 use holodeck_testkit::{ScriptedBackend, ScriptedTurn};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::support::{Events, Project};
+use crate::support::{Project, results};
 
 const TOOLS: &str = "tools:\n\
     - {type: vectorstore, name: kb, description: d, source: ., embedding_model: e}\n\
     - {type: function, name: clock, description: d, command: date}\n\
     - {type: mcp, name: wiki, description: d, command: npx, is_retrieval: true}\n";
 
-/// Looks up what the question says.
+/// Calls the tools that the question names.
 fn backend() -> ScriptedBackend {
     ScriptedBackend::answering(|asked| {
         let query = json!({"query": asked.message});
@@ -29,7 +28,7 @@ fn backend() -> ScriptedBackend {
 }
 
 #[tokio::test]
-async fn each_turn_has_what_was_found_for_it() {
+async fn each_turn_has_its_retrieved_passages() {
     let cases = "test_cases:\n\
         - {input: both}\n- {input: claude}\n- {input: nothing}\n\
         - {input: both, retrieval_context: [given]}\n\
@@ -74,11 +73,6 @@ async fn each_turn_has_what_was_found_for_it() {
         written["report"]["results"][0]["retrieval_context"],
         json!(["from the index", "from the server"])
     );
-    let again = regrade(
-        &project.regrade_request(),
-        run.outcome.journal_path(),
-        &mut Events::default(),
-    )
-    .unwrap();
-    check(again.with_view(|view| view.results().map(Result::unwrap).collect()));
+    let again = project.regrade(run.outcome.journal_path()).await;
+    check(results(&again));
 }

@@ -1,4 +1,4 @@
-//! Runs that end before their plan: terminated, or without an endpoint.
+//! Tests of runs that end early: terminated, or without an endpoint.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn unreachable() -> ScriptedTurn {
     ScriptedTurn::failing(BackendError::Provider {
         status: None,
         code: None,
-        message: "the model endpoint did not answer".to_owned(),
+        explanation: "the model endpoint did not answer".into(),
         param: None,
         retryable: true,
         retry_after: None,
@@ -53,7 +53,7 @@ async fn c04_a_terminated_run_cancels_its_cases_and_is_written() {
 }
 
 #[tokio::test]
-async fn c04_a_run_stopped_before_its_first_case_asks_nothing() {
+async fn c04_a_run_stopped_before_its_first_case_calls_no_model() {
     for (stop, code) in [
         (RunControl::interrupt as fn(&RunControl) -> _, 130),
         (
@@ -73,11 +73,11 @@ async fn c04_a_run_stopped_before_its_first_case_asks_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c04_closing_shares_the_time_that_is_left() {
+async fn c04_closing_shares_the_remaining_time() {
     let control = RunControl::new();
     assert_eq!(control.within(async { 1 }).await, Some(1));
     control.terminate(Duration::from_secs(4));
-    // A second signal does not give more time.
+    // A second signal does not extend the deadline.
     control.terminate(Duration::from_mins(1));
     let start = tokio::time::Instant::now();
     assert_eq!(control.within(std::future::pending::<()>()).await, None);

@@ -1,25 +1,24 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::AgentBackend;
-use holodeck_model::{
-    DiskFiles, Env, LoadedAgent, Redactor, RunMetadata, TestResult, identify_cases, load_agent,
-};
+use holodeck_model::{DiskFiles, Env, Redactor, ResolvedAgent, RunMetadata, TestResult, identify_cases};
 use holodeck_runner::{
     RegradeRequest, RunControl, RunError, RunEvent, RunOutcome, RunSettings, RunSink, Selection, TestRequest,
-    run_tests,
+    regrade, run_tests,
 };
 use holodeck_testkit::ScriptedBackend;
 use holodeck_turn::documents::{Converter, Isolation};
 use holodeck_turn::{FileReader, Prices, TurnRunner};
+use holodeck_yaml::load_agent;
 use serde_json::Value;
 
-/// An agent in a folder of its own.
+/// An agent in a temporary folder.
 pub(crate) struct Project {
     pub(crate) dir: tempfile::TempDir,
 }
 
 impl Project {
-    /// With these lines below the fixed head.
+    /// A project with these lines after the fixed head of its YAML.
     pub(crate) fn new(tests: &str) -> Self {
         let project = Self {
             dir: tempfile::tempdir().unwrap(),
@@ -34,9 +33,10 @@ impl Project {
         fs::write(self.dir.path().join("agent.yaml"), format!("{head}{tests}")).unwrap();
     }
 
-    pub(crate) fn agent(&self) -> LoadedAgent {
+    pub(crate) fn agent(&self) -> Arc<ResolvedAgent> {
         let load = load_agent(&self.dir.path().join("agent.yaml"), &Env::empty(), &DiskFiles);
-        load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics))
+        let loaded = load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics));
+        loaded.agent
     }
 
     pub(crate) fn request(&self, backend: &ScriptedBackend) -> TestRequest {
@@ -45,9 +45,10 @@ impl Project {
             identities: identify_cases(&agent.config.test_cases, &DiskFiles).into(),
             fingerprint: [("agent".to_owned(), serde_json::to_string(&agent.config).unwrap())].into(),
             accept_changes: false,
-            agent: Arc::new(agent),
+            agent,
             agent_path: "agent.yaml".to_owned(),
             backend: Arc::new(backend.clone()) as Arc<dyn AgentBackend>,
+            judge: None,
             replayed: None,
             selection: Selection::default(),
             turns: TurnRunner {
@@ -79,11 +80,19 @@ impl Project {
         let agent = self.agent();
         RegradeRequest {
             identities: identify_cases(&agent.config.test_cases, &DiskFiles).into(),
-            agent: Arc::new(agent),
+            agent,
             agent_path: "agent.yaml".to_owned(),
             redactor: Arc::new(Redactor::default()),
+            judge: None,
+            concurrency: 4,
             cli_args: Vec::new(),
         }
+    }
+
+    pub(crate) async fn regrade(&self, old: &Path) -> RunOutcome {
+        let (request, control) = (self.regrade_request(), RunControl::new());
+        let ended = regrade(&request, old, &control, &mut Events::default()).await;
+        ended.unwrap()
     }
 
     pub(crate) async fn run(&self, backend: &ScriptedBackend) -> Run {
@@ -98,13 +107,18 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn results(&self) -> Vec<TestResult> {
-        self.outcome
-            .with_view(|view| view.results().map(Result::unwrap).collect())
+        results(&self.outcome)
     }
 
     pub(crate) fn code(&self) -> u8 {
         self.outcome.exit.code()
     }
+}
+
+/// The cases of a run, as in its run file.
+pub(crate) fn results(outcome: &RunOutcome) -> Vec<TestResult> {
+    let convert = |case| serde_json::from_value(serde_json::to_value(case).unwrap()).unwrap();
+    outcome.with_view(|view| view.cases().map(|case| convert(case.unwrap())).collect())
 }
 
 pub(crate) async fn run(request: TestRequest) -> Result<Run, RunError> {
@@ -117,7 +131,7 @@ pub(crate) async fn run_with(request: TestRequest, control: &RunControl) -> Resu
     Ok(Run { outcome, events })
 }
 
-/// Keeps what it hears.
+/// Collects the events of a run.
 #[derive(Default)]
 pub(crate) struct Events(pub(crate) Vec<RunEvent>);
 
@@ -127,7 +141,7 @@ impl RunSink for Events {
     }
 }
 
-/// The run file without what differs from run to run.
+/// The run file without the values that differ between runs.
 pub(crate) fn run_file(path: &Path) -> Value {
     let mut value: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     scrub(&mut value);

@@ -7,20 +7,18 @@ use serde_json::json;
 
 use crate::support::{Project, run};
 
-/// The first word of the question says how the turn goes.
+/// The first word of the question determines how the turn ends.
 fn backend() -> ScriptedBackend {
     ScriptedBackend::answering(
         |asked| match asked.message.split(' ').next().unwrap_or_default() {
-            "crash" => ScriptedTurn::failing(BackendError::Session {
-                message: "gone".to_owned(),
-            }),
+            "crash" => ScriptedTurn::failing(BackendError::session("gone".to_owned())),
             "loop" => ScriptedTurn::nothing().and_end(Outcome::MaxTurns),
             "silent" => ScriptedTurn::nothing(),
             "panic" => panic!("scripted"),
             "tool" => ScriptedTurn::nothing()
                 .and_called("lookup", json!({"id": 7}), "found")
                 .and_text("found it"),
-            // Long enough to be graded on a thread of its own.
+            // Long enough to be graded on another thread.
             "long" => ScriptedTurn::text(&"Paris and then some. ".repeat(1_000)),
             _ => ScriptedTurn::text("Paris"),
         },
@@ -38,7 +36,7 @@ async fn state_of(case: &str) -> (CaseState, u8, Vec<String>) {
 }
 
 #[tokio::test]
-async fn each_way_a_case_can_go() {
+async fn every_state_of_a_case_has_its_exit_code() {
     for (case, state, code) in [
         ("{input: q, ground_truth: Paris}", CaseState::Passed, 0),
         ("{input: q, ground_truth: Rome}", CaseState::Failed, 1),
@@ -48,9 +46,9 @@ async fn each_way_a_case_can_go() {
         ("{input: silent, ground_truth: Paris}", CaseState::Failed, 1),
         ("{input: crash, ground_truth: Paris}", CaseState::Error, 3),
         ("{input: panic, ground_truth: Paris}", CaseState::Error, 3),
-        // The metric has nothing to compare with: no verdict, and not green.
+        // The metric has no text to compare with: there is no verdict, and the run does not pass.
         ("{input: q}", CaseState::Error, 4),
-        // A judge that this version does not have.
+        // No judge is configured.
         (
             "{input: q, evaluations: [{name: tone, criteria: polite}]}",
             CaseState::Error,
@@ -82,11 +80,11 @@ async fn each_way_a_case_can_go() {
             CaseState::Failed,
             1,
         ),
-        // A failed check is certain, whatever else could not be told.
+        // A failed check is certain even if other verdicts are unknown.
         ("{input: q, expected_tools: [lookup]}", CaseState::Failed, 1),
     ] {
-        let (found, exit, errors) = state_of(case).await;
-        assert_eq!((found, exit), (state, code), "{case}: {errors:?}");
+        let (actual, exit, errors) = state_of(case).await;
+        assert_eq!((actual, exit), (state, code), "{case}: {errors:?}");
     }
 }
 
@@ -100,7 +98,7 @@ async fn a_case_without_checks_is_unchecked_and_a_run_of_them_is_not_green() {
 }
 
 #[tokio::test]
-async fn nothing_to_run_is_said() {
+async fn an_empty_plan_is_an_error() {
     let project = Project::new("test_cases: []\n");
     assert!(matches!(
         run(project.request(&backend())).await,
@@ -127,7 +125,7 @@ async fn a_conversation_is_graded_turn_by_turn() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_broke_off_twice_is_not_gone_on_with() {
+async fn a_conversation_is_skipped_after_two_consecutive_errors() {
     let project = Project::new(&format!(
         "{CONTAINS}test_cases:\n  - turns: [{{input: crash, ground_truth: x}}, {{input: crash, ground_truth: x}}, {{input: q, ground_truth: Paris}}]\n"
     ));

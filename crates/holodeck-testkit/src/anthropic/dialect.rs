@@ -79,11 +79,11 @@ fn shape(request: &ReceivedRequest) -> Shape {
     }
 }
 
-/// What else clients ask for.
+/// Other requests of clients.
 fn aside(request: &ReceivedRequest) -> AnthropicReply {
     let route = request.route();
     if route.ends_with("/v1/messages/count_tokens") {
-        // Four bytes a token is as good as any other answer.
+        // Four bytes per token is a good enough estimate.
         let tokens = request.body.to_string().len() / 4;
         let body = json!({"input_tokens": tokens}).to_string();
         return AnthropicReply::raw(200, "application/json", body);

@@ -23,7 +23,7 @@ pub(super) enum Block {
         signature: String,
     },
     ToolUse {
-        /// A new one for each rendering if there is none.
+        /// A new one for each rendering if unset.
         id: Option<String>,
         name: String,
         input: String,
@@ -78,7 +78,7 @@ impl Message {
         start["content"] = json!([]);
         start["stop_reason"] = Value::Null;
         start["stop_sequence"] = Value::Null;
-        // What a stream begins with: the output is not known yet.
+        // Values at the start of a stream, before the output is known.
         start["usage"] = self.tokens.usage(1);
         let mut events = vec![json!({"type": "message_start", "message": start})];
         for (index, block) in self.blocks.iter().enumerate() {
@@ -135,7 +135,7 @@ impl Message {
 }
 
 impl Block {
-    /// What the block starts as, and the deltas that follow.
+    /// The start of a block, and the deltas that follow.
     fn streamed(&self, count: usize) -> (Value, Vec<Value>) {
         match self {
             Self::Text(text) => {
@@ -199,7 +199,7 @@ fn id_or_new(id: Option<&str>) -> String {
     id.map_or_else(|| new_id("toolu_"), str::to_owned)
 }
 
-/// An id that no server of this process has used.
+/// An id that is unique in this process.
 fn new_id(prefix: &str) -> String {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;

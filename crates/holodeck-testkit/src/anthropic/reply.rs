@@ -9,7 +9,7 @@ use crate::{
     delivery::{Delivery, Ending, Rendered},
 };
 
-/// What the scripted Anthropic server answers to one request.
+/// The scripted answer to one request.
 ///
 /// Events are counted as they are sent: `message_start`, then for each block its start, its pieces and its stop, then
 /// `message_delta` and `message_stop`.
@@ -26,7 +26,7 @@ enum Content {
     Silence,
 }
 
-/// What of a request the shape of a reply depends on.
+/// The parts of a request that the shape of a reply depends on.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) model: String,
@@ -50,7 +50,7 @@ impl AnthropicReply {
         Self::nothing().and_tool_use(name, input)
     }
 
-    /// A message without any content, to build on.
+    /// A message without content, to build on.
     pub fn nothing() -> Self {
         Self::of(200, Content::Message(Message::default()))
     }
@@ -104,17 +104,17 @@ impl AnthropicReply {
         })
     }
 
-    /// Adds any block, sent whole: what a server tool did, sealed thinking, a type nobody knows.
+    /// Adds any block, sent whole: the result of a server tool, redacted thinking, an unknown type.
     pub fn and_block(self, block: &Value) -> Self {
         self.and(Block::Whole(block.clone()))
     }
 
-    /// Streams texts and inputs in so many pieces each.
+    /// Streams texts and inputs in this number of pieces each.
     pub fn in_pieces(self, pieces: usize) -> Self {
         self.message(|message| message.pieces = pieces.max(1))
     }
 
-    /// Sets the stop reason; without it it is `tool_use` after a tool call and `end_turn` otherwise.
+    /// Sets the stop reason; the default is `tool_use` after a tool call and `end_turn` otherwise.
     pub fn stop_reason(self, reason: &str) -> Self {
         self.message(|message| message.stop = StopReason::Given(reason.to_owned()))
     }
@@ -140,33 +140,33 @@ impl AnthropicReply {
         })
     }
 
-    /// Sets the model's own name; without it it is the one asked for.
+    /// Sets the model's name; the default is the requested one.
     pub fn model(self, name: &str) -> Self {
         self.message(|message| message.model = Some(name.to_owned()))
     }
 
-    /// Ends the stream with an `error` event after so many events.
+    /// Ends the stream with an `error` event after this number of events.
     pub fn fails_after(self, events: usize, error_type: &str, text: &str) -> Self {
         let error = error_body(error_type, text);
         self.message(|message| message.breaks = Some(Break { events, error }))
     }
 
-    /// Ends the body as if it were complete after so many events.
+    /// Ends the body as if it were complete after this number of events.
     pub fn stop_after(self, events: usize) -> Self {
         self.ending(Ending::Stop(events))
     }
 
-    /// Breaks the connection after so many events.
+    /// Breaks the connection after this number of events.
     pub fn cut_after(self, events: usize) -> Self {
         self.ending(Ending::Cut(events))
     }
 
-    /// Goes silent after so many events and keeps the connection.
+    /// Goes silent after this number of events and keeps the connection.
     pub fn hang_after(self, events: usize) -> Self {
         self.ending(Ending::Hang(events))
     }
 
-    /// Waits until `gate` is opened, after so many events were sent.
+    /// Waits until `gate` is opened after this number of events.
     pub fn gated_after(mut self, events: usize, gate: &Gate) -> Self {
         self.delivery.gates.push((events, gate.clone()));
         self
@@ -178,7 +178,7 @@ impl AnthropicReply {
         self
     }
 
-    /// Sends the body in pieces of so many bytes, wherever that cuts it. Gates then count these pieces.
+    /// Sends the body in pieces of this number of bytes, regardless of events. Gates then count these pieces.
     pub fn split_every(mut self, bytes: usize) -> Self {
         self.delivery.split_every = Some(bytes.max(1));
         self
@@ -190,18 +190,18 @@ impl AnthropicReply {
         self
     }
 
-    /// Asks to be tried again later.
+    /// Sets `retry-after`.
     pub fn retry_after(self, seconds: u64) -> Self {
         self.header("retry-after", &seconds.to_string())
     }
 
-    /// Waits before the first byte: for benches, a test uses a gate.
+    /// Waits before the first byte: for benches; tests use a gate.
     pub fn after(mut self, delay: Duration) -> Self {
         self.delivery.before = delay;
         self
     }
 
-    /// Waits between events: for benches, a test uses gates.
+    /// Waits between events: for benches; tests use gates.
     pub fn between_pieces(mut self, delay: Duration) -> Self {
         self.delivery.between = delay;
         self
@@ -243,7 +243,7 @@ impl AnthropicReply {
         self
     }
 
-    /// Changes the message; a reply that is none stays as it is.
+    /// Changes the message; other replies stay unchanged.
     fn message(mut self, change: impl FnOnce(&mut Message)) -> Self {
         if let Content::Message(message) = &mut self.content {
             change(message);

@@ -2,11 +2,11 @@ use serde_json::Value;
 
 use crate::received::ReceivedRequest;
 
-/// A request for a message, as the server got it.
+/// A message request, as received.
 #[derive(Clone, Debug)]
 pub struct AnthropicRequest(ReceivedRequest);
 
-/// What the model is told about one of its tool calls.
+/// The result of a tool call, as sent to the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolResult {
     /// The call's id.
@@ -22,7 +22,32 @@ impl AnthropicRequest {
         Self(request)
     }
 
-    /// How many requests for a message came before this one.
+    /// The results of the model's last calls, in call order: the text without the CLI's additions, and whether it is an
+    /// error.
+    /// it is an error.
+    pub fn last_results(&self) -> Vec<(String, bool)> {
+        let calls = self
+            .messages()
+            .iter()
+            .rfind(|message| message["role"] == "assistant");
+        let calls = calls.and_then(|message| message["content"].as_array());
+        let place = |id: &str| calls?.iter().position(|block| block["id"] == id);
+        let mut results = self.tool_results();
+        results.sort_by_key(|result| place(&result.tool_use_id));
+        let own = |text: &str| {
+            text.split("<system-reminder>")
+                .next()
+                .unwrap_or_default()
+                .trim_end()
+                .to_owned()
+        };
+        results
+            .into_iter()
+            .map(|result| (own(&result.text), result.is_error))
+            .collect()
+    }
+
+    /// Number of earlier message requests.
     pub fn index(&self) -> usize {
         self.0.index
     }
@@ -42,7 +67,7 @@ impl AnthropicRequest {
         &self.0.body
     }
 
-    /// The model asked for; empty where the path names it.
+    /// The requested model; empty if the path contains it.
     pub fn model(&self) -> &str {
         self.body()["model"].as_str().unwrap_or_default()
     }
@@ -79,12 +104,12 @@ impl AnthropicRequest {
         own.flat_map(|message| texts_of(&message["content"])).collect()
     }
 
-    /// The last text the user said: the prompt, after whatever a client puts before it.
+    /// The last user text: the prompt, after anything a client puts before it.
     pub fn prompt(&self) -> &str {
         self.texts("user").last().copied().unwrap_or_default()
     }
 
-    /// The tool results in the user's last message; a client may put instructions (`system`) behind it.
+    /// The tool results in the last user message; a client may append instructions (`system`).
     pub fn tool_results(&self) -> Vec<ToolResult> {
         let mut messages = self.messages().iter();
         let last = messages.rfind(|message| message["role"] != "system");

@@ -2,15 +2,15 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::{ReceivedRequest, invariants::Found};
+use crate::{ReceivedRequest, invariants::Violations};
 
-/// Cache breakpoints a request may have.
+/// Maximum number of cache breakpoints.
 const CACHE_BREAKPOINTS: usize = 4;
 
-/// What is wrong with a request to the Messages API: transport, parameters, tools, and a conversation in which each
-/// tool call is answered exactly once.
+/// The violations of a Messages API request: transport, parameters, tools, and a conversation that answers each tool
+/// call exactly once.
 pub fn messages_violations(request: &ReceivedRequest) -> Vec<String> {
-    let mut found = Found::default();
+    let mut found = Violations::default();
     transport(request, &mut found);
     let body = &request.body;
     if !body.is_object() {
@@ -30,7 +30,7 @@ pub fn messages_violations(request: &ReceivedRequest) -> Vec<String> {
     found.into_texts()
 }
 
-fn transport(request: &ReceivedRequest, found: &mut Found) {
+fn transport(request: &ReceivedRequest, found: &mut Violations) {
     found.unless(request.method == "POST", || {
         format!("method {} instead of POST", request.method)
     });
@@ -57,7 +57,7 @@ fn of_vertex(request: &ReceivedRequest) -> bool {
     request.route().to_ascii_lowercase().ends_with("rawpredict")
 }
 
-fn parameters(request: &ReceivedRequest, found: &mut Found) {
+fn parameters(request: &ReceivedRequest, found: &mut Violations) {
     let body = &request.body;
     if of_vertex(request) {
         found.unless(body["anthropic_version"].is_string(), || {
@@ -95,7 +95,7 @@ fn parameters(request: &ReceivedRequest, found: &mut Found) {
     }
 }
 
-fn tools(tools: &Value, found: &mut Found) {
+fn tools(tools: &Value, found: &mut Violations) {
     let mut names = HashSet::new();
     for tool in tools.as_array().into_iter().flatten() {
         let name = tool["name"].as_str().unwrap_or_default();
@@ -103,7 +103,7 @@ fn tools(tools: &Value, found: &mut Found) {
             format!("tool `{name}` has a name that is not usable")
         });
         found.unless(names.insert(name), || format!("tool `{name}` is listed twice"));
-        // Tools that the API itself has are known by their type.
+        // Built-in tools are identified by their type.
         let custom = tool["type"].is_null() || tool["type"] == "custom";
         found.unless(!custom || tool["input_schema"]["type"] == "object", || {
             format!("the input of tool `{name}` is no object schema")
@@ -118,13 +118,13 @@ fn is_name(name: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-fn conversation(messages: &[Value], found: &mut Found) {
+fn conversation(messages: &[Value], found: &mut Violations) {
     let mut calls = Calls::default();
     let mut before = None;
     for (message, number) in messages.iter().zip(1..) {
         let role = message["role"].as_str().unwrap_or_default();
         if role == "system" {
-            // Newer models take instructions within the conversation, where the assistant is about to speak.
+            // Newer models accept instructions within the conversation, before the assistant's turn.
             found.unless(before == Some("user"), || {
                 format!("message {number}: `system` does not follow the user")
             });
@@ -137,7 +137,7 @@ fn conversation(messages: &[Value], found: &mut Found) {
         if !["user", "assistant"].contains(&role) {
             found.add(&format!("message {number}: unknown role `{role}`"));
         }
-        // The API takes messages of the user together; clients make use of it.
+        // The API merges consecutive user messages; clients rely on it.
         found.unless(role == "user" || before != Some(role), || {
             format!("message {number}: `{role}` twice in a row")
         });
@@ -173,7 +173,7 @@ fn conversation(messages: &[Value], found: &mut Found) {
     });
 }
 
-fn check_block(block: &Value, number: i32, found: &mut Found) {
+fn check_block(block: &Value, number: i32, found: &mut Violations) {
     let kind = block["type"].as_str().unwrap_or_default();
     let fine = match kind {
         "text" => has_text(block),
@@ -209,7 +209,7 @@ struct Calls {
 }
 
 impl Calls {
-    fn open(&mut self, block: &Value, role: &str, number: i32, found: &mut Found) {
+    fn open(&mut self, block: &Value, role: &str, number: i32, found: &mut Violations) {
         let id = block["id"].as_str().unwrap_or_default();
         found.unless(role == "assistant", || {
             format!("message {number}: `{role}` calls a tool")
@@ -230,7 +230,7 @@ impl Calls {
     }
 
     /// Takes the answers in a message.
-    fn results(&mut self, blocks: &[Value], role: &str, number: i32, found: &mut Found) {
+    fn results(&mut self, blocks: &[Value], role: &str, number: i32, found: &mut Violations) {
         let mut others_before = false;
         for block in blocks {
             if block["type"] != "tool_result" {
@@ -255,7 +255,7 @@ impl Calls {
         }
     }
 
-    fn must_be_answered(&mut self, number: impl std::fmt::Display, found: &mut Found) {
+    fn must_be_answered(&mut self, number: impl std::fmt::Display, found: &mut Violations) {
         for id in self.open.drain(..) {
             found.add(&format!(
                 "message {number}: tool call `{id}` has no answer by here"
@@ -269,7 +269,7 @@ fn count_breakpoints(value: &Value) -> usize {
         Value::Array(items) => items.iter().map(count_breakpoints).sum(),
         Value::Object(fields) => {
             let own = usize::from(fields.get("cache_control").is_some_and(Value::is_object));
-            // A schema or an input may have a field of this name.
+            // A schema or an input may contain a field with this name.
             let inner = fields
                 .iter()
                 .filter(|(name, _)| !["input_schema", "input", "cache_control"].contains(&name.as_str()));

@@ -3,9 +3,9 @@ use holodeck_backend_api::{BackendEvent, HistoryItem, Outcome as TurnOutcome, To
 use serde_json::json;
 
 use super::{
-    Check, ModelMove, Outcome, Scenario, Subject,
-    heard::{ask, plain},
-    holds, same,
+    Check, ModelMove, Outcome, Scenario, Subject, holds,
+    observed::{ask, plain},
+    same,
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
@@ -33,22 +33,22 @@ async fn streamed(subject: &dyn Subject) -> Outcome {
         usage: Some(usage),
     };
     let prepared = plain(subject, Scenario::of([say])).await;
-    let heard = ask(&*prepared.backend, "how long?").await;
-    let result = heard.result()?;
-    same("the text of the events", heard.text(), "30 days")?;
+    let observed = ask(&*prepared.backend, "how long?").await;
+    let result = observed.result()?;
+    same("the text of the events", observed.text(), "30 days")?;
     same("the response", result.response.as_str(), "30 days")?;
     same("the thinking", result.thinking.as_deref(), Some("hm"))?;
     same("the outcome", &result.outcome, &TurnOutcome::Completed)?;
     same("the number of turns", result.num_turns, 1_u32)?;
     same("the usage", result.token_usage, Some(usage))?;
     holds("the answer comes in one piece", {
-        let pieces = heard.events.iter();
+        let pieces = observed.events.iter();
         let pieces = pieces.filter(|event| matches!(event, BackendEvent::Text { .. }));
-        pieces.count() > 1 || !prepared.backend.capabilities().streaming
+        pieces.count() > 1
     })?;
     let order = ["thinking", "text", "usage", "turn end", "end"];
-    same("the order of events", heard.kinds(), order)?;
-    heard.folds()
+    same("the order of events", observed.kinds(), order)?;
+    observed.folds()
 }
 
 async fn lifecycle(subject: &dyn Subject) -> Outcome {
@@ -81,29 +81,29 @@ async fn missing_usage(subject: &dyn Subject) -> Outcome {
         usage: None,
     };
     let prepared = plain(subject, Scenario::of([say])).await;
-    let heard = ask(&*prepared.backend, "hello").await;
-    same("the usage", heard.result()?.token_usage, None::<TokenUsage>)
+    let observed = ask(&*prepared.backend, "hello").await;
+    same("the usage", observed.result()?.token_usage, None::<TokenUsage>)
 }
 
 async fn refusal(subject: &dyn Subject) -> Outcome {
     let prepared = plain(subject, Scenario::of([ModelMove::Refuse("I can't do that")])).await;
-    let heard = ask(&*prepared.backend, "do it").await;
-    let result = heard.result()?;
+    let observed = ask(&*prepared.backend, "do it").await;
+    let result = observed.result()?;
     same("the outcome", &result.outcome, &TurnOutcome::Refused)?;
     same("the response", result.response.as_str(), "I can't do that")?;
-    heard.folds()
+    observed.folds()
 }
 
 async fn empty(subject: &dyn Subject) -> Outcome {
     let prepared = plain(subject, Scenario::of([ModelMove::SayNothing])).await;
-    let heard = ask(&*prepared.backend, "hello").await;
-    let result = heard.result()?;
+    let observed = ask(&*prepared.backend, "hello").await;
+    let result = observed.result()?;
     same(
         "the reason",
         result.error_reason().as_deref(),
         Some("empty response"),
     )?;
-    heard.folds()
+    observed.folds()
 }
 
 async fn structured(subject: &dyn Subject) -> Outcome {
@@ -117,8 +117,8 @@ async fn structured(subject: &dyn Subject) -> Outcome {
         ..Scenario::of([ModelMove::say("{\"days\": 30}")])
     };
     let prepared = plain(subject, scenario).await;
-    let heard = ask(&*prepared.backend, "how long?").await;
-    let result = heard.result()?;
+    let observed = ask(&*prepared.backend, "how long?").await;
+    let result = observed.result()?;
     let value = json!({"days": 30});
     same(
         "the structured output",
@@ -127,7 +127,7 @@ async fn structured(subject: &dyn Subject) -> Outcome {
     )?;
     let response = serde_json::from_str::<serde_json::Value>(&result.response);
     same("the response", response.ok(), Some(value))?;
-    heard.folds()
+    observed.folds()
 }
 
 async fn concurrent(subject: &dyn Subject) -> Outcome {

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Check, ModelMove, Outcome, Scenario, Subject,
-    heard::{Heard, equipped, hear},
-    holds, same,
+    Check, ModelMove, Outcome, Scenario, Subject, holds,
+    observed::{ObservedTurn, equipped, observe},
+    same,
     scenario::call,
 };
 
@@ -27,7 +27,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("a rule decides without asking", |s| by_rule(s).boxed()),
 ];
 
-/// Decides as it was told, and keeps what it was asked.
+/// Returns scripted decisions and records the questions.
 struct Decides {
     by: DecidedBy,
     decisions: Mutex<VecDeque<ApprovalDecision>>,
@@ -57,7 +57,7 @@ impl Approver for Decides {
 
 /// A turn whose model calls `echo` with `the model's` and then answers, under these decisions.
 struct Decided {
-    heard: Heard,
+    observed: ObservedTurn,
     called: Vec<ToolCall>,
     asked: Vec<ApprovalAsk>,
 }
@@ -81,26 +81,26 @@ async fn decide(subject: &dyn Subject, by: DecidedBy, decision: &ApprovalDecisio
         approver: Some(Arc::clone(&approver) as Arc<dyn Approver>),
         ..TurnRequest::new("go")
     };
-    let heard = hear(prepared.backend.start(request)).await;
+    let observed = observe(prepared.backend.start(request)).await;
     let asked = approver
         .asked
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .clone();
     Decided {
-        heard,
+        observed,
         called: tools.called(),
         asked,
     }
 }
 
-/// What follows the call: the question to a person and its answer, with the clock stopped, then the result.
+/// The expected events: the question to a person and its answer, with the clock stopped, then the result.
 const ASKED: [&str; 5] = ["paused", "asked", "answered", "resumed", "tool result"];
 
 impl Decided {
     /// The kinds of events from the call on, without the end of the message, which may come later.
     fn kinds(&self) -> Vec<&'static str> {
-        let kinds = self.heard.events.iter().filter_map(|event| match event {
+        let kinds = self.observed.events.iter().filter_map(|event| match event {
             BackendEvent::ToolCall(_) => Some("tool call"),
             BackendEvent::Paused => Some("paused"),
             BackendEvent::Resumed => Some("resumed"),
@@ -114,11 +114,11 @@ impl Decided {
     }
 
     fn approvals(&self) -> Vec<Approval> {
-        let approvals = self.heard.events.iter().filter_map(BackendEvent::approval);
+        let approvals = self.observed.events.iter().filter_map(BackendEvent::approval);
         approvals.collect()
     }
 
-    /// The question is about the call as the model made it, and the decision is in the events.
+    /// The question contains the call as the model made it, and the events contain the decision.
     fn about_the_call(&self, by: DecidedBy, decision: &ApprovalDecision) -> Outcome {
         let expected = call("c1", "echo", "the model's");
         let [ask] = &self.asked[..] else {
@@ -147,7 +147,7 @@ async fn approved(subject: &dyn Subject) -> Outcome {
     turn.about_the_call(DecidedBy::Person, &decision)?;
     let ran: Vec<_> = turn.called.iter().map(text).collect();
     same("what ran", ran, [Some(&json!("the model's"))])?;
-    same("the response", turn.heard.result()?.response.as_str(), "done")
+    same("the response", turn.observed.result()?.response.as_str(), "done")
 }
 
 async fn changed(subject: &dyn Subject) -> Outcome {
@@ -158,7 +158,7 @@ async fn changed(subject: &dyn Subject) -> Outcome {
     turn.about_the_call(DecidedBy::Person, &decision)?;
     let ran: Vec<_> = turn.called.iter().map(text).collect();
     same("what ran", ran, [Some(&json!("the person's"))])?;
-    let result = turn.heard.result()?;
+    let result = turn.observed.result()?;
     let recorded: Vec<_> = result.tool_calls.iter().map(text).collect();
     same("the model's call", recorded, [Some(&json!("the model's"))])?;
     let results = result.tool_results.iter();
@@ -174,7 +174,7 @@ async fn rejected(subject: &dyn Subject) -> Outcome {
     same("the order of events", turn.kinds(), ASKED)?;
     turn.about_the_call(DecidedBy::Person, &decision)?;
     holds("the call ran", turn.called.is_empty())?;
-    let result = turn.heard.result()?;
+    let result = turn.observed.result()?;
     let results = result.tool_results.iter();
     let results: Vec<_> = results
         .map(|result| (result.result.as_str(), result.is_error))
@@ -192,7 +192,7 @@ async fn terminated(subject: &dyn Subject) -> Outcome {
     let turn = decide(subject, DecidedBy::Person, &decision).await;
     turn.about_the_call(DecidedBy::Person, &decision)?;
     holds("the call ran", turn.called.is_empty())?;
-    let result = turn.heard.result()?;
+    let result = turn.observed.result()?;
     same(
         "the outcome",
         &result.outcome,
@@ -215,7 +215,7 @@ async fn by_rule(subject: &dyn Subject) -> Outcome {
         same("the order of events", turn.kinds(), ["decided", "tool result"])?;
         turn.about_the_call(DecidedBy::Rule, &decision)?;
         same("whether the call ran", !turn.called.is_empty(), runs)?;
-        same("the response", turn.heard.result()?.response.as_str(), "done")?;
+        same("the response", turn.observed.result()?.response.as_str(), "done")?;
     }
     Ok(())
 }

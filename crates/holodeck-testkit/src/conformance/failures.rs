@@ -2,9 +2,9 @@ use futures::{FutureExt as _, StreamExt as _};
 use holodeck_backend_api::{BackendError, BackendEvent, TurnRequest};
 
 use super::{
-    Check, ModelMove, Outcome, Scenario, Subject,
-    heard::{ask, equipped, hear, plain},
-    holds, same,
+    Check, ModelMove, Outcome, Scenario, Subject, holds,
+    observed::{ask, equipped, observe, plain},
+    same,
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
@@ -12,7 +12,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
         half(s).boxed()
     }),
     ("a provider's error is one", |s| provider(s).boxed()),
-    ("a wrong key is told apart", |s| credentials(s).boxed()),
+    ("a wrong key is identified", |s| credentials(s).boxed()),
     ("a turn stopped before it starts", |s| stopped_before(s).boxed()),
     ("a turn stopped while the model writes", |s| {
         stopped_writing(s).boxed()
@@ -22,16 +22,16 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
 
 async fn half(subject: &dyn Subject) -> Outcome {
     let prepared = plain(subject, Scenario::of([ModelMove::BreakOff("half an ans")])).await;
-    let heard = ask(&*prepared.backend, "go").await;
-    same("the text", heard.text(), "half an ans")?;
-    let protocol = matches!(heard.error, Some(BackendError::Protocol { .. }));
-    holds(&format!("the error is {:?}", heard.error), protocol)
+    let observed = ask(&*prepared.backend, "go").await;
+    same("the text", observed.text(), "half an ans")?;
+    let protocol = matches!(observed.error, Some(BackendError::Protocol { .. }));
+    holds(&format!("the error is {:?}", observed.error), protocol)
 }
 
 async fn provider(subject: &dyn Subject) -> Outcome {
     let prepared = plain(subject, Scenario::of([ModelMove::Fail(400)])).await;
-    let heard = ask(&*prepared.backend, "go").await;
-    match heard.error {
+    let observed = ask(&*prepared.backend, "go").await;
+    match observed.error {
         Some(BackendError::Provider {
             status: Some(400), ..
         }) => Ok(()),
@@ -41,17 +41,17 @@ async fn provider(subject: &dyn Subject) -> Outcome {
 
 async fn credentials(subject: &dyn Subject) -> Outcome {
     let prepared = plain(subject, Scenario::of([ModelMove::Fail(401)])).await;
-    let heard = ask(&*prepared.backend, "go").await;
-    let is_credentials = heard.error.as_ref().is_some_and(BackendError::is_credentials);
-    holds(&format!("the error is {:?}", heard.error), is_credentials)
+    let observed = ask(&*prepared.backend, "go").await;
+    let is_credentials = observed.error.as_ref().is_some_and(BackendError::is_credentials);
+    holds(&format!("the error is {:?}", observed.error), is_credentials)
 }
 
 async fn stopped_before(subject: &dyn Subject) -> Outcome {
     let prepared = plain(subject, Scenario::default()).await;
     let request = TurnRequest::new("go");
     request.cancel.cancel();
-    let heard = hear(prepared.backend.start(request)).await;
-    cancelled(heard.error.as_ref())
+    let observed = observe(prepared.backend.start(request)).await;
+    cancelled(observed.error.as_ref())
 }
 
 async fn stopped_writing(subject: &dyn Subject) -> Outcome {
@@ -81,11 +81,11 @@ async fn stopped_in_tool(subject: &dyn Subject) -> Outcome {
     let (prepared, tools) = equipped(subject, Scenario::of([ModelMove::call("hang")])).await;
     let request = TurnRequest::new("go");
     let cancel = request.cancel.clone();
-    let (heard, ()) = futures::join!(hear(prepared.backend.start(request)), async {
+    let (observed, ()) = futures::join!(observe(prepared.backend.start(request)), async {
         tools.until_called().await;
         cancel.cancel();
     });
-    cancelled(heard.error.as_ref())
+    cancelled(observed.error.as_ref())
 }
 
 fn cancelled(error: Option<&BackendError>) -> Outcome {

@@ -7,13 +7,13 @@ use async_stream::stream;
 use async_trait::async_trait;
 use futures::{FutureExt as _, StreamExt as _};
 use holodeck_backend_api::{
-    AgentBackend, AgentSession, BackendError, Capabilities, EventStream, Opening, SessionControl,
-    SessionHandle, TokenUsage, ToolHost, TurnRequest,
+    AgentBackend, AgentSession, BackendError, EventStream, Opening, SessionControl, SessionHandle,
+    TokenUsage, ToolHost, TurnRequest,
 };
 
 use super::{
     Check, ModelMove, Outcome, Prepared, Scenario, Subject,
-    heard::{ask, equipped},
+    observed::{ask, equipped},
     same,
 };
 use crate::RecordedTurn;
@@ -23,7 +23,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[(
     |s| alike(s).boxed(),
 )];
 
-/// What every backend has to tell of this conversation, in this order.
+/// The events that every backend must report for this conversation, in this order.
 const TYPES: [&str; 11] = [
     "user_message_confirmed",
     "tool_use",
@@ -49,15 +49,15 @@ async fn alike(subject: &dyn Subject) -> Outcome {
         },
     ];
     let (prepared, _) = equipped(subject, Scenario::of(moves)).await;
-    let heard = ask(&*prepared.backend, "how long?").await;
-    let told = heard.events.into_iter().map(Ok).chain(heard.error.map(Err));
-    let recorded = RecordedTurn::of(told).await;
+    let observed = ask(&*prepared.backend, "how long?").await;
+    let items = observed.events.into_iter().map(Ok).chain(observed.error.map(Err));
+    let recorded = RecordedTurn::of(items).await;
     same("the types of the events", recorded.kinds(), TYPES)
 }
 
 type Problems = Arc<Mutex<Vec<String>>>;
 
-/// A subject whose every turn is recorded.
+/// A subject that records its turns.
 pub(super) struct Recorded<'a> {
     subject: &'a dyn Subject,
     problems: Problems,
@@ -71,7 +71,7 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// What is wrong with the records.
+    /// The problems of the records.
     pub(super) fn problems(&self) -> Option<String> {
         let problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         (!problems.is_empty()).then(|| format!("its record: {}", problems.join("; ")))
@@ -108,15 +108,15 @@ struct Recording {
 }
 
 impl Recording {
-    /// The stream as it is, recorded beside. One that is dropped before its end leaves a record that breaks off.
+    /// Passes a stream through and records it. One that is dropped early leaves an incomplete record.
     fn tap<'a>(&self, message: String, mut stream: EventStream<'a>) -> EventStream<'a> {
         let recording = self.clone();
         Box::pin(stream! {
             let turn = RecordedTurn::begin(&message).await;
             let mut tap = Tap { turn, recording };
-            while let Some(told) = stream.next().await {
-                tap.turn.hear(&told).await;
-                yield told;
+            while let Some(item) = stream.next().await {
+                tap.turn.add(&item).await;
+                yield item;
             }
             tap.turn.over().await;
         })
@@ -143,10 +143,6 @@ struct RecordedBackend {
 
 #[async_trait]
 impl AgentBackend for RecordedBackend {
-    fn capabilities(&self) -> Capabilities {
-        self.backend.capabilities()
-    }
-
     async fn initialize(&self) -> Result<(), BackendError> {
         self.backend.initialize().await
     }

@@ -1,7 +1,7 @@
 use holodeck_backend_api::{TokenUsage, ToolCall};
 use serde_json::{Value, json};
 
-/// What the model behind a backend does, call by call, and how the agent is set.
+/// The behaviour of the model behind a backend, call by call, and the agent's settings.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
     /// One entry for each model call.
@@ -10,11 +10,11 @@ pub struct Scenario {
     pub max_turns: Option<u32>,
     /// The agent's `response_format`.
     pub response_format: Option<Value>,
-    /// The approver of the turn is to be asked about every call.
+    /// The turn's approver decides about every call.
     pub asks: bool,
 }
 
-/// What a model does when it is called.
+/// The behaviour of a model in one call.
 #[derive(Clone, Debug)]
 pub enum ModelMove {
     /// Answers.
@@ -23,22 +23,22 @@ pub enum ModelMove {
         reasoning: Option<&'static str>,
         /// The answer, in the pieces it is streamed in.
         pieces: Vec<&'static str>,
-        /// What is said about tokens.
+        /// The reported token usage.
         usage: Option<TokenUsage>,
     },
-    /// Says what the user and the assistant said before it, joined by ` | `.
+    /// Answers with the earlier user and assistant texts, joined by ` | `.
     Repeat,
     /// Calls tools.
     Call(Vec<ToolCall>),
     /// Refuses.
     Refuse(&'static str),
-    /// Ends without having said anything.
+    /// Ends without any output.
     SayNothing,
-    /// Says this, and then the stream breaks.
+    /// Answers this, and then the stream breaks.
     BreakOff(&'static str),
-    /// Says this, and then nothing any more.
+    /// Answers this, and then stays silent.
     HangAfter(&'static str),
-    /// Answers with this HTTP status, or what is like it.
+    /// Answers with this HTTP status, or its equivalent.
     Fail(u16),
 }
 

@@ -5,9 +5,9 @@ use holodeck_backend_api::{
 };
 
 use super::{
-    Check, ModelMove, Outcome, Prepared, Scenario, Subject,
-    heard::{hear, plain},
-    holds, same,
+    Check, ModelMove, Outcome, Prepared, Scenario, Subject, holds,
+    observed::{observe, plain},
+    same,
     scenario::call as call_of,
 };
 
@@ -24,7 +24,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
         interrupted(s).boxed()
     }),
     ("a session begins after its history", |s| opened(s).boxed()),
-    ("a closed session says so", |s| closed(s).boxed()),
+    ("a closed session is an error", |s| closed(s).boxed()),
     ("a session streams text", |s| text(s).boxed()),
 ];
 
@@ -106,7 +106,7 @@ async fn interrupted(subject: &dyn Subject) -> Outcome {
     .await;
     let mut session = open(&prepared).await?;
     let control = session.control();
-    // Nothing runs, so nothing is stopped: not even the next turn.
+    // No turn runs, so nothing is cancelled, not even the next turn.
     control.interrupt();
     let mut turn = session.turn(TurnRequest::new("one"));
     let error = loop {
@@ -172,10 +172,10 @@ async fn closed(subject: &dyn Subject) -> Outcome {
         session.close().await.map_err(|error| error.to_string())?;
     }
     same("the state", session.state(), SessionState::Closed)?;
-    let heard = hear(session.turn(TurnRequest::new("hello"))).await;
+    let observed = observe(session.turn(TurnRequest::new("hello"))).await;
     holds(
-        &format!("the error is {:?}", heard.error),
-        matches!(heard.error, Some(BackendError::Session { .. })),
+        &format!("the error is {:?}", observed.error),
+        matches!(observed.error, Some(BackendError::Session { .. })),
     )
 }
 

@@ -4,9 +4,9 @@ use holodeck_backend_api::{CallRefusal, Outcome as TurnOutcome, SideEffects, Tok
 use crate::scripted_tools::SEARCH;
 
 use super::{
-    Check, ModelMove, Outcome, Scenario, Subject,
-    heard::{ask, equipped},
-    holds, same,
+    Check, ModelMove, Outcome, Scenario, Subject, holds,
+    observed::{ask, equipped},
+    same,
     scenario::call,
 };
 
@@ -31,8 +31,8 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
 async fn one(subject: &dyn Subject) -> Outcome {
     let moves = [ModelMove::call("echo"), ModelMove::say("done")];
     let (prepared, tools) = equipped(subject, Scenario::of(moves)).await;
-    let heard = ask(&*prepared.backend, "go").await;
-    let result = heard.result()?;
+    let observed = ask(&*prepared.backend, "go").await;
+    let result = observed.result()?;
     let expected = [call("c1", "echo", "x")];
     same("what the host ran", tools.called(), expected.as_slice())?;
     same(
@@ -50,44 +50,44 @@ async fn one(subject: &dyn Subject) -> Outcome {
     let mut usage = TokenUsage::new(10, 5);
     usage += TokenUsage::new(10, 5);
     holds(
-        "the usage is not that of both model calls, or of the one that told it",
+        "the usage is not that of both model calls, or of the one that reported it",
         result.token_usage == Some(usage) || result.token_usage == Some(TokenUsage::new(10, 5)),
     )?;
-    let position = |kind| heard.kinds().iter().position(|own| *own == kind);
+    let position = |kind| observed.kinds().iter().position(|own| *own == kind);
     holds(
         "the tool result does not follow the message that asked for it",
         position("tool call") < position("turn end") && position("turn end") < position("tool result"),
     )?;
-    heard.folds()
+    observed.folds()
 }
 
 async fn parallel(subject: &dyn Subject) -> Outcome {
     let calls = vec![call("c1", "pair", "first"), call("c2", "pair", "second")];
     let moves = [ModelMove::Call(calls), ModelMove::say("done")];
     let (prepared, _) = equipped(subject, Scenario::of(moves)).await;
-    let heard = ask(&*prepared.backend, "go").await;
-    let results = heard.results().into_iter();
+    let observed = ask(&*prepared.backend, "go").await;
+    let results = observed.results().into_iter();
     let results: Vec<_> = results
         .map(|result| (result.call_id.as_str(), result.result.as_str()))
         .collect();
     same("the results", results, [("c1", "first"), ("c2", "second")])?;
-    same("the response", heard.result()?.response.as_str(), "done")?;
-    heard.folds()
+    same("the response", observed.result()?.response.as_str(), "done")?;
+    observed.folds()
 }
 
 async fn failing(subject: &dyn Subject) -> Outcome {
-    goes_on(subject, "fails").await
+    turn_continues(subject, "fails").await
 }
 
 async fn unknown(subject: &dyn Subject) -> Outcome {
-    goes_on(subject, "invented").await?;
+    turn_continues(subject, "invented").await?;
     let (prepared, _) = equipped(
         subject,
         Scenario::of([ModelMove::call("invented"), ModelMove::say("x")]),
     )
     .await;
-    let heard = ask(&*prepared.backend, "go").await;
-    let refused = heard
+    let observed = ask(&*prepared.backend, "go").await;
+    let refused = observed
         .results()
         .iter()
         .map(|result| result.details.refused)
@@ -95,12 +95,12 @@ async fn unknown(subject: &dyn Subject) -> Outcome {
     same("why the call did not run", refused, [Some(CallRefusal::Unknown)])
 }
 
-/// The wire name of the tool differs from the one shown, and both from the one that a file declares.
+/// The wire name of the tool differs from the shown one, and both from the declared one.
 async fn search(subject: &dyn Subject) -> Outcome {
     let moves = [ModelMove::call(SEARCH), ModelMove::say("done")];
     let (prepared, tools) = equipped(subject, Scenario::of(moves)).await;
-    let heard = ask(&*prepared.backend, "go").await;
-    let result = heard.result()?;
+    let observed = ask(&*prepared.backend, "go").await;
+    let result = observed.result()?;
     let expected = [call("c1", SEARCH, "x")];
     same("what the host ran", tools.called(), expected.as_slice())?;
     same(
@@ -125,18 +125,18 @@ async fn search(subject: &dyn Subject) -> Outcome {
         .iter()
         .map(|passage| passage.text.as_str());
     same("the passages", passages.collect::<Vec<_>>(), ["x", "second best"])?;
-    heard.folds()
+    observed.folds()
 }
 
 async fn slow(subject: &dyn Subject) -> Outcome {
-    goes_on(subject, "slow").await
+    turn_continues(subject, "slow").await
 }
 
-async fn goes_on(subject: &dyn Subject, tool: &str) -> Outcome {
+async fn turn_continues(subject: &dyn Subject, tool: &str) -> Outcome {
     let moves = [ModelMove::call(tool), ModelMove::say("never mind")];
     let (prepared, _) = equipped(subject, Scenario::of(moves)).await;
-    let heard = ask(&*prepared.backend, "go").await;
-    let result = heard.result()?;
+    let observed = ask(&*prepared.backend, "go").await;
+    let result = observed.result()?;
     let errors: Vec<_> = result.tool_results.iter().map(|result| result.is_error).collect();
     same("whether the tool failed", errors, [true])?;
     same("the outcome", &result.outcome, &TurnOutcome::Completed)?;
@@ -145,8 +145,8 @@ async fn goes_on(subject: &dyn Subject, tool: &str) -> Outcome {
 
 async fn missing(subject: &dyn Subject) -> Outcome {
     let (prepared, _) = equipped(subject, Scenario::of([ModelMove::call("missing")])).await;
-    let heard = ask(&*prepared.backend, "go").await;
-    let result = heard.result()?;
+    let observed = ask(&*prepared.backend, "go").await;
+    let result = observed.result()?;
     let reason = result.error_reason();
     same(
         "the reason",
@@ -154,10 +154,10 @@ async fn missing(subject: &dyn Subject) -> Outcome {
         Some("tool execution failed: missing"),
     )?;
     holds(
-        "no result says why",
+        "no result has the reason",
         result.tool_results.iter().any(|result| result.is_error),
     )?;
-    heard.folds()
+    observed.folds()
 }
 
 async fn max_turns(subject: &dyn Subject) -> Outcome {
@@ -167,10 +167,10 @@ async fn max_turns(subject: &dyn Subject) -> Outcome {
         ..Scenario::of([again("c1"), again("c2")])
     };
     let (prepared, _) = equipped(subject, scenario).await;
-    let heard = ask(&*prepared.backend, "go").await;
-    let result = heard.result()?;
+    let observed = ask(&*prepared.backend, "go").await;
+    let result = observed.result()?;
     let reason = result.error_reason();
     same("the reason", reason.as_deref(), Some("max_turns limit reached"))?;
     same("the number of turns", result.num_turns, 2_u32)?;
-    heard.folds()
+    observed.folds()
 }

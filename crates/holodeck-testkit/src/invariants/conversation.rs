@@ -2,10 +2,10 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::Found;
+use super::Violations;
 
 /// Checks a conversation: roles, contents, and that each tool call is answered exactly once before anything else.
-pub(super) fn check(messages: &[Value], found: &mut Found) {
+pub(super) fn check(messages: &[Value], found: &mut Violations) {
     let mut calls = Calls::default();
     for (index, message) in messages.iter().enumerate() {
         let number = index + 1;
@@ -31,7 +31,7 @@ pub(super) fn check(messages: &[Value], found: &mut Found) {
     });
 }
 
-fn content(message: &Value, role: &str, number: usize, found: &mut Found) {
+fn content(message: &Value, role: &str, number: usize, found: &mut Violations) {
     let fine = match &message["content"] {
         Value::String(text) => role == "tool" || role == "assistant" || !text.is_empty(),
         Value::Array(parts) => !parts.is_empty(),
@@ -50,7 +50,7 @@ struct Calls {
 }
 
 impl Calls {
-    fn open(&mut self, message: &Value, number: usize, found: &mut Found) {
+    fn open(&mut self, message: &Value, number: usize, found: &mut Violations) {
         let Some(calls) = message.get("tool_calls") else {
             return;
         };
@@ -81,7 +81,7 @@ impl Calls {
         }
     }
 
-    fn answer(&mut self, message: &Value, number: usize, found: &mut Found) {
+    fn answer(&mut self, message: &Value, number: usize, found: &mut Violations) {
         let id = message["tool_call_id"].as_str().unwrap_or_default();
         match self.open.iter().position(|open| open == id) {
             Some(place) => {
@@ -93,7 +93,7 @@ impl Calls {
         }
     }
 
-    fn must_be_answered(&mut self, number: usize, found: &mut Found) {
+    fn must_be_answered(&mut self, number: usize, found: &mut Violations) {
         for id in self.open.drain(..) {
             found.0.push(format!(
                 "message {number}: tool call `{id}` has no answer before it"

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Adds each place where `schema` breaks the rules of strict structured output.
+/// Adds each part of `schema` that breaks the rules of strict structured output.
 pub(super) fn not_strict(schema: &Value, path: &str, broken: &mut BTreeSet<String>) {
     let here = if path.is_empty() { "the root" } else { path };
     if let Some(properties) = schema["properties"].as_object() {

@@ -29,12 +29,12 @@ pub(super) async fn serve(listener: TcpListener, state: Arc<State>) {
     };
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
-        // Without it a delayed acknowledgement would show up as latency of the product.
+        // Otherwise a delayed acknowledgement would look like latency of the product.
         let _ = socket.set_nodelay(true);
         let state = Arc::clone(&state);
         connections.spawn(async move {
             let service = service_fn(|request| answer(request, Arc::clone(&state)));
-            // A connection that breaks is a client that went away, or a reply that says so.
+            // A broken connection is a client that disconnected, or part of the reply.
             let _ = http1::Builder::new()
                 .header_read_timeout(None)
                 .serve_connection(TokioIo::new(socket), service)

@@ -7,9 +7,9 @@ use crate::{
     received::{Received, ReceivedRequest},
 };
 
-/// What a server answers, and what it holds against a request.
+/// A server's answers and its checks of requests.
 pub(crate) trait Dialect: Send + Sync {
-    /// The reply that needs no look at the request.
+    /// The reply that does not depend on the request.
     fn canned(&self) -> Option<Arc<Rendered>> {
         None
     }
@@ -17,11 +17,11 @@ pub(crate) trait Dialect: Send + Sync {
     /// Checks and logs `request` and finds its reply.
     fn answer(&self, request: ReceivedRequest, log: &Log) -> Arc<Rendered>;
 
-    /// Counts the scripted replies nobody asked for, and forgets them.
+    /// Removes the unused replies and returns their number.
     fn drain_unused(&self) -> usize;
 }
 
-/// What the server's thread and its owner share.
+/// State shared by the server's thread and its owner.
 pub(crate) struct State {
     dialect: Box<dyn Dialect>,
     log: Log,
@@ -41,7 +41,7 @@ impl State {
         &self.log
     }
 
-    /// Everything so far; a script that was not used up is one more violation.
+    /// The final state; unused replies are one more violation.
     pub(crate) fn take(&self) -> Received {
         let mut received = std::mem::take(&mut *self.log.lock());
         let unused = self.dialect.drain_unused();
@@ -72,7 +72,7 @@ impl State {
     }
 }
 
-/// The requests so far and what was wrong with them.
+/// The requests and violations so far.
 #[derive(Default)]
 pub(crate) struct Log {
     received: Mutex<Received>,
@@ -85,7 +85,7 @@ impl Log {
         self.lock().clone()
     }
 
-    /// Keeps a request; returns how many came before it.
+    /// Adds a request; returns the number of earlier ones.
     pub(crate) fn keep(&self, mut request: ReceivedRequest, violations: &[String]) -> usize {
         let mut received = self.lock();
         let index = received.requests.len();
@@ -100,7 +100,7 @@ impl Log {
         index
     }
 
-    /// Keeps a request that is none of those the server is for.
+    /// Adds a request of another kind than the server's own.
     pub(crate) fn keep_other(&self, request: ReceivedRequest) {
         self.lock_others().push(request);
     }

@@ -1,5 +1,5 @@
-//! The part of Qdrant's API that is used, as its OpenAPI (1.19) has it. A request with a key it does not name, or
-//! without one it requires, is a violation.
+//! The used part of Qdrant's API, according to its OpenAPI (1.19). A request with an unknown key, or without a required
+//! one, is a violation.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,7 +16,7 @@ pub(super) struct Qdrant {
     key: String,
     collections: BTreeMap<String, Collection>,
     violations: Vec<String>,
-    /// Requests until it is out of order.
+    /// Remaining requests until it fails.
     left: Option<usize>,
 }
 
@@ -67,14 +67,14 @@ impl Qdrant {
         if let Some(left) = &mut self.left {
             match left.checked_sub(1) {
                 Some(fewer) => *left = fewer,
-                // Not one that is tried again.
+                // A status that is not retried.
                 None => return (501, json!({"status": {"error": "out of order"}, "time": 0.0})),
             }
         }
         match self.done(call) {
             Ok(result) => (200, json!({"result": result, "status": "ok", "time": 0.001})),
             Err((status, error)) => {
-                // Things that are not there are asked for too; everything else is a mistake of ours.
+                // Requests for missing items are allowed; any other error is a mistake of the client.
                 if status != 404 && !error.to_string().contains("dimension") {
                     self.violations
                         .push(format!("{} {} {}: {error}", call.method, call.path, call.body));
@@ -250,7 +250,7 @@ impl Collection {
                 scored.push((score, id));
             }
         }
-        // Equal ones in no order that anybody was promised.
+        // The order of ties is unspecified.
         scored.sort_by(|(a, a_id), (b, b_id)| b.total_cmp(a).then_with(|| b_id.cmp(a_id)));
         scored.truncate(usize::try_from(body["limit"].as_u64().unwrap_or(10)).unwrap());
         let mut points = Vec::new();
@@ -299,7 +299,7 @@ impl Collection {
                     .is_some_and(|found| wanted.iter().any(|wanted| wanted == found))
             };
             let passed = match point.payload.get(&key) {
-                // Of a list, one is enough.
+                // For a list, one match is enough.
                 Some(Value::Array(items)) => items.iter().any(holds),
                 Some(value) => holds(value),
                 None => false,
@@ -379,7 +379,7 @@ fn floats(value: &Value) -> Result<Vec<f32>, Answer> {
         .map_or_else(|| wrong("not numbers"), Ok)
 }
 
-/// A UUID; numbers are not used here.
+/// A UUID; numeric ids are not used here.
 fn id(value: &Value) -> Result<String, Answer> {
     let id = text(value)?;
     let lengths: Vec<usize> = id.split('-').map(str::len).collect();

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::RequestShape;
 use crate::delivery::pieces;
 
-/// An assistant message and the form it is sent in.
+/// An assistant message and its wire format.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) reasoning: String,

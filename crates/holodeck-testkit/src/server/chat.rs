@@ -51,7 +51,7 @@ impl Scripted {
     }
 }
 
-/// The same bytes for every request, unread.
+/// The same bytes for every request, which is not read.
 pub(super) struct Canned(Arc<Rendered>);
 
 impl Canned {

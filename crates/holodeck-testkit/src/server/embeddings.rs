@@ -1,5 +1,5 @@
-//! Embeddings as OpenAI and Ollama serve them, of the words of a text: the same text has the same vector, and texts
-//! with common words are near.
+//! Embeddings in the formats of OpenAI and Ollama, computed from the words of a text: equal texts have equal vectors,
+//! and texts with common words are near.
 
 use serde_json::{Value, json};
 
@@ -81,7 +81,7 @@ fn texts(body: &Value) -> Vec<&str> {
     }
 }
 
-/// Words, hashed to places; not normalised, as servers differ in that.
+/// Hashed words; not normalised, because servers differ in that.
 fn vector(text: &str, length: usize) -> Vec<f64> {
     let mut vector = vec![0.0; length];
     let words = text.split(|c: char| !c.is_alphanumeric());

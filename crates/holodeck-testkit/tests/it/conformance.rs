@@ -11,7 +11,7 @@ use holodeck_testkit::{
 };
 use insta::assert_snapshot;
 
-/// The scripted backend, told to do what a real one does with such a model.
+/// The scripted backend, with the behaviour of a real one for such a model.
 struct Scripted;
 
 #[async_trait]
@@ -37,7 +37,7 @@ impl Subject for Scripted {
                         return turn.and_event(end).and_end(Outcome::MaxTurns);
                     }
                     Some(last) => {
-                        let text = said(&last);
+                        let text = answer_text(&last);
                         turn = play(turn, last, asked);
                         if let (Some(_), Some(text)) = (&format, text) {
                             let value = serde_json::from_str(&text).unwrap();
@@ -57,7 +57,7 @@ impl Subject for Scripted {
     }
 }
 
-fn said(last: &ModelMove) -> Option<String> {
+fn answer_text(last: &ModelMove) -> Option<String> {
     match last {
         ModelMove::Say { pieces, .. } => Some(pieces.concat()),
         _ => None,
@@ -84,20 +84,20 @@ fn play(mut turn: ScriptedTurn, last: ModelMove, asked: &Asked) -> ScriptedTurn 
         }
         ModelMove::Repeat => {
             let history = asked.history.iter();
-            let mut said: Vec<_> = history.filter_map(HistoryItem::text).collect();
-            said.push(&asked.message);
-            turn.and_text(&said.join(" | "))
+            let mut texts: Vec<_> = history.filter_map(HistoryItem::text).collect();
+            texts.push(&asked.message);
+            turn.and_text(&texts.join(" | "))
         }
         ModelMove::Refuse(text) => turn.and_text(text).and_stop(StopReason::Refusal),
         ModelMove::SayNothing => turn,
-        ModelMove::BreakOff(text) => turn.and_text(text).and_fail(BackendError::Protocol {
-            message: "the stream ended early".to_owned(),
-        }),
+        ModelMove::BreakOff(text) => turn
+            .and_text(text)
+            .and_fail(BackendError::protocol("the stream ended early".to_owned())),
         ModelMove::HangAfter(text) => turn.and_text(text).and_hang(),
         ModelMove::Fail(status) => turn.and_fail(BackendError::Provider {
             status: Some(status),
             code: None,
-            message: "no".to_owned(),
+            explanation: "no".into(),
             param: None,
             retryable: false,
             retry_after: None,
@@ -113,7 +113,7 @@ async fn the_scripted_backend_conforms() {
     assert_snapshot!(report);
 }
 
-/// A backend that always says the same.
+/// A backend that always gives the same answer.
 struct Stubborn;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! The testkit, tested: a server, a model or a suite that accepts anything proves nothing.
+//! Tests of the testkit: a server, a model or a suite that accepts anything proves nothing.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -41,7 +41,7 @@ impl Agent {
         self
     }
 
-    /// A tool as the YAML would give it.
+    /// A tool as configured in the YAML.
     pub(crate) fn config(&self, yaml: &Value) -> FunctionTool {
         let mut config: FunctionTool = serde_json::from_value(json!({
             "name": yaml.get("name").unwrap_or(&json!("tool")),
@@ -80,7 +80,7 @@ impl Agent {
     }
 }
 
-/// The output without what the toolbox says of the tool.
+/// The output without the details that the toolbox adds.
 pub(crate) fn plain(mut output: ToolOutput) -> ToolOutput {
     output.details.kind = None;
     output.details.side_effects = None;

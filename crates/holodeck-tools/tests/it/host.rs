@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Agent, call, plain};
 
-/// A tool that does what it is named for.
+/// A tool that behaves as its name says.
 struct Fake(ToolSpec);
 
 impl Fake {
-    fn named(name: &str) -> Arc<dyn Tool> {
+    fn with_name(name: &str) -> Arc<dyn Tool> {
         Arc::new(Self(ToolSpec {
             name: name.to_owned(),
             description: String::new(),
@@ -36,7 +36,7 @@ impl Tool for Fake {
     async fn call(&self, arguments: Value, cx: ToolCx) -> Result<ToolOutput, ToolError> {
         match self.0.name.as_str() {
             "panic" => panic!("at the disco"),
-            "deaf" => std::future::pending().await,
+            "stubborn" => std::future::pending().await,
             "obedient" => {
                 cx.cancel.cancelled().await;
                 Err(ToolError::Cancelled)
@@ -50,7 +50,9 @@ impl Tool for Fake {
 fn toolbox(names: &[&str]) -> Toolbox {
     let mut toolbox = Toolbox::new();
     for name in names {
-        toolbox.add(Fake::named(name), Duration::from_secs(30)).unwrap();
+        toolbox
+            .add(Fake::with_name(name), Duration::from_secs(30))
+            .unwrap();
     }
     toolbox
 }
@@ -101,9 +103,9 @@ async fn a_panic_is_contained() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_time_out_holds_whether_the_tool_listens_or_not() {
-    let toolbox = toolbox(&["deaf", "obedient"]);
-    for (name, longest) in [("obedient", 30), ("deaf", 32)] {
+async fn a_time_out_applies_even_if_the_tool_ignores_cancellation() {
+    let toolbox = toolbox(&["stubborn", "obedient"]);
+    for (name, longest) in [("obedient", 30), ("stubborn", 32)] {
         let started = tokio::time::Instant::now();
         let answer = toolbox
             .call(&call(name, json!({})), ToolCx::default())
@@ -118,8 +120,8 @@ async fn a_time_out_holds_whether_the_tool_listens_or_not() {
 
 #[tokio::test(start_paused = true)]
 async fn cancelling_ends_a_call() {
-    let toolbox = toolbox(&["deaf", "obedient", "echo"]);
-    for name in ["deaf", "obedient", "echo"] {
+    let toolbox = toolbox(&["stubborn", "obedient", "echo"]);
+    for name in ["stubborn", "obedient", "echo"] {
         let cx = ToolCx::from(CancellationToken::new());
         cx.cancel.cancel();
         assert!(matches!(
@@ -135,7 +137,7 @@ async fn cancelling_ends_a_call() {
 }
 
 #[tokio::test]
-async fn a_long_answer_is_cut_at_a_character() {
+async fn a_long_answer_is_truncated_at_a_character() {
     let answer = toolbox(&["long"])
         .call(&call("long", json!({})), ToolCx::default())
         .await
@@ -150,7 +152,7 @@ async fn a_long_answer_is_cut_at_a_character() {
 }
 
 #[tokio::test]
-async fn a_slow_process_is_gone_when_its_time_out_is_told() {
+async fn a_slow_process_has_ended_when_its_time_out_is_reported() {
     let agent = Agent::new().file(
         "slow.py",
         "import os, time\ndef f():\n    open('pid', 'w').write(str(os.getpid()))\n    time.sleep(600)\n",
@@ -164,7 +166,7 @@ async fn a_slow_process_is_gone_when_its_time_out_is_told() {
 
 #[tokio::test]
 async fn calls_run_at_the_same_time() {
-    // Each waits for a file that the other one writes.
+    // Each program waits for a file that the other one writes.
     let text = "touch $1; until [ -e $2 ]; do :; done; echo met";
     let agent = Agent::new();
     let tool = |name: &str, mine: &str, other: &str| json!({"name": name, "command": "sh", "args": ["-c", text, "sh", mine, other]});

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use holodeck_backend_api::{Conversation, ToolCx, ToolError, ToolHost, ToolKind, ToolOutput, ToolSpec};
-use holodeck_model::{Env, MemoryFiles, ToolNames, load_agent};
+use holodeck_model::{Env, MemoryFiles, ToolNames};
 use holodeck_tools::{FunctionTool, Toolbox};
+use holodeck_yaml::load_agent;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +27,7 @@ fn toolbox(tools: &str) -> Toolbox {
 }
 
 /// A function tool `f` with this mock.
-fn mocked(mock: &str) -> Toolbox {
+fn mocked_toolbox(mock: &str) -> Toolbox {
     toolbox(&format!(
         "  - {{type: function, name: f, description: d, mock: {mock}}}"
     ))
@@ -45,7 +46,7 @@ async fn ask(toolbox: &Toolbox, conversation: &Conversation, arguments: Value) -
 }
 
 async fn ask_all(mock: &str, arguments: &[Value]) -> Vec<String> {
-    let (toolbox, conversation) = (mocked(mock), Conversation::new());
+    let (toolbox, conversation) = (mocked_toolbox(mock), Conversation::new());
     let mut answers = Vec::new();
     for arguments in arguments {
         answers.push(ask(&toolbox, &conversation, arguments.clone()).await);
@@ -54,7 +55,7 @@ async fn ask_all(mock: &str, arguments: &[Value]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn one_answer_is_for_every_call() {
+async fn a_single_answer_is_used_for_every_call() {
     let twice = [json!({}), json!({"x": 1})];
     for (mock, expected) in [
         ("sunny", "sunny"),
@@ -72,7 +73,7 @@ async fn one_answer_is_for_every_call() {
 }
 
 #[tokio::test]
-async fn a_script_gives_the_first_answer_that_is_left_and_fits() {
+async fn a_script_returns_the_first_matching_answer_that_is_not_used_up() {
     let mock =
         "[{args: {id: 7}, result: seven, times: 2}, {args: {id: {gte: 100}}, error: unknown}, other, last]";
     let calls = [
@@ -94,7 +95,7 @@ async fn a_script_gives_the_first_answer_that_is_left_and_fits() {
 }
 
 #[tokio::test]
-async fn a_script_that_is_used_up_does_what_it_says() {
+async fn a_used_up_script_follows_when_used_up() {
     let calls = || [json!({}), json!({}), json!({}), json!({}), json!({})];
     assert_eq!(
         ask_all("{script: [a, b], when_used_up: repeat_last}", &calls()).await,
@@ -111,7 +112,7 @@ async fn a_script_that_is_used_up_does_what_it_says() {
             "unavailable: tool `f` could not be run: its mock has no answer left for a call without arguments"
         ]
     );
-    // What fits no answer gets none, however often answers are given.
+    // A call that matches no answer gets none, even if answers repeat.
     for rule in ["repeat_last", "restart"] {
         let mock = format!("{{script: [{{args: {{x: 1}}, result: a}}], when_used_up: {rule}}}");
         let answers = ask_all(&mock, &[json!({"x": 2})]).await;
@@ -120,8 +121,8 @@ async fn a_script_that_is_used_up_does_what_it_says() {
 }
 
 #[tokio::test]
-async fn each_conversation_has_the_script_from_its_beginning() {
-    let toolbox = mocked("[a, b, c]");
+async fn the_script_starts_over_for_each_conversation() {
+    let toolbox = mocked_toolbox("[a, b, c]");
     let (one, other) = (Conversation::new(), Conversation::new());
     let mut answers = Vec::new();
     for conversation in [&one, &other, &one, &one, &other] {
@@ -132,32 +133,32 @@ async fn each_conversation_has_the_script_from_its_beginning() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_answer_takes_its_time_and_can_be_stopped() {
-    let toolbox = mocked("{result: late, delay_ms: 20000}");
-    let begun = tokio::time::Instant::now();
+    let toolbox = mocked_toolbox("{result: late, delay_ms: 20000}");
+    let start = tokio::time::Instant::now();
     assert_eq!(ask(&toolbox, &Conversation::new(), json!({})).await, "late");
-    assert_eq!(begun.elapsed(), Duration::from_secs(20));
+    assert_eq!(start.elapsed(), Duration::from_secs(20));
     let stop = CancellationToken::new();
     let waiting = call("f", json!({}));
     let (stopped, ()) = tokio::join!(toolbox.call(&waiting, ToolCx::from(stop.clone())), async {
         stop.cancel();
     });
     assert!(matches!(stopped, Err(ToolError::Cancelled)), "{stopped:?}");
-    // The limit of the real tool holds for its mock.
-    let toolbox = mocked("{result: late, delay_ms: 20000}, timeout_ms: 1500");
+    // The time limit of the real tool applies to its mock.
+    let toolbox = mocked_toolbox("{result: late, delay_ms: 20000}, timeout_ms: 1500");
     assert_eq!(
         ask(&toolbox, &Conversation::new(), json!({})).await,
         "error: no answer within 1.5 s"
     );
-    // One delay for a script is that of every answer without its own.
+    // The delay of a script applies to every answer without its own.
     let (toolbox, conversation) = (
-        mocked("{script: [a, {result: b, delay_ms: 1}], delay_ms: 3000}"),
+        mocked_toolbox("{script: [a, {result: b, delay_ms: 1}], delay_ms: 3000}"),
         Conversation::new(),
     );
-    let begun = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     for _ in 0..2 {
         ask(&toolbox, &conversation, json!({})).await;
     }
-    assert_eq!(begun.elapsed(), Duration::from_millis(3001));
+    assert_eq!(start.elapsed(), Duration::from_millis(3001));
 }
 
 #[tokio::test]
@@ -191,7 +192,10 @@ async fn the_model_sees_what_it_would_see_of_the_real_tools() {
         .call(&call("kb_search", json!({"q": "x"})), ToolCx::default())
         .await
         .unwrap();
-    assert!(wrong.is_error, "arguments are checked as ever: {wrong:?}");
+    assert!(
+        wrong.is_error,
+        "arguments are checked as for real tools: {wrong:?}"
+    );
 }
 
 /// What the model sees of a function is the same with and without its mock.
@@ -204,8 +208,8 @@ async fn a_mocked_function_looks_like_the_real_one() {
     );
     let files = MemoryFiles::new().with("agent.yaml", text);
     let load = load_agent("agent.yaml".as_ref(), &Env::empty(), &files);
-    let config = load.agent.unwrap().config;
-    let holodeck_model::ToolConfig::Function(config) = &config.tools[0] else {
+    let agent = load.agent.unwrap();
+    let holodeck_model::ToolConfig::Function(config) = &agent.config.tools[0] else {
         panic!("not a function")
     };
     let mut real = Toolbox::new();

@@ -20,7 +20,7 @@ async fn arguments_arrive_as_a_line_of_json_and_stdout_is_the_result() {
 }
 
 #[tokio::test]
-async fn a_failing_program_is_a_result_that_says_so() {
+async fn a_failing_program_is_an_error_result() {
     for (text, expected) in [
         ("echo no such order >&2; exit 4", "exit code 4: no such order"),
         ("echo on stdout; exit 1", "exit code 1: on stdout"),
@@ -74,11 +74,11 @@ async fn a_missing_program_could_not_be_run() {
 }
 
 #[tokio::test]
-async fn keys_are_not_seen_and_the_yamls_variables_are() {
+async fn keys_are_hidden_and_the_yamls_variables_are_passed() {
     let agent = Agent::new();
     let tool = json!({"command": "env", "env": {"SHOP": "north"}});
     let text = agent.call(tool, json!({})).await.text;
-    // Every child carries a mark, by which the watchdog finds what it leaves behind.
+    // Every child has a variable by which the watchdog finds the processes that it leaves behind.
     let (mark, mut lines): (Vec<_>, Vec<_>) = text
         .lines()
         .partition(|line| line.starts_with("_HOLODECK_CHILD="));
@@ -91,12 +91,12 @@ async fn keys_are_not_seen_and_the_yamls_variables_are() {
 }
 
 #[tokio::test]
-async fn a_long_answer_is_cut_and_says_so() {
+async fn a_truncated_answer_has_a_note() {
     let output = Agent::new()
         .call(sh("head -c 1000000 /dev/zero | tr '\\0' x"), json!({"id": 1}))
         .await;
-    let (kept, note) = output.text.split_at(256 * 1024);
-    assert!(kept.bytes().all(|byte| byte == b'x'));
+    let (text, note) = output.text.split_at(256 * 1024);
+    assert!(text.bytes().all(|byte| byte == b'x'));
     assert_eq!(
         (note, output.is_error),
         ("\n[truncated: the result is longer than 256 KiB]", false)

@@ -61,7 +61,7 @@ fn tool(function: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_the_file_prints_does_not_spoil_the_result() {
+async fn printed_text_is_not_part_of_the_result() {
     let output = agent()
         .call(tool("greet"), json!({"name": "Zoë", "times": 2}))
         .await;
@@ -134,7 +134,7 @@ async fn it_runs_beside_the_agent_without_keys() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_run_is_told_apart_from_what_fails() {
+async fn a_function_that_can_not_be_run_is_unavailable() {
     let agent = agent()
         .file("broken.py", "import no_such_package")
         .file("wrong.py", "def f(:\n  pass");
@@ -157,9 +157,9 @@ async fn what_can_not_be_run_is_told_apart_from_what_fails() {
             "LookupError: `number` in orders.py is not a function",
         ),
     ] {
-        // With `parameters` nothing is looked at before the call; without, it is found out at once.
-        let told = json!({"file": file, "function": function, "parameters": {}});
-        let error = agent.try_call(told, json!({})).await.unwrap_err();
+        // With `parameters` the file is not read before the call; without them the problem is reported at setup.
+        let tool = json!({"file": file, "function": function, "parameters": {}});
+        let error = agent.try_call(tool, json!({})).await.unwrap_err();
         assert!(
             matches!(&error, ToolError::Unavailable { reason, .. } if reason.ends_with(expected)),
             "{error:?}"
@@ -180,8 +180,8 @@ async fn what_can_not_be_run_is_told_apart_from_what_fails() {
 async fn a_missing_python_is_named() {
     let mut agent = agent();
     agent.env.set("PATH", "/nowhere");
-    let told = json!({"file": "tools/orders.py", "function": "where", "parameters": {}});
-    let error = agent.try_call(told, json!({})).await.unwrap_err();
+    let tool = json!({"file": "tools/orders.py", "function": "where", "parameters": {}});
+    let error = agent.try_call(tool, json!({})).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "tool `tool` could not be run: `python3` not found on the PATH, and Python function tools need it"

@@ -61,7 +61,7 @@ def nothing():
 }
 
 #[tokio::test]
-async fn parameters_of_the_yaml_are_required_unless_they_say_otherwise() {
+async fn parameters_of_the_yaml_are_required_by_default() {
     let tool = json!({"command": "true", "parameters": {
         "id": {"type": "string"},
         "limit": {"type": "integer", "default": 3},
@@ -78,7 +78,7 @@ async fn parameters_of_the_yaml_are_required_unless_they_say_otherwise() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_of_every_tool() {
+async fn the_problems_of_every_tool_are_reported() {
     let errors = Agent::new()
         .toolbox(&[
             json!({"name": "a", "command": "true"}),
@@ -90,20 +90,20 @@ async fn what_is_wrong_is_told_of_every_tool() {
         .await
         .err()
         .unwrap();
-    let shown: Vec<_> = errors.iter().map(ToString::to_string).collect();
-    assert_eq!(shown[0], "two tools are named `a`");
+    let messages: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(messages[0], "two tools are named `a`");
     assert_eq!(
-        shown[1],
+        messages[1],
         "tool `b` needs either `file` and `function` or `command`"
     );
     assert_eq!(
-        shown[2],
+        messages[2],
         "tool `c` needs either `file` and `function` or `command`"
     );
     assert!(
-        shown[3].starts_with("the parameters of tool `d` are no valid JSON Schema: "),
+        messages[3].starts_with("the parameters of tool `d` are not a valid JSON Schema: "),
         "{}",
-        shown[3]
+        messages[3]
     );
     assert!(matches!(errors[3], SetupError::Schema { .. }));
 }

@@ -1,4 +1,4 @@
-//! Tools that come and go: what an MCP server is to a toolbox.
+//! Tools that are added and removed while an agent runs, as by an MCP server.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 
 use crate::agent::call;
 
-/// Says which source it is of.
-struct Named {
+/// A tool that returns the name of its source.
+struct NamedTool {
     spec: ToolSpec,
     source: &'static str,
 }
 
 #[async_trait]
-impl Tool for Named {
+impl Tool for NamedTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -41,10 +41,10 @@ fn tool(source: &'static str, name: &str, parameters: Value) -> Arc<dyn Tool> {
         parameters,
         side_effects: SideEffects::None,
     };
-    Arc::new(Named { spec, source })
+    Arc::new(NamedTool { spec, source })
 }
 
-/// A server whose list is whatever it was last told.
+/// A server whose list of tools can be replaced.
 struct Server {
     name: &'static str,
     list: Mutex<(u64, Vec<Arc<dyn Tool>>)>,
@@ -56,18 +56,18 @@ impl Server {
             name,
             list: Mutex::default(),
         });
-        server.has(names);
+        server.set_names(names);
         server
     }
 
-    fn has(&self, names: &[&str]) {
+    fn set_names(&self, names: &[&str]) {
         let tools = names
             .iter()
             .map(|name| tool(self.name, name, json!({"type": "object"})));
-        self.lists(tools.collect());
+        self.set_tools(tools.collect());
     }
 
-    fn lists(&self, tools: Vec<Arc<dyn Tool>>) {
+    fn set_tools(&self, tools: Vec<Arc<dyn Tool>>) {
         let mut list = self.list.lock().unwrap();
         *list = (list.0 + 1, tools);
     }
@@ -89,13 +89,13 @@ fn names(specs: &[ToolSpec]) -> Vec<&str> {
     specs.iter().map(|spec| spec.name.as_str()).collect()
 }
 
-async fn said(toolbox: &Toolbox, name: &str, arguments: Value) -> String {
+async fn call_tool(toolbox: &Toolbox, name: &str, arguments: Value) -> String {
     let output = toolbox.call(&call(name, arguments), ToolCx::default()).await;
     output.unwrap().text
 }
 
 #[tokio::test]
-async fn tools_that_come_are_shown_and_called_and_those_that_go_are_not() {
+async fn added_tools_are_offered_and_called_and_removed_ones_are_not() {
     let server = Server::with("server", &["a", "b"]);
     let mut toolbox = Toolbox::new();
     let own = tool("yaml", "own", json!({"type": "object"}));
@@ -104,22 +104,22 @@ async fn tools_that_come_are_shown_and_called_and_those_that_go_are_not() {
     assert_eq!(names(toolbox.specs()), ["own", "a", "b"]);
     assert_eq!(names(&toolbox.current()), ["own", "a", "b"]);
 
-    server.has(&["b", "c"]);
+    server.set_names(&["b", "c"]);
     assert_eq!(names(&toolbox.current()), ["own", "b", "c"]);
-    assert_eq!(names(&toolbox.shown(None, 3)), ["own", "b", "c"]);
-    // What was offered at first stays told as such.
+    assert_eq!(names(&toolbox.specs_for_request(None, 3)), ["own", "b", "c"]);
+    // The original list does not change.
     assert_eq!(names(toolbox.specs()), ["own", "a", "b"]);
-    assert_eq!(said(&toolbox, "c", json!({})).await, "c of server");
+    assert_eq!(call_tool(&toolbox, "c", json!({})).await, "c of server");
     assert_eq!(
-        said(&toolbox, "a", json!({})).await,
+        call_tool(&toolbox, "a", json!({})).await,
         "there is no tool `a`; there are `own`, `b`, `c`"
     );
-    server.has(&[]);
+    server.set_names(&[]);
     assert_eq!(names(&toolbox.current()), ["own"]);
 }
 
 #[tokio::test]
-async fn the_first_of_two_tools_with_one_name_is_the_one() {
+async fn the_first_of_two_tools_with_the_same_name_is_used() {
     let (one, other) = (
         Server::with("one", &["x", "own"]),
         Server::with("other", &["x", "y"]),
@@ -131,32 +131,35 @@ async fn the_first_of_two_tools_with_one_name_is_the_one() {
     toolbox.add_source(other, LIMIT);
     assert_eq!(names(toolbox.specs()), ["own", "x", "y"]);
     for (name, answer) in [("own", "own of yaml"), ("x", "x of one"), ("y", "y of other")] {
-        assert_eq!(said(&toolbox, name, json!({})).await, answer);
+        assert_eq!(call_tool(&toolbox, name, json!({})).await, answer);
     }
-    // It has made room for the other's.
-    one.has(&[]);
-    assert_eq!(said(&toolbox, "x", json!({})).await, "x of other");
+    // The tool of the other source is used now.
+    one.set_names(&[]);
+    assert_eq!(call_tool(&toolbox, "x", json!({})).await, "x of other");
     assert_eq!(names(&toolbox.current()), ["own", "x", "y"]);
 }
 
 #[tokio::test]
-async fn arguments_are_checked_against_the_list_of_now() {
+async fn arguments_are_checked_against_the_current_list() {
     let server = Server::with("server", &["a"]);
     let mut toolbox = Toolbox::new();
     toolbox.add_source(server.clone(), LIMIT);
-    assert_eq!(said(&toolbox, "a", json!({"n": "x"})).await, "a of server");
+    assert_eq!(call_tool(&toolbox, "a", json!({"n": "x"})).await, "a of server");
     let strict = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-    server.lists(vec![tool("server", "a", strict)]);
-    let refused = said(&toolbox, "a", json!({"n": "x"})).await;
+    server.set_tools(vec![tool("server", "a", strict)]);
+    let refused = call_tool(&toolbox, "a", json!({"n": "x"})).await;
     assert!(refused.starts_with("invalid arguments"), "{refused}");
-    // A server with a schema that is none checks for itself.
-    server.lists(vec![tool("server", "a", json!({"type": "nonsense"}))]);
-    assert_eq!(said(&toolbox, "a", json!({"n": "x"})).await, "a of server");
+    // A server with an invalid schema checks the arguments itself.
+    server.set_tools(vec![tool("server", "a", json!({"type": "nonsense"}))]);
+    assert_eq!(call_tool(&toolbox, "a", json!({"n": "x"})).await, "a of server");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_source_has_its_own_time_limit() {
     let mut toolbox = Toolbox::new();
     toolbox.add_source(Server::with("server", &["slow"]), Duration::from_secs(7));
-    assert_eq!(said(&toolbox, "slow", json!({})).await, "no answer within 7 s");
+    assert_eq!(
+        call_tool(&toolbox, "slow", json!({})).await,
+        "no answer within 7 s"
+    );
 }

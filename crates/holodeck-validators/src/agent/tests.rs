@@ -1,12 +1,13 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use holodeck_model::{DiskFiles, load_agent};
+use holodeck_model::DiskFiles;
+use holodeck_yaml::load_agent;
 use tempfile::TempDir;
 
 use super::*;
 use crate::CheckState;
 
-/// A folder with an agent, and with programs in `bin`, which is the whole path.
+/// A folder with an agent, and with programs in `bin`, the only folder on the path.
 struct Project(TempDir);
 
 impl Project {
@@ -28,7 +29,7 @@ impl Project {
         load.agent.unwrap_or_else(|| panic!("{:?}", load.diagnostics))
     }
 
-    /// Every check, a line each, with hints; without the folder's name.
+    /// Every check on a line, with hints, without the folder's name.
     async fn checks(&self, variables: &[(&str, &str)]) -> String {
         let here = self.0.path().display().to_string();
         let bin = format!("{here}/bin");
@@ -42,6 +43,7 @@ impl Project {
                 CheckState::Warning => "warning",
                 CheckState::Missing => "MISSING",
                 CheckState::NotNeeded => "not needed",
+                CheckState::NotChecked => "not checked",
             };
             text.push_str(&[check.subject.as_str(), ": ", state, ", ", &check.found, "\n"].concat());
             if let Some(problem) = check.diagnostic {
@@ -81,7 +83,7 @@ async fn a_native_cli_needs_no_node() {
 }
 
 #[tokio::test]
-async fn everything_that_is_missing_is_told_at_once() {
+async fn everything_that_is_missing_is_reported_at_once() {
     insta::assert_snapshot!(Project::new(RICH).checks(&[]).await);
 }
 

@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A folder to put programs in, which is also the home.
+/// A folder for programs, which is also the home.
 struct Machine {
     folder: TempDir,
 }
@@ -32,7 +32,7 @@ impl Machine {
         self.file(name, 0o755, &format!("#!/bin/sh\n{body}\n"))
     }
 
-    /// `bin` here is the whole path.
+    /// `bin` is the only folder on the path.
     fn env(&self, more: &[(&str, &str)]) -> Env {
         let bin = self.at("bin").display().to_string();
         let home = self.folder.path().display().to_string();
@@ -42,15 +42,15 @@ impl Machine {
             .collect()
     }
 
-    /// What is said, without the folder's name.
-    fn said(&self, error: &Diagnostic) -> String {
+    /// An error without the folder's name.
+    fn rendered(&self, error: &Diagnostic) -> String {
         let here = self.folder.path().display().to_string();
         let hint = error.hint().unwrap_or_default();
         format!("{}[{}]: {}\n{hint}", error.severity, error.code, error.message).replace(&here, "")
     }
 
     async fn error(&self, search: ClaudeCliSearch) -> String {
-        self.said(&search.find().await.unwrap_err())
+        self.rendered(&search.find().await.unwrap_err())
     }
 }
 
@@ -98,7 +98,7 @@ async fn a_name_without_folder_is_looked_up_on_the_path() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_told_with_a_way_out() {
+async fn missing_programs_are_reported_with_a_remedy() {
     let machine = Machine::new();
     machine.file("data", 0o644, "2.1.330");
     let nothing = machine.error(ClaudeCliSearch::new(&machine.env(&[]))).await;
@@ -114,18 +114,18 @@ async fn what_is_missing_is_told_with_a_way_out() {
 }
 
 #[tokio::test]
-async fn what_does_not_work_is_told() {
+async fn broken_programs_are_reported() {
     let machine = Machine::new();
     let of = |name: &str, body: &str| {
         let program = machine.program(name, body);
         ClaudeCliSearch::new(&machine.env(&[])).at(program)
     };
-    let said = [
+    let errors = [
         machine.error(of("old", "echo '2.0.14 (Claude Code)'")).await,
         machine.error(of("other", "echo hello")).await,
         machine.error(of("broken", "echo 'no GLIBC' >&2; exit 3")).await,
     ];
-    insta::assert_snapshot!(said.join("\n\n"));
+    insta::assert_snapshot!(errors.join("\n\n"));
 }
 
 #[tokio::test]
@@ -134,9 +134,9 @@ async fn a_hanging_one_is_given_up_and_ended() {
     let hangs = machine.program("hangs", "exec /bin/sleep 600");
     let mut search = ClaudeCliSearch::new(&machine.env(&[])).at(hangs);
     search.patience = Duration::from_millis(100);
-    let said = machine.error(search).await;
+    let errors = machine.error(search).await;
     assert_eq!(
-        said,
+        errors,
         "error[HD0802]: `/hangs --version` does not answer within 0.1 s\n"
     );
 }
@@ -147,12 +147,12 @@ async fn a_script_needs_node_and_nothing_else_does() {
     machine.file("package/cli.js", 0o644, "");
     let script = machine.file("bin/claude", 0o755, "#!/usr/bin/env node\n");
     for program in [machine.at("package/cli.js"), script.clone()] {
-        let said = machine
+        let errors = machine
             .error(ClaudeCliSearch::new(&machine.env(&[])).at(program))
             .await;
         assert!(
-            said.contains("Node.js runs, and no `node` is on the path"),
-            "{said}"
+            errors.contains("Node.js runs, and no `node` is on the path"),
+            "{errors}"
         );
     }
     let node = machine.program(

@@ -2,7 +2,7 @@ use holodeck_model::Diagnostic;
 
 use super::{Builder, ClaudeEnv, cloud::Cloud};
 
-/// What signs in, or says as whom.
+/// Credentials, and variables that select them.
 const SECRETS: [&str; 11] = [
     "AWS_ROLE_ARN",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -42,7 +42,7 @@ impl Builder<'_> {
         self.base_url("ANTHROPIC_BEDROCK_BASE_URL");
         let files = self.pass_place("AWS_CONFIG_FILE", ".aws/config")
             | self.pass_place("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials");
-        // Tokens of `aws sso login` are looked for below the home only.
+        // Tokens of `aws sso login` are only looked for below the home.
         self.link_home(".aws/sso");
         for name in SECRETS {
             self.pass_secret(name);

@@ -1,6 +1,6 @@
 use holodeck_model::Env;
 
-/// Whose machine this is: there an identity of the machine may sign in, which leaves no trace in the environment.
+/// The cloud of this machine, where a machine identity may authenticate without any environment variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cloud {
     Amazon,
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines_are_told_by_their_vendor_and_cloud_run_by_its_variable() {
+    fn machines_are_recognized_by_vendor_and_cloud_run_by_its_variable() {
         assert_eq!(Cloud::of("Amazon EC2", &Env::empty()), Cloud::Amazon);
         assert_eq!(Cloud::of("Google", &Env::empty()), Cloud::Google);
         assert_eq!(Cloud::of("Microsoft Corporation", &Env::empty()), Cloud::Azure);

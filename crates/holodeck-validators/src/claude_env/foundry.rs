@@ -2,7 +2,7 @@ use holodeck_model::Diagnostic;
 
 use super::{Builder, ClaudeEnv, cloud::Cloud};
 
-/// What signs in without a key.
+/// Credentials other than a key.
 const SECRETS: [&str; 9] = [
     "AZURE_CLIENT_SECRET",
     "AZURE_CLIENT_CERTIFICATE_PATH",

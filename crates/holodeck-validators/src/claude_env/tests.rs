@@ -44,7 +44,7 @@ fn on_any_machine(fields: &str, env: &[(&str, &str)]) -> String {
     ))
 }
 
-/// All that anyone could have set, to see what is passed on.
+/// Every possible variable, to test which ones are passed on.
 fn everything() -> Env {
     [
         "ANTHROPIC_API_KEY",
@@ -105,8 +105,8 @@ fn an_endpoint_becomes_the_variable_of_the_provider() {
 fn what_is_missing_is_named() {
     let mut text = String::new();
     for provider in ["api_key", "oauth_token", "custom", "bedrock", "vertex", "foundry"] {
-        let said = on_any_machine(&format!("auth_provider: {provider}"), &[("AWS_REGION", " ")]);
-        write!(text, "# {provider}\n{said}\n\n").unwrap();
+        let errors = on_any_machine(&format!("auth_provider: {provider}"), &[("AWS_REGION", " ")]);
+        write!(text, "# {provider}\n{errors}\n\n").unwrap();
     }
     let half = on_any_machine(
         "auth_provider: bedrock",
@@ -139,8 +139,8 @@ fn a_key_in_the_yaml_counts_when_the_variable_is_absent_and_only_for_api_key() {
     assert_eq!(key(&[]), "written");
     assert_eq!(key(&[(ANTHROPIC_API_KEY, "")]), "written");
     assert_eq!(key(&[(ANTHROPIC_API_KEY, "shell")]), "shell");
-    let said = on_any_machine("auth_provider: custom, api_key: written", &[]);
-    assert!(said.contains("`ANTHROPIC_AUTH_TOKEN` is not set"), "{said}");
+    let errors = on_any_machine("auth_provider: custom, api_key: written", &[]);
+    assert!(errors.contains("`ANTHROPIC_AUTH_TOKEN` is not set"), "{errors}");
 }
 
 #[test]

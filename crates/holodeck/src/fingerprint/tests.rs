@@ -1,5 +1,11 @@
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
+use holodeck_model::ToolConfig;
+use holodeck_retrieval::FileManifest;
 use pretty_assertions::assert_eq;
 
 use super::*;
@@ -86,7 +92,7 @@ fn parts(folder: &Path, variables: &[(&str, &str)]) -> BTreeMap<String, String> 
     fingerprint(&agent, &env, &answers)
 }
 
-fn changed(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
+fn differing_parts(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
     let all: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let changed = all
         .into_iter()
@@ -94,7 +100,7 @@ fn changed(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) 
     changed.cloned().collect()
 }
 
-/// What a change of a file, or of a text in `agent.yaml`, must differ in.
+/// The parts that must differ after a change of a file, of a text in `agent.yaml` or of a variable.
 #[test]
 fn a06_each_part_that_shapes_an_answer_is_named() {
     let folder = project();
@@ -126,7 +132,11 @@ fn a06_each_part_that_shapes_an_answer_is_named() {
         let old = fs::read_to_string(folder.path().join(file));
         let changes = format!("{}# changed = 2\n", old.as_deref().unwrap_or_default());
         write(folder.path(), file, &changes);
-        assert_eq!(changed(&before, &parts(folder.path(), &[])), *named, "{file}");
+        assert_eq!(
+            differing_parts(&before, &parts(folder.path(), &[])),
+            *named,
+            "{file}"
+        );
         match old {
             Ok(old) => write(folder.path(), file, &old),
             Err(_) => fs::remove_file(folder.path().join(file)).unwrap(),
@@ -194,7 +204,11 @@ fn a06_each_part_that_shapes_an_answer_is_named() {
         let old = fs::read_to_string(folder.path().join(file)).unwrap();
         assert!(old.contains(from), "{from}");
         write(folder.path(), file, &old.replace(from, to));
-        assert_eq!(changed(&before, &parts(folder.path(), &[])), *named, "{to}");
+        assert_eq!(
+            differing_parts(&before, &parts(folder.path(), &[])),
+            *named,
+            "{to}"
+        );
         write(folder.path(), file, &old);
     }
     let variables: &[(&str, &[&str])] = &[
@@ -205,7 +219,7 @@ fn a06_each_part_that_shapes_an_answer_is_named() {
     ];
     for (name, named) in variables {
         let after = parts(folder.path(), &[(name, "http://127.0.0.1:7/other")]);
-        assert_eq!(changed(&before, &after), *named, "{name}");
+        assert_eq!(differing_parts(&before, &after), *named, "{name}");
     }
     assert_eq!(parts(folder.path(), &[]), before);
 }
@@ -220,7 +234,7 @@ fn a06_folders_databases_and_devices_in_arguments_are_only_noted() {
     assert_eq!(parts(folder.path(), &[]), before);
     fs::remove_file(folder.path().join("shop.db")).unwrap();
     assert_eq!(
-        changed(&before, &parts(folder.path(), &[])),
+        differing_parts(&before, &parts(folder.path(), &[])),
         ["tool check: shop.db"]
     );
 }
@@ -234,7 +248,43 @@ fn many_files_have_one_digest() {
     let before = parts(folder.path(), &[]);
     write(folder.path(), "docs/39.md", "m");
     assert_eq!(
-        changed(&before, &parts(folder.path(), &[])),
+        differing_parts(&before, &parts(folder.path(), &[])),
         ["tool kb: all files"]
     );
+}
+
+#[test]
+fn a_document_that_did_not_change_is_not_read_again() {
+    let folder = project();
+    write(folder.path(), "docs/tape.txt", "{\"holodeck_cassette\":2}\n");
+    let env: Env = VARIABLES.iter().copied().collect();
+    let load = crate::load(&folder.path().join("agent.yaml"), &env);
+    let agent = load.agent.unwrap();
+    let tool = agent
+        .config
+        .tools
+        .iter()
+        .find(|tool| tool.name() == "kb")
+        .unwrap();
+    let ToolConfig::Vectorstore(kb) = tool else {
+        panic!("{tool:?}")
+    };
+    let stored = crate::index::manifest(&agent, tool);
+    let documents = |hours: u64| {
+        let now = SystemTime::now() + Duration::from_hours(hours);
+        files::documents(&kb.source, false, &agent, FileManifest::open(&stored, now))
+    };
+    let found = documents(1);
+    assert_eq!(found, [("docs/a.md".to_owned(), digest(b"A"))].into());
+    // A wrong digest in the manifest shows which files are read.
+    let manifest = fs::read_to_string(&stored).unwrap();
+    let mut manifest: Value = serde_json::from_str(&manifest).unwrap();
+    let other = "0".repeat(64);
+    for file in manifest["files"].as_object_mut().unwrap().values_mut() {
+        file["digest"] = json!(other);
+    }
+    fs::write(&stored, manifest.to_string()).unwrap();
+    assert_eq!(documents(2)["docs/a.md"], format!("sha256:{}", &other[..32]));
+    write(folder.path(), "docs/a.md", "B");
+    assert_eq!(documents(3)["docs/a.md"], digest(b"B"));
 }

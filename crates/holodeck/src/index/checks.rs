@@ -1,17 +1,18 @@
-use holodeck_model::{Code, Diagnostic, Env, LoadedAgent, Severity};
+use holodeck_model::{Code, Diagnostic, Env, Severity};
 use holodeck_validators::{Check, CheckState};
+use holodeck_yaml::LoadedAgent;
 
 use super::{Indexes, StatusState};
-use crate::{AnswerSource, Answers, unsupported::refuse_unbuilt_tool};
+use crate::{AnswerSource, Answers, backends::BackendSelector, unsupported::refuse_unsupported_tool};
 
-/// Whether the indexes of an agent are there and up to date. What is not can be mended before a run.
+/// Checks whether the indexes of an agent exist and are up to date. A warning can be resolved before a run.
 pub(crate) async fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     let Ok(answers) = Answers::open(&AnswerSource::Live, None, agent, env) else {
         return Vec::new();
     };
     let mut checks = Vec::new();
-    for index in Indexes::answering(agent, env, &answers).iter() {
-        if refuse_unbuilt_tool(agent, index.position).is_err() {
+    for index in Indexes::of_agent(agent, &BackendSelector::new(env.clone(), answers)).iter() {
+        if refuse_unsupported_tool(agent, index.position).is_err() {
             continue;
         }
         let subject = format!("index `{}`", index.name());
@@ -19,10 +20,11 @@ pub(crate) async fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
         let (state, help) = match status.state {
             StatusState::Ready => (CheckState::Ok, None),
             StatusState::NotBuilt | StatusState::Stale => {
-                let help = "`holodeck index build` does it now; a test or a run does it first";
+                let help =
+                    "`holodeck index build` builds it now; otherwise, the next test or run builds it first";
                 (CheckState::Warning, Some(help.to_owned()))
             }
-            // A recording answers without it.
+            // A replay does not need it.
             StatusState::Unusable if agent.execution.replay.value.is_some() => (CheckState::Warning, None),
             StatusState::Unusable => (CheckState::Missing, None),
         };

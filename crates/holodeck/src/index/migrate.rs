@@ -7,7 +7,7 @@ use super::{
 };
 
 impl Index {
-    /// Copies an index from one store to another; either is the tool's own if it is not named.
+    /// Copies an index from one store to another; the default for both is the tool's own store.
     pub async fn migrate(
         &self,
         from: Option<&str>,
@@ -31,16 +31,17 @@ impl Index {
         let collection = collection(&self.agent, &self.tool);
         if from.describe() == to.describe() {
             return Err(IndexError::config(format!(
-                "the index of tool `{}` is at {} already\n\nhint: `--from` and `--to` name stores; one left out is the tool's own",
+                "the index of tool `{}` is already at {}",
                 self.name(),
                 to.describe()
-            )));
+            ))
+            .with_hint("`--from` and `--to` name stores; the default for both is the tool's own store"));
         }
         let client = self.client().map_err(of)?;
         let from = from.open(&collection, &client).await.map_err(of)?;
         let to = to.open(&collection, &client).await.map_err(of)?;
         let on = |progress: MoveProgress| {
-            sink.tell(&IndexEvent::Progress {
+            sink.emit(&IndexEvent::Progress {
                 tool: self.name().to_owned(),
                 done: progress.done,
                 total: progress.sources,
@@ -48,15 +49,15 @@ impl Index {
                 source: None,
             });
         };
-        let moved = holodeck_retrieval::migrate(&*from, &*to, &on, cancel)
+        let copy = holodeck_retrieval::migrate(&*from, &*to, &on, cancel)
             .await
             .map_err(of)?;
         Ok(Migration {
             tool: self.name().to_owned(),
             from: from.describe(),
             to: to.describe(),
-            sources: moved.stats.sources,
-            passages: moved.stats.passages,
+            sources: copy.stats.sources,
+            passages: copy.stats.passages,
         })
     }
 }

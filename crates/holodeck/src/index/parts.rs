@@ -1,4 +1,4 @@
-//! What an index is made of. Each part is made when it is first needed.
+//! The parts of an index. Each part is created on first use.
 
 use std::sync::Arc;
 
@@ -26,20 +26,25 @@ impl Index {
         self.embedder
             .get_or_try_init(|| async {
                 let settings = self.agent.config.embedding_settings(&self.tool).ok_or_else(|| {
-                    RetrievalError::Setup("nothing makes embeddings for this agent".to_owned())
+                    RetrievalError::Setup("no embedding provider is configured for this agent".into())
                 })?;
-                let made = embedder(&settings, &self.client()?, &self.env, &EndpointOptions::default())?;
+                let embedder = embedder(
+                    &settings,
+                    &self.client()?,
+                    self.backends.env(),
+                    &EndpointOptions::default(),
+                )?;
                 if settings.provider == EmbeddingProvider::Hash {
-                    return Ok(made);
+                    return Ok(embedder);
                 }
-                let cached = CachedEmbedder::new(made, self.cache().await?);
+                let cached = CachedEmbedder::new(embedder, self.cache().await?);
                 Ok(Arc::new(cached) as Arc<dyn Embedder>)
             })
             .await
     }
 
-    /// Whoever builds anew means that passages are embedded anew: behind the same name a provider may have put another
-    /// model. What models wrote about passages stays, as it does not age.
+    /// Clears cached vectors before a rebuild: a provider may have put another model behind the same name. Contexts
+    /// written by models stay, because they do not become outdated.
     pub(super) async fn forget_vectors(&self) -> Result<(), RetrievalError> {
         let settings = self.agent.config.embedding_settings(&self.tool);
         if settings.is_some_and(|settings| settings.provider != EmbeddingProvider::Hash) {
@@ -77,7 +82,7 @@ impl Index {
     ) -> Result<Ingestor, RetrievalError> {
         let (store, embedder) = (self.store().await?, self.embedder().await?);
         let ingestor = Ingestor::new(Arc::clone(store), Arc::clone(embedder));
-        let (Some(writer), Some(tool)) = (writer, self.contextual()) else {
+        let (Some(writer), Some(tool)) = (writer, self.contextual_tool()) else {
             return Ok(ingestor);
         };
         let (tokens, concurrency) = (size(tool.context_max_tokens), size(tool.context_concurrency));
@@ -86,13 +91,13 @@ impl Index {
     }
 
     pub(super) fn writer(&self) -> Option<Arc<ModelWriter>> {
-        let tool = self.contextual()?;
-        let writer = ModelWriter::new(&self.agent, tool, &self.env, self.answers.clone());
+        let tool = self.contextual_tool()?;
+        let writer = ModelWriter::new(&self.agent, tool, &self.backends);
         Some(Arc::new(writer))
     }
 
     /// The tool, if its passages get a context.
-    pub(super) fn contextual(&self) -> Option<&HierarchicalDocumentTool> {
+    pub(super) fn contextual_tool(&self) -> Option<&HierarchicalDocumentTool> {
         match &self.tool {
             ToolConfig::HierarchicalDocument(tool) if tool.contextual_embeddings => Some(tool),
             _ => None,
@@ -104,7 +109,7 @@ impl Index {
     }
 
     pub(super) fn client(&self) -> Result<HttpClient, RetrievalError> {
-        let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
-        HttpClient::new(&options).map_err(|error| RetrievalError::Setup(error.to_string()))
+        let options = HttpOptions::from_variables(|name| self.backends.env().get(name).map(str::to_owned));
+        HttpClient::new(&options).map_err(|error| RetrievalError::Setup(error.to_string().into()))
     }
 }

@@ -1,4 +1,4 @@
-//! Where an index is kept.
+//! The location of an index.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,27 +6,27 @@ use std::{
 };
 
 use holodeck_http::HttpClient;
-use holodeck_model::{DatabaseConfig, DatabaseProvider, DatabaseRef, LoadedAgent, ToolConfig};
+use holodeck_model::{DatabaseConfig, DatabaseProvider, DatabaseRef, ResolvedAgent, ToolConfig};
 use holodeck_retrieval::{EmbeddedStore, RetrievalError, VectorStore, open_server};
 use secrecy::ExposeSecret;
 
-use super::told::IndexError;
+use super::report::IndexError;
 
 /// What `--from` and `--to` call the embedded index.
 const EMBEDDED: &str = "in-memory";
 
-/// Where an index is kept.
+/// The location of an index.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
-    /// In a file of ours.
+    /// In a local file.
     Embedded(PathBuf),
     /// On a server.
     Server(DatabaseConfig),
 }
 
 impl Place {
-    /// Where a tool's own is.
-    pub(super) fn of(agent: &LoadedAgent, tool: &ToolConfig) -> Self {
+    /// The location that the tool configures.
+    pub(super) fn of(agent: &ResolvedAgent, tool: &ToolConfig) -> Self {
         let database = match tool {
             ToolConfig::Vectorstore(tool) => tool.database.as_ref(),
             ToolConfig::HierarchicalDocument(tool) => tool.database.as_ref(),
@@ -34,18 +34,18 @@ impl Place {
         };
         match database {
             Some(DatabaseRef::Config(config)) => Self::configured(agent, tool, config),
-            // Of a name that nothing defines one was warned.
+            // The loader has already warned about an undefined name.
             Some(DatabaseRef::Name(_)) | None => Self::embedded(agent, tool),
         }
     }
 
-    /// The one that the command line names.
-    pub(super) fn named(agent: &LoadedAgent, tool: &ToolConfig, name: &str) -> Result<Self, IndexError> {
+    /// The location that the command line names.
+    pub(super) fn named(agent: &ResolvedAgent, tool: &ToolConfig, name: &str) -> Result<Self, IndexError> {
         if let Some(config) = agent.vectorstores.get(name) {
-            if !config.provider.is_built() {
+            if !config.provider.is_supported() {
                 let provider = config.provider.as_str();
                 return Err(IndexError::config(format!(
-                    "vector store `{name}` is of provider `{provider}`, which can't be used yet"
+                    "vector store `{name}` uses provider `{provider}`, which is not supported yet"
                 )));
             }
             return Ok(Self::configured(agent, tool, config));
@@ -60,19 +60,20 @@ impl Place {
             .collect();
         known.push(format!("`{EMBEDDED}`"));
         Err(IndexError::config(format!(
-            "no vector store is called `{name}`; there are {}\n\nhint: define it under `vectorstores` in `config.yaml`",
+            "no vector store is called `{name}`; the vector stores are {}",
             known.join(", ")
-        )))
+        ))
+        .with_hint("define it under `vectorstores` in `config.yaml`"))
     }
 
-    fn configured(agent: &LoadedAgent, tool: &ToolConfig, config: &DatabaseConfig) -> Self {
+    fn configured(agent: &ResolvedAgent, tool: &ToolConfig, config: &DatabaseConfig) -> Self {
         if !matches!(
             config.provider,
             DatabaseProvider::InMemory | DatabaseProvider::Faiss
         ) {
             return Self::Server(config.clone());
         }
-        // Its connection is the folder it is kept in; `memory://` and the like name none.
+        // The connection string is its folder; `memory://` and the like name none.
         let folder = config.connection_string.as_ref().map(ExposeSecret::expose_secret);
         match folder.filter(|folder| !folder.contains(':')) {
             Some(folder) => Self::Embedded(file(&agent.dir.join(folder), agent, tool)),
@@ -80,16 +81,16 @@ impl Place {
         }
     }
 
-    fn embedded(agent: &LoadedAgent, tool: &ToolConfig) -> Self {
+    fn embedded(agent: &ResolvedAgent, tool: &ToolConfig) -> Self {
         Self::Embedded(file(&agent.dir.join(".holodeck/index"), agent, tool))
     }
 
-    /// Whether it is known that there is nothing.
+    /// Whether the index is known not to exist.
     pub(super) fn is_missing(&self) -> bool {
         matches!(self, Self::Embedded(file) if !file.exists())
     }
 
-    /// Moves a damaged file of ours aside; returns where it is then.
+    /// Moves a damaged local file aside and returns its new path.
     pub(super) async fn set_aside_if_damaged(&self) -> Result<Option<PathBuf>, RetrievalError> {
         match self {
             Self::Embedded(file) => EmbeddedStore::set_aside_if_damaged(file).await,
@@ -97,7 +98,7 @@ impl Place {
         }
     }
 
-    /// Opens it; of an embedded one that is missing the file is made. A server is asked only when it is needed.
+    /// Opens the store. The file of an embedded store is created if it is missing; a server is contacted on first use.
     pub(super) async fn open(
         &self,
         collection: &str,
@@ -109,7 +110,7 @@ impl Place {
         }
     }
 
-    /// What it is called before it is open.
+    /// Its description before it is open.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Embedded(file) => file.display().to_string(),
@@ -118,19 +119,29 @@ impl Place {
     }
 }
 
-/// What an agent's index is called on a server that many agents may share.
-pub(super) fn collection(agent: &LoadedAgent, tool: &ToolConfig) -> String {
-    format!("{}_{}", plain(&agent.config.name), tool.name())
+/// The path of the manifest of a tool's source files. It is local even if the index is on a server, because file times
+/// belong to this machine.
+pub(crate) fn manifest(agent: &ResolvedAgent, tool: &ToolConfig) -> PathBuf {
+    agent
+        .dir
+        .join(".holodeck/files")
+        .join(slug(&agent.config.name))
+        .join(format!("{}.json", tool.name()))
 }
 
-fn file(folder: &Path, agent: &LoadedAgent, tool: &ToolConfig) -> PathBuf {
+/// The name of a tool's index on a server that several agents may share.
+pub(super) fn collection(agent: &ResolvedAgent, tool: &ToolConfig) -> String {
+    format!("{}_{}", slug(&agent.config.name), tool.name())
+}
+
+fn file(folder: &Path, agent: &ResolvedAgent, tool: &ToolConfig) -> PathBuf {
     folder
-        .join(plain(&agent.config.name))
+        .join(slug(&agent.config.name))
         .join(format!("{}.db", tool.name()))
 }
 
-/// Small letters, digits, and a single `-` for anything else.
-fn plain(name: &str) -> String {
+/// Lowercase letters and digits, and a single `-` for anything else.
+fn slug(name: &str) -> String {
     let lower = name.to_lowercase();
     let words: Vec<&str> = lower
         .split(|c: char| !c.is_ascii_alphanumeric())

@@ -4,8 +4,8 @@ use holodeck_retrieval::{IngestEvent, IngestProgress};
 
 use super::{IndexEvent, IndexSink};
 
-/// Tells of an ingest as of the index of a tool.
-pub(super) struct Following<'a> {
+/// Reports the progress of an ingest as events of a tool's index.
+pub(super) struct ProgressReporter<'a> {
     tool: &'a str,
     sink: &'a IndexSink,
     state: Mutex<State>,
@@ -19,7 +19,7 @@ struct State {
     source: Option<String>,
 }
 
-impl<'a> Following<'a> {
+impl<'a> ProgressReporter<'a> {
     pub(super) fn new(tool: &'a str, sink: &'a IndexSink) -> Self {
         Self {
             tool,
@@ -29,14 +29,14 @@ impl<'a> Following<'a> {
     }
 
     fn note(&self, message: String) {
-        self.sink.tell(&IndexEvent::Note {
+        self.sink.emit(&IndexEvent::Note {
             tool: self.tool.to_owned(),
             message,
         });
     }
 }
 
-impl IngestProgress for Following<'_> {
+impl IngestProgress for ProgressReporter<'_> {
     fn event(&self, event: IngestEvent) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
@@ -49,7 +49,7 @@ impl IngestProgress for Following<'_> {
             }
             IngestEvent::Embedded { pieces } => state.passages = pieces,
             IngestEvent::Stored { done, .. } => state.done = done,
-            IngestEvent::Failed(failure) => self.sink.tell(&IndexEvent::Failed {
+            IngestEvent::Failed(failure) => self.sink.emit(&IndexEvent::Failed {
                 tool: self.tool.to_owned(),
                 message: failure.to_string(),
             }),
@@ -65,7 +65,7 @@ impl IngestProgress for Following<'_> {
             source,
         } = state.clone();
         drop(state);
-        self.sink.tell(&IndexEvent::Progress {
+        self.sink.emit(&IndexEvent::Progress {
             tool: self.tool.to_owned(),
             done,
             total,

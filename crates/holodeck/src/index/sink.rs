@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use super::IndexEvent;
 
-/// Hears what happens while indexes are built.
+/// Receives the events of building indexes.
 #[derive(Clone)]
 pub struct IndexSink(Arc<dyn Fn(&IndexEvent) + Send + Sync>);
 
@@ -12,13 +12,13 @@ impl IndexSink {
         Self(Arc::new(on))
     }
 
-    pub(super) fn tell(&self, event: &IndexEvent) {
+    pub(super) fn emit(&self, event: &IndexEvent) {
         (self.0)(event);
     }
 }
 
 impl Default for IndexSink {
-    /// Nobody listens.
+    /// Ignores all events.
     fn default() -> Self {
         Self::new(|_| {})
     }

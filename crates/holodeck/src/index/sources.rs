@@ -1,4 +1,4 @@
-//! What an index is made of.
+//! The sources of an index.
 
 use std::sync::Arc;
 
@@ -7,51 +7,60 @@ use holodeck_documents::{
     walk,
 };
 use holodeck_model::{
-    ChunkingStrategy, Code, Diagnostic, DocumentDomain, Env, HierarchicalDocumentTool, Load, LoadedAgent,
-    PathRef, ToolConfig, VectorstoreTool,
+    ChunkingStrategy, Code, Diagnostic, DocumentDomain, Env, HierarchicalDocumentTool, PathRef,
+    ResolvedAgent, ToolConfig, VectorstoreTool,
 };
 use holodeck_retrieval::{Corpus, Cutting, FileCorpus, FileSource};
+use holodeck_yaml::Load;
 use tokio_util::sync::CancellationToken;
 
-use super::told::{IndexError, IndexErrorKind};
-use crate::conversion::{self, Keep};
+use super::{
+    place,
+    report::{IndexError, IndexErrorKind},
+};
+use crate::conversion::{self, Caching};
 
-/// What a tool searches, and what a person should know of it.
+/// The documents that a tool searches, and notes about them.
 pub(super) struct Sources {
     pub(super) corpus: Arc<dyn Corpus>,
     pub(super) notes: Vec<String>,
 }
 
 impl Sources {
-    /// Finds what there is. Of files nothing is read yet; what is on the web is fetched unless it is the same as before.
+    /// Finds the sources. Files are not read yet; web pages are fetched again only if they changed.
     pub(super) async fn of(
-        agent: &LoadedAgent,
+        agent: &ResolvedAgent,
         tool: &ToolConfig,
         env: &Env,
         cancel: &CancellationToken,
     ) -> Result<Self, IndexError> {
         let (source, chunks, links) = match tool {
-            ToolConfig::Vectorstore(tool) => (&tool.source, of_vectorstore(tool), tool.follow_links.into()),
+            ToolConfig::Vectorstore(tool) => {
+                (&tool.source, vectorstore_cutting(tool), tool.follow_links.into())
+            }
             ToolConfig::HierarchicalDocument(tool) => {
-                (&tool.source, of_document(tool).into(), tool.follow_links.into())
+                (&tool.source, chunk_options(tool).into(), tool.follow_links.into())
             }
             _ => {
                 return Err(IndexError::config(format!(
-                    "tool `{}` does not search",
+                    "tool `{}` is not a search tool",
                     tool.name()
                 )));
             }
         };
-        let wrong = |reason: &dyn std::fmt::Display| {
+        let config_error = |reason: &dyn std::fmt::Display| {
             IndexError::config(format!("`source` of tool `{}`: {reason}", tool.name()))
         };
-        let (files, notes) = match Source::parse(source.as_str()).map_err(|error| wrong(&error))? {
-            Source::Files(path) => files(source, &path, links, env).map_err(|error| wrong(&error))?,
+        let (files, notes) = match Source::parse(source.as_str()).map_err(|error| config_error(&error))? {
+            Source::Files(path) => {
+                find_files(source, &path, links, env).map_err(|error| config_error(&error))?
+            }
             Source::Url(url) => {
-                let fetcher = conversion::fetcher(agent, env, Keep::Yes).map_err(|error| wrong(&error))?;
+                let fetcher =
+                    conversion::fetcher(agent, env, Caching::On).map_err(|error| config_error(&error))?;
                 let fetched = fetcher.fetch(&url, cancel).await.map_err(|error| {
-                    let told = format!("`source` of tool `{}`: {error}", tool.name());
-                    IndexError::new(IndexErrorKind::Execution, told)
+                    let message = format!("`source` of tool `{}`: {error}", tool.name());
+                    IndexError::new(IndexErrorKind::Execution, message)
                 })?;
                 let options = ConvertOptions {
                     format: fetched.format,
@@ -65,7 +74,8 @@ impl Sources {
             }
         };
         let convert = ConvertOptions::default();
-        let corpus = FileCorpus::new(files, conversion::converter(agent, env), convert, chunks);
+        let corpus = FileCorpus::new(files, conversion::converter(agent, env), convert, chunks)
+            .with_manifest(place::manifest(agent, tool));
         Ok(Self {
             corpus: Arc::new(corpus),
             notes,
@@ -73,9 +83,9 @@ impl Sources {
     }
 }
 
-type Named = Vec<(String, FileSource)>;
+type NamedSources = Vec<(String, FileSource)>;
 
-/// Says at load time which patterns match nothing. Of plain paths the loader says so itself.
+/// Reports patterns that match nothing when the agent is loaded. Plain paths are checked by the loader.
 pub(crate) fn check_patterns(load: &mut Load, env: &Env) {
     let Some(agent) = &load.agent else { return };
     let tools = agent.config.tools.iter().enumerate();
@@ -87,35 +97,37 @@ pub(crate) fn check_patterns(load: &mut Load, env: &Env) {
                 ToolConfig::HierarchicalDocument(tool) => (&tool.source, tool.follow_links),
                 _ => return None,
             };
-            let told = unmatched(source, follow_links.into(), env)?;
+            let problem = describe_mismatch(source, follow_links.into(), env)?;
             let pointer = format!("tools.{index}.source");
-            let message = format!("`source` of tool `{}` {told}", tool.name());
+            let message = format!("`source` of tool `{}` {problem}", tool.name());
             Some(
                 Diagnostic::warning(Code::FileNotFound, message)
                     .at(agent.locate(&pointer))
                     .about(pointer)
-                    .with_help("patterns are relative to the file that names them; `**` goes into folders"),
+                    .with_help(
+                        "patterns are relative to the file that contains them; `**` also matches subfolders",
+                    ),
             )
         })
         .collect();
     load.diagnostics.extend(found);
 }
 
-fn unmatched(source: &PathRef, links: Links, env: &Env) -> Option<String> {
+fn describe_mismatch(source: &PathRef, links: Links, env: &Env) -> Option<String> {
     let Ok(Source::Files(path)) = Source::parse(source.as_str()) else {
         return None;
     };
     if !path.contains(['*', '?', '[', '{']) || source.base().join(&path).exists() {
         return None;
     }
-    Some(match walked(source, &path, links, env).err()? {
+    Some(match walk_source(source, &path, links, env).err()? {
         WalkError::Nothing { left_out, .. } => {
-            let mut told = format!("names `{path}`, which matches no file that can be read");
+            let mut problem = format!("names `{path}`, which matches no file that can be read");
             for note in left_out {
-                told.push_str("; ");
-                told.push_str(&note);
+                problem.push_str("; ");
+                problem.push_str(&note);
             }
-            told
+            problem
         }
         WalkError::Missing(folder) => {
             format!("names `{path}`, which matches nothing: `{folder}` does not exist")
@@ -124,8 +136,13 @@ fn unmatched(source: &PathRef, links: Links, env: &Env) -> Option<String> {
     })
 }
 
-fn files(source: &PathRef, path: &str, links: Links, env: &Env) -> Result<(Named, Vec<String>), WalkError> {
-    let walked = walked(source, path, links, env)?;
+fn find_files(
+    source: &PathRef,
+    path: &str,
+    links: Links,
+    env: &Env,
+) -> Result<(NamedSources, Vec<String>), WalkError> {
+    let walked = walk_source(source, path, links, env)?;
     let files = walked.files.into_iter();
     let files = files
         .map(|file| (file.name, FileSource::Path(file.path)))
@@ -133,7 +150,7 @@ fn files(source: &PathRef, path: &str, links: Links, env: &Env) -> Result<(Named
     Ok((files, walked.notes))
 }
 
-fn walked(source: &PathRef, path: &str, links: Links, env: &Env) -> Result<Walked, WalkError> {
+fn walk_source(source: &PathRef, path: &str, links: Links, env: &Env) -> Result<Walked, WalkError> {
     let options = WalkOptions {
         pictures: match conversion::tesseract(env) {
             Some(_) => Pictures::Taken,
@@ -145,8 +162,8 @@ fn walked(source: &PathRef, path: &str, links: Links, env: &Env) -> Result<Walke
     walk(path, source.base(), &options)
 }
 
-/// Records where the YAML says which fields count, else chunks.
-fn of_vectorstore(tool: &VectorstoreTool) -> Cutting {
+/// Records if the YAML names their fields, else chunks.
+fn vectorstore_cutting(tool: &VectorstoreTool) -> Cutting {
     if let (Some(fields), Some(id_field)) = (&tool.vector_field, &tool.id_field) {
         let records = RecordOptions {
             id_field: id_field.clone(),
@@ -169,7 +186,7 @@ fn of_vectorstore(tool: &VectorstoreTool) -> Cutting {
     chunks.into()
 }
 
-fn of_document(tool: &HierarchicalDocumentTool) -> ChunkOptions {
+fn chunk_options(tool: &HierarchicalDocumentTool) -> ChunkOptions {
     let structured = tool.chunking_strategy == ChunkingStrategy::Structure;
     ChunkOptions {
         strategy: tool.chunking_strategy,

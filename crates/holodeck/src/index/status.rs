@@ -1,10 +1,10 @@
 use holodeck_retrieval::{IngestMode, RetrievalError};
 use tokio_util::sync::CancellationToken;
 
-use super::{Index, IndexError, IndexErrorKind, IndexStatus, StatusState, told};
+use super::{Index, IndexError, IndexErrorKind, IndexStatus, StatusState, report};
 
 impl Index {
-    /// How it stands. Nothing is made or changed.
+    /// Its status. Nothing is created or changed.
     pub async fn status(&self) -> IndexStatus {
         let mut status = IndexStatus {
             tool: self.name().to_owned(),
@@ -24,22 +24,22 @@ impl Index {
         if self.place.is_missing() {
             if let Err(error) = self.sources(&CancellationToken::new()).await {
                 status.state = StatusState::Unusable;
-                (status.found, status.hint) = (error.message, error.hint);
+                (status.found, status.hint) = (error.explanation.message, error.explanation.hint);
             }
             return status;
         }
-        if let Err(error) = self.look(&mut status).await {
+        if let Err(error) = self.inspect(&mut status).await {
             status.state = StatusState::Unusable;
-            status.hint = error.hint.or_else(|| {
-                let anew = error.kind == IndexErrorKind::Mixed;
-                anew.then(|| "`holodeck index build --force` builds it anew".to_owned())
+            status.hint = error.explanation.hint.or_else(|| {
+                let is_mixed = error.kind == IndexErrorKind::Mixed;
+                is_mixed.then(|| "`holodeck index build --force` rebuilds it".to_owned())
             });
-            status.found = error.message;
+            status.found = error.explanation.message;
         }
         status
     }
 
-    async fn look(&self, status: &mut IndexStatus) -> Result<(), IndexError> {
+    async fn inspect(&self, status: &mut IndexStatus) -> Result<(), IndexError> {
         let of = |error: RetrievalError| IndexError::of(self.name(), &error);
         let store = self.store().await.map_err(of)?;
         status.store = store.describe();
@@ -64,7 +64,7 @@ impl Index {
         } else {
             StatusState::Stale
         };
-        status.found = told::stands(&plan, &stats);
+        status.found = report::describe_state(&plan, &stats);
         Ok(())
     }
 }

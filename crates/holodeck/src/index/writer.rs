@@ -1,25 +1,25 @@
-//! Contexts of passages, written by the agent's model or one of its own.
+//! Contexts of passages, written by the agent's model or by the tool's `context_model`.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, NoTools, Occasion, TurnRequest};
-use holodeck_model::{ClaudeConfig, Env, HierarchicalDocumentTool, LoadedAgent};
+use holodeck_backend_api::{AgentBackend, BackendError, Explanation, Occasion, TurnRequest};
+use holodeck_model::{HierarchicalDocumentTool, ResolvedAgent};
 use holodeck_retrieval::{ContextRequest, ContextWriter, RetrievalError};
-use holodeck_turn::{Driven, drive};
+use holodeck_turn::{FinishedTurn, drive};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Answers, BackendSelector};
+use crate::backends::{BackendSelector, Specialist};
 
-/// What the model is told that it is.
+/// The system prompt.
 const INSTRUCTIONS: &str = "You describe passages of documents for a search index.";
 
-/// Asks a model, one bounded call for each passage. Nothing is started, and no key looked for, before the first.
+/// Asks a model with one bounded call for each passage. Nothing is started and no key is read before the first call.
 pub(super) struct ModelWriter {
-    agent: Arc<LoadedAgent>,
-    env: Env,
-    answers: Answers,
+    agent: Arc<ResolvedAgent>,
+    specialist: Specialist,
+    backends: BackendSelector,
     backend: OnceCell<Arc<dyn AgentBackend>>,
     limit: Duration,
 }
@@ -27,16 +27,23 @@ pub(super) struct ModelWriter {
 impl ModelWriter {
     /// A writer for a tool: its `context_model`, else the agent's own.
     pub(super) fn new(
-        agent: &LoadedAgent,
+        agent: &Arc<ResolvedAgent>,
         tool: &HierarchicalDocumentTool,
-        env: &Env,
-        answers: Answers,
+        backends: &BackendSelector,
     ) -> Self {
         let limit = agent.execution.llm_timeout.value;
+        let mut model = tool
+            .context_model
+            .clone()
+            .unwrap_or_else(|| agent.config.model.clone());
+        model.max_tokens = Some(tool.context_max_tokens);
         Self {
-            agent: Arc::new(writing(agent, tool)),
-            env: env.clone(),
-            answers,
+            agent: Arc::clone(agent),
+            specialist: Specialist {
+                model,
+                instructions: INSTRUCTIONS.to_owned(),
+            },
+            backends: backends.clone(),
             backend: OnceCell::new(),
             limit,
         }
@@ -45,9 +52,10 @@ impl ModelWriter {
     async fn backend(&self) -> Result<&Arc<dyn AgentBackend>, BackendError> {
         self.backend
             .get_or_try_init(|| async {
-                let factory = BackendSelector::new(self.env.clone(), self.answers.clone());
-                let backend = factory
-                    .create(Arc::clone(&self.agent), Occasion::Test, Arc::new(NoTools))
+                let specialist = self.specialist.clone();
+                let backend = self
+                    .backends
+                    .specialist(&self.agent, specialist, Occasion::Test)
                     .await?;
                 backend.initialize().await?;
                 Ok(backend)
@@ -55,19 +63,19 @@ impl ModelWriter {
             .await
     }
 
-    /// Ends what was started.
+    /// Ends the backend if it was started.
     pub(super) async fn close(&self) {
         if let Some(backend) = self.backend.get()
             && let Err(error) = backend.teardown().await
         {
-            tracing::debug!(%error, "the writer of contexts did not end in order");
+            tracing::debug!(%error, "the context writer did not shut down cleanly");
         }
     }
 
-    fn failed(&self, reason: &dyn std::fmt::Display) -> RetrievalError {
+    fn context_error(&self, reason: impl Into<Explanation>) -> RetrievalError {
         RetrievalError::Context {
             writer: self.id(),
-            reason: reason.to_string(),
+            reason: Box::new(reason.into()),
         }
     }
 }
@@ -75,7 +83,7 @@ impl ModelWriter {
 #[async_trait]
 impl ContextWriter for ModelWriter {
     fn id(&self) -> String {
-        let model = &self.agent.config.model;
+        let model = &self.specialist.model;
         format!("{} {}", model.provider, model.name)
     }
 
@@ -84,42 +92,20 @@ impl ContextWriter for ModelWriter {
         request: &ContextRequest<'_>,
         cancel: &CancellationToken,
     ) -> Result<String, RetrievalError> {
-        let backend = self.backend().await.map_err(|error| self.failed(&error))?;
+        let backend = self
+            .backend()
+            .await
+            .map_err(|error| self.context_error(error.explanation()))?;
         let mut turn = TurnRequest::new(request.prompt());
         turn.cancel = cancel.clone();
-        let Driven { result, error, .. } = drive(backend.start(turn), Some(self.limit), |_| {}).await;
+        let FinishedTurn { result, error, .. } = drive(backend.start(turn), Some(self.limit), |_| {}).await;
         match error {
             None => match result.error_reason() {
                 None => Ok(result.response),
-                Some(reason) => Err(self.failed(&reason)),
+                Some(reason) => Err(self.context_error(reason.as_ref())),
             },
             Some(BackendError::Cancelled) => Err(RetrievalError::Cancelled),
-            Some(error) => Err(self.failed(&error)),
+            Some(error) => Err(self.context_error(error.explanation())),
         }
     }
-}
-
-/// The agent without all that it does besides answering.
-fn writing(agent: &LoadedAgent, tool: &HierarchicalDocumentTool) -> LoadedAgent {
-    let mut agent = agent.clone();
-    let config = &mut agent.config;
-    if let Some(model) = &tool.context_model {
-        config.model = model.clone();
-    }
-    config.model.max_tokens = Some(tool.context_max_tokens);
-    config.tools.clear();
-    config.test_cases.clear();
-    config.response_format = None;
-    config.tool_filtering = None;
-    config.approvals = None;
-    config.evaluations = None;
-    config.observability = None;
-    config.claude = config.claude.take().map(|claude| ClaudeConfig {
-        cli_path: claude.cli_path,
-        ..ClaudeConfig::default()
-    });
-    config.openai = None;
-    agent.response_format = None;
-    INSTRUCTIONS.clone_into(&mut agent.instructions.text);
-    agent
 }

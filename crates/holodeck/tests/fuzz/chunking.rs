@@ -1,4 +1,4 @@
-//! Texts in chunks, and files in records.
+//! Targets for chunks and records.
 
 use std::collections::HashSet;
 
@@ -119,7 +119,7 @@ const RECORDS: &[&str] = &[
     "\0",
 ];
 
-/// A text in chunks: nothing is lost, nothing is too large, and the order is that of the text.
+/// Splits a text into chunks: no text is lost, no chunk is too large, and the chunks are in the order of the text.
 fn chunks(bytes: &[u8]) -> Outcome {
     let (head, text) = bytes.split_at(bytes.len().min(4));
     let byte = |index: usize| head.get(index).copied().unwrap_or_default();
@@ -182,7 +182,7 @@ fn chunks(bytes: &[u8]) -> Outcome {
     outcome(&(options.strategy, options.domain, chunks.len().min(8), shapes))
 }
 
-/// A file in records: each has an id of its own and a text.
+/// Splits a file into records: each has a unique id and a text.
 fn records(bytes: &[u8]) -> Outcome {
     let (head, content) = bytes.split_at(bytes.len().min(1));
     let byte = head.first().copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Documents: files as they are, and files whose parts are random inside a sound archive, which chance would not make.
+//! Targets for documents: random files, and valid archives with random parts, which random files would rarely be.
 
 use std::sync::LazyLock;
 
@@ -196,12 +196,12 @@ const SHEET: &[&str] = &[
 
 /// A Word document, byte by byte.
 fn document(bytes: &[u8]) -> Outcome {
-    here("a.docx", bytes)
+    convert_in_process("a.docx", bytes)
 }
 
 /// A presentation, byte by byte.
 fn slides(bytes: &[u8]) -> Outcome {
-    here("a.pptx", bytes)
+    convert_in_process("a.pptx", bytes)
 }
 
 /// The body of a Word document, with styles, lists and notes around it.
@@ -218,7 +218,7 @@ fn document_xml(bytes: &[u8]) -> Outcome {
         ("word/numbering.xml", numbering),
         ("word/footnotes.xml", bytes),
     ];
-    here("a.docx", &archive(parts))
+    convert_in_process("a.docx", &archive(parts))
 }
 
 /// A slide and its notes.
@@ -238,26 +238,26 @@ fn slide_xml(bytes: &[u8]) -> Outcome {
             b"<R><Relationship Id=\"a\" Type=\"x/notesSlide\" Target=\"slide.xml\"/></R>",
         ),
     ];
-    here("a.pptx", &archive(parts))
+    convert_in_process("a.pptx", &archive(parts))
 }
 
-/// Every kind of text, the same bytes.
+/// The same bytes as every kind of text.
 fn text(bytes: &[u8]) -> Outcome {
     let names = ["a.md", "a.txt", "a.html", "a.csv", "a.tsv", "a.json", "a.jsonl"];
-    outcome(&names.map(|name| here(name, bytes)))
+    outcome(&names.map(|name| convert_in_process(name, bytes)))
 }
 
-/// A PDF document, as the product converts it: its reader is another's, and may crash.
+/// A PDF document, as the product converts it: in a child, because the third-party reader may crash.
 fn pdf(bytes: &[u8]) -> Outcome {
-    apart("a.pdf", bytes)
+    convert_in_child("a.pdf", bytes)
 }
 
 /// A workbook, as the product converts it.
 fn workbook(bytes: &[u8]) -> Outcome {
-    apart("a.xlsx", bytes)
+    convert_in_child("a.xlsx", bytes)
 }
 
-/// A sheet inside a sound workbook.
+/// A sheet inside a valid workbook.
 fn sheet_xml(bytes: &[u8]) -> Outcome {
     const TYPE: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
     let relation = |kind: &str, target: &str| {
@@ -275,18 +275,18 @@ fn sheet_xml(bytes: &[u8]) -> Outcome {
         ("xl/_rels/workbook.xml.rels", sheet.as_bytes()),
         ("xl/worksheets/sheet1.xml", bytes),
     ];
-    apart("a.xlsx", &archive(parts))
+    convert_in_child("a.xlsx", &archive(parts))
 }
 
-/// Converts in this process: for the readers that are ours.
-fn here(name: &str, bytes: &[u8]) -> Outcome {
-    told(name, convert(name, bytes, &ConvertOptions::default()))
+/// Converts in this process, for our own readers.
+fn convert_in_process(name: &str, bytes: &[u8]) -> Outcome {
+    check_result(name, convert(name, bytes, &ConvertOptions::default()))
 }
 
-/// Converts in a child, which may end in any way that the parent can tell.
-fn apart(name: &str, bytes: &[u8]) -> Outcome {
+/// Converts in a child, which may fail in any way that the parent can report.
+fn convert_in_child(name: &str, bytes: &[u8]) -> Outcome {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
-        // Each thread sets much memory aside, which is held against the limit of this process.
+        // Each thread reserves much memory, which counts towards the limit of this process.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(1)
             .enable_all()
@@ -304,11 +304,11 @@ fn apart(name: &str, bytes: &[u8]) -> Outcome {
     });
     let (options, never) = (ConvertOptions::default(), CancellationToken::new());
     let converting = CONVERTER.convert_bytes(name, bytes.to_vec(), &options, &never);
-    told(name, RUNTIME.block_on(converting))
+    check_result(name, RUNTIME.block_on(converting))
 }
 
-/// Marks are in order and within the text; an error names the file.
-fn told(name: &str, converted: Result<Converted, DocumentError>) -> Outcome {
+/// Checks that marks are in order and within the text, and that an error names the file.
+fn check_result(name: &str, converted: Result<Converted, DocumentError>) -> Outcome {
     match converted {
         Ok(Converted::Text(Document {
             text, marks, notes, ..
@@ -326,10 +326,10 @@ fn told(name: &str, converted: Result<Converted, DocumentError>) -> Outcome {
         }
         Ok(Converted::Image(picture)) => outcome(&picture.format),
         Err(error) => {
-            let said = error.to_string();
-            assert!(said.starts_with(&format!("`{name}`: ")), "{said}");
-            assert!(!matches!(error.problem, Problem::Converter(_)), "{said}");
-            outcome(&words(&said))
+            let message = error.to_string();
+            assert!(message.starts_with(&format!("`{name}`: ")), "{message}");
+            assert!(!matches!(error.problem, Problem::Converter(_)), "{message}");
+            outcome(&words(&message))
         }
     }
 }
@@ -366,7 +366,7 @@ fn archive(parts: &[(&str, &[u8])]) -> Vec<u8> {
     archive
 }
 
-/// The checksum that archives have (CRC-32).
+/// The checksum of archive entries (CRC-32).
 fn checksum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| {

@@ -1,4 +1,4 @@
-//! Feeds one target with saved and mutated inputs, and keeps the current one on disk for a process that dies.
+//! Runs one target with saved and mutated inputs. The current input is on disk in case the process dies.
 
 use std::{
     fs,
@@ -20,43 +20,43 @@ use crate::{
 /// An input that takes longer is a finding.
 const HANG: Duration = Duration::from_secs(20);
 
-/// Larger inputs are not tried.
-const LARGEST: usize = 64 * 1024;
+/// Size limit of inputs.
+const MAX_BYTES: usize = 64 * 1024;
 
-/// What is kept to be mutated further: many inputs, and small ones, which chance changes where it matters.
-const MOST_KEPT: usize = 4_000;
-const LARGEST_KEPT: usize = 4 * 1024;
+/// Limits for the inputs that are mutated further. In small inputs, a random change is more likely to be relevant.
+const MAX_INPUTS: usize = 4_000;
+const MAX_MUTATED_BYTES: usize = 4 * 1024;
 
-/// Mutates inputs until the time is over. An input with an outcome not seen before is kept and mutated further.
+/// Mutates inputs until the time is over. An input with a new outcome is mutated further.
 pub(crate) fn run(target: &Target, time: Duration, seed: u64, input_file: &Path) -> Result<(), Failure> {
     let mut inputs = seeds(target)?;
-    let given = inputs.len();
+    let seed_count = inputs.len();
     let mut outcomes = std::collections::HashSet::new();
     let mut file = fs::File::create(input_file)?;
-    let count = watched();
+    let count = start_watchdog();
     let mut mutator = Mutator::new(Random::new(seed), target.words);
     let started = Instant::now();
     loop {
         let at = usize::try_from(count.load(Ordering::Relaxed))?;
-        if at >= given && started.elapsed() >= time {
+        if at >= seed_count && started.elapsed() >= time {
             break;
         }
-        // Every saved input comes first, whatever the time.
+        // All saved inputs run first, regardless of the time.
         let input = match inputs.get(at) {
-            Some(input) if at < given => input.clone(),
-            _ => mutator.mutate(&inputs, LARGEST),
+            Some(input) if at < seed_count => input.clone(),
+            _ => mutator.mutate(&inputs, MAX_BYTES),
         };
         file.set_len(0)?;
         file.rewind()?;
         file.write_all(&input)?;
         let outcome = (target.run)(&input);
         count.fetch_add(1, Ordering::Relaxed);
-        if outcomes.insert(outcome) && inputs.len() < MOST_KEPT && input.len() <= LARGEST_KEPT {
+        if outcomes.insert(outcome) && inputs.len() < MAX_INPUTS && input.len() <= MAX_MUTATED_BYTES {
             inputs.push(input);
         }
     }
     println!(
-        "{}: {} inputs from {given} seeds, {} outcomes, seed {seed}",
+        "{}: {} inputs from {seed_count} seeds, {} outcomes, seed {seed}",
         target.name,
         count.load(Ordering::Relaxed),
         outcomes.len()
@@ -79,7 +79,7 @@ fn seeds(target: &Target) -> Result<Vec<Vec<u8>>, Failure> {
                 .is_some_and(|extension| extension == target.extension);
         if path.starts_with(&saved) || is_fixture {
             let bytes = fs::read(path)?;
-            if bytes.len() <= LARGEST {
+            if bytes.len() <= MAX_BYTES {
                 inputs.push(bytes);
             }
         }
@@ -99,8 +99,8 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A counter of finished inputs that ends the process when it stands still.
-fn watched() -> Arc<AtomicU64> {
+/// Returns a counter of finished inputs. A thread aborts the process if the counter does not change for too long.
+fn start_watchdog() -> Arc<AtomicU64> {
     let count = Arc::new(AtomicU64::new(0));
     let watched = Arc::clone(&count);
     std::thread::spawn(move || {

@@ -1,8 +1,8 @@
 //! Random inputs for every parser of foreign data. Each target is a test: it reads its saved inputs, then mutates them
-//! for a second. `cargo xtask fuzz` runs the same targets for longer.
+//! for one second. `cargo xtask fuzz` runs the same targets for longer.
 //!
-//! A target runs in a child process with bounded memory, so that an abort, a stack overflow and a hang are findings like
-//! a panic. The input of a finding is saved in `fixtures/fuzz`, where this test reads it from then on.
+//! A target runs in a child process with bounded memory, so that an abort, a stack overflow and a hang are findings, as
+//! a panic is. The input of a finding is saved in `fixtures/fuzz`, and later runs of this test read it.
 #![allow(
     clippy::print_stdout,
     clippy::indexing_slicing,
@@ -30,15 +30,15 @@ mod targets;
 
 use targets::Target;
 
-/// The targets need a few megabytes; more address space than this means growth without bound.
+/// Address space limit. The targets need a few megabytes, so that more means unbounded growth.
 const MEMORY: u64 = 512 << 20;
 
-/// What each target gets in a normal test run.
-const IN_TESTS: u64 = 1;
+/// Seconds per target in a normal test run.
+const TEST_SECONDS: u64 = 1;
 
 type Failure = Box<dyn Error>;
 
-/// What a test runner expects of a test binary, and our own verbs: `fuzz SECONDS [TARGET…]`, `repeat TARGET FILE`.
+/// Accepts the arguments of test runners, and additional commands: `fuzz SECONDS [TARGET…]`, `repeat TARGET FILE`.
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -57,7 +57,7 @@ fn main() -> Result<(), Failure> {
             println!("no panic: {outcome:?}");
             Ok(())
         }
-        // What a target starts: its documents are converted in a child, as the product does it.
+        // Started by a target: documents are converted in a child process, as in the product.
         ["convert"] => {
             std::panic::set_hook(Box::new(|_| {}));
             Ok(holodeck_documents::answer_conversion(
@@ -69,8 +69,8 @@ fn main() -> Result<(), Failure> {
             for name in named {
                 find(name)?;
             }
-            let wanted = |target: &&Target| named.is_empty() || named.contains(&target.name);
-            fuzz(targets().filter(wanted), seconds.parse()?)
+            let selected = |target: &&Target| named.is_empty() || named.contains(&target.name);
+            fuzz(targets().filter(selected), seconds.parse()?)
         }
         flags if flags.contains(&"--list") => {
             if !flags.contains(&"--ignored") {
@@ -81,7 +81,7 @@ fn main() -> Result<(), Failure> {
         flags => {
             let exact = flags.contains(&"--exact");
             let names: Vec<&&str> = flags.iter().filter(|flag| !flag.starts_with("--")).collect();
-            let wanted = |target: &&Target| {
+            let selected = |target: &&Target| {
                 let matches = |name: &&&str| {
                     if exact {
                         target.name == **name
@@ -91,7 +91,7 @@ fn main() -> Result<(), Failure> {
                 };
                 names.is_empty() || names.iter().any(matches)
             };
-            fuzz(targets().filter(wanted), IN_TESTS)
+            fuzz(targets().filter(selected), TEST_SECONDS)
         }
     }
 }
@@ -107,9 +107,9 @@ fn find(name: &str) -> Result<&'static Target, Failure> {
 }
 
 /// Runs each target in a child; an error if one of them has a finding.
-fn fuzz(wanted: impl Iterator<Item = &'static Target>, seconds: u64) -> Result<(), Failure> {
+fn fuzz(selected: impl Iterator<Item = &'static Target>, seconds: u64) -> Result<(), Failure> {
     let mut findings = Vec::new();
-    for target in wanted {
+    for target in selected {
         let seed = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         let input = tempfile::NamedTempFile::new()?;
         let arguments = [target.name, &seconds.to_string(), &seed.to_string()];
@@ -133,7 +133,7 @@ fn fuzz(wanted: impl Iterator<Item = &'static Target>, seconds: u64) -> Result<(
     Err(findings.join("\n\n").into())
 }
 
-/// Saves an input where the tests find it from now on.
+/// Saves an input so that later test runs read it.
 fn save(target: &Target, input: &Path) -> Result<String, Failure> {
     let bytes = fs::read(input)?;
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

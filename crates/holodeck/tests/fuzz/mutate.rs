@@ -1,4 +1,4 @@
-/// Numbers that depend on nothing but their seed (splitmix64).
+/// Random numbers that depend only on their seed (splitmix64).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -14,14 +14,14 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// Below `bound`, or 0 when there is nothing below it.
+    /// A number below `bound`, or 0 if `bound` is 0.
     fn below(&mut self, bound: usize) -> usize {
         let bound = bound.max(1) as u64;
         usize::try_from(self.next() % bound).unwrap_or_default()
     }
 }
 
-/// Where ranges end.
+/// Limits of number ranges.
 const NUMBERS: &[&str] = &[
     "0",
     "-1",
@@ -38,10 +38,10 @@ const NUMBERS: &[&str] = &[
     "1e999",
 ];
 
-/// Makes inputs from inputs.
+/// Creates inputs by changing other inputs.
 pub(crate) struct Mutator {
     random: Random,
-    /// Pieces of the language that chance would not hit.
+    /// Tokens of the language that random changes would rarely produce.
     words: &'static [&'static str],
 }
 
@@ -73,37 +73,37 @@ impl Mutator {
                 input.insert(at, byte);
             }
             2 => {
-                input.drain(at..self.end(at, input.len()));
+                input.drain(at..self.choose_end(at, input.len()));
             }
             3 => input.truncate(at),
             4 | 5 => {
                 let word = self.words[self.random.below(self.words.len())];
                 input.splice(at..at, word.bytes());
             }
-            // Depth and repetition: where recursion and quadratic time hide.
+            // Depth and repetition, which reveal recursion and quadratic time.
             6 => {
-                let piece = input[at..self.end(at, input.len().min(at + 40))].to_vec();
+                let piece = input[at..self.choose_end(at, input.len().min(at + 40))].to_vec();
                 let times = 1 << self.random.below(12);
                 let repeated = piece.repeat(times.min(1 + 32_768 / piece.len().max(1)));
                 input.splice(at..at, repeated);
             }
-            7 => self.other_number(input, at),
+            7 => self.replace_number(input, at),
             8 => {
-                let piece = input[at..self.end(at, input.len())].to_vec();
+                let piece = input[at..self.choose_end(at, input.len())].to_vec();
                 let to = self.random.below(input.len() + 1);
                 input.splice(to..to, piece);
             }
             _ => {
                 let other = &inputs[self.random.below(inputs.len())];
                 let from = self.random.below(other.len() + 1);
-                let piece = other[from..self.end(from, other.len())].to_vec();
+                let piece = other[from..self.choose_end(from, other.len())].to_vec();
                 input.splice(at..at, piece);
             }
         }
     }
 
-    /// Puts another number in the place of the first one after `at`.
-    fn other_number(&mut self, input: &mut Vec<u8>, at: usize) {
+    /// Replaces the first number after `at`.
+    fn replace_number(&mut self, input: &mut Vec<u8>, at: usize) {
         let is_digit = |byte: &u8| byte.is_ascii_digit();
         let Some(start) = input[at..].iter().position(is_digit) else {
             return;
@@ -114,8 +114,8 @@ impl Mutator {
         input.splice(start..start + length, number.bytes());
     }
 
-    /// The end of a piece from `start`: mostly short.
-    fn end(&mut self, start: usize, length: usize) -> usize {
+    /// Chooses the end of a piece from `start`; most pieces are short.
+    fn choose_end(&mut self, start: usize, length: usize) -> usize {
         let rest = length.saturating_sub(start);
         let reach = if self.random.below(4) == 0 {
             rest

@@ -1,4 +1,5 @@
-//! What is fuzzed: a function over bytes that must not panic, hang or grow, and that tells outcomes apart.
+//! The fuzz targets: functions over bytes that must not panic, hang or use unbounded memory, and that return a
+//! fingerprint of their outcome.
 
 use std::{
     fmt::Debug,
@@ -13,17 +14,18 @@ use holodeck_backend_claude::replay;
 use holodeck_backend_openai::HttpModelCalls;
 use holodeck_cassette::{Cassette, Replayer};
 use holodeck_http::{HttpClient, HttpOptions, SseDecoder, decode_sse};
-use holodeck_model::{Env, Load, MemoryFiles, Redactor, load_agent};
+use holodeck_model::{Env, MemoryFiles, Redactor};
 use holodeck_runner::Journal;
+use holodeck_yaml::{Load, load_agent};
 use serde_json::json;
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Target {
     pub(crate) name: &'static str,
-    /// Fixtures with this ending are seeds too.
+    /// Fixtures with this extension are seeds too.
     pub(crate) extension: &'static str,
-    /// Pieces of the language.
+    /// Tokens of the language.
     pub(crate) words: &'static [&'static str],
     pub(crate) run: fn(&[u8]) -> Outcome,
 }
@@ -258,7 +260,7 @@ const STREAM_JSON: &[&str] = &[
     "\"api_error_status\":529",
 ];
 
-/// An agent's file: every problem has a place in it, and there is an agent exactly when none is an error.
+/// An agent's file: every problem has a place in it, and there is an agent exactly if no problem is an error.
 fn agent(bytes: &[u8]) -> Outcome {
     load(&MemoryFiles::new().with("agent.yaml", bytes))
 }
@@ -290,7 +292,7 @@ fn load(files: &MemoryFiles) -> Outcome {
     assert_eq!(
         agent.is_some(),
         errors == 0,
-        "an agent, and {errors} errors: {diagnostics:?}"
+        "an agent must be loaded exactly if there are no errors; {errors} errors: {diagnostics:?}"
     );
     for diagnostic in &diagnostics {
         let places = diagnostic.labels.iter().map(|label| &label.location);
@@ -312,7 +314,7 @@ fn load(files: &MemoryFiles) -> Outcome {
     outcome(&codes)
 }
 
-/// A stream of events: however it is cut, the events are the same.
+/// A stream of events: the events do not depend on how the bytes are split.
 fn sse(bytes: &[u8]) -> Outcome {
     let whole = decode_sse(bytes);
     let mut decoder = SseDecoder::new(usize::MAX);
@@ -321,7 +323,7 @@ fn sse(bytes: &[u8]) -> Outcome {
     for piece in bytes.chunks(size) {
         decoder
             .push(piece, &mut events)
-            .unwrap_or_else(|_| panic!("there is no limit"));
+            .unwrap_or_else(|_| panic!("the decoder has no limit"));
     }
     events.extend(decoder.finish());
     assert_eq!(events, whole);
@@ -357,18 +359,18 @@ fn model_calls() -> HttpModelCalls {
     };
     let client = HttpClient::new(&HttpOptions::default());
     let client = client.unwrap_or_else(|error| panic!("no client: {error}"));
-    let calls = HttpModelCalls::for_agent(client, &agent, &Env::empty());
+    let calls = HttpModelCalls::for_agent(client, &agent, None, &Env::empty());
     calls.unwrap_or_else(|error| panic!("no endpoint: {error}"))
 }
 
 /// A cassette, and the search for an answer in it.
 fn cassette(bytes: &[u8]) -> Outcome {
-    let file = on_disk(bytes);
+    let file = write_file(bytes);
     let cassette = match Cassette::open(file.path()) {
         Ok(cassette) => Arc::new(cassette),
         Err(error) => return outcome(&words(&error.to_string())),
     };
-    let _ = cassette.recorded().describe();
+    let _ = cassette.info().describe();
     let replayer = Replayer::new(cassette, Arc::new(Redactor::default()));
     let request = ModelRequest {
         provider: "openai".to_owned(),
@@ -378,7 +380,7 @@ fn cassette(bytes: &[u8]) -> Outcome {
     };
     let cancel = CancellationToken::new();
     let Some(answer) = replayer.call(&request, &cancel).now_or_never() else {
-        panic!("a replay has nothing to wait for");
+        panic!("a replay must answer immediately");
     };
     match answer {
         Ok(_) => outcome(&"an answer"),
@@ -386,9 +388,9 @@ fn cassette(bytes: &[u8]) -> Outcome {
     }
 }
 
-/// A journal: what can be read can be resumed, and nothing is lost by it.
+/// A journal: if it can be read, it can be resumed without losing anything.
 fn journal(bytes: &[u8]) -> Outcome {
-    let file = on_disk(bytes);
+    let file = write_file(bytes);
     let journal = match Journal::open(file.path()) {
         Ok(journal) => journal,
         Err(error) => return outcome(&words(&error.to_string())),
@@ -406,7 +408,7 @@ fn journal(bytes: &[u8]) -> Outcome {
     let finished = journal.finished();
     let again = journal
         .reopen()
-        .unwrap_or_else(|error| panic!("it was opened before: {error}"));
+        .unwrap_or_else(|error| panic!("a journal that was opened cannot be reopened: {error}"));
     assert_eq!(read(&again), before);
     assert_eq!(again.finished(), finished);
     let found: Vec<_> = before
@@ -421,9 +423,9 @@ fn journal(bytes: &[u8]) -> Outcome {
     outcome(&found)
 }
 
-/// What a Claude Code CLI writes: however it is cut, it tells the same.
+/// The output of the Claude Code CLI: the events do not depend on how the bytes are split.
 fn stream_json(bytes: &[u8]) -> Outcome {
-    let output = written_by_the_cli(bytes);
+    let output = extract_cli_output(bytes);
     let whole = replay(&output, usize::MAX);
     let size = bytes.first().map_or(1, |byte| usize::from(*byte % 7) + 1);
     let pieces = replay(&output, size);
@@ -435,8 +437,8 @@ fn stream_json(bytes: &[u8]) -> Outcome {
     outcome(&(kinds, whole.endings.len().min(3), ending, whole.unread.min(3)))
 }
 
-/// Recordings hold each line of the CLI in an object that says when it was written.
-fn written_by_the_cli(bytes: &[u8]) -> Vec<u8> {
+/// Extracts the lines of the CLI from recordings, which wrap each line in an object with a time.
+fn extract_cli_output(bytes: &[u8]) -> Vec<u8> {
     let mut output = Vec::new();
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         let message = br#""dir":"out","msg":"#;
@@ -452,8 +454,8 @@ fn written_by_the_cli(bytes: &[u8]) -> Vec<u8> {
     output
 }
 
-/// The bytes as a file, in memory where that is at hand.
-fn on_disk(bytes: &[u8]) -> NamedTempFile {
+/// Writes the bytes to a temporary file, in memory if possible.
+fn write_file(bytes: &[u8]) -> NamedTempFile {
     let memory = Path::new("/dev/shm");
     let file = if memory.is_dir() {
         NamedTempFile::new_in(memory)
@@ -465,7 +467,7 @@ fn on_disk(bytes: &[u8]) -> NamedTempFile {
     file
 }
 
-/// The beginning of a message without the numbers and names in it, so that equal failures look alike.
+/// The first words of a message without numbers and names, so that similar failures have the same outcome.
 pub(crate) fn words(message: &str) -> Vec<&str> {
     let words = message.split_whitespace();
     words
@@ -474,6 +476,6 @@ pub(crate) fn words(message: &str) -> Vec<&str> {
         .collect()
 }
 
-pub(crate) fn outcome(seen: &impl Debug) -> Outcome {
-    std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(format!("{seen:?}"))
+pub(crate) fn outcome(value: &impl Debug) -> Outcome {
+    std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(format!("{value:?}"))
 }

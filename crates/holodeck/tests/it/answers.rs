@@ -1,4 +1,4 @@
-use holodeck::{AnswerSource, TestOptions};
+use holodeck::{AnswerSource, OpenOptions, TestOptions};
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 
@@ -9,14 +9,20 @@ const CASES: &str = "  - {input: capital of France, ground_truth: Paris}\n\
 
 fn record(project: &Project) -> TestOptions {
     TestOptions {
-        record: Some(project.path("c.jsonl")),
+        open: OpenOptions {
+            record: Some(project.path("c.jsonl")),
+            ..OpenOptions::default()
+        },
         ..TestOptions::default()
     }
 }
 
 fn replay(project: &Project) -> TestOptions {
     TestOptions {
-        answers: AnswerSource::Replay(project.path("c.jsonl")),
+        open: OpenOptions {
+            answers: AnswerSource::Replay(project.path("c.jsonl")),
+            ..OpenOptions::default()
+        },
         ..TestOptions::default()
     }
 }
@@ -53,12 +59,9 @@ async fn a_changed_prompt_misses_and_is_an_error() {
     let missed = project.test(replay(&project)).await.unwrap();
     assert_eq!(missed.exit.code(), 3);
     missed.with_view(|view| {
-        let result = view.results().next().unwrap().unwrap();
-        assert!(
-            result.errors[0].contains("\"Be kind.\", now \"Be brief.\""),
-            "{}",
-            result.errors[0]
-        );
+        let case = view.cases().next().unwrap().unwrap();
+        let text = &case.failures()[0].text;
+        assert!(text.contains("\"Be kind.\", now \"Be brief.\""), "{text}");
     });
 }
 
@@ -83,7 +86,10 @@ async fn the_yaml_may_name_the_recording_and_live_overrides_it() {
             .is_some()
     );
     let live = TestOptions {
-        answers: AnswerSource::Live,
+        open: OpenOptions {
+            answers: AnswerSource::Live,
+            ..OpenOptions::default()
+        },
         ..TestOptions::default()
     };
     assert!(project.test(live).await.unwrap().head.replayed.is_none());
@@ -111,7 +117,7 @@ async fn a_key_in_the_environment_reaches_the_endpoint_and_no_file() {
     let server = ModelServer::answering(move |request| {
         Reply::text(format!(
             "Paris, says {}",
-            request.header("authorization").unwrap_or("nobody")
+            request.header("authorization").unwrap_or("none")
         ))
     });
     let mut project = Project::asking(&server.url(), "  - {input: q, ground_truth: Paris}\n");
@@ -129,6 +135,6 @@ async fn a_key_in_the_environment_reaches_the_endpoint_and_no_file() {
         outcome.run_file.clone(),
     ] {
         let text = std::fs::read_to_string(&file).unwrap();
-        assert!(!text.contains(key), "{} holds the key", file.display());
+        assert!(!text.contains(key), "{} contains the key", file.display());
     }
 }

@@ -1,6 +1,6 @@
 use std::num::NonZeroUsize;
 
-use holodeck::{PrepareError, TestOptions, runner::Budget};
+use holodeck::{OpenError, PrepareError, TestOptions, runner::Budget};
 use pretty_assertions::assert_eq;
 
 use crate::support::Project;
@@ -14,7 +14,7 @@ const TOOLS: &str = "name: a\nmodel: {provider: openai, name: m, endpoint: \"htt
 async fn what_this_version_cannot_run_is_refused_by_name_and_place() {
     let project = Project::new(TOOLS);
     let error = project.test(TestOptions::default()).await.unwrap_err();
-    assert!(matches!(error, PrepareError::Unbuilt(_)));
+    assert!(matches!(error, PrepareError::Open(OpenError::Unsupported(_))));
     let text = error.to_string();
     assert!(
         text.contains("tool `files`") && text.contains("agent.yaml:4:"),
@@ -51,7 +51,11 @@ async fn an_agent_without_a_key_says_which_variable() {
          test_cases: [{input: q, ground_truth: x}]\n",
     );
     let error = project.test(TestOptions::default()).await.unwrap_err();
-    assert!(error.to_string().contains("OPENAI_API_KEY"), "{error}");
+    let PrepareError::Open(OpenError::Backend(error)) = error else {
+        panic!("{error:?}");
+    };
+    let hint = error.explanation().hint.unwrap();
+    assert!(hint.contains("OPENAI_API_KEY"), "{hint}");
 }
 
 #[tokio::test]

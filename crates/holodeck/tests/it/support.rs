@@ -2,9 +2,10 @@ use std::{fs, path::PathBuf};
 
 use holodeck::{
     PrepareError, TestOptions,
-    model::{Env, LoadedAgent},
+    model::Env,
     prepare_test,
     runner::{RunControl, RunOutcome},
+    yaml::LoadedAgent,
 };
 
 /// An agent in a folder of its own.

@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use holodeck::{AnswerSource, TestOptions, model::Severity};
+use holodeck::{AnswerSource, OpenOptions, TestOptions, model::Severity};
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 
@@ -13,7 +13,7 @@ use crate::support::Project;
 
 const CASES: &str = "  - {name: first, input: PRIVATE, ground_truth: Paris}\n";
 
-/// Keeps the bytes it is sent, each request as one.
+/// Stores the requests that it receives.
 struct Collector {
     url: String,
     requests: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -24,11 +24,11 @@ impl Collector {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&requests);
+        let received = Arc::clone(&requests);
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let kept = Arc::clone(&kept);
-                thread::spawn(move || serve(stream.unwrap(), &kept));
+                let received = Arc::clone(&received);
+                thread::spawn(move || serve(stream.unwrap(), &received));
             }
         });
         Self { url, requests }
@@ -48,7 +48,7 @@ impl Collector {
         paths
     }
 
-    fn heard(&self, words: &str) -> bool {
+    fn contains(&self, words: &str) -> bool {
         let requests = self.requests.lock().unwrap();
         requests.iter().any(|request| {
             request
@@ -58,7 +58,7 @@ impl Collector {
     }
 }
 
-fn serve(mut stream: TcpStream, kept: &Mutex<Vec<Vec<u8>>>) {
+fn serve(mut stream: TcpStream, received: &Mutex<Vec<Vec<u8>>>) {
     let mut request = Vec::new();
     let mut buffer = [0; 8192];
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -70,7 +70,7 @@ fn serve(mut stream: TcpStream, kept: &Mutex<Vec<Vec<u8>>>) {
         let (_, length) = head.split_once("content-length: ").unwrap();
         let length: usize = length.lines().next().unwrap().trim().parse().unwrap();
         if request.len() == head.len() + 4 + length {
-            kept.lock().unwrap().push(std::mem::take(&mut request));
+            received.lock().unwrap().push(std::mem::take(&mut request));
             stream
                 .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
                 .unwrap();
@@ -93,7 +93,7 @@ fn otlp(collector: &Collector) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_exported_when_it_ends_and_not_when_it_is_only_prepared_or_replayed() {
+async fn a_run_is_exported_at_its_end_but_not_if_it_is_only_prepared_or_replayed() {
     let server = ModelServer::answering(|_| Reply::text("It is Paris."));
     let collector = Collector::start();
     let project = project(&server, &otlp(&collector));
@@ -101,17 +101,23 @@ async fn a_run_is_exported_when_it_ends_and_not_when_it_is_only_prepared_or_repl
     let prepared = holodeck::prepare_test(project.agent(), &project.env, &options).await;
     drop(prepared.unwrap());
     let recording = TestOptions {
-        record: Some(project.path("c.jsonl")),
+        open: OpenOptions {
+            record: Some(project.path("c.jsonl")),
+            ..OpenOptions::default()
+        },
         ..TestOptions::default()
     };
     assert_eq!(project.test(recording).await.unwrap().exit.code(), 0);
     assert_eq!(collector.paths(), ["/v1/metrics", "/v1/traces"]);
     for words in ["invoke_agent a", "holodeck test", "first"] {
-        assert!(collector.heard(words), "{words}");
+        assert!(collector.contains(words), "{words}");
     }
-    assert!(!collector.heard("PRIVATE") && !collector.heard("Paris"));
+    assert!(!collector.contains("PRIVATE") && !collector.contains("Paris"));
     let replay = TestOptions {
-        answers: AnswerSource::Replay(project.path("c.jsonl")),
+        open: OpenOptions {
+            answers: AnswerSource::Replay(project.path("c.jsonl")),
+            ..OpenOptions::default()
+        },
         ..TestOptions::default()
     };
     assert_eq!(project.test(replay).await.unwrap().exit.code(), 0);

@@ -1,11 +1,15 @@
 use std::os::unix::fs::PermissionsExt as _;
 
-use holodeck::{AnswerSource, TestOptions};
+use holodeck::{AnswerSource, OpenOptions, TestOptions, model::CaseState, runner::CaseReport};
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use crate::support::Project;
+
+fn call_names(case: &CaseReport) -> Vec<&str> {
+    case.calls().map(|call| call.call.name.as_str()).collect()
+}
 
 /// A Python function and a program, called by the model in one message, checked by the test.
 #[tokio::test]
@@ -48,17 +52,17 @@ async fn function_tools_run_and_are_checked() {
     project.make_executable("shout.sh");
     let outcome = project.test(TestOptions::default()).await.unwrap();
     outcome.with_view(|view| {
-        let result = view.results().next().unwrap().unwrap();
-        assert_eq!(result.errors, Vec::<String>::new(), "{result:#?}");
-        assert_eq!(result.tools_matched, Some(true));
-        assert_eq!(result.tool_calls, ["price", "shout"]);
-        assert_eq!(result.tool_invocations[0].result, json!("9.5 EUR"));
-        assert!(result.passed, "{:?}", result.agent_response);
+        let case = view.cases().next().unwrap().unwrap();
+        assert_eq!(case.failures(), [], "{case:#?}");
+        assert_eq!(case.tools_matched(), Some(true));
+        assert_eq!(call_names(&case), ["price", "shout"]);
+        assert_eq!(case.unit.turns[0].result.tool_results[0].result, "9.5 EUR");
+        assert_eq!(case.state(), CaseState::Passed, "{:?}", case.answer());
     });
     assert_eq!(server.finish().len(), 2);
 }
 
-/// A rule of the YAML keeps a tool from running on every backend, not only on the one that asks by itself.
+/// A rule of the YAML prevents tool calls on every backend, not only on the one with its own approvals.
 #[tokio::test]
 async fn a_tool_that_a_rule_rejects_does_not_run() {
     let server = ModelServer::answering(|request| {
@@ -72,7 +76,7 @@ async fn a_tool_that_a_rule_rejects_does_not_run() {
          instructions: {{inline: Be kind.}}\n\
          tools: [{{type: function, name: drop, description: d, command: ./drop.sh, parameters: {{}}}}]\n\
          approvals: {{rules: [{{tools: drop, approver: human}}]}}\n\
-         evaluations: {{metrics: [{{type: standard, metric: contains, value: nobody is there}}]}}\n\
+         evaluations: {{metrics: [{{type: standard, metric: contains, value: no person is available}}]}}\n\
          test_cases: [{{input: q}}]\n",
         server.url()
     ));
@@ -82,14 +86,14 @@ async fn a_tool_that_a_rule_rejects_does_not_run() {
     project.make_executable("drop.sh");
     let outcome = project.test(TestOptions::default()).await.unwrap();
     outcome.with_view(|view| {
-        let result = view.results().next().unwrap().unwrap();
-        assert!(result.passed, "{result:#?}");
+        let case = view.cases().next().unwrap().unwrap();
+        assert_eq!(case.state(), CaseState::Passed, "{case:#?}");
     });
     assert!(!project.path("dropped").exists());
     assert_eq!(server.finish().len(), 2);
 }
 
-/// A recording holds what tools answered: a replay needs neither the endpoint nor their programs.
+/// A recording contains the answers of tools: a replay needs neither the endpoint nor their programs.
 #[tokio::test]
 async fn a_replay_runs_no_tool() {
     let server = ModelServer::answering(|request| {
@@ -124,7 +128,10 @@ async fn a_replay_runs_no_tool() {
     );
     let recorded = project
         .test(TestOptions {
-            record: Some(project.path("c.jsonl")),
+            open: OpenOptions {
+                record: Some(project.path("c.jsonl")),
+                ..OpenOptions::default()
+            },
             ..TestOptions::default()
         })
         .await
@@ -133,43 +140,46 @@ async fn a_replay_runs_no_tool() {
     server.finish();
     assert_eq!(project.read("count.sh.log"), "x\nx\n");
 
-    // The files stay as they are; but nothing can run them any more, and the endpoint is gone.
+    // The files are unchanged, but can no longer be run, and the endpoint is down.
     let path = project.env.get("PATH").unwrap().to_owned();
     project.env.set("PATH", "/nowhere");
     std::fs::set_permissions(project.path("count.sh"), std::fs::Permissions::from_mode(0o644)).unwrap();
     let tape = project.path("c.jsonl");
     let replay = || TestOptions {
-        answers: AnswerSource::Replay(tape.clone()),
+        open: OpenOptions {
+            answers: AnswerSource::Replay(tape.clone()),
+            ..OpenOptions::default()
+        },
         ..TestOptions::default()
     };
     let replayed = project.test(replay()).await.unwrap();
     replayed.with_view(|view| {
-        let result = view.results().next().unwrap().unwrap();
-        assert!(result.passed, "{result:#?}");
-        assert_eq!(result.tool_calls, ["count", "count", "double", "mocked"]);
+        let case = view.cases().next().unwrap().unwrap();
+        assert_eq!(case.state(), CaseState::Passed, "{case:#?}");
+        assert_eq!(call_names(&case), ["count", "count", "double", "mocked"]);
     });
     assert_eq!(project.read("count.sh.log"), "x\nx\n");
 
-    // What another program would answer was not recorded.
+    // The answers of a changed program are not in the recording.
     let program = project.read("double.py");
     project.write("double.py", &program.replace("* 2", "* 3"));
     let missed = project.test(replay()).await.unwrap_err().to_string();
     assert!(missed.contains("tool double: double.py"), "{missed}");
     project.write("double.py", &program);
     let program = project.read("count.sh");
-    project.write("count.sh", &program.replace("counted", "told"));
+    project.write("count.sh", &program.replace("counted", "changed"));
     let missed = project.test(replay()).await.unwrap();
     assert_eq!(missed.exit.code(), 3);
     missed.with_view(|view| {
-        let result = view.results().next().unwrap().unwrap();
+        let case = view.cases().next().unwrap().unwrap();
         assert!(
-            result.errors[0].contains("tool execution failed: count"),
-            "{result:#?}"
+            case.failures()[0].text.contains("tool execution failed: count"),
+            "{case:#?}"
         );
     });
     project.write("count.sh", &program);
 
-    // A recording of before tools were in it: they run, as ever.
+    // With an older recording without tools, the tools run.
     let tape = project.read("c.jsonl");
     let old: Vec<_> = tape
         .lines()

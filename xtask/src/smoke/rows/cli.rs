@@ -17,10 +17,10 @@ pub(super) const BINARY: Area = Area {
             "exit 1: error: unknown option '--no-such-option'",
         ),
         row(
-            "--json-schema that is no JSON",
+            "--json-schema that is invalid JSON",
             "exit 1: Error: --json-schema is not valid JSON: JSON Parse error: Expected '}'",
         ),
-        row("a line that is no JSON", "exit 1"),
+        row("a line that is invalid JSON", "exit 1"),
         row(
             "an empty line, a list, an unknown type, an unasked answer",
             "overlooked",
@@ -146,7 +146,7 @@ pub(super) const PERMISSIONS: Area = Area {
             "PermissionUpdateDestination",
             "session",
         ),
-        row("an ask without anybody to ask", "denied"),
+        row("an ask without an approver", "denied"),
         row("system/permission_denied.tool_name", "string")
             .older("absent")
             .types("SDKPermissionDeniedMessage", "tool_name"),
@@ -205,6 +205,6 @@ pub(super) const ENVIRONMENT: Area = Area {
             "telemetry names",
             "claude_code.api_request, claude_code.cost.usage, claude_code.interaction, claude_code.llm_request, claude_code.session.count, claude_code.token.usage, claude_code.user_prompt",
         ),
-        row("prompts in telemetry by default", "not told"),
+        row("prompts in telemetry by default", "not exported"),
     ],
 };

@@ -1,4 +1,4 @@
-//! What only the SDK's types can tell.
+//! Rows that only the SDK's types can show.
 
 use super::{Area, published};
 

@@ -95,7 +95,7 @@ pub(super) const HANDSHAKE: Area = Area {
 
 pub(super) const SESSION: Area = Area {
     title: "Prompts and sessions",
-    about: "What is said to it, how turns hang together, and how a process is used again.",
+    about: "Its input, how turns are connected, and how a process is reused.",
     rows: &[
         published("user.message", "SDKUserMessage", "message"),
         published("user.parent_tool_use_id", "SDKUserMessage", "parent_tool_use_id"),
@@ -125,7 +125,7 @@ pub(super) const SESSION: Area = Area {
 
 pub(super) const MESSAGES: Area = Area {
     title: "Messages",
-    about: "What it says in a turn, field by field.",
+    about: "Its output in a turn, field by field.",
     rows: &[
         row(
             "order of frames in a turn",

@@ -75,12 +75,12 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
         let same = text_at(second.result(), "/session_id") == session;
         facts.set("two turns: session_id", if same { "stays" } else { "changes" });
         let requests = server.requests();
-        let told = requests.get(1).is_some_and(|request| {
+        let remembered = requests.get(1).is_some_and(|request| {
             request.texts("user").contains(&FIRST) && request.texts("assistant").contains(&"It is four.")
         });
         facts.set(
             "two turns: history",
-            if told {
+            if remembered {
                 "the model sees the first turn"
             } else {
                 "lost"
@@ -95,13 +95,13 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
         let failed = cli.turn("Fail.")?;
         let asked = server.requests().len() - asked;
         facts.set("API error 400: requests", asked);
-        facts.set("API error: result", told_by(failed.result()));
+        facts.set("API error: result", result_ending(failed.result()));
         facts.shape("result (API error)", failed.result());
-        let said = failed.first("assistant");
-        facts.set("API error: assistant.error", text_at(said, "/error"));
+        let message = failed.first("assistant");
+        facts.set("API error: assistant.error", text_at(message, "/error"));
         facts.set(
             "API error: assistant.message.model",
-            text_at(said, "/message/model"),
+            text_at(message, "/message/model"),
         );
         let ended = cli.close()?;
         facts.set("exit code after an error result", ended.code.unwrap_or(-1));
@@ -179,7 +179,7 @@ fn first_turn(turn: &Turn, facts: &mut Facts) {
     facts.shape("stream_event", turn.first("stream_event"));
     let result = turn.result();
     facts.shape("result", result);
-    facts.set("normal end: result", told_by(result));
+    facts.set("normal end: result", result_ending(result));
     facts.set("normal end: result.result", text_at(result, "/result"));
     let usage = [
         "input_tokens",
@@ -322,7 +322,7 @@ fn interrupt(cli: &mut Conversation, facts: &mut Facts) -> Result<()> {
     facts.set("control interrupt", text_at(&response, "/subtype"));
     facts.shape("interrupt", &response["response"]);
     let turn = cli.result()?;
-    facts.set("interrupt: result", told_by(turn.result()));
+    facts.set("interrupt: result", result_ending(turn.result()));
     facts.shape("result (error)", turn.result());
     Ok(())
 }
@@ -339,7 +339,7 @@ fn clear(cli: &mut Conversation, server: &AnthropicServer, session: &str, facts:
     let result = cleared.result();
     facts.set(
         "/clear: result",
-        format!("{}, num_turns {}", told_by(result), result["num_turns"]),
+        format!("{}, num_turns {}", result_ending(result), result["num_turns"]),
     );
     let reset = cleared.kinds().contains("conversation_reset");
     facts.set(
@@ -363,8 +363,8 @@ fn clear(cli: &mut Conversation, server: &AnthropicServer, session: &str, facts:
     Ok(())
 }
 
-/// What a result says of how the turn ended.
-pub(super) fn told_by(result: &Value) -> String {
+/// How the turn ended, according to its result.
+pub(super) fn result_ending(result: &Value) -> String {
     let status = match &result["api_error_status"] {
         Value::Null => String::new(),
         status => format!(", api_error_status {status}"),

@@ -140,7 +140,7 @@ fn telemetry(subject: &Subject, facts: &mut Facts) -> Result<()> {
         cli.turn("A private question.")?;
         // A slow machine may end before everything is flushed: it leaves in its own time.
         let patient_until = Instant::now() + PATIENCE;
-        while told(server).len() < KNOWN.len() && Instant::now() < patient_until {
+        while exported_names(server).len() < KNOWN.len() && Instant::now() < patient_until {
             std::thread::sleep(Duration::from_millis(20));
         }
         cli.close()?;
@@ -158,14 +158,14 @@ fn telemetry(subject: &Subject, facts: &mut Facts) -> Result<()> {
             .any(|other| other.body.to_string().contains("A private question."));
         facts.set(
             "prompts in telemetry by default",
-            if private { "told" } else { "not told" },
+            if private { "exported" } else { "not exported" },
         );
-        facts.set("telemetry names", listed(told(server)));
+        facts.set("telemetry names", listed(exported_names(server)));
         Ok(())
     })
 }
 
-/// The names the documentation of ours promises.
+/// The names that the project's documentation promises.
 const KNOWN: &[&str] = &[
     "claude_code.api_request",
     "claude_code.cost.usage",
@@ -177,7 +177,7 @@ const KNOWN: &[&str] = &[
 ];
 
 /// Those of them that were exported so far.
-fn told(server: &AnthropicServer) -> BTreeSet<String> {
+fn exported_names(server: &AnthropicServer) -> BTreeSet<String> {
     let others = server.others();
     let all = others
         .iter()

@@ -4,7 +4,7 @@ use anyhow::Result;
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use serde_json::{Value, json};
 
-use super::{Subject, conversation::told_by, scripted};
+use super::{Subject, conversation::result_ending, scripted};
 use crate::smoke::conversation::Launch;
 use crate::smoke::facts::{Facts, text_at};
 
@@ -31,11 +31,11 @@ fn turns(subject: &Subject, facts: &mut Facts) -> Result<()> {
             .start(subject)?;
         cli.initialize(&Value::Null)?;
         let over = cli.turn("Call.")?;
-        facts.set("--max-turns exceeded", told_by(over.result()));
+        facts.set("--max-turns exceeded", result_ending(over.result()));
         let text = text_at(over.result(), "/errors/0");
         facts.set("--max-turns exceeded: errors[0]", text);
         let fine = cli.turn("Say.")?;
-        facts.set("the turn after it", told_by(fine.result()));
+        facts.set("the turn after it", result_ending(fine.result()));
         if let Some(request) = server.requests().first() {
             facts.set(
                 "--max-thinking-tokens 3000",
@@ -84,7 +84,7 @@ fn money(subject: &Subject, facts: &mut Facts) -> Result<()> {
             .start(subject)?;
         cli.initialize(&Value::Null)?;
         let over = cli.turn("Call.")?;
-        facts.set("--max-budget-usd exceeded", told_by(over.result()));
+        facts.set("--max-budget-usd exceeded", result_ending(over.result()));
         if let Some(request) = server.requests().first() {
             facts.set("--model sonnet", request.model());
             facts.set("--effort low", text_at(request.body(), "/output_config/effort"));
@@ -99,7 +99,7 @@ fn retries(subject: &Subject, facts: &mut Facts) -> Result<()> {
     let server = AnthropicServer::replies([
         AnthropicReply::error(401, "invalid x-api-key"),
         AnthropicReply::text("After all."),
-        AnthropicReply::text("Broken off.").in_pieces(3).cut_after(3),
+        AnthropicReply::text("Cut short.").in_pieces(3).cut_after(3),
         AnthropicReply::text("Whole."),
         AnthropicReply::error(529, "Overloaded"),
         AnthropicReply::error(529, "Overloaded"),
@@ -126,12 +126,12 @@ fn retries(subject: &Subject, facts: &mut Facts) -> Result<()> {
         let texts = cut.all("assistant").len();
         facts.set(
             "a stream that breaks off",
-            format!("{}, {texts} assistant frame", told_by(cut.result())),
+            format!("{}, {texts} assistant frame", result_ending(cut.result())),
         );
         let status = &cut.first("system/api_retry")["error_status"];
         facts.set("a stream that breaks off: error_status", status);
         let overloaded = cli.turn("Go.")?;
-        facts.set("retries used up", told_by(overloaded.result()));
+        facts.set("retries used up", result_ending(overloaded.result()));
         cli.close()?;
         Ok(())
     })

@@ -7,7 +7,7 @@ use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Subject, conversation::told_by, exit_of, scripted};
+use super::{Subject, conversation::result_ending, exit_of, scripted};
 use crate::smoke::conversation::{Launch, prompt};
 use crate::smoke::facts::{Facts, text_at};
 
@@ -44,7 +44,10 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
             .start(subject)?;
         cli.send(&prompt(&Value::from("Hello?")))?;
         let missing = cli.result()?;
-        facts.set("--resume of an unknown id: result", told_by(missing.result()));
+        facts.set(
+            "--resume of an unknown id: result",
+            result_ending(missing.result()),
+        );
         let ended = cli.close()?;
         facts.set("--resume of an unknown id", exit_of(&ended));
         Ok(())
@@ -71,12 +74,12 @@ fn resumed(
     let id = text_at(turn.result(), "/session_id").to_owned();
     cli.close()?;
     let requests = server.requests();
-    let told = requests
+    let remembered = requests
         .last()
         .is_some_and(|request| request.texts("user").contains(&"Remember seven."));
     Ok((
         id,
-        if told {
+        if remembered {
             "with its history"
         } else {
             "without history"

@@ -16,7 +16,7 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
     facts.set("stream-json without --verbose", exit_of(&ended));
     for (name, args) in [
         ("an unknown option", &["--no-such-option"][..]),
-        ("--json-schema that is no JSON", &["--json-schema", "{"]),
+        ("--json-schema that is invalid JSON", &["--json-schema", "{"]),
     ] {
         let ended = Launch::new(NOWHERE)?.args(args).start(subject)?.close()?;
         facts.set(name, exit_of(&ended));
@@ -49,7 +49,7 @@ fn input(subject: &Subject, facts: &mut Facts) -> Result<()> {
     cli.send_line("nonsense")?;
     let ended = cli.close()?;
     facts.set(
-        "a line that is no JSON",
+        "a line that is invalid JSON",
         format!("exit {}", ended.code.unwrap_or(-1)),
     );
     let mut cli = Launch::new(NOWHERE)?.args(&["--tools", ""]).start(subject)?;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use serde_json::{Value, json};
 
-use super::{Subject, conversation::told_by, scripted};
+use super::{Subject, conversation::result_ending, scripted};
 use crate::smoke::conversation::Launch;
 use crate::smoke::facts::{Facts, listed, text_at};
 
@@ -74,13 +74,13 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
             "structured output never called",
             format!(
                 "{}, structured_output {}",
-                told_by(never.result()),
+                result_ending(never.result()),
                 if found.is_some() { "there" } else { "absent" }
             ),
         );
         facts.set("nudges for structured output", server.requests().len() - 3);
         let exhausted = cli.turn("What is 2+2?")?;
-        facts.set("structured output never valid", told_by(exhausted.result()));
+        facts.set("structured output never valid", result_ending(exhausted.result()));
         let place = std::sync::Arc::clone(&cli.place);
         cli.close()?;
         let kept = keeps_a_session(&place.path().join("config/projects"));

@@ -6,7 +6,7 @@ use anyhow::Result;
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use serde_json::json;
 
-use super::{Subject, conversation::told_by, scripted};
+use super::{Subject, conversation::result_ending, scripted};
 use crate::smoke::conversation::{Launch, kind};
 use crate::smoke::facts::{Facts, listed, text_at};
 
@@ -61,7 +61,10 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
             "initialize.agents{}.prompt",
             if own { "its system prompt" } else { "absent" },
         );
-        facts.set("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", told_by(turn.result()));
+        facts.set(
+            "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",
+            result_ending(turn.result()),
+        );
         let inner: Vec<_> = turn
             .0
             .iter()
@@ -69,9 +72,9 @@ pub(super) fn run(subject: &Subject, facts: &mut Facts) -> Result<()> {
             .collect();
         let kinds: BTreeSet<String> = inner.iter().map(|frame| kind(frame)).collect();
         facts.set("frames with parent_tool_use_id", listed(kinds));
-        if let Some(said) = inner.iter().find(|frame| kind(frame) == "assistant") {
-            facts.shape("assistant (subagent)", said);
-            facts.set("forwardSubagentText", text_at(said, "/message/content/0/text"));
+        if let Some(message) = inner.iter().find(|frame| kind(frame) == "assistant") {
+            facts.shape("assistant (subagent)", message);
+            facts.set("forwardSubagentText", text_at(message, "/message/content/0/text"));
         }
         facts.shape("system/task_started", turn.first("system/task_started"));
         facts.shape("system/task_notification", turn.first("system/task_notification"));

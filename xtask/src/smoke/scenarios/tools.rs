@@ -4,7 +4,7 @@ use anyhow::Result;
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use serde_json::{Value, json};
 
-use super::{Subject, conversation::told_by, scripted};
+use super::{Subject, conversation::result_ending, scripted};
 use crate::smoke::conversation::{Launch, Turn};
 use crate::smoke::facts::{Facts, listed, text_at};
 
@@ -86,7 +86,10 @@ fn asked(subject: &Subject, facts: &mut Facts) -> Result<()> {
             "can_use_tool: behavior deny",
             text_at(result_of(&denied), "/content"),
         );
-        facts.set("can_use_tool: behavior deny, result", told_by(denied.result()));
+        facts.set(
+            "can_use_tool: behavior deny, result",
+            result_ending(denied.result()),
+        );
         facts.shape(
             "result.permission_denials[]",
             &denied.result()["permission_denials"][0],
@@ -127,14 +130,14 @@ fn asked(subject: &Subject, facts: &mut Facts) -> Result<()> {
         let stopped = cli.turn("Make a third.")?;
         facts.set(
             "can_use_tool: deny with interrupt, result",
-            told_by(stopped.result()),
+            result_ending(stopped.result()),
         );
         cli.close()?;
         Ok(())
     })
 }
 
-/// Nobody to ask: denied by itself.
+/// Without an approver: denied automatically.
 fn unasked(subject: &Subject, facts: &mut Facts) -> Result<()> {
     let server = AnthropicServer::replies([bash("touch made"), AnthropicReply::text("Not made.")]);
     scripted(server, |server| {
@@ -147,7 +150,7 @@ fn unasked(subject: &Subject, facts: &mut Facts) -> Result<()> {
         facts.shape("system/permission_denied", denied);
         let left_out = !cli.place.path().join("work/made").exists();
         facts.set(
-            "an ask without anybody to ask",
+            "an ask without an approver",
             if left_out { "denied" } else { "allowed" },
         );
         cli.close()?;

@@ -1,4 +1,4 @@
-//! What frames give that no recording shows.
+//! Frame sequences that no recording contains.
 
 use pretty_assertions::assert_eq;
 
@@ -20,13 +20,13 @@ fn results_wait_for_the_end_of_their_message() {
     frames.extend(message_end("tool_use"));
     frames.push(tool_result("unknown"));
     let mut names = ToolNames::with_builtins();
-    names.host("f");
+    names.add_host_tool("f");
     let options = TranslateOptions {
         names,
         ..TranslateOptions::default()
     };
     assert_eq!(
-        lines(&translated(options, &frames)),
+        lines(&translate(options, &frames)),
         [
             "call t1 f {}",
             "call t2 f {}",
@@ -40,14 +40,14 @@ fn results_wait_for_the_end_of_their_message() {
 }
 
 #[test]
-fn a_block_that_never_comes_whole_is_told_all_the_same() {
+fn a_block_that_never_arrives_complete_is_emitted() {
     let mut frames = vec![
         message_start("a"),
         block_start(&json!({"type": "tool_use", "id": "t", "name": "f", "input": {}})),
         delta(&json!({"type": "input_json_delta", "partial_json": "{\"a\""})),
         delta(&json!({"type": "input_json_delta", "partial_json": ":1}"})),
         block_stop(),
-        // Twice is once, also when it comes late.
+        // A repeated call is ignored, also after the message.
         block(
             "a",
             &json!({"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}),
@@ -56,7 +56,7 @@ fn a_block_that_never_comes_whole_is_told_all_the_same() {
     frames.extend(message_end("tool_use"));
     frames.push(block("a", &json!({"type": "text", "text": "late"})));
     assert_eq!(
-        lines(&translated(TranslateOptions::default(), &frames)),
+        lines(&translate(TranslateOptions::default(), &frames)),
         [
             "call t f {\"a\":1}",
             "usage 9+4 cached 0/0 reasoning 0",
@@ -74,7 +74,7 @@ fn reasoning_that_was_given_up_ends_once() {
         event(&json!({"type": "message_stop"})),
     ];
     assert_eq!(
-        lines(&translated(TranslateOptions::default(), &frames)),
+        lines(&translate(TranslateOptions::default(), &frames)),
         [
             "thinking \"hm\"",
             "thinking end None",
@@ -85,8 +85,8 @@ fn reasoning_that_was_given_up_ends_once() {
 }
 
 #[test]
-fn a_call_that_was_given_up_is_none() {
-    // As the CLI closes a message whose stream broke off.
+fn a_call_that_was_given_up_is_not_emitted() {
+    // How the CLI closes a message whose stream ended early.
     let frames = [
         message_start("a"),
         block_start(&json!({"type": "tool_use", "id": "t", "name": "f", "input": {}})),
@@ -94,7 +94,7 @@ fn a_call_that_was_given_up_is_none() {
         event(&json!({"type": "message_stop"})),
     ];
     assert_eq!(
-        lines(&translated(TranslateOptions::default(), &frames)),
+        lines(&translate(TranslateOptions::default(), &frames)),
         [
             "usage 9+0 cached 0/0 reasoning 0",
             "turn end Other(\"aborted\") a m"
@@ -103,7 +103,7 @@ fn a_call_that_was_given_up_is_none() {
 }
 
 #[test]
-fn only_what_was_not_streamed_comes_from_the_whole_block() {
+fn a_complete_block_adds_only_what_was_not_streamed() {
     let mut frames = vec![
         message_start("a"),
         block_start(&json!({"type": "thinking", "thinking": ""})),
@@ -118,12 +118,12 @@ fn only_what_was_not_streamed_comes_from_the_whole_block() {
         delta(&json!({"type": "text_delta", "text": "one "})),
         block_stop(),
         block("a", &json!({"type": "text", "text": "one two"})),
-        // Not streamed at all.
+        // Not streamed.
         block("a", &json!({"type": "text", "text": " three"})),
     ];
     frames.extend(message_end("max_tokens"));
     assert_eq!(
-        lines(&translated(TranslateOptions::default(), &frames)),
+        lines(&translate(TranslateOptions::default(), &frames)),
         [
             "thinking \"h\"",
             "thinking \"m\"",
@@ -139,7 +139,7 @@ fn only_what_was_not_streamed_comes_from_the_whole_block() {
 
 #[test]
 fn a_message_that_breaks_off_is_closed_before_the_next_and_not_counted() {
-    let turn = translated(
+    let turn = translate(
         TranslateOptions::default(),
         &[
             message_start("a"),
@@ -176,7 +176,7 @@ fn tokens_of_the_cache_belong_to_the_prompt() {
         },
     });
     assert_eq!(
-        lines(&translated(TranslateOptions::default(), &[result])),
+        lines(&translate(TranslateOptions::default(), &[result])),
         ["usage 321+50 cached 20/300 reasoning 7"]
     );
 }
@@ -190,7 +190,7 @@ fn a18_tokens_and_cost_of_every_model_count() {
         "model_usage_since_last_result": {"main": model(20, 10, 0.25), "helper": model(900_000, 100_000, 2.5)},
     });
     assert_eq!(
-        lines(&translated(TranslateOptions::default(), &[result])),
+        lines(&translate(TranslateOptions::default(), &[result])),
         [
             "usage 900030+100010 cached 10/0 reasoning 0",
             "Cost { usd: 2.75 }"
@@ -198,9 +198,9 @@ fn a18_tokens_and_cost_of_every_model_count() {
     );
 }
 
-/// Before it reported usage by model.
+/// Older CLIs do not report usage by model.
 #[test]
-fn a18_an_older_cli_has_the_messages_of_its_subagents_counted() {
+fn a18_with_an_older_cli_the_messages_of_subagents_are_counted() {
     let nested = json!({
         "type": "assistant", "parent_tool_use_id": "p", "session_id": "s",
         "message": {"id": "n", "model": "m", "role": "assistant", "content": [{"type": "text", "text": "x"}],
@@ -210,15 +210,15 @@ fn a18_an_older_cli_has_the_messages_of_its_subagents_counted() {
         "type": "result", "subtype": "success", "is_error": false, "result": "",
         "usage": {"input_tokens": 20, "output_tokens": 10},
     });
-    let turn = translated(TranslateOptions::default(), &[nested, result]);
+    let turn = translate(TranslateOptions::default(), &[nested, result]);
     let folded = fold(&turn).finish(Outcome::Completed);
     assert_eq!(folded.token_usage.unwrap().total_tokens, 7060);
     assert_eq!(folded.cost_usd, None);
 }
 
 #[test]
-fn an_answer_that_was_too_long_is_no_unreachable_endpoint() {
-    let turn = translated(
+fn an_answer_that_is_too_long_is_not_an_endpoint_error() {
+    let turn = translate(
         TranslateOptions::default(),
         &[
             json!({
@@ -228,7 +228,7 @@ fn an_answer_that_was_too_long_is_no_unreachable_endpoint() {
             json!({"type": "result", "subtype": "success", "is_error": true, "result": "too long"}),
         ],
     );
-    assert!(matches!(&turn.done, Some(TurnDone::Ended(Outcome::Failed { reason })) if reason == "too long"));
+    assert!(matches!(&turn.ending, Some(Ending::Ended(Outcome::Failed { reason })) if reason == "too long"));
 }
 
 #[test]
@@ -240,10 +240,10 @@ fn a_refusal_is_not_a_missing_object() {
         structured: true,
         ..TranslateOptions::default()
     };
-    let turn = translated(options, &frames);
+    let turn = translate(options, &frames);
     assert!(matches!(
-        turn.done,
-        Some(TurnDone::Answered {
+        turn.ending,
+        Some(Ending::Answered {
             stop_reason: StopReason::Refusal,
             structured: None
         })

@@ -1,4 +1,4 @@
-//! What real conversations give.
+//! Translates recordings of real conversations.
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
@@ -8,7 +8,10 @@ use super::*;
 #[test]
 fn recordings_give_these_events() {
     for recording in Recording::all() {
-        insta::assert_snapshot!(format!("recording_{}", recording.name), shown(&recording.turns()));
+        insta::assert_snapshot!(
+            format!("recording_{}", recording.name),
+            format_turns(&recording.turns())
+        );
     }
 }
 
@@ -24,22 +27,26 @@ fn a18_tokens_and_cost_add_up_to_what_the_result_says_of_all_models() {
                 let folded = fold(&turn).finish(Outcome::Completed);
                 let counted = folded.token_usage.unwrap_or_default();
                 let main = result.usage.unwrap().tokens();
-                let told = match &result.all_usage {
+                let reported = match &result.all_usage {
                     Some(all) => all.tokens(),
                     None => main,
                 };
                 if recording.name == "stream_cut_2_1_197" {
-                    // After a cut stream that version asks once more, and does not count what that took.
-                    assert_eq!((counted.total_tokens, told.total_tokens), (15, 0));
+                    // After an interrupted stream this version retries and does not count the tokens of the retry.
+                    assert_eq!((counted.total_tokens, reported.total_tokens), (15, 0));
                     continue;
                 }
                 if result.all_usage.is_some() {
-                    assert_eq!(counted, told, "{}", recording.name);
+                    assert_eq!(counted, reported, "{}", recording.name);
                 } else {
-                    assert!(counted.total_tokens >= told.total_tokens, "{}", recording.name);
+                    assert!(
+                        counted.total_tokens >= reported.total_tokens,
+                        "{}",
+                        recording.name
+                    );
                 }
                 assert_eq!(folded.cost_usd, result.all_cost_usd, "{}", recording.name);
-                above_main += usize::from(told.total_tokens > main.total_tokens);
+                above_main += usize::from(reported.total_tokens > main.total_tokens);
                 checked += 1;
             }
         }
@@ -54,7 +61,7 @@ fn the_answer_is_the_text_of_the_result() {
             let Some(Frame::Result(result)) = &turn.frame else {
                 continue;
             };
-            if let Some(TurnDone::Answered { stop_reason, .. }) = &turn.done {
+            if let Some(Ending::Answered { stop_reason, .. }) = &turn.ending {
                 let answer = fold(&turn).finish_answered(stop_reason);
                 assert_eq!(Some(answer.response), result.result, "{}", recording.name);
             }
@@ -68,7 +75,7 @@ fn events_of_a_message_come_in_the_documented_order() {
         for turn in recording.turns() {
             let mut open_calls = BTreeSet::new();
             let mut step = 0;
-            for event in own(&turn) {
+            for event in main_events(&turn) {
                 let next = match event {
                     BackendEvent::Thinking { .. } | BackendEvent::ThinkingEnd { .. } => 1,
                     BackendEvent::Text { .. } => 2,
@@ -114,8 +121,8 @@ fn one_message_in_several_frames_is_counted_once() {
     assert_eq!(result.num_turns, 1);
     assert_eq!(result.token_usage.unwrap(), TokenUsage::new(10, 5));
 
-    // The same message without pieces.
-    let turn = translated(
+    // The same message without streamed pieces.
+    let turn = translate(
         TranslateOptions::default(),
         &[
             block(
@@ -157,8 +164,8 @@ fn a_subagent_leaves_the_turn_of_its_parent_alone() {
     ] {
         let turns = Recording::read(name).turns();
         for turn in &turns {
-            let Some(TurnDone::Answered { stop_reason, .. }) = &turn.done else {
-                panic!("{name}: {:?}", turn.done);
+            let Some(Ending::Answered { stop_reason, .. }) = &turn.ending else {
+                panic!("{name}: {:?}", turn.ending);
             };
             let answer = fold(turn).finish_answered(stop_reason);
             assert_eq!(answer.response, response, "{name}");
@@ -178,12 +185,12 @@ fn a_subagent_leaves_the_turn_of_its_parent_alone() {
         });
     let nested: Vec<_> = nested.collect();
     assert!(nested.iter().all(|(parent, _)| *parent == "toolu_p"));
-    let told: Vec<&str> = nested
+    let kinds: Vec<&str> = nested
         .iter()
         .map(|(_, line)| line.split(' ').next().unwrap())
         .collect();
     assert_eq!(
-        told,
+        kinds,
         ["text", "call", "usage", "turn", "result", "text", "usage", "turn"]
     );
     assert_eq!(turns[0].background, 1, "the first result is not the last one");
@@ -206,26 +213,33 @@ fn an_error_carries_the_text_of_the_cli() {
         ("no_credentials", Some(401), "Not logged in"),
     ] {
         let turns = Recording::read(name).turns();
-        let Some(TurnDone::Failed(error)) = &turns[0].done else {
-            panic!("{name}: {:?}", turns[0].done);
+        let Some(Ending::Failed(error)) = &turns[0].ending else {
+            panic!("{name}: {:?}", turns[0].ending);
         };
         let BackendError::Provider {
-            status: seen,
-            message,
+            status: actual,
+            explanation,
             ..
         } = error
         else {
             panic!("{name}: {error:?}");
         };
-        assert_eq!(*seen, status, "{name}");
-        assert!(message.starts_with(text), "{name}: {message}");
-        assert_eq!(text_of(&own(&turns[0])), "", "{name}: the error is no answer");
+        assert_eq!(*actual, status, "{name}");
+        assert!(explanation.message.starts_with(text), "{name}: {explanation}");
+        assert_eq!(
+            text_of(&main_events(&turns[0])),
+            "",
+            "{name}: the error is not an answer"
+        );
     }
     let turns = Recording::read("resume_missing").turns();
-    let Some(TurnDone::Failed(BackendError::Session { message })) = &turns[0].done else {
-        panic!("{:?}", turns[0].done);
+    let Some(Ending::Failed(BackendError::Session(explanation))) = &turns[0].ending else {
+        panic!("{:?}", turns[0].ending);
     };
-    assert!(message.starts_with("No conversation found"), "{message}");
+    assert!(
+        explanation.message.starts_with("No conversation found"),
+        "{explanation}"
+    );
 }
 
 #[test]
@@ -234,13 +248,13 @@ fn refused_credentials_end_the_turn_at_the_first_retry() {
         let recording = Recording::read(name);
         let mut translator = Translator::new(recording.options());
         let mut frames = recording.frames().into_iter();
-        let done = frames.find_map(|frame| {
-            let done = translator.observe(&frame, &mut |_| {})?;
+        let ending = frames.find_map(|frame| {
+            let ending = translator.observe(&frame, &mut |_| {})?;
             assert!(matches!(frame, Frame::ApiRetry(_)), "{name}: {frame:?}");
-            Some(done)
+            Some(ending)
         });
-        let Some(TurnDone::Failed(error)) = done else {
-            panic!("{name}: {done:?}");
+        let Some(Ending::Failed(error)) = ending else {
+            panic!("{name}: {ending:?}");
         };
         assert!(error.is_credentials());
         assert_eq!(
@@ -251,11 +265,11 @@ fn refused_credentials_end_the_turn_at_the_first_retry() {
 }
 
 #[test]
-fn bad_ends_of_the_agent_are_outcomes() {
+fn failures_of_the_agent_are_outcomes() {
     let ended = |name: &str| {
         let turns = Recording::read(name).turns();
-        match turns.into_iter().next().unwrap().done {
-            Some(TurnDone::Ended(outcome)) => outcome,
+        match turns.into_iter().next().unwrap().ending {
+            Some(Ending::Ended(outcome)) => outcome,
             other => panic!("{name}: {other:?}"),
         }
     };
@@ -268,23 +282,23 @@ fn bad_ends_of_the_agent_are_outcomes() {
     let refused = json!({
         "type": "result", "subtype": "success", "is_error": true, "stop_reason": "refusal", "result": "no",
     });
-    let turn = translated(TranslateOptions::default(), &[refused]);
-    assert!(matches!(turn.done, Some(TurnDone::Ended(Outcome::Refused))));
+    let turn = translate(TranslateOptions::default(), &[refused]);
+    assert!(matches!(turn.ending, Some(Ending::Ended(Outcome::Refused))));
 }
 
 #[test]
-fn an_interrupt_keeps_what_had_arrived() {
+fn an_interrupt_keeps_the_partial_answer() {
     let turns = Recording::read("interrupt").turns();
-    assert!(matches!(turns[0].done, Some(TurnDone::Interrupted)));
+    assert!(matches!(turns[0].ending, Some(Ending::Interrupted)));
     let answer = fold(&turns[0]).finish(Outcome::Completed);
     assert_eq!(answer.response, "word word word word word ");
     assert_eq!(answer.token_usage.unwrap(), TokenUsage::new(10, 6));
-    assert!(matches!(turns[1].done, Some(TurnDone::Answered { .. })));
+    assert!(matches!(turns[1].ending, Some(Ending::Answered { .. })));
 
     let turns = Recording::read("permission_deny_interrupt").turns();
-    assert!(matches!(turns[0].done, Some(TurnDone::Interrupted)));
-    // An older CLI does not close its messages and gives no reason.
-    let turn = translated(
+    assert!(matches!(turns[0].ending, Some(Ending::Interrupted)));
+    // An older CLI does not close its messages and reports no reason.
+    let turn = translate(
         TranslateOptions::default(),
         &[
             message_start("a"),
@@ -294,7 +308,7 @@ fn an_interrupt_keeps_what_had_arrived() {
             json!({"type": "result", "subtype": "error_during_execution", "is_error": true}),
         ],
     );
-    assert!(matches!(turn.done, Some(TurnDone::Interrupted)));
+    assert!(matches!(turn.ending, Some(Ending::Interrupted)));
     assert_eq!(
         lines(&turn),
         [
@@ -306,7 +320,7 @@ fn an_interrupt_keeps_what_had_arrived() {
 }
 
 #[test]
-fn a_message_that_the_cli_gives_up_is_no_answer() {
+fn a_message_that_the_cli_gives_up_is_not_an_answer() {
     let turns = Recording::read("stream_cut").turns();
     let ends: Vec<String> = turns[0]
         .events
@@ -322,9 +336,9 @@ fn a_message_that_the_cli_gives_up_is_no_answer() {
 }
 
 #[test]
-fn a_process_that_dies_leaves_what_had_arrived() {
+fn a_process_that_dies_leaves_the_partial_answer() {
     let turns = Recording::read("killed_mid_turn").turns();
-    assert!(turns[0].done.is_none());
+    assert!(turns[0].ending.is_none());
     assert_eq!(
         fold(&turns[0]).finish(Outcome::Completed).response,
         "w w w w w w w w "
@@ -341,12 +355,12 @@ fn a_process_that_dies_leaves_what_had_arrived() {
 #[test]
 fn the_tool_for_structured_answers_is_not_shown() {
     let turns = Recording::read("structured_output").turns();
-    let Some(TurnDone::Answered {
+    let Some(Ending::Answered {
         structured: Some(value),
         ..
-    }) = &turns[0].done
+    }) = &turns[0].ending
     else {
-        panic!("{:?}", turns[0].done);
+        panic!("{:?}", turns[0].ending);
     };
     let answer = fold(&turns[0]).finish_answered(&StopReason::ToolUse);
     assert_eq!(answer.tool_calls, []);
@@ -354,13 +368,13 @@ fn the_tool_for_structured_answers_is_not_shown() {
     assert_eq!(answer.structured_output.as_ref(), Some(value));
     assert_eq!(answer.response, value.to_string());
     assert_eq!(answer.outcome, Outcome::Completed);
-    // A tool of that name is shown when no object was asked for.
+    // A tool of that name is shown if no object was requested.
     let frames = [block(
         "a",
         &json!({"type": "tool_use", "id": "t", "name": "StructuredOutput", "input": {}}),
     )];
     assert_eq!(
-        lines(&translated(TranslateOptions::default(), &frames)),
+        lines(&translate(TranslateOptions::default(), &frames)),
         ["call t StructuredOutput {}"]
     );
 }
@@ -392,9 +406,8 @@ fn another_model_is_a_notice() {
 }
 
 proptest! {
-    /// Frames in any order, some of them left out: no panic.
     #[test]
-    fn frames_in_any_order_are_no_panic(
+    fn frames_in_any_order_do_not_panic(
         name in proptest::sample::select(vec!["thinking", "interrupt", "subagent", "subagents_parallel", "max_turns"]),
         order in proptest::collection::vec(any::<proptest::sample::Index>(), 1..30),
     ) {

@@ -1,12 +1,14 @@
+//! The flags of `holodeck test` and the options they set.
+
 use std::{
     num::{NonZeroU64, NonZeroUsize},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use clap::ValueEnum;
 use holodeck::{
-    AnswerSource, TestOptions,
+    AnswerSource, OpenOptions, TestOptions,
     index::Rebuild,
     model::SideEffectGate,
     runner::{Budget, Format, OnFailure},
@@ -14,30 +16,30 @@ use holodeck::{
 
 use super::targets::{Overwrite, Reports};
 use crate::{
-    command::{dollars, seconds},
+    command::{parse_dollars, parse_seconds},
     failure::Problem,
 };
 
-/// Which cases, and where answers come from.
+/// Which cases to run, and where the answers come from.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "What to run")]
 pub(super) struct WhatArgs {
-    /// Only cases whose name fits, as in `refund*`.
+    /// Run only the cases whose name matches, as in `refund*`.
     #[arg(long, value_name = "GLOB")]
     pub(super) filter: Option<String>,
-    /// Only the first so many.
+    /// Run at most N cases.
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) limit: Option<NonZeroUsize>,
-    /// Only what did not pass in the newest run.
+    /// Run only the cases that did not pass last time.
     #[arg(long)]
     pub(super) failed: bool,
-    /// Run nothing; tell what would run and what it may cost.
+    /// Show what would run and the estimated cost.
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Answer from a recording.
+    /// Replay the answers of a recording.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "record"])]
     replay: Option<PathBuf>,
-    /// Ask the endpoint, whatever `execution.replay` says.
+    /// Call the endpoint even if `execution.replay` is set.
     #[arg(long)]
     live: bool,
 }
@@ -52,35 +54,35 @@ impl WhatArgs {
     }
 }
 
-/// How a run is made.
+/// How to run the cases.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "How to run")]
 pub(super) struct HowArgs {
-    /// The longest a turn of the model may take.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Time out a turn of the model after this many seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
-    /// Cases at a time.
+    /// Run N cases at a time.
     #[arg(short = 'j', long, value_name = "N")]
     parallel_test_cases: Option<NonZeroUsize>,
-    /// Start no further case once one did not pass.
+    /// Start no more cases after one that did not pass.
     #[arg(long)]
     fail_fast: bool,
-    /// Start no further case once this much is spent.
-    #[arg(long, value_name = "USD", value_parser = dollars)]
+    /// Start no more cases once this much is spent.
+    #[arg(long, value_name = "USD", value_parser = parse_dollars)]
     max_cost_usd: Option<f64>,
-    /// Start no further case once this many tokens are used.
+    /// Start no more cases once this many tokens are used.
     #[arg(long, value_name = "N")]
     max_tokens_total: Option<NonZeroU64>,
-    /// Prices of models, laid over those that come with holodeck.
+    /// Read model prices from a file; they override the built-in prices.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Record the answers of the endpoint, to replay them later.
+    /// Record the answers of the endpoint to replay them later.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Let agents of provider `anthropic` use the shell and write files; without effect on other providers.
+    /// Let agents of provider `anthropic` use the shell and write files; no effect on other providers.
     #[arg(long)]
     allow_side_effects: bool,
-    /// Build the indexes of the agent's tools anew, whatever they hold.
+    /// Rebuild the indexes of the agent's tools even if they are up to date.
     #[arg(short, long)]
     force_ingest: bool,
 }
@@ -88,7 +90,21 @@ pub(super) struct HowArgs {
 impl HowArgs {
     pub(super) fn options(&self) -> TestOptions {
         TestOptions {
-            record: self.record.clone(),
+            open: OpenOptions {
+                record: self.record.clone(),
+                prices: self.prices.clone(),
+                rebuild: if self.force_ingest {
+                    Rebuild::Everything
+                } else {
+                    Rebuild::Changed
+                },
+                side_effects: if self.allow_side_effects {
+                    SideEffectGate::Open
+                } else {
+                    SideEffectGate::Closed
+                },
+                ..OpenOptions::default()
+            },
             timeout: self.timeout,
             parallel: self.parallel_test_cases,
             on_failure: if self.fail_fast {
@@ -100,59 +116,62 @@ impl HowArgs {
                 max_cost_usd: self.max_cost_usd,
                 max_tokens_total: self.max_tokens_total.map(NonZeroU64::get),
             },
-            prices: self.prices.clone(),
-            rebuild: if self.force_ingest {
-                Rebuild::Everything
-            } else {
-                Rebuild::Changed
-            },
-            side_effects: if self.allow_side_effects {
-                SideEffectGate::Open
-            } else {
-                SideEffectGate::Closed
-            },
             ..TestOptions::default()
         }
     }
 }
 
-/// What is written, and how its end is told.
+/// What is written, and how the end of the run is reported.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct OutputArgs {
-    /// Write a report; its format is told by the file's ending, or by `--format`.
-    #[arg(long, value_name = "PATH")]
+    /// Write a report; `--format` or the file extension selects the format. Default: JSON.
+    #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
     /// The format of `--output`.
     #[arg(long, value_name = "FORMAT", requires = "output")]
     format: Option<FormatName>,
-    /// Write a report in a format, as in `junit=results/junit.xml`. May be given more than once.
-    #[arg(long, value_name = "FORMAT=PATH", value_parser = report)]
+    /// Write a report in the given format, as in `junit=results/junit.xml`; can be repeated.
+    #[arg(long, value_name = "FORMAT=PATH", value_parser = parse_report)]
     report: Vec<(Format, PathBuf)>,
-    /// Write one JSON object a line to stdout for each thing that happens, instead of text.
+    /// Write one JSON object per line to stdout for each event, instead of text.
     #[arg(long)]
     pub(super) json: bool,
     /// Overwrite a file at the path of a report or recording even if `holodeck` did not write it.
     #[arg(long)]
     force: bool,
-    /// Nothing to run, or nothing checked, is no error.
+    /// Exit 0 even if nothing was run or checked.
     #[arg(long)]
     pub(super) allow_empty: bool,
 }
 
 impl OutputArgs {
     pub(super) fn reports(&self) -> Result<Reports, Problem> {
-        let own = self.output.as_ref().map(|path| {
-            let format = self.format.map_or_else(|| Format::of_path(path), Format::from);
-            (format, path.clone())
-        });
-        let reports = Reports::new(own.into_iter().chain(self.report.iter().cloned()))?;
+        let output = match &self.output {
+            Some(path) => Some((self.format_of(path)?, path.clone())),
+            None => None,
+        };
+        let reports = Reports::new(output.into_iter().chain(self.report.iter().cloned()))?;
         if self.json && reports.use_stdout() {
             return Err(Problem::config(
                 "`--json` and a report would both be written to the standard output",
             ));
         }
         Ok(reports)
+    }
+
+    fn format_of(&self, path: &Path) -> Result<Format, Problem> {
+        if let Some(format) = self.format {
+            return Ok(format.into());
+        }
+        Format::of_path(path).ok_or_else(|| {
+            let extension = path.extension().unwrap_or_default().display();
+            Problem::config(format!(
+                "`--output {}`: no format has the extension `.{extension}`",
+                path.display()
+            ))
+            .with_hint("name the format with `--format json`, `markdown`, `junit`, `html` or `jsonl`")
+        })
     }
 
     pub(super) fn overwrite(&self) -> Overwrite {
@@ -164,7 +183,7 @@ impl OutputArgs {
     }
 }
 
-/// The formats as flags spell them.
+/// The values of `--format`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FormatName {
     /// One object with the field names of HoloDeck 0.7, and more.
@@ -191,7 +210,7 @@ impl From<FormatName> for Format {
     }
 }
 
-fn report(text: &str) -> Result<(Format, PathBuf), String> {
+fn parse_report(text: &str) -> Result<(Format, PathBuf), String> {
     let formats = Format::ALL.map(Format::as_str).join(", ");
     let Some((format, path)) = text.split_once('=') else {
         return Err(format!("expected FORMAT=PATH, with one of the formats {formats}"));
@@ -201,7 +220,7 @@ fn report(text: &str) -> Result<(Format, PathBuf), String> {
         .find(|known| known.as_str() == format)
         .ok_or_else(|| format!("`{format}` is not a format; formats are {formats}"))?;
     if path.is_empty() {
-        return Err("there is no path after `=`".to_owned());
+        return Err("the path after `=` is missing".to_owned());
     }
     Ok((format, PathBuf::from(path)))
 }

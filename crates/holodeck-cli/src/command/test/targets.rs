@@ -1,4 +1,4 @@
-//! Where a run writes what it is asked to: checked before anything runs, as a run costs time and money.
+//! The files that a run writes. They are checked before anything runs, as a run costs time and money.
 
 use std::{
     collections::BTreeSet,
@@ -15,25 +15,25 @@ use holodeck::{
 
 use crate::failure::Problem;
 
-/// How much of the beginning and of the end of a file is looked at to recognise it.
-const LOOK: u64 = 4096;
+/// Bytes read from the beginning and the end of a file to recognise it.
+const SAMPLE_LEN: u64 = 4096;
 
-/// Names of the standard output.
+/// Paths of the standard output.
 const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
-/// Files that are not recognised may be written over.
+/// Which existing files may be overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overwrite {
-    /// No.
+    /// Only those that holodeck wrote.
     Known,
-    /// Yes: `--force`.
+    /// All, with `--force`.
     Anything,
 }
 
-/// The reports that were asked for.
+/// The requested reports.
 #[derive(Debug)]
 pub(super) struct Reports {
-    wanted: Vec<(Format, Target)>,
+    targets: Vec<(Format, Target)>,
 }
 
 #[derive(Debug)]
@@ -54,12 +54,12 @@ impl Target {
 }
 
 impl Reports {
-    pub(super) fn new(wanted: impl Iterator<Item = (Format, PathBuf)>) -> Result<Self, Problem> {
-        let wanted: Vec<_> = wanted.map(|(format, path)| (format, Target::of(path))).collect();
-        let reports = Self { wanted };
+    pub(super) fn new(targets: impl Iterator<Item = (Format, PathBuf)>) -> Result<Self, Problem> {
+        let targets: Vec<_> = targets.map(|(format, path)| (format, Target::of(path))).collect();
+        let reports = Self { targets };
         let mut paths = BTreeSet::new();
         for path in reports.paths() {
-            if !paths.insert(plain(&path)) {
+            if !paths.insert(normalize(&path)) {
                 return Err(Problem::config(format!(
                     "two reports would be written to `{}`",
                     path.display()
@@ -67,7 +67,7 @@ impl Reports {
             }
         }
         if reports
-            .wanted
+            .targets
             .iter()
             .filter(|(_, target)| matches!(target, Target::Stdout))
             .count()
@@ -80,43 +80,43 @@ impl Reports {
         Ok(reports)
     }
 
-    /// Files that are written.
+    /// The files to write.
     fn paths(&self) -> impl Iterator<Item = PathBuf> {
-        self.wanted.iter().filter_map(|(_, target)| match target {
+        self.targets.iter().filter_map(|(_, target)| match target {
             Target::File(path) => Some(path.clone()),
             Target::Stdout | Target::Null => None,
         })
     }
 
-    /// Whether one of them takes the place of the summary.
+    /// Whether a report replaces the summary on stdout.
     pub(super) fn use_stdout(&self) -> bool {
-        self.wanted
+        self.targets
             .iter()
             .any(|(_, target)| matches!(target, Target::Stdout))
     }
 
     /// Refuses targets that cannot or must not be written.
     pub(super) fn check(&self, inputs: &RunInputs, overwrite: Overwrite) -> Result<(), Problem> {
-        for (format, target) in &self.wanted {
+        for (format, target) in &self.targets {
             if let Target::File(path) = target {
-                let was_report = |path: &Path| looks_like(*format, path);
+                let is_report = |path: &Path| looks_like(*format, path);
                 check(
                     path,
                     &format!("{} report", format.as_str()),
                     inputs,
                     overwrite,
-                    was_report,
+                    is_report,
                 )?;
             }
         }
         Ok(())
     }
 
-    /// Writes all; one that fails keeps no other from being written. Returns the files that were written.
+    /// Writes all reports, also after one has failed. Returns the files that were written.
     pub(super) fn write(&self, outcome: &RunOutcome) -> (Vec<PathBuf>, Vec<Problem>) {
         let mut files = Vec::new();
         let mut problems = Vec::new();
-        for (format, target) in &self.wanted {
+        for (format, target) in &self.targets {
             let (name, written) = match target {
                 Target::Stdout => ("-".into(), write(*format, outcome, io::stdout())),
                 Target::Null => continue,
@@ -144,40 +144,39 @@ fn check(
     what: &str,
     inputs: &RunInputs,
     overwrite: Overwrite,
-    is_former: impl Fn(&Path) -> bool,
+    is_own_output: impl Fn(&Path) -> bool,
 ) -> Result<(), Problem> {
-    let refused =
+    let refuse =
         |why: &str| Problem::config(format!("cannot write the {what} to `{}`: {why}", path.display()));
     match fs::metadata(path) {
-        Ok(about) if about.is_dir() => return Err(refused("it is a directory")),
-        Ok(about) if !about.is_file() => {
-            return Err(
-                refused("it is not a regular file").with_hint("reports also go to `-` and `/dev/null`")
-            );
+        Ok(metadata) if metadata.is_dir() => return Err(refuse("it is a directory")),
+        Ok(metadata) if !metadata.is_file() => {
+            return Err(refuse("it is not a regular file")
+                .with_hint("reports can also be written to `-` and `/dev/null`"));
         }
-        Ok(about) => {
-            let is_former = about.len() == 0 || is_former(path);
-            if inputs.contains(path) || (!is_former && inputs.searches(path)) {
-                return Err(refused("this run reads it").with_hint("choose another path"));
+        Ok(metadata) => {
+            let is_own_output = metadata.len() == 0 || is_own_output(path);
+            if inputs.contains(path) || (!is_own_output && inputs.searches(path)) {
+                return Err(refuse("this run reads it").with_hint("choose another path"));
             }
-            if !is_former && overwrite == Overwrite::Known {
-                let why = format!("it exists and is not a {what} of holodeck");
-                return Err(refused(&why).with_hint("choose another path, or overwrite it with `--force`"));
+            if !is_own_output && overwrite == Overwrite::Known {
+                let why = format!("it exists and is not a holodeck {what}");
+                return Err(refuse(&why).with_hint("choose another path, or overwrite it with `--force`"));
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(refused(&reason(&error))),
+        Err(error) => return Err(refuse(&reason(&error))),
     }
-    try_out(path).map_err(|error| refused(&reason(&error)))
+    check_writable(path).map_err(|error| refuse(&reason(&error)))
 }
 
-/// Makes the folder and the file beside the target that is renamed to it, and removes that file.
-fn try_out(path: &Path) -> io::Result<()> {
+/// Creates the folder and the temporary file beside the target, and removes that file again.
+fn check_writable(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
     let partial = partial(path);
-    drop(private(&partial)?);
+    drop(create_private(&partial)?);
     fs::remove_file(&partial)
 }
 
@@ -193,30 +192,30 @@ fn reason(error: &io::Error) -> String {
 }
 
 fn looks_like(format: Format, path: &Path) -> bool {
-    let look = || {
+    let read_sample = || {
         let mut file = File::open(path)?;
         let mut begin = Vec::new();
-        (&mut file).take(LOOK).read_to_end(&mut begin)?;
+        (&mut file).take(SAMPLE_LEN).read_to_end(&mut begin)?;
         let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(LOOK)))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(SAMPLE_LEN)))?;
         let mut end = Vec::new();
-        file.take(LOOK).read_to_end(&mut end)?;
+        file.take(SAMPLE_LEN).read_to_end(&mut end)?;
         Ok::<_, io::Error>((begin, end))
     };
-    look().is_ok_and(|(begin, end)| {
-        format.wrote(&String::from_utf8_lossy(&begin), &String::from_utf8_lossy(&end))
+    read_sample().is_ok_and(|(begin, end)| {
+        format.recognizes(&String::from_utf8_lossy(&begin), &String::from_utf8_lossy(&end))
     })
 }
 
-/// In one step, so that no one reads half a report.
+/// Writes the report to a temporary file and renames it, so that readers never see a partial report.
 fn replace(format: Format, path: &Path, outcome: &RunOutcome) -> Result<(), ReportError> {
     let partial = partial(path);
     let written = (|| {
-        write(format, outcome, private(&partial)?)?;
+        write(format, outcome, create_private(&partial)?)?;
         Ok(fs::rename(&partial, path)?)
     })();
     if written.is_err() {
-        // It may not be there at all.
+        // It may not exist.
         let _ = fs::remove_file(&partial);
     }
     written
@@ -229,9 +228,9 @@ fn write(format: Format, outcome: &RunOutcome, out: impl Write) -> Result<(), Re
     Ok(())
 }
 
-/// A new file that no other user can read: a report holds questions and answers. What a killed run left is replaced, not
-/// written through: it may be a link by now.
-fn private(path: &Path) -> io::Result<File> {
+/// Creates a file that no other user can read: a report holds questions and answers. A file left by a killed run is
+/// removed first, as it may have been replaced by a link.
+fn create_private(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -249,8 +248,8 @@ fn partial(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The same path however it is typed.
-fn plain(path: &Path) -> PathBuf {
+/// The path without `.` components, for comparison.
+fn normalize(path: &Path) -> PathBuf {
     path.components()
         .filter(|part| *part != std::path::Component::CurDir)
         .collect()

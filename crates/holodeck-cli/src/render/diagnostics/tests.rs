@@ -51,44 +51,44 @@ fn everything() -> Load {
         Diagnostic::warning(Code::NoEffect, "`claude.bash.allow_unsafe` has no effect")
             .at(at("allow_unsafe", 0))
             .with_help("remove it; `excluded_commands` restricts the shell"),
-        Diagnostic::warning(Code::UnknownReference, "`config.yaml` says otherwise")
+        Diagnostic::warning(Code::UnknownReference, "`config.yaml` defines another value")
             .at(elsewhere)
             .with_note("a file that was not read has no lines to show"),
-        Diagnostic::note(Code::NotGated, "no file is to blame for this")
-            .with_note("it is nobody's fault")
+        Diagnostic::note(Code::NotGated, "a note without a place")
+            .with_note("notes need no place")
             .with_help("do nothing"),
     ])
 }
 
-fn plain(load: &Load, shown: Shown, width: usize) -> String {
-    let text = diagnostics(load, Path::new("agent.yaml"), shown, width);
+fn plain(load: &Load, filter: DiagnosticFilter, width: usize) -> String {
+    let text = diagnostics(load, Path::new("agent.yaml"), filter, width);
     anstream::adapter::strip_str(&text).to_string()
 }
 
 #[test]
 fn every_problem_with_its_place() {
-    insta::assert_snapshot!(plain(&everything(), Shown::Everything, 100));
+    insta::assert_snapshot!(plain(&everything(), DiagnosticFilter::All, 100));
 }
 
 #[test]
 fn a_narrow_terminal_is_enough() {
-    let text = plain(&everything(), Shown::WhatMatters, 60);
+    let text = plain(&everything(), DiagnosticFilter::Important, 60);
     insta::assert_snapshot!(text);
 }
 
 #[test]
-fn nothing_wrong_is_said() {
+fn a_file_without_problems_is_reported() {
     assert_eq!(
-        plain(&load(vec![]), Shown::Everything, 80),
+        plain(&load(vec![]), DiagnosticFilter::All, 80),
         "no problems in agent.yaml\n"
     );
-    assert_eq!(plain(&load(vec![]), Shown::WhatMatters, 80), "");
+    assert_eq!(plain(&load(vec![]), DiagnosticFilter::Important, 80), "");
 }
 
 #[test]
 fn a_key_in_the_yaml_is_not_shown() {
-    for shown in [Shown::Everything, Shown::WhatMatters] {
-        assert!(!plain(&everything(), shown, 100).contains("sk-123"));
+    for filter in [DiagnosticFilter::All, DiagnosticFilter::Important] {
+        assert!(!plain(&everything(), filter, 100).contains("sk-123"));
     }
 }
 
@@ -107,5 +107,5 @@ fn a_place_beyond_the_text_is_shown_at_its_end() {
     let load = load(vec![
         Diagnostic::error(Code::YamlSyntax, "it ends too early").at(beyond),
     ]);
-    insta::assert_snapshot!(plain(&load, Shown::Everything, 80));
+    insta::assert_snapshot!(plain(&load, DiagnosticFilter::All, 80));
 }

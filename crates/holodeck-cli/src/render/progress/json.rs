@@ -1,3 +1,5 @@
+//! Progress as JSON events for programs.
+
 use std::io::Write;
 
 use holodeck::runner::{RunEvent, RunSink};
@@ -5,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::terminal::json_line;
 
-/// One line of JSON for each event, as it happens. Its words are a contract: `docs/cli.md`.
+/// Writes one line of JSON for each event. The field names are a contract: `docs/cli.md`.
 pub(super) struct Json<W> {
     out: W,
     to_terminal: bool,
@@ -19,14 +21,14 @@ impl<W: Write + Send> Json<W> {
 
 impl<W: Write + Send> RunSink for Json<W> {
     fn on(&mut self, event: &RunEvent) {
-        let Some(value) = told(event) else { return };
-        // A reader who leaves stops no run: its journal and its exit code are for others.
+        let Some(value) = event_json(event) else { return };
+        // A closed stdout must not stop the run: its journal and its exit code are still needed.
         let _ = self.out.write_all(json_line(value, self.to_terminal).as_bytes());
         let _ = self.out.flush();
     }
 }
 
-fn told(event: &RunEvent) -> Option<Value> {
+fn event_json(event: &RunEvent) -> Option<Value> {
     Some(match event {
         RunEvent::Started {
             run_id,
@@ -51,10 +53,10 @@ fn told(event: &RunEvent) -> Option<Value> {
             "index": index,
             "label": label,
         }),
-        RunEvent::CaseFinished { finished, result } => json!({
+        RunEvent::CaseFinished { finished, case } => json!({
             "event": "case_finished",
             "finished": finished,
-            "result": &**result,
+            "result": &**case,
         }),
         RunEvent::Notice { message } => json!({"event": "notice", "message": message}),
         RunEvent::Draining { reason, running } => json!({
@@ -62,7 +64,7 @@ fn told(event: &RunEvent) -> Option<Value> {
             "reason": reason,
             "running": running,
         }),
-        // The end is told by the command, which knows the files that were written.
+        // The command writes the last event, as it has the list of written files.
         _ => return None,
     })
 }

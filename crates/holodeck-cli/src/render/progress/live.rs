@@ -1,3 +1,5 @@
+//! Progress on a terminal: a row for each case and a status line.
+
 use std::time::Duration;
 
 use holodeck::{
@@ -14,27 +16,27 @@ use crate::{
     terminal::{Region, Verbosity},
 };
 
-/// How long the run has gone on; given in, so that a test decides.
+/// Returns the elapsed time of the run; tests inject their own.
 pub(super) type Clock = Box<dyn Fn() -> Duration + Send>;
 
-/// A place with lines that stay and one line that changes.
+/// Output with permanent lines and one status line.
 pub(super) trait Board: Send {
-    /// Adds lines that stay.
+    /// Adds permanent lines.
     fn add(&mut self, text: &str);
-    /// Sets the line that changes.
+    /// Sets the status line.
     fn set(&mut self, line: String);
-    /// Takes the changing line away.
+    /// Removes the status line.
     fn end(&mut self);
 }
 
-/// A row for each finished case, the reasons beneath, and a line that tells how it goes.
+/// Shows a row for each finished case, its reasons below, and a status line with totals.
 pub(super) struct Live<B> {
     board: B,
     clock: Clock,
     width: usize,
     verbosity: Verbosity,
     tally: Tally,
-    above: case::Above,
+    repeated_details: case::RepeatedDetails,
 }
 
 impl<B: Board> Live<B> {
@@ -45,7 +47,7 @@ impl<B: Board> Live<B> {
             width,
             verbosity,
             tally: Tally::default(),
-            above: case::Above::default(),
+            repeated_details: case::RepeatedDetails::default(),
         }
     }
 }
@@ -74,13 +76,15 @@ impl<B: Board> RunSink for Live<B> {
                 self.board.add(&paint(STRONG, text.trim_end()));
                 self.board.add("");
             }
-            RunEvent::CaseFinished { result, .. } => {
-                let mut text = case::row(result, self.width);
-                if result.state != CaseState::Passed {
-                    text.push_str(&self.above.details(result, self.width));
+            RunEvent::CaseFinished { case: report, .. } => {
+                let mut text = case::row(report, self.width);
+                if report.state() != CaseState::Passed {
+                    text.push_str(&self.repeated_details.details(report, self.width));
                 }
-                if self.verbosity >= Verbosity::Verbose {
-                    text.push_str(&case::scores(result, self.width));
+                let verbose = self.verbosity >= Verbosity::Verbose;
+                text.push_str(&case::calls(report, self.width, verbose));
+                if verbose {
+                    text.push_str(&case::scores(report, self.width));
                 }
                 self.board.add(text.trim_end_matches('\n'));
             }
@@ -95,7 +99,7 @@ impl<B: Board> RunSink for Live<B> {
             }
             _ => {}
         }
-        // Beside the spinner, its blank, and a column that stays free.
+        // Leaves room for the spinner, a space and one free column.
         let line = self.tally.line((self.clock)(), self.width.saturating_sub(3));
         self.board.set(line);
     }

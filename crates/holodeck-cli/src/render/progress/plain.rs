@@ -1,3 +1,5 @@
+//! Progress for logs: one line for each case.
+
 use std::io::Write;
 
 use holodeck::runner::{RunEvent, RunSink};
@@ -5,13 +7,13 @@ use holodeck::runner::{RunEvent, RunSink};
 use super::tally::{Tally, draining, header};
 use crate::{
     render::case,
-    terminal::{Verbosity, masked},
+    terminal::{Verbosity, mask_text},
 };
 
-/// A log has no edge; this keeps its lines readable.
+/// A log has no width of its own; this keeps the lines readable.
 const WIDTH: usize = 100;
 
-/// One line for each case, where nothing moves.
+/// Shows one line for each case, without a status line.
 pub(super) struct Plain<W> {
     out: W,
     verbosity: Verbosity,
@@ -48,10 +50,15 @@ impl<W: Write + Send> RunSink for Plain<W> {
                 *concurrency,
                 replayed.as_ref(),
             ),
-            RunEvent::CaseFinished { finished, result } => {
-                let mut line = case::plain(result, *finished, self.tally.total());
-                if self.verbosity >= Verbosity::Verbose {
-                    line.push_str(&case::scores(result, WIDTH));
+            RunEvent::CaseFinished {
+                finished,
+                case: report,
+            } => {
+                let mut line = case::plain(report, *finished, self.tally.total());
+                let verbose = self.verbosity >= Verbosity::Verbose;
+                line.push_str(&case::calls(report, WIDTH, verbose));
+                if verbose {
+                    line.push_str(&case::scores(report, WIDTH));
                 }
                 line
             }
@@ -60,8 +67,8 @@ impl<W: Write + Send> RunSink for Plain<W> {
             RunEvent::Finished { .. } => "\n".to_owned(),
             _ => return,
         };
-        // A stderr that nobody reads stops no run.
-        let _ = self.out.write_all(masked(&text).as_bytes());
+        // A closed stderr must not stop the run.
+        let _ = self.out.write_all(mask_text(&text).as_bytes());
         let _ = self.out.flush();
     }
 }

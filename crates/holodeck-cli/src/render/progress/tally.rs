@@ -1,19 +1,21 @@
+//! Counts the cases of a run in progress for the status line.
+
 use std::time::Duration;
 
 use holodeck::{
-    model::{CaseState, Replayed, ReportSummary, TestResult},
-    runner::{RunEvent, words},
+    model::{CaseState, Replayed, ReportSummary},
+    runner::{CaseReport, RunEvent, words},
 };
 
 use crate::render::{case::one_line, text};
 
-/// Numbers of a run that goes on.
+/// The counts of a run in progress.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     total: usize,
     already: usize,
     running: usize,
-    finished_here: usize,
+    finished: usize,
     passed: usize,
     failed: usize,
     errors: usize,
@@ -30,24 +32,24 @@ impl Tally {
                 self.already = *already;
             }
             RunEvent::CaseStarted { .. } => self.running += 1,
-            RunEvent::CaseFinished { result, .. } => self.finish(result),
+            RunEvent::CaseFinished { case, .. } => self.finish(case),
             _ => {}
         }
     }
 
-    fn finish(&mut self, result: &TestResult) {
+    fn finish(&mut self, case: &CaseReport) {
         self.running = self.running.saturating_sub(1);
-        self.finished_here += 1;
-        match result.state {
+        self.finished += 1;
+        match case.state() {
             CaseState::Passed => self.passed += 1,
             CaseState::Failed => self.failed += 1,
             CaseState::Error => self.errors += 1,
             CaseState::Unchecked => self.unchecked += 1,
         }
-        if let Some(usage) = result.token_usage {
+        if let Some(usage) = case.unit.usage() {
             *self.tokens.get_or_insert(0) += usage.total_tokens;
         }
-        if let Some(cost) = result.cost_usd {
+        if let Some(cost) = case.unit.cost_usd() {
             *self.cost_usd.get_or_insert(0.0) += cost;
         }
     }
@@ -66,12 +68,8 @@ impl Tally {
             ..ReportSummary::default()
         };
         let mut parts = vec![(0, format!("{} running", self.running))];
-        if self.finished_here > 0 {
-            parts.extend(
-                words::states(&states)
-                    .split(", ")
-                    .map(|part| (0, part.to_owned())),
-            );
+        if self.finished > 0 {
+            parts.extend(words::states(&states).into_iter().map(|part| (0, part)));
         }
         if let Some(tokens) = self.tokens {
             parts.push((3, format!("{} tokens", words::tokens(tokens))));
@@ -79,10 +77,10 @@ impl Tally {
         if let Some(cost) = self.cost_usd {
             parts.push((2, words::cost(cost)));
         }
-        if let Some(left) = self.left(elapsed) {
+        if let Some(left) = self.estimate_remaining(elapsed) {
             parts.push((1, format!("about {left} left")));
         }
-        // The least important goes first when there is no room.
+        // If there is no room, the least important part is left out first.
         for dispensable in (0..=4).rev() {
             let line = parts
                 .iter()
@@ -97,15 +95,15 @@ impl Tally {
         String::new()
     }
 
-    /// How long it may still take, once there is something to judge by.
-    fn left(&self, elapsed: Duration) -> Option<String> {
-        let remaining = self.total.saturating_sub(self.already + self.finished_here);
-        if self.finished_here < 2 || remaining == 0 {
+    /// The estimated remaining time, once enough cases have finished.
+    fn estimate_remaining(&self, elapsed: Duration) -> Option<String> {
+        let remaining = self.total.saturating_sub(self.already + self.finished);
+        if self.finished < 2 || remaining == 0 {
             return None;
         }
-        let seconds = elapsed.as_secs_f64() / self.finished_here as f64 * remaining as f64;
+        let seconds = elapsed.as_secs_f64() / self.finished as f64 * remaining as f64;
         Some(if seconds < 90.0 {
-            // In steps of five: it is a guess.
+            // In steps of five, as it is a rough estimate.
             format!("{:.0} s", ((seconds / 5.0).ceil() * 5.0).max(5.0))
         } else if seconds < 5_400.0 {
             format!("{:.0} min", seconds / 60.0)
@@ -115,7 +113,7 @@ impl Tally {
     }
 }
 
-/// `customer-support · openai gpt-4o · 12 cases, 8 at a time`, and before it where the answers come from.
+/// `customer-support · openai gpt-4o · 12 cases, 8 at a time`, after a line about the recording of a replay.
 pub(super) fn header(
     agent: &str,
     model: &str,
@@ -131,7 +129,7 @@ pub(super) fn header(
     }
     let mut cases = words::count(total, "case");
     if already > 0 {
-        cases.push_str(&format!(", {already} finished before"));
+        cases.push_str(&format!(", {already} already finished"));
     }
     let concurrency = concurrency.min(total.saturating_sub(already));
     if concurrency > 1 {
@@ -145,14 +143,13 @@ pub(super) fn header(
     text
 }
 
-/// What a run that ends early says.
+/// The message of a run that ends early.
 pub(super) fn draining(reason: &str, running: usize) -> String {
     let running_cases = words::count(running, "running case");
-    let finish = if running == 1 { "finishes" } else { "finish" };
     if reason == "interrupted" {
         return match running {
             0 => "interrupted\n".to_owned(),
-            _ => format!("interrupted: {running_cases} {finish}; press Ctrl-C again to stop now\n"),
+            _ => format!("interrupted: waiting for {running_cases}; press Ctrl-C again to stop now\n"),
         };
     }
     if reason == "terminated" {
@@ -161,11 +158,11 @@ pub(super) fn draining(reason: &str, running: usize) -> String {
             _ => format!("terminated: {running_cases} stopped\n"),
         };
     }
-    // Details and hints are told with the case.
+    // Details and hints are shown with the case.
     let reason = reason.lines().next().unwrap_or_default();
     let mut text = format!("stopping: {}", one_line(reason));
     if running > 0 {
-        text.push_str(&format!("; {running_cases} {finish}"));
+        text.push_str(&format!("; waiting for {running_cases}"));
     }
     text.push('\n');
     text

@@ -6,51 +6,69 @@ use std::{
 };
 
 use holodeck::{
-    model::{NotRun, Replayed, ReportHead, TestResult},
-    runner::{ExitCode, RunEvent, RunSink, SummaryFold},
+    model::{NotRun, Replayed, ReportHead},
+    runner::{CaseReport, ExitCode, Expected, RunEvent, RunSink, SummaryFold},
 };
 use serde_json::{Value, json};
 
 use super::{
-    Kept,
+    Highlights,
     json::Json,
     live::{Board, Live},
     plain::Plain,
 };
 use crate::{
-    render::{Failures, Summary, hints, summary},
+    render::{FailureList, Summary, hints, summary},
     terminal::Verbosity,
 };
 
-/// A result of which only what is told is given.
-fn result(index: usize, name: &str, state: &str, more: &Value) -> TestResult {
-    let mut result = json!({
-        "index": index,
-        "case_id": format!("{index:016x}"),
-        "test_name": name,
-        "test_input": "question",
-        "agent_response": "I could not find order #12",
-        "tool_calls": [],
-        "tool_invocations": [],
-        "expected_tools": null,
-        "tools_matched": null,
-        "metric_results": [],
-        "ground_truth": "Your order #12 is in transit",
-        "passed": state == "passed",
-        "state": state,
-        "execution": "completed",
-        "execution_time_ms": 1_200 + 400 * index,
-        "errors": [],
-        "timestamp": "2026-11-21T20:11:03Z",
-        "token_usage": {"prompt_tokens": 700, "completion_tokens": 112, "total_tokens": 812},
+/// A case with only the fields that are shown: `record` and `grade` are merged into its turn.
+fn case(index: usize, name: &str, state: &str, record: &Value, grade: &Value) -> CaseReport {
+    let id = format!("{index:032x}");
+    let identity = json!({"id": id, "content": id});
+    let mut turn = json!({
+        "input": "question",
+        "state": "completed",
+        "result": {"response": "I could not find order #12"},
+        "usage": {"prompt_tokens": 700, "completion_tokens": 112, "total_tokens": 812},
         "cost_usd": 0.0021,
-        "num_turns": 1,
-        "turns": null,
+        "elapsed_ms": 1_200 + 400 * index,
     });
-    for (key, value) in more.as_object().unwrap() {
-        result[key] = value.clone();
+    merge(&mut turn, record);
+    let mut verdict = json!({"state": state});
+    merge(&mut verdict, grade);
+    CaseReport {
+        index,
+        name: Some(name.to_owned()),
+        input: "question".to_owned(),
+        expected: Expected {
+            ground_truth: Some("Your order #12 is in transit".to_owned()),
+            ..Expected::default()
+        },
+        expected_turns: Vec::new(),
+        unit: from(json!({
+            "key": {"case": id, "trial": 0},
+            "case": identity,
+            "at": "2026-11-21T20:11:03Z",
+            "turns": [turn],
+        })),
+        grade: from(json!({"grader": "", "state": state, "turns": [verdict]})),
     }
-    serde_json::from_value(result).unwrap()
+}
+
+fn from<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn merge(into: &mut Value, more: &Value) {
+    match (into, more) {
+        (Value::Object(into), Value::Object(more)) => {
+            for (key, value) in more {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, more) => *into = more.clone(),
+    }
 }
 
 fn metric(name: &str, score: f64, threshold: Option<f64>, passed: Option<bool>, why: Option<&str>) -> Value {
@@ -61,43 +79,44 @@ fn metric(name: &str, score: f64, threshold: Option<f64>, passed: Option<bool>, 
     })
 }
 
-fn cases() -> Vec<TestResult> {
-    let passed_metrics = json!({"metric_results": [
+fn cases() -> Vec<CaseReport> {
+    let nothing = json!({});
+    let passed = json!({"metrics": [
         metric("rougeL", 0.91, Some(0.4), Some(true), None),
         metric("f1", 0.5, None, None, None),
     ]});
     let failed = json!({
         "tools_matched": false,
-        "tool_calls": ["search_docs"],
         "failures": [{
             "kind": "expectation",
             "field": "expected_tools",
             "text": "not called: get_order; called: search_docs",
         }],
-        "metric_results": [metric("rougeL", 0.31, Some(0.4), Some(false), None)],
+        "metrics": [metric("rougeL", 0.31, Some(0.4), Some(false), None)],
     });
     let timed_out = json!({
-        "execution": "error",
-        "execution_time_ms": 60_000,
-        "agent_response": null,
-        "token_usage": null,
+        "state": "error",
+        "elapsed_ms": 60_000,
+        "result": {"response": ""},
+        "usage": null,
         "cost_usd": null,
         "failures": [{"kind": "timeout", "text": "timeout exceeded (60 s, `execution.llm_timeout`)"}],
     });
-    let hostile = json!({
-        "agent_response": "\u{1b}[2J\u{1b}]0;owned\u{7} gone",
-        "metric_results": [metric("equality", 0.0, None, Some(false), Some("expected `a`, got `\u{1b}[2J`"))],
+    let hostile = json!({"result": {"response": "\u{1b}[2J\u{1b}]0;owned\u{7} gone"}});
+    let unequal = json!({
+        "metrics": [metric("equality", 0.0, None, Some(false), Some("expected `a`, got `\u{1b}[2J`"))],
     });
     vec![
-        result(0, "refund policy", "passed", &passed_metrics),
-        result(1, "order status", "failed", &failed),
-        result(2, "escalation", "error", &timed_out),
-        result(3, "greeting", "unchecked", &json!({})),
-        result(
+        case(0, "refund policy", "passed", &nothing, &passed),
+        case(1, "order status", "failed", &nothing, &failed),
+        case(2, "escalation", "error", &timed_out, &nothing),
+        case(3, "greeting", "unchecked", &nothing, &nothing),
+        case(
             4,
             "a name that is much longer than any column has room for\u{1b}[31m",
             "failed",
             &hostile,
+            &unequal,
         ),
     ]
 }
@@ -110,7 +129,7 @@ fn replayed() -> Replayed {
     }
 }
 
-fn head(cases: &[TestResult], ended: &str, replayed: Option<Replayed>) -> ReportHead {
+fn head(cases: &[CaseReport], ended: &str, replayed: Option<Replayed>) -> ReportHead {
     let mut fold = SummaryFold::new();
     for case in cases {
         fold.observe(case);
@@ -133,7 +152,7 @@ fn head(cases: &[TestResult], ended: &str, replayed: Option<Replayed>) -> Report
 }
 
 /// A run of `cases`, of which `total` were planned.
-fn events(cases: &[TestResult], total: usize, ended: &str, replayed: Option<Replayed>) -> Vec<RunEvent> {
+fn events(cases: &[CaseReport], total: usize, ended: &str, replayed: Option<Replayed>) -> Vec<RunEvent> {
     let mut events = vec![RunEvent::Started {
         run_id: "20261121T201103000-abcdef".to_owned(),
         agent_name: "customer-support".to_owned(),
@@ -155,7 +174,7 @@ fn events(cases: &[TestResult], total: usize, ended: &str, replayed: Option<Repl
     for (finished, case) in cases.iter().enumerate() {
         events.push(RunEvent::CaseFinished {
             finished: finished + 1,
-            result: Arc::new(case.clone()),
+            case: Arc::new(case.clone()),
         });
     }
     if ended == "interrupted" {
@@ -173,7 +192,7 @@ fn events(cases: &[TestResult], total: usize, ended: &str, replayed: Option<Repl
     events
 }
 
-/// Lines that stay, and each line that changed.
+/// Records permanent lines and each status line.
 #[derive(Clone, Default)]
 struct Paper(Arc<Mutex<String>>);
 
@@ -232,17 +251,17 @@ fn plain(events: &[RunEvent]) -> String {
     paper.text()
 }
 
-/// What the end of a run says, hints included.
-fn end(events: &[RunEvent], failures: Failures, width: usize) -> String {
-    let mut kept = Kept::default();
-    let mut told = None;
+/// The summary of a run with its hints.
+fn end(events: &[RunEvent], failures: FailureList, width: usize) -> String {
+    let mut highlights = Highlights::default();
+    let mut last_head = None;
     for event in events {
-        kept.on(event);
+        highlights.on(event);
         if let RunEvent::Finished { head, .. } = event {
-            told = Some(Arc::clone(head));
+            last_head = Some(Arc::clone(head));
         }
     }
-    let head = told.unwrap();
+    let head = last_head.unwrap();
     let planned = head.summary.total_tests + head.summary.not_run;
     let not_run: Vec<NotRun> = (head.summary.total_tests..planned)
         .map(|index| NotRun {
@@ -254,7 +273,7 @@ fn end(events: &[RunEvent], failures: Failures, width: usize) -> String {
     let run = Summary {
         head: &head,
         not_run: &not_run,
-        kept: &kept,
+        highlights: &highlights,
         took: Duration::from_millis(14_800),
         files: &[PathBuf::from(
             "results/customer-support/2026-11-21T20-11-18.123Z.json",
@@ -298,27 +317,27 @@ fn a_run_where_nothing_moves() {
 #[test]
 fn the_end_of_a_run() {
     let events = events(&cases(), 5, "completed", Some(replayed()));
-    insta::assert_snapshot!(end(&events, Failures::Seen, 80));
+    insta::assert_snapshot!(end(&events, FailureList::Omit, 80));
 }
 
 #[test]
-fn the_end_of_a_run_nobody_watched() {
+fn the_end_of_a_run_without_a_terminal() {
     let events = events(&cases(), 5, "completed", None);
-    insta::assert_snapshot!(end(&events, Failures::ToTell, 60));
+    insta::assert_snapshot!(end(&events, FailureList::Show, 60));
 }
 
 #[test]
-fn the_end_of_a_run_that_was_broken_off() {
+fn the_end_of_a_run_that_was_interrupted() {
     let events = events(&cases()[..2], 12, "interrupted", None);
-    insta::assert_snapshot!(end(&events, Failures::Seen, 80));
+    insta::assert_snapshot!(end(&events, FailureList::Omit, 80));
 }
 
 #[test]
 fn many_failures_are_counted_not_listed() {
     let failed: Vec<_> = (0..30)
-        .map(|index| result(index, &format!("case {index}"), "failed", &json!({})))
+        .map(|index| case(index, &format!("case {index}"), "failed", &json!({}), &json!({})))
         .collect();
-    let text = end(&events(&failed, 30, "completed", None), Failures::ToTell, 80);
+    let text = end(&events(&failed, 30, "completed", None), FailureList::Show, 80);
     assert_eq!(text.matches("✗").count(), 20, "{text}");
     assert!(text.contains("… and 10 more that did not pass"), "{text}");
 }
@@ -339,16 +358,12 @@ fn a_program_gets_one_object_a_line() {
 }
 
 #[test]
-fn a_guess_at_the_rest_needs_something_to_judge_by() {
-    let told = |finished: usize, total: usize| {
+fn the_remaining_time_is_estimated_after_two_cases() {
+    let status_line = |finished: usize, total: usize| {
         let cases: Vec<_> = (0..finished)
             .map(|index| {
-                result(
-                    index,
-                    "c",
-                    "passed",
-                    &json!({"token_usage": null, "cost_usd": null}),
-                )
+                let unknown = json!({"usage": null, "cost_usd": null});
+                case(index, "c", "passed", &unknown, &json!({}))
             })
             .collect();
         let text = live(80, Verbosity::Normal, &events(&cases, total, "completed", None));
@@ -357,9 +372,58 @@ fn a_guess_at_the_rest_needs_something_to_judge_by() {
             .unwrap()
             .to_owned()
     };
-    assert_eq!(told(1, 9), "~ 0 running · 1 passed");
-    assert_eq!(told(2, 4), "~ 0 running · 2 passed · about 5 s left");
-    assert_eq!(told(2, 200), "~ 0 running · 2 passed · about 7 min left");
-    assert_eq!(told(2, 20_000), "~ 0 running · 2 passed · about 11.1 h left");
-    assert_eq!(told(2, 2), "~ 0 running · 2 passed");
+    assert_eq!(status_line(1, 9), "~ 0 running · 1 passed");
+    assert_eq!(status_line(2, 4), "~ 0 running · 2 passed · about 5 s left");
+    assert_eq!(status_line(2, 200), "~ 0 running · 2 passed · about 7 min left");
+    assert_eq!(
+        status_line(2, 20_000),
+        "~ 0 running · 2 passed · about 11.1 h left"
+    );
+    assert_eq!(status_line(2, 2), "~ 0 running · 2 passed");
+}
+
+#[test]
+fn e04_a_small_cost_has_its_column() {
+    let cheap = json!({"cost_usd": 0.000_012_3});
+    let cases = [case(0, "cheap", "passed", &cheap, &json!({}))];
+    let text = live(80, Verbosity::Normal, &events(&cases, 1, "completed", None));
+    assert!(text.contains("    812 tokens <$0.0001\n"), "{text}");
+}
+
+/// A case that passed although one of its two tool calls failed.
+fn with_calls() -> CaseReport {
+    let calls = json!({"result": {
+        "tool_calls": [
+            {"name": "get_order", "arguments": {"id": 12}, "call_id": "a"},
+            {"name": "search_docs", "arguments": {"query": "refund"}, "call_id": "b"},
+        ],
+        "tool_results": [
+            {"call_id": "a", "name": "get_order", "result": "connection\nrefused", "is_error": true, "duration_ms": 31},
+            {"call_id": "b", "name": "search_docs", "result": "30 days", "is_error": false, "duration_ms": 12},
+        ],
+    }});
+    case(0, "refund policy", "passed", &calls, &json!({}))
+}
+
+#[test]
+fn e05_failed_tool_calls_of_a_passed_case_are_shown() {
+    let events = events(&[with_calls()], 1, "completed", None);
+    for text in [live(80, Verbosity::Normal, &events), plain(&events)] {
+        assert!(
+            text.contains("    tool get_order   failed: connection refused (31 ms)\n"),
+            "{text}"
+        );
+        assert!(!text.contains("search_docs"), "{text}");
+    }
+}
+
+#[test]
+fn e05_verbose_output_shows_every_tool_call_with_result_and_time() {
+    let events = events(&[with_calls()], 1, "completed", None);
+    let text = live(80, Verbosity::Verbose, &events);
+    assert!(
+        text.contains("    tool get_order   failed: connection refused (31 ms)\n"),
+        "{text}"
+    );
+    assert!(text.contains("    tool search_docs 30 days (12 ms)\n"), "{text}");
 }

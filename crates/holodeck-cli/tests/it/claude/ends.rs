@@ -1,4 +1,4 @@
-//! How runs end, well and badly.
+//! How runs end: success, errors, time-outs, signals.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use super::{Bench, agent, case};
 
 const THREE: [(&str, &str); 3] = [("one", "yes"), ("two", "yes"), ("three", "yes")];
 
-fn yes() -> AnthropicServer {
+fn yes_server() -> AnthropicServer {
     AnthropicServer::answering(|_| AnthropicReply::text("yes"))
 }
 
@@ -31,9 +31,9 @@ fn signal(name: &str, ids: &[String]) {
 
 #[test]
 fn without_credentials_it_is_3_and_nothing_is_started() {
-    let bench = Bench::new(&agent("", &THREE), yes());
+    let bench = Bench::new(&agent("", &THREE), yes_server());
     let output = bench.command(&["test"]).env_remove("ANTHROPIC_API_KEY").output();
-    let ran = bench.ended(&output.unwrap()).exits(3);
+    let ran = bench.check_ended(&output.unwrap()).exits(3);
     assert!(ran.stderr.contains("ANTHROPIC_API_KEY"), "{}", ran.all());
     assert_eq!(bench.pids().len(), 0);
     assert!(bench.server.finish().is_empty());
@@ -41,12 +41,15 @@ fn without_credentials_it_is_3_and_nothing_is_started() {
 
 #[test]
 fn without_a_cli_or_with_an_old_one_it_is_3() {
-    let bench = Bench::new(&agent("", &THREE), yes());
+    let bench = Bench::new(&agent("", &THREE), yes_server());
     let output = bench
         .command(&["test"])
         .env("HOLODECK_CLAUDE_CLI", "/nowhere/claude")
         .output();
-    bench.ended(&output.unwrap()).exits(3).says("/nowhere/claude");
+    bench
+        .check_ended(&output.unwrap())
+        .exits(3)
+        .says("/nowhere/claude");
 
     let old = FakeClaude::new(&ClaudeFault::Version("2.1.100".to_owned()));
     let output = bench
@@ -54,7 +57,7 @@ fn without_a_cli_or_with_an_old_one_it_is_3() {
         .env("HOLODECK_CLAUDE_CLI", old.path())
         .output();
     bench
-        .ended(&output.unwrap())
+        .check_ended(&output.unwrap())
         .exits(3)
         .says("2.1.100")
         .says("2.1.113");
@@ -67,18 +70,18 @@ fn without_a_cli_or_with_an_old_one_it_is_3() {
         .output();
     let path = locked.path();
     bench
-        .ended(&output.unwrap())
+        .check_ended(&output.unwrap())
         .exits(3)
         .says(path.to_str().unwrap());
     assert!(bench.server.finish().is_empty());
 }
 
 #[test]
-fn a_private_folder_that_can_not_be_made_is_3_and_named() {
-    let bench = Bench::new(&agent("", &THREE), yes());
+fn a_private_folder_that_cannot_be_created_is_3_and_named() {
+    let bench = Bench::new(&agent("", &THREE), yes_server());
     let output = bench.command(&["test"]).env("TMPDIR", "/nowhere/at/all").output();
     bench
-        .ended(&output.unwrap())
+        .check_ended(&output.unwrap())
         .exits(3)
         .says("can't prepare a private folder")
         .says("/nowhere/at/all");
@@ -87,7 +90,7 @@ fn a_private_folder_that_can_not_be_made_is_3_and_named() {
 
 #[test]
 fn a_crash_in_one_case_is_3_and_the_others_finish() {
-    // The endpoint knows whom it talks to.
+    // The endpoint reads the ids of the CLI's processes.
     let pids = tempfile::NamedTempFile::new().unwrap();
     let path = pids.path().to_owned();
     let server = AnthropicServer::answering(move |request| {
@@ -100,23 +103,26 @@ fn a_crash_in_one_case_is_3_and_the_others_finish() {
     });
     let bench = Bench::new(&agent("", &THREE), server);
     std::os::unix::fs::symlink(pids.path(), bench.records().join("pids")).unwrap();
-    let ran = bench.run(&["test"]).exits(3).says("2 passed, 1 error");
+    let ran = bench
+        .run(&["test"])
+        .exits(3)
+        .says("2 of 3 passed (67 %), 1 error");
     assert!(
         ran.stdout
             .contains("subprocess terminated unexpectedly: killed by SIGKILL"),
         "{}",
         ran.all()
     );
-    let journalled = bench.project.journalled();
-    let states: Vec<_> = journalled.iter().map(|case| case["state"].clone()).collect();
+    let grades = bench.project.journal_grades();
+    let states: Vec<_> = grades.iter().map(|case| case["state"].clone()).collect();
     assert_eq!(states, [json!("passed"), json!("error"), json!("passed")]);
     let _ = bench.server.finish_unchecked();
 }
 
 #[test]
-fn a_server_that_does_not_start_is_3_and_named_unless_it_need_not() {
+fn a_server_that_does_not_start_is_3_and_named_unless_optional() {
     let tool = "tools:\n  - {type: mcp, name: shelves, description: none, command: /bin/false}";
-    let bench = Bench::new(&agent(tool, &THREE), yes());
+    let bench = Bench::new(&agent(tool, &THREE), yes_server());
     bench
         .run(&["test"])
         .exits(3)
@@ -129,7 +135,7 @@ fn a_server_that_does_not_start_is_3_and_named_unless_it_need_not() {
         .run(&["test"])
         .exits(0)
         .says("`shelves`")
-        .says("going on without it");
+        .says("continuing without it");
     bench.server.finish();
 }
 
@@ -149,7 +155,7 @@ fn refused_credentials_stop_the_run_at_once() {
     let bench = Bench::new(&agent("", &THREE), server);
     bench.run(&["test"]).exits(3).says("401").says("2 not run");
     assert_eq!(bench.server.finish().len(), 1);
-    assert_eq!(bench.project.journalled().len(), 1);
+    assert_eq!(bench.project.journal_grades().len(), 1);
 }
 
 #[test]
@@ -161,7 +167,7 @@ fn a_silent_endpoint_ends_with_the_time_out() {
         .exits(3)
         .says("timeout exceeded")
         .says("2 errors");
-    assert_eq!(bench.project.journalled().len(), 2);
+    assert_eq!(bench.project.journal_grades().len(), 2);
     let _ = bench.server.finish_unchecked();
 }
 
@@ -197,16 +203,19 @@ async fn ctrl_c_leaves_no_process_and_keeps_what_was_finished() {
     let holodeck = [child.id().to_string()];
     signal("-INT", &holodeck);
     let stderr = child.stderr.as_mut().unwrap();
-    let mut told = Vec::new();
-    while !String::from_utf8_lossy(&told).contains("press Ctrl-C again") {
+    let mut output = Vec::new();
+    while !String::from_utf8_lossy(&output).contains("press Ctrl-C again") {
         let mut byte = [0];
         stderr.read_exact(&mut byte).unwrap();
-        told.extend(byte);
+        output.extend(byte);
     }
     signal("-INT", &holodeck);
     let output = child.wait_with_output().unwrap();
-    bench.ended(&output).exits(130).says("1 passed, 2 not run");
-    assert_eq!(bench.project.journalled().len(), 1);
+    bench
+        .check_ended(&output)
+        .exits(130)
+        .says("1 of 3 passed, 2 not run");
+    assert_eq!(bench.project.journal_grades().len(), 1);
     gate.open();
     bench.run(&["test", "resume", "latest"]).exits(0).says("3 passed");
     let asked: Vec<_> = bench.server.requests().iter().map(case).collect();
@@ -215,16 +224,16 @@ async fn ctrl_c_leaves_no_process_and_keeps_what_was_finished() {
 }
 
 #[tokio::test]
-async fn a_killed_run_takes_its_processes_along_and_the_next_cleans_up() {
+async fn a_killed_run_leaves_no_process_and_the_next_run_cleans_up() {
     let gate = Gate::new();
     let bench = stuck(&gate);
     let mut child = start(&bench);
     bench.server.until_asked(2).await;
     signal("-9", &[child.id().to_string()]);
     child.wait().unwrap();
-    // The CLI notices that nobody is there once the answer it waits for has come.
+    // The CLI notices that its client has ended once the pending answer arrives.
     gate.open();
-    bench.nothing_runs();
+    bench.wait_for_processes();
     let left = bench.private_folders();
     assert!(!left.is_empty(), "nothing was left to clean up");
     for folder in left {
@@ -257,7 +266,7 @@ fn an_answer_is_shown_while_it_is_written() {
     stdout.read_to_string(&mut line).unwrap();
     assert_eq!(line, "Once upon a time\nthere was an end.\n");
     let output = child.wait_with_output().unwrap();
-    bench.ended(&output).exits(0);
+    bench.check_ended(&output).exits(0);
     bench.server.finish();
 }
 
@@ -270,15 +279,15 @@ fn shell(command: &str) -> AnthropicServer {
     })
 }
 
-/// Whether a program was started with these arguments and has not ended.
-fn runs(arguments: &[&str]) -> bool {
-    let wanted: Vec<u8> = arguments
+/// Whether a program with these arguments is running.
+fn is_running(arguments: &[&str]) -> bool {
+    let command_line: Vec<u8> = arguments
         .iter()
         .flat_map(|part| [part.as_bytes(), &[0]].concat())
         .collect();
     let processes = fs::read_dir("/proc").unwrap();
     let mut lines = processes.filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
-    lines.any(|line| line.ends_with(&wanted))
+    lines.any(|line| line.ends_with(&command_line))
 }
 
 const SHELL: &str = "claude: {bash: {enabled: true}}";
@@ -292,15 +301,15 @@ fn what_a_tool_runs_ends_with_the_time_out() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    until(|| runs(&["sleep", "54321"]));
+    until(|| is_running(&["sleep", "54321"]));
     let output = child.wait_with_output().unwrap();
-    bench.ended(&output).exits(3).says("timeout exceeded");
-    until(|| !runs(&["sleep", "54321"]));
+    bench.check_ended(&output).exits(3).says("timeout exceeded");
+    until(|| !is_running(&["sleep", "54321"]));
     let _ = bench.server.finish_unchecked();
 }
 
 #[tokio::test]
-async fn a_killed_run_takes_along_what_waits_for_an_answer_or_a_tool() {
+async fn a_killed_run_leaves_no_process_that_waits_for_an_answer_or_a_tool() {
     let silent = AnthropicServer::answering(|_| AnthropicReply::hang());
     for server in [silent, shell("sleep 54322")] {
         let bench = Bench::new(&agent(SHELL, &THREE), server);
@@ -312,22 +321,22 @@ async fn a_killed_run_takes_along_what_waits_for_an_answer_or_a_tool() {
             .unwrap();
         bench.server.until_asked(1).await;
         if bench.server.open() == 0 {
-            until(|| runs(&["sleep", "54322"]));
+            until(|| is_running(&["sleep", "54322"]));
         }
         signal("-9", &[child.id().to_string()]);
         child.wait().unwrap();
-        bench.nothing_runs();
-        until(|| !runs(&["sleep", "54322"]));
+        bench.wait_for_processes();
+        until(|| !is_running(&["sleep", "54322"]));
         let _ = bench.server.finish_unchecked();
     }
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 #[track_caller]
-fn until(so: impl Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(20);
-    while !so() {
-        assert!(Instant::now() < patience, "it does not come to pass");
+fn until(condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "timed out");
         std::thread::yield_now();
     }
 }

@@ -65,9 +65,8 @@ fn every_kind_of_tool_without_a_service_works() {
     }
     let ran = bench.run(&["test", "-v"]).exits(0).says("3 passed");
     assert!(
-        ran.stderr.contains(
-            "every test case gets a Claude Code process of its own: its MCP servers may keep something"
-        ),
+        ran.stderr
+            .contains("every test case gets its own Claude Code process: its MCP servers may keep state"),
         "{}",
         ran.all()
     );
@@ -77,7 +76,7 @@ fn every_kind_of_tool_without_a_service_works() {
         assert_eq!(result["tools_matched"], true, "{result}");
         assert_eq!(result["metric_results"][0]["passed"], true, "{result}");
     }
-    // Each case had a process that knew nothing of another's.
+    // Each case had a process of its own.
     assert!(bench.pids().len() >= 3);
     bench.server.finish();
 }

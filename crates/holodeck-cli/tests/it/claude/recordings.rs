@@ -1,4 +1,4 @@
-//! Recordings of agents on Claude Code: a turn is replayed whole, and nothing of it runs.
+//! Recordings of agents on Claude Code: a turn is replayed as a whole, without the CLI and the tools.
 
 use std::{fs, process::Command};
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::Bench;
 use crate::{
-    project::{Project, Ran, SECRET},
+    project::{CommandOutput, Project, SECRET},
     retrieval::everything,
 };
 
-/// What the MCP server is given and tells whoever asks.
+/// A secret of the MCP server, which its tool `get-env` returns.
 const TOKEN: &str = "not-a-real-token-7391";
 
 /// An index, a program, an MCP server, a conversation, and a case that fails.
@@ -39,14 +39,14 @@ fn yaml() -> String {
     )
 }
 
-/// What a model would do, as far as the cases need it.
+/// A scripted model for the questions of the cases.
 fn model(request: &AnthropicRequest) -> AnthropicReply {
-    let told = request.tool_results();
+    let results = request.tool_results();
     let price = || AnthropicReply::tool_use("mcp__holodeck_tools__price", &json!({"id": 7}));
     let questions = request.texts("user").join("\n");
-    match told.first() {
+    match results.first() {
         Some(_) if questions.contains("Never stop.") => price(),
-        Some(told) => AnthropicReply::text(told.text.clone()),
+        Some(result) => AnthropicReply::text(result.text.clone()),
         None => match request.prompt() {
             asked if asked.contains("refund") => {
                 let query = json!({"query": "days for a refund"});
@@ -60,7 +60,7 @@ fn model(request: &AnthropicRequest) -> AnthropicReply {
             }
             asked if asked.contains("price") || asked.contains("Never") => price(),
             asked if asked.contains("again") => AnthropicReply::text("9.50 EUR, as I said."),
-            asked => AnthropicReply::error(400, &format!("nothing is known of {asked}")),
+            asked => AnthropicReply::error(400, &format!("unexpected question: {asked}")),
         },
     }
 }
@@ -83,32 +83,32 @@ fn make_executable(project: &Project, name: &str) {
     fs::set_permissions(project.path(name), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Without a key, the CLI, node, or anyone who answers.
-fn offline(project: &Project, args: &[&str]) -> Ran {
+/// Runs the command without a key, the CLI, node or an endpoint.
+fn run_offline(project: &Project, args: &[&str]) -> CommandOutput {
     let mut command: Command = project.command(args);
     command
         .env("HOLODECK_CLAUDE_CLI", "/nowhere/claude")
         .env("PATH", "/nowhere")
         .env("ANTHROPIC_BASE_URL", "http://127.0.0.1:9");
-    Ran::of(&command.output().unwrap())
+    CommandOutput::of(&command.output().unwrap())
 }
 
-/// The report of the newest run without what two runs never share.
+/// The report of the newest run without the fields that differ between runs.
 fn report(project: &Project) -> Value {
     let mut report = project.run_file()["report"].clone();
-    timeless(&mut report);
+    strip_times(&mut report);
     json!([report["results"], report["summary"]])
 }
 
-fn timeless(value: &mut Value) {
+fn strip_times(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            // A recording leaves secrets out: a replayed result is shorter, and does not show that it was masked.
-            let differs = ["timestamp", "bytes", "redacted"];
+            // A recording masks secrets, so a replayed result is shorter.
+            let differs = ["timestamp", "bytes"];
             fields.retain(|name, _| !name.ends_with("_ms") && !differs.contains(&name.as_str()));
-            fields.values_mut().for_each(timeless);
+            fields.values_mut().for_each(strip_times);
         }
-        Value::Array(items) => items.iter_mut().for_each(timeless),
+        Value::Array(items) => items.iter_mut().for_each(strip_times),
         _ => {}
     }
 }
@@ -120,7 +120,7 @@ fn a_recorded_agent_is_replayed_without_cli_server_index_and_key() {
         .run(&["test", "--record", "tape.jsonl"])
         .exits(1)
         .says("max_turns limit reached")
-        .says("5 passed");
+        .says("5 of 6 passed");
     let Bench { project, server } = bench;
     server.finish();
     let recorded = report(&project);
@@ -133,14 +133,14 @@ fn a_recorded_agent_is_replayed_without_cli_server_index_and_key() {
     for secret in [SECRET, TOKEN] {
         assert!(!tape.contains(secret), "{secret}");
     }
-    assert!(tape.contains("API_TOKEN"), "the server told its environment");
+    assert!(tape.contains("API_TOKEN"), "the server returned its environment");
 
     fs::remove_dir_all(project.path(".holodeck/index")).unwrap();
-    let ran = offline(
+    let ran = run_offline(
         &project,
         &["test", "--replay", "tape.jsonl", "--report", "junit=junit.xml"],
     );
-    ran.exits(1).says("replayed, recorded 20").says("5 passed");
+    ran.exits(1).says("replayed, recorded 20").says("5 of 6 passed");
     assert_eq!(report(&project), recorded);
     assert!(project.read("junit.xml").contains("replayed, recorded 20"));
     assert_eq!(project.read("calls"), calls, "the program ran");
@@ -148,19 +148,19 @@ fn a_recorded_agent_is_replayed_without_cli_server_index_and_key() {
 }
 
 #[test]
-fn whatever_the_model_would_see_changed_misses() {
+fn a_change_that_the_model_would_see_misses() {
     let bench = bench(&yaml());
     bench.run(&["test", "--record", "tape.jsonl", "--filter", "refund"]);
     let Bench { project, server } = bench;
     server.finish();
     let replay = || {
-        offline(
+        run_offline(
             &project,
             &["test", "--replay", "tape.jsonl", "--filter", "refund"],
         )
     };
     replay().exits(0);
-    for (file, from, to, said) in [
+    for (file, from, to, message) in [
         (
             "agent.yaml",
             "Look it up.",
@@ -210,13 +210,13 @@ fn whatever_the_model_would_see_changed_misses() {
         replay()
             .exits(3)
             .says("the nearest recorded one (refund) differs in:")
-            .says(said);
+            .says(message);
         project.write(file, before);
         if file == "price.sh" {
             make_executable(&project, file);
         }
     }
-    // What the model does not feel changes nothing.
+    // Changes that do not affect the model do not miss.
     let before = project.read("agent.yaml");
     let after = before.replace("max_turns: 3", "max_turns: 3, max_concurrent_sessions: 2");
     project.write("agent.yaml", after.replace("name: recorded", "name: renamed"));
@@ -226,29 +226,29 @@ fn whatever_the_model_would_see_changed_misses() {
 #[test]
 fn the_yaml_may_name_the_recording_and_live_overrides_it() {
     let bench = bench(&yaml());
-    let some = |more: &[&'static str]| {
+    let filtered = |more: &[&'static str]| {
         let args = ["test", "--filter", "ask*"];
         [&args, more].concat()
     };
-    bench.run(&some(&["--record", "tape.jsonl"])).exits(0);
+    bench.run(&filtered(&["--record", "tape.jsonl"])).exits(0);
     let yaml = bench.project.read("agent.yaml");
     bench
         .project
         .write("agent.yaml", format!("{yaml}execution: {{replay: tape.jsonl}}\n"));
     let asked = bench.server.requests().len();
-    offline(&bench.project, &some(&[]))
+    run_offline(&bench.project, &filtered(&[]))
         .exits(0)
         .says("replayed, recorded 20");
     assert_eq!(bench.server.requests().len(), asked);
-    let live = bench.run(&some(&["--live"])).exits(0);
+    let live = bench.run(&filtered(&["--live"])).exits(0);
     assert!(!live.all().contains("replayed"), "{}", live.all());
     assert_eq!(bench.server.requests().len(), 2 * asked);
 
-    // Recording one case again keeps the turns of the other, also the one that asks the same.
+    // Recording a case again keeps the turns of the other, also the turn with the same question.
     bench
         .run(&["test", "--filter", "ask price", "--record", "tape.jsonl"])
         .exits(0);
-    offline(&bench.project, &some(&[])).exits(0);
+    run_offline(&bench.project, &filtered(&[])).exits(0);
     let tape = bench.project.read("tape.jsonl");
     let units: Vec<Value> = tape
         .lines()
@@ -256,8 +256,8 @@ fn the_yaml_may_name_the_recording_and_live_overrides_it() {
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["request"]["unit"].clone())
         .collect();
     assert_eq!(units, ["ask price", "ask twice · turn 1", "ask twice · turn 2"]);
-    // A recording of other cases does not know this one.
-    let missed = offline(&bench.project, &["test", "--filter", "sum"]).exits(3);
+    // The recording has no turn of this case.
+    let missed = run_offline(&bench.project, &["test", "--filter", "sum"]).exits(3);
     missed.says("holds no answer to this request");
     bench.server.finish();
 }

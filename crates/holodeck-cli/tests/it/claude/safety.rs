@@ -1,4 +1,4 @@
-//! What an agent in a test may not do, and what nobody may see.
+//! What an agent in a test must not do, and secrets that must not leak.
 
 use std::{fs, path::Path};
 
@@ -27,7 +27,7 @@ fn writing() -> AnthropicServer {
 const WRITES: &str = "claude: {file_system: {read: true, write: true}, bash: {enabled: true}}";
 
 #[test]
-fn what_changes_something_needs_to_be_allowed() {
+fn tools_with_side_effects_need_to_be_allowed() {
     let bench = Bench::new(&agent(WRITES, &[("one", "can't")]), writing());
     let ran = bench.run(&["test"]).exits(0);
     assert!(
@@ -45,7 +45,7 @@ fn what_changes_something_needs_to_be_allowed() {
 }
 
 #[test]
-fn what_is_allowed_is_done_and_warned_of() {
+fn allowed_side_effects_run_with_a_warning() {
     let bench = Bench::new(&agent(WRITES, &[("one", "written")]), writing());
     let ran = bench.run(&["test", "-v", "--allow-side-effects"]).exits(0);
     assert!(
@@ -55,7 +55,7 @@ fn what_is_allowed_is_done_and_warned_of() {
         ran.all()
     );
     assert!(
-        ran.stderr.contains("its tools may change something"),
+        ran.stderr.contains("its tools may have side effects"),
         "{}",
         ran.all()
     );
@@ -64,7 +64,7 @@ fn what_is_allowed_is_done_and_warned_of() {
 }
 
 #[test]
-fn an_agent_that_changes_nothing_is_not_warned_of() {
+fn an_agent_without_side_effects_gets_no_warning() {
     let server = AnthropicServer::answering(|_| AnthropicReply::text("yes"));
     let more = "claude: {file_system: {read: true}}";
     let bench = Bench::new(&agent(more, &[("one", "yes")]), server);
@@ -96,7 +96,7 @@ done
 "#;
 
 #[test]
-fn secrets_are_seen_by_nobody_else() {
+fn secrets_reach_only_their_owners() {
     let server = AnthropicServer::answering(|request| {
         let key = request.header("x-api-key").unwrap_or_default();
         AnthropicReply::text(if key.is_empty() { "no" } else { "yes" })
@@ -115,13 +115,13 @@ fn secrets_are_seen_by_nobody_else() {
     ];
     let args = [&["test", "-vv"][..], &reports].concat();
     let output = bench.command(&args).env("SHELVES_TOKEN", TOKEN).output().unwrap();
-    let ran = bench.ended(&output).exits(0);
+    let ran = bench.check_ended(&output).exits(0);
     assert!(!ran.all().contains(TOKEN), "{}", ran.all());
     // The server has its own secret and not the model's.
-    let seen = bench.project.read("seen");
+    let environment = bench.project.read("seen");
     assert!(
-        seen.contains(TOKEN) && !seen.contains(crate::project::SECRET),
-        "{seen}"
+        environment.contains(TOKEN) && !environment.contains(crate::project::SECRET),
+        "{environment}"
     );
     fs::remove_file(bench.project.path("seen")).unwrap();
     for secret in [TOKEN, crate::project::SECRET] {
@@ -139,7 +139,7 @@ fn secrets_are_seen_by_nobody_else() {
     bench.server.finish();
 }
 
-/// No file below `folder` holds `secret`.
+/// Checks that no file below `folder` contains `secret`.
 fn search(folder: &Path, secret: &str, files: &mut usize) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

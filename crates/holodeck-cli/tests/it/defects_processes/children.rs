@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use holodeck_testkit::{ModelServer, Reply};
+use holodeck_testkit::{Gate, ModelServer, Reply};
 use serde_json::json;
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     project::{Project, agent},
 };
 
-/// The tool, and a grandchild with a session of its own; both hold the pipe open, and nothing else of ours.
+/// The tool and a grandchild in its own session; both hold only the pipe open.
 const TOOL: &str = "#!/bin/sh
 exec 3> alive
 setsid sh -c 'echo up >&3; exec sleep 600' <&- >&- 2>&- &
@@ -41,15 +41,15 @@ fn with_tool(server: &ModelServer, cases: &str, script: &str) -> Project {
     project.write("tool.sh", script);
     let executable = Permissions::from_mode(0o755);
     fs::set_permissions(project.path("tool.sh"), executable).unwrap();
-    let made = Command::new("mkfifo")
+    let status = Command::new("mkfifo")
         .arg(project.path("alive"))
         .status()
         .unwrap();
-    assert!(made.success());
+    assert!(status.success());
     project
 }
 
-/// Starts a run and waits until its tool and the grandchild are there.
+/// Starts a run and waits until its tool and the grandchild are running.
 fn start(args: &[&str]) -> Running {
     let server = ModelServer::answering(|_| Reply::tool_call("call-1", "lookup", &json!({})));
     let project = with_tool(&server, CASE, TOOL);
@@ -59,7 +59,7 @@ fn start(args: &[&str]) -> Running {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Opening waits for the tool.
+    // Opening blocks until the tool opens the pipe.
     let mut alive = BufReader::new(File::open(project.path("alive")).unwrap());
     let mut line = String::new();
     alive.read_line(&mut line).unwrap();
@@ -75,7 +75,7 @@ fn start(args: &[&str]) -> Running {
 impl Running {
     /// Waits until nothing holds the pipe: the tool and its grandchild have ended.
     #[track_caller]
-    fn nothing_is_left(self, how: &str) {
+    fn wait_for_children(self, how: &str) {
         let Self {
             project,
             mut child,
@@ -83,7 +83,7 @@ impl Running {
             ..
         } = self;
         child.wait().unwrap();
-        ends(alive, how);
+        wait_for_end(alive, how);
         drop(project);
     }
 }
@@ -93,13 +93,13 @@ fn c12_no_tool_survives_a_signal() {
     for name in ["-KILL", "-HUP", "-QUIT", "-TERM"] {
         let running = start(&["test"]);
         signal(&running.child, name);
-        running.nothing_is_left(name);
+        running.wait_for_children(name);
     }
 }
 
 #[test]
 fn c12_no_tool_survives_a_timeout() {
-    start(&["test", "--timeout", "0.5"]).nothing_is_left("timeout");
+    start(&["test", "--timeout", "0.5"]).wait_for_children("timeout");
 }
 
 #[test]
@@ -113,14 +113,14 @@ fn c12_no_tool_survives_a_second_interrupt() {
         assert!(stderr.read_line(&mut line).unwrap() > 0);
     }
     signal(&running.child, "-INT");
-    running.nothing_is_left("second interrupt");
+    running.wait_for_children("second interrupt");
 }
 
 #[test]
 fn c12_no_tool_survives_a_killed_question() {
     let running = start(&["run", "agent.yaml", "q"]);
     signal(&running.child, "-KILL");
-    running.nothing_is_left("kill of `holodeck run`");
+    running.wait_for_children("kill of `holodeck run`");
 }
 
 /// Starts a session of its own with each call, which outlives it, and answers.
@@ -136,9 +136,17 @@ echo Paris
 fn c12_a_killed_run_with_tools_leaves_no_child_and_is_resumed() {
     const CASES: usize = 6;
     for calls in 1..4 {
-        let server = ModelServer::answering(|request| match request.texts("tool").first() {
-            None => Reply::tool_call("call-1", "lookup", &json!({})),
-            Some(found) => Reply::text((*found).to_owned()),
+        // The last case cannot finish before the kill.
+        let killed = Gate::new();
+        let server = ModelServer::answering({
+            let killed = killed.clone();
+            move |request| match request.texts("tool").first() {
+                None => Reply::tool_call("call-1", "lookup", &json!({})),
+                Some(found) if request.texts("user") == ["q5"] => {
+                    Reply::text((*found).to_owned()).behind(&killed)
+                }
+                Some(found) => Reply::text((*found).to_owned()),
+            }
         });
         let cases = (0..CASES)
             .map(|n| format!("  - {{name: case{n}, input: q{n}, ground_truth: Paris}}\n"))
@@ -158,36 +166,37 @@ fn c12_a_killed_run_with_tools_leaves_no_child_and_is_resumed() {
         }
         signal(&child, "-KILL");
         child.wait().unwrap();
-        all_ended(&project, lines, &format!("killed after {calls} calls"));
+        killed.open();
+        wait_for_all(&project, lines, &format!("killed after {calls} calls"));
 
         let both = OpenOptions::new()
             .read(true)
             .write(true)
             .open(project.path("alive"))
             .unwrap();
-        let finished = project.journalled().len();
+        let finished = project.journal_grades().len();
         assert!(finished < CASES, "{finished} cases finished");
         project
             .run(&["test", "resume", "latest"])
             .exits(0)
             .says("6 passed");
-        all_ended(&project, BufReader::new(both), "resumed");
+        wait_for_all(&project, BufReader::new(both), "resumed");
         server.finish();
     }
 }
 
 /// Waits until nothing but this test holds the pipe.
 #[track_caller]
-fn all_ended(project: &Project, lines: BufReader<File>, how: &str) {
-    // Does not wait, as `lines` is a writer.
+fn wait_for_all(project: &Project, lines: BufReader<File>, how: &str) {
+    // Does not block, as `lines` is a writer.
     let rest = File::open(project.path("alive")).unwrap();
     drop(lines);
-    ends(rest, how);
+    wait_for_end(rest, how);
 }
 
-/// Waits until a pipe has no writer any more.
+/// Waits until a pipe has no writer left.
 #[track_caller]
-fn ends(mut pipe: impl Read + Send + 'static, how: &str) {
+fn wait_for_end(mut pipe: impl Read + Send + 'static, how: &str) {
     let (sender, ended) = mpsc::channel();
     thread::spawn(move || {
         pipe.read_to_end(&mut Vec::new()).unwrap();

@@ -61,6 +61,6 @@ fn c18_a_database_of_another_program_is_not_touched_with_force() {
     project
         .run(&["index", "build", "--force"])
         .exits(3)
-        .says("another database");
+        .says("another program's database");
     assert_eq!(fs::read(&file).unwrap(), bytes);
 }

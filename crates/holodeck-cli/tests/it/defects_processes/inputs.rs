@@ -1,4 +1,4 @@
-//! Inputs that never end, or that nothing writes.
+//! Inputs without an end or without a writer.
 
 use std::{
     fs,
@@ -10,12 +10,12 @@ use holodeck_testkit::ModelServer;
 
 use crate::{
     interrupt::signal,
-    project::{Project, Ran, TWO_CASES, agent, knowing},
+    project::{CommandOutput, Project, TWO_CASES, agent, correct_server},
 };
 
 fn fifo(project: &Project, name: &str) {
-    let made = Command::new("mkfifo").arg(project.path(name)).status().unwrap();
-    assert!(made.success());
+    let status = Command::new("mkfifo").arg(project.path(name)).status().unwrap();
+    assert!(status.success());
 }
 
 /// The same agent with an MCP server whose variables come from `file`.
@@ -32,7 +32,7 @@ fn with_env_file(file: &str) -> String {
 #[test]
 fn c16_a_device_without_an_end_is_refused_wherever_an_input_is_named() {
     let project = Project::with(&agent("http://127.0.0.1:9", TWO_CASES));
-    // The limits of the message are those of each input; that it comes at all shows that reading ended.
+    // Each input has its own limit; the message shows that reading has ended.
     for args in [
         &["test", "--replay", "/dev/zero"][..],
         &["test", "--prices", "/dev/zero"],
@@ -60,7 +60,7 @@ fn c16_a_pipe_without_a_writer_is_given_up() {
     project
         .run(&["test", "--prices", "pipe"])
         .exits(2)
-        .says("nothing wrote all of it within 5 s");
+        .says("reading it took more than 5 s");
 }
 
 #[test]
@@ -68,16 +68,16 @@ fn c16_a_pipe_with_a_writer_is_an_env_file() {
     let project = Project::with(&with_env_file("./pipe"));
     fifo(&project, "pipe");
     let pipe = project.path("pipe");
-    // Each time it is opened, as secret managers do; the last one is left waiting when the program has ended.
+    // Serves every reader, as secret managers do; the last write blocks after the program has ended.
     thread::spawn(move || while fs::write(&pipe, "TOKEN=sesame-open\n").is_ok() {});
     project.run(&["test"]).exits(3);
     assert_eq!(project.read("seen"), "sesame-open\n");
 }
 
 #[tokio::test]
-async fn c16_ctrl_c_is_heard_while_an_input_is_read() {
-    // The price list is read after signals are listened to.
-    let server: ModelServer = knowing();
+async fn c16_ctrl_c_works_while_an_input_is_read() {
+    // The price list is read after the signal handlers are installed.
+    let server: ModelServer = correct_server();
     let project = Project::with(&agent(&server.url(), TWO_CASES));
     fifo(&project, "prices.json");
     let child = project
@@ -86,13 +86,13 @@ async fn c16_ctrl_c_is_heard_while_an_input_is_read() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A writer that is let in shows that the program waits for its data, which never come.
+    // The pipe can be opened for writing only once the program waits for data, which never arrives.
     let writer = fs::OpenOptions::new()
         .write(true)
         .open(project.path("prices.json"))
         .unwrap();
     signal(&child, "-INT");
-    Ran::of(&child.wait_with_output().unwrap()).exits(130);
+    CommandOutput::of(&child.wait_with_output().unwrap()).exits(130);
     drop(writer);
     assert_eq!(server.finish().len(), 0);
 }

@@ -1,11 +1,11 @@
-//! Endpoints that refuse for a while.
+//! Endpoints that refuse requests for some time.
 
 use holodeck_testkit::{ModelServer, Reply};
 
 use crate::project::{Project, TWO_CASES, agent};
 
 #[test]
-fn c03_a_timeout_names_the_last_refusal_and_a_long_wait_says_why() {
+fn c03_a_timeout_names_the_last_refusal_and_a_long_wait_its_reason() {
     for (status, message) in [(429, "slow down"), (502, "upstream is gone")] {
         let server =
             ModelServer::answering(move |_| Reply::openai_error(status, message, None, None).retry_after(30));
@@ -17,7 +17,7 @@ fn c03_a_timeout_names_the_last_refusal_and_a_long_wait_says_why() {
             ran.all()
         );
         assert!(ran.all().contains(&status.to_string()), "{}", ran.all());
-        assert!(ran.stderr.contains("; asking again in 3"), "{}", ran.all());
+        assert!(ran.stderr.contains("; retrying in 3"), "{}", ran.all());
         assert_eq!(project.journals().len(), 1);
         let asked = project
             .run(&["run", "--timeout", "0.5", "agent.yaml", "q"])

@@ -1,4 +1,4 @@
-//! What ends a run at once.
+//! Signals that end a run at once.
 
 use std::{
     net::TcpListener,
@@ -10,10 +10,10 @@ use pretty_assertions::assert_eq;
 
 use crate::{
     interrupt::signal,
-    project::{Project, Ran, TWO_CASES, agent},
+    project::{CommandOutput, Project, TWO_CASES, agent},
 };
 
-/// Starts a command for which no signal is ignored, whatever this test was started under.
+/// Starts a command that ignores no signal, even if the test itself was started with ignored signals.
 fn start(project: &Project, args: &[&str]) -> Child {
     let plain = project.command(args);
     let mut command = Command::new("/usr/bin/env");
@@ -41,7 +41,7 @@ async fn c04_sigterm_hangup_and_quit_cancel_running_turns_and_write_every_report
         let child = start(&project, &["test", "--report", "junit=out.xml"]);
         server.until_open(1).await;
         signal(&child, name);
-        let ran = Ran::of(&child.wait_with_output().unwrap()).exits(143);
+        let ran = CommandOutput::of(&child.wait_with_output().unwrap()).exits(143);
         assert!(ran.stdout.contains("terminated"), "{name} {}", ran.all());
         assert!(ran.stdout.contains("2 not run"), "{name} {}", ran.all());
         assert!(
@@ -50,7 +50,7 @@ async fn c04_sigterm_hangup_and_quit_cancel_running_turns_and_write_every_report
             ran.all()
         );
         assert!(project.read("out.xml").contains("<testsuite"), "{name}");
-        assert_eq!(project.journalled().len(), 0, "{name}");
+        assert_eq!(project.journal_grades().len(), 0, "{name}");
         assert!(project.run_file().is_object(), "{name}");
         gate.open();
         drop(server);
@@ -66,7 +66,7 @@ async fn c04_a_question_that_is_terminated_ends_with_143() {
     let child = start(&project, &["run", "agent.yaml", "The capital of France?"]);
     server.until_open(1).await;
     signal(&child, "-TERM");
-    Ran::of(&child.wait_with_output().unwrap())
+    CommandOutput::of(&child.wait_with_output().unwrap())
         .exits(143)
         .says("terminated");
     gate.open();
@@ -85,6 +85,6 @@ fn c11_an_endpoint_that_refuses_connections_ends_the_run_after_three_cases() {
 
     let project = Project::with(&agent(&format!("http://{closed}/v1"), &cases));
     project.run(&["test", "-j", "8"]).exits(3);
-    let asked = project.journalled().len();
+    let asked = project.journal_grades().len();
     assert!((3..=10).contains(&asked), "{asked} cases were asked");
 }

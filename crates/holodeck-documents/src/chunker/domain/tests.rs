@@ -2,7 +2,7 @@ use DocumentDomain as D;
 
 use super::*;
 
-/// What a line is after a blank one: its level below Markdown's, its number and its title.
+/// The heading in a line that follows a blank one: its level below Markdown's, its number and its title.
 fn found(domain: D, line: &str) -> Option<(usize, String, String)> {
     let heading = heading(domain, line, "", Before::Break)?;
     Some((

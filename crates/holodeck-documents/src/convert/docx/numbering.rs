@@ -4,15 +4,15 @@ use crate::{Format, Problem};
 
 use super::super::xml::{Element, Step, Xml};
 
-/// Word's lists have so many levels.
+/// Number of levels in Word's lists.
 const LEVELS: usize = 9;
 
-/// Lists as they are defined, and how far each has been counted.
+/// List definitions and current counts.
 #[derive(Debug, Default)]
 pub(super) struct Numbering {
     kinds: HashMap<String, [Level; LEVELS]>,
     lists: HashMap<String, List>,
-    /// Lists of the same kind count together.
+    /// Lists with the same definition share their count.
     counts: HashMap<String, [Option<u32>; LEVELS]>,
 }
 
@@ -32,14 +32,14 @@ struct List {
     begun: bool,
 }
 
-/// What stands before a paragraph of a list.
+/// The label of a list paragraph.
 pub(super) struct Mark {
     pub(super) text: String,
     pub(super) bullet: bool,
 }
 
 impl Mark {
-    /// As Markdown knows lists; other marks are kept as text.
+    /// In Markdown's syntax; other labels are written as text.
     pub(super) fn in_markdown(self) -> String {
         let plain = self
             .text
@@ -80,7 +80,7 @@ impl Numbering {
         Ok(numbering)
     }
 
-    /// What stands before the next paragraph of a list; nothing if there is no such list.
+    /// The label of the next paragraph of a list; `None` if there is no such list.
     pub(super) fn next(&mut self, list: &str, level: usize) -> Option<Mark> {
         let level = level.min(LEVELS - 1);
         let list = self.lists.get_mut(list)?;
@@ -100,7 +100,7 @@ impl Numbering {
             *count = match at.cmp(&level) {
                 Ordering::Equal => Some(count.map_or(start, |count| count.saturating_add(1))),
                 Ordering::Greater => None,
-                // A level that was skipped counts as begun.
+                // A skipped level counts as started.
                 Ordering::Less => Some(count.unwrap_or(start)),
             };
         }

@@ -4,7 +4,7 @@ use crate::{Format, Problem};
 
 use super::super::xml::{Step, Xml};
 
-/// What a style makes of a paragraph, as far as its text goes.
+/// What a style implies for the text of a paragraph.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Style {
     /// Its level as a heading, from 0.
@@ -49,12 +49,12 @@ impl Styles {
         Ok(styles)
     }
 
-    /// The style of a paragraph that names it, or names none.
+    /// The style of a paragraph, with or without a style name.
     pub(super) fn get(&self, id: Option<&str>) -> Style {
         match id {
             None => self.usual.clone(),
             Some(id) => self.by_id.get(id).cloned().unwrap_or_else(|| {
-                // Files made by programs name styles that they do not define.
+                // Generated files use styles that they do not define.
                 let mut style = Style::default();
                 style.name(&id.replace("Heading", "heading "));
                 style
@@ -62,7 +62,7 @@ impl Styles {
         }
     }
 
-    /// A style with what it has from those it is based on; some are based on themselves.
+    /// A style with its inherited properties; some styles inherit from themselves.
     fn inherited(&self, id: &str) -> Style {
         const MOST_ANCESTORS: usize = 16;
         let mut style = self.by_id.get(id).cloned().unwrap_or_default();

@@ -9,7 +9,7 @@ use super::{super::blocks::Block, letters::Line};
 pub(super) struct Headings {
     /// By their text, from the outline.
     titles: HashMap<String, usize>,
-    /// By their size, in half points, largest first; the size of the text itself is not among them.
+    /// By their size, in half points, largest first; the size of body text is excluded.
     sizes: Vec<u32>,
 }
 
@@ -22,7 +22,7 @@ impl Headings {
         }
         let usual = by_size.iter().max_by_key(|(_, length)| **length);
         let usual = usual.map_or(0, |(size, _)| *size);
-        // A little larger is a matter of taste, not of rank.
+        // A slightly larger size is not a heading.
         let larger = by_size
             .keys()
             .copied()
@@ -63,7 +63,7 @@ fn half_points(size: f64) -> u32 {
     size
 }
 
-/// Spaces and case say nothing about whether a line is the title in the outline.
+/// Spaces and case are ignored when a line is compared with a title in the outline.
 fn key(text: &str) -> String {
     text.split_whitespace().collect::<String>().to_lowercase()
 }
@@ -83,12 +83,12 @@ pub(super) fn blocks(lines: &[Line], headings: &Headings) -> Vec<Block> {
         }
         rest = after;
         let level = headings.level(line);
-        let goes_on = previous
+        let continues = previous
             .is_some_and(|(before, before_level)| level == before_level && follows(before, line, spacing));
         previous = Some((line, level));
         match (blocks.last_mut(), item(&line.text)) {
             (Some(Block::Heading { text, .. } | Block::Paragraph(text) | Block::Item { text, .. }), None)
-                if goes_on =>
+                if continues =>
             {
                 join(text, &line.text);
             }
@@ -109,7 +109,7 @@ pub(super) fn blocks(lines: &[Line], headings: &Headings) -> Vec<Block> {
     blocks
 }
 
-/// The lines at the beginning that have the same number of columns, more than one, and stand close together.
+/// The leading lines with the same number of columns, more than one, that are close together.
 fn rows(lines: &[Line]) -> Vec<Vec<String>> {
     let columns = |line: &Line| line.text.split('\t').count();
     let Some(first) = lines
@@ -130,7 +130,7 @@ fn rows(lines: &[Line]) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The distance that lines of a paragraph keep from each other.
+/// The line distance within paragraphs.
 fn usual_spacing(lines: &[Line]) -> f64 {
     let mut spacings: Vec<f64> = lines
         .windows(2)
@@ -148,17 +148,17 @@ fn usual_spacing(lines: &[Line]) -> f64 {
     spacings.get(spacings.len() / 5).copied().unwrap_or_default()
 }
 
-/// Whether a line is of the same paragraph as the one before it.
+/// Whether a line continues the paragraph of the previous line.
 fn follows(before: &Line, line: &Line, spacing: f64) -> bool {
     let down = before.y - line.y;
     let same_size = half_points(before.size).abs_diff(half_points(line.size)) <= 1;
     let same_row = down.abs() < line.size * 0.5;
     let near = down > 0.0 && down <= (spacing * 1.25).max(line.size * 1.3) && down < line.size * 2.2;
-    // What stands further right begins something, as the first line of a paragraph does.
+    // An indented line starts a paragraph.
     same_size && (same_row || near && line.left < before.left + line.size)
 }
 
-/// Joins a line to those before it; a word that was divided becomes whole.
+/// Joins a line to those before it, and the parts of a hyphenated word.
 fn join(text: &mut String, line: &str) {
     let divided = text.ends_with('-')
         && text.chars().rev().nth(1).is_some_and(char::is_alphabetic)
@@ -171,7 +171,7 @@ fn join(text: &mut String, line: &str) {
     text.push_str(&line.replace('\t', "  "));
 }
 
-/// What follows the mark of a list, if a line begins with one.
+/// The text after a list marker, if the line begins with one.
 fn item(text: &str) -> Option<&str> {
     let rest = text.strip_prefix(['•', '▪', '◦', '‣', '·', '●', '○', '■', '\u{f0b7}'])?;
     Some(rest.trim_start()).filter(|rest| !rest.is_empty())
@@ -197,7 +197,7 @@ mod tests {
             line("of two lines", 680.0, 18.0),
             line("Section", 650.0, 14.0),
             line("The first para-", 630.0, 10.0),
-            line("graph goes on", 618.0, 10.0),
+            line("graph continues", 618.0, 10.0),
             line("and on.", 606.0, 10.0),
             line("The second one.", 580.0, 10.0),
             line("• an item", 568.0, 10.0),
@@ -214,7 +214,7 @@ mod tests {
 
         ## Section
 
-        The first paragraph goes on and on.
+        The first paragraph continues and on.
 
         The second one.
 

@@ -1,11 +1,11 @@
-//! Letters with their places, as lines of text.
+//! Positioned letters, grouped into lines of text.
 
 use pdf_extract::{ColorSpace, MediaBox, OutputDev, OutputError, Path, Transform};
 
-/// More text than this on one page is no page.
+/// More text than this cannot be on one page.
 pub(super) const MOST_TEXT: usize = 16 * 1024 * 1024;
 
-/// A line of text as it stands on the page.
+/// A line of text on the page.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Line {
     /// Its text; a tab stands between columns.
@@ -23,7 +23,7 @@ pub(super) struct Line {
 pub(super) struct Letters {
     lines: Vec<Line>,
     line: Option<Line>,
-    /// How many letters of the line have which size.
+    /// The number of letters of each size.
     sizes: Vec<(f64, usize)>,
     /// Where the last letter ends.
     end: f64,
@@ -81,7 +81,7 @@ impl OutputDev for Letters {
             return Err(OutputError::IoError(std::io::ErrorKind::FileTooLarge.into()));
         }
         let (x, y) = (transform.m31, transform.m32);
-        // However it is turned, a letter has the size of the square with its area.
+        // Independent of rotation, the size of a letter is the side of the square with its area.
         let area = (transform.m11 * transform.m22 - transform.m12 * transform.m21).abs();
         let scale = area.sqrt();
         let size = font_size.abs() * scale;
@@ -112,7 +112,7 @@ impl OutputDev for Letters {
         for c in text.chars() {
             match c {
                 c if c.is_whitespace() && line.text.is_empty() => {}
-                // Written as one letter, read as several.
+                // A ligature is one glyph but several letters.
                 'ﬀ' => line.text.push_str("ff"),
                 'ﬁ' => line.text.push_str("fi"),
                 'ﬂ' => line.text.push_str("fl"),

@@ -1,4 +1,4 @@
-//! Structures that refer to themselves, which the reader would follow for ever.
+//! Detects cyclic structures, which the PDF reader would follow forever.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use pdf_extract::{Dictionary, Document as Pdf, Object, ObjectId, Stream};
 
 use crate::{Limit, Problem};
 
-/// How deep trees of pages and contents inside contents may be.
+/// Maximum depth of page trees and nested contents.
 const DEEPEST: usize = 64;
 
 pub(super) fn check(pdf: &Pdf) -> Result<(), Problem> {
@@ -27,7 +27,7 @@ pub(super) fn check(pdf: &Pdf) -> Result<(), Problem> {
     Ok(())
 }
 
-/// No node of the tree of pages may be met twice.
+/// No node of the page tree may be visited twice.
 fn tree(pdf: &Pdf, node: ObjectId, met: &mut HashSet<ObjectId>, depth: usize) -> Result<(), Problem> {
     if depth > DEEPEST {
         return Err(Limit::Depth(DEEPEST as u64).into());
@@ -50,7 +50,7 @@ fn tree(pdf: &Pdf, node: ObjectId, met: &mut HashSet<ObjectId>, depth: usize) ->
     Ok(())
 }
 
-/// The resources of a page or of the nodes above it.
+/// The resources of a page or of an ancestor node.
 fn inherited_resources<'a>(pdf: &'a Pdf, page: &'a Dictionary) -> Result<Option<&'a Dictionary>, Problem> {
     let mut node = page;
     let mut resources = None;
@@ -66,7 +66,7 @@ fn inherited_resources<'a>(pdf: &'a Pdf, page: &'a Dictionary) -> Result<Option<
     Err(super::broken("its page tree loops"))
 }
 
-/// No content may be inside of itself. `sound` are those that were followed to their end.
+/// No content may contain itself. `sound` holds the contents that were already checked completely.
 fn forms<'a>(
     pdf: &'a Pdf,
     resources: &'a Dictionary,
@@ -98,7 +98,7 @@ fn forms<'a>(
         path.push(id);
         match dictionary(pdf, &stream.dict, b"Resources") {
             Some(own) => forms(pdf, own, sound, path)?,
-            // Without any of its own it uses those around it, and may draw itself.
+            // Without resources of its own it uses the enclosing ones, and may draw itself.
             None if draws(stream) => return Err(super::broken("its contents may loop")),
             None => {}
         }

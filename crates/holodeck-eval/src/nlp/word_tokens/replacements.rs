@@ -1,10 +1,10 @@
-//! The replacements that NLTK's word tokeniser makes, in its order, over one word.
+//! Applies the replacements of NLTK's word tokeniser, in its order, to one word.
 #![allow(clippy::indexing_slicing, reason = "characters of a word by position")]
 
 use super::{CONTRACTIONS, has_contraction};
 use crate::nlp::python;
 
-/// The replacements, over one word and the white space around it.
+/// Applies the replacements to one word and the white space around it.
 #[derive(Default)]
 pub(super) struct Replacements {
     text: Vec<char>,
@@ -13,8 +13,8 @@ pub(super) struct Replacements {
 }
 
 impl Replacements {
-    /// Calls `emit` with each token of a word that stands between these two white-space characters, `None` at an end
-    /// of the sentence.
+    /// Calls `emit` with each token of a word between these two white-space characters; `None` at an end of the
+    /// sentence.
     pub(super) fn tokens(
         &mut self,
         word: &str,
@@ -55,8 +55,8 @@ impl Replacements {
         }
     }
 
-    /// Goes through the text once: `rule` writes what replaces the characters at a position and returns how many it
-    /// replaced; 0 leaves the character as it is.
+    /// Processes the text once: `rule` writes the replacement of the characters at a position and returns how many it
+    /// replaced; 0 leaves the character unchanged.
     fn replace(&mut self, rule: impl Fn(&[char], usize, &mut Vec<char>) -> usize) {
         self.out.clear();
         let mut at = 0;
@@ -84,7 +84,7 @@ impl Replacements {
         }
     }
 
-    /// Pads each run of at least `least` and at most `most` times `c`.
+    /// Pads each run of `least` to `most` times `c`.
     fn pad_run(&mut self, c: char, least: usize, most: usize) {
         self.replace(|text, at, out| {
             let run = text[at..]
@@ -204,7 +204,7 @@ impl Replacements {
         });
     }
 
-    /// A space before what `clitic` finds at the end of a word, if neither a quote nor a space is there.
+    /// Inserts a space before the clitic at the end of a word, unless a quote or a space is there.
     fn detach(&mut self, clitic: impl Fn(&[char]) -> usize) {
         self.replace(|text, at, out| {
             let length = clitic(&text[at + 1..]);

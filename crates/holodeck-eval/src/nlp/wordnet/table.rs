@@ -1,6 +1,6 @@
-//! A hash table that is built once and then read in place, without loading it.
+//! A hash table that is built once and read in place, without loading.
 //!
-//! `build.rs` writes it, the crate reads it, so both compile this file. All numbers are little-endian:
+//! `build.rs` writes it and the crate reads it, so both compile this file. All numbers are little-endian:
 //!
 //! ```text
 //! u32 slot count (a power of two)   u32 × slots: offset of the entry, 0 = empty
@@ -9,14 +9,14 @@
 
 use std::collections::BTreeMap;
 
-/// FNV-1a: simple, the same everywhere, and good enough for words.
+/// FNV-1a: simple, portable, and good enough for words.
 fn hash(key: &[u8]) -> u32 {
     key.iter().fold(0x811c_9dc5, |hash, &byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     })
 }
 
-/// Lays out the table. An error is a key or value too long for its length field.
+/// Builds the table. Fails if a key or value is too long for its length field.
 #[allow(dead_code, reason = "build.rs writes, the crate reads")]
 pub(crate) fn build(entries: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
     let slot_count = (entries.len() * 3 / 2).next_power_of_two();

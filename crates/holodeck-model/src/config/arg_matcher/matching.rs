@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde_json::{Number, Value};
 
 use super::{ArgMatcher, Bound};
-use crate::value::{Decimal, is_space, python_str};
+use crate::value::{Decimal, has_lost_digits, is_space, python_str};
 
 impl ArgMatcher {
     /// Whether an argument of a call is what was expected.
@@ -13,7 +13,7 @@ impl ArgMatcher {
         match self {
             Self::Literal(expected) => is_same(expected, found),
             Self::Fuzzy(expected) => is_like(expected, found),
-            // An expression that gives up has not matched; a match is the only thing that may pass.
+            // An expression that exceeds its limits does not match.
             Self::Regex(pattern) => pattern.is_full_match(&python_str(found)).unwrap_or(false),
             Self::Range { lower, upper } => found.as_number().is_some_and(|number| {
                 let allowed = |bound: &Bound, beyond: Ordering| match compare(number, &bound.value) {
@@ -38,12 +38,12 @@ impl ArgMatcher {
     }
 }
 
-/// Exact, also between an integer and a double.
+/// Compares exactly, also an integer with a double.
 fn compare(one: &Number, two: &Number) -> Option<Ordering> {
     Some(Decimal::from_number(one)?.cmp(&Decimal::from_number(two)?))
 }
 
-/// Integers exactly, decimals as doubles.
+/// Compares integers exactly, decimals as doubles.
 fn is_near(found: &Number, value: &Number, tolerance: &Number) -> bool {
     if [found, value, tolerance].iter().all(|number| !number.is_f64()) {
         let exact = |number| Decimal::from_number(number).unwrap_or_default();
@@ -56,10 +56,12 @@ fn is_near(found: &Number, value: &Number, tolerance: &Number) -> bool {
     (found - value).abs() <= double(tolerance) + rounding
 }
 
-/// Equal values: numbers by value whichever way they are written, everything else by kind and content.
+/// Whether two values are equal: numbers by value in any notation, everything else by kind and content.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Number(a), Value::Number(b)) => compare(a, b) == Some(Ordering::Equal),
+        (Value::Number(a), Value::Number(b)) => {
+            !has_lost_digits(a) && !has_lost_digits(b) && compare(a, b) == Some(Ordering::Equal)
+        }
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
         }
@@ -70,7 +72,7 @@ fn is_same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The entries or values of `expected`, each at least as often as there.
+/// Whether `found` has the entries or values of `expected`, each at least as often.
 fn is_part(expected: &Value, found: &Value) -> bool {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => expected
@@ -87,7 +89,7 @@ fn is_part(expected: &Value, found: &Value) -> bool {
     }
 }
 
-/// Texts that differ only in case, blanks and separators; numbers within 1e-9, `12%` being 0.12.
+/// Whether strings differ only in case, whitespace and separators, or numbers by at most 1e-9; `12%` is 0.12.
 fn is_like(expected: &str, found: &Value) -> bool {
     let (expected, found) = (
         without_separators(expected),
@@ -109,9 +111,9 @@ fn infinity(text: &str) -> Option<bool> {
 
 fn without_separators(text: &str) -> String {
     let lower = text.trim_matches(is_space).to_lowercase();
-    let kept: String = lower.chars().filter(|c| !matches!(c, ',' | '_' | ' ')).collect();
-    let mut collapsed = String::with_capacity(kept.len());
-    for c in kept.chars() {
+    let text: String = lower.chars().filter(|c| !matches!(c, ',' | '_' | ' ')).collect();
+    let mut collapsed = String::with_capacity(text.len());
+    for c in text.chars() {
         let c = if is_space(c) { ' ' } else { c };
         if !(c == ' ' && collapsed.ends_with(' ')) {
             collapsed.push(c);

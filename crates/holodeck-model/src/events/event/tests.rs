@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::events::{CompleteReason, PersistenceState, StopReason};
 
-/// An event of this type with the fields every event has.
+/// An event with these fields and the common ones.
 fn event(fields: &Value) -> Value {
     let mut event = json!({
         "timestamp": "2026-11-21T20:00:00.120Z",
@@ -24,7 +24,7 @@ fn read(value: &Value) -> AgentEvent {
 }
 
 #[test]
-fn a_message_reads_and_writes_as_the_contract_shows_it() {
+fn a_message_has_the_form_of_the_contract() {
     let text = concat!(
         r#"{"type":"message","timestamp":"2026-11-21T20:00:00.120Z","eventId":"0b0e5a52-7d3c-4a53-9b3b-6a3c6d9f0a11","#,
         r#""persistenceState":"persisted","eventIndex":41,"sequenceNumber":7,"sessionId":"s-1","runId":"r-9","turn":2,"#,
@@ -41,7 +41,7 @@ fn a_message_reads_and_writes_as_the_contract_shows_it() {
 }
 
 #[test]
-fn e_09_what_is_unknown_is_written_again() {
+fn e_09_unknown_data_is_written_back() {
     for value in [
         event(&json!({"type": "weather", "content": 3, "sequenceNumber": 4, "nested": {"a": [1, null]}})),
         event(
@@ -58,7 +58,7 @@ fn e_09_what_is_unknown_is_written_again() {
 }
 
 #[test]
-fn the_originals_stored_names_and_states_are_read() {
+fn stored_names_and_states_of_the_older_contract_are_read() {
     let stored = read(&event(
         &json!({"type": "user_message_sent", "messageId": "m", "content": "hi",
                                      "persistenceState": "queued"}),
@@ -84,7 +84,7 @@ fn times_are_written_with_milliseconds() {
 }
 
 #[test]
-fn an_event_without_its_required_fields_is_refused() {
+fn an_event_without_its_required_fields_is_rejected() {
     for kind in EventBody::KINDS.iter().filter(|kind| **kind != "session_start") {
         let bare = event(&json!({ "type": kind }));
         assert!(serde_json::from_value::<AgentEvent>(bare).is_err(), "{kind}");

@@ -50,7 +50,7 @@ async fn words_are_found_by_their_stems() {
     assert_eq!(ranked("MAILS").await, ["a.md#2"]);
     assert_eq!(ranked("4.2").await, ["b.md#0"]);
     assert_eq!(ranked("thirty refunded").await.len(), 2);
-    // Nothing in a query has a meaning to the full-text index.
+    // No part of a query is full-text syntax.
     for query in [
         "",
         " ",
@@ -95,7 +95,7 @@ async fn phrases_are_found_word_for_word() {
 async fn equal_ones_come_by_id() {
     let store = EmbeddedStore::in_memory().await.unwrap();
     store.prepare(&info("plain")).await.unwrap();
-    // In another order than that of their ids, and more than one segment of them.
+    // In another order than their ids, and more than one segment of them.
     let texts = vec!["the same"; 1500];
     store
         .replace_many(&[source("z", "1", &texts), source("a", "1", &texts[..3])])
@@ -144,12 +144,12 @@ async fn missing_codes_are_no_fewer_answers() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.ends_with("the file is damaged (codes are missing); delete it and build the index again"),
+        error.ends_with("the file is damaged (codes are missing); delete it and rebuild the index"),
         "{error}"
     );
 }
 
-/// What a series of changes leaves, done in memory by hand.
+/// The expected result of a series of changes, applied in memory.
 #[derive(Clone, Debug)]
 enum Change {
     Replace(u8, Vec<u8>),

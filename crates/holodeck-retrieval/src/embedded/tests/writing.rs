@@ -98,7 +98,7 @@ async fn a_batch_is_all_or_nothing() {
         .replace_many(&[source("c.md", "1", &["three"]), twice])
         .await
         .unwrap_err();
-    insta::assert_snapshot!(refused, @"embedded index in memory: there is a passage `b.md#0` already, besides the one of `d.md`");
+    insta::assert_snapshot!(refused, @"embedded index in memory: passage `b.md#0` of `d.md` already exists in another source");
     assert_eq!(all(&store).await, before);
 }
 
@@ -115,27 +115,27 @@ async fn vectors_without_a_direction_are_refused() {
         let refused = store.replace(&state, &entries).await.unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "embedded index in memory: passage `z.md#0` of `z.md` has a vector of zeros, or of no numbers"
+            "embedded index in memory: passage `z.md#0` of `z.md` has a vector that is all zeros or not finite"
         );
         let refused = store.nearest(&vector, 1, &Filter::default()).await.unwrap_err();
         assert!(matches!(refused, RetrievalError::Query(_)), "{refused}");
     }
     let refused = store.nearest(&[1.0], 1, &Filter::default()).await.unwrap_err();
-    insta::assert_snapshot!(refused, @"the query's vector has 1 numbers, those of the index have 16");
+    insta::assert_snapshot!(refused, @"the query's vector has 1 dimensions, the index has 16");
     let (state, mut entries) = source("z.md", "1", &["short"]);
     entries[0].vector.truncate(3);
     let refused = store.replace(&state, &entries).await.unwrap_err();
-    insta::assert_snapshot!(refused, @"embedded index in memory: the vectors of `z.md` are not of length 16 as all others");
+    insta::assert_snapshot!(refused, @"embedded index in memory: the vectors of `z.md` do not have the index's 16 dimensions");
 }
 
 #[tokio::test]
 async fn ways_of_making_it_are_never_mixed() {
     let store = memory().await;
     let mixed = store.prepare(&info("another")).await.unwrap_err();
-    insta::assert_snapshot!(mixed, @r"
+    insta::assert_snapshot!(mixed.explanation().text(), @r"
     the index was built with hash words-1 (16 dimensions), plain, not with hash words-1 (16 dimensions), another
 
-    hint: `--force-ingest` builds it anew
+    hint: rebuild it with `--force-ingest`
     ");
     store.prepare(&info("plain")).await.unwrap();
     store.clear().await.unwrap();
@@ -149,7 +149,7 @@ async fn ways_of_making_it_are_never_mixed() {
 }
 
 #[tokio::test]
-async fn an_owner_notices_that_another_began_anew() {
+async fn an_owner_notices_that_another_rebuilt_the_index() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("i.db");
     let one = filled(EmbeddedStore::open(&path).await.unwrap()).await;
@@ -169,13 +169,13 @@ async fn an_owner_notices_that_another_began_anew() {
 }
 
 #[tokio::test]
-async fn a_second_writer_is_told() {
+async fn a_second_writer_gets_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("i.db");
     let store = filled(EmbeddedStore::open(&path).await.unwrap()).await;
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // Readers do not mind.
+    // Readers are not blocked.
     assert_eq!(
         store
             .nearest(&query("x"), 9, &Filter::default())
@@ -186,7 +186,7 @@ async fn a_second_writer_is_told() {
     );
     let busy = store.remove(&["a.md".to_owned()]).await.unwrap_err().to_string();
     assert!(
-        busy.ends_with("another process is writing to it; try again when that one has ended"),
+        busy.ends_with("another process is writing to it; try again when it has finished"),
         "{busy}"
     );
     other.execute_batch("COMMIT").unwrap();

@@ -1,4 +1,4 @@
-//! A server of its own for a test, gone with it.
+//! A Chroma server for one test, stopped with it.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpListener;
@@ -27,10 +27,10 @@ impl Server {
             .local_addr()
             .unwrap()
             .port();
-        // It ends with the tests, whatever ends them.
+        // Stops with the tests, however they end.
         let mut child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
-            // The program itself names the folder it was installed in, and that may have been moved.
+            // The program contains the path of its installation folder, which may have been moved.
             .arg(programs.join("python"))
             .arg(program)
             .arg("run")
@@ -45,11 +45,14 @@ impl Server {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
-        let mut said = String::new();
-        while !said.contains("listening on") {
-            assert!(lines.read_line(&mut said).unwrap() > 0, "Chroma ended: {said}");
+        let mut output = String::new();
+        while !output.contains("listening on") {
+            assert!(
+                lines.read_line(&mut output).unwrap() > 0,
+                "Chroma ended: {output}"
+            );
         }
-        // A full pipe would stop it.
+        // A full pipe would block the server.
         std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
         Self {
             _folder: folder,

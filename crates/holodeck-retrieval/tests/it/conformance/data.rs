@@ -1,4 +1,4 @@
-//! Entries to put into stores.
+//! Sample entries.
 
 use holodeck_retrieval::{EmbedderId, Entry, IndexInfo, Passage, Scored, SourceState, VectorStore};
 use serde_json::Value;
@@ -56,7 +56,7 @@ pub(crate) fn unit(vector: &[f32]) -> Vec<f32> {
     vector.iter().map(|x| x / length).collect()
 }
 
-/// Entries whose vectors look random and are always the same.
+/// Entries with pseudo-random vectors that are the same in every run.
 pub(crate) fn random(source: &str, count: usize, dimensions: usize, seed: u64) -> Vec<Entry> {
     let mut numbers = Numbers(seed);
     (0..count)

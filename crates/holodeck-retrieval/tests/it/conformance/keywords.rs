@@ -57,7 +57,7 @@ pub(super) async fn rare_words_count_more(case: &Case<'_>) {
     assert_eq!(ranked(words, "   ").await, [""; 0]);
 }
 
-pub(super) async fn no_letter_has_a_meaning(case: &Case<'_>) {
+pub(super) async fn no_character_is_query_syntax(case: &Case<'_>) {
     let store = filled(
         case,
         &[
@@ -132,7 +132,7 @@ pub(super) async fn words_are_found_in_titles_and_context(case: &Case<'_>) {
 pub(super) async fn other_forms_of_a_word_are_found(case: &Case<'_>) {
     let store = filled(case, &[("a", "he refunded the customers"), ("b", "nothing")]).await;
     let Some(words) = store.keywords() else { return };
-    if case.promised(Promise::Stems) {
+    if case.promises(Promise::Stems) {
         assert_eq!(ranked(words, "refunding a customer").await, ["a"]);
     }
 }

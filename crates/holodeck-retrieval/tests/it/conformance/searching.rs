@@ -51,7 +51,7 @@ pub(super) async fn the_nearest_are_those_of_brute_force(case: &Case<'_>) {
 pub(super) async fn equal_ones_are_ordered_by_id(case: &Case<'_>) {
     let store = case.store().await;
     store.prepare(&info(3)).await.unwrap();
-    // Not in the order of their ids, in two sources, in capitals and not: bytes decide.
+    // Not in the order of ids, in two sources, mixed case: byte order decides.
     for (source, names) in [("x", ["m", "B", "z", "a1"]), ("y", ["c", "A", "a10", "é"])] {
         let entries: Vec<_> = names
             .iter()

@@ -108,7 +108,7 @@ pub(super) async fn a_cleared_index_takes_another_embedder(case: &Case<'_>) {
 pub(super) async fn what_was_made_otherwise_is_refused(case: &Case<'_>) {
     let store = case.store().await;
     store.prepare(&info(3)).await.unwrap();
-    // Nothing is in it yet: any other way is as good.
+    // The index is empty: any other settings are accepted.
     store.prepare(&info(2)).await.unwrap();
     store.prepare(&info(3)).await.unwrap();
     let entries = random("a", 3, 3, 1);
@@ -206,7 +206,7 @@ pub(super) async fn two_writers(case: &Case<'_>) {
 }
 
 pub(super) async fn readers_see_all_of_a_replacement_or_nothing(case: &Case<'_>) {
-    if !case.promised(Promise::Atomic) {
+    if !case.promises(Promise::Atomic) {
         return;
     }
     let store = case.store().await;

@@ -1,4 +1,4 @@
-//! How long the real server takes: `cargo xtask soak postgres` prints it.
+//! Timings of the real server; `cargo xtask soak postgres` prints them.
 
 #![allow(
     clippy::print_stdout,
@@ -26,7 +26,7 @@ fn sources(passages: usize) -> Vec<(SourceState, Vec<Entry>)> {
             let entries: Vec<Entry> = random(&source, 100, DIMENSIONS, at as u64)
                 .into_iter()
                 .map(|mut entry| {
-                    // As long as a small passage, with words as rare as words are.
+                    // As long as a small passage, with a realistic word distribution.
                     let word = |_| format!("word{}", (20_000.0 * words.next().powi(4)) as i64);
                     entry.passage.text = (0..60).map(word).collect::<Vec<_>>().join(" ");
                     with_metadata(entry, json!({"page": at % 50}))

@@ -1,4 +1,4 @@
-//! TLS before the real server, which has none of its own.
+//! A TLS proxy in front of the real server, which has no TLS.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ async fn certificates_are_checked() {
         assert!(!error.contains(PostgresServer::PASSWORD), "{error}");
         error
     };
-    // Signed by nobody who is trusted, and for another name than this.
+    // Signed by an untrusted authority, and for another name.
     let unknown = refused(url("localhost", "?sslmode=require")).await;
     assert!(unknown.contains("UnknownIssuer"), "{unknown}");
     let misnamed = refused(url("127.0.0.1", &format!("?sslmode=require&sslrootcert={root}"))).await;
@@ -74,7 +74,7 @@ fn acceptor() -> (TlsAcceptor, String) {
     (TlsAcceptor::from(Arc::new(config)), authority.pem())
 }
 
-/// Answers the question for TLS with yes, and passes on to the server what then comes.
+/// Accepts the TLS request and forwards what follows to the server.
 async fn terminate(acceptor: TlsAcceptor, server: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,0 +1,12 @@
+use std::fmt;
+
+use serde_json::Value;
+
+/// What every answer of an agent must match.
+pub trait AnswerFormat: fmt::Debug + Send + Sync {
+    /// The JSON Schema.
+    fn schema(&self) -> &Value;
+
+    /// Checks an answer; the error describes what is wrong and where.
+    fn check(&self, answer: &Value) -> Result<(), String>;
+}

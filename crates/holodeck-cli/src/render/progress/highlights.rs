@@ -1,0 +1,73 @@
+//! Collects what the summary of a run shows.
+
+use std::sync::Arc;
+
+use holodeck::{
+    model::{CaseState, ExecutionState},
+    runner::{CaseReport, RunEvent, RunSink, explain},
+};
+
+/// Failures shown again at the end; the report has all of them.
+const MAX_FAILURES: usize = 20;
+
+/// More hints than this are not read.
+const MAX_HINTS: usize = 3;
+
+/// What the summary shows of the cases. Its size does not grow with their number.
+#[derive(Debug, Default)]
+pub(crate) struct Highlights {
+    /// The first cases that did not pass.
+    pub(crate) failures: Vec<Arc<CaseReport>>,
+    /// How many more did not pass.
+    pub(crate) more_failures: usize,
+    /// The first case that checks nothing.
+    pub(crate) unchecked: Option<String>,
+    /// Hints from the reasons of failures.
+    pub(crate) hints: Vec<String>,
+    /// Cases that could not be executed.
+    pub(crate) not_executed: usize,
+    /// Cases to finish.
+    pub(crate) planned: usize,
+}
+
+impl Highlights {
+    fn add_hints(&mut self, case: &CaseReport) {
+        if self.hints.len() >= MAX_HINTS {
+            return;
+        }
+        let reasons = explain(case)
+            .into_iter()
+            .flat_map(|explanation| explanation.reasons);
+        for hint in reasons.filter_map(|reason| reason.hint) {
+            if self.hints.len() < MAX_HINTS && !self.hints.contains(&hint) {
+                self.hints.push(hint);
+            }
+        }
+    }
+}
+
+impl RunSink for Highlights {
+    fn on(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::Started { total, .. } => self.planned = *total,
+            RunEvent::CaseFinished { case, .. } => match case.state() {
+                CaseState::Passed => {}
+                CaseState::Unchecked => {
+                    self.unchecked.get_or_insert_with(|| case.label());
+                }
+                CaseState::Failed | CaseState::Error => {
+                    if matches!(case.execution(), ExecutionState::Error | ExecutionState::Skipped) {
+                        self.not_executed += 1;
+                    }
+                    self.add_hints(case);
+                    if self.failures.len() < MAX_FAILURES {
+                        self.failures.push(Arc::clone(case));
+                    } else {
+                        self.more_failures += 1;
+                    }
+                }
+            },
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Metrics that call a judge.
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use holodeck_eval::{
+    AskingMetric, EvalInput, Grader, Judge, MetricError, MetricKind, MetricOutcome, Score, Verdict,
+};
+use serde_json::json;
+
+use crate::grader::{answer, config};
+
+/// Answers with the reversed prompt and fails on an empty one.
+struct Mirror;
+
+#[async_trait]
+impl Judge for Mirror {
+    async fn ask(&self, prompt: &str) -> Result<String, String> {
+        match prompt {
+            "" => Err("the endpoint returned nothing".to_owned()),
+            prompt => Ok(prompt.chars().rev().collect()),
+        }
+    }
+}
+
+/// All outcomes. The metrics of these tests never wait.
+pub(crate) fn outcomes(grader: &Grader, input: &EvalInput<'_>) -> Vec<MetricOutcome> {
+    let computed = grader.compute(input);
+    grader.ask(input, computed, &Mirror).now_or_never().unwrap()
+}
+
+/// Sends the answer to the judge and scores the length of the reply.
+struct Length;
+
+#[async_trait]
+impl AskingMetric for Length {
+    fn name(&self) -> &'static str {
+        "length"
+    }
+
+    async fn score(&self, input: &EvalInput<'_>, judge: &dyn Judge) -> Result<Score, MetricError> {
+        let answer = judge
+            .ask(input.response)
+            .await
+            .map_err(|reason| MetricError::NotJudged {
+                name: self.name().to_owned(),
+                reason,
+            })?;
+        let length = u8::try_from(answer.len()).unwrap();
+        Ok(Score::graded(f64::from(length) / 10.0))
+    }
+}
+
+#[test]
+fn an_asking_metric_keeps_its_place_and_follows_the_same_rules() {
+    let grader = Grader::new(&[config(json!({"metric": "equality"}))])
+        .unwrap()
+        .with_asking(Box::new(Length), MetricKind::Geval, Some(0.5));
+    assert!(grader.asks());
+    for (response, verdict, error) in [
+        ("sixsix", Verdict::Passed, None),
+        ("no", Verdict::Failed, None),
+        (
+            "",
+            Verdict::Error,
+            Some("`length` was not judged: the endpoint returned nothing"),
+        ),
+        (
+            "more than ten",
+            Verdict::Error,
+            Some("`length` returned 1.3, which is not between 0 and 1"),
+        ),
+    ] {
+        let input = answer(response, response);
+        assert_eq!(
+            grader
+                .compute(&input)
+                .iter()
+                .filter(|outcome| outcome.is_none())
+                .count(),
+            1
+        );
+        let outcomes = outcomes(&grader, &input);
+        assert_eq!(
+            (outcomes[0].name.as_str(), outcomes[0].verdict),
+            ("equality", Verdict::Passed)
+        );
+        assert_eq!(
+            (outcomes[1].name.as_str(), outcomes[1].verdict),
+            ("length", verdict)
+        );
+        let found = outcomes[1].error.as_ref().map(ToString::to_string);
+        assert_eq!(found.as_deref(), error);
+    }
+}

@@ -1,0 +1,208 @@
+use std::{sync::Arc, time::Duration};
+
+use holodeck_backend_api::{BackendError, BackendEvent, EventStream, ExecutionResult};
+use holodeck_model::events::{AgentEvent, EventBody, PersistenceState, RunError, SessionStart};
+
+use crate::{
+    Clock, Draft, EventStore, Ids, NewRun, RunRecorder, StoreError, StoredEvent, StreamChecker, TimedStream,
+    Trajectory, View,
+    draft::{draft, meta},
+    terminal::code,
+};
+
+/// What runs are recorded with.
+#[derive(Clone, Copy)]
+pub struct Recording<'a> {
+    store: &'a dyn EventStore,
+    clock: &'a Arc<dyn Clock>,
+    ids: &'a Arc<dyn Ids>,
+    sink: Option<&'a dyn EventSink>,
+    limit: Option<Duration>,
+}
+
+/// Receives events once they are stored. It cannot change what is recorded, and must not block: a slow reader keeps a
+/// bounded queue and reads the rest from the store.
+pub trait EventSink: Send + Sync {
+    /// Takes an event.
+    fn deliver(&self, event: Delivery);
+}
+
+impl<F: Fn(Delivery) + Send + Sync> EventSink for F {
+    fn deliver(&self, event: Delivery) {
+        self(event);
+    }
+}
+
+/// What a sink receives.
+#[derive(Clone, Debug)]
+pub enum Delivery {
+    /// An event that is stored.
+    Stored(StoredEvent),
+    /// The end of a run whose events cannot be stored.
+    Transient(TransientEvent),
+}
+
+/// An event that is not stored; its `persistenceState` says so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransientEvent(Box<AgentEvent>);
+
+impl TransientEvent {
+    /// The event.
+    pub fn event(&self) -> &AgentEvent {
+        &self.0
+    }
+}
+
+/// A run that is over and stored.
+#[derive(Debug)]
+pub struct RecordedRun {
+    /// Its id.
+    pub run_id: String,
+    /// Its result.
+    pub result: ExecutionResult,
+    /// The backend's error, if it failed.
+    pub error: Option<BackendError>,
+    /// The backend's own id of the conversation, if it has one.
+    pub backend_session_id: Option<String>,
+    /// What happened beside the result.
+    pub trajectory: Trajectory,
+}
+
+/// Why a run could not be recorded. The run is stopped: nothing may happen that is not stored.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// It did not begin.
+    #[error(transparent)]
+    NotOpened(StoreError),
+    /// It began, and then its events could not be stored.
+    #[error("run `{run_id}` was stopped: {error}")]
+    Lost {
+        /// The run.
+        run_id: String,
+        /// Why.
+        error: StoreError,
+    },
+}
+
+impl<'a> Recording<'a> {
+    /// Records into `store`.
+    pub fn new(store: &'a dyn EventStore, clock: &'a Arc<dyn Clock>, ids: &'a Arc<dyn Ids>) -> Self {
+        Self {
+            store,
+            clock,
+            ids,
+            sink: None,
+            limit: None,
+        }
+    }
+
+    /// Delivers stored events to `sink`.
+    pub fn with_sink(mut self, sink: &'a dyn EventSink) -> Self {
+        self.sink = Some(sink);
+        self
+    }
+
+    /// Ends a run with a time-out when it takes longer.
+    pub fn with_limit(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Records the beginning of a session, unless it is recorded already.
+    pub async fn session(&self, session_id: &str, start: SessionStart) -> Result<(), RecordError> {
+        let mut meta = meta(&**self.clock, &**self.ids);
+        meta.session_id = Some(session_id.to_owned());
+        let first = draft(meta, EventBody::SessionStart(start));
+        let stored = self.store.open_session(first).await;
+        if let Some(stored) = stored.map_err(RecordError::NotOpened)? {
+            self.deliver(Delivery::Stored(stored));
+        }
+        Ok(())
+    }
+
+    /// Records a run from the person's message to its end. The stream is not polled before that message is stored, and
+    /// not polled again before its events are.
+    pub async fn record(&self, run: NewRun, stream: EventStream<'_>) -> Result<RecordedRun, RecordError> {
+        let (mut recorder, first) = RunRecorder::open(run, Arc::clone(self.clock), Arc::clone(self.ids));
+        let first = self.store.open_run(first).await.map_err(RecordError::NotOpened)?;
+        let mut checker = StreamChecker::of_run(View::Live);
+        self.deliver_stored(first, &mut checker);
+        let mut stream = TimedStream::new(stream, self.limit);
+        let mut failure = None;
+        while recorder.result().is_none() {
+            let drafts = match stream.next().await {
+                Ok(BackendEvent::End(result)) => recorder.complete(*result),
+                Ok(event) => recorder.observe(&event),
+                Err(error) => recorder.fail(failure.insert(error)),
+            };
+            self.store(&recorder, drafts, &mut checker).await?;
+        }
+        let run_id = recorder.run_id().to_owned();
+        let backend_session_id = recorder.backend_session_id().map(ToOwned::to_owned);
+        let (result, trajectory) = recorder.into_result();
+        Ok(RecordedRun {
+            run_id,
+            result,
+            error: failure,
+            backend_session_id,
+            trajectory,
+        })
+    }
+
+    /// Stores, then delivers.
+    async fn store(
+        &self,
+        recorder: &RunRecorder,
+        drafts: Vec<Draft>,
+        checker: &mut StreamChecker,
+    ) -> Result<(), RecordError> {
+        if drafts.is_empty() {
+            return Ok(());
+        }
+        match self.store.append(drafts).await {
+            Ok(stored) => {
+                for event in stored {
+                    self.deliver_stored(event, checker);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.deliver(Delivery::Transient(self.lost_event(recorder, &error)));
+                Err(RecordError::Lost {
+                    run_id: recorder.run_id().to_owned(),
+                    error,
+                })
+            }
+        }
+    }
+
+    /// Delivers a stored event. A debug build also checks the recorder's own work.
+    fn deliver_stored(&self, event: StoredEvent, checker: &mut StreamChecker) {
+        if cfg!(debug_assertions) {
+            checker.observe(event.event());
+            debug_assert!(checker.is_clean(), "{checker:?}");
+        }
+        self.deliver(Delivery::Stored(event));
+    }
+
+    fn deliver(&self, event: Delivery) {
+        if let Some(sink) = self.sink {
+            sink.deliver(event);
+        }
+    }
+
+    /// The event that reports that a run's events cannot be stored. It has no number: it is never read again.
+    fn lost_event(&self, recorder: &RunRecorder, error: &StoreError) -> TransientEvent {
+        let mut meta = meta(&**self.clock, &**self.ids);
+        meta.session_id = Some(recorder.session_id().to_owned());
+        meta.run_id = Some(recorder.run_id().to_owned());
+        meta.persistence_state = PersistenceState::Transient;
+        let body = RunError {
+            error: error.to_string(),
+            code: code::PERSISTENCE.to_owned(),
+            ..RunError::default()
+        };
+        TransientEvent(Box::new(AgentEvent::new(meta, EventBody::Error(body))))
+    }
+}

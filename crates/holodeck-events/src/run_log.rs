@@ -1,0 +1,352 @@
+use std::collections::HashMap;
+
+use holodeck_backend_api::{
+    Approval, ApprovalAsk, ApprovalDecision, CallDetails, DecidedBy, ToolCall, ToolResult,
+};
+use holodeck_model::events::{
+    ApprovalRequested, ApprovalResolved, Decision, EventBody, IdSource, Priority, ToolResult as ResultBody,
+    ToolUse,
+};
+use serde_json::Value;
+
+use crate::{
+    Draft, Ignored, Trajectory, TrajectoryEvent,
+    draft::{Drafts, Origin},
+};
+
+/// What all agents of a run share: its events and its tool calls.
+pub(crate) struct RunLog {
+    /// The events for a store; without one, only the trajectory is recorded.
+    drafts: Option<Box<Drafts>>,
+    calls: HashMap<String, Call>,
+    /// Calls whose id was created here, in order.
+    minted: Vec<String>,
+    trajectory: Trajectory,
+}
+
+/// A tool call of the run.
+pub(crate) struct Call {
+    name: String,
+    /// The call that started the agent that made it; `None` for the run's own agent.
+    pub(crate) agent: Option<String>,
+    turn: u32,
+    pub(crate) state: CallState,
+    approval: Option<String>,
+}
+
+/// The progress of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallState {
+    /// The model wrote it, but its event is not recorded yet.
+    Pending,
+    /// It is recorded and has no result.
+    Open,
+    /// It has its result.
+    Answered,
+}
+
+impl RunLog {
+    /// A log without a store.
+    pub(crate) fn new() -> Self {
+        Self {
+            drafts: None,
+            calls: HashMap::new(),
+            minted: Vec::new(),
+            trajectory: Trajectory::default(),
+        }
+    }
+
+    /// A log for a store.
+    pub(crate) fn for_store(drafts: Drafts) -> Self {
+        Self {
+            drafts: Some(Box::new(drafts)),
+            ..Self::new()
+        }
+    }
+
+    /// Whether the events are for a store; without one, their contents are not needed.
+    pub(crate) fn has_store(&self) -> bool {
+        self.drafts.is_some()
+    }
+
+    pub(crate) fn run_id(&self) -> &str {
+        self.drafts.as_ref().map_or("", |drafts| &drafts.run_id)
+    }
+
+    pub(crate) fn session_id(&self) -> &str {
+        self.drafts.as_ref().map_or("", |drafts| &drafts.session_id)
+    }
+
+    pub(crate) fn trajectory(&self) -> &Trajectory {
+        &self.trajectory
+    }
+
+    pub(crate) fn into_trajectory(self) -> Trajectory {
+        self.trajectory
+    }
+
+    pub(crate) fn ignore(&mut self, event: Ignored) {
+        self.trajectory.push(None, TrajectoryEvent::Ignored(event));
+    }
+
+    pub(crate) fn record_notice(&mut self, agent: Option<&str>, message: &str) {
+        let message = message.to_owned();
+        self.trajectory.push(agent, TrajectoryEvent::Notice { message });
+    }
+
+    /// Records a decision about a call; `agent` reports it, unless the call is of another one.
+    pub(crate) fn record_decision(&mut self, agent: Option<&str>, approval: Approval) {
+        let call = self.calls.get(&approval.call_id);
+        let agent = call.map_or(agent, |call| call.agent.as_deref());
+        self.trajectory.push(agent, TrajectoryEvent::Approval(approval));
+    }
+
+    pub(crate) fn take_drafts(&mut self) -> Vec<Draft> {
+        let drafts = self.drafts.as_mut();
+        drafts.map_or_else(Vec::new, |drafts| std::mem::take(&mut drafts.new))
+    }
+
+    /// A new id; empty without a store.
+    pub(crate) fn new_id(&self) -> String {
+        let drafts = self.drafts.as_ref();
+        drafts.map_or_else(String::new, |drafts| drafts.new_id())
+    }
+
+    /// How long the run took; 0 without a store.
+    pub(crate) fn duration_ms(&self) -> u64 {
+        self.drafts.as_ref().map_or(0, |drafts| drafts.duration_ms())
+    }
+
+    /// Adds an event; without a store, it is not created.
+    pub(crate) fn write(&mut self, origin: Origin<'_>, body: impl FnOnce() -> EventBody) {
+        if let Some(drafts) = &mut self.drafts {
+            let draft = drafts.draft(origin, body());
+            drafts.new.push(draft);
+        }
+    }
+
+    /// Registers a call that the model wrote; `None` if its id is already known. Without a store, only the id of the
+    /// returned call is set.
+    pub(crate) fn register_call(
+        &mut self,
+        call: &ToolCall,
+        agent: Option<&str>,
+        turn: u32,
+    ) -> Option<ToolCall> {
+        let mut call_id = call.call_id.clone();
+        if call_id.is_empty() {
+            call_id = format!("{}{}", ToolCall::GENERATED_ID_PREFIX, self.minted.len() + 1);
+            self.minted.push(call_id.clone());
+        } else if self.calls.contains_key(&call_id) {
+            self.ignore(Ignored::RepeatedCall { id: call_id });
+            return None;
+        }
+        // Not only once it is recorded: a decision about it may come before.
+        if agent.is_some() {
+            let nested = with_id(call, &call_id);
+            self.trajectory.push(agent, TrajectoryEvent::ToolCall(nested));
+        }
+        let registered = Call {
+            name: call.name.clone(),
+            agent: agent.map(ToOwned::to_owned),
+            turn,
+            state: CallState::Pending,
+            approval: None,
+        };
+        self.calls.insert(call_id.clone(), registered);
+        Some(if self.has_store() {
+            with_id(call, &call_id)
+        } else {
+            ToolCall {
+                name: String::new(),
+                arguments: Value::Null,
+                call_id,
+            }
+        })
+    }
+
+    pub(crate) fn call(&self, id: &str) -> Option<&Call> {
+        self.calls.get(id)
+    }
+
+    /// The oldest call of this agent and tool whose id was created here and that has no result.
+    pub(crate) fn open_without_id(&self, agent: Option<&str>, name: &str) -> Option<String> {
+        let mut open = self.minted.iter().filter(|id| {
+            self.calls.get(*id).is_some_and(|call| {
+                call.state != CallState::Answered
+                    && call.agent.as_deref() == agent
+                    && (name.is_empty() || call.name == name)
+            })
+        });
+        open.next().cloned()
+    }
+
+    /// Records a call.
+    pub(crate) fn record_call(&mut self, call: ToolCall) {
+        let Some(known) = self.calls.get_mut(&call.call_id) else {
+            return;
+        };
+        known.state = CallState::Open;
+        let (agent, turn) = (known.agent.clone(), known.turn);
+        self.write(origin(agent.as_deref(), turn), || {
+            let minted = call.call_id.starts_with(ToolCall::GENERATED_ID_PREFIX);
+            EventBody::ToolUse(ToolUse {
+                tool_use_id: call.call_id,
+                tool_name: call.name,
+                args: call.arguments,
+                id_source: minted.then_some(IdSource::Minted),
+            })
+        });
+    }
+
+    /// Records the result of an open call. An approval that is still open is withdrawn.
+    pub(crate) fn record_result(&mut self, result: &ToolResult, source: ResultSource) {
+        self.resolve(&result.call_id, &ApprovalDecision::Withdrawn);
+        let Some(call) = self.calls.get_mut(&result.call_id) else {
+            return;
+        };
+        call.state = CallState::Answered;
+        let (agent, turn) = (call.agent.clone(), call.turn);
+        let name = if result.name.is_empty() {
+            &call.name
+        } else {
+            &result.name
+        }
+        .clone();
+        if agent.is_some() && source == ResultSource::Tool {
+            let event = TrajectoryEvent::ToolResult(result.clone());
+            self.trajectory.push(agent.as_deref(), event);
+        }
+        self.write(origin(agent.as_deref(), turn), || {
+            let error = match source {
+                ResultSource::Tool => result.is_error.then(|| result.result.clone()),
+                ResultSource::Interruption => Some("interrupted".to_owned()),
+            };
+            EventBody::ToolResult(ResultBody {
+                tool_use_id: result.call_id.clone(),
+                tool_name: name,
+                result: Value::String(result.result.clone()),
+                success: error.is_none(),
+                error,
+                duration_ms: result.duration_ms,
+                synthetic: source == ResultSource::Interruption,
+                details: result.details.clone(),
+            })
+        });
+    }
+
+    /// Closes a call whose tool will not answer.
+    pub(crate) fn close_call(&mut self, id: &str, reason: &str) {
+        let result = ToolResult {
+            call_id: id.to_owned(),
+            name: String::new(),
+            result: format!("not answered: {reason}"),
+            is_error: true,
+            duration_ms: None,
+            details: CallDetails::default(),
+        };
+        self.record_result(&result, ResultSource::Interruption);
+    }
+
+    /// Records the question about an open call.
+    pub(crate) fn record_ask(&mut self, ask: &ApprovalAsk) {
+        let approval_id = self.new_id();
+        let Some(call) = self.calls.get_mut(&ask.call_id) else {
+            return;
+        };
+        if call.approval.is_some() {
+            self.ignore(Ignored::RepeatedAsk {
+                id: ask.call_id.clone(),
+            });
+            return;
+        }
+        call.approval = Some(approval_id.clone());
+        let (agent, turn) = (call.agent.clone(), call.turn);
+        self.write(origin(agent.as_deref(), turn), || {
+            let description = ask.description.clone();
+            EventBody::ApprovalRequested(ApprovalRequested {
+                approval_id,
+                tool_name: ask.tool_name.clone(),
+                description: description.unwrap_or_else(|| format!("Run `{}`", ask.tool_name)),
+                priority: Some(priority(&ask.tool_name)),
+                tool_use_id: Some(ask.call_id.clone()),
+                args: Some(ask.arguments.clone()),
+                expires_at: None,
+            })
+        });
+        if let Some(draft) = self.drafts.as_mut().and_then(|drafts| drafts.new.last_mut()) {
+            draft.event.meta.agent_id.clone_from(&ask.agent_id);
+        }
+    }
+
+    /// Records the answer to an open question; false if there is none.
+    pub(crate) fn resolve(&mut self, id: &str, decision: &ApprovalDecision) -> bool {
+        let Some(call) = self.calls.get_mut(id) else {
+            return false;
+        };
+        let Some(approval_id) = call.approval.take() else {
+            return false;
+        };
+        let (agent, turn) = (call.agent.clone(), call.turn);
+        let approval = Approval {
+            call_id: id.to_owned(),
+            decision: decision.clone(),
+            by: DecidedBy::Person,
+        };
+        self.record_decision(None, approval);
+        self.write(origin(agent.as_deref(), turn), || {
+            let (word, reason, modified_args) = match decision {
+                ApprovalDecision::Approve { arguments: None } => (Decision::Approved, None, None),
+                ApprovalDecision::Approve { arguments } => (Decision::Modified, None, arguments.clone()),
+                ApprovalDecision::Reject { reason } => (Decision::Rejected, Some(reason.clone()), None),
+                ApprovalDecision::Terminate { reason } => (Decision::Terminated, Some(reason.clone()), None),
+                ApprovalDecision::Withdrawn => (Decision::Cancelled, None, None),
+            };
+            EventBody::ApprovalResolved(ApprovalResolved {
+                approval_id,
+                approved: decision.is_approved(),
+                decision: Some(word),
+                reason,
+                decided_by: None,
+                modified_args,
+            })
+        });
+        true
+    }
+}
+
+fn with_id(call: &ToolCall, id: &str) -> ToolCall {
+    ToolCall {
+        name: call.name.clone(),
+        arguments: call.arguments.clone(),
+        call_id: id.to_owned(),
+    }
+}
+
+/// The source of a result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResultSource {
+    Tool,
+    /// The run ended before the tool answered.
+    Interruption,
+}
+
+fn origin(agent: Option<&str>, turn: u32) -> Origin<'_> {
+    Origin {
+        agent,
+        turn: Some(turn),
+    }
+}
+
+/// The priority of a call, by its tool's name.
+fn priority(tool: &str) -> Priority {
+    let tool = tool.to_lowercase();
+    let contains = |words: [&str; 2]| words.iter().any(|word| tool.contains(word));
+    if contains(["delete", "batch"]) {
+        Priority::High
+    } else if contains(["create", "update"]) {
+        Priority::Medium
+    } else {
+        Priority::Low
+    }
+}

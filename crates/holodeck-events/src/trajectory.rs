@@ -1,0 +1,119 @@
+use holodeck_backend_api::{Approval, ToolCall, ToolResult};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Ignored;
+
+/// What happened in a turn beside its result, in order: decisions about tool calls, the calls of nested agents, notices,
+/// and events that broke the contract.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Vec<StoredStep>")]
+pub struct Trajectory(Vec<TrajectoryStep>);
+
+/// A step of a trajectory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrajectoryStep {
+    /// The call that started the agent it concerns; absent for the turn's own agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_call_id: Option<String>,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: TrajectoryEvent,
+}
+
+/// What happened in a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TrajectoryEvent {
+    /// It was decided whether a call may run.
+    Approval(Approval),
+    /// A nested agent called a tool. The calls of the turn's own agent are in its result.
+    ToolCall(ToolCall),
+    /// The result of such a call.
+    ToolResult(ToolResult),
+    /// The backend emitted a notice.
+    Notice {
+        /// Its text.
+        message: String,
+    },
+    /// An event of the backend was not recorded.
+    Ignored(Ignored),
+}
+
+/// A step as it is read: earlier versions stored approvals only, without a name for their kind.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StoredStep {
+    Step(TrajectoryStep),
+    Approval(Approval),
+}
+
+impl From<Vec<StoredStep>> for Trajectory {
+    fn from(stored: Vec<StoredStep>) -> Self {
+        let step = |step| match step {
+            StoredStep::Step(step) => step,
+            StoredStep::Approval(approval) => TrajectoryStep {
+                parent_call_id: None,
+                event: TrajectoryEvent::Approval(approval),
+            },
+        };
+        Self(stored.into_iter().map(step).collect())
+    }
+}
+
+impl Trajectory {
+    /// Adds a step of the agent that the call `parent` started, or of the turn's own agent.
+    pub(crate) fn push(&mut self, parent: Option<&str>, event: TrajectoryEvent) {
+        self.0.push(TrajectoryStep {
+            parent_call_id: parent.map(ToOwned::to_owned),
+            event,
+        });
+    }
+
+    /// The steps, in order.
+    pub fn steps(&self) -> &[TrajectoryStep] {
+        &self.0
+    }
+
+    /// Whether there is no step.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The decisions about tool calls, nested agents included.
+    pub fn approvals(&self) -> impl Iterator<Item = &Approval> {
+        self.0.iter().filter_map(|step| match &step.event {
+            TrajectoryEvent::Approval(approval) => Some(approval),
+            _ => None,
+        })
+    }
+
+    /// The events of the backend that were not recorded.
+    pub fn ignored(&self) -> impl Iterator<Item = &Ignored> {
+        self.0.iter().filter_map(|step| match &step.event {
+            TrajectoryEvent::Ignored(ignored) => Some(ignored),
+            _ => None,
+        })
+    }
+
+    /// Passes each text to `text` and each JSON value to `value`, to mask what they hold.
+    pub fn edit(&mut self, mut text: impl FnMut(&mut String), mut value: impl FnMut(&mut Value)) {
+        for step in &mut self.0 {
+            match &mut step.event {
+                TrajectoryEvent::Approval(approval) => {
+                    let (arguments, reason) = approval.decision.parts_mut();
+                    arguments.map(&mut value);
+                    reason.map(&mut text);
+                }
+                TrajectoryEvent::ToolCall(call) => value(&mut call.arguments),
+                TrajectoryEvent::ToolResult(result) => {
+                    text(&mut result.result);
+                    result.details.texts_mut().for_each(&mut text);
+                }
+                TrajectoryEvent::Notice { message } => text(message),
+                TrajectoryEvent::Ignored(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! A graded case, for everything after grading: reports, progress, totals and the exit code.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use holodeck_backend_api::{ToolCall, ToolResult};
+use holodeck_model::{
+    CaseState, ExecutionState, ExpectedTool, Failure, MetricConfig, MetricResult, OneOrMany, Redactor,
+    ResolvedAgent, case_label,
+};
+use holodeck_turn::TurnRecord;
+use serde_json::Value;
+
+use crate::{
+    grade::{Expectations, expectations},
+    record::{Grade, TurnGrade, UnitRecord},
+};
+
+/// A case that was executed and graded, with secrets masked. It serialises in the format of the run file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaseReport {
+    /// Place in the file, from 0.
+    pub index: usize,
+    /// The case's name.
+    pub name: Option<String>,
+    /// The input in the file; several turns are joined by a line `---`.
+    pub input: String,
+    /// What the file expects of the case.
+    pub expected: Expected,
+    /// What the file expects of each turn of a conversation.
+    pub expected_turns: Vec<Expected>,
+    /// The execution.
+    pub unit: UnitRecord,
+    /// The verdict.
+    pub grade: Grade,
+}
+
+/// What the file expects of a case, or of a turn.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expected {
+    /// The expected answer.
+    pub ground_truth: Option<String>,
+    /// Tools that must be called, as written in the YAML.
+    pub tools: Option<Value>,
+    /// Tools that must not be called.
+    pub forbidden_tools: Vec<String>,
+    /// Enabled metrics that compare the answer with texts of their own: place, name and texts.
+    pub values: Vec<(usize, String, Vec<String>)>,
+}
+
+/// One turn of a case. A case without `turns` has exactly one.
+#[derive(Clone, Copy, Debug)]
+pub struct TurnReport<'a> {
+    /// Place in the conversation, from 1; absent for a case without turns.
+    pub number: Option<usize>,
+    /// The execution.
+    pub record: &'a TurnRecord,
+    /// The verdict.
+    pub grade: &'a TurnGrade,
+    /// What the file expects of it.
+    pub expected: &'a Expected,
+}
+
+/// A tool call with its result.
+#[derive(Clone, Copy, Debug)]
+pub struct CallReport<'a> {
+    /// What the agent called.
+    pub call: &'a ToolCall,
+    /// The result of the call.
+    pub result: Option<&'a ToolResult>,
+}
+
+impl CaseReport {
+    /// The case at `index` in the file of `agent`. Records and grades are already masked; expectations are masked here.
+    pub(crate) fn new(
+        agent: &ResolvedAgent,
+        index: usize,
+        unit: UnitRecord,
+        grade: Grade,
+        redactor: &Redactor,
+    ) -> Option<Self> {
+        let case = agent.config.test_cases.get(index)?;
+        let shared = agent.config.evaluations.as_ref();
+        let shared = shared.map_or(&[][..], |evaluations| &evaluations.metrics);
+        let expected_turns = expectations(case).into_iter();
+        let mut expected_turns: Vec<Expected> = expected_turns
+            .map(|expected| Expected::new(expected, shared, redactor))
+            .collect();
+        let (input, expected) = if case.turns.is_empty() {
+            let expected = expected_turns.pop().unwrap_or_default();
+            (case.input.clone().unwrap_or_default(), expected)
+        } else {
+            let inputs: Vec<&str> = case.turns.iter().map(|turn| turn.input.as_str()).collect();
+            let expected = Expected {
+                ground_truth: case.ground_truth.as_deref().map(|text| mask(text, redactor)),
+                tools: tools_to_value(case.expected_tools.as_deref(), redactor),
+                ..Expected::default()
+            };
+            (inputs.join(BETWEEN_TURNS), expected)
+        };
+        Some(Self {
+            index,
+            name: case.name.clone(),
+            input: mask(&input, redactor),
+            expected,
+            expected_turns,
+            unit,
+            grade,
+        })
+    }
+
+    /// The displayed name: the case's own, otherwise its place.
+    pub fn label(&self) -> String {
+        case_label(self.name.as_deref(), self.index)
+    }
+
+    /// The verdict.
+    pub fn state(&self) -> CaseState {
+        self.grade.state
+    }
+
+    /// Whether the case failed or ended with an error. An unchecked case is not a failure.
+    pub fn is_failure(&self) -> bool {
+        matches!(self.state(), CaseState::Failed | CaseState::Error)
+    }
+
+    /// How the execution ended.
+    pub fn execution(&self) -> ExecutionState {
+        self.unit.execution()
+    }
+
+    /// Its turns, in order; empty if the first one was never started.
+    pub fn turns(&self) -> impl DoubleEndedIterator<Item = TurnReport<'_>> + ExactSizeIterator {
+        let conversation = self.unit.conversation;
+        let turns = self.unit.turns.iter().zip(&self.grade.turns).enumerate();
+        turns.map(move |(place, (record, grade))| TurnReport {
+            number: conversation.then_some(place + 1),
+            record,
+            grade,
+            expected: match self.expected_turns.get(place) {
+                Some(expected) if conversation => expected,
+                _ => &self.expected,
+            },
+        })
+    }
+
+    /// The question; several turns are joined by a line `---`.
+    pub fn question(&self) -> Cow<'_, str> {
+        match self.unit.turns.as_slice() {
+            [] => Cow::Borrowed(&self.input),
+            [turn] => Cow::Borrowed(&turn.input),
+            turns => {
+                let inputs: Vec<&str> = turns.iter().map(|turn| turn.input.as_str()).collect();
+                Cow::Owned(inputs.join(BETWEEN_TURNS))
+            }
+        }
+    }
+
+    /// The answer; the last one of several turns.
+    pub fn answer(&self) -> Option<&str> {
+        self.turns().rev().find_map(|turn| turn.record.answer())
+    }
+
+    /// All failures, in order: those outside of its turns, then turn by turn.
+    pub fn failures(&self) -> Vec<Failure> {
+        let own = self.unit.failures.iter().cloned();
+        let turns = self.turns().flat_map(|turn| {
+            turn.failures().map(move |failure| Failure {
+                turn: turn.number,
+                ..failure.clone()
+            })
+        });
+        own.chain(turns).collect()
+    }
+
+    /// Its metrics; for several turns, the mean of each metric over the turns that computed it.
+    pub fn metrics(&self) -> Cow<'_, [MetricResult]> {
+        if self.unit.conversation {
+            return Cow::Owned(mean_metrics(self.turns()));
+        }
+        let turn = self.turns().next();
+        Cow::Borrowed(turn.map_or(&[], |turn| turn.grade.metrics.as_slice()))
+    }
+
+    /// Whether all expectations about tools were met; absent when there are none.
+    pub fn tools_matched(&self) -> Option<bool> {
+        let matched = self.turns().filter_map(|turn| turn.grade.tools_matched);
+        matched.reduce(|all, this| all && this)
+    }
+
+    /// Wall time.
+    pub fn elapsed_ms(&self) -> u64 {
+        self.turns().map(|turn| turn.record.elapsed_ms).sum()
+    }
+
+    /// The model that answered, as it names itself; the last one of several turns.
+    pub fn model(&self) -> Option<&str> {
+        self.turns()
+            .rev()
+            .find_map(|turn| turn.record.result.model.as_deref())
+    }
+
+    /// Whether an answer was cut off at `max_tokens`.
+    pub fn is_truncated(&self) -> bool {
+        self.turns().any(|turn| turn.record.truncated)
+    }
+
+    /// Whether secrets were masked in an answer before it was stored.
+    pub fn is_redacted(&self) -> bool {
+        self.turns().any(|turn| !turn.record.redacted.is_empty())
+    }
+
+    /// Its tool calls, in order.
+    pub fn calls(&self) -> impl Iterator<Item = CallReport<'_>> {
+        self.turns().flat_map(|turn| turn.calls())
+    }
+}
+
+const BETWEEN_TURNS: &str = "\n---\n";
+
+impl<'a> TurnReport<'a> {
+    /// The answer.
+    pub fn answer(&self) -> Option<&'a str> {
+        self.record.answer()
+    }
+
+    /// All failures of the turn.
+    pub fn failures(&self) -> impl Iterator<Item = &'a Failure> + use<'a> {
+        self.record.failures.iter().chain(&self.grade.failures)
+    }
+
+    /// Its tool calls, in order.
+    pub fn calls(&self) -> impl Iterator<Item = CallReport<'a>> + use<'a> {
+        let calls = self.record.result.calls();
+        calls.map(|(call, result)| CallReport { call, result })
+    }
+}
+
+impl<'a> CallReport<'a> {
+    /// Why it failed.
+    pub fn error(&self) -> Option<&'a str> {
+        match self.result {
+            None => Some("no result received"),
+            Some(result) => result.is_error.then_some(result.result.as_str()),
+        }
+    }
+
+    /// How long it took.
+    pub fn duration_ms(&self) -> Option<u64> {
+        self.result.and_then(|result| result.duration_ms)
+    }
+}
+
+impl Expected {
+    fn new(expected: Expectations<'_>, shared: &[MetricConfig], redactor: &Redactor) -> Self {
+        let configs = match expected.evaluations {
+            [] => shared,
+            own => own,
+        };
+        let enabled = configs.iter().filter(|config| config.enabled()).enumerate();
+        let values = enabled.filter_map(|(place, config)| {
+            let MetricConfig::Standard(metric) = config else {
+                return None;
+            };
+            let texts = match metric.value.as_ref() {
+                // A text that must not be in the answer is not an expected text.
+                _ if metric.negate => Vec::new(),
+                None => return None,
+                Some(OneOrMany::One(text)) => vec![mask(text, redactor)],
+                Some(OneOrMany::Many(texts)) => texts.iter().map(|text| mask(text, redactor)).collect(),
+            };
+            Some((place, metric.metric.as_str().to_owned(), texts))
+        });
+        Self {
+            ground_truth: expected.ground_truth.map(|text| mask(text, redactor)),
+            tools: tools_to_value(expected.expected_tools, redactor),
+            forbidden_tools: expected.forbidden_tools.to_vec(),
+            values: values.collect(),
+        }
+    }
+
+    /// The metric's own texts that it compares the answer with.
+    pub fn values_of(&self, place: usize, metric: &str) -> Option<&[String]> {
+        let mut values = self.values.iter();
+        let value = values.find(|(other, name, _)| *other == place && name == metric);
+        value.map(|(_, _, texts)| texts.as_slice())
+    }
+}
+
+/// The mean of each metric over the turns that computed it. The n-th metrics of the same name belong together: a name
+/// may appear twice with different options.
+fn mean_metrics<'a>(turns: impl Iterator<Item = TurnReport<'a>>) -> Vec<MetricResult> {
+    let mut groups: Vec<((&str, usize), Vec<&MetricResult>)> = Vec::new();
+    for turn in turns {
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        for metric in &turn.grade.metrics {
+            let nth = seen.entry(&metric.metric_name).or_default();
+            let key = (metric.metric_name.as_str(), *nth);
+            *nth += 1;
+            match groups.iter_mut().find(|(other, _)| *other == key) {
+                Some((_, group)) => group.push(metric),
+                None => groups.push((key, vec![metric])),
+            }
+        }
+    }
+    groups.into_iter().filter_map(|(_, group)| mean(&group)).collect()
+}
+
+fn mean(group: &[&MetricResult]) -> Option<MetricResult> {
+    let mut result = (*group.first()?).clone();
+    let scores: Vec<f64> = group.iter().filter_map(|metric| metric.score).collect();
+    let error = group.iter().find_map(|metric| metric.error.clone());
+    // A mean over only the gradable turns would hide the others.
+    result.score =
+        (error.is_none() && !scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64);
+    result.error = error;
+    let verdicts: Vec<bool> = group.iter().filter_map(|metric| metric.passed).collect();
+    result.passed = if verdicts.contains(&false) {
+        Some(false)
+    } else if result.error.is_some() || verdicts.is_empty() {
+        None
+    } else {
+        Some(true)
+    };
+    result.evaluation_time_ms = Some(group.iter().filter_map(|metric| metric.evaluation_time_ms).sum());
+    result.reasoning = None;
+    Some(result)
+}
+
+fn tools_to_value(tools: Option<&[ExpectedTool]>, redactor: &Redactor) -> Option<Value> {
+    let mut tools = serde_json::to_value(tools?).ok()?;
+    redactor.mask_value(&mut tools);
+    Some(tools)
+}
+
+fn mask(text: &str, redactor: &Redactor) -> String {
+    redactor.text(text).into_owned()
+}

@@ -1,0 +1,115 @@
+//! The second stage of a run: grades answers.
+
+use std::sync::Arc;
+
+use holodeck_model::{Redactor, ResolvedAgent, TestCase};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    grade::{AnswerView, Graders},
+    judging::{DeferredJudge, RunJudge},
+    record::{Grade, UnitRecord},
+};
+
+/// A unit and its grade; `None` if this run stopped the grading.
+pub(crate) type GradedUnit = (Box<UnitRecord>, Option<Grade>);
+
+/// Grades the answers of one unit at a time, without calling the agent.
+pub(crate) struct GradingStage {
+    pub(crate) agent: Arc<ResolvedAgent>,
+    pub(crate) graders: Graders,
+    pub(crate) redactor: Arc<Redactor>,
+    pub(crate) judge: RunJudge,
+}
+
+/// Up to this size in bytes, answers are graded on the shared thread, because that delays other cases only briefly.
+const MAX_SHORT_ANSWER: usize = 4 * 1024;
+
+impl GradingStage {
+    /// Grades a unit; no grade if this run stopped it. Metrics of long answers are computed on another thread, so that
+    /// they do not count towards the time-outs of other cases.
+    pub(crate) async fn grade(
+        self: Arc<Self>,
+        index: usize,
+        unit: Box<UnitRecord>,
+        view: AnswerView,
+        cancel: CancellationToken,
+    ) -> GradedUnit {
+        let (unit, computed) = if unit.size() <= MAX_SHORT_ANSWER {
+            let computed = self.compute(index, &unit);
+            (unit, computed)
+        } else {
+            let stage = Arc::clone(&self);
+            let computing = tokio::task::spawn_blocking(move || {
+                let computed = stage.compute(index, &unit);
+                (unit, computed)
+            });
+            match computing.await {
+                Ok(computed) => computed,
+                // A panic becomes an error of the case, as on this thread.
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // Only a runtime that shuts down cancels it, and then nothing waits for the result.
+                    Err(_) => std::future::pending().await,
+                },
+            }
+        };
+        let Some(case) = self.case(index) else {
+            let grade = Grade::of_turns(String::new(), &unit, Vec::new());
+            return (unit, Some(grade));
+        };
+        let judge = self.judge.for_unit(cancel);
+        let mut turns = Vec::with_capacity(computed.len());
+        for (place, computed) in computed.into_iter().enumerate() {
+            let outcomes = match view {
+                // A judge must not see secrets.
+                AnswerView::BeforeMasking => {
+                    self.graders
+                        .ask(&unit, case, place, computed, &DeferredJudge)
+                        .await
+                }
+                AnswerView::Stored(_) => self.graders.ask(&unit, case, place, computed, &judge).await,
+            };
+            turns.push(outcomes);
+        }
+        if judge.was_stopped() {
+            return (unit, None);
+        }
+        let mut grade = self.graders.conclude(&unit, case, &view, turns);
+        grade.unjudged = matches!(view, AnswerView::BeforeMasking) && self.graders.asks(case);
+        grade.judging = judge.usage();
+        grade.mask(&self.redactor);
+        (unit, Some(grade))
+    }
+
+    /// Grades a short unit synchronously.
+    pub(crate) fn grade_now(&self, index: usize, unit: &UnitRecord, view: &AnswerView) -> Grade {
+        let Some(case) = self.case(index) else {
+            return Grade::of_turns(String::new(), unit, Vec::new());
+        };
+        let computed = self.graders.compute(unit, case).into_iter();
+        let outcomes =
+            computed.map(|turn| Some(turn?.map(|computed| computed.into_iter().flatten().collect())));
+        let mut grade = self.graders.conclude(unit, case, view, outcomes.collect());
+        grade.mask(&self.redactor);
+        grade
+    }
+
+    /// Whether a unit can be graded synchronously without delaying others.
+    pub(crate) fn is_short(&self, index: usize, unit: &UnitRecord) -> bool {
+        unit.size() <= MAX_SHORT_ANSWER && !self.case(index).is_some_and(|case| self.graders.asks(case))
+    }
+
+    pub(crate) fn case(&self, index: usize) -> Option<&TestCase> {
+        self.agent.config.test_cases.get(index)
+    }
+
+    fn compute(&self, index: usize, unit: &UnitRecord) -> Vec<crate::grade::Computed> {
+        let case = self.case(index);
+        case.map(|case| self.graders.compute(unit, case))
+            .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

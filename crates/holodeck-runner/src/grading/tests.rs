@@ -1,0 +1,240 @@
+use std::time::Duration;
+
+use async_trait::async_trait;
+use holodeck_backend_api::{BackendError, TokenUsage};
+use holodeck_eval::{AskingMetric, EvalInput, Grader, Judge, MetricError, MetricKind, Score};
+use holodeck_model::{CaseState, Env, ExecutionState, MemoryFiles, MetricConfig, UnitKey, identify_cases};
+use holodeck_testkit::{Asked, ScriptedBackend, ScriptedTurn};
+use holodeck_turn::{
+    FileReader, Prices, TurnRecord, TurnRunner,
+    documents::{Converter, Isolation},
+};
+use holodeck_yaml::load_agent;
+use pretty_assertions::assert_eq;
+
+use super::*;
+use crate::{Budget, JudgeSettings, JudgeUsage, RunEnd, RunEndKind, budget::Meter};
+
+const KEY: &str = concat!("sk-", "proj-AbCdEf0123456789AbCdEf0123456789");
+
+/// Passes answers that the judge calls good.
+struct JudgedMetric;
+
+#[async_trait]
+impl AskingMetric for JudgedMetric {
+    fn name(&self) -> &'static str {
+        "judged"
+    }
+
+    async fn score(&self, input: &EvalInput<'_>, judge: &dyn Judge) -> Result<Score, MetricError> {
+        let verdict = judge
+            .ask(input.response)
+            .await
+            .map_err(|reason| MetricError::NotJudged {
+                name: self.name().to_owned(),
+                reason,
+            })?;
+        Ok(Score::graded(if verdict == "good" { 1.0 } else { 0.0 }))
+    }
+}
+
+/// A stage with two metrics: the answer must not contain the key, and a judge scores it.
+fn stage(judge: &ScriptedBackend, attempts: u32) -> Arc<GradingStage> {
+    let path = std::path::Path::new("/a/agent.yaml");
+    let yaml = "name: a\nmodel: {provider: openai, name: m, endpoint: \"http://127.0.0.1:9\"}\n\
+                instructions: {inline: be kind}\n\
+                evaluations:\n  metrics:\n\
+                \x20   - {type: standard, metric: contains, value: sk-proj, negate: true}\n\
+                \x20   - {type: geval, name: judged, criteria: is it good?, threshold: 0.5}\n\
+                test_cases: [{input: q}]\n";
+    let files = MemoryFiles::new().with(path, yaml.to_owned());
+    let load = load_agent(path, &Env::empty(), &files);
+    let agent = load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics));
+    let metrics = agent.config.evaluations.as_ref().unwrap().metrics.clone();
+    let mut graders = Graders::new(&agent).unwrap();
+    let checks: &[MetricConfig] = &metrics[..1];
+    let own = Grader::new(checks).unwrap();
+    graders.replace_shared(own.with_asking(Box::new(JudgedMetric), MetricKind::Geval, Some(0.5)));
+    let judge = RunJudge::new(Some(JudgeSettings {
+        backend: Arc::new(judge.clone()),
+        turns: TurnRunner {
+            files: FileReader::new(Converter::new(Isolation::None), Duration::from_mins(1)),
+            prices: Prices::embedded(),
+            model: "gpt-4o".to_owned(),
+            timeout: Some(Duration::from_secs(5)),
+            timeout_source: "`timeout_ms`".to_owned(),
+        },
+        concurrency: 1,
+        attempts,
+    }));
+    Arc::new(GradingStage {
+        agent: agent.agent,
+        graders,
+        redactor: Arc::new(Redactor::default()),
+        judge,
+    })
+}
+
+fn unit_with_answer(stage: &GradingStage, text: &str) -> UnitRecord {
+    let case = identify_cases(&stage.agent.config.test_cases, &MemoryFiles::new())[0];
+    let mut turn = TurnRecord {
+        state: ExecutionState::Completed,
+        ..TurnRecord::default()
+    };
+    text.clone_into(&mut turn.result.response);
+    UnitRecord {
+        key: UnitKey {
+            case: case.id,
+            trial: 0,
+        },
+        case,
+        conversation: false,
+        at: String::new(),
+        turns: vec![turn],
+        failures: Vec::new(),
+    }
+}
+
+fn stored_view() -> AnswerView {
+    AnswerView::Stored(None)
+}
+
+fn good(_: &Asked) -> ScriptedTurn {
+    // The text adds 15 tokens.
+    ScriptedTurn::text("good").and_usage(TokenUsage::new(1_000, 1_000))
+}
+
+fn provider_error(retryable: bool) -> ScriptedTurn {
+    ScriptedTurn::failing(BackendError::Provider {
+        status: Some(if retryable { 503 } else { 400 }),
+        code: None,
+        explanation: "no".into(),
+        param: None,
+        retryable,
+        retry_after: None,
+    })
+}
+
+/// The state, and the error of the judged metric.
+async fn grade(stage: &Arc<GradingStage>) -> (CaseState, Option<String>) {
+    let unit = Box::new(unit_with_answer(stage, "an answer"));
+    let (_, grade) = Arc::clone(stage)
+        .grade(0, unit, stored_view(), CancellationToken::new())
+        .await;
+    let grade = grade.unwrap();
+    (grade.state, grade.turns[0].metrics[1].error.clone())
+}
+
+#[tokio::test]
+async fn a_judge_is_called_once_and_its_usage_is_counted() {
+    let judge = ScriptedBackend::answering(good);
+    let stage = stage(&judge, 3);
+    let unit = Box::new(unit_with_answer(&stage, "an answer"));
+    assert!(!stage.is_short(0, &unit));
+    let (_, grade) = Arc::clone(&stage)
+        .grade(0, unit, stored_view(), CancellationToken::new())
+        .await;
+    let grade = grade.unwrap();
+    assert_eq!((grade.state, judge.turns()), (CaseState::Passed, 1));
+    let usage = grade.judging.unwrap();
+    let tokens = usage.usage.map(|usage| usage.total_tokens);
+    assert_eq!((usage.model_calls, tokens), (1, Some(2_015)));
+    assert!(usage.cost_usd.unwrap() > 0.0);
+    let mut meter = Meter::new(Budget {
+        max_tokens_total: Some(2_000),
+        ..Budget::default()
+    });
+    let kind = |end: Option<RunEnd>| end.map(|end| end.how);
+    assert_eq!(kind(meter.add_grade(&grade)), Some(RunEndKind::Budget));
+    let unknown = Grade {
+        judging: Some(JudgeUsage { usage: None, ..usage }),
+        ..grade
+    };
+    assert_eq!(kind(meter.add_grade(&unknown)), Some(RunEndKind::Unenforceable));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_judge_call_is_retried_if_retryable_and_otherwise_an_error() {
+    let flaky = ScriptedBackend::answering(|asked| match asked.index {
+        0 => provider_error(true),
+        _ => good(asked),
+    });
+    assert_eq!(grade(&stage(&flaky, 2)).await, (CaseState::Passed, None));
+    assert_eq!(flaky.turns(), 2);
+    let not_judged = |reason: &str| {
+        (
+            CaseState::Error,
+            Some(format!("`judged` was not judged: {reason}")),
+        )
+    };
+    for (turn, calls, reason) in [
+        (provider_error as fn(bool) -> ScriptedTurn, 2, "no"),
+        (|_| provider_error(false), 1, "no"),
+        (
+            |_| ScriptedTurn::hanging(),
+            1,
+            "timeout exceeded (5 s, `timeout_ms`)",
+        ),
+        (
+            |_| ScriptedTurn::text("goo").and_stop(holodeck_backend_api::StopReason::MaxTokens),
+            1,
+            "the answer of the judge was truncated at max_tokens",
+        ),
+    ] {
+        let judge = ScriptedBackend::answering(move |_| turn(true));
+        assert_eq!(grade(&stage(&judge, 2)).await, not_judged(reason));
+        assert_eq!(judge.turns(), calls, "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_judge_call_gives_no_grade() {
+    let judge = ScriptedBackend::answering(|_| ScriptedTurn::hanging());
+    let stage = stage(&judge, 2);
+    let cancel = CancellationToken::new();
+    let grading = Arc::clone(&stage).grade(
+        0,
+        Box::new(unit_with_answer(&stage, "an answer")),
+        stored_view(),
+        cancel.clone(),
+    );
+    let stopping = async {
+        tokio::task::yield_now().await;
+        cancel.cancel();
+    };
+    let ((_, grade), ()) = tokio::join!(grading, stopping);
+    assert_eq!((grade, judge.turns()), (None, 1));
+}
+
+#[tokio::test]
+async fn a08_a_judge_sees_no_secret_and_checks_keep_what_they_saw() {
+    let judge = ScriptedBackend::answering(|asked| {
+        assert!(!asked.message.contains(KEY), "{}", asked.message);
+        good(asked)
+    });
+    let stage = stage(&judge, 1);
+    let unit = Box::new(unit_with_answer(&stage, &format!("the key is {KEY}")));
+    let cancel = CancellationToken::new;
+    let (mut unit, before) = Arc::clone(&stage)
+        .grade(0, unit, AnswerView::BeforeMasking, cancel())
+        .await;
+    let before = before.unwrap();
+    assert_eq!(
+        (before.state, before.unjudged, judge.turns()),
+        (CaseState::Failed, true, 0)
+    );
+    unit.mask(&stage.redactor);
+    let view = AnswerView::Stored(Some(Box::new(before)));
+    let (unit, grade) = Arc::clone(&stage).grade(0, unit, view, cancel()).await;
+    let grade = grade.unwrap();
+    let passed: Vec<_> = grade.turns[0]
+        .metrics
+        .iter()
+        .map(|metric| metric.passed)
+        .collect();
+    assert_eq!((passed, judge.turns()), (vec![Some(false), Some(true)], 1));
+    assert_eq!((grade.state, grade.unjudged), (CaseState::Failed, false));
+    // Without the grade from before masking, the verdict is unknown.
+    let (_, grade) = Arc::clone(&stage).grade(0, unit, stored_view(), cancel()).await;
+    assert_eq!(grade.unwrap().turns[0].metrics[0].passed, None);
+}

@@ -1,0 +1,196 @@
+//! The `claude`, `openai` and `tool_filtering` blocks.
+
+use holodeck_model::{Code, Diagnostic, FileKind, ToolNames};
+
+use super::{
+    Rules, View,
+    names::{check_allowlist, check_names, tool_names},
+};
+
+pub(super) fn check_backends(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
+    let names = tool_names(rules, agent, provider);
+    if let Some(provider) = provider {
+        let unused = if provider == "anthropic" {
+            "openai"
+        } else {
+            "claude"
+        };
+        warn_ignored(rules, agent, unused, provider);
+        if provider == "anthropic" {
+            warn_ignored(rules, agent, "tool_filtering", provider);
+        }
+    }
+    if provider.is_some_and(|provider| provider != "anthropic")
+        && let Some(filtering) = rules.child(agent, "tool_filtering")
+    {
+        check_names(rules, &names, &filtering, "always_include");
+    }
+    if let Some(claude) = rules.child(agent, "claude") {
+        check_claude(rules, &claude, &names);
+        if provider == Some("anthropic") {
+            check_allowlist(rules, &names, &claude, "allowed_tools", agent);
+            check_risk(rules, &claude);
+            check_working_directory(rules, &claude);
+        }
+    }
+    if let Some(openai) = rules.child(agent, "openai") {
+        check_openai(rules, &openai, &names);
+        if provider.is_some_and(|provider| provider != "anthropic")
+            && let Some(permissions) = rules.child(&openai, "permissions")
+        {
+            check_allowlist(rules, &names, &permissions, "allowed_tools", agent);
+        }
+    }
+}
+
+fn warn_ignored(rules: &mut Rules<'_>, agent: &View, block: &str, provider: &str) {
+    if rules.entry(agent, block).is_none() {
+        return;
+    }
+    let diagnostic = Diagnostic::warning(
+        Code::IgnoredForProvider,
+        format!("`{block}` is ignored for provider `{provider}`"),
+    )
+    .about(block);
+    let place = rules.key_place(agent, block);
+    rules.add(place, diagnostic);
+}
+
+fn check_claude(rules: &mut Rules<'_>, claude: &View, names: &ToolNames) {
+    if let Some(thinking) = rules.child(claude, "extended_thinking") {
+        if rules.has(claude, "effort") {
+            let message = "`effort` and `extended_thinking` in `claude` both set how much the model thinks";
+            let diagnostic = Diagnostic::warning(Code::InconsistentValues, message)
+                .about(claude.path.pointer(Some("effort")))
+                .with_help("newer models use `effort` and ignore a budget");
+            let place = rules.key_place(claude, "effort");
+            rules.add(place, diagnostic);
+        }
+        if rules
+            .number(&thinking, "budget_tokens")
+            .is_some_and(|tokens| (1000.0..1024.0).contains(&tokens))
+        {
+            let message = "`budget_tokens` below 1024 is sent as 1024";
+            let diagnostic = Diagnostic::warning(Code::OutOfRange, message)
+                .about(thinking.path.pointer(Some("budget_tokens")));
+            let place = rules.value_place(&thinking, "budget_tokens");
+            rules.add(place, diagnostic);
+        }
+    }
+    let sources = rules.texts(claude, "setting_sources");
+    if sources.len() > 1 && sources.iter().any(|(_, source)| *source == "all") {
+        let message = "`all` in `setting_sources` can't be combined with other values";
+        rules.report_inconsistent(
+            claude,
+            "setting_sources",
+            message,
+            Some("it means `user`, `project` and `local`"),
+        );
+    }
+    if let Some(agents) = rules.child(claude, "agents") {
+        for subagent in rules.values(&agents) {
+            if rules.tree.entries(subagent.node).is_some() {
+                rules.check_exactly_one(&subagent, "prompt", "prompt_file");
+                rules.check_file(&subagent, "prompt_file", Diagnostic::warning);
+                check_names(rules, names, &subagent, "tools");
+            }
+        }
+    }
+    check_names(rules, names, claude, "allowed_tools");
+    check_names(rules, names, claude, "disallowed_tools");
+    check_allowed_and_denied(rules, claude, claude, "allowed_tools", "disallowed_tools");
+}
+
+/// Warns of `acceptAll`, which 0.7 refused without a confirmation.
+fn check_risk(rules: &mut Rules<'_>, claude: &View) {
+    if rules.text(claude, "permission_mode") != Some("acceptAll")
+        || rules.flag(claude, "i_understand_this_is_unsafe") == Some(true)
+    {
+        return;
+    }
+    let message = "`acceptAll` in `claude` approves every call of every tool that the agent has";
+    let diagnostic = Diagnostic::warning(Code::UnconfirmedRisk, message)
+        .about(claude.path.pointer(Some("permission_mode")))
+        .with_help("add `i_understand_this_is_unsafe: true` if this is intended");
+    let place = rules.value_place(claude, "permission_mode");
+    rules.add(place, diagnostic);
+}
+
+/// Checks that the directory exists, and how a `CLAUDE.md` in it affects the instructions.
+fn check_working_directory(rules: &mut Rules<'_>, claude: &View) {
+    let named = rules.text(claude, "working_directory");
+    let place = rules.value_place(claude, "working_directory");
+    let dir = rules.tree.dir(place).join(named.unwrap_or_default());
+    if named.is_some() && rules.files.kind(&dir) != FileKind::Directory {
+        let message = rules
+            .missing_file_message(claude, "working_directory")
+            .replace("names a file", "names a directory");
+        let diagnostic = Diagnostic::warning(Code::FileNotFound, message)
+            .about(claude.path.pointer(Some("working_directory")))
+            .with_help("paths are relative to the file that names them");
+        rules.add(place, diagnostic);
+        return;
+    }
+    if rules.files.kind(&dir.join("CLAUDE.md")) != FileKind::File {
+        return;
+    }
+    let project = rules
+        .texts(claude, "setting_sources")
+        .into_iter()
+        .find(|(_, source)| matches!(*source, "project" | "all"));
+    if let Some((source, _)) = project {
+        let message = "`CLAUDE.md` in the working directory adds to the agent's instructions";
+        let diagnostic = Diagnostic::warning(Code::ClaudeMd, message)
+            .about(claude.path.pointer(Some("setting_sources")))
+            .with_help("remove `project` from `setting_sources` to use only `instructions`");
+        let place = rules.tree.place(source);
+        rules.add(place, diagnostic);
+    } else if named.is_some() {
+        let message = "`CLAUDE.md` in the working directory is not read";
+        let diagnostic = Diagnostic::note(Code::ClaudeMd, message)
+            .about(claude.path.pointer(Some("working_directory")))
+            .with_help("`setting_sources: [project]` adds it to the instructions");
+        rules.add(place, diagnostic);
+    }
+}
+
+fn check_openai(rules: &mut Rules<'_>, openai: &View, names: &ToolNames) {
+    check_names(rules, names, openai, "disallowed_tools");
+    let Some(permissions) = rules.child(openai, "permissions") else {
+        return;
+    };
+    check_names(rules, names, &permissions, "allowed_tools");
+    check_names(rules, names, &permissions, "disallowed_tools");
+    check_allowed_and_denied(
+        rules,
+        &permissions,
+        &permissions,
+        "allowed_tools",
+        "disallowed_tools",
+    );
+    check_allowed_and_denied(rules, &permissions, openai, "allowed_tools", "disallowed_tools");
+}
+
+fn check_allowed_and_denied(
+    rules: &mut Rules<'_>,
+    allowing: &View,
+    denying: &View,
+    allowed: &str,
+    denied: &str,
+) {
+    let allowed = rules.texts(allowing, allowed);
+    for (node, name) in rules.texts(denying, denied) {
+        let Some((other, _)) = allowed.iter().find(|(_, allowed)| *allowed == name) else {
+            continue;
+        };
+        let label = rules.tree.location(rules.tree.place(*other));
+        let diagnostic = Diagnostic::error(
+            Code::ConflictingFields,
+            format!("tool `{name}` is both allowed and disallowed"),
+        )
+        .about(denying.path.pointer(Some(denied)))
+        .with_label(label, "allowed here");
+        let place = rules.tree.place(node);
+        rules.add(place, diagnostic);
+    }
+}

@@ -1,0 +1,248 @@
+//! Metrics and the optimizer.
+
+use holodeck_model::{Code, Diagnostic, Pattern};
+
+use super::{Rules, View, model::check_model};
+use crate::yaml::implied_type;
+
+/// Fields of 0.7: they cause a warning if a metric does not use them. Newer fields cause an error, because a check that
+/// has no effect could pass a wrong answer.
+const OLD_FIELDS: [&str; 8] = [
+    "case_insensitive",
+    "strip_whitespace",
+    "strip_punctuation",
+    "absolute_tolerance",
+    "relative_tolerance",
+    "accept_percent",
+    "accept_thousands_separators",
+    "response_path",
+];
+const NEW_FIELDS: [&str; 8] = [
+    "value",
+    "negate",
+    "variant",
+    "unicode",
+    "max_distance",
+    "max_ms",
+    "max_usd",
+    "schema",
+];
+
+/// The fields that a standard metric uses in addition to `metric`, `threshold`, `enabled` and `model`.
+fn fields_of(metric: &str) -> &'static [&'static str] {
+    match metric {
+        "bleu" | "meteor" | "f1" | "chrf" => &["unicode", "response_path"],
+        "rouge" => &["unicode", "variant", "response_path"],
+        "equality" | "exact_match" => &[
+            "value",
+            "negate",
+            "case_insensitive",
+            "strip_whitespace",
+            "strip_punctuation",
+            "response_path",
+        ],
+        "numeric" => &[
+            "value",
+            "negate",
+            "absolute_tolerance",
+            "relative_tolerance",
+            "accept_percent",
+            "accept_thousands_separators",
+            "response_path",
+        ],
+        "contains" | "contains_any" | "contains_all" | "icontains" | "starts_with" | "levenshtein" => &[
+            "value",
+            "negate",
+            "case_insensitive",
+            "strip_whitespace",
+            "strip_punctuation",
+            "response_path",
+            "max_distance",
+        ],
+        "regex" => &["value", "negate", "case_insensitive", "response_path"],
+        "json_valid" => &["negate", "response_path"],
+        "json_schema" => &["negate", "response_path", "schema"],
+        "latency" => &["negate", "max_ms"],
+        "cost" => &["negate", "max_usd"],
+        _ => &[],
+    }
+}
+
+fn is_judge(metric: &str) -> bool {
+    matches!(metric, "groundedness" | "relevance" | "coherence" | "fluency")
+}
+
+pub(super) fn check_evaluations(rules: &mut Rules<'_>, agent: &View) {
+    let Some(evaluations) = rules.child(agent, "evaluations") else {
+        return;
+    };
+    if let Some(model) = rules.child(&evaluations, "model") {
+        check_model(rules, &model);
+    }
+    check_metrics(rules, &evaluations, "metrics");
+    if let Some(optimizer) = rules.child(&evaluations, "optimizer") {
+        check_optimizer(rules, &optimizer);
+    }
+}
+
+/// Checks a list of metrics.
+pub(super) fn check_metrics(rules: &mut Rules<'_>, owner: &View, key: &str) {
+    for metric in rules.list(owner, key) {
+        if let Some(model) = rules.child(&metric, "model") {
+            check_model(rules, &model);
+        }
+        let kind = rules
+            .text(&metric, "type")
+            .or_else(|| implied_type("MetricConfig", |key| rules.entry(&metric, key).is_some()));
+        if matches!(kind, Some("standard" | "code")) {
+            warn_unreachable(rules, &metric);
+        }
+        if kind == Some("standard")
+            && let Some(name) = rules.text(&metric, "metric")
+        {
+            check_standard(rules, &metric, name);
+        }
+    }
+}
+
+/// Warns of a threshold above every score, which 0.7.1 accepts. A negative one is out of range.
+fn warn_unreachable(rules: &mut Rules<'_>, metric: &View) {
+    let Some(threshold) = rules.number(metric, "threshold").filter(|number| *number > 1.0) else {
+        return;
+    };
+    let message = format!(
+        "no score reaches `threshold` {threshold}{}",
+        rules.owner_suffix(metric)
+    );
+    let diagnostic = Diagnostic::warning(Code::OutOfRange, message)
+        .about(metric.path.pointer(Some("threshold")))
+        .with_help("scores are between 0 and 1");
+    let place = rules.value_place(metric, "threshold");
+    rules.add(place, diagnostic);
+}
+
+fn check_standard(rules: &mut Rules<'_>, metric: &View, name: &str) {
+    let used = fields_of(name);
+    for field in OLD_FIELDS.iter().filter(|field| !used.contains(field)) {
+        rules.warn_no_effect(metric, field, &format!("`{name}` does not use it"));
+    }
+    for field in NEW_FIELDS.iter().filter(|field| !used.contains(field)) {
+        check_unused_new_field(rules, metric, name, field);
+    }
+    if name != "levenshtein" && used.contains(&"max_distance") {
+        check_unused_new_field(rules, metric, name, "max_distance");
+    }
+    if !is_judge(name) {
+        rules.warn_no_effect(metric, "model", &format!("`{name}` needs no judge"));
+    }
+    let required = match name {
+        "json_schema" => Some(("schema", "the JSON Schema, inline or as a path")),
+        "latency" => Some(("max_ms", "how long the answer may take")),
+        "cost" => Some(("max_usd", "what the answer may cost")),
+        "levenshtein" => Some(("max_distance", "how many edits the answer may differ by")),
+        _ => None,
+    };
+    if let Some((field, what)) = required
+        && !rules.has(metric, field)
+    {
+        rules.report_missing(metric, field, &format!(": `{name}` needs it"), what);
+    }
+    check_values(rules, metric, name);
+    note_negated_all(rules, metric, name);
+    if let Some(schema) = rules.child(metric, "schema")
+        && name == "json_schema"
+        && rules.tree.scalar(schema.node).is_some()
+    {
+        rules.check_file(metric, "schema", Diagnostic::error);
+    }
+}
+
+/// Notes that negated `contains_all` differs from negated `contains`, which requires that none of the strings appears.
+fn note_negated_all(rules: &mut Rules<'_>, metric: &View, name: &str) {
+    let several = rules.texts(metric, "value").len() > 1;
+    if name != "contains_all" || !several || rules.flag(metric, "negate") != Some(true) {
+        return;
+    }
+    let message = "negated `contains_all` passes as soon as one of its strings is missing";
+    let diagnostic = Diagnostic::note(Code::NegatedAll, message)
+        .about(metric.path.pointer(Some("negate")))
+        .with_help("use `contains` with `negate: true` to require that none of them appears");
+    let place = rules.key_place(metric, "negate");
+    rules.add(place, diagnostic);
+}
+
+fn check_unused_new_field(rules: &mut Rules<'_>, metric: &View, name: &str, field: &str) {
+    if rules.entry(metric, field).is_none() {
+        return;
+    }
+    let message = format!("`{field}` does not belong to metric `{name}`");
+    let diagnostic =
+        Diagnostic::error(Code::ConflictingFields, message).about(metric.path.pointer(Some(field)));
+    let place = rules.key_place(metric, field);
+    rules.add(place, diagnostic);
+}
+
+/// Checks the expected values: not empty, because every answer contains the empty string, and valid expressions.
+fn check_values(rules: &mut Rules<'_>, metric: &View, name: &str) {
+    if !fields_of(name).contains(&"value") {
+        return;
+    }
+    for (node, text) in rules.texts(metric, "value") {
+        let place = rules.tree.place(node);
+        let pointer = metric.path.pointer(Some("value"));
+        if text.is_empty() && !matches!(name, "equality" | "exact_match" | "levenshtein") {
+            let message = format!(
+                "`value`{} is empty, and every answer contains an empty string",
+                rules.owner_suffix(metric)
+            );
+            rules.add(place, Diagnostic::error(Code::Blank, message).about(pointer));
+        } else if name == "regex"
+            && let Err(error) = Pattern::new(text)
+        {
+            let message = format!(
+                "`value`{} is not a regular expression: {error}",
+                rules.owner_suffix(metric)
+            );
+            rules.add(place, Diagnostic::error(Code::BadPattern, message).about(pointer));
+        }
+    }
+}
+
+fn check_optimizer(rules: &mut Rules<'_>, optimizer: &View) {
+    if let Some(loss) = rules.child(optimizer, "loss") {
+        for weight in rules.values(&loss) {
+            let number = rules
+                .tree
+                .scalar(weight.node)
+                .and_then(|scalar| crate::yaml::lenient_f64(scalar.text));
+            if number.is_some_and(|number| number <= 0.0) {
+                let message = format!("{} must be more than 0", weight.path.describe_field(rules.tree));
+                let diagnostic =
+                    Diagnostic::error(Code::OutOfRange, message).about(weight.path.pointer(None));
+                let place = rules.tree.place(weight.node);
+                rules.add(place, diagnostic);
+            }
+        }
+    }
+    let Some(axes) = rules.child(optimizer, "axes") else {
+        return;
+    };
+    for axis in rules.list(&axes, "numeric") {
+        if !matches!(rules.text(&axis, "type"), Some("float" | "int")) {
+            continue;
+        }
+        let range: Vec<Option<f64>> = rules
+            .texts(&axis, "range")
+            .into_iter()
+            .map(|(_, text)| crate::yaml::lenient_f64(text))
+            .collect();
+        let valid = matches!(range.as_slice(), [Some(low), Some(high)] if low < high);
+        if !valid && rules.has(&axis, "range") {
+            let message = format!(
+                "`range`{} must be two numbers, the lower one first",
+                rules.owner_suffix(&axis)
+            );
+            rules.report_inconsistent(&axis, "range", message, None);
+        }
+    }
+}

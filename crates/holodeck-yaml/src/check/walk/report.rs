@@ -1,0 +1,402 @@
+//! Diagnostics of the shape checks.
+
+use holodeck_model::{Code, Diagnostic, closest};
+
+use super::Walk;
+use crate::{
+    check::naming::shorten,
+    shape::{Field, Record, ShapeKind},
+    yaml::{Core, Entry, Legacy, NodeId, Place, Scalar, legacy_reading, lenient_f64, resolve},
+};
+
+impl Walk<'_> {
+    pub(super) fn report_unknown_field(&mut self, record: &Record, node: NodeId, entry: &Entry) {
+        let key = self.tree.key(entry);
+        let message = format!(
+            "unknown field `{}`{}",
+            shorten(key),
+            self.path.owner_suffix(self.tree)
+        );
+        let mut diagnostic =
+            Diagnostic::error(Code::UnknownField, message).about(self.path.pointer(Some(key)));
+        // A field that is already present was not meant.
+        let absent = record
+            .fields
+            .keys()
+            .map(String::as_str)
+            .filter(|name| self.tree.get(node, name).is_none());
+        if let Some(name) = closest(key, absent) {
+            diagnostic = diagnostic.with_inline(format!("did you mean `{name}`?"));
+            self.findings.add_suggestion(node, name);
+        } else if let Some(home) = self.home_of(key) {
+            diagnostic = diagnostic.with_help(format!("`{key}` belongs in `{home}`"));
+        } else if record.fields.len() <= 12 {
+            let names: Vec<String> = record.fields.keys().map(|name| format!("`{name}`")).collect();
+            diagnostic = diagnostic.with_help(format!("the fields here are {}", join_names(&names)));
+        }
+        self.report_at(entry.key_place, entry.value, diagnostic);
+    }
+
+    /// The block of the file that has this field, for a key at the top level.
+    fn home_of(&self, key: &str) -> Option<String> {
+        if !self.path.is_root() {
+            return None;
+        }
+        let ShapeKind::Record(root) = &self.shapes.get(self.shapes.root).kind else {
+            return None;
+        };
+        [
+            "model",
+            "execution",
+            "evaluations",
+            "instructions",
+            "claude",
+            "openai",
+        ]
+        .into_iter()
+        .find_map(|block| {
+            let shape = self.shapes.get(root.fields.get(block)?.shape);
+            let record = match &shape.kind {
+                ShapeKind::Record(record) => record,
+                ShapeKind::Either(alternatives) => {
+                    alternatives
+                        .iter()
+                        .find_map(|id| match &self.shapes.get(*id).kind {
+                            ShapeKind::Record(record) => Some(record),
+                            _ => None,
+                        })?
+                }
+                _ => return None,
+            };
+            record.fields.contains_key(key).then(|| block.to_owned())
+        })
+    }
+
+    pub(super) fn report_missing_field(&mut self, name: &str, field: &Field, node: NodeId, named_at: Place) {
+        let message = if self.path.is_root() {
+            format!("missing field `{name}`")
+        } else {
+            format!("missing field `{name}`{}", self.path.owner_suffix(self.tree))
+        };
+        let diagnostic = Diagnostic::error(Code::MissingField, message)
+            .about(self.path.pointer(Some(name)))
+            .with_help(missing_help(name, &field.description));
+        self.report_at(named_at, node, diagnostic);
+    }
+
+    pub(super) fn report_missing_type(
+        &mut self,
+        kinds: &[&str],
+        implied: Option<&str>,
+        node: NodeId,
+        named_at: Place,
+    ) {
+        let message = format!("{} has no `type`", self.path.describe(self.tree));
+        let help = match implied {
+            Some(kind) => format!("add `type: {kind}`"),
+            None => format!("add `type:` with {}", alternatives(kinds)),
+        };
+        let diagnostic = Diagnostic::error(Code::MissingType, message)
+            .about(self.path.pointer(Some("type")))
+            .with_help(help);
+        self.report_at(named_at, node, diagnostic);
+    }
+
+    pub(super) fn report_empty_value(&mut self, kind: &ShapeKind, node: NodeId, named_at: Place) {
+        let message = format!(
+            "{} has no value; it must be {}",
+            self.name(),
+            self.expectation(kind)
+        );
+        let mut diagnostic = Diagnostic::error(Code::WrongType, message);
+        if self.tree.scalar(node).is_some_and(|scalar| scalar.substituted) {
+            diagnostic = diagnostic.with_help("the environment variable used here is set but empty");
+        }
+        self.report_at(named_at, node, diagnostic);
+    }
+
+    pub(super) fn report_wrong_type(&mut self, kind: &ShapeKind, node: NodeId) {
+        let found = match self.tree.scalar(node) {
+            Some(scalar) if scalar.substituted => "but the environment variable has another value".to_owned(),
+            Some(scalar) => match (scalar.plain, resolve(scalar.text)) {
+                (true, Core::Bool(_)) => "found a boolean".to_owned(),
+                (true, Core::Int(_) | Core::Unsigned(_) | Core::Float(_)) => {
+                    format!("found {}", shorten(scalar.text))
+                }
+                _ => format!("found the string `{}`", shorten(scalar.text)),
+            },
+            None if self.tree.items(node).is_some() => "found a list".to_owned(),
+            None => "found a mapping".to_owned(),
+        };
+        let message = format!("{} must be {}, {found}", self.name(), self.expectation(kind));
+        let mut diagnostic = Diagnostic::error(Code::WrongType, message);
+        if let Some(scalar) = self.tree.scalar(node)
+            && matches!(kind, ShapeKind::Integer { .. } | ShapeKind::Number { .. })
+            && let Some(Legacy::Number(number)) = legacy_reading(scalar.text)
+        {
+            diagnostic =
+                diagnostic.with_help(format!("only YAML 1.1 reads it as a number; write `{number}`"));
+        } else if matches!(kind, ShapeKind::Integer { .. } | ShapeKind::Number { .. })
+            && let Some(scalar) = self.tree.scalar(node).filter(|scalar| !scalar.substituted)
+            && let Some(number) = without_unit(scalar.text)
+        {
+            diagnostic = diagnostic.with_inline(format!("write `{number}`, without a unit"));
+        } else if let ShapeKind::List { .. } = kind
+            && self.tree.scalar(node).is_some()
+        {
+            diagnostic = diagnostic.with_help("write it as a list: `[...]`, or lines that begin with `- `");
+        }
+        self.report(node, diagnostic);
+    }
+
+    pub(super) fn report_unknown_choice(&mut self, choices: &[String], scalar: Scalar<'_>, node: NodeId) {
+        let names: Vec<&str> = choices.iter().map(String::as_str).collect();
+        let mut diagnostic = if names.len() > 8 {
+            let shown = if scalar.substituted {
+                String::new()
+            } else {
+                format!(" `{}`", shorten(scalar.text))
+            };
+            Diagnostic::error(
+                Code::UnknownValue,
+                format!("unknown value{shown} for {}", self.name()),
+            )
+            .with_help(format!("it must be {}", alternatives(&names)))
+        } else {
+            let message = format!(
+                "{} must be {}{}",
+                self.name(),
+                alternatives(&names),
+                actual_suffix(scalar)
+            );
+            Diagnostic::error(Code::UnknownValue, message)
+        };
+        if !scalar.substituted
+            && let Some(name) = closest(scalar.text, names)
+        {
+            diagnostic = diagnostic.with_inline(format!("did you mean `{name}`?"));
+        }
+        self.report(node, diagnostic);
+    }
+
+    pub(super) fn report_out_of_range(&mut self, range: &str, node: NodeId) {
+        self.report(
+            node,
+            Diagnostic::error(Code::OutOfRange, format!("{} must be {range}", self.name())),
+        );
+    }
+
+    pub(super) fn warn_no_effect(&mut self, key: &str, field: &Field, entry: &Entry) {
+        let Some(why) = &field.no_effect else { return };
+        let message = format!("`{key}`{} has no effect", self.path.owner_suffix(self.tree));
+        let diagnostic = Diagnostic::warning(Code::NoEffect, message)
+            .about(self.path.pointer(Some(key)))
+            .with_help(format!("remove it; {why}"));
+        self.findings.add(self.tree, entry.key_place, diagnostic);
+    }
+
+    /// Warns of a number that YAML 1.1 reads differently; `read` is the value of the field.
+    pub(super) fn warn_legacy_number(&mut self, scalar: Scalar<'_>, read: Option<f64>, node: NodeId) {
+        if !scalar.plain || scalar.substituted {
+            return;
+        }
+        let Some(legacy @ Legacy::Number(_)) = legacy_reading(scalar.text) else {
+            return;
+        };
+        let Legacy::Number(number) = &legacy else { return };
+        if read.is_some() && lenient_f64(number) == read {
+            let message = format!(
+                "`{}` is a number only in YAML 1.1; it is read as {number}",
+                scalar.text
+            );
+            let help = format!("write `{number}`");
+            self.warn_difference(message, &help, node);
+        } else {
+            // A string field keeps the text of the file.
+            let here = read.map_or_else(|| "a string".to_owned(), |number| format!("the number {number}"));
+            self.warn_legacy(scalar, &legacy, &here, node);
+        }
+    }
+
+    pub(super) fn warn_legacy(&mut self, scalar: Scalar<'_>, legacy: &Legacy, here: &str, node: NodeId) {
+        if scalar.substituted {
+            return;
+        }
+        let text = scalar.text;
+        let (other, help) = match legacy {
+            Legacy::Number(number) => (
+                format!("the number {number}"),
+                "put it in quotes if it is a string, otherwise write plain digits".to_owned(),
+            ),
+            Legacy::Bool(value) => (
+                value.to_string(),
+                format!("put it in quotes if it is a string, otherwise write `{value}`"),
+            ),
+            Legacy::Date => ("a date".to_owned(), "put it in quotes".to_owned()),
+            Legacy::Text => (
+                "a string".to_owned(),
+                "put it in quotes if it is a string, otherwise write plain digits".to_owned(),
+            ),
+        };
+        self.warn_difference(
+            format!("`{text}` is {here} here, but {other} in YAML 1.1"),
+            &help,
+            node,
+        );
+    }
+
+    fn warn_difference(&mut self, message: String, help: &str, node: NodeId) {
+        let diagnostic = Diagnostic::warning(Code::Yaml11Difference, message)
+            .about(self.path.pointer(None))
+            .with_help(help);
+        self.findings.add(self.tree, self.tree.place(node), diagnostic);
+    }
+
+    pub(super) fn name(&self) -> String {
+        if self.path.is_root() {
+            "the file".to_owned()
+        } else {
+            self.path.describe_field(self.tree)
+        }
+    }
+
+    fn expectation(&self, kind: &ShapeKind) -> String {
+        match kind {
+            ShapeKind::Any => "a value".to_owned(),
+            ShapeKind::Text(_) => "a string".to_owned(),
+            ShapeKind::Bool => "true or false".to_owned(),
+            ShapeKind::Integer { .. } => "a whole number".to_owned(),
+            ShapeKind::Number { .. } => "a number".to_owned(),
+            ShapeKind::Choice(choices) => {
+                alternatives(&choices.iter().map(String::as_str).collect::<Vec<_>>())
+            }
+            ShapeKind::List { .. } => "a list".to_owned(),
+            ShapeKind::Record(_) | ShapeKind::Table { .. } | ShapeKind::Tagged { .. } => {
+                "a mapping".to_owned()
+            }
+            ShapeKind::Either(shapes) => {
+                let mut names: Vec<String> = shapes
+                    .iter()
+                    .map(|id| self.expectation(&self.shapes.get(*id).kind))
+                    .collect();
+                names.dedup();
+                names.join(" or ")
+            }
+        }
+    }
+
+    /// Reports a problem of a value at its place.
+    pub(super) fn report(&mut self, node: NodeId, diagnostic: Diagnostic) {
+        self.report_at(self.tree.place(node), node, diagnostic);
+    }
+
+    /// Reports a problem at a place and marks `node` as invalid.
+    pub(super) fn report_at(&mut self, place: Place, node: NodeId, mut diagnostic: Diagnostic) {
+        self.findings.mark_invalid(node);
+        if diagnostic.pointer.is_none() {
+            diagnostic = diagnostic.about(self.path.pointer(None));
+        }
+        // For an alias, show both where the value is written and where it is used.
+        if let Some(used) = self.through.last().copied() {
+            if used == place {
+                let defined = self.tree.place(self.tree.resolve(node));
+                diagnostic = diagnostic.with_label(self.tree.location(defined), "defined here");
+            } else {
+                diagnostic = diagnostic.with_label(self.tree.location(used), "used here");
+            }
+        }
+        self.findings.add(self.tree, place, diagnostic);
+    }
+}
+
+/// `, not `x`` unless the value came from the environment.
+pub(super) fn actual_suffix(scalar: Scalar<'_>) -> String {
+    if scalar.substituted {
+        String::new()
+    } else {
+        format!(", not `{}`", shorten(scalar.text))
+    }
+}
+
+/// What to add, with the field's own description.
+pub(in crate::check) fn missing_help(name: &str, description: &str) -> String {
+    let first = description
+        .split_once(". ")
+        .map_or(description, |(first, _)| first)
+        .trim_end_matches('.');
+    let mut characters = first.chars();
+    match characters.next() {
+        // An abbreviation keeps its capitals.
+        Some(_) if characters.clone().next().is_some_and(char::is_uppercase) => {
+            format!("add `{name}`: {first}")
+        }
+        Some(letter) => format!("add `{name}`: {}{}", letter.to_lowercase(), characters.as_str()),
+        None => format!("add `{name}`"),
+    }
+}
+
+/// "`a`, `b` or `c`".
+pub(super) fn alternatives(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// "`a`, `b` and `c`".
+pub(super) fn join_names(names: &[String]) -> String {
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+pub(super) fn integer_range(min: i128, max: i128) -> String {
+    let huge = i128::from(i64::MAX).min(i128::from(u32::MAX));
+    match (min, max) {
+        (min, max) if max < huge => format!("between {min} and {max}"),
+        (min, _) if min >= -huge => format!("{min} or more"),
+        _ => "a smaller number".to_owned(),
+    }
+}
+
+pub(super) fn number_range(
+    min: Option<f64>,
+    max: Option<f64>,
+    above: Option<f64>,
+    multiple_of: Option<f64>,
+) -> String {
+    let steps = multiple_of.map_or_else(String::new, |step| format!(", in steps of {step}"));
+    match (min, max, above) {
+        (Some(min), Some(max), _) => format!("between {min} and {max}{steps}"),
+        (Some(min), None, _) => format!("{min} or more{steps}"),
+        (None, Some(max), _) => format!("{max} or less{steps}"),
+        (None, None, Some(above)) => format!("more than {above}{steps}"),
+        _ => format!("a number{steps}"),
+    }
+}
+
+/// Returns `60` for `60s`: the field defines the unit. Other units are not converted.
+fn without_unit(text: &str) -> Option<&str> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let unit = text.get(number.len()..)?.trim();
+    let is_seconds = ["s", "sec", "secs", "second", "seconds"].contains(&unit);
+    (is_seconds && number.parse::<f64>().is_ok()).then_some(number)
+}
+
+/// Converts a text to the name that was probably meant.
+pub(super) fn as_name(text: &str) -> Option<String> {
+    let name: String = text
+        .trim()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
+    let same = name.chars().zip(text.trim().chars());
+    let is_near = same
+        .filter(|(new, old)| new != old)
+        .all(|(_, old)| " -.".contains(old));
+    (is_near && !name.is_empty()).then_some(name)
+}

@@ -1,0 +1,63 @@
+//! Renders an item as YAML text.
+
+use std::fmt::Write as _;
+
+use holodeck_model::JsonMap;
+use serde_json::Value;
+
+use crate::yaml::{Core, legacy_reading, resolve};
+
+/// The lines of an item of a block list with its `-` in `column`.
+pub(super) fn block_item(item: &JsonMap, column: usize) -> String {
+    let mut text = String::new();
+    for (index, (key, value)) in item.iter().enumerate() {
+        let lead = if index == 0 { "- " } else { "  " };
+        // Writing to a string can't fail.
+        let _ = match value {
+            Value::Object(map) if !map.is_empty() => {
+                let _ = writeln!(text, "{:column$}{lead}{}:", "", scalar(key));
+                map.iter().try_for_each(|(key, value)| {
+                    writeln!(text, "{:column$}    {}: {}", "", scalar(key), inline(value))
+                })
+            }
+            value => writeln!(text, "{:column$}{lead}{}: {}", "", scalar(key), inline(value)),
+        };
+    }
+    text
+}
+
+/// An item on one line.
+pub(super) fn flow_item(item: &JsonMap) -> String {
+    inline(&Value::Object(item.clone()))
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::String(text) => scalar(text),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(inline).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(map) => {
+            let entries: Vec<String> = map
+                .iter()
+                .map(|(key, value)| format!("{}: {}", scalar(key), inline(value)))
+                .collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Without quotes if the text can't be read as anything but a string.
+fn scalar(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./-@ ()'".contains(c);
+    let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let is_text = matches!(resolve(text), Core::Str) && legacy_reading(text).is_none();
+    if begins && is_text && !text.ends_with(' ') && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        // Every JSON string is a YAML string.
+        Value::from(text).to_string()
+    }
+}

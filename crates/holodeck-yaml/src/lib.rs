@@ -1,0 +1,19 @@
+//! The YAML language of HoloDeck: loads an agent from a file and reports every problem.
+//!
+//! [`load_agent`] reads an agent file with its layers and reports every problem at once, each with its place. It fills
+//! the types of `holodeck-model`. Nothing here is asynchronous, uses the network, or reads the process
+//! environment.
+
+mod check;
+mod edit;
+mod load;
+mod loaded;
+mod schema;
+mod secrets;
+mod shape;
+mod yaml;
+
+pub use edit::{EditError, add_item, list_items, remove_item};
+pub use load::{Load, load_agent};
+pub use loaded::{LoadedAgent, Places};
+pub use schema::{config_json_schema, json_schema};

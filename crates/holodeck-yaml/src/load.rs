@@ -1,0 +1,189 @@
+//! Loads an agent from a path and reports every problem.
+
+mod finish;
+mod instructions;
+mod json;
+mod layers;
+mod read;
+mod settings;
+mod test_cases;
+mod unsupported;
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use holodeck_model::{Agent, Code, Diagnostic, Env, Files, Layer, Provider, ResolvedAgent, Sources};
+use serde_json::Value;
+
+use crate::{
+    LoadedAgent,
+    check::{Findings, check_agent_rules, check_shape},
+    schema,
+    yaml::{NodeId, Tree, build, from_tree},
+};
+
+/// The result of loading: the agent unless there was an error, every problem, and the sources to show them.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// The agent; absent if any diagnostic is an error.
+    pub agent: Option<LoadedAgent>,
+    /// Every problem, in the order of the files.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The files that were read.
+    pub sources: Sources,
+}
+
+impl Load {
+    /// Whether something must be fixed before a run.
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+}
+
+/// Loads an agent file with its layers and referenced files.
+///
+/// Layers, in decreasing precedence: `HOLODECK_*` variables in `env`, the agent file, `config.yaml` beside it,
+/// `config.yaml` in `~/.holodeck`, the defaults. The caller applies flags on top.
+pub fn load_agent(path: &Path, env: &Env, files: &dyn Files) -> Load {
+    let mut loader = Loader {
+        env,
+        files,
+        tree: Tree::default(),
+        findings: Findings::default(),
+        schemas: HashMap::new(),
+    };
+    let agent = loader.load(path);
+    loader.finish(agent)
+}
+
+struct Loader<'a> {
+    env: &'a Env,
+    files: &'a dyn Files,
+    tree: Tree,
+    findings: Findings,
+    /// The JSON Schemas that were read, by path.
+    schemas: HashMap<PathBuf, Value>,
+}
+
+/// The result without the tree, which the loader still owns.
+struct Parts {
+    root: NodeId,
+    agent: ResolvedAgent,
+}
+
+impl Loader<'_> {
+    fn load(&mut self, path: &Path) -> Option<Parts> {
+        let root = self.agent_tree(path)?;
+        let dir = path.parent().map(Path::to_path_buf).unwrap_or_default();
+        let configs = self.config_layers(&dir);
+        let root = configs
+            .merged
+            .map_or(root, |config| self.apply_config(root, config));
+        let root = self.resolve_test_cases_file(root);
+
+        self.warn_unknown_stores(root, configs.merged);
+        check_shape(&self.tree, &schema::AGENT, root, &mut self.findings);
+        check_agent_rules(&self.tree, root, self.files, &mut self.findings);
+        let unsupported = self.find_unsupported(root);
+        let instructions = self.resolve_instructions(root);
+        self.read_schemas(root);
+        let settings_from_env = self.settings_from_env();
+        if self.findings.has_errors() {
+            return None;
+        }
+
+        let mut config = self.deserialize(root)?;
+        self.fill_in(&mut config);
+        let execution = self.execution_settings(root, &config, &dir, settings_from_env);
+        self.note_tests(root, &config);
+        let vectorstores = configs
+            .merged
+            .map(|config| self.vectorstores(config))
+            .unwrap_or_default();
+        let response_format = config
+            .response_format
+            .as_ref()
+            .and_then(|format| format.value().cloned());
+        let agent = ResolvedAgent {
+            config,
+            path: path.to_path_buf(),
+            dir,
+            instructions: instructions?,
+            response_format,
+            execution,
+            project_config: configs.project,
+            user_config: configs.user,
+            vectorstores,
+            unsupported,
+            secrets: Arc::default(),
+        };
+        Some(Parts { root, agent })
+    }
+
+    /// The tree of the agent file alone.
+    fn agent_tree(&mut self, path: &Path) -> Option<NodeId> {
+        let file = self.read_agent_file(path)?;
+        let len = self.tree.file_text(file).len();
+        let built = build(&mut self.tree, file, 0..len, Some(self.env));
+        if built.root.is_none() && built.diagnostics.is_empty() {
+            let diagnostic = Diagnostic::error(Code::EmptyFile, "the file is empty")
+                .with_help("`holodeck init` creates a project that runs");
+            let place = crate::yaml::Place {
+                file,
+                start: 0,
+                end: 0,
+            };
+            self.findings.add(&self.tree, place, diagnostic);
+        }
+        self.findings.diagnostics.extend(built.diagnostics);
+        built.root
+    }
+
+    fn deserialize(&mut self, root: NodeId) -> Option<Agent> {
+        match from_tree::<Agent>(&self.tree, root) {
+            Ok(agent) => Some(agent),
+            Err(error) => {
+                let place = error.place.unwrap_or_else(|| self.tree.place(root));
+                self.findings.add(
+                    &self.tree,
+                    place,
+                    Diagnostic::error(Code::WrongType, error.message),
+                );
+                None
+            }
+        }
+    }
+
+    /// Fills in what serde cannot: schemas from files. Removes blocks that the provider does not use.
+    fn fill_in(&self, agent: &mut Agent) {
+        if agent.model.provider == Provider::Anthropic {
+            agent.tool_filtering = None;
+        }
+        let schemas = &self.schemas;
+        if let Some(format) = &mut agent.response_format {
+            json::fill(format, schemas);
+        }
+        for metric in agent
+            .evaluations
+            .iter_mut()
+            .flat_map(|evaluations| &mut evaluations.metrics)
+        {
+            json::fill_metric(metric, schemas);
+        }
+        agent.test_cases.shrink_to_fit();
+        for case in &mut agent.test_cases {
+            let turns = case.turns.iter_mut().flat_map(|turn| &mut turn.evaluations);
+            for metric in case.evaluations.iter_mut().chain(turns) {
+                json::fill_metric(metric, schemas);
+            }
+        }
+    }
+
+    /// The layer that a node was written in.
+    fn layer(&self, node: NodeId) -> Layer {
+        self.tree.layer(self.tree.place(node))
+    }
+}

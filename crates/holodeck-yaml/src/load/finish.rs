@@ -1,0 +1,237 @@
+//! Notes on the tests of a valid agent, and the end of a load.
+
+use std::{borrow::Cow, cmp::Reverse, collections::HashMap, path::Path, sync::Arc};
+
+use holodeck_model::{
+    Agent, Code, Diagnostic, MetricConfig, Redactor, ResolvedAgent, Severity, Sources, TestCase, Turn,
+    printable,
+};
+use secrecy::SecretString;
+
+use indexmap::IndexMap;
+
+use super::{Load, Loader, Parts};
+use crate::{
+    LoadedAgent, Places,
+    secrets::{Secrets, mask_file},
+    yaml::NodeId,
+};
+
+/// Maximum number of reported diagnostics.
+const MAX_DIAGNOSTICS: usize = 300;
+
+impl Loader<'_> {
+    /// Reports metrics without a threshold, and cases that check nothing.
+    pub(super) fn note_tests(&mut self, root: NodeId, agent: &Agent) {
+        let shared = agent
+            .evaluations
+            .as_ref()
+            .map_or(&[][..], |evaluations| &evaluations.metrics);
+        self.note_ungated(root, "evaluations.metrics", shared);
+        for (index, case) in agent.test_cases.iter().enumerate() {
+            self.note_ungated(
+                root,
+                &format!("test_cases.{index}.evaluations"),
+                &case.evaluations,
+            );
+            for (turn_index, turn) in case.turns.iter().enumerate() {
+                self.note_ungated(
+                    root,
+                    &format!("test_cases.{index}.turns.{turn_index}.evaluations"),
+                    &turn.evaluations,
+                );
+            }
+        }
+        self.note_unchecked(root, agent);
+        self.warn_missing_references(root, agent);
+    }
+
+    /// Reports one warning for each metric that lacks a reference for some question. It is not an error: in files for
+    /// 0.7.1 the metric itself reports it.
+    fn warn_missing_references(&mut self, root: NodeId, agent: &Agent) {
+        let mut found: IndexMap<&str, Vec<String>> = IndexMap::new();
+        let mut questions = 0;
+        for (index, case) in agent.test_cases.iter().enumerate() {
+            let turns = case.turns.iter().enumerate().map(|(turn, config)| {
+                let pointer = format!("test_cases.{index}.turns.{turn}");
+                (pointer, Some(config), config.ground_truth.is_some())
+            });
+            let alone = (format!("test_cases.{index}"), None, case.ground_truth.is_some());
+            let alone = case.turns.is_empty().then_some(alone);
+            for (pointer, turn, has_reference) in alone.into_iter().chain(turns) {
+                questions += 1;
+                if has_reference {
+                    continue;
+                }
+                for metric in agent.metrics_for(case, turn) {
+                    if metric.enabled() && metric.needs_ground_truth() {
+                        found.entry(metric.name()).or_default().push(pointer.clone());
+                    }
+                }
+            }
+        }
+        for (metric, mut pointers) in found {
+            pointers.dedup();
+            let Some(first) = pointers.first() else { continue };
+            let Some(place) = self.named_place(root, first) else {
+                continue;
+            };
+            let message = match pointers.len() {
+                1 => format!("metric `{metric}` needs a `ground_truth` here"),
+                count => format!(
+                    "metric `{metric}` needs a `ground_truth`, which {count} of {questions} questions do not have; \
+                     this is the first"
+                ),
+            };
+            let diagnostic = Diagnostic::warning(Code::MissingReference, message)
+                .about(first)
+                .with_help("without it the metric reports an error and the run ends with exit code 4");
+            self.findings.add(&self.tree, place, diagnostic);
+        }
+    }
+
+    fn note_ungated(&mut self, root: NodeId, list: &str, metrics: &[MetricConfig]) {
+        for (index, metric) in metrics.iter().enumerate() {
+            if metric.gates() || !metric.enabled() {
+                continue;
+            }
+            let pointer = format!("{list}.{index}");
+            let Some(place) = self.named_place(root, &pointer) else {
+                continue;
+            };
+            let message = format!(
+                "metric `{}` has no `threshold`: its score is reported, but can't fail a test",
+                metric.name()
+            );
+            let diagnostic = Diagnostic::note(Code::NotGated, message)
+                .about(pointer)
+                .with_help("add `threshold:` with the lowest score that passes");
+            self.findings.add(&self.tree, place, diagnostic);
+        }
+    }
+
+    /// Reports one note for all cases that check nothing.
+    fn note_unchecked(&mut self, root: NodeId, agent: &Agent) {
+        let unchecked: Vec<usize> = agent
+            .test_cases
+            .iter()
+            .enumerate()
+            .filter(|(_, case)| !checks_anything(agent, case))
+            .map(|(index, _)| index)
+            .collect();
+        let Some(first) = unchecked.first() else { return };
+        let pointer = format!("test_cases.{first}");
+        let Some(place) = self.named_place(root, &pointer) else {
+            return;
+        };
+        let message = match unchecked.len() {
+            1 => "this test case checks nothing".to_owned(),
+            count => format!(
+                "{count} of {} test cases check nothing; this is the first",
+                agent.test_cases.len()
+            ),
+        };
+        let diagnostic = Diagnostic::note(Code::Unchecked, message)
+            .about(pointer)
+            .with_help("add `ground_truth` and a metric that can fail, or `expected_tools`");
+        self.findings.add(&self.tree, place, diagnostic);
+    }
+
+    pub(super) fn finish(self, parts: Option<Parts>) -> Load {
+        let mut secrets = Secrets::of(&self.tree);
+        secrets.values.sort_unstable();
+        secrets.values.dedup();
+        let mut sources = Sources::default();
+        let redactor = Redactor::new(secrets.values.iter().cloned());
+        // The sources are shown only with diagnostics.
+        let is_shown = !self.findings.diagnostics.is_empty();
+        for (file, source) in self.tree.sources() {
+            let text = if is_shown {
+                mask_file(&self.tree, file, &secrets, &redactor).into()
+            } else {
+                source.text.clone()
+            };
+            sources.add(source.path.to_path_buf(), text);
+        }
+        let dropped = self.findings.dropped_count();
+        let mut diagnostics = sort_and_limit(self.findings.diagnostics, dropped, &sources);
+        for text in diagnostics.iter_mut().flat_map(Diagnostic::texts) {
+            redactor.mask_text(text);
+        }
+        let has_errors = diagnostics.iter().any(Diagnostic::is_error);
+        let mut tree = self.tree;
+        tree.shrink();
+        let agent = parts
+            .filter(|_| !has_errors)
+            .map(|Parts { root, agent }| LoadedAgent {
+                agent: Arc::new(ResolvedAgent {
+                    secrets: secrets.values.into_iter().map(SecretString::from).collect(),
+                    ..agent
+                }),
+                places: Places::new(tree, root),
+            });
+        Load {
+            agent,
+            diagnostics,
+            sources,
+        }
+    }
+}
+
+/// Whether any check of a case can fail.
+fn checks_anything(agent: &Agent, case: &TestCase) -> bool {
+    let gates = |turn: Option<&Turn>| {
+        agent
+            .metrics_for(case, turn)
+            .iter()
+            .any(|metric| metric.enabled() && metric.gates())
+    };
+    if case.turns.is_empty() {
+        let expects = case
+            .expected_tools
+            .as_ref()
+            .is_some_and(|tools| !tools.is_empty());
+        return expects || !case.forbidden_tools.is_empty() || gates(None);
+    }
+    case.turns.iter().any(|turn| {
+        let expects = turn
+            .expected_tools
+            .as_ref()
+            .is_some_and(|tools| !tools.is_empty());
+        expects || !turn.forbidden_tools.is_empty() || gates(Some(turn))
+    })
+}
+
+/// Sorts diagnostics in the order of the files and limits their number. Those without a place come first.
+fn sort_and_limit(mut diagnostics: Vec<Diagnostic>, dropped: usize, sources: &Sources) -> Vec<Diagnostic> {
+    let files: HashMap<&Path, usize> = sources
+        .iter()
+        .enumerate()
+        .map(|(index, source)| (&*source.path, index))
+        .collect();
+    diagnostics.sort_by_key(|diagnostic| {
+        let place = diagnostic.primary.as_ref();
+        place.map(|place| (files.get(&*place.path).copied(), place.span.start))
+    });
+    let total = diagnostics.len() + dropped;
+    if total > MAX_DIAGNOSTICS {
+        // Keep errors rather than warnings, in their order.
+        diagnostics.sort_by_key(|diagnostic| Reverse(diagnostic.severity == Severity::Error));
+        diagnostics.truncate(MAX_DIAGNOSTICS);
+        let more = total - MAX_DIAGNOSTICS;
+        diagnostics.push(Diagnostic::note(
+            Code::TooManyProblems,
+            format!("and {more} more problems"),
+        ));
+    }
+    // Diagnostics quote names and values of the file, and a terminal interprets control characters.
+    for text in diagnostics.iter_mut().flat_map(Diagnostic::texts) {
+        if let Cow::Owned(clean) = printable(text) {
+            *text = clean;
+        }
+        if text.contains(['\n', '\t']) {
+            *text = text.replace(['\n', '\t'], "\u{fffd}");
+        }
+    }
+    diagnostics
+}

@@ -1,0 +1,151 @@
+//! Reads text files within limits.
+
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use holodeck_model::{Code, Diagnostic, FileKind, Layer, Location, Source, Span};
+
+use super::Loader;
+use crate::yaml::{FileId, Place, SourceFile};
+
+/// Maximum size of a file.
+const MAX_BYTES: u64 = 10 * 1024 * 1024;
+
+impl Loader<'_> {
+    /// Reads the agent file, the only file that no other file references.
+    pub(super) fn read_agent_file(&mut self, path: &Path) -> Option<FileId> {
+        let shown = path.display();
+        let diagnostic = match self.files.kind(path) {
+            FileKind::File => return self.read_text(path, Layer::Agent, None),
+            FileKind::Directory => {
+                let diagnostic =
+                    Diagnostic::error(Code::IsDirectory, format!("`{shown}` is a directory, not a file"));
+                self.suggest_file(diagnostic, &[path.join("agent.yaml"), path.join("agent.yml")])
+            }
+            FileKind::Missing => {
+                let diagnostic = Diagnostic::error(Code::UnreadableFile, format!("`{shown}` does not exist"));
+                let with = |extension| path.with_extension(extension);
+                let diagnostic = self.suggest_file(diagnostic, &[with("yaml"), with("yml")]);
+                if diagnostic.help.is_some() {
+                    diagnostic
+                } else {
+                    diagnostic.with_help("`holodeck init` creates a project that runs")
+                }
+            }
+        };
+        self.findings.diagnostics.push(diagnostic);
+        None
+    }
+
+    fn suggest_file(&self, diagnostic: Diagnostic, candidates: &[PathBuf; 2]) -> Diagnostic {
+        match candidates
+            .iter()
+            .find(|candidate| self.files.kind(candidate) == FileKind::File)
+        {
+            Some(candidate) => diagnostic.with_help(format!("did you mean `{}`?", candidate.display())),
+            None => diagnostic,
+        }
+    }
+
+    /// Reads an existing file. `named_at` is the place in the YAML that references it.
+    pub(super) fn read_text(&mut self, path: &Path, layer: Layer, named_at: Option<Place>) -> Option<FileId> {
+        let bytes = match self.files.read(path, MAX_BYTES + 1) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let reason = match error.kind() {
+                    ErrorKind::PermissionDenied => "permission denied".to_owned(),
+                    ErrorKind::NotFound => "it does not exist".to_owned(),
+                    _ => error.to_string(),
+                };
+                self.report_unreadable(
+                    path,
+                    named_at,
+                    Code::UnreadableFile,
+                    &format!("cannot be read: {reason}"),
+                    None,
+                );
+                return None;
+            }
+        };
+        if bytes.len() as u64 > MAX_BYTES {
+            let help = "split the test cases over several agents, and put data in separate files";
+            self.report_unreadable(
+                path,
+                named_at,
+                Code::FileTooLarge,
+                "is larger than 10 MB",
+                Some(help),
+            );
+            return None;
+        }
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                self.report_not_utf8(path, error.as_bytes(), error.utf8_error().valid_up_to());
+                return None;
+            }
+        };
+        let text = match text.strip_prefix('\u{feff}') {
+            Some(text) => text.to_owned(),
+            None => text,
+        };
+        let source = Source {
+            path: path.into(),
+            text: text.into(),
+        };
+        Some(self.tree.add_file(SourceFile::new(source, layer)))
+    }
+
+    fn report_unreadable(
+        &mut self,
+        path: &Path,
+        named_at: Option<Place>,
+        code: Code,
+        what: &str,
+        help: Option<&str>,
+    ) {
+        let mut diagnostic = Diagnostic::error(code, format!("`{}` {what}", path.display()));
+        diagnostic.help = help.map(str::to_owned);
+        match named_at {
+            Some(place) => self.findings.add(&self.tree, place, diagnostic),
+            None => self.findings.diagnostics.push(diagnostic),
+        }
+    }
+
+    fn report_not_utf8(&mut self, path: &Path, bytes: &[u8], valid: usize) {
+        let before = bytes.get(..valid).unwrap_or_default();
+        let line_start = before
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        let line = before.split(|byte| *byte == b'\n').count();
+        let column = String::from_utf8_lossy(before.get(line_start..).unwrap_or_default())
+            .chars()
+            .count()
+            + 1;
+        let location = Location {
+            path: path.into(),
+            line,
+            column,
+            span: Span {
+                start: valid,
+                end: valid + 1,
+            },
+        };
+        let utf16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
+        let help = if utf16 {
+            "it looks like UTF-16; save it as UTF-8"
+        } else {
+            "save the file as UTF-8"
+        };
+        let diagnostic = Diagnostic::error(
+            Code::InvalidUtf8,
+            format!("`{}` is not UTF-8 text", path.display()),
+        )
+        .at(location)
+        .with_help(help);
+        self.findings.diagnostics.push(diagnostic);
+    }
+}

@@ -1,0 +1,234 @@
+//! Parts of the language that are parsed but cannot be run yet. Remove a part here when it is implemented.
+
+use std::collections::HashSet;
+
+use holodeck_model::{Code, Diagnostic, Need, Unsupported};
+
+use super::Loader;
+use crate::yaml::{NodeId, Place, implied_type, lenient_bool};
+
+/// Types of tools that search in an index.
+const RETRIEVAL: [&str; 2] = ["vectorstore", "hierarchical_document"];
+
+/// Vector stores that are not implemented.
+const STORES: [&str; 6] = [
+    "azure-ai-search",
+    "weaviate",
+    "azure-cosmos-mongo",
+    "azure-cosmos-nosql",
+    "sql-server",
+    "pinecone",
+];
+
+/// Standard metrics that need a judge.
+const JUDGES: [&str; 4] = ["groundedness", "relevance", "coherence", "fluency"];
+
+impl Loader<'_> {
+    /// Warns of each part by name and returns the list, so that a run that needs one can refuse to start.
+    pub(super) fn find_unsupported(&mut self, root: NodeId) -> Vec<Unsupported> {
+        let mut found = Collector {
+            list: Vec::new(),
+            metrics: HashSet::new(),
+        };
+        self.find_unsupported_tools(&mut found, root);
+        self.find_unsupported_blocks(&mut found, root);
+        self.find_unsupported_metrics(&mut found, root, "evaluations.metrics");
+        self.find_unsupported_in_cases(&mut found, root);
+        found.list
+    }
+
+    fn find_unsupported_tools(&mut self, found: &mut Collector, root: NodeId) {
+        for index in 0..self.count(root, "tools") {
+            let pointer = format!("tools.{index}");
+            let Some(kind) = self.text(root, &format!("{pointer}.type")) else {
+                continue;
+            };
+            if self.is_given(root, &format!("{pointer}.mock")) {
+                continue;
+            }
+            let text = |field: &str| self.text(root, &format!("{pointer}.{field}"));
+            if kind == "mcp" && text("transport").as_deref() == Some("websocket") {
+                let name = match text("name") {
+                    Some(name) => format!("`{name}`"),
+                    None => (index + 1).to_string(),
+                };
+                let required = text("required").and_then(|text| lenient_bool(&text)) != Some(false);
+                if required {
+                    let what = format!("tool {name} of type `mcp`, with transport `websocket`,");
+                    self.report_unsupported(found, root, &pointer, &what, Need::Blocks);
+                } else if let Some(place) = self.named_place(root, &pointer) {
+                    let message =
+                        format!("MCP server {name} is left out: transport `websocket` is not supported");
+                    let diagnostic = Diagnostic::warning(Code::NotYetSupported, message).about(&pointer);
+                    self.findings.add(&self.tree, place, diagnostic);
+                }
+            }
+            if RETRIEVAL.contains(&kind.as_str()) {
+                self.find_unsupported_retrieval(found, root, &pointer);
+            }
+        }
+    }
+
+    /// Finds stores and sources that a retrieval tool can't use.
+    fn find_unsupported_retrieval(&mut self, found: &mut Collector, root: NodeId, tool: &str) {
+        let name = self.text(root, &format!("{tool}.name")).unwrap_or_default();
+        let field = |field: &str| format!("{tool}.{field}");
+        let store = self.text(root, &field("database.provider"));
+        if let Some(store) = store.filter(|store| STORES.contains(&store.as_str())) {
+            let what = format!("vector store `{store}` of tool `{name}`");
+            self.report_unsupported(found, root, &field("database"), &what, Need::Blocks);
+        }
+        if self.text(root, &field("keyword_index.provider")).as_deref() == Some("opensearch") {
+            let what = format!("keyword index `opensearch` of tool `{name}`");
+            self.report_unsupported(found, root, &field("keyword_index"), &what, Need::Blocks);
+        }
+        let source = self
+            .text(root, &field("source"))
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        let scheme = source.split_once("://").map(|(scheme, _)| scheme);
+        let Some(scheme @ ("s3" | "az")) = scheme else {
+            return;
+        };
+        let what = format!("a source at `{scheme}://`, of tool `{name}`,");
+        self.report_unsupported(found, root, &field("source"), &what, Need::Blocks);
+    }
+
+    fn find_unsupported_blocks(&mut self, found: &mut Collector, root: NodeId) {
+        self.report_unsupported(found, root, "deployment", "`deployment`", Need::Warning);
+        self.report_unsupported(
+            found,
+            root,
+            "evaluations.optimizer",
+            "`evaluations.optimizer`",
+            Need::Warning,
+        );
+    }
+
+    fn find_unsupported_in_cases(&mut self, found: &mut Collector, root: NodeId) {
+        for case in 0..self.count(root, "test_cases") {
+            let case = format!("test_cases.{case}");
+            let turns = self.count(root, &format!("{case}.turns"));
+            let owners =
+                std::iter::once(case.clone()).chain((0..turns).map(|turn| format!("{case}.turns.{turn}")));
+            for owner in owners {
+                for file in 0..self.count(root, &format!("{owner}.files")) {
+                    let url = format!("{owner}.files.{file}.url");
+                    let scheme = self.text(root, &url).unwrap_or_default();
+                    if let Some((scheme @ ("s3" | "az"), _)) = scheme.split_once("://") {
+                        let what = format!("a file at `{scheme}://`");
+                        self.report_unsupported(found, root, &url, &what, Need::Blocks);
+                    }
+                }
+                self.find_unsupported_metrics(found, root, &format!("{owner}.evaluations"));
+            }
+        }
+    }
+
+    /// Finds judges and code graders that are enabled.
+    fn find_unsupported_metrics(&mut self, found: &mut Collector, root: NodeId, list: &str) {
+        for index in 0..self.count(root, list) {
+            let pointer = format!("{list}.{index}");
+            let text = |field: &str| self.text(root, &format!("{pointer}.{field}"));
+            if text("enabled").and_then(|text| lenient_bool(&text)) == Some(false) {
+                continue;
+            }
+            let kind = text("type")
+                .or_else(|| implied_type("MetricConfig", |key| text(key).is_some()).map(str::to_owned));
+            let (name, need) = match kind.as_deref() {
+                Some("standard") => match text("metric") {
+                    Some(metric) if JUDGES.contains(&metric.as_str()) => (metric, Need::JudgeMetric),
+                    _ => continue,
+                },
+                Some("geval") => (text("name").unwrap_or_default(), Need::JudgeMetric),
+                Some("rag") => (text("metric_type").unwrap_or_default(), Need::JudgeMetric),
+                Some("code") => (text("grader").unwrap_or_default(), Need::Blocks),
+                _ => continue,
+            };
+            let what = match need {
+                Need::JudgeMetric => format!("metric `{name}`, which needs a judge,"),
+                _ => format!("metric `{name}`, a code grader,"),
+            };
+            if found.metrics.insert(what.clone()) {
+                self.report_unsupported(found, root, &pointer, &what, need);
+            } else {
+                let what = what.trim_end_matches(',').to_owned();
+                found.list.push(Unsupported {
+                    what,
+                    pointer,
+                    needed_by_run: need,
+                });
+            }
+        }
+    }
+
+    fn report_unsupported(
+        &mut self,
+        found: &mut Collector,
+        root: NodeId,
+        pointer: &str,
+        what: &str,
+        need: Need,
+    ) {
+        let Some(place) = self.named_place(root, pointer) else {
+            return;
+        };
+        let help = match need {
+            Need::Blocks => Some("a run that needs it stops with exit code 2"),
+            Need::JudgeMetric => Some("a run that needs it ends with exit code 4"),
+            Need::Warning => None,
+        };
+        let message = match need {
+            Need::Warning => format!("{what} has no effect yet"),
+            Need::Blocks | Need::JudgeMetric => format!("{what} is not supported yet"),
+        };
+        let mut diagnostic = Diagnostic::warning(Code::NotYetSupported, message).about(pointer);
+        diagnostic.help = help.map(str::to_owned);
+        self.findings.add(&self.tree, place, diagnostic);
+        let what = what.trim_end_matches(',').to_owned();
+        found.list.push(Unsupported {
+            what,
+            pointer: pointer.to_owned(),
+            needed_by_run: need,
+        });
+    }
+
+    /// The place to report for a field: its key, or the item of a list. `None` if the field is absent or null.
+    pub(super) fn named_place(&self, root: NodeId, pointer: &str) -> Option<Place> {
+        let node = self.tree.find(root, pointer)?;
+        if self.tree.is_null(node) {
+            return None;
+        }
+        let (owner, last) = pointer.rsplit_once('.').unwrap_or(("", pointer));
+        let owner = self.tree.find(root, owner)?;
+        Some(
+            self.tree
+                .get(owner, last)
+                .map_or_else(|| self.tree.place(node), |entry| entry.key_place),
+        )
+    }
+
+    fn is_given(&self, root: NodeId, pointer: &str) -> bool {
+        let node = self.tree.find(root, pointer);
+        node.is_some_and(|node| !self.tree.is_null(node))
+    }
+
+    fn count(&self, root: NodeId, pointer: &str) -> usize {
+        self.tree
+            .find(root, pointer)
+            .and_then(|list| self.tree.items(list))
+            .map_or(0, <[NodeId]>::len)
+    }
+
+    fn text(&self, root: NodeId, pointer: &str) -> Option<String> {
+        let node = self.tree.find(root, pointer)?;
+        let scalar = self.tree.scalar(node)?;
+        (!self.tree.is_null(node)).then(|| scalar.text.to_owned())
+    }
+}
+
+struct Collector {
+    list: Vec<Unsupported>,
+    /// Metrics that were already reported: many cases may share one.
+    metrics: HashSet<String>,
+}

@@ -1,0 +1,19 @@
+//! Tests of the public interface of the YAML language.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::format_push_string,
+    clippy::format_collect,
+    clippy::large_stack_arrays,
+    reason = "tests"
+)]
+
+mod approvals;
+mod fixtures;
+mod fuzz;
+mod limits;
+mod loaded;
+mod schema;
+mod support;

@@ -1,0 +1,16 @@
+use std::sync::Arc;
+
+use holodeck_backend_api::{AnswerFormat, BackendError};
+use holodeck_model::ResolvedAgent;
+use holodeck_validators::SchemaFormat;
+
+/// The format that the agent's answers must have, if it names one.
+pub(crate) fn answer_format(agent: &ResolvedAgent) -> Result<Option<Arc<dyn AnswerFormat>>, BackendError> {
+    let Some(schema) = &agent.response_format else {
+        return Ok(None);
+    };
+    match SchemaFormat::new(schema) {
+        Ok(format) => Ok(Some(Arc::new(format))),
+        Err(message) => Err(BackendError::init(message)),
+    }
+}

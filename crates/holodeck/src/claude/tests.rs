@@ -1,0 +1,8 @@
+//! Agents of YAML files on the real Claude Code CLI, talking to a scripted Messages API on loopback.
+
+mod from_yaml;
+mod http;
+mod mcp;
+mod setup;
+mod signing_in;
+mod telemetry;

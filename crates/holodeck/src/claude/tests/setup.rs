@@ -1,0 +1,149 @@
+//! Agents of YAML files on the real CLI.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use holodeck_backend_api::{
+    AgentBackend as _, ApprovalAsk, ApprovalDecision, Approver, BackendError, BackendEvent, DecidedBy,
+    EventStream, ExecutionResult, NoTools, ToolHost, TurnRequest, collect,
+};
+use holodeck_backend_claude::{ClaudeBackend, ClaudeOptions, CliVersion, Limits, Reuse};
+use holodeck_model::{
+    ApprovalContext, ApprovalPolicy, Env, MemoryFiles, Occasion, PolicyDecision, Presence, SideEffectGate,
+};
+use holodeck_validators::{ClaudeCli, ClaudeCliKind, ClaudeEnv};
+use holodeck_yaml::{LoadedAgent, load_agent};
+
+use crate::claude::options::{AgentSetup, BuiltinChanges, options};
+
+/// Where programs are, for children of tests.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The CLI this version is built for. Its absence is a failure: a test that can't run has not passed.
+fn cli() -> PathBuf {
+    let place = ".smoke/claude-2.1.330/node_modules/@anthropic-ai/claude-code-linux-x64/claude";
+    let cli = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(place);
+    assert!(
+        cli.exists(),
+        "the Claude Code CLI is not installed; `cargo xtask smoke` installs it"
+    );
+    cli
+}
+
+/// No retries: each scripted reply is requested once.
+pub(super) fn limits() -> Limits {
+    Limits {
+        api_retries: 0,
+        close: Duration::from_secs(2),
+        ..Limits::default()
+    }
+}
+
+/// The result of a turn.
+pub(super) struct Turn {
+    pub(super) end: Result<ExecutionResult, BackendError>,
+    pub(super) notices: Vec<String>,
+}
+
+impl Turn {
+    #[track_caller]
+    pub(super) fn result(&self) -> &ExecutionResult {
+        self.end.as_ref().unwrap()
+    }
+}
+
+/// One turn in a process of its own.
+pub(super) async fn ask(options: ClaudeOptions, message: &str) -> Turn {
+    let backend = ClaudeBackend::new(options.reuse(Reuse::Never)).unwrap();
+    let mut notices = Vec::new();
+    let events = backend.start(TurnRequest::new(message)).inspect(|event| {
+        if let Ok(BackendEvent::Notice { message }) = event {
+            notices.push(message.clone());
+        }
+    });
+    let events: EventStream<'_> = Box::pin(events);
+    let end = collect(events).await.map_err(|failed| failed.error);
+    backend.teardown().await.unwrap();
+    Turn { end, notices }
+}
+
+/// An agent file and its surroundings.
+pub(super) struct Yaml {
+    pub(super) agent: LoadedAgent,
+    pub(super) env: Env,
+    pub(super) tools: Arc<dyn ToolHost>,
+    pub(super) side_effects: BuiltinChanges,
+    pub(super) variables: Vec<(String, String)>,
+}
+
+/// An agent in `folder` with further lines of `model:` (indented by two) and further blocks.
+pub(super) fn agent(folder: &Path, model: &str, rest: &str, env: &[(&str, &str)]) -> Yaml {
+    let path = folder.join("agent.yaml");
+    let text = format!(
+        "name: test\nmodel:\n  provider: anthropic\n{model}\ninstructions:\n  inline: be brief\n{rest}"
+    );
+    let env: Env = env.iter().copied().chain([("PATH", PATH)]).collect();
+    let load = load_agent(&path, &env, &MemoryFiles::new().with(&path, text));
+    Yaml {
+        agent: load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics)),
+        env,
+        tools: Arc::new(NoTools),
+        side_effects: BuiltinChanges::AsConfigured,
+        variables: Vec::new(),
+    }
+}
+
+/// The same, signed in with a key at `url`.
+pub(super) fn agent_at(url: &str, folder: &Path, rest: &str) -> Yaml {
+    let model = format!("  name: claude-sonnet-4-5\n  endpoint: {url}");
+    agent(folder, &model, rest, &[("ANTHROPIC_API_KEY", "sk-ant-yaml-key")])
+}
+
+impl Yaml {
+    pub(super) fn options(&self) -> Result<ClaudeOptions, BackendError> {
+        let cli = ClaudeCli {
+            path: cli(),
+            version: CliVersion::new(2, 1, 330),
+            kind: ClaudeCliKind::Native,
+        };
+        let policy = ApprovalPolicy::new(&self.agent.config);
+        let options = options(&AgentSetup {
+            agent: &self.agent,
+            cli: &cli,
+            credentials: &ClaudeEnv::for_agent(&self.agent, &self.env).unwrap(),
+            env: &self.env,
+            tools: Arc::clone(&self.tools),
+            approver: Arc::new(TestApprover(policy.clone())),
+            policy: &policy,
+            side_effects: self.side_effects,
+            reuse: Reuse::Never,
+            variables: self.variables.clone(),
+        })?;
+        Ok(options.limits(limits()))
+    }
+}
+
+/// The policy of a test with `--allow-side-effects`; calls that it can't decide are refused.
+struct TestApprover(ApprovalPolicy);
+
+#[async_trait]
+impl Approver for TestApprover {
+    fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+        let context = ApprovalContext {
+            occasion: Occasion::Test,
+            presence: Presence::None,
+            side_effects: SideEffectGate::Open,
+        };
+        let decision = match self.0.decide(&ask.tool_name, context) {
+            PolicyDecision::Approve => ApprovalDecision::approve(),
+            PolicyDecision::Reject { reason } => ApprovalDecision::Reject { reason },
+            PolicyDecision::AskPerson { .. } => return None,
+        };
+        Some((decision, DecidedBy::Mode))
+    }
+}

@@ -1,0 +1,267 @@
+//! An open agent: its answers, tools, servers and telemetry, and the backends that share them.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, Occasion};
+use holodeck_model::{Env, Provider, Redactor, ResolvedAgent, SideEffectGate};
+use holodeck_otel_bridge::Telemetry;
+use holodeck_turn::{PriceError, Prices};
+use holodeck_yaml::{LoadedAgent, Places};
+
+use crate::{
+    AnswerError, AnswerSource, Answers, ToolSetupError, UnsupportedParts,
+    backends::{BackendSelector, ReadyTools, Specialist, ToolSetup, prepare_tools},
+    index::{IndexSink, Rebuild},
+    mcp::McpServers,
+    prices, telemetry,
+    unsupported::refuse_unsupported,
+};
+
+/// Time limit for the last export of telemetry.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// How an agent is opened.
+#[derive(Clone, Debug, Default)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "callers fill it in as a literal with `..Default::default()`"
+)]
+pub struct OpenOptions {
+    /// How much is prepared.
+    pub preparing: Preparing,
+    /// Where answers come from.
+    pub answers: AnswerSource,
+    /// Where to record live answers.
+    pub record: Option<PathBuf>,
+    /// Whether built-in tools with side effects are available.
+    pub side_effects: SideEffectGate,
+    /// Whether indexes are rebuilt completely.
+    pub rebuild: Rebuild,
+    /// Receives the progress of building them.
+    pub on_index: IndexSink,
+    /// A price list that overrides the embedded one.
+    pub prices: Option<PathBuf>,
+}
+
+/// How much is prepared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preparing {
+    /// Everything a run needs.
+    #[default]
+    Run,
+    /// What showing a plan needs: no server is started and no index is built.
+    Plan,
+}
+
+/// Why an agent cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The YAML asks for something that this version cannot run.
+    #[error(transparent)]
+    Unsupported(#[from] UnsupportedParts),
+    /// The recording.
+    #[error(transparent)]
+    Answers(#[from] AnswerError),
+    /// The price list.
+    #[error(transparent)]
+    Price(#[from] PriceError),
+    /// The price of a model is not known.
+    #[error("cannot enforce `{limit}`: no price known for `{model}` (price list of {as_of})")]
+    UnknownPrice {
+        /// The flag or field.
+        limit: &'static str,
+        /// The model.
+        model: String,
+        /// The day of the list.
+        as_of: String,
+    },
+    /// The tools.
+    #[error(transparent)]
+    Tools(#[from] ToolSetupError),
+    /// The backend.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+}
+
+/// An agent whose files and variables have been checked, so that it can be opened. Nothing is started yet.
+pub(crate) struct CheckedAgent {
+    pub(crate) agent: LoadedAgent,
+    backends: BackendSelector,
+    occasion: Occasion,
+    options: OpenOptions,
+}
+
+impl CheckedAgent {
+    /// Returns an error if something that the agent needs is missing or unsupported. Of the test cases, only the
+    /// `planned` ones are considered.
+    pub(crate) fn check(
+        agent: LoadedAgent,
+        env: &Env,
+        occasion: Occasion,
+        options: OpenOptions,
+        planned: Option<&[usize]>,
+    ) -> Result<Self, OpenError> {
+        refuse_unsupported(&agent, planned)?;
+        let answers = Answers::open(&options.answers, options.record.as_deref(), &agent, env)?;
+        let prices = prices::prices(&agent, env, options.prices.as_deref())?;
+        let backends = BackendSelector::new(env.clone(), answers)
+            .places(agent.places.clone())
+            .side_effects(options.side_effects)
+            .prices(prices);
+        let checked = Self {
+            agent,
+            backends,
+            occasion,
+            options,
+        };
+        let config = &checked.agent.config;
+        let budget = config.openai.as_ref().and_then(|openai| openai.max_budget_usd);
+        if budget.is_some() && config.model.provider != Provider::Anthropic {
+            checked.require_prices("openai.max_budget_usd")?;
+        }
+        checked.backends.check_key(&checked.agent)?;
+        Ok(checked)
+    }
+
+    /// Returns an error if the cost `limit` cannot be enforced because the price of a model is not known.
+    pub(crate) fn require_prices(&self, limit: &'static str) -> Result<(), OpenError> {
+        if self.answers().replayed().is_some() {
+            return Ok(());
+        }
+        let prices = self.prices();
+        let unknown = prices::priced_by_list(&self.agent).find(|model| !prices.has_price(model));
+        unknown.map_or(Ok(()), |model| {
+            Err(OpenError::UnknownPrice {
+                limit,
+                model: model.to_owned(),
+                as_of: prices.as_of().to_owned(),
+            })
+        })
+    }
+
+    pub(crate) fn answers(&self) -> &Answers {
+        self.backends.answers()
+    }
+
+    pub(crate) fn prices(&self) -> &Prices {
+        self.backends.price_list()
+    }
+
+    /// Builds the indexes, connects the servers and creates the backend. If a later part fails, what was started is
+    /// closed again.
+    pub(crate) async fn open(self) -> Result<OpenAgent, OpenError> {
+        let Self {
+            agent,
+            backends,
+            occasion,
+            options,
+        } = self;
+        let redactor = backends.answers().redactor();
+        let replayed = backends.answers().replayed().is_some();
+        let telemetry = telemetry::start(&agent, occasion, backends.env(), replayed, redactor);
+        let backends = backends.traced(telemetry.clone());
+        let setup = ToolSetup {
+            agent: &agent,
+            backends: &backends,
+            preparing: options.preparing,
+            rebuild: options.rebuild,
+            on_index: &options.on_index,
+        };
+        let ReadyTools {
+            tools,
+            servers,
+            warnings,
+        } = prepare_tools(&setup).await?;
+        let backend = match backends.create(Arc::clone(&agent.agent), occasion, tools).await {
+            Ok(backend) => backend,
+            Err(error) => {
+                servers.close().await;
+                return Err(error.into());
+            }
+        };
+        Ok(OpenAgent {
+            agent: agent.agent,
+            // Places are not needed from here on, and with many test cases they are large.
+            backends: backends.places(Places::default()),
+            backend,
+            servers,
+            telemetry,
+            warnings,
+        })
+    }
+}
+
+/// An agent with its backend, tools and servers. [`close`](Self::close) it: dropping it ends its processes without
+/// waiting for them.
+pub struct OpenAgent {
+    agent: Arc<ResolvedAgent>,
+    backends: BackendSelector,
+    backend: Arc<dyn AgentBackend>,
+    servers: McpServers,
+    telemetry: Telemetry,
+    warnings: Vec<String>,
+}
+
+impl OpenAgent {
+    /// Opens an agent: answers, indexes, servers, telemetry and its backend.
+    pub async fn open(
+        agent: LoadedAgent,
+        env: &Env,
+        occasion: Occasion,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        CheckedAgent::check(agent, env, occasion, options, None)?
+            .open()
+            .await
+    }
+
+    /// The agent as it was loaded.
+    pub fn agent(&self) -> &Arc<ResolvedAgent> {
+        &self.agent
+    }
+
+    /// Its backend.
+    pub fn backend(&self) -> &Arc<dyn AgentBackend> {
+        &self.backend
+    }
+
+    /// A backend for another task of this agent: with its answers, request limits, prices and telemetry, but without
+    /// its tools.
+    pub async fn specialist(
+        &self,
+        specialist: Specialist,
+        occasion: Occasion,
+    ) -> Result<Arc<dyn AgentBackend>, BackendError> {
+        self.backends.specialist(&self.agent, specialist, occasion).await
+    }
+
+    /// Warnings about its answers, for instance about documents that could not be read.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Masks the secrets of the agent.
+    pub fn redactor(&self) -> Arc<Redactor> {
+        self.answers().redactor()
+    }
+
+    /// Where its answers come from.
+    pub fn answers(&self) -> &Answers {
+        self.backends.answers()
+    }
+
+    pub(crate) fn servers(&self) -> &McpServers {
+        &self.servers
+    }
+
+    /// Ends the backend, the servers and the export of telemetry, and waits for them.
+    pub async fn close(self) -> Result<(), BackendError> {
+        let result = self.backend.teardown().await;
+        self.servers.close().await;
+        if let Some(warning) = self.telemetry.shutdown(FLUSH).await {
+            tracing::warn!("{warning}");
+        }
+        result
+    }
+}
