@@ -6,7 +6,7 @@ use futures::future::join_all;
 use holodeck_model::MetricConfig;
 use thiserror::Error;
 
-use crate::{AskingMetric, EvalInput, Judge, Metric, MetricError, Score, checks, text_score, unsupported};
+use crate::{Asked, AskingMetric, EvalInput, Metric, MetricError, Score, checks, text_score, unsupported};
 
 /// The verdict of a metric about an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -160,7 +160,7 @@ impl Grader {
         &self,
         input: &EvalInput<'_>,
         computed: Vec<Option<MetricOutcome>>,
-        judge: &dyn Judge,
+        asked: &Asked<'_>,
     ) -> Vec<MetricOutcome> {
         if computed.iter().all(Option::is_some) {
             return computed.into_iter().flatten().collect();
@@ -173,7 +173,7 @@ impl Grader {
                 (Some(outcome), _) => Some(outcome),
                 (None, Scorer::Asking(metric)) => {
                     let start = Instant::now();
-                    let score = metric.score(input, judge).await;
+                    let score = metric.score(input, asked).await;
                     Some(prepared.outcome(score, start.elapsed()))
                 }
                 (None, Scorer::Computing(_)) => None,

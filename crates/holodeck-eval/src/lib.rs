@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod checks;
+mod format;
 mod grader;
 mod input;
 mod json_text;
@@ -17,6 +18,9 @@ pub use {holodeck_backend_api as api, holodeck_model as model};
 
 pub use holodeck_model::{ExpectedTool, MetricConfig, StandardMetric};
 pub use input::{CalledTool, EvalInput};
-pub use metric::{AskingMetric, Judge, Metric, MetricError, Score};
+pub use format::VerdictFormat;
+pub use metric::{
+    Asked, AskingMetric, Judge, JudgeAnswer, JudgeError, JudgeRequest, Metric, MetricError, Programs, Score,
+};
 pub use nlp::WORDNET_LICENSE;
 pub use tool_calls::{ToolExpectations, ToolsOutcome, check_tools};

@@ -1,9 +1,14 @@
 //! The interfaces of metrics and judges.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
+use holodeck_model::{CodeMetric, ModelConfig};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
 
-use crate::EvalInput;
+use crate::{EvalInput, VerdictFormat};
 
 /// Computes the score of an answer.
 pub trait Metric: Send + Sync {
@@ -21,14 +26,82 @@ pub trait AskingMetric: Send + Sync {
     fn name(&self) -> &str;
 
     /// Computes the score, or returns why there is none.
-    async fn score(&self, input: &EvalInput<'_>, judge: &dyn Judge) -> Result<Score, MetricError>;
+    async fn score(&self, input: &EvalInput<'_>, asked: &Asked<'_>) -> Result<Score, MetricError>;
 }
 
-/// The model that judges. It is responsible for time-outs, retries, the number of concurrent calls and their cost.
+/// What a metric may ask.
+#[derive(Clone, Copy)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct Asked<'a> {
+    /// The model that judges.
+    pub judge: &'a dyn Judge,
+    /// The programs that grade.
+    pub programs: &'a dyn Programs,
+}
+
+/// The model that judges. It is responsible for time-outs, the number of concurrent calls, records and cost.
 #[async_trait]
 pub trait Judge: Send + Sync {
     /// Returns the answer to a prompt, or why there is none.
-    async fn ask(&self, prompt: &str) -> Result<String, String>;
+    async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError>;
+}
+
+/// One question to a judge.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "metrics and tests construct it as a literal")]
+pub struct JudgeRequest<'a> {
+    /// The model; `None` for the default one.
+    pub model: Option<&'a ModelConfig>,
+    /// What the question is for, in records: the metric and its step.
+    pub label: String,
+    /// The prompt.
+    pub prompt: String,
+    /// What the answer must match.
+    pub format: VerdictFormat,
+    /// The time limit; `None` for the default one.
+    pub timeout: Option<Duration>,
+}
+
+/// The answer of a judge.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::exhaustive_structs, reason = "judges construct it as a literal")]
+pub struct JudgeAnswer {
+    /// The answer, which matches the requested format.
+    pub value: Value,
+    /// The probabilities of the possible scores, where the endpoint returns them: score and probability.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<(f64, f64)>,
+    /// The model that answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// Why a judge returned no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{reason}")]
+#[allow(clippy::exhaustive_structs, reason = "judges construct it as a literal")]
+pub struct JudgeError {
+    /// The reason.
+    pub reason: String,
+    /// Whether another attempt can help.
+    pub retryable: bool,
+}
+
+impl JudgeError {
+    /// An error that another attempt may avoid.
+    pub fn retryable(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            retryable: true,
+        }
+    }
+}
+
+/// The programs that grade.
+#[async_trait]
+pub trait Programs: Send + Sync {
+    /// Runs a grader with its context and returns its result as JSON, or why there is none.
+    async fn run(&self, grader: &CodeMetric, context: Value) -> Result<Value, String>;
 }
 
 /// A score in 0..=1 with the metric's own verdict, if it has one.
@@ -41,6 +114,8 @@ pub struct Score {
     pub passed: Option<bool>,
     /// Why the score is what it is.
     pub reason: Option<String>,
+    /// What the score was computed from, such as the verdicts on single claims.
+    pub evidence: Option<Value>,
 }
 
 impl Score {
@@ -50,6 +125,7 @@ impl Score {
             value,
             passed: None,
             reason: None,
+            evidence: None,
         }
     }
 
@@ -59,6 +135,7 @@ impl Score {
             value: 1.0,
             passed: Some(true),
             reason: None,
+            evidence: None,
         }
     }
 
@@ -68,6 +145,7 @@ impl Score {
             value: 0.0,
             passed: Some(false),
             reason: Some(reason.into()),
+            evidence: None,
         }
     }
 }

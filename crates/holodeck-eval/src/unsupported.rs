@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use holodeck_model::MetricConfig;
 
-use crate::{AskingMetric, EvalInput, Judge, MetricError, Score};
+use crate::{Asked, AskingMetric, EvalInput, MetricError, Score};
 
 /// A metric that needs a judge.
 pub(crate) struct JudgedMetric {
@@ -24,7 +24,7 @@ impl AskingMetric for JudgedMetric {
         &self.name
     }
 
-    async fn score(&self, _: &EvalInput<'_>, _: &dyn Judge) -> Result<Score, MetricError> {
+    async fn score(&self, _: &EvalInput<'_>, _: &Asked<'_>) -> Result<Score, MetricError> {
         Err(MetricError::JudgeNotAvailable {
             name: self.name.clone(),
         })
@@ -50,7 +50,7 @@ impl AskingMetric for CodeGrader {
         &self.name
     }
 
-    async fn score(&self, _: &EvalInput<'_>, _: &dyn Judge) -> Result<Score, MetricError> {
+    async fn score(&self, _: &EvalInput<'_>, _: &Asked<'_>) -> Result<Score, MetricError> {
         Err(MetricError::CodeGraderNotAvailable {
             name: self.name.clone(),
         })

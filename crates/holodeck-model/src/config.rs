@@ -41,7 +41,8 @@ pub use deployment::{
 };
 pub use embedding::{EmbeddingConfig, EmbeddingProvider, EmbeddingSettings};
 pub use evaluation::{
-    CodeMetric, EvalParam, EvaluationConfig, GevalMetric, MetricConfig, RagMetric, RagMetricType,
+    Aggregate, CodeMetric, EvalParam, EvaluationConfig, GevalMetric, Judging, MetricCondition, MetricConfig,
+    RagMetric, RagMetricType, RubricLevel,
 };
 pub use execution::{ExecutionConfig, OnTruncated};
 pub use expected_tool::{ExpectedTool, ToolOrder};

@@ -216,8 +216,8 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     ),
     importer(
         "minijinja",
-        &["holodeck-tools"],
-        "only prompt tools fill in templates",
+        &["holodeck-tools", "holodeck-eval"],
+        "only prompts written by users are templates",
     ),
     Importer {
         package: "rustix",

@@ -103,6 +103,53 @@ impl MetricConfig {
         }
     }
 
+    /// Whether an error of the metric fails the case.
+    pub fn fail_on_error(&self) -> bool {
+        match self {
+            Self::Standard(metric) => metric.fail_on_error,
+            Self::Geval(metric) => metric.fail_on_error,
+            Self::Rag(metric) => metric.fail_on_error,
+            Self::Code(metric) => metric.fail_on_error,
+        }
+    }
+
+    /// When the metric is computed; `None` for always.
+    pub fn when(&self) -> Option<MetricCondition> {
+        match self {
+            Self::Standard(metric) => metric.when,
+            Self::Geval(metric) => metric.when,
+            Self::Rag(metric) => metric.when,
+            Self::Code(_) => None,
+        }
+    }
+
+    /// How the metric asks its judges; `None` if it needs none.
+    pub fn judging(&self) -> Option<Judging<'_>> {
+        macro_rules! judging {
+            ($metric:expr) => {{
+                let judges = match (&$metric.judges, &$metric.model) {
+                    (Some(judges), _) => judges.as_slice(),
+                    (None, Some(model)) => std::slice::from_ref(model),
+                    (None, None) => &[],
+                };
+                Judging {
+                    judges,
+                    min_judges: $metric.min_judges.map_or(judges.len().saturating_sub(1), |min| min as usize).max(1),
+                    aggregate: $metric.aggregate.unwrap_or_default(),
+                    repeats: $metric.judge_repeats.unwrap_or(1).max(1),
+                    retries: $metric.retry_on_failure.unwrap_or(0),
+                    timeout: $metric.timeout_ms.map(std::time::Duration::from_millis),
+                }
+            }};
+        }
+        match self {
+            Self::Standard(metric) if metric.metric.needs_judge() => Some(judging!(metric)),
+            Self::Geval(metric) => Some(judging!(metric)),
+            Self::Rag(metric) => Some(judging!(metric)),
+            Self::Standard(_) | Self::Code(_) => None,
+        }
+    }
+
     /// Whether a result of this metric decides a test, rather than being reported only.
     pub fn gates(&self) -> bool {
         self.threshold().is_some()
@@ -129,6 +176,16 @@ pub struct GevalMetric {
     #[serde(default = "actual_output")]
     #[schemars(length(min = 1))]
     pub evaluation_params: Vec<EvalParam>,
+    /// What the ranges of the score, from 0 to 10, stand for.
+    #[schemars(length(min = 1))]
+    pub rubric: Option<Vec<RubricLevel>>,
+    /// A prompt instead of the built-in one, with the placeholders `{{input}}`, `{{response}}`, `{{ground_truth}}`,
+    /// `{{context}}` and `{{criteria}}`.
+    #[schemars(regex(pattern = r"\S"))]
+    pub custom_prompt: Option<String>,
+    /// How often the score is sampled where the endpoint returns no log-probabilities; the mean counts. 1 if absent.
+    #[schemars(range(min = 1, max = 20))]
+    pub samples: Option<u32>,
     /// Score 1 or 0, nothing between.
     #[serde(default)]
     pub strict_mode: bool,
@@ -140,10 +197,76 @@ pub struct GevalMetric {
     /// Whether the metric is enabled.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// Without effect: a metric that cannot be computed is always an error.
+    /// Whether an error of the metric fails the case instead of leaving it without a verdict.
     #[serde(default)]
-    #[schemars(extend("x-no-effect" = "a metric that cannot be computed is always an error"))]
     pub fail_on_error: bool,
+    /// How often a judge that returned no verdict is asked again.
+    #[schemars(range(min = 1, max = 3))]
+    pub retry_on_failure: Option<u32>,
+    /// Milliseconds that one call of the judge may take; `execution.llm_timeout` if absent.
+    #[schemars(range(min = 1))]
+    pub timeout_ms: Option<u64>,
+    /// Several judges instead of one: the majority decides, and the score is their median.
+    #[schemars(length(min = 1))]
+    pub judges: Option<Vec<ModelConfig>>,
+    /// How many of the `judges` must return a verdict; all but one if absent, at least one.
+    #[schemars(range(min = 1))]
+    pub min_judges: Option<u32>,
+    /// How the scores of several judges are combined.
+    pub aggregate: Option<Aggregate>,
+    /// How often each judge judges the same answer, to measure its noise.
+    #[schemars(range(min = 1, max = 20))]
+    pub judge_repeats: Option<u32>,
+    /// When the metric is computed; always if absent.
+    pub when: Option<MetricCondition>,
+}
+
+/// What a range of scores stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RubricLevel {
+    /// The lowest and the highest score of the range, from 0 to 10.
+    pub score_range: [u8; 2],
+    /// What an answer with such a score looks like.
+    #[schemars(regex(pattern = r"\S"))]
+    pub expected_outcome: String,
+}
+
+/// How the scores of several judges are combined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Aggregate {
+    /// The median.
+    #[default]
+    Median,
+    /// The mean.
+    Mean,
+}
+
+/// When a metric is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MetricCondition {
+    /// After every gate that needs no judge was met.
+    GatesPassed,
+}
+
+/// How a judged metric asks.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "it is only read")]
+pub struct Judging<'a> {
+    /// The judges that are named; empty for the default one.
+    pub judges: &'a [ModelConfig],
+    /// How many of them must return a verdict.
+    pub min_judges: usize,
+    /// How their scores are combined.
+    pub aggregate: Aggregate,
+    /// How often each of them judges the same answer.
+    pub repeats: u32,
+    /// How often a judge that returned no verdict is asked again.
+    pub retries: u32,
+    /// The time limit of one call; `execution.llm_timeout` if absent.
+    pub timeout: Option<std::time::Duration>,
 }
 
 /// What a judge may see.
@@ -175,15 +298,36 @@ pub struct RagMetric {
     /// Whether the judge gives a reason.
     #[serde(default = "yes")]
     pub include_reason: bool,
+    /// Score 1 or 0: an answer that is not perfect scores 0.
+    #[serde(default)]
+    pub strict_mode: bool,
     /// The judge, instead of `evaluations.model`.
     pub model: Option<ModelConfig>,
     /// Whether the metric is enabled.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// Without effect: a metric that cannot be computed is always an error.
+    /// Whether an error of the metric fails the case instead of leaving it without a verdict.
     #[serde(default)]
-    #[schemars(extend("x-no-effect" = "a metric that cannot be computed is always an error"))]
     pub fail_on_error: bool,
+    /// How often a judge that returned no verdict is asked again.
+    #[schemars(range(min = 1, max = 3))]
+    pub retry_on_failure: Option<u32>,
+    /// Milliseconds that one call of the judge may take; `execution.llm_timeout` if absent.
+    #[schemars(range(min = 1))]
+    pub timeout_ms: Option<u64>,
+    /// Several judges instead of one: the majority decides, and the score is their median.
+    #[schemars(length(min = 1))]
+    pub judges: Option<Vec<ModelConfig>>,
+    /// How many of the `judges` must return a verdict; all but one if absent, at least one.
+    #[schemars(range(min = 1))]
+    pub min_judges: Option<u32>,
+    /// How the scores of several judges are combined.
+    pub aggregate: Option<Aggregate>,
+    /// How often each judge judges the same answer, to measure its noise.
+    #[schemars(range(min = 1, max = 20))]
+    pub judge_repeats: Option<u32>,
+    /// When the metric is computed; always if absent.
+    pub when: Option<MetricCondition>,
 }
 
 /// The names of the retrieval metrics.
@@ -228,9 +372,8 @@ pub struct CodeMetric {
     /// Whether the metric is enabled.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// Without effect: a metric that cannot be computed is always an error.
+    /// Whether an error of the metric fails the case instead of leaving it without a verdict.
     #[serde(default)]
-    #[schemars(extend("x-no-effect" = "a metric that cannot be computed is always an error"))]
     pub fail_on_error: bool,
     /// Name under which scores are reported; default: the function's.
     pub name: Option<String>,

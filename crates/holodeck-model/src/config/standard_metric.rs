@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ModelConfig, SchemaRef};
+use super::{Aggregate, MetricCondition, ModelConfig, SchemaRef};
 use crate::value::OneOrMany;
 
 /// A check, a text metric, or a ready-made judge.
@@ -18,27 +18,36 @@ pub struct StandardMetric {
     /// Whether the metric is enabled.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// Without effect.
+    /// The highest score of the judge, which answers from 1 to this; 5 if absent. The score is its answer divided by it.
     #[schemars(range(min = 1))]
-    #[schemars(extend("x-no-effect" = "scores are between 0 and 1"))]
     pub scale: Option<u32>,
     /// The judge, instead of `evaluations.model`.
     pub model: Option<ModelConfig>,
-    /// Without effect: a metric that cannot be computed is always an error.
+    /// Whether an error of the metric fails the case instead of leaving it without a verdict.
     #[serde(default)]
-    #[schemars(extend("x-no-effect" = "a metric that cannot be computed is always an error"))]
     pub fail_on_error: bool,
-    /// Without effect.
+    /// How often a judge that returned no verdict is asked again.
     #[schemars(range(min = 1, max = 3))]
-    #[schemars(extend("x-no-effect" = "a judge is retried like every model call"))]
     pub retry_on_failure: Option<u32>,
-    /// Without effect.
+    /// Milliseconds that one call of the judge may take; `execution.llm_timeout` if absent.
     #[schemars(range(min = 1))]
-    #[schemars(extend("x-no-effect" = "`execution.llm_timeout` also applies to judges"))]
     pub timeout_ms: Option<u64>,
-    /// Without effect.
+    /// Several judges instead of one: the majority decides, and the score is their median.
+    #[schemars(length(min = 1))]
+    pub judges: Option<Vec<ModelConfig>>,
+    /// How many of the `judges` must return a verdict; all but one if absent, at least one.
+    #[schemars(range(min = 1))]
+    pub min_judges: Option<u32>,
+    /// How the scores of several judges are combined.
+    pub aggregate: Option<Aggregate>,
+    /// How often each judge judges the same answer, to measure its noise.
+    #[schemars(range(min = 1, max = 20))]
+    pub judge_repeats: Option<u32>,
+    /// When the metric is computed; always if absent.
+    pub when: Option<MetricCondition>,
+    /// A prompt for the judge instead of the built-in one, with the placeholders `{{input}}`, `{{response}}`,
+    /// `{{ground_truth}}`, `{{context}}` and `{{criteria}}`.
     #[schemars(regex(pattern = r"\S"))]
-    #[schemars(extend("x-no-effect" = "write a `geval` metric with `criteria` of your own"))]
     pub custom_prompt: Option<String>,
     /// Ignore case when comparing.
     #[serde(default)]

@@ -1,0 +1,63 @@
+//! What a judge must answer.
+
+use serde_json::{Value, json};
+
+/// The form of a judge's answer. There are few, so that a backend per form can be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum VerdictFormat {
+    /// `{reason, score}` with a whole score in this range.
+    Score {
+        /// The lowest score.
+        min: u32,
+        /// The highest score.
+        max: u32,
+    },
+    /// `{items: [text]}`: steps, claims or statements.
+    Items,
+    /// `{verdicts: [{number, verdict: yes|no|idk, reason}]}`: one for each numbered item.
+    Verdicts,
+    /// `{statements: [{statement, verdict: yes|no, reason}]}`.
+    Statements,
+    /// `{reason}`.
+    Reason,
+}
+
+impl VerdictFormat {
+    /// The JSON Schema.
+    pub fn schema(self) -> Value {
+        let text = json!({"type": "string"});
+        let object = |title: &str, properties: Value| {
+            let required: Vec<&String> = properties.as_object().into_iter().flatten().map(|(name, _)| name).collect();
+            let mut schema = json!({
+                "type": "object",
+                "properties": properties,
+                "required": required,
+                "additionalProperties": false,
+            });
+            if let (false, Some(schema)) = (title.is_empty(), schema.as_object_mut()) {
+                schema.insert("title".to_owned(), json!(title));
+            }
+            schema
+        };
+        let list = |items: Value| json!({"type": "array", "items": items});
+        match self {
+            Self::Score { min, max } => {
+                let scores: Vec<u32> = (min..=max).collect();
+                object("score", json!({"reason": text, "score": {"type": "integer", "enum": scores}}))
+            }
+            Self::Items => object("items", json!({"items": list(text)})),
+            Self::Verdicts => {
+                let verdict = json!({"type": "string", "enum": ["yes", "no", "idk"]});
+                let item = json!({"number": {"type": "integer"}, "reason": text, "verdict": verdict});
+                object("verdicts", json!({"verdicts": list(object("", item))}))
+            }
+            Self::Statements => {
+                let verdict = json!({"type": "string", "enum": ["yes", "no"]});
+                let item = json!({"reason": text, "statement": text, "verdict": verdict});
+                object("statements", json!({"statements": list(object("", item))}))
+            }
+            Self::Reason => object("reason", json!({"reason": text})),
+        }
+    }
+}
