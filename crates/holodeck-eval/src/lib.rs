@@ -5,6 +5,7 @@ mod format;
 mod grader;
 mod input;
 mod json_text;
+mod judges;
 mod metric;
 pub mod nlp;
 mod response_path;
@@ -16,11 +17,13 @@ pub use grader::{ConfigError, Grader, MetricKind, MetricOutcome, Verdict};
 #[doc(no_inline)]
 pub use {holodeck_backend_api as api, holodeck_model as model};
 
+pub use format::VerdictFormat;
 pub use holodeck_model::{ExpectedTool, MetricConfig, StandardMetric};
 pub use input::{CalledTool, EvalInput};
-pub use format::VerdictFormat;
+pub use judges::{CUSTOM_PROMPT_NAMES, JUDGE_INSTRUCTIONS, JUDGE_PROMPTS, check_custom_prompt};
 pub use metric::{
-    Asked, AskingMetric, Judge, JudgeAnswer, JudgeError, JudgeRequest, Metric, MetricError, Programs, Score,
+    Asked, AskingMetric, Judge, JudgeAnswer, JudgeError, JudgeRequest, Metric, MetricError, NoPrograms,
+    Programs, Score,
 };
 pub use nlp::WORDNET_LICENSE;
 pub use tool_calls::{ToolExpectations, ToolsOutcome, check_tools};

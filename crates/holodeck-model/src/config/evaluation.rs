@@ -59,9 +59,16 @@ impl MetricConfig {
         }
     }
 
-    /// The threshold as written or, for judges, their default. Absent: the metric's own verdict, or not gated.
+    /// The threshold as written or, for judges, their default; in strict mode only the highest score passes. Absent: the
+    /// metric's own verdict, or not gated.
     pub fn threshold(&self) -> Option<f64> {
         match self {
+            Self::Geval(GevalMetric {
+                strict_mode: true, ..
+            })
+            | Self::Rag(RagMetric {
+                strict_mode: true, ..
+            }) => Some(1.0),
             Self::Standard(metric) => metric.threshold,
             Self::Geval(metric) => Some(metric.threshold.unwrap_or(0.5)),
             Self::Rag(metric) => Some(metric.threshold),
@@ -134,7 +141,10 @@ impl MetricConfig {
                 };
                 Judging {
                     judges,
-                    min_judges: $metric.min_judges.map_or(judges.len().saturating_sub(1), |min| min as usize).max(1),
+                    min_judges: $metric
+                        .min_judges
+                        .map_or(judges.len().saturating_sub(1), |min| min as usize)
+                        .max(1),
                     aggregate: $metric.aggregate.unwrap_or_default(),
                     repeats: $metric.judge_repeats.unwrap_or(1).max(1),
                     retries: $metric.retry_on_failure.unwrap_or(0),
