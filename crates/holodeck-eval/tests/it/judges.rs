@@ -13,6 +13,8 @@ use holodeck_eval::{
 };
 use serde_json::{Value, json};
 
+use crate::grader::config as metric;
+
 /// Answers each question by its form, and keeps the questions.
 struct Scripted<F> {
     answer: F,
@@ -53,10 +55,6 @@ fn value(value: Value) -> Result<JudgeAnswer, JudgeError> {
         value,
         ..JudgeAnswer::default()
     })
-}
-
-fn metric(config: Value) -> MetricConfig {
-    serde_json::from_value(config).unwrap()
 }
 
 fn judge(config: Value, input: &EvalInput<'_>, judge: &dyn Judge) -> MetricOutcome {
@@ -133,8 +131,8 @@ fn outcome_of(case: &Value) -> MetricOutcome {
             scores: probabilities(case),
             model: None,
         }),
-        VerdictFormat::Verdicts => value(verdicts(&queue.lock().unwrap().pop_front().unwrap())),
-        _ => value(statements(&queue.lock().unwrap().pop_front().unwrap())),
+        VerdictFormat::Verdicts => value(verdicts(&queue.lock().unwrap().pop_front().unwrap_or_default())),
+        _ => value(statements(&queue.lock().unwrap().pop_front().unwrap_or_default())),
     });
     judge(config, &input, &scripted)
 }
@@ -412,8 +410,8 @@ fn the_majority_of_a_jury_decides() {
     let outcome = run(jury(json!({})), [Some(9), Some(8), Some(6), Some(0)]);
     assert_eq!((outcome.score, outcome.verdict), (Some(0.7), Verdict::Passed));
     // A tie fails, although the median is above the threshold.
-    let outcome = run(jury(json!({})), [Some(9), Some(8), Some(4), Some(4)]);
-    assert_eq!((outcome.score, outcome.verdict), (Some(0.6), Verdict::Failed));
+    let outcome = run(jury(json!({})), [Some(9), Some(7), Some(3), Some(4)]);
+    assert_eq!((outcome.score, outcome.verdict), (Some(0.55), Verdict::Failed));
     assert!(
         outcome
             .reason
