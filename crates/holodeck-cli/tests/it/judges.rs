@@ -142,10 +142,11 @@ fn a_low_score_fails_and_says_why() {
     judge.finish();
 }
 
+type BrokenReply = Box<dyn Fn() -> Reply + Send + Sync>;
+
 #[test]
 fn no_broken_judge_gives_a_verdict() {
     let score = json!({"reason": "fine", "score": 10}).to_string();
-    type BrokenReply = Box<dyn Fn() -> Reply + Send + Sync>;
     let broken: Vec<(&str, BrokenReply)> = vec![
         (
             "does not match the schema",
