@@ -7,8 +7,8 @@ use holodeck_eval::{
 };
 use holodeck_model::{
     ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, FailureKind, MetricConfig,
-    MetricResult, OnTruncated, OneOrMany, ResolvedAgent, StandardMetric, StandardMetricName, TestCase,
-    ToolNames, ToolOrder, hex_prefix,
+    MetricResult, OnTruncated, OneOrMany, Redactor, ResolvedAgent, StandardMetric, StandardMetricName,
+    TestCase, ToolNames, ToolOrder, hex_prefix,
 };
 use holodeck_turn::TurnRecord;
 use serde::Serialize;
@@ -106,6 +106,7 @@ impl Graders {
         place: usize,
         computed: Computed,
         asked: &Asked<'_>,
+        redactor: &Redactor,
     ) -> Outcomes {
         let computed = match computed? {
             Ok(computed) => computed,
@@ -120,7 +121,22 @@ impl Graders {
             Ok(grader) => grader,
             Err(failure) => return Some(Err(failure)),
         };
+        // The record is masked; the texts of the file are not, and a judge or a program must not see secrets.
+        let mask = |text: &str| redactor.text(text).into_owned();
+        let mask_all = |texts: Option<&[String]>| -> Option<Vec<String>> {
+            texts.map(|texts| texts.iter().map(|text| mask(text)).collect())
+        };
         let input = subject.eval_input(&calls);
+        let ground_truth = input.ground_truth.map(mask);
+        let [retrieval_context, context, retrieved] =
+            [input.retrieval_context, input.context, input.retrieved].map(mask_all);
+        let input = EvalInput {
+            ground_truth: ground_truth.as_deref(),
+            retrieval_context: retrieval_context.as_deref(),
+            context: context.as_deref(),
+            retrieved: retrieved.as_deref(),
+            ..input
+        };
         let is_cut = subject.turn.truncated && self.on_truncated == OnTruncated::Fail;
         let gates_met = subject.tools(&calls).matched != Some(false) && !is_cut;
         Some(Ok(grader.get().ask(&input, computed, asked, gates_met).await))

@@ -75,7 +75,11 @@ impl GradingStage {
                 },
                 programs: &NoPrograms,
             };
-            turns.push(self.graders.ask(&unit, case, place, computed, &asked).await);
+            turns.push(
+                self.graders
+                    .ask(&unit, case, place, computed, &asked, &self.redactor)
+                    .await,
+            );
         }
         if judge.was_stopped() {
             return (unit, None);

@@ -11,7 +11,7 @@ use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::project::{Project, assert_output};
+use crate::project::{CommandOutput, Project, SECRET, assert_output};
 
 /// The form of the answer that a judge is asked for.
 fn form(request: &ReceivedRequest) -> &str {
@@ -337,6 +337,32 @@ fn an_unusable_metric_is_reported_with_its_place() {
     let metrics = metrics.replace(", min_judges: 2", "");
     let project = self::project("http://127.0.0.1:9", "http://127.0.0.1:9", &metrics, ONE_CASE);
     assert_output!(project.run(&["validate"]).exits(2));
+}
+
+#[test]
+fn a_judge_sees_no_secret_of_the_file() {
+    let agent = ModelServer::answering(|_| Reply::text(format!("The code is {SECRET}.")));
+    let judge = ModelServer::answering(kind_judge);
+    let cases = "  - name: code\n    input: What is the code?\n    ground_truth: The code is ${SERVICE_TOKEN}.\n    \
+                 retrieval_context: [\"Our code is ${SERVICE_TOKEN}.\"]\n";
+    let project = project(&agent.url(), &judge.url(), ALL_METRICS, cases);
+    let output = project
+        .command(&["test", "-v"])
+        .env("SERVICE_TOKEN", SECRET)
+        .output()
+        .unwrap();
+    CommandOutput::of(&output).exits(0);
+    let judged = judge.finish();
+    assert!(!judged.is_empty());
+    for request in judged {
+        assert!(!request.body.to_string().contains(SECRET), "{}", request.body);
+    }
+    for file in [
+        project.run_file().to_string(),
+        std::fs::read_to_string(&project.journals()[0]).unwrap(),
+    ] {
+        assert!(!file.contains(SECRET));
+    }
 }
 
 /// The prompts whose answers are in the journal, by the number in the judge's reason.
