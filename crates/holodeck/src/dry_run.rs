@@ -2,6 +2,8 @@ use holodeck_model::{ResolvedAgent, TokenUsage};
 use holodeck_runner::{CaseTrials, Journal, Plan, RunStore};
 use holodeck_turn::Prices;
 
+use crate::judges;
+
 /// What a run would do.
 #[derive(Clone, Debug)]
 pub struct DryRun {
@@ -24,6 +26,8 @@ pub struct Estimate {
     pub prices_as_of: String,
     /// The basis of the estimate.
     pub basis: String,
+    /// Calls of judges, at least; their tokens and cost come in addition.
+    pub judge_calls: u64,
 }
 
 /// Bytes of English text per token, roughly.
@@ -59,6 +63,7 @@ pub(crate) fn estimate(
         usage,
         prices_as_of: prices.as_of().to_owned(),
         basis,
+        judge_calls: judges::least_calls(agent, plan.cases.iter().map(|case| case.index)),
     }
 }
 

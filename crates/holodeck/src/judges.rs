@@ -8,10 +8,11 @@ use std::{
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, Occasion};
 use holodeck_eval::{Grader, JUDGE_INSTRUCTIONS, VerdictFormat};
-use holodeck_model::{Code, Diagnostic, MetricConfig, ModelConfig, ResolvedAgent};
+use holodeck_model::{Code, Diagnostic, Env, MetricConfig, ModelConfig, RagMetricType, ResolvedAgent};
 use holodeck_runner::{JudgeSettings, Judges, OpenJudge};
 use holodeck_turn::TurnRunner;
-use holodeck_yaml::Load;
+use holodeck_validators::{Check, check_credentials};
+use holodeck_yaml::{Load, LoadedAgent, Places};
 use secrecy::ExposeSecret as _;
 
 use crate::backends::{BackendSelector, Specialist};
@@ -165,6 +166,66 @@ pub(crate) fn judge_models<'a>(
         }
     }
     models
+}
+
+/// The smallest number of calls that judging these cases takes. A jury and repetitions multiply them; retries, samples
+/// and the number of passages come in addition.
+pub(crate) fn least_calls(agent: &ResolvedAgent, cases: impl Iterator<Item = usize>) -> u64 {
+    let shared = agent.config.evaluations.as_ref();
+    let shared = shared.map_or(&[][..], |evaluations| &evaluations.metrics);
+    let of_list = |own: &[MetricConfig], above: &[MetricConfig]| -> u64 {
+        let list = if own.is_empty() { above } else { own };
+        let enabled = list.iter().filter(|metric| metric.enabled());
+        let judged = enabled.filter_map(|metric| Some((metric, metric.judging()?)));
+        judged
+            .map(|(metric, judging)| {
+                let steps = match metric {
+                    MetricConfig::Rag(rag) => match rag.metric_type {
+                        RagMetricType::Faithfulness | RagMetricType::AnswerRelevancy => 2,
+                        _ => 1,
+                    },
+                    _ => 1,
+                };
+                steps * u64::from(judging.repeats) * judging.judges.len().max(1) as u64
+            })
+            .sum()
+    };
+    let cases = cases.filter_map(|index| agent.config.test_cases.get(index));
+    cases
+        .map(|case| {
+            if case.turns.is_empty() {
+                return of_list(&case.evaluations, shared);
+            }
+            let own = if case.evaluations.is_empty() {
+                shared
+            } else {
+                &case.evaluations
+            };
+            case.turns
+                .iter()
+                .map(|turn| of_list(&turn.evaluations, own))
+                .sum()
+        })
+        .sum()
+}
+
+/// Checks whether there is a credential for each judge that is not the agent's own model.
+pub(crate) fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
+    let models = judge_models(agent, None).into_iter();
+    models
+        .filter(|model| !agent.has_model(model))
+        .map(|model| {
+            let judge = LoadedAgent {
+                agent: Arc::new(specialist(model, None).of(agent)),
+                places: Places::default(),
+            };
+            let check = check_credentials(&judge, env);
+            Check {
+                subject: format!("judge {}", model.name),
+                ..check
+            }
+        })
+        .collect()
 }
 
 /// Checks that there is a key for each judge, before anything is asked.

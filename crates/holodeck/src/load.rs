@@ -61,6 +61,7 @@ pub async fn doctor(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     let mut checks = holodeck_validators::check_agent(agent, env).await;
     // After the credentials, which come first.
     checks.splice(1..1, probe::checks(agent, env).await);
+    checks.extend(judges::checks(agent, env));
     checks.extend(index::checks(agent, env).await);
     checks
 }
