@@ -25,6 +25,7 @@ mod run;
 mod run_end;
 mod store;
 mod summary;
+mod trials;
 
 pub use budget::Budget;
 pub use case_report::{CallReport, CaseReport, Expected, TurnReport};
@@ -45,3 +46,4 @@ pub use run::{RunError, RunOutcome, RunSettings, TestRequest, check_resumable, r
 pub use run_end::{RunEnd, RunEndKind};
 pub use store::{RunStore, StoreError};
 pub use summary::SummaryFold;
+pub use trials::{CaseTrials, MAX_TRIALS, Trials, plan_trials};
