@@ -17,6 +17,7 @@ use std::{
 pub use header::{JournalHeader, RunFlags, StoredSelection};
 use place::{Line, LinePosition, Place};
 use sync::Syncer;
+pub(crate) use version_1::content_of_inputs;
 
 use crate::{
     RunEnd,

@@ -64,7 +64,7 @@ pub fn call_result(call: &CallReport<'_>) -> String {
 const CALL_CHARS: usize = 100;
 
 /// At most `limit` characters on one line.
-pub(super) fn one_line(text: &str, limit: usize) -> String {
+pub(crate) fn one_line(text: &str, limit: usize) -> String {
     let mut words = String::new();
     for word in text.split_whitespace() {
         if !words.is_empty() {
