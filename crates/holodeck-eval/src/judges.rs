@@ -19,7 +19,6 @@ use crate::{EvalInput, MetricError, Score};
 
 pub(crate) use jury::Jury;
 use questions::Questions;
-pub use template::{CUSTOM_PROMPT_NAMES, check_custom_prompt};
 
 /// The system prompt of every judge.
 pub const JUDGE_INSTRUCTIONS: &str = "You judge answers of an AI assistant for its developers. Follow the task of the \

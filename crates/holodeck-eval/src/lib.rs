@@ -20,7 +20,7 @@ pub use {holodeck_backend_api as api, holodeck_model as model};
 pub use format::VerdictFormat;
 pub use holodeck_model::{ExpectedTool, MetricConfig, StandardMetric};
 pub use input::{CalledTool, EvalInput};
-pub use judges::{CUSTOM_PROMPT_NAMES, JUDGE_INSTRUCTIONS, JUDGE_PROMPTS, check_custom_prompt};
+pub use judges::{JUDGE_INSTRUCTIONS, JUDGE_PROMPTS};
 pub use metric::{
     Asked, AskingMetric, Judge, JudgeAnswer, JudgeError, JudgeRequest, Metric, MetricError, NoPrograms,
     Programs, Score,

@@ -325,11 +325,15 @@ impl Dispatcher<'_> {
         }
     }
 
-    /// Whether another case may start. If a failure ends the run, a case keeps its slot until its verdict is known.
+    /// Whether another case may start. If a failure or the cost of judges can end the run, a case keeps its slot until
+    /// its verdict is known.
     fn has_room(&self, work: &Work) -> bool {
-        let ungraded = match self.on_failure {
-            OnFailure::Continue => 0,
-            OnFailure::Stop => work.grading.len() + work.to_grade.len(),
+        let waits = self.on_failure == OnFailure::Stop
+            || self.budget != Budget::default() && self.grading.judge.is_configured();
+        let ungraded = if waits {
+            work.grading.len() + work.to_grade.len()
+        } else {
+            0
         };
         work.running.len() + ungraded < self.concurrency
     }

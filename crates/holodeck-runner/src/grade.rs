@@ -71,11 +71,6 @@ impl Graders {
         })
     }
 
-    #[cfg(test)]
-    pub(crate) fn replace_shared(&mut self, grader: Grader) {
-        self.shared = grader;
-    }
-
     /// The fingerprint of a case's checks.
     pub(crate) fn fingerprint(&self, case: &TestCase) -> String {
         fingerprint(&(&self.shared_fingerprint, expectations(case)))

@@ -153,6 +153,11 @@ impl RunJudge {
         (judge, answers)
     }
 
+    /// Whether there are judges.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.settings.is_some()
+    }
+
     /// How many calls may run at the same time.
     pub(crate) fn concurrency(&self) -> usize {
         self.settings.as_ref().map_or(1, |settings| settings.concurrency)

@@ -129,9 +129,10 @@ impl Geval {
                     met entirely, otherwise 0."
                 .to_owned();
         }
+        let (min, max) = self.range();
         let mut text = format!(
-            "Answer with `reason`, one or two sentences that name what decided, and `score`, a whole number from 0 (the \
-             criteria are not met at all) to {TOP} (they are met entirely)."
+            "Answer with `reason`, one or two sentences that name what decided, and `score`, a whole number from {min} (the \
+             criteria are not met at all) to {max} (they are met entirely)."
         );
         for level in self.rubric.iter().flatten() {
             let [low, high] = level.score_range;
@@ -145,8 +146,15 @@ impl Geval {
         text
     }
 
-    fn top(&self) -> u32 {
-        if self.strict { 1 } else { TOP }
+    /// The lowest and the highest score. A rubric sets both.
+    fn range(&self) -> (u32, u32) {
+        let ranges = || self.rubric.iter().flatten().map(|level| level.score_range);
+        if self.strict {
+            return (0, 1);
+        }
+        let low = ranges().map(|[low, _]| u32::from(low)).min();
+        let high = ranges().map(|[_, high]| u32::from(high)).max();
+        (low.unwrap_or(0), high.unwrap_or(TOP))
     }
 
     /// Asks for one score; with log-probabilities it is the mean over the scores the judge considered.
@@ -160,22 +168,20 @@ impl Geval {
             1 => "score".to_owned(),
             _ => format!("score, sample {sample}"),
         };
-        let format = VerdictFormat::Score {
-            min: 0,
-            max: self.top(),
-        };
+        let (min, max) = self.range();
+        let format = VerdictFormat::Score { min, max };
         let question = Question {
             step: &step,
             prompt: prompt.to_owned(),
             format,
             shared: false,
         };
-        let scored = questions.score(question, |answer: ScoreAnswer| check_score(answer, 0, self.top()));
+        let scored = questions.score(question, |answer: ScoreAnswer| check_score(answer, min, max));
         let (answer, probabilities) = scored.await?;
         let weighted = if self.strict {
             None
         } else {
-            weighted_score(&probabilities, TOP)
+            weighted_score(&probabilities, (min, max))
         };
         Ok(Sample {
             score: weighted.unwrap_or(answer.score),
@@ -226,7 +232,10 @@ impl JudgedMetric for Geval {
         // In strict mode several samples must agree: a mean would be neither met nor missed.
         let value = match self.strict {
             true => f64::from(u8::from(scores.iter().all(|score| *score >= 1.0))),
-            false => mean / f64::from(TOP),
+            false => {
+                let (min, max) = self.range();
+                (mean - f64::from(min)) / f64::from(max - min)
+            }
         };
         Ok(Score {
             reason: Some(first.reason),
@@ -267,14 +276,18 @@ fn check_rubric(rubric: &[RubricLevel]) -> Result<(), String> {
             }
         }
     }
+    let scores = covered.iter().filter(|covered| **covered).count();
+    if scores < 2 {
+        return Err("the `score_range`s of the rubric cover only one score".to_owned());
+    }
     Ok(())
 }
 
 /// The mean of the possible scores, weighted by their probabilities, of those more probable than 1 %. `None` if there
 /// are none.
-fn weighted_score(scores: &[(f64, f64)], top: u32) -> Option<f64> {
+fn weighted_score(scores: &[(f64, f64)], (min, max): (u32, u32)) -> Option<f64> {
     let usable = scores.iter().filter(|(score, probability)| {
-        (0.0..=f64::from(top)).contains(score) && *probability >= 0.01 && *probability <= 1.0
+        (f64::from(min)..=f64::from(max)).contains(score) && *probability >= 0.01 && *probability <= 1.0
     });
     let (mut sum, mut weight) = (0.0, 0.0);
     for (score, probability) in usable {
@@ -286,16 +299,14 @@ fn weighted_score(scores: &[(f64, f64)], top: u32) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use pretty_assertions::assert_eq;
-
     use super::*;
 
     #[test]
     fn scores_are_weighted_by_their_probabilities() {
-        assert_eq!(weighted_score(&[(8.0, 0.75), (6.0, 0.25)], 10), Some(7.5));
-        assert_eq!(weighted_score(&[(8.0, 0.5), (6.0, 0.009)], 10), Some(8.0));
-        assert_eq!(weighted_score(&[(80.0, 0.5), (6.0, f64::NAN)], 10), None);
-        assert_eq!(weighted_score(&[], 10), None);
+        assert_eq!(weighted_score(&[(8.0, 0.75), (6.0, 0.25)], (0, 10)), Some(7.5));
+        assert_eq!(weighted_score(&[(8.0, 0.5), (6.0, 0.009)], (0, 10)), Some(8.0));
+        assert_eq!(weighted_score(&[(80.0, 0.5), (6.0, f64::NAN)], (0, 10)), None);
+        assert_eq!(weighted_score(&[], (0, 10)), None);
     }
 
     #[test]

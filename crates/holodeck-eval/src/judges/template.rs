@@ -6,14 +6,15 @@ use super::material::Material;
 use crate::EvalInput;
 
 /// The names that a `custom_prompt` may use.
-pub const CUSTOM_PROMPT_NAMES: [&str; 5] = ["input", "response", "ground_truth", "context", "criteria"];
+pub(super) const CUSTOM_PROMPT_NAMES: [&str; 5] =
+    ["input", "response", "ground_truth", "context", "criteria"];
 
 /// Checks a `custom_prompt`; the error says what is wrong with it.
-pub fn check_custom_prompt(text: &str) -> Result<(), String> {
+pub(super) fn check_custom_prompt(text: &str) -> Result<(), String> {
     let environment = environment();
     let template = environment
         .template_from_str(text)
-        .map_err(|error| describe(&error))?;
+        .map_err(|error| format!("`custom_prompt`: {}", describe(&error)))?;
     let used = template.undeclared_variables(false);
     let mut unknown: Vec<&String> = used
         .iter()
@@ -23,12 +24,15 @@ pub fn check_custom_prompt(text: &str) -> Result<(), String> {
     unknown.sort();
     if let Some(name) = unknown.first() {
         return Err(format!(
-            "`{{{{{name}}}}}` is not known; the names are {}",
+            "`custom_prompt` uses `{{{{{name}}}}}`, which is not known; the names are {}",
             CUSTOM_PROMPT_NAMES.join(", ")
         ));
     }
     if !used.contains("response") {
-        return Err("it does not contain `{{response}}`, so the judge would not see the answer".to_owned());
+        return Err(
+            "`custom_prompt` does not contain `{{response}}`, so the judge would not see the answer"
+                .to_owned(),
+        );
     }
     Ok(())
 }
@@ -75,8 +79,6 @@ fn describe(error: &minijinja::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pretty_assertions::assert_eq;
-
     use super::*;
 
     #[test]
@@ -84,7 +86,7 @@ mod tests {
         assert_eq!(check_custom_prompt("{{ response }} to {{ input }}?"), Ok(()));
         assert_eq!(
             check_custom_prompt("{{ answer }} {{ response }}").unwrap_err(),
-            "`{{answer}}` is not known; the names are input, response, ground_truth, context, criteria"
+            "`custom_prompt` uses `{{answer}}`, which is not known; the names are input, response, ground_truth, context, criteria"
         );
         assert!(
             check_custom_prompt("Give 5")

@@ -10,4 +10,5 @@
 mod asking;
 mod goldens;
 mod grader;
+mod judges;
 mod nlp;
