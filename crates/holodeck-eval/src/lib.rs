@@ -9,6 +9,7 @@ mod judges;
 mod metric;
 pub mod nlp;
 mod response_path;
+pub mod stats;
 mod text_score;
 mod tool_calls;
 mod unsupported;

@@ -12,3 +12,4 @@ mod goldens;
 mod grader;
 mod judges;
 mod nlp;
+mod stats;
