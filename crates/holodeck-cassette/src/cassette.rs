@@ -7,7 +7,7 @@ use std::{
 };
 
 use holodeck_backend_api::ModelRequest;
-use holodeck_model::open_input;
+use holodeck_model::{is_later_trial, open_input};
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -232,6 +232,15 @@ impl Cassette {
 
     /// The text of a miss: the nearest recorded request, and what differs.
     pub(crate) fn describe_miss(&self, request: &ModelRequest) -> String {
+        let unit = request.unit.as_deref().filter(|unit| is_later_trial(unit));
+        if let Some(unit) = unit
+            && self.by_key.contains_key(&request_key(request))
+        {
+            return format!(
+                "`{}` holds no answer for `{unit}`: it was recorded with fewer trials; record it again",
+                self.path.display()
+            );
+        }
         let nearest = self
             .entries()
             .filter_map(Result::ok)

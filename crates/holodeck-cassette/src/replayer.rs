@@ -6,7 +6,7 @@ use std::{
 
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
-use holodeck_model::Redactor;
+use holodeck_model::{Redactor, is_later_trial};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -49,6 +49,10 @@ impl ReplayCursor {
         let candidates = self.cassette.candidates(&key, request.unit.as_deref());
         let foreign =
             request.unit.is_some() && !self.cassette.belong_to(&candidates, request.unit.as_deref());
+        let is_repeated = request.unit.as_deref().is_some_and(is_later_trial);
+        if foreign && is_repeated {
+            return Err(NoAnswer::Miss(Box::new(request)));
+        }
         if foreign && !self.are_equal(&candidates).map_err(NoAnswer::Cassette)? {
             return Err(NoAnswer::Miss(Box::new(request)));
         }

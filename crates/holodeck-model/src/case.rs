@@ -33,6 +33,24 @@ pub struct UnitKey {
     pub trial: u32,
 }
 
+/// Between the name of a case in a recording and the number of a trial after the first.
+const TRIAL_MARK: &str = " · trial ";
+
+/// The name of a trial, from 0, in a recording: the first has the name of its case.
+pub fn recorded_trial_name(case: String, trial: u32) -> String {
+    match trial {
+        0 => case,
+        later => format!("{case}{TRIAL_MARK}{}", u64::from(later) + 1),
+    }
+}
+
+/// Whether a unit of a recording belongs to a trial after the first. Only its own answers may answer it: those of
+/// another trial would make all trials equal.
+pub fn is_later_trial(unit: &str) -> bool {
+    let mut ends = unit.split(TRIAL_MARK).skip(1);
+    ends.any(|end| end.starts_with(|c: char| c.is_ascii_digit()))
+}
+
 /// The identity of a case, and of what it asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CaseIdentity {

@@ -33,7 +33,8 @@ mod value;
 pub use approval::{ApprovalContext, ApprovalPolicy, Occasion, PolicyDecision, Presence, SideEffectGate};
 pub use call_details::{CallDetails, CallRefusal, Passage};
 pub use case::{
-    CaseContent, CaseId, CaseIdentity, InvalidCaseId, UnitKey, equal_cases, identify_cases, match_cases,
+    CaseContent, CaseId, CaseIdentity, InvalidCaseId, UnitKey, equal_cases, identify_cases, is_later_trial,
+    match_cases, recorded_trial_name,
 };
 pub use cli_version::CliVersion;
 pub use code::Code;

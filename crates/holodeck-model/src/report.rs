@@ -1,6 +1,8 @@
 //! The data of a finished run: the names and meanings of 0.7.1, plus new fields. A [`TestResult`] is a case in the run
 //! file; it is computed from the records of the journal.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -21,6 +23,15 @@ pub enum CaseState {
     Error,
     /// Nothing gates this case.
     Unchecked,
+    /// Too few trials passed, and not all failed. Counts as failed.
+    Flaky,
+}
+
+impl CaseState {
+    /// Whether a gate was missed.
+    pub fn is_failed(self) -> bool {
+        matches!(self, Self::Failed | Self::Flaky)
+    }
 }
 
 /// How the agent's part of a case or turn ended, before any grading.
@@ -226,6 +237,57 @@ pub struct TestResult {
     pub retrieval_context: Option<Vec<String>>,
     /// The turns of a multi-turn case.
     pub turns: Option<Vec<TurnResult>>,
+    /// The number of trials with a verdict; this field and those below are absent for a case that ran once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trials: Option<u32>,
+    /// How many of them passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trials_passed: Option<u32>,
+    /// The number of further trials, which ended with an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial_errors: Option<u32>,
+    /// How many trials must pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_passes: Option<u32>,
+    /// The lower end of the 95 % Wilson interval of the share of passed trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci_low: Option<f64>,
+    /// The upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci_high: Option<f64>,
+    /// The estimated probability that at least one of `k` attempts passes, by `k`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pass_at_k: Option<BTreeMap<u32, f64>>,
+    /// The estimated probability that all of `k` attempts pass, by `k`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pass_hat_k: Option<BTreeMap<u32, f64>>,
+    /// Every trial, in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial_results: Option<Vec<TrialResult>>,
+}
+
+/// One trial of a case that ran several times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialResult {
+    /// Its place, from 0.
+    pub trial: u32,
+    /// The verdict.
+    pub state: CaseState,
+    /// How the agent's part ended.
+    pub execution: ExecutionState,
+    /// All problems.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
+    /// The answer; absent for a trial that passed, except the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_response: Option<String>,
+    /// One for each metric.
+    pub metric_results: Vec<MetricResult>,
+    /// Price of the tokens, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// Wall time.
+    pub execution_time_ms: u64,
 }
 
 /// One turn of a multi-turn case.
@@ -372,8 +434,11 @@ pub struct ReportSummary {
     pub total_tests: usize,
     /// Cases that met every gate.
     pub passed: usize,
-    /// Cases that missed one.
+    /// Cases that missed one, flaky ones included.
     pub failed: usize,
+    /// Failed cases of which some trials passed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub flaky: usize,
     /// Cases without a verdict.
     #[serde(default)]
     pub errors: usize,
@@ -391,9 +456,9 @@ pub struct ReportSummary {
     /// Sum over the cases.
     pub total_duration_ms: u64,
     /// Number of scores of each metric.
-    pub metrics_evaluated: std::collections::BTreeMap<String, usize>,
+    pub metrics_evaluated: BTreeMap<String, usize>,
     /// Mean of all scores of each metric, zeros included.
-    pub average_scores: std::collections::BTreeMap<String, f64>,
+    pub average_scores: BTreeMap<String, f64>,
     /// Metrics that could not be computed.
     #[serde(default)]
     pub metric_errors: usize,

@@ -1,6 +1,10 @@
 //! Execution settings after all layers, each with the layer that set it.
 
-use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+    time::Duration,
+};
 
 use serde::Serialize;
 
@@ -101,6 +105,12 @@ pub struct ExecutionSettings {
     pub parallel_tool_calls: Setting<NonZeroUsize>,
     /// How many calls of judges run at the same time.
     pub parallel_judge_calls: Setting<NonZeroUsize>,
+    /// How often each test case runs.
+    pub trials: Setting<NonZeroU32>,
+    /// How many trials of a case must pass; all if absent.
+    pub min_passes: Setting<Option<NonZeroU32>>,
+    /// The numbers of attempts for which reports estimate pass@k and pass^k.
+    pub report_k: Setting<Vec<u32>>,
     /// A recording to replay.
     pub replay: Setting<Option<PathBuf>>,
     /// How to treat an answer that was cut off.
@@ -120,6 +130,9 @@ impl Default for ExecutionSettings {
             parallel_test_cases: Setting::built_in(None),
             parallel_tool_calls: Setting::built_in(PARALLEL_TOOL_CALLS),
             parallel_judge_calls: Setting::built_in(PARALLEL_JUDGE_CALLS),
+            trials: Setting::built_in(NonZeroU32::MIN),
+            min_passes: Setting::built_in(None),
+            report_k: Setting::built_in(Vec::new()),
             replay: Setting::built_in(None),
             on_truncated: Setting::built_in(OnTruncated::Warn),
         }

@@ -5,14 +5,16 @@ use std::{borrow::Cow, collections::HashMap};
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::{
     CaseState, ExecutionState, ExpectedTool, Failure, MetricConfig, MetricResult, OneOrMany, Redactor,
-    ResolvedAgent, case_label,
+    ResolvedAgent, TokenUsage, case_label,
 };
 use holodeck_turn::TurnRecord;
 use serde_json::Value;
 
 use crate::{
     grade::{Expectations, expectations},
+    judging::JudgeUsage,
     record::{Grade, TurnGrade, UnitRecord},
+    trials::Trials,
 };
 
 /// A case that was executed and graded, with secrets masked. It serialises in the format of the run file.
@@ -28,10 +30,12 @@ pub struct CaseReport {
     pub expected: Expected,
     /// What the file expects of each turn of a conversation.
     pub expected_turns: Vec<Expected>,
-    /// The execution.
+    /// The execution; of several trials, the shown one.
     pub unit: UnitRecord,
-    /// The verdict.
+    /// The verdict on it.
     pub grade: Grade,
+    /// Its trials; absent for a case that ran once.
+    pub trials: Option<Box<Trials>>,
 }
 
 /// What the file expects of a case, or of a turn.
@@ -105,6 +109,7 @@ impl CaseReport {
             expected_turns,
             unit,
             grade,
+            trials: None,
         })
     }
 
@@ -115,17 +120,54 @@ impl CaseReport {
 
     /// The verdict.
     pub fn state(&self) -> CaseState {
-        self.grade.state
+        self.trials
+            .as_ref()
+            .map_or(self.grade.state, |trials| trials.state)
     }
 
     /// Whether the case failed or ended with an error. An unchecked case is not a failure.
     pub fn is_failure(&self) -> bool {
-        matches!(self.state(), CaseState::Failed | CaseState::Error)
+        self.state().is_failed() || self.state() == CaseState::Error
     }
 
-    /// How the execution ended.
+    /// How the execution ended; of several trials, the worst among those that decided the verdict.
     pub fn execution(&self) -> ExecutionState {
-        self.unit.execution()
+        match &self.trials {
+            Some(trials) => trials.execution,
+            None => self.unit.execution(),
+        }
+    }
+
+    /// Its tokens, of all trials; absent if some are unknown.
+    pub fn usage(&self) -> Option<TokenUsage> {
+        match &self.trials {
+            Some(trials) => trials.usage,
+            None => self.unit.usage(),
+        }
+    }
+
+    /// Its price, of all trials; absent if some is unknown.
+    pub fn cost_usd(&self) -> Option<f64> {
+        match &self.trials {
+            Some(trials) => trials.cost_usd,
+            None => self.unit.cost_usd(),
+        }
+    }
+
+    /// What its judges used, for all trials.
+    pub fn judging(&self) -> Option<JudgeUsage> {
+        match &self.trials {
+            Some(trials) => trials.judging,
+            None => self.grade.judging,
+        }
+    }
+
+    /// Model calls made, of all trials.
+    pub fn model_calls(&self) -> u32 {
+        match &self.trials {
+            Some(trials) => trials.model_calls,
+            None => self.unit.model_calls(),
+        }
     }
 
     /// Its turns, in order; empty if the first one was never started.
@@ -181,14 +223,25 @@ impl CaseReport {
         Cow::Borrowed(turn.map_or(&[], |turn| turn.grade.metrics.as_slice()))
     }
 
+    /// The metrics of each trial.
+    pub fn metrics_of_trials(&self) -> impl Iterator<Item = Cow<'_, [MetricResult]>> {
+        let trials = self.trials.iter().flat_map(|trials| &trials.results);
+        let once = self.trials.is_none().then(|| self.metrics());
+        let of_trials = trials.map(|trial| Cow::Borrowed(trial.metric_results.as_slice()));
+        once.into_iter().chain(of_trials)
+    }
+
     /// Whether all expectations about tools were met; absent when there are none.
     pub fn tools_matched(&self) -> Option<bool> {
         let matched = self.turns().filter_map(|turn| turn.grade.tools_matched);
         matched.reduce(|all, this| all && this)
     }
 
-    /// Wall time.
+    /// Wall time, of all trials.
     pub fn elapsed_ms(&self) -> u64 {
+        if let Some(trials) = &self.trials {
+            return trials.elapsed_ms;
+        }
         self.turns().map(|turn| turn.record.elapsed_ms).sum()
     }
 
@@ -201,12 +254,14 @@ impl CaseReport {
 
     /// Whether an answer was cut off at `max_tokens`.
     pub fn is_truncated(&self) -> bool {
-        self.turns().any(|turn| turn.record.truncated)
+        let in_trial = self.trials.as_ref().is_some_and(|trials| trials.is_truncated);
+        in_trial || self.turns().any(|turn| turn.record.truncated)
     }
 
     /// Whether secrets were masked in an answer before it was stored.
     pub fn is_redacted(&self) -> bool {
-        self.turns().any(|turn| !turn.record.redacted.is_empty())
+        let in_trial = self.trials.as_ref().is_some_and(|trials| trials.is_redacted);
+        in_trial || self.turns().any(|turn| !turn.record.redacted.is_empty())
     }
 
     /// Its tool calls, in order.

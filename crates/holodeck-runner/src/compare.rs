@@ -31,7 +31,7 @@ use pairing::Pairing;
 pub use phrases::{describe_metric, describe_run, describe_side, describe_verdicts, headline};
 pub use read::{CaseTexts, ReadRunError, RunReader};
 use run::{ComparedCase, is_verdict, state_word};
-pub use run::{ComparedRun, JudgeIdentity, RunInfo, RunKind, Trials};
+pub use run::{ComparedRun, JudgeIdentity, RunInfo, RunKind, TrialTally};
 pub use statistics::{MetricTest, Outcome, TestMethod, VerdictTest};
 
 use crate::words;
@@ -124,10 +124,10 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CaseSide {
-    /// `passed`, `failed`, `error`, `unchecked` or `not run`.
+    /// `passed`, `failed`, `flaky`, `error`, `unchecked` or `not run`.
     pub state: &'static str,
     /// Its trials, if it ran more than once.
-    pub trials: Option<Trials>,
+    pub trials: Option<TrialTally>,
     /// Its texts, shortened.
     #[serde(flatten)]
     pub texts: CaseTexts,

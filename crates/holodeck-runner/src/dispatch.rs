@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use holodeck_model::{CaseIdentity, CaseState, case_label};
+use holodeck_model::{CaseState, case_label};
 use tokio::{
     sync::{mpsc, watch},
     task::{Id, JoinError, JoinSet},
@@ -22,6 +22,7 @@ use crate::{
     judging::JudgedLine,
     record::{Grade, UnitRecord},
     run_end::{RunEnd, RunEndKind},
+    trials::{CaseTrials, read_case},
 };
 
 /// No further case is started after this number of consecutive cases without a connection to the endpoint.
@@ -156,6 +157,8 @@ struct Work {
     /// Errors that will also affect other cases, by the unit that had them.
     blockers: HashMap<usize, Blocker>,
     to_grade: VecDeque<usize>,
+    /// How many trials of each repeated case have no verdict of this run yet.
+    trials_left: HashMap<usize, usize>,
     /// Set when a budget is used up; it takes effect after that case is reported.
     over_budget: Option<RunEnd>,
 }
@@ -176,7 +179,7 @@ impl Dispatcher<'_> {
                 ended = meter.add_unit(&unit?).or(ended);
             }
         }
-        for unit in 0..self.indices.len() {
+        for unit in 0..self.journal.unit_count() {
             let grade = self.journal.verdict(unit).transpose()?;
             ended = grade.and_then(|grade| meter.add_grade(&grade)).or(ended);
         }
@@ -184,7 +187,7 @@ impl Dispatcher<'_> {
         let cancel = CancellationToken::new();
         // Dropping this future must stop every case: JoinSet aborts its tasks, the guard stops their tools.
         let _stop_all = cancel.clone().drop_guard();
-        let units = 0..self.indices.len();
+        let units = 0..self.journal.unit_count();
         let waiting: Vec<usize> = units
             .clone()
             .filter(|&unit| self.executor.is_some() && !self.journal.has_answer(unit))
@@ -194,6 +197,12 @@ impl Dispatcher<'_> {
             to_grade: units.filter(|&unit| self.needs_grading(unit)).collect(),
             ..Work::default()
         };
+        let unfinished = waiting.as_slice().iter().chain(&work.to_grade);
+        for case in unfinished.map(|&unit| self.journal.case_of(unit)) {
+            if self.is_repeated(case) {
+                *work.trials_left.entry(case).or_default() += 1;
+            }
+        }
         let grading_limit = self.concurrency.max(self.grading.judge.concurrency());
         for line in self.journal.shared_judgements()? {
             self.grading.judge.restore_shared(line);
@@ -232,7 +241,7 @@ impl Dispatcher<'_> {
                     self.sink.on(&RunEvent::Notice { message });
                 }
                 let ended = ended.unwrap_or_else(RunEnd::completed);
-                return Ok(ended.with_missing(self.indices.len() - self.journal.finished()));
+                return Ok(ended.with_missing(self.journal.unit_count() - self.journal.finished()));
             }
             let finished = tokio::select! {
                 biased;
@@ -298,7 +307,7 @@ impl Dispatcher<'_> {
                 }
             };
             let (unit, record, grade) = finished;
-            let passed = self.finish(unit, *record, grade);
+            let passed = self.finish(unit, *record, grade, &mut work)?;
             let blocker = work.blockers.remove(&unit);
             unreachable = match blocker {
                 Some(Blocker::Unreachable(_)) => unreachable + 1,
@@ -353,16 +362,17 @@ impl Dispatcher<'_> {
     }
 
     fn index(&self, unit: usize) -> Option<usize> {
-        self.indices.get(unit).copied()
+        self.indices.get(self.journal.case_of(unit)).copied()
     }
 
-    fn identity(&self, unit: usize) -> Option<CaseIdentity> {
-        self.journal.plan().get(unit).copied()
+    /// Whether the case at this place in the plan runs several times.
+    fn is_repeated(&self, case: usize) -> bool {
+        self.journal.units_of(case).len() > 1
     }
 
     fn start(&mut self, unit: usize, work: &mut Work, cancel: &CancellationToken) {
         let (Some(index), Some(identity), Some(executor)) =
-            (self.index(unit), self.identity(unit), &self.executor)
+            (self.index(unit), self.journal.identity_of(unit), &self.executor)
         else {
             return;
         };
@@ -370,6 +380,7 @@ impl Dispatcher<'_> {
             self.sink.on(&RunEvent::CaseStarted {
                 index,
                 label: case_label(case.name.as_deref(), index),
+                trial: self.is_repeated(self.journal.case_of(unit)).then_some(identity.1),
             });
         }
         let running = Arc::clone(executor).run(index, identity, cancel.child_token());
@@ -459,7 +470,7 @@ impl Dispatcher<'_> {
                 }
                 let reason = describe_join_error(error);
                 let executor = self.executor.as_ref()?;
-                let record = executor.crashed(self.index(unit)?, self.identity(unit)?, &reason);
+                let record = executor.crashed(self.index(unit)?, self.journal.identity_of(unit)?, &reason);
                 Some((unit, Box::new(record), None))
             }
         }
@@ -489,18 +500,46 @@ impl Dispatcher<'_> {
         }
     }
 
-    /// Reports a case whose verdict is in the journal; returns whether it counts as a pass.
-    fn finish(&mut self, unit: usize, record: UnitRecord, grade: Grade) -> bool {
-        let passed = matches!(grade.state, CaseState::Passed | CaseState::Unchecked);
+    /// Reports a unit whose verdict is in the journal, and its case if that was its last trial. Returns false if a case
+    /// did not pass.
+    fn finish(
+        &mut self,
+        unit: usize,
+        record: UnitRecord,
+        grade: Grade,
+        work: &mut Work,
+    ) -> Result<bool, RunError> {
         let index = self.index(unit).unwrap_or_default();
+        let place = self.journal.case_of(unit);
         let GradingStage { agent, redactor, .. } = &*self.grading;
-        if let Some(case) = CaseReport::new(agent, index, record, grade, redactor) {
-            self.sink.on(&RunEvent::CaseFinished {
-                finished: self.journal.finished(),
-                case: Arc::new(case),
+        let case = if self.journal.trials_of(place) == CaseTrials::ONCE {
+            CaseReport::new(agent, index, record, grade, redactor)
+        } else {
+            if self.is_repeated(place) {
+                self.sink.on(&RunEvent::TrialFinished {
+                    index,
+                    trial: record.key.trial,
+                    state: grade.state,
+                });
+            }
+            let left = work.trials_left.get_mut(&place);
+            let is_last = left.is_none_or(|left| {
+                *left = left.saturating_sub(1);
+                *left == 0
             });
-        }
-        passed
+            if !is_last {
+                return Ok(true);
+            }
+            // The other trials are read again, so that memory does not grow with their number.
+            read_case(agent, self.journal, place, index, redactor)?
+        };
+        let Some(case) = case else { return Ok(true) };
+        let passed = matches!(case.state(), CaseState::Passed | CaseState::Unchecked);
+        self.sink.on(&RunEvent::CaseFinished {
+            finished: self.journal.finished_cases(),
+            case: Arc::new(case),
+        });
+        Ok(passed)
     }
 }
 

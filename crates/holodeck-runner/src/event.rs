@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use holodeck_model::{Replayed, ReportHead};
+use holodeck_model::{CaseState, Replayed, ReportHead};
 
 use crate::{CaseReport, ExitCode};
 
@@ -18,21 +18,35 @@ pub enum RunEvent {
         model: String,
         /// Planned cases, including those that an earlier start of this run finished.
         total: usize,
-        /// Cases that an earlier start of this run finished.
+        /// Their trials; as many as cases if each runs once.
+        trials: usize,
+        /// Trials that an earlier start of this run finished.
         already: usize,
         /// Cases that run at the same time.
         concurrency: usize,
         /// Set when answers come from a recording.
         replayed: Option<Replayed>,
     },
-    /// A case starts.
+    /// A trial of a case starts.
     CaseStarted {
         /// Place in the file, from 0.
         index: usize,
         /// Its name.
         label: String,
+        /// The trial, from 0; absent for a case that runs once.
+        trial: Option<u32>,
     },
-    /// A case is finished and its verdict is written.
+    /// A trial is finished and its verdict is written. For the last one of a case, [`CaseFinished`](Self::CaseFinished)
+    /// follows. Absent for a case that runs once.
+    TrialFinished {
+        /// Place in the file, from 0.
+        index: usize,
+        /// The trial, from 0.
+        trial: u32,
+        /// Its verdict.
+        state: CaseState,
+    },
+    /// A case is finished: every trial has a verdict.
     CaseFinished {
         /// The number of finished cases.
         finished: usize,

@@ -54,12 +54,16 @@ impl Executor {
     pub(crate) async fn run(
         self: Arc<Self>,
         index: usize,
-        identity: CaseIdentity,
+        (identity, trial): (CaseIdentity, u32),
         cancel: CancellationToken,
     ) -> CaseEnd {
+        let key = UnitKey {
+            case: identity.id,
+            trial,
+        };
         let conversation = match self.case(index) {
-            Some(case) if case.turns.is_empty() => self.run_single(case, identity, &cancel).await,
-            Some(case) => self.run_conversation(case, identity, &cancel).await,
+            Some(case) if case.turns.is_empty() => self.run_single(case, key, &cancel).await,
+            Some(case) => self.run_conversation(case, key, &cancel).await,
             None => None,
         };
         let Some(Conversation {
@@ -73,7 +77,7 @@ impl Executor {
         let mut unit = Box::new(UnitRecord {
             turns,
             failures,
-            ..self.empty_record(index, identity)
+            ..self.empty_record(index, (identity, trial))
         });
         let grade = if unit.holds_secrets(&self.grading.redactor) {
             // Only the checks may see the unmasked answer, so they run before it is stored.
@@ -98,19 +102,19 @@ impl Executor {
     }
 
     /// The record of a case that crashed inside this program: an error of the case, so that the case is not lost.
-    pub(crate) fn crashed(&self, index: usize, identity: CaseIdentity, reason: &str) -> UnitRecord {
-        let mut unit = self.empty_record(index, identity);
+    pub(crate) fn crashed(&self, index: usize, unit: (CaseIdentity, u32), reason: &str) -> UnitRecord {
+        let mut unit = self.empty_record(index, unit);
         let text = format!("internal error: {reason}");
         unit.failures.push(Failure::new(FailureKind::Internal, text));
         unit.mask(&self.grading.redactor);
         unit
     }
 
-    fn empty_record(&self, index: usize, identity: CaseIdentity) -> UnitRecord {
+    fn empty_record(&self, index: usize, (identity, trial): (CaseIdentity, u32)) -> UnitRecord {
         UnitRecord {
             key: UnitKey {
                 case: identity.id,
-                trial: 0,
+                trial,
             },
             case: identity,
             name: self.case(index).and_then(|case| case.name.clone()),
@@ -125,10 +129,10 @@ impl Executor {
     async fn run_single(
         &self,
         case: &TestCase,
-        identity: CaseIdentity,
+        key: UnitKey,
         cancel: &CancellationToken,
     ) -> Option<Conversation> {
-        let unit = self.grading.unit_name(case, identity);
+        let unit = self.grading.unit_name(case, key);
         let turn = TurnInput {
             input: case.input.as_deref().unwrap_or_default(),
             files: &case.files,
@@ -153,7 +157,7 @@ impl Executor {
     async fn run_conversation(
         &self,
         case: &TestCase,
-        identity: CaseIdentity,
+        key: UnitKey,
         cancel: &CancellationToken,
     ) -> Option<Conversation> {
         let mut conversation = Conversation {
@@ -170,7 +174,7 @@ impl Executor {
                 return Some(conversation);
             }
         };
-        let label = self.grading.unit_name(case, identity);
+        let label = self.grading.unit_name(case, key);
         let mut failures_in_a_row = 0;
         for (place, turn) in case.turns.iter().enumerate() {
             if conversation.blocker.is_some() || failures_in_a_row >= 2 {

@@ -46,7 +46,7 @@ impl ExitCode {
     pub(crate) fn of_case(case: &CaseReport) -> Option<Self> {
         match case.state() {
             CaseState::Passed | CaseState::Unchecked => None,
-            CaseState::Failed => Some(Self::Failed),
+            CaseState::Failed | CaseState::Flaky => Some(Self::Failed),
             // Every turn was executed; only the checks have no result.
             CaseState::Error if case.execution() == ExecutionState::Completed => Some(Self::Metric),
             CaseState::Error => Some(Self::Execution),

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use holodeck_eval::{Asked, NoPrograms};
-use holodeck_model::{CaseIdentity, Redactor, ResolvedAgent, TestCase};
+use holodeck_model::{Redactor, ResolvedAgent, TestCase, UnitKey, recorded_trial_name};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -64,7 +64,7 @@ impl GradingStage {
         };
         let judge = self
             .judge
-            .for_unit(unit.key, self.unit_name(case, unit.case), answered, cancel);
+            .for_unit(unit.key, self.unit_name(case, unit.key), answered, cancel);
         let mut turns = Vec::with_capacity(computed.len());
         for (place, computed) in computed.into_iter().enumerate() {
             let asked = Asked {
@@ -101,12 +101,14 @@ impl GradingStage {
         grade
     }
 
-    /// The name of a case in a recording: its own name if no other case has it, otherwise its identity.
-    pub(crate) fn unit_name(&self, case: &TestCase, identity: CaseIdentity) -> String {
-        match &case.name {
+    /// The name of a unit in a recording: the name of its case if no other case has it, otherwise the identity of the
+    /// case; trials after the first have their number.
+    pub(crate) fn unit_name(&self, case: &TestCase, key: UnitKey) -> String {
+        let name = match &case.name {
             Some(name) if !self.repeated_names.contains(name) => name.clone(),
-            _ => identity.id.to_string(),
-        }
+            _ => key.case.to_string(),
+        };
+        recorded_trial_name(name, key.trial)
     }
 
     /// Enters the judges that judged each metric.

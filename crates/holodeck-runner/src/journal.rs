@@ -2,6 +2,7 @@ mod header;
 mod place;
 mod scan;
 mod sync;
+mod units;
 mod version_1;
 
 use holodeck_model::{CaseIdentity, CaseState, UnitKey, match_cases};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
     fs::{File, OpenOptions},
+    ops::Range,
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
@@ -17,12 +19,14 @@ use std::{
 pub use header::{JournalHeader, RunFlags, StoredSelection};
 use place::{Line, LinePosition, Place};
 use sync::Syncer;
+use units::Units;
 pub(crate) use version_1::content_of_inputs;
 
 use crate::{
     RunEnd,
     judging::JudgedLine,
     record::{Grade, UnitRecord},
+    trials::{CaseTrials, TrialCounts},
 };
 
 /// The format that this version writes. It also reads version 1.
@@ -70,10 +74,13 @@ pub struct Journal {
     version: u64,
     file: Arc<File>,
     end: u64,
-    /// The positions of the lines of each planned unit, in the order of the plan. The last line of a unit counts.
+    units: Units,
+    /// The positions of the lines of each planned unit, in their order. The last line of a unit counts.
     places: Vec<Place>,
     /// How many of them have a verdict.
     finished: usize,
+    /// How many cases have a verdict on every trial.
+    finished_cases: usize,
     warnings: Vec<String>,
     ended: Option<RunEnd>,
     /// The run whose answers this one graded.
@@ -89,7 +96,7 @@ pub struct Journal {
 #[derive(Debug)]
 struct BaseRun {
     journal: Box<Journal>,
-    /// The place of each unit in that journal's plan.
+    /// The place of each case in that journal's plan.
     places: Vec<Option<usize>>,
 }
 
@@ -132,10 +139,13 @@ impl Journal {
             .open(&unnamed)
             .map_err(io)?;
         let file = Arc::new(file);
+        let units = Units::new(header.plan.len(), &header.trials);
         let mut journal = Self {
             path: path.to_owned(),
-            places: vec![Place::default(); header.plan.len()],
+            places: vec![Place::default(); units.count()],
+            units,
             finished: 0,
+            finished_cases: 0,
             version: JOURNAL_VERSION,
             warnings: Vec::new(),
             ended: None,
@@ -197,7 +207,7 @@ impl Journal {
         self.version
     }
 
-    /// The units of the run, in their order.
+    /// The cases of the run, in their order.
     pub fn plan(&self) -> &[CaseIdentity] {
         &self.header.plan
     }
@@ -207,22 +217,58 @@ impl Journal {
         self.ended.as_ref()
     }
 
+    /// The number of units: of the trials of all cases.
+    pub fn unit_count(&self) -> usize {
+        self.units.count()
+    }
+
+    /// The units of the case at this place in the plan, one for each trial.
+    pub fn units_of(&self, case: usize) -> Range<usize> {
+        self.units.of(case)
+    }
+
+    /// The place in the plan of the case of a unit.
+    pub fn case_of(&self, unit: usize) -> usize {
+        self.units.case_of(unit).0
+    }
+
+    /// How often the case at this place in the plan runs.
+    pub fn trials_of(&self, case: usize) -> CaseTrials {
+        self.header.trials.get(case).copied().unwrap_or(CaseTrials::ONCE)
+    }
+
+    /// The identity of the case of a unit, and which trial of the case the unit is.
+    pub(crate) fn identity_of(&self, unit: usize) -> Option<(CaseIdentity, u32)> {
+        let (case, trial) = self.units.case_of(unit);
+        Some((*self.header.plan.get(case)?, u32::try_from(trial).ok()?))
+    }
+
     /// How many units have a verdict.
     pub fn finished(&self) -> usize {
         self.finished
     }
 
-    /// Whether the unit at this place in the plan has an answer.
+    /// How many cases have a verdict on every trial.
+    pub(crate) fn finished_cases(&self) -> usize {
+        self.finished_cases
+    }
+
+    /// Whether every trial of the case at this place in the plan has a verdict.
+    pub(crate) fn is_case_finished(&self, case: usize) -> bool {
+        self.units_of(case).all(|unit| self.is_finished(unit))
+    }
+
+    /// Whether a unit has an answer.
     pub fn has_answer(&self, unit: usize) -> bool {
         match &self.base {
             Some(base) => base
-                .place_of(unit)
+                .unit_of(&self.units, unit)
                 .is_some_and(|place| base.journal.has_answer(place)),
             None => self.places.get(unit).is_some_and(Place::has_run),
         }
     }
 
-    /// Whether the unit at this place in the plan has a verdict.
+    /// Whether a unit has a verdict.
     pub fn is_finished(&self, unit: usize) -> bool {
         self.places.get(unit).is_some_and(Place::is_graded)
     }
@@ -248,10 +294,10 @@ impl Journal {
 
     /// Writes the verdict on a unit.
     pub(crate) fn grade(&mut self, place: usize, grade: &Grade) -> Result<(), JournalError> {
-        let Some(case) = self.header.plan.get(place).map(|case| case.id) else {
+        let Some((case, trial)) = self.identity_of(place) else {
             return Ok(());
         };
-        let key = UnitKey { case, trial: 0 };
+        let key = UnitKey { case: case.id, trial };
         let line = Line::<(), _>::Graded(GradeLine { key, grade });
         let position = self.write(&line)?;
         self.update(place, |place| place.graded = Some(position));
@@ -320,16 +366,13 @@ impl Journal {
     /// The record of an executed unit.
     pub fn unit(&self, place: usize) -> Option<Result<UnitRecord, JournalError>> {
         let unit = match &self.base {
-            Some(base) => base.journal.unit(base.place_of(place)?)?,
+            Some(base) => base.journal.unit(base.unit_of(&self.units, place)?)?,
             None => self.read_unit(self.places.get(place)?.ran?).map(|line| line.unit),
         };
         // In a regrade, the identity of the case may have changed.
-        let case = *self.header.plan.get(place)?;
+        let (case, trial) = self.identity_of(place)?;
         Some(unit.map(|unit| UnitRecord {
-            key: UnitKey {
-                case: case.id,
-                ..unit.key
-            },
+            key: UnitKey { case: case.id, trial },
             case,
             ..unit
         }))
@@ -338,7 +381,7 @@ impl Journal {
     /// The first verdict on a unit, in this run or in the run that it regrades.
     pub(crate) fn first_verdict(&self, place: usize) -> Option<Result<Grade, JournalError>> {
         if let Some(base) = &self.base {
-            return base.journal.first_verdict(base.place_of(place)?);
+            return base.journal.first_verdict(base.unit_of(&self.units, place)?);
         }
         let ran = self.places.get(place)?.ran?;
         let with_run = self.read_unit(ran).map(|line| line.grade).transpose();
@@ -355,11 +398,11 @@ impl Journal {
         }
     }
 
-    /// Places in the plan of the units that did not pass or have no verdict.
+    /// Places in the plan of the cases that did not pass or have no verdict.
     pub(crate) fn not_passed(&self) -> Result<Vec<usize>, JournalError> {
         let mut places = Vec::new();
-        for place in 0..self.places.len() {
-            let state = self.verdict(place).transpose()?.map(|grade| grade.state);
+        for place in 0..self.header.plan.len() {
+            let state = self.case_state(place)?;
             if !matches!(state, Some(CaseState::Passed | CaseState::Unchecked)) {
                 places.push(place);
             }
@@ -367,11 +410,27 @@ impl Journal {
         Ok(places)
     }
 
-    fn update(&mut self, place: usize, change: impl FnOnce(&mut Place)) {
-        if let Some(place) = self.places.get_mut(place) {
+    /// The verdict over all trials of a case; `None` if one has no verdict.
+    fn case_state(&self, case: usize) -> Result<Option<CaseState>, JournalError> {
+        let mut counts = TrialCounts::default();
+        for unit in self.units_of(case) {
+            match self.verdict(unit).transpose()? {
+                Some(grade) => counts.add(grade.state),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(counts.verdict(self.trials_of(case).min_passes)))
+    }
+
+    fn update(&mut self, unit: usize, change: impl FnOnce(&mut Place)) {
+        let case = self.case_of(unit);
+        let case_before = usize::from(self.is_case_finished(case));
+        if let Some(place) = self.places.get_mut(unit) {
             let before = usize::from(place.is_graded());
             change(place);
             self.finished = self.finished - before + usize::from(place.is_graded());
+            self.finished_cases =
+                self.finished_cases - case_before + usize::from(self.is_case_finished(case));
         }
     }
 
@@ -435,8 +494,11 @@ impl BaseRun {
         }
     }
 
-    fn place_of(&self, unit: usize) -> Option<usize> {
-        self.places.get(unit).copied().flatten()
+    /// The same trial of the same case in the graded run.
+    fn unit_of(&self, units: &Units, unit: usize) -> Option<usize> {
+        let (case, trial) = units.case_of(unit);
+        let place = self.places.get(case).copied().flatten()?;
+        self.journal.units_of(place).nth(trial)
     }
 }
 

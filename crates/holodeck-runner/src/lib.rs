@@ -26,13 +26,14 @@ mod run;
 mod run_end;
 mod store;
 mod summary;
+mod trials;
 
 pub use budget::Budget;
 pub use case_report::{CallReport, CaseReport, Expected, TurnReport};
 pub use compare::{
     COMPARISON_VERSION, CaseSide, CaseTexts, Change, ChangeKind, ComparedRun, Comparison, Counts,
     DEFAULT_NAME as DEFAULT_BASELINE, Gate, GateOptions, GateReason, GateReasonKind, GateResult,
-    JudgeIdentity, MetricTest, Outcome, ReadRunError, RunInfo, RunKind, RunReader, TestMethod, Trials,
+    JudgeIdentity, MetricTest, Outcome, ReadRunError, RunInfo, RunKind, RunReader, TestMethod, TrialTally,
     UnpairedCase, VerdictTest, check_baseline_name, compare, comparison_json, describe_metric, describe_run,
     describe_side, describe_verdicts, headline, is_baseline, write_comparison_html,
     write_comparison_markdown,
@@ -54,3 +55,4 @@ pub use run::{RunError, RunOutcome, RunSettings, TestRequest, check_resumable, r
 pub use run_end::{RunEnd, RunEndKind};
 pub use store::{RunStore, StoreError};
 pub use summary::SummaryFold;
+pub use trials::{CaseTrials, MAX_TRIALS, Trials, plan_trials};

@@ -54,6 +54,16 @@ pub enum PlanError {
         /// What is wrong.
         reason: String,
     },
+    /// A case can never pass.
+    #[error("case \"{label}\" needs {min_passes} passes, but runs only {trials} times")]
+    Trials {
+        /// The case.
+        label: String,
+        /// How often it runs.
+        trials: u32,
+        /// How many trials must pass.
+        min_passes: u32,
+    },
     /// An earlier run cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),

@@ -90,18 +90,23 @@ impl TurnGrade {
     }
 }
 
+/// The worse of two execution states.
+pub(crate) fn worse_execution(one: ExecutionState, other: ExecutionState) -> ExecutionState {
+    let rank = |state: &ExecutionState| match state {
+        ExecutionState::Completed => 0,
+        ExecutionState::AgentFailed => 1,
+        ExecutionState::Skipped => 2,
+        ExecutionState::Error => 3,
+    };
+    std::cmp::max_by_key(one, other, rank)
+}
+
 impl UnitRecord {
     /// The worst execution state of its turns.
     pub(crate) fn execution(&self) -> ExecutionState {
-        let rank = |state: &ExecutionState| match state {
-            ExecutionState::Completed => 0,
-            ExecutionState::AgentFailed => 1,
-            ExecutionState::Skipped => 2,
-            ExecutionState::Error => 3,
-        };
         let own = (!self.failures.is_empty()).then_some(ExecutionState::Error);
         let turns = self.turns.iter().map(|turn| turn.state);
-        turns.chain(own).max_by_key(rank).unwrap_or_default()
+        turns.chain(own).reduce(worse_execution).unwrap_or_default()
     }
 
     /// Model calls made.

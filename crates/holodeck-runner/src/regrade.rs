@@ -13,6 +13,7 @@ use crate::{
     plan::match_plan,
     run::{PlannedCases, check_run_file, finish, repeated_names, select},
     store::new_run_id,
+    trials::CaseTrials,
 };
 
 /// A request to regrade the answers of a run.
@@ -58,14 +59,21 @@ pub async fn regrade(
     let cases = &request.agent.config.test_cases;
     let planned = match_plan(&old, cases, &request.identities)?;
     let indices: Vec<usize> = planned.iter().map(|(index, _)| *index).collect();
-    let has_answer = |place: &Option<usize>| place.is_some_and(|place| old.has_answer(place));
-    if !planned.iter().any(|(_, place)| has_answer(place)) {
+    let answers = |place: &Option<usize>| {
+        let units = place.map_or(0..0, |place| old.units_of(place));
+        let answered = units.clone().filter(|&unit| old.has_answer(unit)).count();
+        (answered, units.len())
+    };
+    if !planned.iter().any(|(_, place)| answers(place).0 > 0) {
         return Err(RunError::Nothing);
     }
-    let missing = planned.iter().filter(|(_, place)| !has_answer(place)).count();
+    let is_missing = |place: &Option<usize>| match answers(place) {
+        (answered, trials) => answered == 0 || answered < trials,
+    };
+    let missing = planned.iter().filter(|(_, place)| is_missing(place)).count();
     let inherited = inherited_end(&old, missing);
     let warnings = old.warnings().to_vec();
-    let header = regrade_header(request, &old, &indices);
+    let header = regrade_header(request, &old, &planned);
     let path = store.journal_path(&header.run_id);
     let mut journal = Journal::create_regrade(&path, header, old)?;
     for warning in warnings {
@@ -76,6 +84,7 @@ pub async fn regrade(
         agent_name: journal.header().agent_name.clone(),
         model: journal.header().model.clone(),
         total: indices.len(),
+        trials: journal.unit_count(),
         already: 0,
         concurrency: request.concurrency,
         replayed: journal.header().replayed.clone(),
@@ -138,15 +147,28 @@ fn inherited_end(old: &Journal, missing: usize) -> RunEnd {
     }
 }
 
-fn regrade_header(request: &RegradeRequest, old: &Journal, indices: &[usize]) -> JournalHeader {
+fn regrade_header(
+    request: &RegradeRequest,
+    old: &Journal,
+    planned: &[(usize, Option<usize>)],
+) -> JournalHeader {
     let now = Timestamp::now();
+    let indices: Vec<usize> = planned.iter().map(|(index, _)| *index).collect();
+    // As many trials as the run has; how many must pass is an expectation, so the current file decides.
+    let trials = planned.iter().map(|&(index, place)| {
+        let count = place.map_or(1, |place| old.trials_of(place).count);
+        CaseTrials::of(&request.agent, index, &old.header().flags, Some(count))
+    });
+    let trials: Vec<CaseTrials> = trials.collect();
+    let is_once = trials.iter().all(|trials| *trials == CaseTrials::ONCE);
     JournalHeader {
         holodeck_journal: JOURNAL_VERSION,
         run_id: new_run_id(now),
         started_at: now.to_string(),
         agent_path: request.agent_path.clone(),
         regrades: Some(old.header().run_id.clone()),
-        plan: select(&request.identities, indices),
+        plan: select(&request.identities, &indices),
+        trials: if is_once { Vec::new() } else { trials },
         ..old.header().clone()
     }
 }

@@ -15,9 +15,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    Budget, CaseReport, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings,
-    LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent, RunFlags,
-    RunLock, RunSink, RunStore, RunView, Selection, StoredSelection,
+    Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings, LockError,
+    OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent, RunFlags, RunLock, RunSink,
+    RunStore, RunView, Selection, StoredSelection,
     compare::write_baseline,
     dispatch::Dispatcher,
     execute::Executor,
@@ -27,6 +27,7 @@ use crate::{
     report::{Results, Totals, run_file},
     run_end::{RunEnd, RunEndKind},
     store::new_run_id,
+    trials::{plan_trials, read_case},
 };
 
 /// A request for a run.
@@ -135,38 +136,44 @@ pub(crate) struct PlannedCases {
 
 impl PlannedCases {
     fn results(&self) -> Results<'_> {
-        let units = self.indices.iter().enumerate();
-        Box::new(units.filter_map(|(unit, &index)| self.result(unit, index).transpose()))
+        let cases = self.indices.iter().enumerate();
+        Box::new(cases.filter_map(|(place, &index)| self.result(place, index).transpose()))
     }
 
-    fn result(&self, unit: usize, index: usize) -> Result<Option<PlannedResult>, JournalError> {
+    fn result(&self, place: usize, index: usize) -> Result<Option<PlannedResult>, JournalError> {
         let Some(case) = self.agent.config.test_cases.get(index) else {
             return Ok(None);
         };
-        let record = self.journal.unit(unit).transpose()?;
-        let verdict = self.journal.verdict(unit).transpose()?;
-        let has_answer = record.is_some();
-        if let (Some(record), Some(grade)) = (record, verdict) {
-            let case = CaseReport::new(&self.agent, index, record, grade, &self.redactor);
-            return Ok(case.map(|case| PlannedResult::Finished(Box::new(case))));
+        if let Some(case) = read_case(&self.agent, &self.journal, place, index, &self.redactor)? {
+            return Ok(Some(PlannedResult::Finished(Box::new(case))));
         }
         Ok(Some(PlannedResult::NotRun(NotRun {
             index,
             test_name: case.name.clone(),
-            reason: self.not_run_reason(has_answer),
+            reason: self.not_run_reason(place),
         })))
     }
 
-    fn not_run_reason(&self, has_answer: bool) -> String {
-        let state = if has_answer {
-            "answered, but not graded"
+    fn not_run_reason(&self, place: usize) -> String {
+        let units = self.journal.units_of(place);
+        let trials = units.len();
+        let finished = units
+            .clone()
+            .filter(|&unit| self.journal.is_finished(unit))
+            .count();
+        let state = if finished > 0 {
+            format!("not all trials were run ({finished} of {trials} have a verdict)")
+        } else if units.into_iter().any(|unit| self.journal.has_answer(unit)) {
+            "answered, but not graded".to_owned()
         } else {
-            "not run"
+            "not run".to_owned()
         };
         let regraded = self.journal.header().regrades.is_some();
         match &self.ended.because {
-            None if regraded => "not run: the graded run has no answer for this case".to_owned(),
-            None => state.to_owned(),
+            None if regraded && finished == 0 => {
+                "not run: the graded run has no answer for this case".to_owned()
+            }
+            None => state,
             Some(because) => format!("{state}: {}", because.lines().next().unwrap_or_default()),
         }
     }
@@ -267,6 +274,7 @@ pub async fn run_tests(
         agent_name: request.agent.config.name.clone(),
         model: journal.header().model.clone(),
         total: indices.len(),
+        trials: journal.unit_count(),
         already: journal.finished(),
         concurrency: request.settings.concurrency,
         replayed: journal.header().replayed.clone(),
@@ -355,6 +363,7 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec
             failed: request.selection.failed_in.is_some(),
         },
         plan: select(&request.identities, &indices),
+        trials: plan_trials(&request.agent, &indices, &request.settings.flags)?,
         flags: request.settings.flags.clone(),
         replayed: request.replayed.clone(),
         settings: settings_json(&request.settings, &request.turns),

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use holodeck_model::{CaseState, ReportSummary, TokenUsage};
+use holodeck_model::{CaseState, MetricResult, ReportSummary, TokenUsage};
 
 use crate::{CaseReport, judging::JudgeUsage};
 
@@ -28,36 +28,48 @@ impl SummaryFold {
         match case.state() {
             CaseState::Passed => summary.passed += 1,
             CaseState::Failed => summary.failed += 1,
+            CaseState::Flaky => {
+                summary.failed += 1;
+                summary.flaky += 1;
+            }
             CaseState::Error => summary.errors += 1,
             CaseState::Unchecked => summary.unchecked += 1,
         }
         summary.total_duration_ms += case.elapsed_ms();
         summary.truncated += usize::from(case.is_truncated());
-        for metric in case.metrics().iter() {
-            match metric.score {
-                Some(score) => {
-                    *summary
-                        .metrics_evaluated
-                        .entry(metric.metric_name.clone())
-                        .or_default() += 1;
-                    *self.sums.entry(metric.metric_name.clone()).or_default() += score;
-                }
-                None if metric.skipped => {}
-                None => summary.metric_errors += 1,
+        for metrics in case.metrics_of_trials() {
+            for metric in metrics.iter() {
+                self.observe_metric(metric);
             }
         }
-        match (case.unit.usage(), &mut self.usage) {
+        let summary = &mut self.summary;
+        match (case.usage(), &mut self.usage) {
             (Some(usage), Some(total)) => *total += usage,
             (Some(usage), none) => *none = Some(usage),
-            (None, _) if case.unit.model_calls() > 0 => summary.usage_missing += 1,
+            (None, _) if case.model_calls() > 0 => summary.usage_missing += 1,
             (None, _) => {}
         }
-        if let Some(judging) = &case.grade.judging {
-            self.judging.get_or_insert_default().add(judging);
+        if let Some(judging) = case.judging() {
+            self.judging.get_or_insert_default().add(&judging);
         }
-        if let Some(cost) = case.unit.cost_usd() {
+        if let Some(cost) = case.cost_usd() {
             self.cost_usd += cost;
             self.cost_known = true;
+        }
+    }
+
+    fn observe_metric(&mut self, metric: &MetricResult) {
+        let summary = &mut self.summary;
+        match metric.score {
+            Some(score) => {
+                *summary
+                    .metrics_evaluated
+                    .entry(metric.metric_name.clone())
+                    .or_default() += 1;
+                *self.sums.entry(metric.metric_name.clone()).or_default() += score;
+            }
+            None if metric.skipped => {}
+            None => summary.metric_errors += 1,
         }
     }
 

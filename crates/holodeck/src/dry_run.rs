@@ -1,5 +1,5 @@
 use holodeck_model::{ResolvedAgent, TokenUsage};
-use holodeck_runner::{Journal, Plan, RunStore};
+use holodeck_runner::{CaseTrials, Journal, Plan, RunStore};
 use holodeck_turn::Prices;
 
 use crate::judges;
@@ -9,6 +9,8 @@ use crate::judges;
 pub struct DryRun {
     /// The cases, in order.
     pub plan: Plan,
+    /// How often each of them runs; empty if each runs once.
+    pub trials: Vec<CaseTrials>,
     /// What it may use; `None` when answers come from a recording and cost nothing.
     pub estimate: Option<Estimate>,
 }
@@ -34,8 +36,28 @@ const BYTES_PER_TOKEN: usize = 4;
 /// Assumed length of an answer without `max_tokens`.
 const ANSWER_TOKENS: u64 = 256;
 
-pub(crate) fn estimate(agent: &ResolvedAgent, plan: &Plan, prices: &Prices) -> Estimate {
-    let (usage, basis) = from_last_run(agent, plan).unwrap_or_else(|| from_lengths(agent, plan));
+impl DryRun {
+    /// How many trials would run: as many as cases if each runs once.
+    pub fn units(&self) -> u64 {
+        count_units(&self.plan, &self.trials)
+    }
+}
+
+fn count_units(plan: &Plan, trials: &[CaseTrials]) -> u64 {
+    if trials.is_empty() {
+        return plan.cases.len() as u64;
+    }
+    trials.iter().map(|trials| u64::from(trials.count)).sum()
+}
+
+pub(crate) fn estimate(
+    agent: &ResolvedAgent,
+    plan: &Plan,
+    trials: &[CaseTrials],
+    prices: &Prices,
+) -> Estimate {
+    let (usage, basis) =
+        from_last_run(agent, count_units(plan, trials)).unwrap_or_else(|| from_lengths(agent, plan, trials));
     Estimate {
         cost_usd: prices.cost(&agent.config.model.name, &usage),
         usage,
@@ -45,8 +67,8 @@ pub(crate) fn estimate(agent: &ResolvedAgent, plan: &Plan, prices: &Prices) -> E
     }
 }
 
-/// Multiplies the mean token usage of a case in the newest run by the number of cases.
-fn from_last_run(agent: &ResolvedAgent, plan: &Plan) -> Option<(TokenUsage, String)> {
+/// Multiplies the mean token usage of a trial in the newest run by the number of trials.
+fn from_last_run(agent: &ResolvedAgent, planned: u64) -> Option<(TokenUsage, String)> {
     let store = RunStore::new(&agent.dir);
     let journal = Journal::open(&store.find("latest").ok()?).ok()?;
     let mut usage = TokenUsage::default();
@@ -60,17 +82,17 @@ fn from_last_run(agent: &ResolvedAgent, plan: &Plan) -> Option<(TokenUsage, Stri
     if units == 0 {
         return None;
     }
-    let cases = u64::try_from(plan.cases.len()).ok()?;
-    let scale = |tokens: u64| tokens.saturating_mul(cases) / units;
+    let scale = |tokens: u64| tokens.saturating_mul(planned) / units;
     let usage = TokenUsage::new(scale(usage.prompt_tokens), scale(usage.completion_tokens));
     Some((usage, format!("the mean case of run {}", journal.header().run_id)))
 }
 
 /// Estimates from the lengths of the prompts.
-fn from_lengths(agent: &ResolvedAgent, plan: &Plan) -> (TokenUsage, String) {
+fn from_lengths(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> (TokenUsage, String) {
     let mut usage = TokenUsage::default();
     let answer = agent.config.model.max_tokens.map_or(ANSWER_TOKENS, u64::from);
-    for planned in &plan.cases {
+    for (place, planned) in plan.cases.iter().enumerate() {
+        let count = trials.get(place).map_or(1, |trials| u64::from(trials.count));
         let Some(case) = agent.config.test_cases.get(planned.index) else {
             continue;
         };
@@ -81,7 +103,7 @@ fn from_lengths(agent: &ResolvedAgent, plan: &Plan) -> (TokenUsage, String) {
         let mut sent = agent.instructions.text.len() / BYTES_PER_TOKEN;
         for input in inputs {
             sent += input.len() / BYTES_PER_TOKEN + 1;
-            usage += TokenUsage::new(sent as u64, answer);
+            usage += TokenUsage::new(sent as u64 * count, answer * count);
         }
     }
     (

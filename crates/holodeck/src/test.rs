@@ -7,9 +7,9 @@ use holodeck_model::{
     SideEffectGate, identify_cases,
 };
 use holodeck_runner::{
-    Budget, Journal, JournalHeader, OnFailure, Plan, PlanError, RegradeRequest, RunControl, RunError,
-    RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest,
-    check_resumable, run_tests,
+    Budget, CaseTrials, Journal, JournalHeader, OnFailure, Plan, PlanError, RegradeRequest, RunControl,
+    RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest,
+    check_resumable, plan_trials, run_tests,
 };
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
@@ -42,6 +42,10 @@ pub struct TestOptions {
     pub limit: Option<usize>,
     /// Run only the cases that did not pass last time.
     pub failed: bool,
+    /// How often each case runs, instead of what the agent file says.
+    pub trials: Option<u32>,
+    /// How many trials of a case must pass, instead of what the agent file says.
+    pub min_passes: Option<u32>,
     /// The run to resume: an id, the beginning of one, `latest`, or a path.
     pub resume: Option<String>,
     /// Resume a run although the agent changed; every report mentions it.
@@ -105,6 +109,7 @@ pub struct PreparedTest {
     request: TestRequest,
     open: OpenAgent,
     plan: Plan,
+    trials: Vec<CaseTrials>,
     every_case: bool,
 }
 
@@ -142,6 +147,7 @@ pub async fn prepare_test(
     }
     let replayed = checked.answers().replayed();
     let settings = settings(&checked.agent, options, replayed.as_ref());
+    let trials = plan_trials(&checked.agent, &planned, &settings.flags)?;
     let turns = turn_runner(&checked.agent, env, options, checked.prices().clone())?;
     let fingerprint = fingerprint(&checked.agent, env, checked.answers());
     if let Some(journal) = &journal {
@@ -181,6 +187,7 @@ pub async fn prepare_test(
         request,
         open,
         plan,
+        trials,
         every_case,
     })
 }
@@ -287,9 +294,17 @@ impl PreparedTest {
     /// What would run, and the estimated cost.
     pub fn dry_run(&self) -> DryRun {
         let live = self.request.replayed.is_none();
-        let estimate = live.then(|| estimate(&self.request.agent, &self.plan, &self.request.turns.prices));
+        let estimate = live.then(|| {
+            estimate(
+                &self.request.agent,
+                &self.plan,
+                &self.trials,
+                &self.request.turns.prices,
+            )
+        });
         DryRun {
             plan: self.plan.clone(),
+            trials: self.trials.clone(),
             estimate,
         }
     }
@@ -306,6 +321,7 @@ impl PreparedTest {
             open,
             every_case,
             plan,
+            trials: _,
         } = self;
         // The run creates its own plan, and with many cases two plans need much memory.
         drop(plan);
@@ -388,6 +404,8 @@ fn settings(agent: &ResolvedAgent, options: &TestOptions, replayed: Option<&Repl
                 .record
                 .as_ref()
                 .map(|path| path.display().to_string()),
+            trials: options.trials,
+            min_passes: options.min_passes,
         },
     }
 }

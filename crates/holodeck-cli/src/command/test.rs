@@ -132,6 +132,8 @@ fn new_run(args: &NewRunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failu
     options.filter.clone_from(&args.what.filter);
     options.limit = args.what.limit.map(std::num::NonZeroUsize::get);
     options.failed = args.what.failed;
+    options.trials = args.what.trials;
+    options.min_passes = args.what.min_passes;
     let session = Session::open(agent, &args.output, options, terminal)?;
     if args.what.dry_run {
         return session.dry_run(terminal);

@@ -23,6 +23,7 @@ pub(super) fn mark(state: CaseState) -> (&'static str, Style) {
         CaseState::Failed => ("✗", BAD),
         CaseState::Error => ("!", DOUBTFUL),
         CaseState::Unchecked => ("–", DIM),
+        CaseState::Flaky => ("≈", BAD),
     }
 }
 
@@ -34,10 +35,10 @@ pub(super) fn row(case: &CaseReport, width: usize) -> String {
     let name_width = width.saturating_sub(2 + TIME + TOKENS + COST).clamp(10, 40);
     let (mark, style) = mark(case.state());
     let label = one_line(&case.label());
-    let tokens = case.unit.usage().map_or_else(String::new, |usage| {
+    let tokens = case.usage().map_or_else(String::new, |usage| {
         format!("{} tokens", words::tokens(usage.total_tokens))
     });
-    let cost = case.unit.cost_usd().map(words::cost).unwrap_or_default();
+    let cost = case.cost_usd().map(words::cost).unwrap_or_default();
     let numbers = format!(
         "{}{}{}",
         right(&words::duration(case.elapsed_ms()), TIME),
@@ -48,8 +49,16 @@ pub(super) fn row(case: &CaseReport, width: usize) -> String {
         "{} {}{}\n",
         paint(style, mark),
         fit(&label, name_width),
-        paint(DIM, numbers.trim_end())
+        paint(DIM, format!("{}{}", numbers.trim_end(), passed_trials(case)))
     )
+}
+
+/// `  9/10 passed` for a case that ran several times. If it did not pass, its reasons say more.
+fn passed_trials(case: &CaseReport) -> String {
+    let trials = case.trials.as_ref().filter(|_| !case.is_failure());
+    trials.map_or_else(String::new, |trials| {
+        format!("  {}/{} passed", trials.passed, trials.counted())
+    })
 }
 
 /// Why a case did not pass, indented.
@@ -143,11 +152,15 @@ pub(super) fn plain(case: &CaseReport, finished: usize, total: usize) -> String 
         CaseState::Failed => "FAIL",
         CaseState::Error => "ERROR",
         CaseState::Unchecked => "UNCHECKED",
+        CaseState::Flaky => "FLAKY",
     };
     let number = right(&finished.to_string(), total.to_string().len());
     let label = one_line(&case.label());
     let time = words::duration(case.elapsed_ms());
-    let mut line = format!("[{number}/{total}] {word} {label} ({time})");
+    let mut line = format!(
+        "[{number}/{total}] {word} {label} ({time}){}",
+        passed_trials(case)
+    );
     let why = explain_in_a_line(case);
     if !why.is_empty() {
         line.push_str(": ");

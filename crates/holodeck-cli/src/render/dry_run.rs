@@ -8,16 +8,23 @@ use super::case::one_line;
 /// The cases that would run and the estimated cost.
 pub(crate) fn dry_run(dry: &DryRun) -> String {
     let mut text = String::new();
-    for case in &dry.plan.cases {
-        text.push_str(&format!("{:>4}  {}\n", case.index + 1, one_line(&case.label)));
+    for (place, case) in dry.plan.cases.iter().enumerate() {
+        let label = one_line(&case.label);
+        let trials = dry.trials.get(place).filter(|trials| trials.count > 1);
+        let trials = trials.map_or_else(String::new, |trials| {
+            format!(" × {}, {} must pass", trials.count, trials.min_passes)
+        });
+        text.push_str(&format!("{:>4}  {label}{trials}\n", case.index + 1));
     }
     if !dry.plan.cases.is_empty() {
         text.push('\n');
     }
-    text.push_str(&format!(
-        "{} would run\n",
-        words::count(dry.plan.cases.len(), "case")
-    ));
+    let cases = words::count(dry.plan.cases.len(), "case");
+    if dry.trials.is_empty() {
+        text.push_str(&format!("{cases} would run\n"));
+    } else {
+        text.push_str(&format!("{cases} would run, {} trials\n", dry.units()));
+    }
     match &dry.estimate {
         None => text.push_str("answers come from a recording and cost nothing\n"),
         Some(estimate) => {
@@ -57,7 +64,16 @@ pub(crate) fn dry_run_json(dry: &DryRun) -> Value {
         .plan
         .cases
         .iter()
-        .map(|case| json!({"index": case.index, "label": case.label}))
+        .enumerate()
+        .map(|(place, case)| match dry.trials.get(place) {
+            None => json!({"index": case.index, "label": case.label}),
+            Some(trials) => json!({
+                "index": case.index,
+                "label": case.label,
+                "trials": trials.count,
+                "min_passes": trials.min_passes,
+            }),
+        })
         .collect();
     json!({"cases": cases, "estimate": estimate})
 }

@@ -46,6 +46,15 @@ pub(crate) fn settings(settings: &ExecutionSettings) -> String {
             settings.parallel_judge_calls.value.to_string(),
             &settings.parallel_judge_calls,
         ),
+        row("trials", settings.trials.value.to_string(), &settings.trials),
+        row(
+            "min_passes",
+            settings
+                .min_passes
+                .value
+                .map_or_else(|| "all".to_owned(), |number| number.to_string()),
+            &settings.min_passes,
+        ),
         row(
             "replay",
             settings

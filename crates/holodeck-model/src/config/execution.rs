@@ -38,6 +38,15 @@ pub struct ExecutionConfig {
     /// How many calls of judges run at the same time; 8 if absent.
     #[schemars(range(min = 1))]
     pub parallel_judge_calls: Option<u32>,
+    /// How often each test case runs; 1 if absent.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub trials: Option<u32>,
+    /// How many trials of a case must pass; all if absent.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub min_passes: Option<u32>,
+    /// The numbers of attempts for which reports estimate pass@k and pass^k, besides 1 and the number of trials.
+    #[schemars(inner(range(min = 1)))]
+    pub report_k: Option<Vec<u32>>,
     /// A recording to replay instead of calling the model's endpoint, unless `--live` is given.
     pub replay: Option<PathRef>,
     /// How to treat an answer that was cut off at `max_tokens`: a warning in every report, or a failed case.

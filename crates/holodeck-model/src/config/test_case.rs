@@ -42,6 +42,12 @@ pub struct TestCase {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<Turn>>")]
     pub turns: Vec<Turn>,
+    /// How often the case runs, instead of `execution.trials`.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub trials: Option<u32>,
+    /// How many of its trials must pass, instead of `execution.min_passes`.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub min_passes: Option<u32>,
 }
 
 /// One question of a conversation.

@@ -6,7 +6,7 @@ use holodeck_model::{CaseContent, CaseState, Redactor};
 use serde::{Deserialize, Serialize};
 
 use super::run::{
-    ComparedCase, ComparedScore, JudgeIdentity, MetricIdentity, MetricKey, Metrics, Trials, answer_digest,
+    ComparedCase, ComparedScore, JudgeIdentity, MetricIdentity, MetricKey, Metrics, TrialTally, answer_digest,
 };
 use crate::{CaseReport, ReportError, RunView, explain_in_a_line, words};
 
@@ -121,7 +121,7 @@ impl BaselineCase {
             label,
             content: Some(self.content),
             state: Some(self.state),
-            trials: trials.map(|(judged, passed)| Trials { judged, passed }),
+            trials: trials.map(|(judged, passed)| TrialTally { judged, passed }),
             scores: scores.collect(),
             answer: self.answer,
             name: self.name,

@@ -79,7 +79,7 @@ pub(super) struct ComparedCase {
     /// The verdict; absent for a case that was not run.
     pub(super) state: Option<CaseState>,
     /// If it ran more than once.
-    pub(super) trials: Option<Trials>,
+    pub(super) trials: Option<TrialTally>,
     pub(super) scores: Vec<ComparedScore>,
     /// Digest of the answer.
     pub(super) answer: Option<String>,
@@ -88,7 +88,7 @@ pub(super) struct ComparedCase {
 /// The trials of a case that have a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[allow(clippy::exhaustive_structs, reason = "two numbers")]
-pub struct Trials {
+pub struct TrialTally {
     /// How many have a verdict.
     pub judged: u64,
     /// How many passed.
@@ -195,33 +195,51 @@ impl Metrics {
         shared
     }
 
-    /// The scores of the metrics of a case. A metric with an error has none, whatever number stands beside it.
+    /// The scores of a case: of several trials, the mean of those that have one. A metric with an error has none,
+    /// whatever number stands beside it.
     pub(super) fn scores<'m>(
         &mut self,
-        metrics: impl Iterator<Item = &'m MetricResult>,
+        trials: impl Iterator<Item = &'m [MetricResult]>,
     ) -> Vec<ComparedScore> {
-        let mut seen: HashMap<&str, usize> = HashMap::new();
-        let mut scores = Vec::new();
-        for metric in metrics {
-            let nth = seen.entry(&metric.metric_name).or_default();
-            let key = MetricKey {
-                name: metric.metric_name.clone(),
-                nth: *nth,
-            };
-            *nth += 1;
-            let judge = JudgeIdentity::of(metric);
-            let score = metric
-                .score
-                .filter(|score| score.is_finite() && metric.error.is_none());
-            scores.push(ComparedScore {
-                metric: self.share(MetricIdentity { key, judge }),
-                score,
-                threshold: metric.threshold,
-                gates: metric.passed.is_some(),
-                skipped: metric.skipped,
-            });
+        let mut groups: Vec<(ComparedScore, Vec<f64>)> = Vec::new();
+        for metrics in trials {
+            let mut seen: HashMap<&str, usize> = HashMap::new();
+            for metric in metrics {
+                let nth = seen.entry(&metric.metric_name).or_default();
+                let key = MetricKey {
+                    name: metric.metric_name.clone(),
+                    nth: *nth,
+                };
+                *nth += 1;
+                let judge = JudgeIdentity::of(metric);
+                let score = metric
+                    .score
+                    .filter(|score| score.is_finite() && metric.error.is_none());
+                let identity = self.share(MetricIdentity { key, judge });
+                let known = groups.iter_mut().find(|(group, _)| group.metric == identity);
+                if let Some((group, scores)) = known {
+                    group.gates |= metric.passed.is_some();
+                    group.skipped |= metric.skipped;
+                    scores.extend(score);
+                } else {
+                    let group = ComparedScore {
+                        metric: identity,
+                        score: None,
+                        threshold: metric.threshold,
+                        gates: metric.passed.is_some(),
+                        skipped: metric.skipped,
+                    };
+                    groups.push((group, score.into_iter().collect()));
+                }
+            }
         }
-        scores
+        let mean =
+            |scores: &[f64]| (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64);
+        let scores = groups.into_iter().map(|(group, scores)| ComparedScore {
+            score: mean(&scores),
+            ..group
+        });
+        scores.collect()
     }
 }
 
@@ -259,7 +277,7 @@ impl ComparedCase {
 /// Whether a state is a pass or a failure.
 pub(super) fn is_verdict(state: Option<CaseState>) -> bool {
     match state {
-        Some(CaseState::Passed | CaseState::Failed) => true,
+        Some(CaseState::Passed | CaseState::Failed | CaseState::Flaky) => true,
         Some(CaseState::Error | CaseState::Unchecked) | None => false,
     }
 }

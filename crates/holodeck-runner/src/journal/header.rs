@@ -4,6 +4,8 @@ use holodeck_model::{CaseIdentity, Replayed, RunMetadata};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::trials::CaseTrials;
+
 /// The first line of a journal: the plan of the run and its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JournalHeader {
@@ -32,6 +34,9 @@ pub struct JournalHeader {
     /// The cases to run, in their order.
     #[serde(default, with = "plan")]
     pub plan: Arc<[CaseIdentity]>,
+    /// The trials of each case of the plan; empty if each runs once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trials: Vec<CaseTrials>,
     /// Flags that affect answers; a resumed run uses them again.
     #[serde(default)]
     pub flags: RunFlags,
@@ -72,6 +77,12 @@ pub struct RunFlags {
     /// `--record`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
+    /// `--trials`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trials: Option<u32>,
+    /// `--min-passes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_passes: Option<u32>,
 }
 
 /// The plan is one long line, so each case is a single string of both digests.

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use super::{
     BaseRun, JOURNAL_VERSION, Journal, JournalError, JournalHeader, io_error,
     place::{self, Line, LinePosition, Place},
+    units::Units,
     version_1,
 };
 
@@ -90,10 +91,14 @@ fn open_file(path: &Path) -> Result<Journal, JournalError> {
         }
     };
     let header = parsed.map_err(|error| malformed(error.to_string()))?;
+    check_trials(&header).map_err(|reason| malformed(reason.to_owned()))?;
+    let units = Units::new(header.plan.len(), &header.trials);
     let mut journal = Journal {
         path: path.to_owned(),
-        places: vec![Place::default(); header.plan.len()],
+        places: vec![Place::default(); units.count()],
+        units,
         finished: 0,
+        finished_cases: 0,
         version: version.holodeck_journal,
         header,
         file: Arc::new(file),
@@ -111,13 +116,25 @@ fn open_file(path: &Path) -> Result<Journal, JournalError> {
         journal.scan(&mut lines).map_err(io)?;
     }
     journal.finished = journal.places.iter().filter(|place| place.is_graded()).count();
+    let cases = 0..journal.header.plan.len();
+    journal.finished_cases = cases.filter(|&case| journal.is_case_finished(case)).count();
     Ok(journal)
+}
+
+fn check_trials(header: &JournalHeader) -> Result<(), &'static str> {
+    if !header.trials.is_empty() && header.trials.len() != header.plan.len() {
+        return Err("`trials` must have an entry for each case of the plan");
+    }
+    if !header.trials.iter().all(|trials| trials.is_valid()) {
+        return Err("`trials` has invalid numbers");
+    }
+    Ok(())
 }
 
 impl Journal {
     fn scan(&mut self, lines: &mut Lines) -> std::io::Result<()> {
         let plan = self.header.plan.iter().enumerate();
-        let units: HashMap<CaseId, usize> = plan.map(|(place, case)| (case.id, place)).collect();
+        let cases: HashMap<CaseId, usize> = plan.map(|(place, case)| (case.id, place)).collect();
         while let Some(position) = lines.next()? {
             self.end = lines.offset;
             let number = lines.number;
@@ -131,7 +148,7 @@ impl Journal {
                 Line::Ran(ran) => ran.unit.key,
                 Line::Graded(graded) => graded.key,
                 Line::Judged(judged) => {
-                    let unit = judged.key.and_then(|key| units.get(&key.case).copied());
+                    let unit = judged.key.and_then(|key| self.units.find(&cases, key));
                     match (judged.key, unit) {
                         (None, _) => self.shared_judgements.push(position),
                         (Some(_), Some(unit)) => self.judgements.entry(unit).or_default().push(position),
@@ -148,8 +165,8 @@ impl Journal {
                     continue;
                 }
             };
-            let unit = units.get(&key.case).filter(|_| key.trial == 0);
-            let Some(place) = unit.and_then(|&unit| self.places.get_mut(unit)) else {
+            let unit = self.units.find(&cases, key);
+            let Some(place) = unit.and_then(|unit| self.places.get_mut(unit)) else {
                 self.warnings.push(format!(
                     "line {number} of the journal is ignored; its case is not in the plan"
                 ));
@@ -168,7 +185,7 @@ impl Journal {
                 _ => {
                     place.graded = Some(position);
                     if let Some(unit) = unit {
-                        self.judgements.remove(unit);
+                        self.judgements.remove(&unit);
                     }
                 }
             }

@@ -30,6 +30,7 @@ fn header(cases: usize) -> JournalHeader {
         agent: [("agent".to_owned(), "1".to_owned())].into(),
         selected: StoredSelection::default(),
         plan: plan(cases).into(),
+        trials: Vec::new(),
         flags: RunFlags::default(),
         replayed: None,
         settings: Value::Null,

@@ -14,6 +14,7 @@ use super::{
     Journal, JournalHeader, RunFlags, StoredSelection, UnitLine,
     place::{End, LinePosition, Place},
     scan::Lines,
+    units::Units,
 };
 use crate::record::{Grade, TurnGrade, UnitRecord};
 
@@ -74,6 +75,7 @@ pub(super) fn header(line: &[u8]) -> serde_json::Result<JournalHeader> {
             ..StoredSelection::default()
         },
         plan: [].into(),
+        trials: Vec::new(),
         flags: RunFlags::default(),
         replayed: header.replayed,
         settings: header.settings,
@@ -110,6 +112,7 @@ pub(super) fn scan(journal: &mut Journal, lines: &mut Lines) -> std::io::Result<
     }
     let (cases, positions): (Vec<_>, Vec<_>) = cases.into_values().unzip();
     journal.header.plan = identify_cases(&cases, &MemoryFiles::new()).into();
+    journal.units = Units::new(journal.header.plan.len(), &[]);
     journal.places = positions
         .into_iter()
         .map(|position| Place {
@@ -164,6 +167,8 @@ fn case_of_inputs(input: &str, turns: Option<Vec<&str>>) -> TestCase {
         retrieval_context: None,
         evaluations: Vec::new(),
         turns: turns.collect(),
+        trials: None,
+        min_passes: None,
     }
 }
 

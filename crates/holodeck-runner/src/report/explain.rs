@@ -70,6 +70,14 @@ pub fn explain(case: &CaseReport) -> Vec<Explanation<'_>> {
     }
     let mut own: Vec<Reason> = case.unit.failures.iter().map(Reason::of_failure).collect();
     let mut all = Vec::new();
+    if let Some(trials) = case.trials.as_deref() {
+        let text = format!(
+            "{}; trial {}:",
+            words::trials(trials),
+            trials.shown.saturating_add(1)
+        );
+        all.extend(Explanation::new(None, vec![Reason::new("trials", text)], None));
+    }
     for turn in case.turns() {
         if turn.number.is_some() {
             all.extend(Explanation::new(None, std::mem::take(&mut own), None));

@@ -13,7 +13,7 @@ use serde::{
 use serde_json::Value;
 
 use super::{PlannedResult, ReportError, RunView};
-use crate::{CallReport, CaseReport, ExitCode, SummaryFold, TurnReport};
+use crate::{CallReport, CaseReport, ExitCode, SummaryFold, Trials, TurnReport};
 
 /// The totals over the cases of a run.
 #[derive(Clone, Debug)]
@@ -152,6 +152,8 @@ impl Serialize for CaseReport {
 
 fn test_result(case: &CaseReport) -> TestResult {
     let failures = case.failures();
+    let trials = case.trials.as_deref();
+    let interval = trials.and_then(Trials::interval);
     // Some fields apply only to a case without turns.
     let single = case.turns().next().filter(|turn| turn.number.is_none());
     TestResult {
@@ -179,11 +181,11 @@ fn test_result(case: &CaseReport) -> TestResult {
         errors: failures.iter().map(Failure::line).collect(),
         failures,
         timestamp: case.unit.at.clone(),
-        token_usage: case.unit.usage(),
-        cost_usd: case.unit.cost_usd(),
-        judge_usage: case.grade.judging.and_then(|judging| judging.usage),
-        judge_cost_usd: case.grade.judging.and_then(|judging| judging.cost_usd),
-        num_turns: case.unit.model_calls(),
+        token_usage: case.usage(),
+        cost_usd: case.cost_usd(),
+        judge_usage: case.judging().and_then(|judging| judging.usage),
+        judge_cost_usd: case.judging().and_then(|judging| judging.cost_usd),
+        num_turns: case.model_calls(),
         model: case.model().map(ToOwned::to_owned),
         truncated: case.is_truncated(),
         redacted: case.is_redacted(),
@@ -193,6 +195,15 @@ fn test_result(case: &CaseReport) -> TestResult {
             .unit
             .conversation
             .then(|| case.turns().enumerate().map(turn_result).collect()),
+        trials: trials.map(Trials::counted),
+        trials_passed: trials.map(|trials| trials.passed),
+        trial_errors: trials.map(|trials| trials.errors),
+        min_passes: trials.map(|trials| trials.min_passes),
+        ci_low: interval.map(|interval| interval.low),
+        ci_high: interval.map(|interval| interval.high),
+        pass_at_k: trials.map(Trials::pass_at_k),
+        pass_hat_k: trials.map(Trials::pass_hat_k),
+        trial_results: trials.map(|trials| trials.results.clone()),
     }
 }
 

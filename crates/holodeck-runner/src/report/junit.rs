@@ -8,7 +8,7 @@ use crate::CaseReport;
 /// Limits each text, so that answers do not fill the CI page.
 const TEXT_CHARS: usize = 10_000;
 
-/// Writes a report for CI servers: a failed case is a `failure`, a case without a verdict an `error`, an unchecked case
+/// Writes a report for CI servers: a failed or flaky case is a `failure`, a case without a verdict an `error`, an unchecked case
 /// or one that was not run is `skipped`.
 pub(super) fn report(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
     let head = view.head;
@@ -101,7 +101,9 @@ fn case(case: &CaseReport, head: &ReportHead, out: &mut dyn Write) -> std::io::R
     )?;
     if case.state() == CaseState::Passed {
         let truncated = case.is_truncated().then(|| words::TRUNCATED.to_owned());
-        let remarks: Vec<String> = truncated.into_iter().chain(failed_calls(case)).collect();
+        let trials = case.trials.as_deref().map(words::trials);
+        let remarks = trials.into_iter().chain(truncated).chain(failed_calls(case));
+        let remarks: Vec<String> = remarks.collect();
         if remarks.is_empty() {
             return writeln!(out, "/>");
         }
@@ -121,7 +123,7 @@ fn case(case: &CaseReport, head: &ReportHead, out: &mut dyn Write) -> std::io::R
             writeln!(out, "      <skipped message=\"{message}\"/>")?;
             return writeln!(out, "    </testcase>");
         }
-        CaseState::Failed => "failure",
+        CaseState::Failed | CaseState::Flaky => "failure",
         CaseState::Error | CaseState::Passed => "error",
     };
     let kind = words::state(case.state());

@@ -162,7 +162,7 @@ fn all_cases(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError>
                 continue;
             }
         };
-        let tokens = case.unit.usage().map(|usage| words::tokens(usage.total_tokens));
+        let tokens = case.usage().map(|usage| words::tokens(usage.total_tokens));
         writeln!(
             out,
             "| {} | {} | {} | {} | {} | {} |",
@@ -170,7 +170,7 @@ fn all_cases(view: &RunView<'_>, out: &mut dyn Write) -> Result<(), ReportError>
             words::case_state(&case),
             words::duration(case.elapsed_ms()),
             tokens.unwrap_or_default(),
-            case.unit.cost_usd().map(words::cost).unwrap_or_default(),
+            case.cost_usd().map(words::cost).unwrap_or_default(),
             inline(&remarks(&case)),
         )?;
     }

@@ -54,6 +54,7 @@ pub(crate) fn case(index: usize, state: CaseState, metrics: &[(&str, Option<f64>
             unjudged: false,
             judging: None,
         },
+        trials: None,
     }
 }
 

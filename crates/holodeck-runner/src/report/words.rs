@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Write as _};
 pub use holodeck_model::printable;
 use holodeck_model::{CaseState, ReportHead, ReportSummary};
 
-use crate::{CallReport, CaseReport};
+use crate::{CallReport, CaseReport, Trials};
 
 /// The name of a case's state.
 pub fn state(state: CaseState) -> &'static str {
@@ -14,19 +14,46 @@ pub fn state(state: CaseState) -> &'static str {
         CaseState::Failed => "failed",
         CaseState::Error => "error",
         CaseState::Unchecked => "unchecked",
+        CaseState::Flaky => "flaky",
     }
+}
+
+/// The state for a colour: a flaky case has failed.
+pub(super) fn class(state: CaseState) -> &'static str {
+    if state.is_failed() {
+        "failed"
+    } else {
+        self::state(state)
+    }
+}
+
+/// The trials of a case: `8/10 passed, 1 error, 10 needed, 95 % interval 0.49–0.94`. The first numbers count only trials
+/// with a verdict.
+pub fn trials(trials: &Trials) -> String {
+    let errors = if trials.errors == 1 { "error" } else { "errors" };
+    let others = [(trials.errors, errors), (trials.unchecked, "unchecked")];
+    let others = others.into_iter().filter(|(number, _)| *number > 0);
+    let mut parts = vec![format!("{}/{} passed", trials.passed, trials.counted())];
+    parts.extend(others.map(|(number, word)| format!("{number} {word}")));
+    parts.push(format!("{} needed", trials.min_passes));
+    if let Some(interval) = trials.interval() {
+        parts.push(format!("95 % interval {:.2}–{:.2}", interval.low, interval.high));
+    }
+    parts.join(", ")
 }
 
 /// The note on a truncated answer.
 pub const TRUNCATED: &str = "answer truncated at max_tokens";
 
-/// The name of a case's state, with a mark for a truncated answer.
+/// The name of a case's state, with its passed trials and a mark for a truncated answer.
 pub fn case_state(case: &CaseReport) -> Cow<'static, str> {
     let state = state(case.state());
-    if case.is_truncated() {
-        format!("{state}, truncated").into()
-    } else {
-        state.into()
+    let trials = case.trials.as_deref();
+    let passed = trials.map(|trials| format!(" {}/{}", trials.passed, trials.counted()));
+    match (passed, case.is_truncated()) {
+        (None, false) => state.into(),
+        (passed, true) => format!("{state}{}, truncated", passed.unwrap_or_default()).into(),
+        (Some(passed), false) => format!("{state}{passed}").into(),
     }
 }
 
@@ -37,7 +64,15 @@ pub fn notes(case: &CaseReport) -> Vec<String> {
         .is_redacted()
         .then(|| "secrets were masked in the answer".to_owned());
     let model = case.model().map(|model| format!("answered by {model}"));
-    truncated.into_iter().chain(redacted).chain(model).collect()
+    let trials = case.trials.as_deref().map(describe_trials);
+    let notes = trials.into_iter().chain(truncated).chain(redacted);
+    notes.chain(model).collect()
+}
+
+/// Its trials, and which of them is shown.
+fn describe_trials(trials: &Trials) -> String {
+    let shown = trials.shown + 1;
+    format!("trials: {}; shown is trial {shown}", self::trials(trials))
 }
 
 /// A tool call in one line: `search_docs {"query":"refund"}: 3 passages (12 ms)`.
@@ -221,11 +256,15 @@ pub fn states(summary: &ReportSummary) -> Vec<String> {
 
 fn not_passed(summary: &ReportSummary) -> impl Iterator<Item = String> {
     let errors = if summary.errors == 1 { "error" } else { "errors" };
+    let failed = match summary.flaky {
+        0 => "failed".to_owned(),
+        flaky => format!("failed ({flaky} flaky)"),
+    };
     let states = [
-        (summary.failed, "failed"),
-        (summary.errors, errors),
-        (summary.unchecked, "unchecked"),
-        (summary.not_run, "not run"),
+        (summary.failed, failed),
+        (summary.errors, errors.to_owned()),
+        (summary.unchecked, "unchecked".to_owned()),
+        (summary.not_run, "not run".to_owned()),
     ];
     let states = states.into_iter().filter(|(number, _)| *number > 0);
     states.map(|(number, word)| format!("{number} {word}"))

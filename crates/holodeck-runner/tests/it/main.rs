@@ -14,4 +14,5 @@ mod retrieval;
 mod stopping;
 mod support;
 mod trajectory;
+mod trials;
 mod verdicts;

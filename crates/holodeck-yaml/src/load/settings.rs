@@ -1,7 +1,7 @@
 //! Execution settings from all layers except the command line.
 
 use std::{
-    num::NonZeroUsize,
+    num::{NonZeroU32, NonZeroUsize},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -133,6 +133,11 @@ impl Loader<'_> {
                 &mut settings.parallel_judge_calls,
                 judge_calls,
             );
+            let trials = file.trials.and_then(NonZeroU32::new);
+            self.apply(root, "trials", &mut settings.trials, trials);
+            let min_passes = file.min_passes.and_then(NonZeroU32::new);
+            self.apply(root, "min_passes", &mut settings.min_passes, min_passes.map(Some));
+            self.apply(root, "report_k", &mut settings.report_k, file.report_k.clone());
             let replay = file.replay.as_ref().map(|replay| Some(replay.path()));
             self.apply(root, "replay", &mut settings.replay, replay);
             self.apply(

@@ -11,7 +11,7 @@ use holodeck::{
     AnswerSource, OpenOptions, TestOptions,
     index::Rebuild,
     model::SideEffectGate,
-    runner::{Budget, DEFAULT_BASELINE, Format, OnFailure, RunStore, check_baseline_name},
+    runner::{Budget, DEFAULT_BASELINE, Format, MAX_TRIALS, OnFailure, RunStore, check_baseline_name},
 };
 
 use super::{
@@ -36,6 +36,12 @@ pub(super) struct WhatArgs {
     /// Run only the cases that did not pass last time.
     #[arg(long)]
     pub(super) failed: bool,
+    /// Run each case N times, whatever the agent file says.
+    #[arg(long, value_name = "N", value_parser = parse_trials)]
+    pub(super) trials: Option<u32>,
+    /// Pass a case if M of its trials pass, whatever the agent file says. Default: all.
+    #[arg(long, value_name = "M", value_parser = parse_trials)]
+    pub(super) min_passes: Option<u32>,
     /// Show what would run and the estimated cost.
     #[arg(long)]
     pub(super) dry_run: bool,
@@ -232,6 +238,13 @@ impl From<FormatName> for Format {
             FormatName::Html => Self::Html,
             FormatName::Jsonl => Self::Jsonl,
         }
+    }
+}
+
+fn parse_trials(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(number @ 1..=MAX_TRIALS) => Ok(number),
+        _ => Err(format!("expected a whole number from 1 to {MAX_TRIALS}")),
     }
 }
 

@@ -55,7 +55,7 @@ impl RunSink for Highlights {
                 CaseState::Unchecked => {
                     self.unchecked.get_or_insert_with(|| case.label());
                 }
-                CaseState::Failed | CaseState::Error => {
+                CaseState::Failed | CaseState::Flaky | CaseState::Error => {
                     if matches!(case.execution(), ExecutionState::Error | ExecutionState::Skipped) {
                         self.not_executed += 1;
                     }

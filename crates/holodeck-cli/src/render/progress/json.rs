@@ -35,6 +35,7 @@ fn event_json(event: &RunEvent) -> Option<Value> {
             agent_name,
             model,
             total,
+            trials,
             already,
             concurrency,
             replayed,
@@ -44,14 +45,27 @@ fn event_json(event: &RunEvent) -> Option<Value> {
             "agent_name": agent_name,
             "model": model,
             "total": total,
+            "trials": trials,
             "already": already,
             "concurrency": concurrency,
             "replayed": replayed,
         }),
-        RunEvent::CaseStarted { index, label } => json!({
-            "event": "case_started",
+        RunEvent::CaseStarted { index, label, trial } => {
+            let mut event = json!({
+                "event": "case_started",
+                "index": index,
+                "label": label,
+            });
+            if let (Some(trial), Some(fields)) = (trial, event.as_object_mut()) {
+                fields.insert("trial".to_owned(), json!(trial));
+            }
+            event
+        }
+        RunEvent::TrialFinished { index, trial, state } => json!({
+            "event": "trial_finished",
             "index": index,
-            "label": label,
+            "trial": trial,
+            "state": state,
         }),
         RunEvent::CaseFinished { finished, case } => json!({
             "event": "case_finished",

@@ -60,6 +60,7 @@ impl<B: Board> RunSink for Live<B> {
                 agent_name,
                 model,
                 total,
+                trials,
                 already,
                 concurrency,
                 replayed,
@@ -68,7 +69,7 @@ impl<B: Board> RunSink for Live<B> {
                 let text = header(
                     agent_name,
                     model,
-                    *total,
+                    (*total, *trials),
                     *already,
                     *concurrency,
                     replayed.as_ref(),

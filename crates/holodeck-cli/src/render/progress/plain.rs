@@ -38,6 +38,7 @@ impl<W: Write + Send> RunSink for Plain<W> {
                 agent_name,
                 model,
                 total,
+                trials,
                 already,
                 concurrency,
                 replayed,
@@ -45,7 +46,7 @@ impl<W: Write + Send> RunSink for Plain<W> {
             } => header(
                 agent_name,
                 model,
-                *total,
+                (*total, *trials),
                 *already,
                 *concurrency,
                 replayed.as_ref(),

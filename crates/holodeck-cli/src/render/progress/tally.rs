@@ -13,11 +13,15 @@ use crate::render::{case::one_line, text};
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     total: usize,
+    /// All trials.
+    trials: usize,
     already: usize,
     running: usize,
+    /// Finished trials.
     finished: usize,
     passed: usize,
     failed: usize,
+    flaky: usize,
     errors: usize,
     unchecked: usize,
     tokens: Option<u64>,
@@ -27,29 +31,47 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) fn on(&mut self, event: &RunEvent) {
         match event {
-            RunEvent::Started { total, already, .. } => {
+            RunEvent::Started {
+                total,
+                trials,
+                already,
+                ..
+            } => {
                 self.total = *total;
+                self.trials = *trials;
                 self.already = *already;
             }
             RunEvent::CaseStarted { .. } => self.running += 1,
+            RunEvent::TrialFinished { .. } => self.finish_trial(),
             RunEvent::CaseFinished { case, .. } => self.finish(case),
             _ => {}
         }
     }
 
-    fn finish(&mut self, case: &CaseReport) {
+    fn finish_trial(&mut self) {
         self.running = self.running.saturating_sub(1);
         self.finished += 1;
+    }
+
+    fn finish(&mut self, case: &CaseReport) {
+        // The trials of a repeated case were counted one by one.
+        if case.trials.is_none() {
+            self.finish_trial();
+        }
         match case.state() {
             CaseState::Passed => self.passed += 1,
             CaseState::Failed => self.failed += 1,
+            CaseState::Flaky => {
+                self.failed += 1;
+                self.flaky += 1;
+            }
             CaseState::Error => self.errors += 1,
             CaseState::Unchecked => self.unchecked += 1,
         }
-        if let Some(usage) = case.unit.usage() {
+        if let Some(usage) = case.usage() {
             *self.tokens.get_or_insert(0) += usage.total_tokens;
         }
-        if let Some(cost) = case.unit.cost_usd() {
+        if let Some(cost) = case.cost_usd() {
             *self.cost_usd.get_or_insert(0.0) += cost;
         }
     }
@@ -63,6 +85,7 @@ impl Tally {
         let states = ReportSummary {
             passed: self.passed,
             failed: self.failed,
+            flaky: self.flaky,
             errors: self.errors,
             unchecked: self.unchecked,
             ..ReportSummary::default()
@@ -97,7 +120,7 @@ impl Tally {
 
     /// The estimated remaining time, once enough cases have finished.
     fn estimate_remaining(&self, elapsed: Duration) -> Option<String> {
-        let remaining = self.total.saturating_sub(self.already + self.finished);
+        let remaining = self.trials.saturating_sub(self.already + self.finished);
         if self.finished < 2 || remaining == 0 {
             return None;
         }
@@ -117,7 +140,7 @@ impl Tally {
 pub(super) fn header(
     agent: &str,
     model: &str,
-    total: usize,
+    (total, trials): (usize, usize),
     already: usize,
     concurrency: usize,
     replayed: Option<&Replayed>,
@@ -128,10 +151,13 @@ pub(super) fn header(
         text.push('\n');
     }
     let mut cases = words::count(total, "case");
+    if trials > total {
+        cases.push_str(&format!(", {}", words::count(trials, "trial")));
+    }
     if already > 0 {
         cases.push_str(&format!(", {already} already finished"));
     }
-    let concurrency = concurrency.min(total.saturating_sub(already));
+    let concurrency = concurrency.min(trials.saturating_sub(already));
     if concurrency > 1 {
         cases.push_str(&format!(", {concurrency} at a time"));
     }

@@ -16,7 +16,9 @@ use super::{
 use crate::{
     compare::{
         baseline::BaselineCase,
-        run::{ComparedCase, ComparedRun, Metrics, RunInfo, RunKind, Source, Trials, answer_digest, label},
+        run::{
+            ComparedCase, ComparedRun, Metrics, RunInfo, RunKind, Source, TrialTally, answer_digest, label,
+        },
     },
     journal::content_of_inputs,
     report::{collapse_whitespace, metric_reason},
@@ -49,6 +51,8 @@ pub(super) struct FileCase {
     trials: Option<u64>,
     #[serde(default)]
     trials_passed: Option<u64>,
+    #[serde(default)]
+    trial_results: Option<Vec<FileTrial>>,
 }
 
 #[derive(Deserialize)]
@@ -56,6 +60,12 @@ struct FileTurn {
     input: String,
     #[serde(default)]
     tools_matched: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct FileTrial {
+    #[serde(default)]
+    metric_results: Vec<MetricResult>,
 }
 
 /// A planned case without a result.
@@ -116,8 +126,11 @@ impl FileCase {
             name,
             content: self.content(),
             state: Some(self.state()),
-            trials: trials.map(|(judged, passed)| Trials { judged, passed }),
-            scores: metrics.scores(self.metric_results.iter()),
+            trials: trials.map(|(judged, passed)| TrialTally { judged, passed }),
+            scores: match &self.trial_results {
+                Some(trials) => metrics.scores(trials.iter().map(|trial| trial.metric_results.as_slice())),
+                None => metrics.scores(std::iter::once(self.metric_results.as_slice())),
+            },
             answer: self.agent_response.as_deref().map(answer_digest),
         }
     }

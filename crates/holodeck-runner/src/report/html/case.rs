@@ -101,7 +101,7 @@ impl<'a> Case<'a> {
                 ..Turn::default()
             });
         }
-        let usage = case.unit.usage();
+        let usage = case.usage();
         let tokens = usage.map(|usage| format!("{} tokens", words::tokens(usage.total_tokens)));
         let failed_calls = case.calls().filter(|call| call.error().is_some()).count();
         let calls = (failed_calls > 0).then(|| format!("{} failed", words::count(failed_calls, "tool call")));
@@ -109,11 +109,11 @@ impl<'a> Case<'a> {
             calls,
             Some(words::duration(case.elapsed_ms())),
             tokens,
-            case.unit.cost_usd().map(words::cost),
+            case.cost_usd().map(words::cost),
         ];
         Self {
             number: case.index + 1,
-            class: words::state(case.state()),
+            class: words::class(case.state()),
             state: words::case_state(case),
             label: case.label(),
             open,
@@ -161,7 +161,7 @@ impl<'a> Turn<'a> {
         let is_clipped = difference.is_some_and(Difference::is_clipped);
         Self {
             number: turn.number,
-            class: words::state(turn.grade.state),
+            class: words::class(turn.grade.state),
             state: words::state(turn.grade.state),
             question: clip(&turn.record.input),
             panes: panes(turn, difference),

@@ -100,17 +100,19 @@ pub(super) struct RankedCase {
 
 impl Charts {
     pub(super) fn observe(&mut self, case: &CaseReport) {
-        for metric in case.metrics().iter() {
-            if let Some(distribution) = self.metrics.get_mut(&metric.metric_name) {
-                distribution.observe(metric);
-            } else {
-                let mut distribution = Distribution::default();
-                distribution.observe(metric);
-                self.metrics.insert(metric.metric_name.clone(), distribution);
+        for metrics in case.metrics_of_trials() {
+            for metric in metrics.iter() {
+                if let Some(distribution) = self.metrics.get_mut(&metric.metric_name) {
+                    distribution.observe(metric);
+                } else {
+                    let mut distribution = Distribution::default();
+                    distribution.observe(metric);
+                    self.metrics.insert(metric.metric_name.clone(), distribution);
+                }
             }
         }
         rank(&mut self.slowest, case, case.elapsed_ms() as f64);
-        if let Some(cost) = case.unit.cost_usd() {
+        if let Some(cost) = case.cost_usd() {
             rank(&mut self.most_expensive, case, cost);
         }
     }
@@ -143,7 +145,7 @@ fn rank(ranked: &mut Vec<RankEntry>, case: &CaseReport, value: f64) {
                 value,
                 number: case.index + 1,
                 label: case.label(),
-                class: words::state(case.state()),
+                class: words::class(case.state()),
             },
         );
         ranked.truncate(MAX_RANKED);

@@ -23,10 +23,15 @@ const PER_TURN: [&str; 7] = [
 
 pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
     let names = tool_names(rules, agent, provider);
+    let execution = rules.child(agent, "execution");
+    if let Some(execution) = &execution {
+        check_min_passes(rules, execution, None, true);
+    }
     for case in rules.list(agent, "test_cases") {
         if rules.tree.entries(case.node).is_none() {
             continue;
         }
+        check_min_passes(rules, &case, execution.as_ref(), false);
         check_metrics(rules, &case, "evaluations");
         check_question(rules, &case, &names);
         let turns = rules.list(&case, "turns");
@@ -42,6 +47,38 @@ pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Op
             check_question(rules, turn, &names);
         }
     }
+}
+
+/// Reports more trials that must pass than there are, where a case cannot pass. `execution` has the values that a case
+/// does not set. `execution` by itself is wrong only if it sets both, because cases may set one of them.
+fn check_min_passes(rules: &mut Rules<'_>, owner: &View, execution: Option<&View>, is_execution: bool) {
+    let has_own = rules.entry(owner, "trials").is_some() || rules.entry(owner, "min_passes").is_some();
+    let number = |key: &str| {
+        let own = rules.number(owner, key);
+        own.or_else(|| rules.number(execution?, key))
+    };
+    let (Some(min), trials) = (number("min_passes"), number("trials")) else {
+        return;
+    };
+    let (trials, key) = match (trials, rules.entry(owner, "min_passes").is_some()) {
+        (Some(trials), true) => (trials, "min_passes"),
+        (Some(trials), false) => (trials, "trials"),
+        (None, true) if !is_execution => (1.0, "min_passes"),
+        (None, _) => return,
+    };
+    if !has_own || min <= trials {
+        return;
+    }
+    let runs = if trials > 1.0 { "trials run" } else { "trial runs" };
+    let message = format!(
+        "{min} trials must pass{}, but only {trials} {runs}",
+        rules.owner_suffix(owner)
+    );
+    let diagnostic = Diagnostic::error(Code::ConflictingFields, message)
+        .about(owner.path.pointer(Some(key)))
+        .with_help("raise `trials` or lower `min_passes`");
+    let place = rules.key_place(owner, key);
+    rules.add(place, diagnostic);
 }
 
 fn check_only_turns(rules: &mut Rules<'_>, case: &View) {
