@@ -6,7 +6,8 @@ use holodeck_model::{CaseContent, CaseState, Redactor};
 use serde::{Deserialize, Serialize};
 
 use super::run::{
-    ComparedCase, ComparedScore, JudgeIdentity, MetricIdentity, MetricKey, Metrics, TrialTally, answer_digest,
+    ComparedCase, ComparedScore, JudgeIdentity, MetricIdentity, MetricKey, Metrics, TrialTally,
+    answer_digest, scores_of,
 };
 use crate::{CaseReport, ReportError, RunView, explain_in_a_line, words};
 
@@ -72,7 +73,8 @@ impl BaselineCase {
             .map(|name| redactor.text(name).into_owned());
         let reason = words::one_line(&explain_in_a_line(report), REASON_CHARS);
         let mut metrics = Metrics::default();
-        let scores = metrics.scores(report.metrics().iter());
+        let scores = scores_of(report, &mut metrics);
+        let trials = TrialTally::of(report);
         Self {
             question: name
                 .is_none()
@@ -80,8 +82,8 @@ impl BaselineCase {
             name,
             content: report.unit.case.content,
             state: report.state(),
-            trials: None,
-            trials_passed: None,
+            trials: trials.map(|trials| trials.judged),
+            trials_passed: trials.map(|trials| trials.passed),
             metrics: scores.iter().map(BaselineMetric::of).collect(),
             reason: Some(reason).filter(|reason| !reason.is_empty()),
             answer: report.answer().map(answer_digest),

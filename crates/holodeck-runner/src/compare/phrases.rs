@@ -89,7 +89,7 @@ pub fn describe_run(run: &RunInfo) -> String {
     ];
     let parts = parts.into_iter().flatten().chain(run.provenance.iter().cloned());
     let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
-    let states = ["passed", "failed", "error", "unchecked", "not run"];
+    let states = ["passed", "failed", "flaky", "error", "unchecked", "not run"];
     let states = states
         .iter()
         .filter_map(|state| Some(format!("{} {state}", run.states.get(state)?)));

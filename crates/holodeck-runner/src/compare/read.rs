@@ -14,9 +14,15 @@ use holodeck_model::{CaseId, Redactor};
 
 use super::{
     baseline,
-    run::{ComparedCase, ComparedRun, Metrics, RunInfo, RunKind, Source, answer_digest, label},
+    run::{
+        ComparedCase, ComparedRun, Metrics, RunInfo, RunKind, Source, TrialTally, answer_digest, label,
+        scores_of,
+    },
 };
-use crate::{CaseReport, Expected, Journal, JournalError, RunStore, StoreError, explain_in_a_line, words};
+use crate::{
+    CaseReport, Expected, Journal, JournalError, RunStore, StoreError, explain_in_a_line, trials::fold_case,
+    words,
+};
 
 /// Why a run cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -186,7 +192,8 @@ impl<'a> RunReader<'a> {
         case.name = report.name.clone().or(case.name);
         case.label = label(case.name.as_deref(), &report.question(), place);
         case.state = Some(report.state());
-        case.scores = metrics.scores(report.metrics().iter());
+        case.trials = TrialTally::of(&report);
+        case.scores = scores_of(&report, metrics);
         case.answer = report.answer().map(answer_digest);
         Ok(case)
     }
@@ -218,20 +225,18 @@ impl<'a> RunReader<'a> {
 
 /// The case at a place of the plan, without the expectations, which the journal does not record.
 fn journal_report(journal: &Journal, place: usize) -> Result<Option<CaseReport>, JournalError> {
-    let unit = journal.unit(place).transpose()?;
-    let grade = journal.verdict(place).transpose()?;
-    let (Some(unit), Some(grade)) = (unit, grade) else {
-        return Ok(None);
-    };
-    Ok(Some(CaseReport {
-        index: place,
-        name: unit.name.clone(),
-        input: String::new(),
-        expected: Expected::default(),
-        expected_turns: Vec::new(),
-        unit,
-        grade,
-    }))
+    fold_case(journal, place, &[], |unit, grade| {
+        Some(CaseReport {
+            index: place,
+            name: unit.name.clone(),
+            input: String::new(),
+            expected: Expected::default(),
+            expected_turns: Vec::new(),
+            unit,
+            grade,
+            trials: None,
+        })
+    })
 }
 
 impl CaseTexts {

@@ -10,6 +10,8 @@ use holodeck_model::{CaseContent, CaseState, MetricResult, case_label};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use crate::CaseReport;
+
 /// Where a compared run was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -240,6 +242,22 @@ impl Metrics {
             ..group
         });
         scores.collect()
+    }
+}
+
+/// The scores of a case of a journal.
+pub(super) fn scores_of(report: &CaseReport, metrics: &mut Metrics) -> Vec<ComparedScore> {
+    let trials: Vec<_> = report.metrics_of_trials().collect();
+    metrics.scores(trials.iter().map(|metrics| &**metrics))
+}
+
+impl TrialTally {
+    pub(super) fn of(report: &CaseReport) -> Option<Self> {
+        let trials = report.trials.as_ref()?;
+        Some(Self {
+            judged: trials.counted().into(),
+            passed: trials.passed.into(),
+        })
     }
 }
 

@@ -247,7 +247,7 @@ pub(super) fn metrics(pairs: &Pairs<'_>, alpha: f64) -> Vec<MetricTest> {
         // A case that ended in an error is counted as such, not once more for each of its metrics.
         let has_result = matches!(
             pair.after.state,
-            Some(CaseState::Passed | CaseState::Failed | CaseState::Unchecked)
+            Some(CaseState::Passed | CaseState::Failed | CaseState::Flaky | CaseState::Unchecked)
         );
         for before in &pair.before.scores {
             let key = &before.metric.key;
