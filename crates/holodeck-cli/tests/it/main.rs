@@ -51,6 +51,7 @@ mod stores;
 mod surface;
 mod templates;
 mod terminal;
+mod trials;
 mod validate;
 mod verdicts;
 mod wizard;

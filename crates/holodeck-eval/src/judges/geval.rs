@@ -152,8 +152,8 @@ impl Geval {
         if self.strict {
             return (0, 1);
         }
-        let low = ranges().map(|[low, _]| u32::from(low)).min();
-        let high = ranges().map(|[_, high]| u32::from(high)).max();
+        let low = ranges().map(|[low, _]| low).min();
+        let high = ranges().map(|[_, high]| high).max();
         (low.unwrap_or(0), high.unwrap_or(TOP))
     }
 
@@ -259,16 +259,12 @@ fn check_rubric(rubric: &[RubricLevel]) -> Result<(), String> {
     let mut covered = [false; TOP as usize + 1];
     for level in rubric {
         let [low, high] = level.score_range;
-        if low > high || u32::from(high) > TOP {
+        if low > high || high > TOP {
             return Err(format!(
                 "`score_range` [{low}, {high}] of the rubric is not a range from 0 to {TOP}"
             ));
         }
-        for score in covered
-            .iter_mut()
-            .take(usize::from(high) + 1)
-            .skip(usize::from(low))
-        {
+        for score in covered.iter_mut().take(high as usize + 1).skip(low as usize) {
             if std::mem::replace(score, true) {
                 return Err(format!(
                     "`score_range` [{low}, {high}] of the rubric overlaps another range"
@@ -311,7 +307,7 @@ mod tests {
 
     #[test]
     fn ranges_of_a_rubric_are_in_order_and_do_not_overlap() {
-        let rubric = |ranges: &[[u8; 2]]| {
+        let rubric = |ranges: &[[u32; 2]]| {
             let levels = ranges.iter().map(|&score_range| RubricLevel {
                 score_range,
                 expected_outcome: "x".to_owned(),

@@ -36,8 +36,8 @@ impl Moments {
 /// Student's t interval of the mean, in the unit of the values: x̄ ± t · s / √n, where t is the quantile of
 /// (1 + confidence) / 2 with n − 1 degrees of freedom and s the sample standard deviation.
 ///
-/// It supposes that the values are independent; for several trials of each case see [`mean_interval_clustered`]. It is
-/// not cut to the range of the values. Values that are all equal give an interval without width. Source: "Student"
+/// It supposes that the values are independent; for several trials of each case see
+/// [`mean_interval_clustered`](super::mean_interval_clustered). It is not cut to the range of the values. Values that are all equal give an interval without width. Source: "Student"
 /// (1908), Biometrika 6(1).
 ///
 /// `None` for fewer than two values, a value that is not finite, or a confidence that is not between 0 and 1.

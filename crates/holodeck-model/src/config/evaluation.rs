@@ -236,7 +236,7 @@ pub struct GevalMetric {
 #[serde(deny_unknown_fields)]
 pub struct RubricLevel {
     /// The lowest and the highest score of the range, from 0 to 10.
-    pub score_range: [u8; 2],
+    pub score_range: [u32; 2],
     /// What an answer with such a score looks like.
     #[schemars(regex(pattern = r"\S"))]
     pub expected_outcome: String,

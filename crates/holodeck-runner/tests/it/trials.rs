@@ -44,8 +44,8 @@ fn scripted(script: &'static str) -> ScriptedBackend {
 
 fn answer(letter: u8) -> ScriptedTurn {
     match letter {
-        b'p' => ScriptedTurn::text("Paris").and_usage(TokenUsage::new(10, 5)),
-        b'f' => ScriptedTurn::text("Rome").and_usage(TokenUsage::new(10, 5)),
+        b'p' => ScriptedTurn::text("Paris"),
+        b'f' => ScriptedTurn::text("Rome"),
         _ => ScriptedTurn::failing(BackendError::Provider {
             status: Some(500),
             code: None,
@@ -57,19 +57,20 @@ fn answer(letter: u8) -> ScriptedTurn {
     }
 }
 
-async fn run_one(execution: &str, script: &'static str) -> (Run, TestResult) {
+/// The folder of the run exists as long as the project.
+async fn run_one(execution: &str, script: &'static str) -> (Project, Run, TestResult) {
     let project = project(execution, &[""]);
     let mut request = project.request(&scripted(script));
     // Trials end in their order.
     request.settings.concurrency = 1;
     let run = run(request).await.unwrap();
     let result = run.results().pop().unwrap();
-    (run, result)
+    (project, run, result)
 }
 
 #[tokio::test]
 async fn a_case_that_passes_sometimes_is_flaky_and_fails_the_run() {
-    let (run, case) = run_one("trials: 10, report_k: [2, 5, 20]", "pppppppffp").await;
+    let (_project, run, case) = run_one("trials: 10, report_k: [2, 5, 20]", "pppppppffp").await;
     assert_eq!(
         (run.code(), case.state, case.passed),
         (1, CaseState::Flaky, false)
@@ -116,7 +117,7 @@ async fn a_case_that_passes_sometimes_is_flaky_and_fails_the_run() {
 
 #[tokio::test]
 async fn min_passes_passes_a_case_that_reaches_it() {
-    let (run, case) = run_one("trials: 3, min_passes: 2", "pfp").await;
+    let (_project, run, case) = run_one("trials: 3, min_passes: 2", "pfp").await;
     assert_eq!(
         (run.code(), case.state, case.passed),
         (0, CaseState::Passed, true)
@@ -139,7 +140,7 @@ async fn an_error_is_not_a_pass_and_not_a_failure() {
         ("pfe", 2, 3, CaseState::Error),
         ("eee", 1, 3, CaseState::Error),
     ] {
-        let (run, case) = run_one(&format!("trials: 3, min_passes: {min}"), script).await;
+        let (_project, run, case) = run_one(&format!("trials: 3, min_passes: {min}"), script).await;
         assert_eq!((run.code(), case.state), (code, state), "{script}, {min}");
         let count = |letter| u32::try_from(script.matches(letter).count()).unwrap();
         assert_eq!(
@@ -157,7 +158,7 @@ async fn an_error_is_not_a_pass_and_not_a_failure() {
 
 #[tokio::test]
 async fn one_trial_leaves_journal_and_report_as_they_were() {
-    let (run, case) = run_one("trials: 1", "p").await;
+    let (_project, run, case) = run_one("trials: 1", "p").await;
     let journal = fs::read_to_string(run.outcome.journal_path()).unwrap();
     assert!(!journal.lines().next().unwrap().contains("\"trials\""));
     let result = serde_json::to_value(&case).unwrap();
@@ -405,7 +406,7 @@ async fn a_header_with_wrong_trials_is_refused() {
 
 #[tokio::test]
 async fn every_report_shows_the_trials() {
-    let (run, _) = run_one("trials: 10, min_passes: 9", "pppppppffp").await;
+    let (_project, run, _) = run_one("trials: 10, min_passes: 9", "pppppppffp").await;
     for format in Format::ALL {
         let mut out = Vec::new();
         run.outcome

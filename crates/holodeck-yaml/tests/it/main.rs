@@ -17,3 +17,4 @@ mod limits;
 mod loaded;
 mod schema;
 mod support;
+mod trials;

@@ -53,6 +53,7 @@ fn case(index: usize, name: &str, state: &str, record: &Value, grade: &Value) ->
             "turns": [turn],
         })),
         grade: from(json!({"grader": "", "state": state, "turns": [verdict]})),
+        trials: None,
     }
 }
 
@@ -158,6 +159,7 @@ fn events(cases: &[CaseReport], total: usize, ended: &str, replayed: Option<Repl
         agent_name: "customer-support".to_owned(),
         model: "openai gpt-4o".to_owned(),
         total,
+        trials: total,
         already: 0,
         concurrency: 8,
         replayed: replayed.clone(),
@@ -166,6 +168,7 @@ fn events(cases: &[CaseReport], total: usize, ended: &str, replayed: Option<Repl
         events.push(RunEvent::CaseStarted {
             index: case.index,
             label: case.label(),
+            trial: None,
         });
     }
     events.push(RunEvent::Notice {
