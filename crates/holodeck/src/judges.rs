@@ -1,7 +1,7 @@
 //! The models that judge.
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -113,7 +113,7 @@ fn is_same(one: &ModelConfig, other: &ModelConfig) -> bool {
     one.name == other.name && plain(one) == plain(other) && key(one) == key(other)
 }
 
-/// The enabled metrics of an agent and of its `planned` cases, each with its place in the file; `None` stands for all
+/// The enabled metrics of an agent and of its `planned` cases, each with its place in the file; `None` means all
 /// cases.
 fn metrics<'a>(
     agent: &'a ResolvedAgent,
@@ -250,13 +250,13 @@ pub(crate) fn warn_own_model(agent: &ResolvedAgent, planned: Option<&[usize]>) -
     if evaluations.is_some_and(|evaluations| evaluations.model.is_some()) {
         return None;
     }
-    let mut names = BTreeMap::new();
+    let mut names = BTreeSet::new();
     for (_, metric) in metrics(agent, planned) {
         if metric.judging().is_some_and(|judging| judging.judges.is_empty()) {
-            names.insert(metric.name(), ());
+            names.insert(metric.name());
         }
     }
-    let names: Vec<String> = names.keys().map(|name| format!("`{name}`")).collect();
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     (!names.is_empty()).then(|| {
         format!(
             "the agent's own model `{}` judges its answers ({}); set `evaluations.model` for an independent judge",

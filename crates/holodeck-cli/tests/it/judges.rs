@@ -57,6 +57,12 @@ fn project(agent: &str, judge: &str, metrics: &str, cases: &str) -> Project {
     ))
 }
 
+/// So many cases.
+fn cases(count: usize) -> String {
+    let cases = (0..count).map(|number| format!("  - {{name: case {number}, input: question {number}}}"));
+    cases.collect::<Vec<_>>().join("\n") + "\n"
+}
+
 const ONE_CASE: &str = "  - name: refunds\n    input: How long do refunds take?\n    ground_truth: 30 days\n    \
                         retrieval_context: [Refunds take 30 days., We ship on Mondays.]\n";
 
@@ -136,10 +142,12 @@ fn a_low_score_fails_and_says_why() {
     judge.finish();
 }
 
+type BrokenReply = Box<dyn Fn() -> Reply + Send + Sync>;
+
 #[test]
 fn no_broken_judge_gives_a_verdict() {
     let score = json!({"reason": "fine", "score": 10}).to_string();
-    let broken: Vec<(&str, Box<dyn Fn() -> Reply + Send + Sync>)> = vec![
+    let broken: Vec<(&str, BrokenReply)> = vec![
         (
             "does not match the schema",
             Box::new(|| Reply::text("I would give it 10 of 10.")),
@@ -253,9 +261,7 @@ fn judges_count_in_the_budget() {
         kind_judge(request)
             .usage(json!({"prompt_tokens": 900, "completion_tokens": 100, "total_tokens": 1000}))
     });
-    let cases: String = (0..6)
-        .map(|number| format!("  - {{input: q{number}}}\n"))
-        .collect();
+    let cases = cases(6);
     let metrics = "    - {type: standard, metric: fluency, threshold: 0.5}\n";
     let project = project(&agent.url(), &judge.url(), metrics, &cases);
     project.run(&["test", "--max-tokens-total", "1500"]).exits(6);
@@ -303,9 +309,12 @@ fn a_regrade_asks_the_judges_and_never_the_agent() {
     let down = Arc::new(Mutex::new(true));
     let judge = ModelServer::answering({
         let down = Arc::clone(&down);
-        move |request| match *down.lock().unwrap() {
-            true => Reply::openai_error(400, "down", None, None),
-            false => kind_judge(request),
+        move |request| {
+            if *down.lock().unwrap() {
+                Reply::openai_error(400, "down", None, None)
+            } else {
+                kind_judge(request)
+            }
         }
     });
     let metrics = "    - {type: standard, metric: fluency, threshold: 0.5}\n";
@@ -360,9 +369,7 @@ fn after_a_kill_no_answer_of_a_judge_is_asked_for_again() {
             Reply::text(answer.to_string()).after(Duration::from_millis(u64::try_from(number % 5).unwrap()))
         }
     });
-    let cases: String = (0..12)
-        .map(|number| format!("  - {{name: case {number}, input: question {number}}}\n"))
-        .collect();
+    let cases = cases(12);
     let metrics = "    - {type: standard, metric: fluency, threshold: 0.5}\n    \
                    - {type: standard, metric: coherence, threshold: 0.5}\n    - {type: standard, metric: relevance}\n";
     let project = project(&agent.url(), &judge.url(), metrics, &cases);

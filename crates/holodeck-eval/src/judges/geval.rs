@@ -1,5 +1,7 @@
 //! G-Eval: a judge with criteria of the user (Liu et al., 2023, arXiv:2303.16634).
 
+use std::fmt::Write as _;
+
 use async_trait::async_trait;
 use holodeck_model::{EvalParam, GevalMetric, RubricLevel};
 use serde_json::json;
@@ -141,7 +143,8 @@ impl Geval {
             } else {
                 format!("{low} to {high}")
             };
-            text.push_str(&format!("\nScore {range}: {}", level.expected_outcome));
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\nScore {range}: {}", level.expected_outcome);
         }
         text
     }
@@ -230,12 +233,11 @@ impl JudgedMetric for Geval {
             }
         }
         // In strict mode several samples must agree: a mean would be neither met nor missed.
-        let value = match self.strict {
-            true => f64::from(u8::from(scores.iter().all(|score| *score >= 1.0))),
-            false => {
-                let (min, max) = self.range();
-                (mean - f64::from(min)) / f64::from(max - min)
-            }
+        let value = if self.strict {
+            f64::from(u8::from(scores.iter().all(|score| *score >= 1.0)))
+        } else {
+            let (min, max) = self.range();
+            (mean - f64::from(min)) / f64::from(max - min)
         };
         Ok(Score {
             reason: Some(first.reason),

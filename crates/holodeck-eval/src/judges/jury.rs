@@ -1,5 +1,7 @@
 //! Several judges, repetitions and retries of one metric.
 
+use std::fmt::Write as _;
+
 use async_trait::async_trait;
 use futures::future::join_all;
 use holodeck_model::{Aggregate, Judging, MetricConfig, ModelConfig};
@@ -86,7 +88,8 @@ impl Jury {
                     ("attempt", attempt as usize, attempt > 1),
                 ] {
                     if several {
-                        round.push_str(&format!(" · {word} {number}"));
+                        // Writing to a string cannot fail.
+                        let _ = write!(round, " · {word} {number}");
                     }
                 }
                 let questions = Questions {

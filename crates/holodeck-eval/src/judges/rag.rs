@@ -1,5 +1,7 @@
 //! The retrieval metrics, by the definitions of Ragas and DeepEval.
 
+use std::fmt::Write as _;
+
 use async_trait::async_trait;
 use holodeck_model::{RagMetric, RagMetricType};
 use serde_json::{Value, json};
@@ -235,7 +237,8 @@ impl Rag {
     ) -> Result<Vec<Judged>, MetricError> {
         #[derive(serde::Deserialize)]
         struct Statement {
-            statement: String,
+            #[serde(rename = "statement")]
+            text: String,
             verdict: VerdictWord,
             #[serde(default)]
             reason: String,
@@ -258,7 +261,7 @@ impl Rag {
                     .map(|statement| match statement.verdict {
                         VerdictWord::Idk => Err("`idk` is not a verdict here".to_owned()),
                         verdict => Ok(Judged {
-                            item: statement.statement,
+                            item: statement.text,
                             verdict,
                             reason: statement.reason,
                         }),
@@ -297,7 +300,8 @@ impl Rag {
             let lowering: Vec<&Judged> = judged.iter().filter(|item| item.verdict == bad).collect();
             let mut reason = format!("{} of {} {problem}", lowering.len(), judged.len());
             for item in lowering.iter().take(QUOTED) {
-                reason.push_str(&format!("; {}", quote(item)));
+                // Writing to a string cannot fail.
+                let _ = write!(reason, "; {}", quote(item));
             }
             reason
         });

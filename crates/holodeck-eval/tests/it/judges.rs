@@ -50,6 +50,7 @@ impl<F: Fn(&JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> + Send + Sync> 
     }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "it is the result of a judge")]
 fn value(value: Value) -> Result<JudgeAnswer, JudgeError> {
     Ok(JudgeAnswer {
         value,
@@ -449,9 +450,10 @@ fn retries_repeats_and_errors_that_fail() {
         Scripted::new(move |_: &JudgeRequest<'_>| {
             let mut count = count.lock().unwrap();
             *count += 1;
-            match *count > failures {
-                true => value(json!({"score": 4, "reason": "r"})),
-                false => Err(JudgeError::retryable("HTTP 503")),
+            if *count > failures {
+                value(json!({"score": 4, "reason": "r"}))
+            } else {
+                Err(JudgeError::retryable("HTTP 503"))
             }
         })
     };

@@ -23,10 +23,6 @@ pub struct EvaluationConfig {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(tag = "type")]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an agent has only a few; a box would complicate every use"
-)]
 pub enum MetricConfig {
     /// A check, a text metric, or a ready-made judge.
     Standard(StandardMetric),
