@@ -86,10 +86,7 @@ fn side(name: &str, side: &CaseSide, width: usize) -> String {
         let text = one_line(text);
         words::clip(&text, TEXT_CHARS).replace('\n', " ")
     };
-    let mut text = in_columns(&format!("{name} {}", side.state), "", width);
-    if side.trials.is_some() {
-        text = in_columns(name, &describe_side(side), width);
-    }
+    let mut text = format!("    {name} {}\n", describe_side(side));
     if let Some(reason) = &side.texts.reason {
         text.push_str(&in_columns("  reason", &short(reason), width));
     }

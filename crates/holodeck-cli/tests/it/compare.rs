@@ -6,7 +6,17 @@ use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::project::{Project, TWO_CASES, agent, assert_output, correct_server, half_correct_server};
+use crate::project::{FILTERS, Project, TWO_CASES, agent, correct_server, half_correct_server};
+
+/// Checks a snapshot of a text without what differs between runs.
+macro_rules! assert_stable {
+    ($text:expr) => {
+        let filters = FILTERS.iter().copied().chain([(r"\d{4}-\d\d-\d\d", "[date]")]);
+        insta::with_settings!({filters => filters.collect::<Vec<_>>()}, {
+            insta::assert_snapshot!($text);
+        });
+    };
+}
 
 /// A project with a run that passed, saved as a baseline, and a later one that half failed.
 fn regressed() -> Project {
@@ -27,7 +37,8 @@ fn regressed() -> Project {
 #[test]
 fn a_regression_is_shown_with_both_answers() {
     let project = regressed();
-    assert_output!(project.run(&["test", "compare", "baseline", "latest"]).exits(0));
+    let shown = project.run(&["test", "compare", "baseline", "latest"]).exits(0);
+    assert_stable!(shown.all());
     // One new failure is not significant, but it can be limited.
     project
         .run(&["test", "compare", "baseline", "latest", "--gate"])
@@ -86,9 +97,7 @@ fn the_run_file_and_the_journal_of_a_run_are_the_same_run() {
 fn a_baseline_is_small_sorted_and_stable() {
     let project = regressed();
     let baseline = project.read("baselines/baseline.json");
-    insta::with_settings!({filters => crate::project::FILTERS.to_vec()}, {
-        insta::assert_snapshot!(baseline);
-    });
+    assert_stable!(&baseline);
     // The same cases in another order give the same lines.
     let cases: Vec<&str> = TWO_CASES.split_inclusive("ground_truth: Paris\n").collect();
     let server = correct_server();
@@ -183,11 +192,10 @@ fn two_run_files_need_no_agent() {
     let project = Project::empty();
     project.write("a.json", run_file("A", 8, 0));
     project.write("b.json", run_file("B", 8, 6));
-    assert_output!(
-        project
-            .run(&["test", "compare", "a.json", "b.json", "--gate", "-q"])
-            .exits(1)
-    );
+    let compared = project
+        .run(&["test", "compare", "a.json", "b.json", "--gate", "-q"])
+        .exits(1);
+    assert_stable!(compared.all());
     project.write("empty.json", run_file("C", 0, 0));
     project.run(&["test", "compare", "empty.json", "b.json"]).exits(4);
     project
@@ -206,14 +214,14 @@ fn every_format_of_a_comparison() {
         project.run(&args)
     };
     compare(&["-o", "out/c.md"]).exits(0);
-    insta::assert_snapshot!(project.read("out/c.md"));
+    assert_stable!(project.read("out/c.md"));
     compare(&["-o", "out/c.html"]).exits(0);
     assert!(project.read("out/c.html").starts_with("<!DOCTYPE html>"));
     compare(&["-o", "c.txt"]).exits(2).says("the format is not known");
     compare(&["-o", "c", "--format", "json"]).exits(0);
     let file: serde_json::Value = serde_json::from_str(&project.read("c")).unwrap();
     assert_eq!(file, compare(&["--json"]).exits(0).json());
-    insta::assert_snapshot!(format!("{file:#}"));
+    assert_stable!(format!("{file:#}"));
     // Its own files may be replaced, other files not.
     compare(&["-o", "out/c.md"]).exits(0);
     compare(&["-o", "a.json"])
