@@ -7,6 +7,7 @@
 )]
 
 mod case;
+mod comparison;
 mod diagnostics;
 mod doctor;
 mod dry_run;
@@ -20,6 +21,7 @@ mod style;
 mod summary;
 mod text;
 
+pub(crate) use comparison::comparison;
 pub(crate) use diagnostics::{DiagnosticFilter, diagnostics, diagnostics_json};
 pub(crate) use doctor::{doctor, doctor_json};
 pub(crate) use dry_run::{dry_run, dry_run_json};

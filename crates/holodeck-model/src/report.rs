@@ -163,6 +163,9 @@ pub struct TestResult {
     pub index: usize,
     /// Identity of the case, the same in every run; see [`CaseId`](crate::CaseId).
     pub case_id: String,
+    /// Identity of what the case asks, files included; see [`CaseContent`](crate::CaseContent).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub content_id: String,
     /// The case's name.
     pub test_name: Option<String>,
     /// The question; of several turns, joined by a line `---`.

@@ -117,6 +117,7 @@ impl Executor {
                 trial,
             },
             case: identity,
+            name: self.case(index).and_then(|case| case.name.clone()),
             conversation: self.case(index).is_some_and(|case| !case.turns.is_empty()),
             at: Timestamp::now().to_string(),
             turns: Vec::new(),

@@ -20,6 +20,7 @@ pub use header::{JournalHeader, RunFlags, StoredSelection};
 use place::{Line, LinePosition, Place};
 use sync::Syncer;
 use units::Units;
+pub(crate) use version_1::content_of_inputs;
 
 use crate::{
     RunEnd,

@@ -8,6 +8,7 @@
 
 mod budget;
 mod case_report;
+mod compare;
 mod dispatch;
 mod event;
 mod execute;
@@ -29,6 +30,14 @@ mod trials;
 
 pub use budget::Budget;
 pub use case_report::{CallReport, CaseReport, Expected, TurnReport};
+pub use compare::{
+    COMPARISON_VERSION, CaseSide, CaseTexts, Change, ChangeKind, ComparedRun, Comparison, Counts,
+    DEFAULT_NAME as DEFAULT_BASELINE, Gate, GateOptions, GateReason, GateReasonKind, GateResult,
+    JudgeIdentity, MetricTest, Outcome, ReadRunError, RunInfo, RunKind, RunReader, TestMethod, TrialTally,
+    UnpairedCase, VerdictTest, check_baseline_name, compare, comparison_json, describe_metric, describe_run,
+    describe_side, describe_verdicts, headline, is_baseline, write_comparison_html,
+    write_comparison_markdown,
+};
 pub use dispatch::{OnFailure, RunControl, Stop};
 pub use event::{RunEvent, RunSink};
 pub use exit::ExitCode;

@@ -17,6 +17,9 @@ pub struct UnitRecord {
     pub key: UnitKey,
     /// The case and its content.
     pub case: CaseIdentity,
+    /// The name of the case when it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Whether the case has `turns`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub conversation: bool,
@@ -151,6 +154,7 @@ impl UnitRecord {
     /// Masks secrets before anything is stored or shown, and records where there were some.
     pub(crate) fn mask(&mut self, redactor: &Redactor) {
         mask_failures(redactor, &mut self.failures);
+        mask_optional(redactor, &mut self.name);
         for turn in &mut self.turns {
             redactor.mask_text(&mut turn.input);
             mask_failures(redactor, &mut turn.failures);

@@ -1,10 +1,10 @@
 mod difference;
 mod explain;
-mod html;
+pub(crate) mod html;
 mod json;
 mod jsonl;
 mod junit;
-mod markdown;
+pub(crate) mod markdown;
 mod recognition;
 pub mod words;
 
@@ -151,6 +151,7 @@ pub fn write_report(format: Format, view: &RunView<'_>, out: &mut dyn Write) -> 
 
 pub use difference::{DiffLine, DiffSide, Difference};
 pub use explain::{Explanation, Reason, explain, explain_in_a_line};
+pub(crate) use explain::{collapse_whitespace, metric_reason};
 pub(crate) use json::{Totals, run_file};
 
 #[cfg(test)]

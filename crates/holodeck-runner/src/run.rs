@@ -18,6 +18,7 @@ use crate::{
     Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings, LockError,
     OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent, RunFlags, RunLock, RunSink,
     RunStore, RunView, Selection, StoredSelection,
+    compare::write_baseline,
     dispatch::Dispatcher,
     execute::Executor,
     grade::Graders,
@@ -99,6 +100,11 @@ impl RunOutcome {
         let results = || self.cases.results();
         let model = &self.cases.journal.header().model;
         report(&RunView::new(&self.head, &self.metadata, model, &results))
+    }
+
+    /// Writes its verdicts and scores as a baseline for later comparisons.
+    pub fn write_baseline(&self, out: &mut dyn std::io::Write) -> Result<(), ReportError> {
+        self.with_view(|view| write_baseline(view, &self.cases.redactor, out))
     }
 
     /// Whether every planned case has a result.

@@ -78,6 +78,11 @@ impl RunStore {
         folder.join(format!("{stamp}-{}.json", more.get(..4).unwrap_or("")))
     }
 
+    /// The baseline of this name, which a repository keeps.
+    pub fn baseline_path(&self, name: &str) -> PathBuf {
+        self.dir.join("baselines").join(format!("{name}.json"))
+    }
+
     /// All runs, oldest first: their ids sort by time.
     pub fn runs(&self) -> Result<Vec<String>, StoreError> {
         let dir = self.runs_dir();

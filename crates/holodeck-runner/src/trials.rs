@@ -348,6 +348,19 @@ pub(crate) fn read_case(
     index: usize,
     redactor: &Redactor,
 ) -> Result<Option<CaseReport>, JournalError> {
+    let report_k = &agent.execution.report_k.value;
+    fold_case(journal, place, report_k, |unit, grade| {
+        CaseReport::new(agent, index, unit, grade, redactor)
+    })
+}
+
+/// As [`read_case`]; `report` makes the report of the first trial.
+pub(crate) fn fold_case(
+    journal: &Journal,
+    place: usize,
+    report_k: &[u32],
+    report: impl Fn(UnitRecord, Grade) -> Option<CaseReport>,
+) -> Result<Option<CaseReport>, JournalError> {
     let trials = journal.trials_of(place);
     let mut fold: Option<TrialFold> = None;
     for unit in journal.units_of(place) {
@@ -360,17 +373,13 @@ pub(crate) fn read_case(
             fold.add(record, grade);
             continue;
         }
-        let Some(case) = CaseReport::new(agent, index, record, grade, redactor) else {
+        let Some(case) = report(record, grade) else {
             return Ok(None);
         };
         if trials.count == 1 && trials.min_passes == 1 {
             return Ok(Some(case));
         }
-        fold = Some(TrialFold::new(
-            case,
-            trials.min_passes,
-            &agent.execution.report_k.value,
-        ));
+        fold = Some(TrialFold::new(case, trials.min_passes, report_k));
     }
     Ok(fold.map(TrialFold::finish))
 }

@@ -1,5 +1,6 @@
 //! `holodeck test`: runs, resumes and regrades tests.
 
+mod compare;
 mod flags;
 mod targets;
 
@@ -19,8 +20,9 @@ use holodeck::{
 use serde_json::json;
 
 use self::{
+    compare::CompareArgs,
     flags::{HowArgs, OutputArgs, WhatArgs},
-    targets::{Reports, check_recording},
+    targets::{Reports, check_baseline, check_recording, write_baseline},
 };
 use super::{as_argument, build_runtime, load};
 use crate::{
@@ -49,6 +51,8 @@ enum TestCommand {
     Resume(Box<ResumeArgs>),
     /// Grade the answers of an earlier run against the current expectations without calling the model.
     Regrade(Box<RegradeArgs>),
+    /// Compare two runs, or a run with a baseline: which cases changed, and whether that is more than chance.
+    Compare(Box<CompareArgs>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -117,10 +121,12 @@ pub(crate) fn run(args: TestArgs, terminal: &mut Terminal) -> Result<ExitCode, F
         Some(TestCommand::Run(args)) => new_run(&args, terminal),
         Some(TestCommand::Resume(args)) => resume(&args, terminal),
         Some(TestCommand::Regrade(args)) => regrade(&args, terminal),
+        Some(TestCommand::Compare(args)) => compare::run(&args, terminal),
     }
 }
 
 fn new_run(args: &NewRunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let agent = args.output.agent_after_flag().unwrap_or(&args.agent.agent);
     let mut options = args.how.options();
     options.open.answers = args.what.answers();
     options.filter.clone_from(&args.what.filter);
@@ -128,7 +134,7 @@ fn new_run(args: &NewRunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failu
     options.failed = args.what.failed;
     options.trials = args.what.trials;
     options.min_passes = args.what.min_passes;
-    let session = Session::open(&args.agent.agent, &args.output, options, terminal)?;
+    let session = Session::open(agent, &args.output, options, terminal)?;
     if args.what.dry_run {
         return session.dry_run(terminal);
     }
@@ -203,6 +209,9 @@ impl<'a> Session<'a> {
         if let Some(path) = &self.options.open.record {
             check_recording(path, &inputs, overwrite)?;
         }
+        if let Some(path) = self.output.baseline(&self.agent.dir)? {
+            check_baseline(&path, &inputs, overwrite)?;
+        }
         Ok(())
     }
 
@@ -227,6 +236,7 @@ impl<'a> Session<'a> {
 
     fn execute(self, kind: Kind<'_>, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
         self.check_targets()?;
+        let baseline = self.output.baseline(&self.agent.dir)?;
         let started = Instant::now();
         let style = if self.output.json {
             ProgressStyle::Json
@@ -311,8 +321,16 @@ impl<'a> Session<'a> {
             let path = shorten(&outcome.run_file);
             Problem::execution(format!("cannot write the run file `{}`: {error}", path.display()))
         });
+        let (saved, baseline_problem) = match baseline {
+            Some(path) => write_baseline(&path, &outcome),
+            None => (None, None),
+        };
         let own = run_file_problem.is_none().then(|| shorten(&outcome.run_file));
-        let files: Vec<_> = own.into_iter().chain(written.iter().cloned()).collect();
+        let files: Vec<_> = own
+            .into_iter()
+            .chain(written.iter().cloned())
+            .chain(saved)
+            .collect();
         let missing = outcome
             .not_run()
             .map_err(|error| Problem::execution(error.to_string()))?;
@@ -353,7 +371,11 @@ impl<'a> Session<'a> {
             }
             terminal.write_message(&render::hints(&summary, &as_argument(self.path)));
         }
-        for problem in run_file_problem.into_iter().chain(problems) {
+        for problem in run_file_problem
+            .into_iter()
+            .chain(problems)
+            .chain(baseline_problem)
+        {
             exit = exit.worse(problem.exit);
             terminal.write_message(&render::problem(&problem));
         }

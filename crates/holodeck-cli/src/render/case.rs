@@ -179,7 +179,7 @@ pub(super) fn one_line(text: &str) -> String {
 }
 
 /// `    what            text`, the text wrapped under itself.
-fn in_columns(what: &str, text: &str, width: usize) -> String {
+pub(super) fn in_columns(what: &str, text: &str, width: usize) -> String {
     const INDENT: usize = 4;
     const WHAT: usize = 17;
     let text = words::clip(text, REASON_CHARS);

@@ -95,6 +95,7 @@ fn unit_with_answer(stage: &GradingStage, text: &str) -> UnitRecord {
             trial: 0,
         },
         case,
+        name: None,
         conversation: false,
         at: String::new(),
         turns: vec![turn],

@@ -59,6 +59,7 @@ fn unit(journal: &Journal, place: usize, answer: &str) -> UnitRecord {
             trial: 0,
         },
         case,
+        name: None,
         conversation: false,
         at: "2026-11-21T00:00:00Z".to_owned(),
         turns: vec![turn],

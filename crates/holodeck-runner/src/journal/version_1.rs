@@ -126,13 +126,27 @@ pub(super) fn scan(journal: &mut Journal, lines: &mut Lines) -> std::io::Result<
 
 /// The test case of a result, as far as it is recorded.
 fn restore_case(result: &TestResult) -> TestCase {
-    let files = if result.processed_files.is_empty() {
-        Vec::new()
-    } else {
-        vec![unknown_file()]
-    };
-    let turns = result.turns.iter().flatten().map(|turn| Turn {
-        input: turn.input.clone(),
+    let turns = result.turns.as_ref();
+    let turns = turns.map(|turns| turns.iter().map(|turn| turn.input.as_str()).collect());
+    let mut case = case_of_inputs(&result.test_input, turns);
+    case.name.clone_from(&result.test_name);
+    if !result.processed_files.is_empty() {
+        case.files.push(unknown_file());
+    }
+    case
+}
+
+/// What a case without files asks.
+pub(crate) fn content_of_inputs(input: &str, turns: Option<Vec<&str>>) -> Option<CaseContent> {
+    let case = case_of_inputs(input, turns);
+    let identities = identify_cases(std::slice::from_ref(&case), &MemoryFiles::new());
+    identities.first().map(|identity| identity.content)
+}
+
+fn case_of_inputs(input: &str, turns: Option<Vec<&str>>) -> TestCase {
+    let is_single = turns.is_none();
+    let turns = turns.into_iter().flatten().map(|input| Turn {
+        input: input.to_owned(),
         ground_truth: None,
         expected_tools: None,
         expected_tools_order: holodeck_model::ToolOrder::default(),
@@ -143,13 +157,13 @@ fn restore_case(result: &TestResult) -> TestCase {
         turn_config: None,
     });
     TestCase {
-        name: result.test_name.clone(),
-        input: result.turns.is_none().then(|| result.test_input.clone()),
+        name: None,
+        input: is_single.then(|| input.to_owned()),
         expected_tools: None,
         expected_tools_order: holodeck_model::ToolOrder::default(),
         forbidden_tools: Vec::new(),
         ground_truth: None,
-        files,
+        files: Vec::new(),
         retrieval_context: None,
         evaluations: Vec::new(),
         turns: turns.collect(),
@@ -210,6 +224,7 @@ pub(super) fn read(line: &[u8]) -> serde_json::Result<UnitLine> {
                 trial: 0,
             },
             case,
+            name: result.test_name.clone(),
             conversation,
             at: result.timestamp.clone(),
             turns,

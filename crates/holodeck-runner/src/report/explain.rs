@@ -121,7 +121,7 @@ pub fn explain_in_a_line(case: &CaseReport) -> String {
     reasons.join("; ")
 }
 
-fn collapse_whitespace(line: &str) -> String {
+pub(crate) fn collapse_whitespace(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -185,7 +185,7 @@ fn is_part(metric: &str) -> bool {
     matches!(metric, "contains" | "contains_all" | "contains_any" | "icontains")
 }
 
-fn metric_reason(metric: &MetricResult) -> Option<Reason> {
+pub(crate) fn metric_reason(metric: &MetricResult) -> Option<Reason> {
     let text = match (metric.passed, &metric.error, metric.score) {
         (_, Some(error), _) => format!("could not be computed: {error}"),
         (Some(false), None, Some(score)) => match words::score(score, metric.threshold) {

@@ -17,8 +17,8 @@ use self::{
 };
 use super::{ReportError, RunView, words, words::Tone};
 
-const STYLE: &str = include_str!("../../templates/page.css");
-const SCRIPT: &str = include_str!("../../templates/page.js");
+pub(crate) const STYLE: &str = include_str!("../../templates/page.css");
+pub(crate) const SCRIPT: &str = include_str!("../../templates/page.js");
 
 /// Only the first failures are open, because a browser must lay out every open case.
 const MAX_OPEN: usize = 100;
@@ -128,7 +128,7 @@ fn write(template: &impl Template, out: &mut dyn Write) -> Result<(), ReportErro
 
 /// The content security policy: the page may use only its own style and script, identified by their hashes. Content in
 /// an answer of a model is never loaded or executed.
-fn policy() -> String {
+pub(crate) fn policy() -> String {
     let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
     format!(
         "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",

@@ -191,7 +191,7 @@ fn remarks(case: &CaseReport) -> String {
 }
 
 /// A code block whose fence is longer than any in the text, so that the text cannot end it.
-fn fenced(language: &str, text: &str, out: &mut dyn Write) -> std::io::Result<()> {
+pub(crate) fn fenced(language: &str, text: &str, out: &mut dyn Write) -> std::io::Result<()> {
     let clipped = words::clip(text, TEXT_CHARS);
     let text = words::printable(&clipped);
     let mut longest = 0;
@@ -205,7 +205,7 @@ fn fenced(language: &str, text: &str, out: &mut dyn Write) -> std::io::Result<()
 }
 
 /// One line of text for a paragraph, a list or a table cell. Code in backquotes stays code; `@name` notifies no user.
-fn inline(text: &str) -> String {
+pub(crate) fn inline(text: &str) -> String {
     let text = words::printable(text);
     // Only paired single backquotes are certainly code; other code spans could end at an unexpected place.
     let paired = !text.contains("``") && text.matches('`').count().is_multiple_of(2);
@@ -235,7 +235,7 @@ fn inline(text: &str) -> String {
 }
 
 /// One line of text inside an HTML element.
-fn html(text: &str) -> Cow<'_, str> {
+pub(crate) fn html(text: &str) -> Cow<'_, str> {
     let text = words::printable(text);
     if !text.contains(['&', '<', '>', '\n', '@']) {
         return text;

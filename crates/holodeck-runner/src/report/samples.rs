@@ -41,6 +41,7 @@ pub(crate) fn case(index: usize, state: CaseState, metrics: &[(&str, Option<f64>
                 trial: 0,
             },
             case,
+            name: None,
             conversation: false,
             at: "2026-11-21T20:11:03.000Z".to_owned(),
             turns: vec![turn],

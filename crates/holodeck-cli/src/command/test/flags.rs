@@ -11,10 +11,13 @@ use holodeck::{
     AnswerSource, OpenOptions, TestOptions,
     index::Rebuild,
     model::SideEffectGate,
-    runner::{Budget, Format, MAX_TRIALS, OnFailure},
+    runner::{Budget, DEFAULT_BASELINE, Format, MAX_TRIALS, OnFailure, RunStore, check_baseline_name},
 };
 
-use super::targets::{Overwrite, Reports};
+use super::{
+    is_yaml,
+    targets::{Overwrite, Reports},
+};
 use crate::{
     command::{parse_dollars, parse_seconds},
     failure::Problem,
@@ -143,7 +146,11 @@ pub(super) struct OutputArgs {
     /// Write one JSON object per line to stdout for each event, instead of text.
     #[arg(long)]
     pub(super) json: bool,
-    /// Overwrite a file at the path of a report or recording even if `holodeck` did not write it.
+    /// Save the verdicts and scores as `baselines/NAME.json` beside the agent, for `holodeck test compare`. Default
+    /// name: `baseline`.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = DEFAULT_BASELINE)]
+    save_baseline: Option<String>,
+    /// Overwrite a file at the path of a report, recording or baseline even if `holodeck` did not write it.
     #[arg(long)]
     force: bool,
     /// Exit 0 even if nothing was run or checked.
@@ -152,6 +159,24 @@ pub(super) struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// The agent file of `--save-baseline agent.yaml`: a baseline has no such name.
+    pub(super) fn agent_after_flag(&self) -> Option<&Path> {
+        let name = self.save_baseline.as_deref().filter(|name| is_yaml(name))?;
+        Some(Path::new(name))
+    }
+
+    /// The file of the baseline to save.
+    pub(super) fn baseline(&self, folder: &Path) -> Result<Option<PathBuf>, Problem> {
+        let Some(name) = &self.save_baseline else {
+            return Ok(None);
+        };
+        let name = self
+            .agent_after_flag()
+            .map_or(name.as_str(), |_| DEFAULT_BASELINE);
+        check_baseline_name(name).map_err(Problem::config)?;
+        Ok(Some(RunStore::new(folder).baseline_path(name)))
+    }
+
     pub(super) fn reports(&self) -> Result<Reports, Problem> {
         let output = match &self.output {
             Some(path) => Some((self.format_of(path)?, path.clone())),

@@ -10,7 +10,7 @@ use std::{
 
 use holodeck::{
     RunInputs, is_recording,
-    runner::{Format, ReportError, RunOutcome, write_report},
+    runner::{Format, ReportError, RunOutcome, is_baseline, write_report},
 };
 
 use crate::failure::Problem;
@@ -37,14 +37,14 @@ pub(super) struct Reports {
 }
 
 #[derive(Debug)]
-enum Target {
+pub(super) enum Target {
     Stdout,
     Null,
     File(PathBuf),
 }
 
 impl Target {
-    fn of(path: PathBuf) -> Self {
+    pub(super) fn of(path: PathBuf) -> Self {
         match path.to_str() {
             Some(name) if STDOUT.contains(&name) => Self::Stdout,
             Some("/dev/null") => Self::Null,
@@ -120,7 +120,10 @@ impl Reports {
             let (name, written) = match target {
                 Target::Stdout => ("-".into(), write(*format, outcome, io::stdout())),
                 Target::Null => continue,
-                Target::File(path) => (path.display().to_string(), replace(*format, path, outcome)),
+                Target::File(path) => {
+                    let written = replace(path, |file| write(*format, outcome, file));
+                    (path.display().to_string(), written)
+                }
             };
             match (written, target) {
                 (Ok(()), Target::File(path)) => files.push(path.clone()),
@@ -139,7 +142,43 @@ pub(super) fn check_recording(path: &Path, inputs: &RunInputs, overwrite: Overwr
     check(path, "recording", inputs, overwrite, is_recording)
 }
 
-fn check(
+/// Refuses a baseline that cannot or must not be written.
+pub(super) fn check_baseline(path: &Path, inputs: &RunInputs, overwrite: Overwrite) -> Result<(), Problem> {
+    let is_own = |path: &Path| read_beginning(path).is_ok_and(|beginning| is_baseline(&beginning));
+    check(path, "baseline", inputs, overwrite, is_own)
+}
+
+/// Saves the baseline of a complete run. Returns its path, or why it was not saved.
+pub(super) fn write_baseline(path: &Path, outcome: &RunOutcome) -> (Option<PathBuf>, Option<Problem>) {
+    let shown = path.display();
+    if !outcome.is_complete() {
+        let problem = Problem::execution(format!(
+            "the baseline `{shown}` was not saved, because the run did not finish"
+        ));
+        return (None, Some(problem));
+    }
+    let written = replace(path, |file| {
+        let mut out = BufWriter::with_capacity(1 << 16, file);
+        outcome.write_baseline(&mut out)?;
+        Ok::<_, ReportError>(out.flush()?)
+    });
+    match written {
+        Ok(()) => (Some(path.strip_prefix("./").unwrap_or(path).to_owned()), None),
+        Err(error) => {
+            let problem = Problem::execution(format!("cannot write the baseline `{shown}`: {error}"));
+            (None, Some(problem))
+        }
+    }
+}
+
+/// The first bytes of a file.
+pub(super) fn read_beginning(path: &Path) -> io::Result<String> {
+    let mut beginning = Vec::new();
+    File::open(path)?.take(SAMPLE_LEN).read_to_end(&mut beginning)?;
+    Ok(String::from_utf8_lossy(&beginning).into_owned())
+}
+
+pub(super) fn check(
     path: &Path,
     what: &str,
     inputs: &RunInputs,
@@ -207,11 +246,14 @@ fn looks_like(format: Format, path: &Path) -> bool {
     })
 }
 
-/// Writes the report to a temporary file and renames it, so that readers never see a partial report.
-fn replace(format: Format, path: &Path, outcome: &RunOutcome) -> Result<(), ReportError> {
+/// Writes to a temporary file and renames it, so that readers never see a partial file.
+pub(super) fn replace<E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(File) -> Result<(), E>,
+) -> Result<(), E> {
     let partial = partial(path);
     let written = (|| {
-        write(format, outcome, create_private(&partial)?)?;
+        write(create_private(&partial)?)?;
         Ok(fs::rename(&partial, path)?)
     })();
     if written.is_err() {

@@ -1,0 +1,393 @@
+//! Compares two runs: which cases changed, whether that is more than chance, and whether a gate should let it pass.
+//!
+//! A run is a list of one line per case, read from a journal, a run file or a baseline; answers and reasons are read
+//! only for the cases that changed. This module must not ask a model or print.
+//!
+//! Start reading at [`compare`], then `pairing::pair` and `statistics`.
+
+mod baseline;
+mod gate;
+mod html;
+mod markdown;
+mod pairing;
+mod phrases;
+mod read;
+mod run;
+mod statistics;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use holodeck_model::CaseState;
+use serde::Serialize;
+
+pub(crate) use baseline::write_baseline;
+pub use baseline::{DEFAULT_NAME, check_baseline_name, is_baseline};
+pub use gate::{Gate, GateOptions, GateReason, GateReasonKind, GateResult};
+pub use html::write_comparison_html;
+pub use markdown::write_comparison_markdown;
+use pairing::Pairing;
+pub use phrases::{describe_metric, describe_run, describe_side, describe_verdicts, headline};
+pub use read::{CaseTexts, ReadRunError, RunReader};
+use run::{ComparedCase, is_verdict, state_word};
+pub use run::{ComparedRun, JudgeIdentity, RunInfo, RunKind, TrialTally};
+pub use statistics::{MetricTest, Outcome, TestMethod, VerdictTest};
+
+use crate::words;
+
+/// Version of the JSON object of a comparison.
+pub const COMPARISON_VERSION: u32 = 1;
+
+/// Limits the cases whose texts are shown; the others are listed by name.
+const MAX_TEXTS: usize = 500;
+
+/// Two runs of the same cases, compared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// The earlier run, A.
+    pub before: RunInfo,
+    /// The later run, B.
+    pub after: RunInfo,
+    /// The level of significance.
+    pub alpha: f64,
+    /// What a reader has to know about the numbers.
+    pub notes: Vec<String>,
+    /// Numbers of cases.
+    pub counts: Counts,
+    /// Changed cases: newly failing first, then those that lost their verdict, then newly passing ones.
+    pub changes: Vec<Change>,
+    /// Cases of A that are not in B.
+    pub missing: Vec<UnpairedCase>,
+    /// Cases of B that are not in A.
+    pub added: Vec<UnpairedCase>,
+    /// The test of passes and failures.
+    pub verdicts: VerdictTest,
+    /// The test of each metric's scores.
+    pub metrics: Vec<MetricTest>,
+    /// What `--gate` decides.
+    pub gate: Gate,
+}
+
+/// Numbers of cases of a comparison.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[allow(clippy::exhaustive_structs, reason = "plain numbers of a report")]
+pub struct Counts {
+    /// Cases in both runs.
+    pub pairs: usize,
+    /// Pairs with a verdict on both sides.
+    pub with_verdict: usize,
+    /// Passed in both.
+    pub still_passing: usize,
+    /// Failed in both.
+    pub still_failing: usize,
+    /// Passed before, fail now.
+    pub newly_failing: usize,
+    /// Failed before, pass now.
+    pub newly_passing: usize,
+    /// Had a result before; end in an error or are not run now.
+    pub new_errors: usize,
+    /// Had a verdict before; nothing checks them now.
+    pub no_longer_checked: usize,
+    /// Without a verdict before; have one now.
+    pub first_verdicts: usize,
+    /// Without a verdict on both sides.
+    pub without_verdict: usize,
+    /// With the same answer on both sides, as far as answers are known.
+    pub same_answer: usize,
+    /// Paired by name although the question changed.
+    pub other_question: usize,
+    /// Only in A.
+    pub missing: usize,
+    /// Only in B.
+    pub added: usize,
+}
+
+/// A case whose verdict changed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Change {
+    /// What changed.
+    pub kind: ChangeKind,
+    /// The case's name now, else the beginning of its question.
+    pub case: String,
+    /// Its name before, if it was another one.
+    pub renamed_from: Option<String>,
+    /// Before.
+    pub before: CaseSide,
+    /// Now.
+    pub after: CaseSide,
+}
+
+/// One side of a changed case.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct CaseSide {
+    /// `passed`, `failed`, `flaky`, `error`, `unchecked` or `not run`.
+    pub state: &'static str,
+    /// Its trials, if it ran more than once.
+    pub trials: Option<TrialTally>,
+    /// Its texts, shortened.
+    #[serde(flatten)]
+    pub texts: CaseTexts,
+}
+
+/// How the verdict of a case changed, the most important first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ChangeKind {
+    /// Passed before, fails now.
+    NewlyFailing,
+    /// Had a result before; ends in an error or is not run now.
+    NewError,
+    /// Had a verdict before; nothing checks it now.
+    NoLongerChecked,
+    /// Failed before, passes now.
+    NewlyPassing,
+    /// Had no verdict before and has one now.
+    FirstVerdict,
+}
+
+/// A case that only one of the runs has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct UnpairedCase {
+    /// Its name, else the beginning of its question.
+    pub case: String,
+    /// Its state.
+    pub state: &'static str,
+}
+
+impl ChangeKind {
+    /// Every kind, the most important first.
+    pub const ALL: [Self; 5] = [
+        Self::NewlyFailing,
+        Self::NewError,
+        Self::NoLongerChecked,
+        Self::NewlyPassing,
+        Self::FirstVerdict,
+    ];
+
+    fn of(before: Option<CaseState>, after: Option<CaseState>) -> Option<Self> {
+        let has_error = |state| matches!(state, Some(CaseState::Error) | None);
+        match (is_verdict(before), is_verdict(after)) {
+            (true, true) => match (
+                before == Some(CaseState::Passed),
+                after == Some(CaseState::Passed),
+            ) {
+                (true, false) => Some(Self::NewlyFailing),
+                (false, true) => Some(Self::NewlyPassing),
+                _ => None,
+            },
+            (true, false) if !has_error(after) => Some(Self::NoLongerChecked),
+            (_, false) if !has_error(before) && has_error(after) => Some(Self::NewError),
+            (false, true) => Some(Self::FirstVerdict),
+            _ => None,
+        }
+    }
+
+    /// The title of the cases of this kind.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::NewlyFailing => "newly failing",
+            Self::NewError => "new errors",
+            Self::NoLongerChecked => "no longer checked",
+            Self::NewlyPassing => "newly passing",
+            Self::FirstVerdict => "now with a verdict",
+        }
+    }
+
+    /// Whether the change is bad news.
+    pub fn is_regression(self) -> bool {
+        matches!(self, Self::NewlyFailing | Self::NewError | Self::NoLongerChecked)
+    }
+}
+
+/// Compares the run `before` with the run `after`.
+pub fn compare(
+    reader: &RunReader<'_>,
+    before: &ComparedRun,
+    after: &ComparedRun,
+    options: &GateOptions,
+) -> Result<Comparison, ReadRunError> {
+    let pairing = pairing::pair(&before.cases, &after.cases);
+    let pairs = Pairs::new(before, after, &pairing);
+    let counts = pairs.count(&pairing);
+    let verdicts = statistics::verdicts(&pairs, options.alpha);
+    let metrics = statistics::metrics(&pairs, options.alpha);
+    let changes = changes(reader, &pairs)?;
+    let mut comparison = Comparison {
+        before: before.info.clone(),
+        after: after.info.clone(),
+        alpha: options.alpha,
+        notes: Vec::new(),
+        counts,
+        changes,
+        missing: unpaired(before, &pairing.only_before),
+        added: unpaired(after, &pairing.only_after),
+        verdicts,
+        metrics,
+        gate: Gate::default(),
+    };
+    comparison.notes = phrases::notes(&comparison);
+    comparison.gate = Gate::decide(&comparison, options, pairs.losses(&pairing, options));
+    Ok(comparison)
+}
+
+/// The cases of both runs that belong together.
+struct Pairs<'a> {
+    before: &'a ComparedRun,
+    after: &'a ComparedRun,
+    places: &'a [(usize, usize)],
+}
+
+/// A case in both runs.
+#[derive(Clone, Copy)]
+struct Pair<'a> {
+    places: (usize, usize),
+    before: &'a ComparedCase,
+    after: &'a ComparedCase,
+}
+
+impl Pair<'_> {
+    fn change(&self) -> Option<ChangeKind> {
+        ChangeKind::of(self.before.state, self.after.state)
+    }
+}
+
+impl<'a> Pairs<'a> {
+    fn new(before: &'a ComparedRun, after: &'a ComparedRun, pairing: &'a Pairing) -> Self {
+        Self {
+            before,
+            after,
+            places: &pairing.pairs,
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Pair<'a>> {
+        let (before, after) = (self.before, self.after);
+        self.places.iter().filter_map(move |&(a, b)| {
+            Some(Pair {
+                places: (a, b),
+                before: before.cases.get(a)?,
+                after: after.cases.get(b)?,
+            })
+        })
+    }
+
+    fn count(&self, pairing: &Pairing) -> Counts {
+        let mut counts = Counts {
+            missing: pairing.only_before.len(),
+            added: pairing.only_after.len(),
+            ..Counts::default()
+        };
+        for pair in self.iter() {
+            counts.pairs += 1;
+            let (before, after) = (pair.before, pair.after);
+            let has_verdicts = before.has_verdict() && after.has_verdict();
+            counts.with_verdict += usize::from(has_verdicts);
+            counts.same_answer += usize::from(before.answer.is_some() && before.answer == after.answer);
+            let differs = before.content.zip(after.content).is_some_and(|(a, b)| a != b);
+            counts.other_question += usize::from(differs);
+            let counter = match pair.change() {
+                Some(ChangeKind::NewlyFailing) => &mut counts.newly_failing,
+                Some(ChangeKind::NewError) => &mut counts.new_errors,
+                Some(ChangeKind::NoLongerChecked) => &mut counts.no_longer_checked,
+                Some(ChangeKind::NewlyPassing) => &mut counts.newly_passing,
+                Some(ChangeKind::FirstVerdict) => &mut counts.first_verdicts,
+                None if has_verdicts && after.state == Some(CaseState::Passed) => &mut counts.still_passing,
+                None if has_verdicts => &mut counts.still_failing,
+                None => &mut counts.without_verdict,
+            };
+            *counter += 1;
+        }
+        counts
+    }
+
+    /// How many cases passed before and do not pass now, for whatever reason.
+    fn losses(&self, pairing: &Pairing, options: &GateOptions) -> usize {
+        let passed = |case: &ComparedCase| case.state == Some(CaseState::Passed);
+        let lost = self
+            .iter()
+            .filter(|pair| passed(pair.before) && !passed(pair.after));
+        let missing = pairing
+            .only_before
+            .iter()
+            .filter_map(|place| self.before.cases.get(*place));
+        let missing = missing.filter(|case| passed(case) && !options.allow_missing);
+        lost.count() + missing.count()
+    }
+}
+
+fn unpaired(run: &ComparedRun, places: &[usize]) -> Vec<UnpairedCase> {
+    let cases = places.iter().filter_map(|place| run.cases.get(*place));
+    cases
+        .map(|case| UnpairedCase {
+            case: case.label.clone(),
+            state: state_word(case.state),
+        })
+        .collect()
+}
+
+/// The changed cases, with their texts.
+fn changes(reader: &RunReader<'_>, pairs: &Pairs<'_>) -> Result<Vec<Change>, ReadRunError> {
+    let mut changed: Vec<(ChangeKind, Pair<'_>)> = pairs
+        .iter()
+        .filter_map(|pair| Some((pair.change()?, pair)))
+        .collect();
+    changed.sort_by_key(|(kind, pair)| (*kind, pair.places.1));
+    let shown = || changed.iter().take(MAX_TEXTS).map(|(_, pair)| pair.places);
+    let places: BTreeSet<usize> = shown().map(|(before, _)| before).collect();
+    let mut texts_before = reader.texts(pairs.before, &places)?;
+    let places: BTreeSet<usize> = shown().map(|(_, after)| after).collect();
+    let mut texts_after = reader.texts(pairs.after, &places)?;
+    let side = |case: &ComparedCase, texts: Option<CaseTexts>| CaseSide {
+        state: state_word(case.state),
+        trials: case.trials.filter(|_| case.repeated()),
+        texts: texts.unwrap_or_default(),
+    };
+    let changes = changed.into_iter().map(|(kind, pair)| {
+        let renamed = pair.before.name.is_some() && pair.before.name != pair.after.name;
+        Change {
+            kind,
+            case: pair.after.label.clone(),
+            renamed_from: renamed.then(|| pair.before.label.clone()),
+            before: side(pair.before, texts_before.remove(&pair.places.0)),
+            after: side(pair.after, texts_after.remove(&pair.places.1)),
+        }
+    });
+    Ok(changes.collect())
+}
+
+/// The JSON object of a comparison, with its exit code.
+pub fn comparison_json(comparison: &Comparison) -> serde_json::Value {
+    let mut object = serde_json::json!({
+        "comparison": COMPARISON_VERSION,
+        "exit_code": comparison.exit().code(),
+    });
+    if let (Some(object), Ok(serde_json::Value::Object(fields))) =
+        (object.as_object_mut(), serde_json::to_value(comparison))
+    {
+        object.extend(fields);
+    }
+    object
+}
+
+impl Comparison {
+    /// The changed cases of one kind.
+    pub fn changes_of(&self, kind: ChangeKind) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(move |change| change.kind == kind)
+    }
+
+    /// Whether anything of the two runs could be compared.
+    pub fn is_comparable(&self) -> bool {
+        self.counts.with_verdict > 0 || self.metrics.iter().any(|metric| metric.pairs > 0)
+    }
+
+    /// `12 cases`, for the number of pairs.
+    fn paired(&self) -> String {
+        words::count(self.counts.pairs, "case")
+    }
+}

@@ -1,0 +1,211 @@
+//! Baselines: the small, sorted file that a repository keeps to compare later runs with.
+
+use std::{collections::BTreeMap, io::Write};
+
+use holodeck_model::{CaseContent, CaseState, Redactor};
+use serde::{Deserialize, Serialize};
+
+use super::run::{
+    ComparedCase, ComparedScore, JudgeIdentity, MetricIdentity, MetricKey, Metrics, TrialTally,
+    answer_digest, scores_of,
+};
+use crate::{CaseReport, ReportError, RunView, explain_in_a_line, words};
+
+/// The name of a baseline without a name.
+pub const DEFAULT_NAME: &str = "baseline";
+
+/// The format that this version writes and reads.
+pub(super) const BASELINE_VERSION: u64 = 1;
+
+/// A reason in a baseline is a reminder, not a report.
+const REASON_CHARS: usize = 200;
+const QUESTION_CHARS: usize = 60;
+
+/// One case of a baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct BaselineCase {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// The beginning of the question of a case without a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    question: Option<String>,
+    content: CaseContent,
+    state: CaseState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trials: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trials_passed: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    metrics: Vec<BaselineMetric>,
+    /// Why it did not pass, shortened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
+    /// Digest of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    answer: Option<String>,
+}
+
+/// One metric of a case of a baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct BaselineMetric {
+    name: String,
+    kind: String,
+    score: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    threshold: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    judge: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    prompt: Option<String>,
+    scale: String,
+    /// Whether the metric decides about the case.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    gates: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    skipped: bool,
+}
+
+impl BaselineCase {
+    fn of(report: &CaseReport, redactor: &Redactor) -> Self {
+        let name = report
+            .name
+            .as_deref()
+            .map(|name| redactor.text(name).into_owned());
+        let reason = words::one_line(&explain_in_a_line(report), REASON_CHARS);
+        let mut metrics = Metrics::default();
+        let scores = scores_of(report, &mut metrics);
+        let trials = TrialTally::of(report);
+        Self {
+            question: name
+                .is_none()
+                .then(|| words::one_line(&report.question(), QUESTION_CHARS)),
+            name,
+            content: report.unit.case.content,
+            state: report.state(),
+            trials: trials.map(|trials| trials.judged),
+            trials_passed: trials.map(|trials| trials.passed),
+            metrics: scores.iter().map(BaselineMetric::of).collect(),
+            reason: Some(reason).filter(|reason| !reason.is_empty()),
+            answer: report.answer().map(answer_digest),
+        }
+    }
+
+    pub(super) fn into_compared(self, place: usize, metrics: &mut Metrics) -> ComparedCase {
+        let label = super::run::label(
+            self.name.as_deref(),
+            self.question.as_deref().unwrap_or_default(),
+            place,
+        );
+        let trials = self.trials.zip(self.trials_passed);
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        let scores = self.metrics.into_iter().map(|metric| {
+            let nth = seen.entry(metric.name.clone()).or_default();
+            let key = MetricKey {
+                name: metric.name,
+                nth: *nth,
+            };
+            *nth += 1;
+            let judge = JudgeIdentity {
+                kind: metric.kind,
+                model: metric.judge,
+                prompt: metric.prompt,
+                scale: metric.scale,
+            };
+            ComparedScore {
+                metric: metrics.share(MetricIdentity { key, judge }),
+                score: metric.score.filter(|score| score.is_finite()),
+                threshold: metric.threshold,
+                gates: metric.gates,
+                skipped: metric.skipped,
+            }
+        });
+        ComparedCase {
+            label,
+            content: Some(self.content),
+            state: Some(self.state),
+            trials: trials.map(|(judged, passed)| TrialTally { judged, passed }),
+            scores: scores.collect(),
+            answer: self.answer,
+            name: self.name,
+        }
+    }
+}
+
+impl BaselineMetric {
+    fn of(score: &ComparedScore) -> Self {
+        let MetricIdentity { key, judge } = &*score.metric;
+        Self {
+            name: key.name.clone(),
+            kind: judge.kind.clone(),
+            score: score.score,
+            threshold: score.threshold,
+            judge: judge.model.clone(),
+            prompt: judge.prompt.clone(),
+            scale: judge.scale.clone(),
+            gates: score.gates,
+            skipped: score.skipped,
+        }
+    }
+}
+
+/// Writes a baseline: one line per case, sorted, so that a change of one case changes one line.
+pub(crate) fn write_baseline(
+    view: &RunView<'_>,
+    redactor: &Redactor,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    let mut lines = Vec::new();
+    for report in view.cases() {
+        let case = BaselineCase::of(&report?, redactor);
+        let line = serde_json::to_string(&case).map_err(std::io::Error::from)?;
+        lines.push((case.name, case.question, case.content, line));
+    }
+    // Equal cases keep their order, by which they are paired.
+    lines.sort_by(
+        |(a_name, a_question, a_content, _), (b_name, b_question, b_content, _)| {
+            (a_name.is_none(), a_name, a_question, a_content).cmp(&(
+                b_name.is_none(),
+                b_name,
+                b_question,
+                b_content,
+            ))
+        },
+    );
+    let text = |text: &str| serde_json::to_string(&*redactor.text(text)).map_err(std::io::Error::from);
+    let head = view.head;
+    writeln!(out, "{{\n\"holodeck_baseline\": {BASELINE_VERSION},")?;
+    writeln!(out, "\"agent\": {},", text(&head.agent_name)?)?;
+    writeln!(out, "\"model\": {},", text(view.model)?)?;
+    writeln!(out, "\"run\": {},", text(&head.run_id)?)?;
+    writeln!(out, "\"saved_at\": {},", text(&head.timestamp)?)?;
+    if let Some(replayed) = &head.replayed {
+        let replayed = serde_json::to_string(replayed).map_err(std::io::Error::from)?;
+        writeln!(out, "\"replayed\": {replayed},")?;
+    }
+    write!(out, "\"cases\": [")?;
+    for (place, (.., line)) in lines.iter().enumerate() {
+        let separator = if place == 0 { "" } else { "," };
+        write!(out, "{separator}\n{line}")?;
+    }
+    writeln!(out, "\n]\n}}")?;
+    Ok(())
+}
+
+/// Whether a file with this beginning is a baseline, which a new one may replace.
+pub fn is_baseline(beginning: &str) -> bool {
+    beginning
+        .trim_start()
+        .strip_prefix('{')
+        .is_some_and(|rest| rest.trim_start().starts_with("\"holodeck_baseline\""))
+}
+
+/// Checks the name of a baseline, which becomes a file name.
+pub fn check_baseline_name(name: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+        return Err(format!(
+            "`{name}` is not the name of a baseline: use letters, digits, `-`, `_` and `.`"
+        ));
+    }
+    Ok(())
+}

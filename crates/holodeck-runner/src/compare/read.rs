@@ -1,0 +1,256 @@
+//! Reads runs from journals, run files and baselines, and later the texts of single cases.
+
+mod file;
+mod scan;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs::File,
+    io::{BufRead as _, BufReader, Read as _},
+    path::{Path, PathBuf},
+};
+
+use holodeck_model::{CaseId, Redactor};
+
+use super::{
+    baseline,
+    run::{
+        ComparedCase, ComparedRun, Metrics, RunInfo, RunKind, Source, TrialTally, answer_digest, label,
+        scores_of,
+    },
+};
+use crate::{
+    CaseReport, Expected, Journal, JournalError, RunStore, StoreError, explain_in_a_line, trials::fold_case,
+    words,
+};
+
+/// Why a run cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadRunError {
+    /// No such run.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The journal of the run.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The file cannot be read.
+    #[error("`{path}`: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The baseline does not exist.
+    #[error("there is no baseline `{path}`")]
+    NoBaseline {
+        /// Its file.
+        path: String,
+    },
+    /// The content is not that of a run.
+    #[error("`{path}` is not a run: {reason}")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Finds and reads the runs of an agent.
+pub struct RunReader<'a> {
+    /// The runs and baselines of the agent.
+    store: &'a RunStore,
+    redactor: &'a Redactor,
+    /// Names of the agent's current cases, for journals that do not record them.
+    names: HashMap<CaseId, String>,
+}
+
+/// What a case asked, what was answered, and why it did not pass; shortened.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[allow(clippy::exhaustive_structs, reason = "plain data of a report")]
+pub struct CaseTexts {
+    /// The question; several turns are joined by a line `---`.
+    pub question: Option<String>,
+    /// The answer; absent in a baseline, which keeps only its digest.
+    pub answer: Option<String>,
+    /// Why it did not pass.
+    pub reason: Option<String>,
+}
+
+/// Limits each text of a changed case.
+const TEXT_CHARS: usize = 1_500;
+
+impl<'a> RunReader<'a> {
+    /// A reader for the runs in `store`.
+    pub fn new(store: &'a RunStore, redactor: &'a Redactor, names: HashMap<CaseId, String>) -> Self {
+        Self {
+            store,
+            redactor,
+            names,
+        }
+    }
+
+    /// Reads the run `name`: `baseline`, `baseline:NAME`, the path of a file, a run id, its beginning, or `latest`.
+    pub fn read(&self, name: &str) -> Result<ComparedRun, ReadRunError> {
+        let path = self.find(name)?;
+        let unreadable = |source| ReadRunError::Io {
+            path: path.display().to_string(),
+            source,
+        };
+        let mut beginning = Vec::new();
+        // The marker of a journal is its first field.
+        let file = File::open(&path).map_err(unreadable)?;
+        let limit = file.take(64);
+        BufReader::new(limit)
+            .read_until(b'\n', &mut beginning)
+            .map_err(unreadable)?;
+        if beginning.starts_with(b"{\"holodeck_journal\"") {
+            return self.read_journal(name, &path);
+        }
+        file::read(name, &path, self.redactor)
+    }
+
+    fn find(&self, name: &str) -> Result<PathBuf, ReadRunError> {
+        let baseline = match name.strip_prefix("baseline:") {
+            Some(baseline) => Some(baseline),
+            None => (name == baseline::DEFAULT_NAME).then_some(name),
+        };
+        if let Some(baseline) = baseline {
+            let path = self.store.baseline_path(baseline);
+            if !path.is_file() {
+                return Err(ReadRunError::NoBaseline {
+                    path: path.display().to_string(),
+                });
+            }
+            return Ok(path);
+        }
+        if Path::new(name).is_file() {
+            return Ok(PathBuf::from(name));
+        }
+        if Path::new(name).extension().is_some() {
+            return Err(ReadRunError::Io {
+                path: name.to_owned(),
+                source: std::io::ErrorKind::NotFound.into(),
+            });
+        }
+        Ok(self.store.find(name)?)
+    }
+
+    fn read_journal(&self, name: &str, path: &Path) -> Result<ComparedRun, ReadRunError> {
+        let journal = Journal::open(path)?;
+        let mut metrics = Metrics::default();
+        let mut cases = Vec::with_capacity(journal.plan().len());
+        for place in 0..journal.plan().len() {
+            cases.push(self.journal_case(&journal, place, &mut metrics)?);
+        }
+        let header = journal.header();
+        let ended = journal.ended().and_then(|ended| ended.because.clone());
+        let unfinished = cases.iter().any(|case| case.state.is_none());
+        // Version 1 does not record the plan, so that only a proper end shows that nothing is missing.
+        let no_end =
+            (journal.version() == 1 && journal.ended().is_none()).then(|| "it was killed".to_owned());
+        let provenance = header.replayed.iter().map(holodeck_model::Replayed::describe);
+        let regraded = header.regrades.iter().map(|run| format!("regraded from {run}"));
+        let info = RunInfo {
+            name: name.to_owned(),
+            kind: RunKind::Journal,
+            path: path.to_owned(),
+            run_id: Some(header.run_id.clone()),
+            agent_name: header.agent_name.clone(),
+            model: Some(header.model.clone()).filter(|model| !model.is_empty()),
+            at: header.started_at.clone(),
+            unfinished: ended.filter(|_| unfinished).or(no_end),
+            provenance: provenance.chain(regraded).collect(),
+            states: BTreeMap::new(),
+        };
+        Ok(ComparedRun::new(info, cases, Source::Journal(Box::new(journal))))
+    }
+
+    fn journal_case(
+        &self,
+        journal: &Journal,
+        place: usize,
+        metrics: &mut Metrics,
+    ) -> Result<ComparedCase, ReadRunError> {
+        let identity = journal.plan().get(place).copied();
+        let name = identity.and_then(|identity| self.names.get(&identity.id).cloned());
+        let name = name.map(|name| self.redactor.text(&name).into_owned());
+        let mut case = ComparedCase {
+            label: label(name.as_deref(), "", place),
+            name,
+            content: identity.map(|identity| identity.content),
+            state: None,
+            trials: None,
+            scores: Vec::new(),
+            answer: None,
+        };
+        let Some(report) = journal_report(journal, place)? else {
+            return Ok(case);
+        };
+        case.name = report.name.clone().or(case.name);
+        case.label = label(case.name.as_deref(), &report.question(), place);
+        case.state = Some(report.state());
+        case.trials = TrialTally::of(&report);
+        case.scores = scores_of(&report, metrics);
+        case.answer = report.answer().map(answer_digest);
+        Ok(case)
+    }
+
+    /// The texts of the cases at these places.
+    pub(super) fn texts(
+        &self,
+        run: &ComparedRun,
+        places: &BTreeSet<usize>,
+    ) -> Result<HashMap<usize, CaseTexts>, ReadRunError> {
+        if places.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let journal = match &run.source {
+            Source::Journal(journal) => journal,
+            Source::File | Source::Baseline => {
+                return file::texts(&run.info.path, places, self.redactor);
+            }
+        };
+        let mut texts = HashMap::new();
+        for &place in places {
+            if let Some(report) = journal_report(journal, place)? {
+                texts.insert(place, CaseTexts::of(&report));
+            }
+        }
+        Ok(texts)
+    }
+}
+
+/// The case at a place of the plan, without the expectations, which the journal does not record.
+fn journal_report(journal: &Journal, place: usize) -> Result<Option<CaseReport>, JournalError> {
+    fold_case(journal, place, &[], |unit, grade| {
+        Some(CaseReport {
+            index: place,
+            name: unit.name.clone(),
+            input: String::new(),
+            expected: Expected::default(),
+            expected_turns: Vec::new(),
+            unit,
+            grade,
+            trials: None,
+        })
+    })
+}
+
+impl CaseTexts {
+    fn of(report: &CaseReport) -> Self {
+        Self {
+            question: shorten(&report.question()),
+            answer: report.answer().and_then(shorten),
+            reason: shorten(&explain_in_a_line(report)),
+        }
+    }
+}
+
+/// At most [`TEXT_CHARS`] characters; `None` for an empty text.
+fn shorten(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| words::clip(text, TEXT_CHARS).into_owned())
+}

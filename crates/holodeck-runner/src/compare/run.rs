@@ -1,0 +1,355 @@
+//! A run as a comparison sees it: one line per case, without answers.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use holodeck_model::{CaseContent, CaseState, MetricResult, case_label};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::CaseReport;
+
+/// Where a compared run was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RunKind {
+    /// The journal of a run.
+    Journal,
+    /// A run file or a JSON report.
+    RunFile,
+    /// A run file of HoloDeck 0.7.
+    Original,
+    /// A saved baseline.
+    Baseline,
+}
+
+/// What is known about a compared run as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RunInfo {
+    /// What the user asked for.
+    pub name: String,
+    /// The kind of file.
+    pub kind: RunKind,
+    /// The file.
+    pub path: PathBuf,
+    /// The run; absent in files of HoloDeck 0.7.
+    pub run_id: Option<String>,
+    /// The agent.
+    pub agent_name: String,
+    /// Provider and model, if known.
+    pub model: Option<String>,
+    /// When it started or ended, RFC 3339.
+    pub at: String,
+    /// Why not every planned case has a result, if so.
+    pub unfinished: Option<String>,
+    /// The source of the answers, if not the agent itself.
+    pub provenance: Vec<String>,
+    /// Number of cases by state.
+    pub states: BTreeMap<&'static str, usize>,
+}
+
+/// A run that can be compared. Holds one line for each case; answers and reasons are read on demand.
+#[derive(Debug)]
+pub struct ComparedRun {
+    pub(super) info: RunInfo,
+    pub(super) cases: Vec<ComparedCase>,
+    pub(super) source: Source,
+}
+
+/// Where the texts of a run are read from.
+#[derive(Debug)]
+pub(super) enum Source {
+    Journal(Box<crate::Journal>),
+    File,
+    Baseline,
+}
+
+/// One case of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ComparedCase {
+    /// Its own name.
+    pub(super) name: Option<String>,
+    /// What is shown: its name, else the beginning of its question.
+    pub(super) label: String,
+    /// What it asks; absent if the file does not tell.
+    pub(super) content: Option<CaseContent>,
+    /// The verdict; absent for a case that was not run.
+    pub(super) state: Option<CaseState>,
+    /// If it ran more than once.
+    pub(super) trials: Option<TrialTally>,
+    pub(super) scores: Vec<ComparedScore>,
+    /// Digest of the answer.
+    pub(super) answer: Option<String>,
+}
+
+/// The trials of a case that have a verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[allow(clippy::exhaustive_structs, reason = "two numbers")]
+pub struct TrialTally {
+    /// How many have a verdict.
+    pub judged: u64,
+    /// How many passed.
+    pub passed: u64,
+}
+
+/// The score of one metric.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ComparedScore {
+    pub(super) metric: Arc<MetricIdentity>,
+    /// Absent when it could not be computed.
+    pub(super) score: Option<f64>,
+    pub(super) threshold: Option<f64>,
+    /// Whether the metric decides about the case.
+    pub(super) gates: bool,
+    /// Whether the metric was left out because a gate before it was missed.
+    pub(super) skipped: bool,
+}
+
+/// A metric of a case, and who judged it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct MetricIdentity {
+    pub(super) key: MetricKey,
+    pub(super) judge: JudgeIdentity,
+}
+
+/// A metric: a name may appear twice with different options.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct MetricKey {
+    pub(super) name: String,
+    /// Place among the metrics of this name, from 0.
+    pub(super) nth: usize,
+}
+
+impl MetricKey {
+    /// `rougeL`, or `rougeL (2)` for the second one.
+    pub(super) fn label(&self) -> String {
+        match self.nth {
+            0 => self.name.clone(),
+            nth => format!("{} ({})", self.name, nth + 1),
+        }
+    }
+}
+
+/// What computed a score. Scores are comparable only if all of it is equal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[allow(clippy::exhaustive_structs, reason = "plain data of a report")]
+pub struct JudgeIdentity {
+    /// `standard`, `rag`, `geval` or `code`.
+    pub kind: String,
+    /// The judge model; absent for a metric without a judge, and if the file does not name it.
+    pub model: Option<String>,
+    /// Digest of what shapes the judge's prompt.
+    pub prompt: Option<String>,
+    /// The scale of the scores.
+    pub scale: String,
+}
+
+/// Standard metrics that ask a judge.
+const JUDGED: [&str; 4] = ["groundedness", "relevance", "coherence", "fluency"];
+
+impl JudgeIdentity {
+    pub(super) fn of(metric: &MetricResult) -> Self {
+        Self {
+            kind: metric.kind.clone(),
+            model: metric.model_used.clone(),
+            prompt: metric.judge_prompt.clone(),
+            scale: metric.scale.clone(),
+        }
+    }
+
+    /// Whether a model computed the score.
+    pub(super) fn is_judge(&self, metric: &str) -> bool {
+        self.model.is_some() || matches!(self.kind.as_str(), "rag" | "geval") || JUDGED.contains(&metric)
+    }
+
+    /// Whether scores of both can be compared. An unknown judge equals no other.
+    pub(super) fn is_comparable(&self, other: &Self, metric: &str) -> bool {
+        self == other && !(self.is_judge(metric) && self.model.is_none())
+    }
+
+    /// `gpt-4o, prompt 1a2b3c4d, scale 0-1`.
+    pub(super) fn describe(&self) -> String {
+        let model = self.model.as_deref().unwrap_or("an unknown judge");
+        let prompt = self.prompt.as_ref().map(|prompt| {
+            let short: String = prompt.chars().take(8).collect();
+            format!(", prompt {short}")
+        });
+        format!("{model}{}, scale {}", prompt.unwrap_or_default(), self.scale)
+    }
+}
+
+/// Shares equal identities: a run has few metrics and many cases.
+#[derive(Debug, Default)]
+pub(super) struct Metrics(HashMap<MetricIdentity, Arc<MetricIdentity>>);
+
+impl Metrics {
+    pub(super) fn share(&mut self, identity: MetricIdentity) -> Arc<MetricIdentity> {
+        if let Some(known) = self.0.get(&identity) {
+            return Arc::clone(known);
+        }
+        let shared = Arc::new(identity.clone());
+        self.0.insert(identity, Arc::clone(&shared));
+        shared
+    }
+
+    /// The scores of a case: of several trials, the mean of those that have one. A metric with an error has none,
+    /// whatever number stands beside it.
+    pub(super) fn scores<'m>(
+        &mut self,
+        trials: impl Iterator<Item = &'m [MetricResult]>,
+    ) -> Vec<ComparedScore> {
+        let mut groups: Vec<(ComparedScore, Vec<f64>)> = Vec::new();
+        for metrics in trials {
+            let mut seen: HashMap<&str, usize> = HashMap::new();
+            for metric in metrics {
+                let nth = seen.entry(&metric.metric_name).or_default();
+                let key = MetricKey {
+                    name: metric.metric_name.clone(),
+                    nth: *nth,
+                };
+                *nth += 1;
+                let judge = JudgeIdentity::of(metric);
+                let score = metric
+                    .score
+                    .filter(|score| score.is_finite() && metric.error.is_none());
+                let identity = self.share(MetricIdentity { key, judge });
+                let known = groups.iter_mut().find(|(group, _)| group.metric == identity);
+                if let Some((group, scores)) = known {
+                    group.gates |= metric.passed.is_some();
+                    group.skipped |= metric.skipped;
+                    scores.extend(score);
+                } else {
+                    let group = ComparedScore {
+                        metric: identity,
+                        score: None,
+                        threshold: metric.threshold,
+                        gates: metric.passed.is_some(),
+                        skipped: metric.skipped,
+                    };
+                    groups.push((group, score.into_iter().collect()));
+                }
+            }
+        }
+        let mean =
+            |scores: &[f64]| (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64);
+        let scores = groups.into_iter().map(|(group, scores)| ComparedScore {
+            score: mean(&scores),
+            ..group
+        });
+        scores.collect()
+    }
+}
+
+/// The scores of a case of a journal.
+pub(super) fn scores_of(report: &CaseReport, metrics: &mut Metrics) -> Vec<ComparedScore> {
+    let trials: Vec<_> = report.metrics_of_trials().collect();
+    metrics.scores(trials.iter().map(|metrics| &**metrics))
+}
+
+impl TrialTally {
+    pub(super) fn of(report: &CaseReport) -> Option<Self> {
+        let trials = report.trials.as_ref()?;
+        Some(Self {
+            judged: trials.counted().into(),
+            passed: trials.passed.into(),
+        })
+    }
+}
+
+impl ComparedCase {
+    /// Whether it passed or failed; errors, unchecked cases and cases that were not run have no verdict.
+    pub(super) fn has_verdict(&self) -> bool {
+        is_verdict(self.state)
+    }
+
+    /// The share of its trials that passed; absent without a verdict.
+    pub(super) fn rate(&self) -> Option<f64> {
+        if !self.has_verdict() {
+            return None;
+        }
+        match self.trials {
+            Some(trials) if trials.judged > 0 => Some(trials.passed as f64 / trials.judged as f64),
+            Some(_) => None,
+            None => Some(if self.state == Some(CaseState::Passed) {
+                1.0
+            } else {
+                0.0
+            }),
+        }
+    }
+
+    pub(super) fn repeated(&self) -> bool {
+        self.trials.is_some_and(|trials| trials.judged > 1)
+    }
+
+    pub(super) fn score(&self, key: &MetricKey) -> Option<&ComparedScore> {
+        self.scores.iter().find(|score| score.metric.key == *key)
+    }
+}
+
+/// Whether a state is a pass or a failure.
+pub(super) fn is_verdict(state: Option<CaseState>) -> bool {
+    match state {
+        Some(CaseState::Passed | CaseState::Failed | CaseState::Flaky) => true,
+        Some(CaseState::Error | CaseState::Unchecked) | None => false,
+    }
+}
+
+/// How much of a question identifies a case without a name.
+const LABEL_CHARS: usize = 60;
+
+/// The name that is shown: the case's own, else the beginning of its question, else its place.
+pub(super) fn label(name: Option<&str>, question: &str, place: usize) -> String {
+    if name.is_some() || question.trim().is_empty() {
+        return case_label(name, place);
+    }
+    crate::words::one_line(question, LABEL_CHARS)
+}
+
+/// A short digest of an answer, by which equal answers are recognised.
+pub(super) fn answer_digest(answer: &str) -> String {
+    let digest = Sha256::digest(answer.as_bytes());
+    let bytes = digest.iter().take(8);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl ComparedRun {
+    /// About the run as a whole.
+    pub fn info(&self) -> &RunInfo {
+        &self.info
+    }
+
+    /// The number of its planned cases.
+    pub fn len(&self) -> usize {
+        self.cases.len()
+    }
+
+    /// Whether it has no case.
+    pub fn is_empty(&self) -> bool {
+        self.cases.is_empty()
+    }
+
+    pub(super) fn new(mut info: RunInfo, cases: Vec<ComparedCase>, source: Source) -> Self {
+        for case in &cases {
+            *info.states.entry(state_word(case.state)).or_default() += 1;
+        }
+        let not_run = cases.iter().filter(|case| case.state.is_none()).count();
+        if not_run > 0 && info.unfinished.is_none() {
+            info.unfinished = Some(format!(
+                "{} without a result",
+                crate::words::count(not_run, "case")
+            ));
+        }
+        Self { info, cases, source }
+    }
+}
+
+/// The name of a state.
+pub(super) fn state_word(state: Option<CaseState>) -> &'static str {
+    state.map_or("not run", crate::words::state)
+}
