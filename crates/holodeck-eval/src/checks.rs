@@ -197,9 +197,9 @@ impl Metric for StandardCheck {
             }
         });
         Ok(Score {
-            value,
             passed: Some(passed),
             reason,
+            ..Score::graded(value)
         })
     }
 }

@@ -2,6 +2,9 @@
 
 use serde_json::{Value, json};
 
+/// Up to this range, the possible scores are listed.
+const MAX_LISTED: u32 = 100;
+
 /// The form of a judge's answer. There are few, so that a backend per form can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -19,8 +22,6 @@ pub enum VerdictFormat {
     Verdicts,
     /// `{statements: [{statement, verdict: yes|no, reason}]}`.
     Statements,
-    /// `{reason}`.
-    Reason,
 }
 
 impl VerdictFormat {
@@ -28,7 +29,12 @@ impl VerdictFormat {
     pub fn schema(self) -> Value {
         let text = json!({"type": "string"});
         let object = |title: &str, properties: Value| {
-            let required: Vec<&String> = properties.as_object().into_iter().flatten().map(|(name, _)| name).collect();
+            let required: Vec<&String> = properties
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| name)
+                .collect();
             let mut schema = json!({
                 "type": "object",
                 "properties": properties,
@@ -43,8 +49,13 @@ impl VerdictFormat {
         let list = |items: Value| json!({"type": "array", "items": items});
         match self {
             Self::Score { min, max } => {
-                let scores: Vec<u32> = (min..=max).collect();
-                object("score", json!({"reason": text, "score": {"type": "integer", "enum": scores}}))
+                // A list is enforced by every endpoint with structured answers, bounds are not; long lists are refused.
+                let score = if max - min <= MAX_LISTED {
+                    json!({"type": "integer", "enum": (min..=max).collect::<Vec<u32>>()})
+                } else {
+                    json!({"type": "integer", "minimum": min, "maximum": max})
+                };
+                object("score", json!({"reason": text, "score": score}))
             }
             Self::Items => object("items", json!({"items": list(text)})),
             Self::Verdicts => {
@@ -57,7 +68,6 @@ impl VerdictFormat {
                 let item = json!({"reason": text, "statement": text, "verdict": verdict});
                 object("statements", json!({"statements": list(object("", item))}))
             }
-            Self::Reason => object("reason", json!({"reason": text})),
         }
     }
 }

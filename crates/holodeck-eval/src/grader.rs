@@ -3,10 +3,13 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use holodeck_model::MetricConfig;
+use holodeck_model::{MetricCondition, MetricConfig};
+use serde_json::Value;
 use thiserror::Error;
 
-use crate::{Asked, AskingMetric, EvalInput, Metric, MetricError, Score, checks, text_score, unsupported};
+use crate::{
+    Asked, AskingMetric, EvalInput, Metric, MetricError, Score, checks, judges::Jury, text_score, unsupported,
+};
 
 /// The verdict of a metric about an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +22,8 @@ pub enum Verdict {
     NotGated,
     /// There is no score.
     Error,
+    /// The metric was not computed, because a gate before it was missed.
+    Skipped,
 }
 
 /// The `type` of a metric.
@@ -63,8 +68,12 @@ pub struct MetricOutcome {
     pub verdict: Verdict,
     /// Why the score is what it is.
     pub reason: Option<String>,
-    /// Why there is no score; present exactly when the verdict is [`Verdict::Error`].
+    /// Why there is no score: the verdict is then [`Verdict::Error`], or [`Verdict::Failed`] if the metric fails on errors.
     pub error: Option<MetricError>,
+    /// What the score was computed from.
+    pub evidence: Option<Value>,
+    /// How often a judge was asked again.
+    pub retries: u32,
     /// How long the computation took.
     pub evaluation_time: Duration,
 }
@@ -92,6 +101,8 @@ struct PreparedMetric {
     metric: Scorer,
     kind: MetricKind,
     threshold: Option<f64>,
+    fail_on_error: bool,
+    when: Option<MetricCondition>,
 }
 
 /// How a metric is scored.
@@ -120,6 +131,8 @@ impl Grader {
                 metric,
                 kind,
                 threshold: config.threshold(),
+                fail_on_error: config.fail_on_error(),
+                when: config.when(),
             })
         });
         Ok(Self {
@@ -138,6 +151,8 @@ impl Grader {
             metric: Scorer::Asking(metric),
             kind,
             threshold,
+            fail_on_error: false,
+            when: None,
         });
         self
     }
@@ -156,21 +171,30 @@ impl Grader {
     }
 
     /// Completes the outcomes of [`compute`](Self::compute) with those of the asking metrics, which run concurrently.
+    /// `gates_met` says whether the gates outside of this list were met.
     pub async fn ask(
         &self,
         input: &EvalInput<'_>,
         computed: Vec<Option<MetricOutcome>>,
         asked: &Asked<'_>,
+        gates_met: bool,
     ) -> Vec<MetricOutcome> {
         if computed.iter().all(Option::is_some) {
             return computed.into_iter().flatten().collect();
         }
+        let is_met = |outcome: &MetricOutcome| !matches!(outcome.verdict, Verdict::Failed | Verdict::Error);
+        let gates_met = gates_met && computed.iter().flatten().all(is_met);
         let outcomes = self
             .metrics
             .iter()
             .zip(computed)
             .map(async |(prepared, computed)| match (computed, &prepared.metric) {
                 (Some(outcome), _) => Some(outcome),
+                (None, Scorer::Asking(_))
+                    if prepared.when == Some(MetricCondition::GatesPassed) && !gates_met =>
+                {
+                    Some(prepared.blank(Verdict::Skipped, Duration::ZERO))
+                }
                 (None, Scorer::Asking(metric)) => {
                     let start = Instant::now();
                     let score = metric.score(input, asked).await;
@@ -192,7 +216,7 @@ impl Grader {
 fn prepare(config: &MetricConfig) -> Result<Scorer, String> {
     Ok(match config {
         MetricConfig::Standard(standard) if standard.metric.needs_judge() => {
-            Scorer::Asking(Box::new(unsupported::JudgedMetric::new(config)))
+            Scorer::Asking(Box::new(Jury::new(config)?))
         }
         MetricConfig::Standard(standard) if standard.metric.is_text_score() => {
             Scorer::Computing(Box::new(text_score::TextScore::new(standard)?))
@@ -200,9 +224,7 @@ fn prepare(config: &MetricConfig) -> Result<Scorer, String> {
         MetricConfig::Standard(standard) => {
             Scorer::Computing(Box::new(checks::StandardCheck::new(standard)?))
         }
-        MetricConfig::Geval(_) | MetricConfig::Rag(_) => {
-            Scorer::Asking(Box::new(unsupported::JudgedMetric::new(config)))
-        }
+        MetricConfig::Geval(_) | MetricConfig::Rag(_) => Scorer::Asking(Box::new(Jury::new(config)?)),
         MetricConfig::Code(_) => Scorer::Asking(Box::new(unsupported::CodeGrader::new(config))),
     })
 }
@@ -216,37 +238,43 @@ impl PreparedMetric {
     }
 
     fn outcome(&self, score: Result<Score, MetricError>, evaluation_time: Duration) -> MetricOutcome {
-        let result = score.and_then(|score| self.in_range(score));
-        let name = self.name().to_owned();
-        let (kind, threshold) = (self.kind, self.threshold);
-        match result {
-            Ok(Score {
-                value,
-                passed,
-                reason,
-            }) => {
-                let verdict = verdict(value, passed, threshold);
-                MetricOutcome {
-                    name,
-                    kind,
-                    score: Some(value),
-                    threshold,
-                    verdict,
-                    reason,
-                    error: None,
+        match score.and_then(|score| self.in_range(score)) {
+            Ok(score) => MetricOutcome {
+                score: Some(score.value),
+                reason: score.reason,
+                evidence: score.evidence,
+                retries: score.retries,
+                ..self.blank(
+                    verdict(score.value, score.passed, self.threshold),
                     evaluation_time,
+                )
+            },
+            Err(error) => {
+                let verdict = if self.fail_on_error {
+                    Verdict::Failed
+                } else {
+                    Verdict::Error
+                };
+                MetricOutcome {
+                    error: Some(error),
+                    ..self.blank(verdict, evaluation_time)
                 }
             }
-            Err(error) => MetricOutcome {
-                name,
-                kind,
-                score: None,
-                threshold,
-                verdict: Verdict::Error,
-                reason: None,
-                error: Some(error),
-                evaluation_time,
-            },
+        }
+    }
+
+    fn blank(&self, verdict: Verdict, evaluation_time: Duration) -> MetricOutcome {
+        MetricOutcome {
+            name: self.name().to_owned(),
+            kind: self.kind,
+            score: None,
+            threshold: self.threshold,
+            verdict,
+            reason: None,
+            error: None,
+            evidence: None,
+            retries: 0,
+            evaluation_time,
         }
     }
 

@@ -23,8 +23,12 @@ pub struct EvalInput<'a> {
     pub structured_output: Option<&'a Value>,
     /// The tool calls of the turn, in order.
     pub tool_calls: &'a [CalledTool<'a>],
-    /// The passages that retrieval returned.
+    /// The passages that metrics use: those of the case, else those that tools retrieved.
     pub retrieval_context: Option<&'a [String]>,
+    /// The passages of the case.
+    pub context: Option<&'a [String]>,
+    /// The passages that tools retrieved.
+    pub retrieved: Option<&'a [String]>,
     /// How long the answer took, if known.
     pub latency: Option<Duration>,
     /// What the answer cost, if usage and price are known.

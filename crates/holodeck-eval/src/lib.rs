@@ -5,9 +5,11 @@ mod format;
 mod grader;
 mod input;
 mod json_text;
+mod judges;
 mod metric;
 pub mod nlp;
 mod response_path;
+pub mod stats;
 mod text_score;
 mod tool_calls;
 mod unsupported;
@@ -16,11 +18,13 @@ pub use grader::{ConfigError, Grader, MetricKind, MetricOutcome, Verdict};
 #[doc(no_inline)]
 pub use {holodeck_backend_api as api, holodeck_model as model};
 
+pub use format::VerdictFormat;
 pub use holodeck_model::{ExpectedTool, MetricConfig, StandardMetric};
 pub use input::{CalledTool, EvalInput};
-pub use format::VerdictFormat;
+pub use judges::{JUDGE_INSTRUCTIONS, JUDGE_PROMPTS};
 pub use metric::{
-    Asked, AskingMetric, Judge, JudgeAnswer, JudgeError, JudgeRequest, Metric, MetricError, Programs, Score,
+    Asked, AskingMetric, Judge, JudgeAnswer, JudgeError, JudgeRequest, Metric, MetricError, NoPrograms,
+    Programs, Score,
 };
 pub use nlp::WORDNET_LICENSE;
 pub use tool_calls::{ToolExpectations, ToolsOutcome, check_tools};

@@ -48,7 +48,10 @@ pub trait Judge: Send + Sync {
 
 /// One question to a judge.
 #[derive(Clone, Debug)]
-#[allow(clippy::exhaustive_structs, reason = "metrics and tests construct it as a literal")]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "metrics and tests construct it as a literal"
+)]
 pub struct JudgeRequest<'a> {
     /// The model; `None` for the default one.
     pub model: Option<&'a ModelConfig>,
@@ -58,6 +61,8 @@ pub struct JudgeRequest<'a> {
     pub prompt: String,
     /// What the answer must match.
     pub format: VerdictFormat,
+    /// Whether the answer is the same for every case, so that one answer serves a whole run.
+    pub shared: bool,
     /// The time limit; `None` for the default one.
     pub timeout: Option<Duration>,
 }
@@ -104,6 +109,18 @@ pub trait Programs: Send + Sync {
     async fn run(&self, grader: &CodeMetric, context: Value) -> Result<Value, String>;
 }
 
+/// No programs: every code grader is an error.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::exhaustive_structs, reason = "it has no fields")]
+pub struct NoPrograms;
+
+#[async_trait]
+impl Programs for NoPrograms {
+    async fn run(&self, _: &CodeMetric, _: Value) -> Result<Value, String> {
+        Err("no program can be run here".to_owned())
+    }
+}
+
 /// A score in 0..=1 with the metric's own verdict, if it has one.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -116,6 +133,8 @@ pub struct Score {
     pub reason: Option<String>,
     /// What the score was computed from, such as the verdicts on single claims.
     pub evidence: Option<Value>,
+    /// How often a judge was asked again because it returned no verdict.
+    pub retries: u32,
 }
 
 impl Score {
@@ -126,6 +145,7 @@ impl Score {
             passed: None,
             reason: None,
             evidence: None,
+            retries: 0,
         }
     }
 
@@ -136,6 +156,7 @@ impl Score {
             passed: Some(true),
             reason: None,
             evidence: None,
+            retries: 0,
         }
     }
 
@@ -146,6 +167,7 @@ impl Score {
             passed: Some(false),
             reason: Some(reason.into()),
             evidence: None,
+            retries: 0,
         }
     }
 }
@@ -192,19 +214,29 @@ pub enum MetricError {
         "the cost of this answer is not known: the endpoint reported no token usage, or the model's price is unknown"
     )]
     CostUnknown,
-    /// The metric needs a judge, which is not supported yet.
-    #[error("`{name}` needs a judge, which this version cannot run")]
-    JudgeNotAvailable {
+    /// Neither the case nor the turn has passages.
+    #[error("`{metric}` needs passages: the case has no `retrieval_context`, and no tool retrieved any")]
+    MissingContext {
         /// The metric.
-        name: String,
+        metric: String,
     },
-    /// The judge returned no answer.
+    /// The user's prompt cannot be filled in for this case.
+    #[error("the `custom_prompt` of `{metric}` cannot be filled in: {problem}")]
+    Prompt {
+        /// The metric.
+        metric: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The judge returned no verdict.
     #[error("`{name}` was not judged: {reason}")]
     NotJudged {
         /// The metric.
         name: String,
         /// Why.
         reason: String,
+        /// Whether another attempt can help.
+        retryable: bool,
     },
     /// The metric is a code grader, which is not supported yet.
     #[error("`{name}` is a code grader, which this version cannot run")]

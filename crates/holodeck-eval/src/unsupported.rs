@@ -5,32 +5,6 @@ use holodeck_model::MetricConfig;
 
 use crate::{Asked, AskingMetric, EvalInput, MetricError, Score};
 
-/// A metric that needs a judge.
-pub(crate) struct JudgedMetric {
-    name: String,
-}
-
-impl JudgedMetric {
-    pub(crate) fn new(config: &MetricConfig) -> Self {
-        Self {
-            name: config.name().to_owned(),
-        }
-    }
-}
-
-#[async_trait]
-impl AskingMetric for JudgedMetric {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    async fn score(&self, _: &EvalInput<'_>, _: &Asked<'_>) -> Result<Score, MetricError> {
-        Err(MetricError::JudgeNotAvailable {
-            name: self.name.clone(),
-        })
-    }
-}
-
 /// A metric that runs a program of the user.
 pub(crate) struct CodeGrader {
     name: String,

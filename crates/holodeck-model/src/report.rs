@@ -197,6 +197,12 @@ pub struct TestResult {
     /// Price of the tokens; absent if they or the price are unknown.
     #[serde(default)]
     pub cost_usd: Option<f64>,
+    /// Tokens of the judges of its metrics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge_usage: Option<TokenUsage>,
+    /// Price of the judges, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge_cost_usd: Option<f64>,
     /// Model calls made.
     #[serde(default)]
     pub num_turns: u32,
@@ -337,14 +343,23 @@ pub struct MetricResult {
     pub scale: String,
     /// Why it could not be computed.
     pub error: Option<String>,
-    /// Always 0 today.
+    /// How often a judge was asked again because it returned no verdict.
     pub retry_count: u32,
     /// How long grading took.
     pub evaluation_time_ms: Option<f64>,
-    /// The judge.
+    /// The judge; several are joined by commas.
     pub model_used: Option<String>,
+    /// Digest of what shapes the judge's prompt; scores of different prompts are not comparable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge_prompt: Option<String>,
     /// The reason for the score.
     pub reasoning: Option<String>,
+    /// Whether the metric was not computed because a gate before it was missed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
+    /// What the score was computed from, such as the verdicts on single claims.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
 }
 
 /// Totals of a run.
@@ -385,9 +400,15 @@ pub struct ReportSummary {
     /// Cases whose endpoint reported no tokens.
     #[serde(default)]
     pub usage_missing: usize,
-    /// Price of the run, if known.
+    /// Price of the run without its judges, if known.
     #[serde(default)]
     pub cost_usd: Option<f64>,
+    /// Tokens of the judges; absent if none was asked or one reported none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge_usage: Option<TokenUsage>,
+    /// Price of the judges, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge_cost_usd: Option<f64>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -161,8 +161,6 @@ pub struct Unsupported {
 pub enum Need {
     /// It does not start: exit code 2.
     Blocks,
-    /// It runs, and ends with exit code 4, because a metric could not be evaluated.
-    JudgeMetric,
     /// It runs; only the warning is reported.
     Warning,
 }

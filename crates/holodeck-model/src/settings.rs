@@ -74,6 +74,9 @@ impl<T> Setting<T> {
 /// Tool calls of one answer that run at the same time, unless a layer sets another number.
 const PARALLEL_TOOL_CALLS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
 
+/// Calls of judges that run at the same time, unless a layer sets another number.
+const PARALLEL_JUDGE_CALLS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
+
 /// How tests are run, after all layers except the command line: its flags are applied with
 /// [`Setting::override_with`].
 #[derive(Clone, Debug, Serialize)]
@@ -96,6 +99,8 @@ pub struct ExecutionSettings {
     pub parallel_test_cases: Setting<Option<NonZeroUsize>>,
     /// How many tool calls of one answer run at the same time.
     pub parallel_tool_calls: Setting<NonZeroUsize>,
+    /// How many calls of judges run at the same time.
+    pub parallel_judge_calls: Setting<NonZeroUsize>,
     /// A recording to replay.
     pub replay: Setting<Option<PathBuf>>,
     /// How to treat an answer that was cut off.
@@ -114,6 +119,7 @@ impl Default for ExecutionSettings {
             quiet: Setting::built_in(false),
             parallel_test_cases: Setting::built_in(None),
             parallel_tool_calls: Setting::built_in(PARALLEL_TOOL_CALLS),
+            parallel_judge_calls: Setting::built_in(PARALLEL_JUDGE_CALLS),
             replay: Setting::built_in(None),
             on_truncated: Setting::built_in(OnTruncated::Warn),
         }

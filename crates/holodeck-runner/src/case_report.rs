@@ -323,6 +323,7 @@ fn mean(group: &[&MetricResult]) -> Option<MetricResult> {
     };
     result.evaluation_time_ms = Some(group.iter().filter_map(|metric| metric.evaluation_time_ms).sum());
     result.reasoning = None;
+    result.skipped = group.iter().all(|metric| metric.skipped);
     Some(result)
 }
 

@@ -19,6 +19,7 @@ use crate::{
     execute::{Blocker, CaseEnd, Executor},
     grade::AnswerView,
     grading::{GradedUnit, GradingStage},
+    judging::JudgedLine,
     record::{Grade, UnitRecord},
     run_end::{RunEnd, RunEndKind},
 };
@@ -136,6 +137,8 @@ pub(crate) struct Dispatcher<'a> {
     pub(crate) journal: &'a mut Journal,
     pub(crate) sink: &'a mut dyn RunSink,
     pub(crate) notices: mpsc::UnboundedReceiver<String>,
+    /// The answers of judges, to be written to the journal.
+    pub(crate) judged: mpsc::UnboundedReceiver<JudgedLine>,
     /// Where each planned case is in the file.
     pub(crate) indices: &'a [usize],
     pub(crate) concurrency: usize,
@@ -191,6 +194,10 @@ impl Dispatcher<'_> {
             to_grade: units.filter(|&unit| self.needs_grading(unit)).collect(),
             ..Work::default()
         };
+        let grading_limit = self.concurrency.max(self.grading.judge.concurrency());
+        for line in self.journal.shared_judgements()? {
+            self.grading.judge.restore_shared(line);
+        }
         let mut unreachable = 0;
         let mut abort_at = None;
         let requested = *stop.borrow_and_update();
@@ -209,7 +216,7 @@ impl Dispatcher<'_> {
                 let Some(unit) = waiting.next() else { break };
                 self.start(unit, &mut work, &cancel);
             }
-            while work.grading.len() < self.concurrency {
+            while work.grading.len() < grading_limit {
                 let Some(unit) = work.to_grade.pop_front() else {
                     break;
                 };
@@ -218,6 +225,9 @@ impl Dispatcher<'_> {
                 }
             }
             if work.is_done() {
+                while let Ok(line) = self.judged.try_recv() {
+                    self.journal.judged(&line)?;
+                }
                 while let Ok(message) = self.notices.try_recv() {
                     self.sink.on(&RunEvent::Notice { message });
                 }
@@ -255,6 +265,10 @@ impl Dispatcher<'_> {
                     self.sink.on(&RunEvent::Notice { message });
                     continue;
                 }
+                Some(line) = self.judged.recv() => {
+                    self.journal.judged(&line)?;
+                    continue;
+                }
                 Some(joined) = work.running.join_next_with_id() => {
                     let Some((unit, record, grade)) = self.take_record(joined, &mut work) else { continue };
                     self.journal.record(unit, &record, grade.as_deref())?;
@@ -266,7 +280,7 @@ impl Dispatcher<'_> {
                             self.journal.grade(unit, &grade)?;
                             (unit, record, grade)
                         }
-                        None if work.grading.len() < self.concurrency => {
+                        None if work.grading.len() < grading_limit => {
                             self.start_grading(unit, record, &mut work, &cancel)?;
                             continue;
                         }
@@ -311,11 +325,15 @@ impl Dispatcher<'_> {
         }
     }
 
-    /// Whether another case may start. If a failure ends the run, a case keeps its slot until its verdict is known.
+    /// Whether another case may start. If a failure or the cost of judges can end the run, a case keeps its slot until
+    /// its verdict is known.
     fn has_room(&self, work: &Work) -> bool {
-        let ungraded = match self.on_failure {
-            OnFailure::Continue => 0,
-            OnFailure::Stop => work.grading.len() + work.to_grade.len(),
+        let waits = self.on_failure == OnFailure::Stop
+            || self.budget != Budget::default() && self.grading.judge.is_configured();
+        let ungraded = if waits {
+            work.grading.len() + work.to_grade.len()
+        } else {
+            0
         };
         work.running.len() + ungraded < self.concurrency
     }
@@ -360,7 +378,7 @@ impl Dispatcher<'_> {
     }
 
     fn start_grading(
-        &self,
+        &mut self,
         unit: usize,
         record: Box<UnitRecord>,
         work: &mut Work,
@@ -370,7 +388,8 @@ impl Dispatcher<'_> {
             return Ok(());
         };
         let view = self.answer_view(unit, &record)?;
-        let grading = Arc::clone(&self.grading).grade(index, record, view, cancel.child_token());
+        let answered = self.journal.judgements(unit)?;
+        let grading = Arc::clone(&self.grading).grade(index, record, view, answered, cancel.child_token());
         let id = work.grading.spawn(grading).id();
         work.units.insert(id, unit);
         Ok(())

@@ -1,4 +1,4 @@
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use holodeck_backend_api::{AgentBackend, BackendError, BackendEvent};
 use holodeck_model::{CaseIdentity, Failure, FailureKind, TestCase, UnitKey};
@@ -18,8 +18,6 @@ pub(crate) struct Executor {
     pub(crate) backend: Arc<dyn AgentBackend>,
     pub(crate) turns: TurnRunner,
     pub(crate) notices: tokio::sync::mpsc::UnboundedSender<String>,
-    /// Names that more than one case has, so that they do not identify a case.
-    pub(crate) repeated_names: HashSet<String>,
 }
 
 /// How a case ended.
@@ -81,7 +79,7 @@ impl Executor {
             // Only the checks may see the unmasked answer, so they run before it is stored.
             let grading = Arc::clone(&self.grading);
             let (graded, grade) = grading
-                .grade(index, unit, AnswerView::BeforeMasking, cancel)
+                .grade(index, unit, AnswerView::BeforeMasking, Vec::new(), cancel)
                 .await;
             unit = graded;
             let Some(grade) = grade else {
@@ -122,14 +120,6 @@ impl Executor {
         }
     }
 
-    /// The name of the case in a recording: its own name if no other case has it, otherwise its identity.
-    fn unit_name(&self, case: &TestCase, identity: CaseIdentity) -> String {
-        match &case.name {
-            Some(name) if !self.repeated_names.contains(name) => name.clone(),
-            _ => identity.id.to_string(),
-        }
-    }
-
     /// `None` if this run stopped it.
     async fn run_single(
         &self,
@@ -137,7 +127,7 @@ impl Executor {
         identity: CaseIdentity,
         cancel: &CancellationToken,
     ) -> Option<Conversation> {
-        let unit = self.unit_name(case, identity);
+        let unit = self.grading.unit_name(case, identity);
         let turn = TurnInput {
             input: case.input.as_deref().unwrap_or_default(),
             files: &case.files,
@@ -179,7 +169,7 @@ impl Executor {
                 return Some(conversation);
             }
         };
-        let label = self.unit_name(case, identity);
+        let label = self.grading.unit_name(case, identity);
         let mut failures_in_a_row = 0;
         for (place, turn) in case.turns.iter().enumerate() {
             if conversation.blocker.is_some() || failures_in_a_row >= 2 {

@@ -2,12 +2,13 @@ use std::time::Duration;
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_eval::{
-    CalledTool, EvalInput, Grader, Judge, MetricOutcome, ToolExpectations, ToolsOutcome, Verdict, check_tools,
+    Asked, CalledTool, EvalInput, Grader, JUDGE_PROMPTS, MetricOutcome, ToolExpectations, ToolsOutcome,
+    Verdict, check_tools,
 };
 use holodeck_model::{
     ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, FailureKind, MetricConfig,
-    MetricResult, OnTruncated, OneOrMany, ResolvedAgent, StandardMetric, StandardMetricName, TestCase,
-    ToolNames, ToolOrder, hex_prefix,
+    MetricResult, OnTruncated, OneOrMany, Redactor, ResolvedAgent, StandardMetric, StandardMetricName,
+    TestCase, ToolNames, ToolOrder, hex_prefix,
 };
 use holodeck_turn::TurnRecord;
 use serde::Serialize;
@@ -70,11 +71,6 @@ impl Graders {
         })
     }
 
-    #[cfg(test)]
-    pub(crate) fn replace_shared(&mut self, grader: Grader) {
-        self.shared = grader;
-    }
-
     /// The fingerprint of a case's checks.
     pub(crate) fn fingerprint(&self, case: &TestCase) -> String {
         fingerprint(&(&self.shared_fingerprint, expectations(case)))
@@ -109,7 +105,8 @@ impl Graders {
         case: &TestCase,
         place: usize,
         computed: Computed,
-        judge: &dyn Judge,
+        asked: &Asked<'_>,
+        redactor: &Redactor,
     ) -> Outcomes {
         let computed = match computed? {
             Ok(computed) => computed,
@@ -124,8 +121,39 @@ impl Graders {
             Ok(grader) => grader,
             Err(failure) => return Some(Err(failure)),
         };
+        // The record is masked; the texts of the file are not, and a judge or a program must not see secrets.
+        let mask = |text: &str| redactor.text(text).into_owned();
+        let mask_all = |texts: Option<&[String]>| -> Option<Vec<String>> {
+            texts.map(|texts| texts.iter().map(|text| mask(text)).collect())
+        };
         let input = subject.eval_input(&calls);
-        Some(Ok(grader.get().ask(&input, computed, judge).await))
+        let ground_truth = input.ground_truth.map(mask);
+        let [retrieval_context, context, retrieved] =
+            [input.retrieval_context, input.context, input.retrieved].map(mask_all);
+        let input = EvalInput {
+            ground_truth: ground_truth.as_deref(),
+            retrieval_context: retrieval_context.as_deref(),
+            context: context.as_deref(),
+            retrieved: retrieved.as_deref(),
+            ..input
+        };
+        let is_cut = subject.turn.truncated && self.on_truncated == OnTruncated::Fail;
+        let gates_met = subject.tools(&calls).matched != Some(false) && !is_cut;
+        Some(Ok(grader.get().ask(&input, computed, asked, gates_met).await))
+    }
+
+    /// The enabled metrics of each turn of a case.
+    pub(crate) fn configs<'a>(&'a self, case: &'a TestCase) -> Vec<Vec<&'a MetricConfig>> {
+        let turns = expectations(case).into_iter();
+        turns.map(|expected| self.enabled(expected).collect()).collect()
+    }
+
+    fn enabled<'a>(&'a self, expected: Expectations<'a>) -> impl Iterator<Item = &'a MetricConfig> {
+        let configs = match expected.evaluations {
+            [] => self.shared_configs.as_slice(),
+            configs => configs,
+        };
+        configs.iter().filter(|config| config.enabled())
     }
 
     /// The verdict on a unit from the outcomes of its turns.
@@ -161,10 +189,12 @@ impl Graders {
             earlier.extend(passages.iter().flatten().cloned());
             let known = || (!earlier.is_empty()).then(|| earlier.clone());
             let context = expected.retrieval_context.map(<[String]>::to_vec);
+            let retrieved = passages.or_else(known);
             Subject {
                 turn,
                 expected,
-                retrieval_context: context.or(passages).or_else(known),
+                retrieval_context: context.or_else(|| retrieved.clone()),
+                retrieved,
                 names: &self.names,
                 recorded: None,
                 before_masking: false,
@@ -201,11 +231,7 @@ impl Graders {
             None if turn.state == ExecutionState::AgentFailed => return bare(CaseState::Failed),
             None => return bare(CaseState::Error),
         };
-        let configs = match subject.expected.evaluations {
-            [] => self.shared_configs.as_slice(),
-            configs => configs,
-        };
-        let configs: Vec<&MetricConfig> = configs.iter().filter(|config| config.enabled()).collect();
+        let configs: Vec<&MetricConfig> = self.enabled(subject.expected).collect();
         let metrics: Vec<MetricResult> = outcomes
             .into_iter()
             .zip(&configs)
@@ -279,6 +305,8 @@ struct Subject<'a> {
     turn: &'a TurnRecord,
     expected: Expectations<'a>,
     retrieval_context: Option<Vec<String>>,
+    /// The passages that the tools of the turn retrieved, else those of earlier turns.
+    retrieved: Option<Vec<String>>,
     names: &'a ToolNames,
     /// The grade that was computed before the record was masked.
     recorded: Option<&'a TurnGrade>,
@@ -312,6 +340,8 @@ impl Subject<'_> {
             structured_output: self.turn.result.structured_output.as_ref(),
             ground_truth: self.expected.ground_truth,
             retrieval_context: self.retrieval_context.as_deref(),
+            context: self.expected.retrieval_context,
+            retrieved: self.retrieved.as_deref(),
             tool_calls: calls,
             latency: self.turn.latency_ms.map(Duration::from_millis),
             cost_usd: self.turn.cost_usd,
@@ -452,7 +482,7 @@ fn certain_in_part(outcome: &MetricOutcome, config: &MetricConfig, ground_truth:
     let found = match outcome.verdict {
         Verdict::Passed => !metric.negate,
         Verdict::Failed => metric.negate,
-        Verdict::NotGated | Verdict::Error => false,
+        Verdict::NotGated | Verdict::Error | Verdict::Skipped => false,
     };
     // The mask's own characters could match, and removing whitespace or punctuation could join the texts around a mask.
     let is_reliable =
@@ -472,6 +502,32 @@ fn could_match_mask(metric: &StandardMetric, ground_truth: Option<&str>) -> bool
 fn is_negated(config: &MetricConfig) -> bool {
     matches!(config, MetricConfig::Standard(metric) if metric.negate)
 }
+
+/// Digest of what shapes the prompts of a judged metric: scores of different prompts are not comparable.
+pub(crate) fn judge_prompt(config: &MetricConfig) -> String {
+    let mut value = serde_json::to_value(config).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        for name in NOT_IN_PROMPTS {
+            fields.remove(name);
+        }
+    }
+    fingerprint(&(JUDGE_PROMPTS, value))
+}
+
+/// The fields of a judged metric that shape no prompt.
+const NOT_IN_PROMPTS: [&str; 11] = [
+    "threshold",
+    "enabled",
+    "model",
+    "judges",
+    "min_judges",
+    "aggregate",
+    "judge_repeats",
+    "retry_on_failure",
+    "timeout_ms",
+    "fail_on_error",
+    "when",
+];
 
 /// Whether a metric asks a model or runs a program.
 fn asks(config: &MetricConfig) -> bool {
@@ -501,7 +557,7 @@ fn metric_result(outcome: MetricOutcome) -> MetricResult {
     let passed = match outcome.verdict {
         Verdict::Passed => Some(true),
         Verdict::Failed => Some(false),
-        Verdict::NotGated | Verdict::Error => None,
+        Verdict::NotGated | Verdict::Error | Verdict::Skipped => None,
     };
     MetricResult {
         metric_name: outcome.name,
@@ -511,10 +567,13 @@ fn metric_result(outcome: MetricOutcome) -> MetricResult {
         passed,
         scale: "0-1".to_owned(),
         error: outcome.error.map(|error| error.to_string()),
-        retry_count: 0,
+        retry_count: outcome.retries,
         evaluation_time_ms: Some(outcome.evaluation_time.as_secs_f64() * 1e3),
         model_used: None,
+        judge_prompt: None,
         reasoning: outcome.reason,
+        skipped: outcome.verdict == Verdict::Skipped,
+        details: outcome.evidence,
     }
 }
 

@@ -1,13 +1,14 @@
 //! The second stage of a run: grades answers.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-use holodeck_model::{Redactor, ResolvedAgent, TestCase};
+use holodeck_eval::{Asked, NoPrograms};
+use holodeck_model::{CaseIdentity, Redactor, ResolvedAgent, TestCase};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    grade::{AnswerView, Graders},
-    judging::{DeferredJudge, RunJudge},
+    grade::{AnswerView, Graders, judge_prompt},
+    judging::{DeferredJudge, JudgedLine, RunJudge},
     record::{Grade, UnitRecord},
 };
 
@@ -20,6 +21,8 @@ pub(crate) struct GradingStage {
     pub(crate) graders: Graders,
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) judge: RunJudge,
+    /// Names that more than one case has, so that they do not identify a case.
+    pub(crate) repeated_names: HashSet<String>,
 }
 
 /// Up to this size in bytes, answers are graded on the shared thread, because that delays other cases only briefly.
@@ -33,6 +36,7 @@ impl GradingStage {
         index: usize,
         unit: Box<UnitRecord>,
         view: AnswerView,
+        answered: Vec<JudgedLine>,
         cancel: CancellationToken,
     ) -> GradedUnit {
         let (unit, computed) = if unit.size() <= MAX_SHORT_ANSWER {
@@ -58,24 +62,30 @@ impl GradingStage {
             let grade = Grade::of_turns(String::new(), &unit, Vec::new());
             return (unit, Some(grade));
         };
-        let judge = self.judge.for_unit(cancel);
+        let judge = self
+            .judge
+            .for_unit(unit.key, self.unit_name(case, unit.case), answered, cancel);
         let mut turns = Vec::with_capacity(computed.len());
         for (place, computed) in computed.into_iter().enumerate() {
-            let outcomes = match view {
-                // A judge must not see secrets.
-                AnswerView::BeforeMasking => {
-                    self.graders
-                        .ask(&unit, case, place, computed, &DeferredJudge)
-                        .await
-                }
-                AnswerView::Stored(_) => self.graders.ask(&unit, case, place, computed, &judge).await,
+            let asked = Asked {
+                judge: match view {
+                    // A judge must not see secrets.
+                    AnswerView::BeforeMasking => &DeferredJudge,
+                    AnswerView::Stored(_) => &judge,
+                },
+                programs: &NoPrograms,
             };
-            turns.push(outcomes);
+            turns.push(
+                self.graders
+                    .ask(&unit, case, place, computed, &asked, &self.redactor)
+                    .await,
+            );
         }
         if judge.was_stopped() {
             return (unit, None);
         }
         let mut grade = self.graders.conclude(&unit, case, &view, turns);
+        self.name_judges(case, &mut grade);
         grade.unjudged = matches!(view, AnswerView::BeforeMasking) && self.graders.asks(case);
         grade.judging = judge.usage();
         grade.mask(&self.redactor);
@@ -93,6 +103,34 @@ impl GradingStage {
         let mut grade = self.graders.conclude(unit, case, view, outcomes.collect());
         grade.mask(&self.redactor);
         grade
+    }
+
+    /// The name of a case in a recording: its own name if no other case has it, otherwise its identity.
+    pub(crate) fn unit_name(&self, case: &TestCase, identity: CaseIdentity) -> String {
+        match &case.name {
+            Some(name) if !self.repeated_names.contains(name) => name.clone(),
+            _ => identity.id.to_string(),
+        }
+    }
+
+    /// Enters the judges that judged each metric.
+    fn name_judges(&self, case: &TestCase, grade: &mut Grade) {
+        for (turn, configs) in grade.turns.iter_mut().zip(self.graders.configs(case)) {
+            for (metric, config) in turn.metrics.iter_mut().zip(configs) {
+                let Some(judging) = config.judging() else { continue };
+                let names: Option<Vec<String>> = if judging.judges.is_empty() {
+                    self.judge.name(None).map(|name| vec![name])
+                } else {
+                    judging
+                        .judges
+                        .iter()
+                        .map(|model| self.judge.name(Some(model)))
+                        .collect()
+                };
+                metric.model_used = names.map(|names| names.join(", "));
+                metric.judge_prompt = Some(judge_prompt(config));
+            }
+        }
     }
 
     /// Whether a unit can be graded synchronously without delaying others.

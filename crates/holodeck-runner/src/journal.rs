@@ -7,6 +7,7 @@ mod version_1;
 use holodeck_model::{CaseIdentity, CaseState, UnitKey, match_cases};
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::HashMap,
     fs::{File, OpenOptions},
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
@@ -19,6 +20,7 @@ use sync::Syncer;
 
 use crate::{
     RunEnd,
+    judging::JudgedLine,
     record::{Grade, UnitRecord},
 };
 
@@ -75,6 +77,10 @@ pub struct Journal {
     ended: Option<RunEnd>,
     /// The run whose answers this one graded.
     base: Option<BaseRun>,
+    /// The answers of judges for the units of a resumed run that have no verdict.
+    judgements: HashMap<usize, Vec<LinePosition>>,
+    /// The answers of judges that serve every unit of a resumed run.
+    shared_judgements: Vec<LinePosition>,
     syncer: Option<Syncer>,
 }
 
@@ -133,6 +139,8 @@ impl Journal {
             warnings: Vec::new(),
             ended: None,
             base: None,
+            judgements: HashMap::new(),
+            shared_judgements: Vec::new(),
             end: 0,
             syncer: Some(Syncer::start(Arc::clone(&file))),
             file,
@@ -247,6 +255,32 @@ impl Journal {
         let position = self.write(&line)?;
         self.update(place, |place| place.graded = Some(position));
         Ok(())
+    }
+
+    /// Writes an answer of a judge. After this returns, it is not asked for again.
+    pub(crate) fn judged(&mut self, line: &JudgedLine) -> Result<(), JournalError> {
+        self.write(&Line::<(), ()>::Judged(line.clone())).map(drop)
+    }
+
+    /// The answers of judges for a unit that a killed run did not grade. Returns them once.
+    pub(crate) fn judgements(&mut self, unit: usize) -> Result<Vec<JudgedLine>, JournalError> {
+        let positions = self.judgements.remove(&unit).unwrap_or_default();
+        self.read_judgements(&positions)
+    }
+
+    /// The answers of judges that serve every unit.
+    pub(crate) fn shared_judgements(&self) -> Result<Vec<JudgedLine>, JournalError> {
+        self.read_judgements(&self.shared_judgements)
+    }
+
+    fn read_judgements(&self, positions: &[LinePosition]) -> Result<Vec<JudgedLine>, JournalError> {
+        let lines = positions.iter().map(|&position| {
+            match self.parse::<Line<serde::de::IgnoredAny, serde::de::IgnoredAny>>(position)? {
+                Line::Judged(line) => Ok(line),
+                _ => Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into())),
+            }
+        });
+        lines.collect()
     }
 
     /// Writes a warning that concerns every verdict, once.

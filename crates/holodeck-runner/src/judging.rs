@@ -1,41 +1,80 @@
-//! Calls of the judge model for metrics.
+//! Calls of the judge models for metrics.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::AgentBackend;
-use holodeck_eval::Judge;
-use holodeck_model::TokenUsage;
+use holodeck_backend_api::{AgentBackend, BackendError};
+use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeRequest, VerdictFormat};
+use holodeck_model::{ModelConfig, Redactor, TokenUsage, UnitKey, hex_prefix};
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{OnceCell, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// The judge model and its limits.
+/// Opens the judges of a run.
+#[async_trait]
+pub trait Judges: Send + Sync {
+    /// Opens the judge on this model, else the default one, for answers of this form. Later calls return the same judge.
+    async fn open(
+        &self,
+        model: Option<&ModelConfig>,
+        format: VerdictFormat,
+    ) -> Result<OpenJudge, BackendError>;
+
+    /// The name of a judge in reports.
+    fn name(&self, model: Option<&ModelConfig>) -> String;
+
+    /// Releases every judge.
+    async fn close(&self) -> Result<(), BackendError>;
+}
+
+/// A judge that is ready to answer.
 #[derive(Clone)]
-#[allow(clippy::exhaustive_structs, reason = "callers fill it in as a literal")]
-pub struct JudgeSettings {
-    /// The backend of the judge.
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct OpenJudge {
+    /// The backend, whose answers have the requested form.
     pub backend: Arc<dyn AgentBackend>,
     /// Runs the calls as turns, each with a time-out and a price.
     pub turns: TurnRunner,
+}
+
+/// The judges of a run and their limits.
+#[derive(Clone)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct JudgeSettings {
+    /// The judges.
+    pub judges: Arc<dyn Judges>,
     /// The number of concurrent calls, over all units.
     pub concurrency: usize,
-    /// The maximum number of attempts per call, including the first.
-    pub attempts: u32,
 }
 
 impl std::fmt::Debug for JudgeSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("JudgeSettings")
-            .field("model", &self.turns.model)
             .field("concurrency", &self.concurrency)
-            .field("attempts", &self.attempts)
             .finish_non_exhaustive()
     }
+}
+
+/// An answer of a judge, as the journal keeps it: after a kill it is not asked for again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct JudgedLine {
+    /// The unit; absent if the answer serves every unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<UnitKey>,
+    /// Digest of the question.
+    pub(crate) question: String,
+    /// The answer.
+    pub(crate) answer: JudgeAnswer,
+    /// What it used.
+    pub(crate) used: JudgeUsage,
 }
 
 /// What the judge used for one unit.
@@ -53,48 +92,111 @@ pub struct JudgeUsage {
 }
 
 impl JudgeUsage {
+    fn of(turn: &TurnRecord) -> Self {
+        Self {
+            model_calls: turn.result.num_turns,
+            usage: turn.usage,
+            cost_usd: turn.cost_usd,
+        }
+    }
+
     /// A sum with a missing part would be wrong, so it is absent then.
-    fn add(&mut self, turn: &TurnRecord) {
+    pub(crate) fn add(&mut self, more: &Self) {
         let first = self.model_calls == 0;
-        if turn.result.num_turns == 0 {
+        if more.model_calls == 0 {
             return;
         }
-        self.model_calls += turn.result.num_turns;
-        self.usage = match (self.usage, turn.usage) {
+        self.model_calls += more.model_calls;
+        self.usage = match (self.usage, more.usage) {
             (Some(mut sum), Some(more)) => {
                 sum += more;
                 Some(sum)
             }
             (_, usage) => usage.filter(|_| first),
         };
-        self.cost_usd = match (self.cost_usd, turn.cost_usd) {
+        self.cost_usd = match (self.cost_usd, more.cost_usd) {
             (Some(sum), Some(more)) => Some(sum + more),
             (_, cost) => cost.filter(|_| first),
         };
     }
 }
 
-/// The judge of a run.
+/// The judges of a run.
 pub(crate) struct RunJudge {
     settings: Option<JudgeSettings>,
     slots: Semaphore,
+    redactor: Arc<Redactor>,
+    /// Receives every answer, for the journal.
+    record: mpsc::UnboundedSender<JudgedLine>,
+    /// The answers that serve every unit, by the digest of their question.
+    shared: Mutex<HashMap<String, Arc<OnceCell<JudgeAnswer>>>>,
 }
 
 impl RunJudge {
-    pub(crate) fn new(settings: Option<JudgeSettings>) -> Self {
-        let slots = settings
-            .as_ref()
-            .map_or(1, |settings| settings.concurrency.max(1));
-        Self {
+    /// The judges, and the answers to write to the journal.
+    pub(crate) fn new(
+        settings: Option<JudgeSettings>,
+        redactor: Arc<Redactor>,
+    ) -> (Self, mpsc::UnboundedReceiver<JudgedLine>) {
+        let (record, answers) = mpsc::unbounded_channel();
+        let judge = Self {
+            slots: Semaphore::new(
+                settings
+                    .as_ref()
+                    .map_or(1, |settings| settings.concurrency.max(1)),
+            ),
             settings,
-            slots: Semaphore::new(slots),
+            redactor,
+            record,
+            shared: Mutex::default(),
+        };
+        (judge, answers)
+    }
+
+    /// Whether there are judges.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.settings.is_some()
+    }
+
+    /// How many calls may run at the same time.
+    pub(crate) fn concurrency(&self) -> usize {
+        self.settings.as_ref().map_or(1, |settings| settings.concurrency)
+    }
+
+    /// The name of a judge in reports.
+    pub(crate) fn name(&self, model: Option<&ModelConfig>) -> Option<String> {
+        Some(self.settings.as_ref()?.judges.name(model))
+    }
+
+    /// Uses an answer of an earlier part of this run that serves every unit.
+    pub(crate) fn restore_shared(&self, line: JudgedLine) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.insert(line.question, Arc::new(OnceCell::from(line.answer)));
+    }
+
+    pub(crate) async fn close(&self) -> Result<(), BackendError> {
+        match &self.settings {
+            Some(settings) => settings.judges.close().await,
+            None => Ok(()),
         }
     }
 
-    /// The judge for the metrics of one unit.
-    pub(crate) fn for_unit(&self, cancel: CancellationToken) -> UnitJudge<'_> {
+    /// The judge for the metrics of one unit, with the answers that it gave before the run was resumed.
+    pub(crate) fn for_unit(
+        &self,
+        key: UnitKey,
+        name: String,
+        answered: Vec<JudgedLine>,
+        cancel: CancellationToken,
+    ) -> UnitJudge<'_> {
         UnitJudge {
             judge: self,
+            key,
+            name,
+            answered: answered
+                .into_iter()
+                .map(|line| (line.question.clone(), line))
+                .collect(),
             cancel,
             usage: Mutex::default(),
             stopped: AtomicBool::new(false),
@@ -107,14 +209,21 @@ pub(crate) struct DeferredJudge;
 
 #[async_trait]
 impl Judge for DeferredJudge {
-    async fn ask(&self, _: &str) -> Result<String, String> {
-        Err("not judged yet".to_owned())
+    async fn ask(&self, _: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
+        Err(JudgeError {
+            reason: "not judged yet".to_owned(),
+            retryable: false,
+        })
     }
 }
 
 /// Calls the judge for one unit and counts the usage.
 pub(crate) struct UnitJudge<'a> {
     judge: &'a RunJudge,
+    key: UnitKey,
+    /// The unit in recordings.
+    name: String,
+    answered: HashMap<String, JudgedLine>,
     cancel: CancellationToken,
     usage: Mutex<Option<JudgeUsage>>,
     stopped: AtomicBool,
@@ -130,37 +239,127 @@ impl UnitJudge<'_> {
     pub(crate) fn was_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
+
+    fn count(&self, used: &JudgeUsage) {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        usage.get_or_insert_default().add(used);
+    }
+
+    /// Calls the judge and records its answer.
+    async fn call(&self, request: JudgeRequest<'_>, question: String) -> Result<JudgeAnswer, JudgeError> {
+        let stopped = |reason: &str| JudgeError {
+            reason: reason.to_owned(),
+            retryable: false,
+        };
+        let Some(settings) = self.judge.settings.as_ref() else {
+            return Err(stopped("no judge is configured"));
+        };
+        let _slot = tokio::select! {
+            slot = self.judge.slots.acquire() => slot.map_err(|closed| stopped(&closed.to_string()))?,
+            () = self.cancel.cancelled() => {
+                self.stopped.store(true, Ordering::Relaxed);
+                return Err(stopped("the run was stopped"));
+            }
+        };
+        let opened = settings.judges.open(request.model, request.format).await;
+        let OpenJudge { backend, mut turns } = opened.map_err(|error| JudgeError {
+            reason: error.to_string(),
+            retryable: false,
+        })?;
+        if let Some(timeout) = request.timeout {
+            turns.timeout = Some(timeout);
+            "`timeout_ms`".clone_into(&mut turns.timeout_source);
+        }
+        let unit = if request.shared {
+            request.label.clone()
+        } else {
+            format!("{} · {}", self.name, request.label)
+        };
+        let input = TurnInput {
+            input: &request.prompt,
+            unit: Some(&unit),
+            ..TurnInput::default()
+        };
+        let start = |request| backend.start(request);
+        let TurnEnd::Ended { record, error } = turns.run(input, &self.cancel, start, |_| {}).await else {
+            self.stopped.store(true, Ordering::Relaxed);
+            return Err(stopped("the run was stopped"));
+        };
+        let used = JudgeUsage::of(&record);
+        self.count(&used);
+        let answer = read_answer(*record, error.as_ref());
+        let mut answer = answer?;
+        self.judge.redactor.value(&mut answer.value);
+        // Without a receiver the run is over.
+        let _ = self.judge.record.send(JudgedLine {
+            key: (!request.shared).then_some(self.key),
+            question,
+            answer: answer.clone(),
+            used,
+        });
+        Ok(answer)
+    }
+}
+
+/// The answer of a finished call. One that was cut off counts for nothing, even if a score survived in it.
+fn read_answer(record: TurnRecord, error: Option<&BackendError>) -> Result<JudgeAnswer, JudgeError> {
+    if record.truncated {
+        return Err(JudgeError::retryable(
+            "the answer of the judge was cut off at max_tokens",
+        ));
+    }
+    if let Some(failure) = record.failures.first() {
+        return Err(JudgeError {
+            reason: failure.text.clone(),
+            // Without an error of the backend, the judge answered with something else.
+            retryable: error
+                .is_none_or(|error| error.is_retryable() || matches!(error, BackendError::Timeout { .. })),
+        });
+    }
+    match record.result.structured_output {
+        Some(value) => Ok(JudgeAnswer {
+            value,
+            scores: Vec::new(),
+            model: record.result.model,
+        }),
+        None => Err(JudgeError::retryable("the judge returned no verdict")),
+    }
 }
 
 #[async_trait]
 impl Judge for UnitJudge<'_> {
-    async fn ask(&self, prompt: &str) -> Result<String, String> {
-        let settings = self.judge.settings.as_ref().ok_or("no judge is configured")?;
-        let slot = self.judge.slots.acquire().await;
-        let _slot = slot.map_err(|closed| closed.to_string())?;
-        let mut attempt = 1;
-        loop {
-            let input = TurnInput {
-                input: prompt,
-                ..TurnInput::default()
-            };
-            let start = |request| settings.backend.start(request);
-            let ended = settings.turns.run(input, &self.cancel, start, |_| {}).await;
-            let TurnEnd::Ended { record, error } = ended else {
-                self.stopped.store(true, Ordering::Relaxed);
-                return Err("the run was stopped".to_owned());
-            };
-            let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-            usage.get_or_insert_default().add(&record);
-            drop(usage);
-            match (record.failures.first(), error) {
-                (None, _) if record.truncated => {
-                    return Err("the answer of the judge was truncated at max_tokens".to_owned());
-                }
-                (None, _) => return Ok(record.result.response),
-                (Some(_), Some(error)) if error.is_retryable() && attempt < settings.attempts => attempt += 1,
-                (Some(failure), _) => return Err(failure.text.clone()),
-            }
+    async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
+        let question = digest(&request);
+        if let Some(line) = self.answered.get(&question) {
+            self.count(&line.used);
+            return Ok(line.answer.clone());
         }
+        if !request.shared {
+            return self.call(request, question).await;
+        }
+        let answer = {
+            let mut shared = self.judge.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(shared.entry(question.clone()).or_default())
+        };
+        // One call at a time; an error is not kept.
+        let answer = answer.get_or_try_init(|| self.call(request, question)).await?;
+        Ok(answer.clone())
     }
+}
+
+/// Digest of all that a judge's answer depends on.
+fn digest(request: &JudgeRequest<'_>) -> String {
+    let model = request
+        .model
+        .map(|model| (model.provider.as_str(), &model.name, &model.endpoint));
+    let parts = (
+        model,
+        &request.label,
+        &request.prompt,
+        format!("{:?}", request.format),
+    );
+    let mut hasher = Sha256::new();
+    // Texts can always be written as JSON.
+    hasher.update(serde_json::to_vec(&parts).unwrap_or_default());
+    hex_prefix(&hasher.finalize(), 16)
 }

@@ -32,7 +32,7 @@ pub use dispatch::{OnFailure, RunControl, Stop};
 pub use event::{RunEvent, RunSink};
 pub use exit::ExitCode;
 pub use journal::{JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, StoredSelection};
-pub use judging::{JudgeSettings, JudgeUsage};
+pub use judging::{JudgeSettings, JudgeUsage, Judges, OpenJudge};
 pub use lock::{LockError, RunLock};
 pub use plan::{Plan, PlanError, PlannedCase, Selection};
 pub use record::{Grade, TurnGrade, UnitRecord};

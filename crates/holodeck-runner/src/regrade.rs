@@ -11,7 +11,7 @@ use crate::{
     grading::GradingStage,
     judging::RunJudge,
     plan::match_plan,
-    run::{PlannedCases, check_run_file, finish, select},
+    run::{PlannedCases, check_run_file, finish, repeated_names, select},
     store::new_run_id,
 };
 
@@ -26,7 +26,7 @@ pub struct RegradeRequest {
     pub identities: Arc<[CaseIdentity]>,
     /// Masks secrets.
     pub redactor: Arc<Redactor>,
-    /// The judge, if metrics need one.
+    /// The judges, if metrics need one.
     pub judge: Option<JudgeSettings>,
     /// The number of cases that are graded at the same time.
     pub concurrency: usize,
@@ -80,16 +80,20 @@ pub async fn regrade(
         concurrency: request.concurrency,
         replayed: journal.header().replayed.clone(),
     });
+    let (judge, judged) = RunJudge::new(request.judge.clone(), Arc::clone(&request.redactor));
+    let grading = Arc::new(GradingStage {
+        agent: Arc::clone(&request.agent),
+        graders,
+        redactor: Arc::clone(&request.redactor),
+        judge,
+        repeated_names: repeated_names(cases),
+    });
     // Nothing is executed, so there are no notices.
     let (_, notices) = tokio::sync::mpsc::unbounded_channel();
     let dispatcher = Dispatcher {
         executor: None,
-        grading: Arc::new(GradingStage {
-            agent: Arc::clone(&request.agent),
-            graders,
-            redactor: Arc::clone(&request.redactor),
-            judge: RunJudge::new(request.judge.clone()),
-        }),
+        grading: Arc::clone(&grading),
+        judged,
         journal: &mut journal,
         sink,
         notices,
@@ -103,6 +107,7 @@ pub async fn regrade(
         ended if matches!(ended.how, RunEndKind::Completed | RunEndKind::Incomplete) => inherited,
         stopped => stopped,
     };
+    control.within(grading.judge.close()).await.transpose()?;
     let metadata = RunMetadata {
         cli_args: request.cli_args.clone(),
         ..journal.header().metadata.clone()

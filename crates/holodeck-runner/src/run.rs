@@ -43,7 +43,7 @@ pub struct TestRequest {
     pub accept_changes: bool,
     /// The backend of the agent.
     pub backend: Arc<dyn AgentBackend>,
-    /// The judge, if metrics need one.
+    /// The judges, if metrics need one.
     pub judge: Option<JudgeSettings>,
     /// Set when answers come from a recording.
     pub replayed: Option<Replayed>,
@@ -266,23 +266,25 @@ pub async fn run_tests(
         replayed: journal.header().replayed.clone(),
     });
     let (notify, notices) = tokio::sync::mpsc::unbounded_channel();
+    let (judge, judged) = RunJudge::new(request.judge.clone(), Arc::clone(&request.redactor));
     let grading = Arc::new(GradingStage {
         agent: Arc::clone(&request.agent),
         graders,
         redactor: Arc::clone(&request.redactor),
-        judge: RunJudge::new(request.judge.clone()),
+        judge,
+        repeated_names: repeated_names(&request.agent.config.test_cases),
     });
     let executor = Arc::new(Executor {
         grading: Arc::clone(&grading),
         backend: Arc::clone(&request.backend),
         turns: request.turns.clone(),
         notices: notify,
-        repeated_names: repeated_names(&request.agent.config.test_cases),
     });
     let replayed = journal.header().replayed.is_some();
     let dispatcher = Dispatcher {
         executor: Some(executor),
-        grading,
+        grading: Arc::clone(&grading),
+        judged,
         journal: &mut journal,
         sink,
         notices,
@@ -297,8 +299,11 @@ pub async fn run_tests(
         },
     };
     let ended = dispatcher.run(control).await?;
-    if let Some(closed) = control.within(request.backend.teardown()).await {
-        closed?;
+    for closed in [
+        control.within(request.backend.teardown()).await,
+        control.within(grading.judge.close()).await,
+    ] {
+        closed.transpose()?;
     }
     let cases = PlannedCases {
         agent: request.agent,
@@ -575,7 +580,7 @@ fn settings_json(settings: &RunSettings, turns: &TurnRunner) -> Value {
     })
 }
 
-fn repeated_names(cases: &[TestCase]) -> HashSet<String> {
+pub(crate) fn repeated_names(cases: &[TestCase]) -> HashSet<String> {
     let mut seen = HashSet::new();
     let names = cases.iter().filter_map(|case| case.name.as_deref());
     names

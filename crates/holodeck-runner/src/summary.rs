@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use holodeck_model::{CaseState, ReportSummary, TokenUsage};
 
-use crate::CaseReport;
+use crate::{CaseReport, judging::JudgeUsage};
 
 /// Folds cases into the totals of a run. Memory does not grow with the number of cases.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +12,7 @@ pub struct SummaryFold {
     usage: Option<TokenUsage>,
     cost_usd: f64,
     cost_known: bool,
+    judging: Option<JudgeUsage>,
 }
 
 impl SummaryFold {
@@ -41,6 +42,7 @@ impl SummaryFold {
                         .or_default() += 1;
                     *self.sums.entry(metric.metric_name.clone()).or_default() += score;
                 }
+                None if metric.skipped => {}
                 None => summary.metric_errors += 1,
             }
         }
@@ -49,6 +51,9 @@ impl SummaryFold {
             (Some(usage), none) => *none = Some(usage),
             (None, _) if case.unit.model_calls() > 0 => summary.usage_missing += 1,
             (None, _) => {}
+        }
+        if let Some(judging) = &case.grade.judging {
+            self.judging.get_or_insert_default().add(judging);
         }
         if let Some(cost) = case.unit.cost_usd() {
             self.cost_usd += cost;
@@ -77,6 +82,8 @@ impl SummaryFold {
         }
         summary.token_usage = self.usage;
         summary.cost_usd = self.cost_known.then_some(self.cost_usd);
+        summary.judge_usage = self.judging.and_then(|judging| judging.usage);
+        summary.judge_cost_usd = self.judging.and_then(|judging| judging.cost_usd);
         summary
     }
 }

@@ -17,7 +17,7 @@ use holodeck_retrieval::{EndpointOptions, embedder};
 use holodeck_tools::{PromptTool, Search, SearchTool, SetupError, ToolSearch, Toolbox};
 use holodeck_turn::Prices;
 use holodeck_yaml::{LoadedAgent, Places};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -42,21 +42,20 @@ pub(crate) struct BackendSelector {
     places: Places,
 }
 
-/// The model and instructions of a backend for another task of an agent.
+/// The model, instructions and answer format of a backend for another task of an agent.
 #[derive(Clone, Debug)]
-#[allow(
-    clippy::exhaustive_structs,
-    reason = "a specialist has exactly these two parts"
-)]
+#[allow(clippy::exhaustive_structs, reason = "a specialist has exactly these parts")]
 pub struct Specialist {
     /// The model that answers.
     pub model: ModelConfig,
     /// The system prompt; empty for none.
     pub instructions: String,
+    /// The JSON Schema of its answers; `None` for text.
+    pub response_format: Option<Value>,
 }
 
 impl Specialist {
-    /// `agent` with this model and these instructions, and without tools, tool limits and an answer format.
+    /// `agent` with this model, these instructions and this answer format, and without tools and tool limits.
     pub(crate) fn of(self, agent: &ResolvedAgent) -> ResolvedAgent {
         let cli_path = agent
             .config
@@ -69,6 +68,13 @@ impl Specialist {
             ..ClaudeConfig::default()
         });
         specialist.instructions.text = self.instructions;
+        if self.response_format.is_some()
+            && let Some(openai) = &mut specialist.config.openai
+        {
+            // A second call asks for a correction if the answer does not have the format.
+            openai.max_turns = openai.max_turns.max(2);
+        }
+        specialist.response_format = self.response_format;
         specialist
     }
 }
@@ -136,6 +142,19 @@ impl BackendSelector {
         }
         let agent = Arc::new(specialist.of(agent));
         factory.create(agent, occasion, Arc::new(NoTools)).await
+    }
+
+    /// Checks that there is a key for a specialist's model.
+    pub(crate) fn check_specialist_key(
+        &self,
+        agent: &ResolvedAgent,
+        specialist: Specialist,
+    ) -> Result<(), BackendError> {
+        let specialist = LoadedAgent {
+            agent: Arc::new(specialist.of(agent)),
+            places: Places::default(),
+        };
+        self.check_key(&specialist)
     }
 
     /// Checks that there is a key for the model, before indexes and servers cost time and money.

@@ -2,6 +2,8 @@ use holodeck_model::{ResolvedAgent, TokenUsage};
 use holodeck_runner::{Journal, Plan, RunStore};
 use holodeck_turn::Prices;
 
+use crate::judges;
+
 /// What a run would do.
 #[derive(Clone, Debug)]
 pub struct DryRun {
@@ -22,6 +24,8 @@ pub struct Estimate {
     pub prices_as_of: String,
     /// The basis of the estimate.
     pub basis: String,
+    /// Calls of judges, at least; their tokens and cost come in addition.
+    pub judge_calls: u64,
 }
 
 /// Bytes of English text per token, roughly.
@@ -37,6 +41,7 @@ pub(crate) fn estimate(agent: &ResolvedAgent, plan: &Plan, prices: &Prices) -> E
         usage,
         prices_as_of: prices.as_of().to_owned(),
         basis,
+        judge_calls: judges::least_calls(agent, plan.cases.iter().map(|case| case.index)),
     }
 }
 

@@ -14,6 +14,7 @@ mod fingerprint;
 mod git;
 pub mod index;
 mod inputs;
+mod judges;
 mod live;
 mod load;
 mod mcp;

@@ -16,6 +16,7 @@ pub async fn ask_briefly(agent: LoadedAgent, env: &Env) -> Result<ExecutionResul
     let brief = Specialist {
         model,
         instructions: "Answer in one word.".to_owned(),
+        response_format: None,
     };
     let mut brief = brief.of(&agent);
     brief.config.openai = None;

@@ -12,6 +12,7 @@ use crate::{
     AnswerError, AnswerSource, Answers, ToolSetupError, UnsupportedParts,
     backends::{BackendSelector, ReadyTools, Specialist, ToolSetup, prepare_tools},
     index::{IndexSink, Rebuild},
+    judges,
     mcp::McpServers,
     prices, telemetry,
     unsupported::refuse_unsupported,
@@ -118,19 +119,28 @@ impl CheckedAgent {
         let config = &checked.agent.config;
         let budget = config.openai.as_ref().and_then(|openai| openai.max_budget_usd);
         if budget.is_some() && config.model.provider != Provider::Anthropic {
-            checked.require_prices("openai.max_budget_usd")?;
+            // This budget is that of a turn, which asks no judge.
+            checked.require_prices("openai.max_budget_usd", Some(&[]))?;
         }
         checked.backends.check_key(&checked.agent)?;
+        if occasion == Occasion::Test {
+            judges::check_keys(&checked.agent, planned, &checked.backends)?;
+        }
         Ok(checked)
     }
 
     /// Returns an error if the cost `limit` cannot be enforced because the price of a model is not known.
-    pub(crate) fn require_prices(&self, limit: &'static str) -> Result<(), OpenError> {
+    /// Of the judges, those of the `planned` cases count.
+    pub(crate) fn require_prices(
+        &self,
+        limit: &'static str,
+        planned: Option<&[usize]>,
+    ) -> Result<(), OpenError> {
         if self.answers().replayed().is_some() {
             return Ok(());
         }
         let prices = self.prices();
-        let unknown = prices::priced_by_list(&self.agent).find(|model| !prices.has_price(model));
+        let unknown = prices::priced_by_list(&self.agent, planned).find(|model| !prices.has_price(model));
         unknown.map_or(Ok(()), |model| {
             Err(OpenError::UnknownPrice {
                 limit,
@@ -234,6 +244,10 @@ impl OpenAgent {
         occasion: Occasion,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {
         self.backends.specialist(&self.agent, specialist, occasion).await
+    }
+
+    pub(crate) fn backends(&self) -> &BackendSelector {
+        &self.backends
     }
 
     /// Warnings about its answers, for instance about documents that could not be read.

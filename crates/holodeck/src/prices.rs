@@ -5,6 +5,8 @@ use std::path::Path;
 use holodeck_model::{Env, Provider, ResolvedAgent, ToolConfig};
 use holodeck_turn::{PriceError, Prices};
 
+use crate::judges::judge_models;
+
 /// The embedded list, overridden by the user's, then the project's, then the flag's list.
 pub(crate) fn prices(agent: &ResolvedAgent, env: &Env, flag: Option<&Path>) -> Result<Prices, PriceError> {
     let mut prices = Prices::embedded();
@@ -22,8 +24,12 @@ pub(crate) fn prices(agent: &ResolvedAgent, env: &Env, flag: Option<&Path>) -> R
     }
 }
 
-/// The models whose cost comes from the price list. The Claude Code CLI reports its own costs.
-pub(crate) fn priced_by_list(agent: &ResolvedAgent) -> impl Iterator<Item = &str> {
+/// The models whose cost comes from the price list, with the judges of the `planned` cases. The Claude Code CLI reports
+/// its own costs.
+pub(crate) fn priced_by_list<'a>(
+    agent: &'a ResolvedAgent,
+    planned: Option<&'a [usize]>,
+) -> impl Iterator<Item = &'a str> {
     let own = &agent.config.model;
     let tools = agent.config.tools.iter().filter(|tool| !tool.is_mocked());
     let tool_models = tools.filter_map(|tool| match tool {
@@ -33,8 +39,11 @@ pub(crate) fn priced_by_list(agent: &ResolvedAgent) -> impl Iterator<Item = &str
         }
         _ => None,
     });
+    let judges = judge_models(agent, planned).into_iter();
+    let judges = judges.map(|model| (model.provider, model.name.as_str()));
     std::iter::once((own.provider, own.name.as_str()))
         .chain(tool_models)
+        .chain(judges)
         .filter(|(provider, _)| *provider != Provider::Anthropic)
         .map(|(_, model)| model)
 }

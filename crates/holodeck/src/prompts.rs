@@ -27,6 +27,7 @@ pub(crate) async fn model(
     let specialist = Specialist {
         model,
         instructions: String::new(),
+        response_format: None,
     };
     let asker = Asker::new(agent, specialist, backends);
     Ok(Arc::new(ToolModel(asker.reuse_backend().await?)))

@@ -35,6 +35,7 @@ impl AgentModel {
         Specialist {
             model,
             instructions: request.system_prompt.clone().unwrap_or_default(),
+            response_format: None,
         }
     }
 }

@@ -16,14 +16,17 @@ use holodeck_yaml::LoadedAgent;
 use serde_json::{Value, json};
 
 use crate::{
-    AnswerSource, DryRun, OpenAgent, OpenError, OpenOptions,
+    AnswerSource, Answers, DryRun, OpenAgent, OpenError, OpenOptions,
     answers::redactor,
+    backends::BackendSelector,
     conversion::{Caching, converter, fetcher},
     dry_run::estimate,
     fingerprint::fingerprint,
     git,
     index::Rebuild,
+    judges::{self, AgentJudges, judge_models},
     open::CheckedAgent,
+    prices::prices,
 };
 
 /// The options of `holodeck test`.
@@ -135,7 +138,7 @@ pub async fn prepare_test(
     let every_case = selection.is_everything() && resume.is_none();
     let checked = CheckedAgent::check(agent, env, Occasion::Test, options.open.clone(), Some(&planned))?;
     if options.budget.max_cost_usd.is_some() {
-        checked.require_prices("--max-cost-usd")?;
+        checked.require_prices("--max-cost-usd", Some(&planned))?;
     }
     let replayed = checked.answers().replayed();
     let settings = settings(&checked.agent, options, replayed.as_ref());
@@ -155,6 +158,7 @@ pub async fn prepare_test(
     let mut metadata = metadata(&checked.agent, options, &redactor);
     let open = checked.open().await?;
     warnings.extend_from_slice(open.warnings());
+    warnings.extend(judges::warn_own_model(open.agent(), Some(&planned)));
     metadata.mcp_servers = open.servers().records(&redactor);
     let request = TestRequest {
         agent: Arc::clone(open.agent()),
@@ -163,7 +167,7 @@ pub async fn prepare_test(
         fingerprint,
         accept_changes: options.accept_changes,
         backend: Arc::clone(open.backend()),
-        judge: None,
+        judge: AgentJudges::settings(open.agent(), Some(&planned), open.backends(), &turns),
         replayed,
         selection,
         turns,
@@ -187,7 +191,8 @@ pub struct PreparedRegrade {
     old: PathBuf,
 }
 
-/// As [`prepare_test`], for grading the answers of an earlier run again: no backend, tool or server is needed.
+/// As [`prepare_test`], for grading the answers of an earlier run again: no tool or server is needed, and of models only
+/// the judges.
 pub fn prepare_regrade(
     agent: LoadedAgent,
     env: &Env,
@@ -195,8 +200,18 @@ pub fn prepare_regrade(
     run: &str,
 ) -> Result<PreparedRegrade, PrepareError> {
     let old = RunStore::new(&agent.dir).find(run)?;
-    let redactor = redactor(&agent, env);
     let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
+    let (mut judge, mut redactor) = (None, redactor(&agent, env));
+    if !judge_models(&agent, None).is_empty() {
+        let answers = Answers::open(&options.open.answers, options.open.record.as_deref(), &agent, env)
+            .map_err(OpenError::from)?;
+        redactor = answers.redactor();
+        let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(OpenError::from)?;
+        let turns = turn_runner(&agent, env, options, prices.clone())?;
+        let backends = BackendSelector::new(env.clone(), answers).prices(prices);
+        judges::check_keys(&agent, None, &backends).map_err(OpenError::from)?;
+        judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);
+    }
     let mut cli_args = options.cli_args.clone();
     redactor.arguments(&mut cli_args);
     let request = RegradeRequest {
@@ -205,7 +220,7 @@ pub fn prepare_regrade(
         agent_path: options.agent_path.clone(),
         identities,
         redactor,
-        judge: None,
+        judge,
         cli_args,
     };
     Ok(PreparedRegrade { request, old })

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &DoctorArgs, terminal: &mut Terminal) -> Result<ExitCode
             ExitCode::Passed
         };
         if args.live {
-            let live = check_live(agent, &env, &subject).await;
+            let live = Box::pin(check_live(agent, &env, &subject)).await;
             if is_missing(&live) {
                 exit = ExitCode::Execution;
             }
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &DoctorArgs, terminal: &mut Terminal) -> Result<ExitCode
 async fn check_live(agent: LoadedAgent, env: &Env, subject: &Subject) -> Check {
     let name = agent.config.model.name.clone();
     let place = agent.locate("model");
-    let problem = match holodeck::ask_briefly(agent, env).await {
+    let problem = match Box::pin(holodeck::ask_briefly(agent, env)).await {
         Ok(result) => match result.error_reason() {
             None => return Check::ok("live request", format!("`{name}` answered")),
             Some(reason) => Problem::execution(reason),

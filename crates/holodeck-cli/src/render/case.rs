@@ -96,7 +96,12 @@ impl RepeatedDetails {
 pub(super) fn scores(case: &CaseReport, width: usize) -> String {
     let mut text = String::new();
     for metric in case.metrics().iter() {
-        let Some(score) = metric.score else { continue };
+        let Some(score) = metric.score else {
+            if metric.skipped {
+                text.push_str(&in_columns(&metric.metric_name, words::SKIPPED, width));
+            }
+            continue;
+        };
         if metric.passed == Some(false) {
             continue;
         }
@@ -107,9 +112,14 @@ pub(super) fn scores(case: &CaseReport, width: usize) -> String {
         } else {
             ""
         };
+        let reason = metric
+            .reasoning
+            .as_deref()
+            .map(|reason| words::one_line(reason, 200));
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         text.push_str(&in_columns(
             &metric.metric_name,
-            &format!("{score}{needs}{gated}"),
+            &format!("{score}{needs}{gated}{reason}"),
             width,
         ));
     }

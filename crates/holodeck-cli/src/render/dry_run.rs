@@ -31,6 +31,12 @@ pub(crate) fn dry_run(dry: &DryRun) -> String {
             };
             text.push_str(&format!("about {tokens} tokens, {cost}\n"));
             text.push_str(&format!("estimated from {}\n", estimate.basis));
+            if estimate.judge_calls > 0 {
+                text.push_str(&format!(
+                    "judges are asked at least {} times; their tokens come in addition\n",
+                    estimate.judge_calls
+                ));
+            }
         }
     }
     text
@@ -44,6 +50,7 @@ pub(crate) fn dry_run_json(dry: &DryRun) -> Value {
             "cost_usd": estimate.cost_usd,
             "prices_as_of": estimate.prices_as_of,
             "basis": estimate.basis,
+            "judge_calls": estimate.judge_calls,
         })
     });
     let cases: Vec<_> = dry

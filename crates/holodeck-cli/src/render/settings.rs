@@ -42,6 +42,11 @@ pub(crate) fn settings(settings: &ExecutionSettings) -> String {
             &settings.parallel_tool_calls,
         ),
         row(
+            "parallel_judge_calls",
+            settings.parallel_judge_calls.value.to_string(),
+            &settings.parallel_judge_calls,
+        ),
+        row(
             "replay",
             settings
                 .replay

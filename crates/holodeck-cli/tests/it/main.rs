@@ -34,6 +34,7 @@ mod index;
 mod ingestion;
 mod init;
 mod interrupt;
+mod judges;
 mod lookups;
 mod mcp;
 mod mocks;

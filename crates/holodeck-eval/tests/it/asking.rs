@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use holodeck_eval::{
-    AskingMetric, EvalInput, Grader, Judge, MetricError, MetricKind, MetricOutcome, Score, Verdict,
+    Asked, AskingMetric, EvalInput, Grader, Judge, JudgeAnswer, JudgeError, JudgeRequest, MetricError,
+    MetricKind, MetricOutcome, NoPrograms, Score, Verdict, VerdictFormat,
 };
 use serde_json::json;
 
@@ -14,10 +15,13 @@ struct Mirror;
 
 #[async_trait]
 impl Judge for Mirror {
-    async fn ask(&self, prompt: &str) -> Result<String, String> {
-        match prompt {
-            "" => Err("the endpoint returned nothing".to_owned()),
-            prompt => Ok(prompt.chars().rev().collect()),
+    async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
+        match request.prompt.as_str() {
+            "" => Err(JudgeError::retryable("the endpoint returned nothing")),
+            prompt => Ok(JudgeAnswer {
+                value: json!(prompt.chars().rev().collect::<String>()),
+                ..JudgeAnswer::default()
+            }),
         }
     }
 }
@@ -25,7 +29,12 @@ impl Judge for Mirror {
 /// All outcomes. The metrics of these tests never wait.
 pub(crate) fn outcomes(grader: &Grader, input: &EvalInput<'_>) -> Vec<MetricOutcome> {
     let computed = grader.compute(input);
-    grader.ask(input, computed, &Mirror).now_or_never().unwrap()
+    let asked = Asked {
+        judge: &Mirror,
+        programs: &NoPrograms,
+    };
+    let asking = grader.ask(input, computed, &asked, true);
+    asking.now_or_never().unwrap()
 }
 
 /// Sends the answer to the judge and scores the length of the reply.
@@ -37,15 +46,22 @@ impl AskingMetric for Length {
         "length"
     }
 
-    async fn score(&self, input: &EvalInput<'_>, judge: &dyn Judge) -> Result<Score, MetricError> {
-        let answer = judge
-            .ask(input.response)
-            .await
-            .map_err(|reason| MetricError::NotJudged {
-                name: self.name().to_owned(),
-                reason,
-            })?;
-        let length = u8::try_from(answer.len()).unwrap();
+    async fn score(&self, input: &EvalInput<'_>, asked: &Asked<'_>) -> Result<Score, MetricError> {
+        let request = JudgeRequest {
+            model: None,
+            label: "length".to_owned(),
+            prompt: input.response.to_owned(),
+            format: VerdictFormat::Items,
+            shared: false,
+            timeout: None,
+        };
+        let answer = asked.judge.ask(request).await;
+        let answer = answer.map_err(|error| MetricError::NotJudged {
+            name: self.name().to_owned(),
+            reason: error.reason,
+            retryable: error.retryable,
+        })?;
+        let length = u8::try_from(answer.value.as_str().unwrap().len()).unwrap();
         Ok(Score::graded(f64::from(length) / 10.0))
     }
 }

@@ -10,4 +10,6 @@
 mod asking;
 mod goldens;
 mod grader;
+mod judges;
 mod nlp;
+mod stats;

@@ -23,10 +23,6 @@ pub struct EvaluationConfig {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(tag = "type")]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an agent has only a few; a box would complicate every use"
-)]
 pub enum MetricConfig {
     /// A check, a text metric, or a ready-made judge.
     Standard(StandardMetric),
@@ -59,9 +55,16 @@ impl MetricConfig {
         }
     }
 
-    /// The threshold as written or, for judges, their default. Absent: the metric's own verdict, or not gated.
+    /// The threshold as written or, for judges, their default; in strict mode only the highest score passes. Absent: the
+    /// metric's own verdict, or not gated.
     pub fn threshold(&self) -> Option<f64> {
         match self {
+            Self::Geval(GevalMetric {
+                strict_mode: true, ..
+            })
+            | Self::Rag(RagMetric {
+                strict_mode: true, ..
+            }) => Some(1.0),
             Self::Standard(metric) => metric.threshold,
             Self::Geval(metric) => Some(metric.threshold.unwrap_or(0.5)),
             Self::Rag(metric) => Some(metric.threshold),
@@ -134,7 +137,10 @@ impl MetricConfig {
                 };
                 Judging {
                     judges,
-                    min_judges: $metric.min_judges.map_or(judges.len().saturating_sub(1), |min| min as usize).max(1),
+                    min_judges: $metric
+                        .min_judges
+                        .map_or(judges.len().saturating_sub(1), |min| min as usize)
+                        .max(1),
                     aggregate: $metric.aggregate.unwrap_or_default(),
                     repeats: $metric.judge_repeats.unwrap_or(1).max(1),
                     retries: $metric.retry_on_failure.unwrap_or(0),
@@ -226,7 +232,7 @@ pub struct GevalMetric {
 #[serde(deny_unknown_fields)]
 pub struct RubricLevel {
     /// The lowest and the highest score of the range, from 0 to 10.
-    pub score_range: [u8; 2],
+    pub score_range: [u32; 2],
     /// What an answer with such a score looks like.
     #[schemars(regex(pattern = r"\S"))]
     pub expected_outcome: String,

@@ -35,6 +35,9 @@ pub struct ExecutionConfig {
     /// How many tool calls of one answer run at the same time; 8 if absent.
     #[schemars(range(min = 1))]
     pub parallel_tool_calls: Option<u32>,
+    /// How many calls of judges run at the same time; 8 if absent.
+    #[schemars(range(min = 1))]
+    pub parallel_judge_calls: Option<u32>,
     /// A recording to replay instead of calling the model's endpoint, unless `--live` is given.
     pub replay: Option<PathRef>,
     /// How to treat an answer that was cut off at `max_tokens`: a warning in every report, or a failed case.

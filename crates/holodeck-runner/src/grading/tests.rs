@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use holodeck_backend_api::{BackendError, TokenUsage};
-use holodeck_eval::{AskingMetric, EvalInput, Grader, Judge, MetricError, MetricKind, Score};
-use holodeck_model::{CaseState, Env, ExecutionState, MemoryFiles, MetricConfig, UnitKey, identify_cases};
+use holodeck_backend_api::{BackendError, BackendEvent, TokenUsage};
+use holodeck_eval::VerdictFormat;
+use holodeck_model::{CaseState, Env, ExecutionState, MemoryFiles, ModelConfig, UnitKey, identify_cases};
 use holodeck_testkit::{Asked, ScriptedBackend, ScriptedTurn};
 use holodeck_turn::{
     FileReader, Prices, TurnRecord, TurnRunner,
@@ -11,67 +11,74 @@ use holodeck_turn::{
 };
 use holodeck_yaml::load_agent;
 use pretty_assertions::assert_eq;
+use serde_json::json;
 
 use super::*;
-use crate::{Budget, JudgeSettings, JudgeUsage, RunEnd, RunEndKind, budget::Meter};
+use crate::{Budget, JudgeSettings, JudgeUsage, Judges, OpenJudge, RunEnd, RunEndKind, budget::Meter};
 
 const KEY: &str = concat!("sk-", "proj-AbCdEf0123456789AbCdEf0123456789");
 
-/// Passes answers that the judge calls good.
-struct JudgedMetric;
+/// Opens the same backend for every judge.
+struct OneJudge {
+    backend: ScriptedBackend,
+}
 
 #[async_trait]
-impl AskingMetric for JudgedMetric {
-    fn name(&self) -> &'static str {
-        "judged"
+impl Judges for OneJudge {
+    async fn open(&self, _: Option<&ModelConfig>, _: VerdictFormat) -> Result<OpenJudge, BackendError> {
+        Ok(OpenJudge {
+            backend: Arc::new(self.backend.clone()),
+            turns: TurnRunner {
+                files: FileReader::new(Converter::new(Isolation::None), Duration::from_mins(1)),
+                prices: Prices::embedded(),
+                model: "gpt-4o".to_owned(),
+                timeout: Some(Duration::from_secs(5)),
+                timeout_source: "`llm_timeout`".to_owned(),
+            },
+        })
     }
 
-    async fn score(&self, input: &EvalInput<'_>, judge: &dyn Judge) -> Result<Score, MetricError> {
-        let verdict = judge
-            .ask(input.response)
-            .await
-            .map_err(|reason| MetricError::NotJudged {
-                name: self.name().to_owned(),
-                reason,
-            })?;
-        Ok(Score::graded(if verdict == "good" { 1.0 } else { 0.0 }))
+    fn name(&self, _: Option<&ModelConfig>) -> String {
+        "gpt-4o".to_owned()
+    }
+
+    async fn close(&self) -> Result<(), BackendError> {
+        Ok(())
     }
 }
 
 /// A stage with two metrics: the answer must not contain the key, and a judge scores it.
-fn stage(judge: &ScriptedBackend, attempts: u32) -> Arc<GradingStage> {
+fn stage(judge: &ScriptedBackend, retries: u32) -> Arc<GradingStage> {
     let path = std::path::Path::new("/a/agent.yaml");
-    let yaml = "name: a\nmodel: {provider: openai, name: m, endpoint: \"http://127.0.0.1:9\"}\n\
-                instructions: {inline: be kind}\n\
+    let retries = match retries {
+        0 => String::new(),
+        retries => format!(", retry_on_failure: {retries}"),
+    };
+    let yaml = format!(
+        "name: a\nmodel: {{provider: openai, name: m, endpoint: \"http://127.0.0.1:9\"}}\n\
+                instructions: {{inline: be kind}}\n\
                 evaluations:\n  metrics:\n\
-                \x20   - {type: standard, metric: contains, value: sk-proj, negate: true}\n\
-                \x20   - {type: geval, name: judged, criteria: is it good?, threshold: 0.5}\n\
-                test_cases: [{input: q}]\n";
-    let files = MemoryFiles::new().with(path, yaml.to_owned());
+                \x20   - {{type: standard, metric: contains, value: sk-proj, negate: true}}\n\
+                \x20   - {{type: geval, name: judged, criteria: is it good?, evaluation_steps: [look], timeout_ms: 5000{retries}}}\n\
+                test_cases: [{{input: q}}]\n"
+    );
+    let files = MemoryFiles::new().with(path, yaml);
     let load = load_agent(path, &Env::empty(), &files);
     let agent = load.agent.unwrap_or_else(|| panic!("{:#?}", load.diagnostics));
-    let metrics = agent.config.evaluations.as_ref().unwrap().metrics.clone();
-    let mut graders = Graders::new(&agent).unwrap();
-    let checks: &[MetricConfig] = &metrics[..1];
-    let own = Grader::new(checks).unwrap();
-    graders.replace_shared(own.with_asking(Box::new(JudgedMetric), MetricKind::Geval, Some(0.5)));
-    let judge = RunJudge::new(Some(JudgeSettings {
-        backend: Arc::new(judge.clone()),
-        turns: TurnRunner {
-            files: FileReader::new(Converter::new(Isolation::None), Duration::from_mins(1)),
-            prices: Prices::embedded(),
-            model: "gpt-4o".to_owned(),
-            timeout: Some(Duration::from_secs(5)),
-            timeout_source: "`timeout_ms`".to_owned(),
-        },
+    let graders = Graders::new(&agent).unwrap();
+    let settings = JudgeSettings {
+        judges: Arc::new(OneJudge {
+            backend: judge.clone(),
+        }),
         concurrency: 1,
-        attempts,
-    }));
+    };
+    let (judge, _) = RunJudge::new(Some(settings), Arc::default());
     Arc::new(GradingStage {
         agent: agent.agent,
         graders,
         redactor: Arc::new(Redactor::default()),
         judge,
+        repeated_names: HashSet::new(),
     })
 }
 
@@ -101,7 +108,18 @@ fn stored_view() -> AnswerView {
 
 fn good(_: &Asked) -> ScriptedTurn {
     // The text adds 15 tokens.
-    ScriptedTurn::text("good").and_usage(TokenUsage::new(1_000, 1_000))
+    ScriptedTurn::text("good")
+        .and_event(BackendEvent::StructuredOutput(
+            json!({"score": 10, "reason": "good"}),
+        ))
+        .and_usage(TokenUsage::new(1_000, 1_000))
+}
+
+/// A cut answer in which a score survived.
+fn good_event() -> ScriptedTurn {
+    ScriptedTurn::text("goo").and_event(BackendEvent::StructuredOutput(
+        json!({"score": 10, "reason": "good"}),
+    ))
 }
 
 fn provider_error(retryable: bool) -> ScriptedTurn {
@@ -119,7 +137,7 @@ fn provider_error(retryable: bool) -> ScriptedTurn {
 async fn grade(stage: &Arc<GradingStage>) -> (CaseState, Option<String>) {
     let unit = Box::new(unit_with_answer(stage, "an answer"));
     let (_, grade) = Arc::clone(stage)
-        .grade(0, unit, stored_view(), CancellationToken::new())
+        .grade(0, unit, stored_view(), Vec::new(), CancellationToken::new())
         .await;
     let grade = grade.unwrap();
     (grade.state, grade.turns[0].metrics[1].error.clone())
@@ -128,11 +146,11 @@ async fn grade(stage: &Arc<GradingStage>) -> (CaseState, Option<String>) {
 #[tokio::test]
 async fn a_judge_is_called_once_and_its_usage_is_counted() {
     let judge = ScriptedBackend::answering(good);
-    let stage = stage(&judge, 3);
+    let stage = stage(&judge, 2);
     let unit = Box::new(unit_with_answer(&stage, "an answer"));
     assert!(!stage.is_short(0, &unit));
     let (_, grade) = Arc::clone(&stage)
-        .grade(0, unit, stored_view(), CancellationToken::new())
+        .grade(0, unit, stored_view(), Vec::new(), CancellationToken::new())
         .await;
     let grade = grade.unwrap();
     assert_eq!((grade.state, judge.turns()), (CaseState::Passed, 1));
@@ -159,7 +177,7 @@ async fn a_failed_judge_call_is_retried_if_retryable_and_otherwise_an_error() {
         0 => provider_error(true),
         _ => good(asked),
     });
-    assert_eq!(grade(&stage(&flaky, 2)).await, (CaseState::Passed, None));
+    assert_eq!(grade(&stage(&flaky, 1)).await, (CaseState::Passed, None));
     assert_eq!(flaky.turns(), 2);
     let not_judged = |reason: &str| {
         (
@@ -172,17 +190,17 @@ async fn a_failed_judge_call_is_retried_if_retryable_and_otherwise_an_error() {
         (|_| provider_error(false), 1, "no"),
         (
             |_| ScriptedTurn::hanging(),
-            1,
+            2,
             "timeout exceeded (5 s, `timeout_ms`)",
         ),
         (
-            |_| ScriptedTurn::text("goo").and_stop(holodeck_backend_api::StopReason::MaxTokens),
-            1,
-            "the answer of the judge was truncated at max_tokens",
+            |_| good_event().and_stop(holodeck_backend_api::StopReason::MaxTokens),
+            2,
+            "the answer of the judge was cut off at max_tokens",
         ),
     ] {
         let judge = ScriptedBackend::answering(move |_| turn(true));
-        assert_eq!(grade(&stage(&judge, 2)).await, not_judged(reason));
+        assert_eq!(grade(&stage(&judge, 1)).await, not_judged(reason));
         assert_eq!(judge.turns(), calls, "{reason}");
     }
 }
@@ -196,6 +214,7 @@ async fn a_stopped_judge_call_gives_no_grade() {
         0,
         Box::new(unit_with_answer(&stage, "an answer")),
         stored_view(),
+        Vec::new(),
         cancel.clone(),
     );
     let stopping = async {
@@ -212,11 +231,11 @@ async fn a08_a_judge_sees_no_secret_and_checks_keep_what_they_saw() {
         assert!(!asked.message.contains(KEY), "{}", asked.message);
         good(asked)
     });
-    let stage = stage(&judge, 1);
+    let stage = stage(&judge, 0);
     let unit = Box::new(unit_with_answer(&stage, &format!("the key is {KEY}")));
     let cancel = CancellationToken::new;
     let (mut unit, before) = Arc::clone(&stage)
-        .grade(0, unit, AnswerView::BeforeMasking, cancel())
+        .grade(0, unit, AnswerView::BeforeMasking, Vec::new(), cancel())
         .await;
     let before = before.unwrap();
     assert_eq!(
@@ -225,7 +244,9 @@ async fn a08_a_judge_sees_no_secret_and_checks_keep_what_they_saw() {
     );
     unit.mask(&stage.redactor);
     let view = AnswerView::Stored(Some(Box::new(before)));
-    let (unit, grade) = Arc::clone(&stage).grade(0, unit, view, cancel()).await;
+    let (unit, grade) = Arc::clone(&stage)
+        .grade(0, unit, view, Vec::new(), cancel())
+        .await;
     let grade = grade.unwrap();
     let passed: Vec<_> = grade.turns[0]
         .metrics
@@ -235,6 +256,8 @@ async fn a08_a_judge_sees_no_secret_and_checks_keep_what_they_saw() {
     assert_eq!((passed, judge.turns()), (vec![Some(false), Some(true)], 1));
     assert_eq!((grade.state, grade.unjudged), (CaseState::Failed, false));
     // Without the grade from before masking, the verdict is unknown.
-    let (_, grade) = Arc::clone(&stage).grade(0, unit, stored_view(), cancel()).await;
+    let (_, grade) = Arc::clone(&stage)
+        .grade(0, unit, stored_view(), Vec::new(), cancel())
+        .await;
     assert_eq!(grade.unwrap().turns[0].metrics[0].passed, None);
 }

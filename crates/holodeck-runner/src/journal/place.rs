@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-use crate::RunEnd;
+use crate::{RunEnd, judging::JudgedLine};
 
 /// Every line after the first.
 #[derive(Serialize, Deserialize)]
@@ -14,6 +14,8 @@ pub(super) enum Line<R, G> {
     Ran(R),
     /// Its verdict.
     Graded(G),
+    /// An answer of a judge, before its unit has a verdict.
+    Judged(JudgedLine),
     /// A warning that concerns every verdict; a resumed run may add more.
     Warning(String),
     End(End),

@@ -101,6 +101,8 @@ fn open_file(path: &Path) -> Result<Journal, JournalError> {
         warnings: Vec::new(),
         ended: None,
         base: None,
+        judgements: HashMap::new(),
+        shared_judgements: Vec::new(),
         syncer: None,
     };
     if journal.version == 1 {
@@ -128,6 +130,15 @@ impl Journal {
             let key = match &line {
                 Line::Ran(ran) => ran.unit.key,
                 Line::Graded(graded) => graded.key,
+                Line::Judged(judged) => {
+                    let unit = judged.key.and_then(|key| units.get(&key.case).copied());
+                    match (judged.key, unit) {
+                        (None, _) => self.shared_judgements.push(position),
+                        (Some(_), Some(unit)) => self.judgements.entry(unit).or_default().push(position),
+                        (Some(_), None) => {}
+                    }
+                    continue;
+                }
                 Line::Warning(warning) => {
                     self.warnings.push(warning.clone());
                     continue;
@@ -154,7 +165,12 @@ impl Journal {
                 }
                 // Ignore a verdict if the line of its answer is damaged.
                 _ if self.header.regrades.is_none() && !place.has_run() => {}
-                _ => place.graded = Some(position),
+                _ => {
+                    place.graded = Some(position);
+                    if let Some(unit) = unit {
+                        self.judgements.remove(unit);
+                    }
+                }
             }
             // Lines after an end belong to a resumed run.
             self.ended = None;

@@ -180,6 +180,8 @@ fn test_result(case: &CaseReport) -> TestResult {
         timestamp: case.unit.at.clone(),
         token_usage: case.unit.usage(),
         cost_usd: case.unit.cost_usd(),
+        judge_usage: case.grade.judging.and_then(|judging| judging.usage),
+        judge_cost_usd: case.grade.judging.and_then(|judging| judging.cost_usd),
         num_turns: case.unit.model_calls(),
         model: case.model().map(ToOwned::to_owned),
         truncated: case.is_truncated(),

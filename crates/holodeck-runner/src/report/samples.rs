@@ -79,6 +79,9 @@ fn ground_truth(text: &str) -> Expected {
 
 fn metric(name: &str, score: Option<f64>) -> MetricResult {
     MetricResult {
+        skipped: false,
+        judge_prompt: None,
+        details: None,
         metric_name: name.to_owned(),
         kind: "standard".to_owned(),
         score,

@@ -64,7 +64,7 @@ pub fn call_result(call: &CallReport<'_>) -> String {
 const CALL_CHARS: usize = 100;
 
 /// At most `limit` characters on one line.
-pub(super) fn one_line(text: &str, limit: usize) -> String {
+pub fn one_line(text: &str, limit: usize) -> String {
     let mut words = String::new();
     for word in text.split_whitespace() {
         if !words.is_empty() {
@@ -268,6 +268,9 @@ pub fn share(summary: &ReportSummary) -> Option<u32> {
     u32::try_from(share).ok()
 }
 
+/// The verdict of a metric with `when: gates_passed` that was not computed.
+pub const SKIPPED: &str = "skipped: a gate before it was missed";
+
 /// `14.2k tokens (11.0k in, 3.2k out) · $0.045`, as far as known; empty if nothing is known.
 pub fn usage(summary: &ReportSummary) -> String {
     let mut parts = Vec::new();
@@ -286,6 +289,11 @@ pub fn usage(summary: &ReportSummary) -> String {
     }
     if let Some(usd) = summary.cost_usd {
         parts.push(cost(usd));
+    }
+    if let Some(usage) = &summary.judge_usage {
+        let price = summary.judge_cost_usd.map(cost);
+        let price = price.map_or_else(String::new, |price| format!(" ({price})"));
+        parts.push(format!("judges {} tokens{price}", tokens(usage.total_tokens)));
     }
     parts.join(" · ")
 }

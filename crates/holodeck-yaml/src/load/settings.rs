@@ -124,6 +124,15 @@ impl Loader<'_> {
                 &mut settings.parallel_tool_calls,
                 tool_calls,
             );
+            let judge_calls = file
+                .parallel_judge_calls
+                .and_then(|count| NonZeroUsize::new(count as usize));
+            self.apply(
+                root,
+                "parallel_judge_calls",
+                &mut settings.parallel_judge_calls,
+                judge_calls,
+            );
             let replay = file.replay.as_ref().map(|replay| Some(replay.path()));
             self.apply(root, "replay", &mut settings.replay, replay);
             self.apply(

@@ -20,9 +20,6 @@ const STORES: [&str; 6] = [
     "pinecone",
 ];
 
-/// Standard metrics that need a judge.
-const JUDGES: [&str; 4] = ["groundedness", "relevance", "coherence", "fluency"];
-
 impl Loader<'_> {
     /// Warns of each part by name and returns the list, so that a run that needs one can refuse to start.
     pub(super) fn find_unsupported(&mut self, root: NodeId) -> Vec<Unsupported> {
@@ -125,7 +122,7 @@ impl Loader<'_> {
         }
     }
 
-    /// Finds judges and code graders that are enabled.
+    /// Finds code graders that are enabled.
     fn find_unsupported_metrics(&mut self, found: &mut Collector, root: NodeId, list: &str) {
         for index in 0..self.count(root, list) {
             let pointer = format!("{list}.{index}");
@@ -135,20 +132,11 @@ impl Loader<'_> {
             }
             let kind = text("type")
                 .or_else(|| implied_type("MetricConfig", |key| text(key).is_some()).map(str::to_owned));
-            let (name, need) = match kind.as_deref() {
-                Some("standard") => match text("metric") {
-                    Some(metric) if JUDGES.contains(&metric.as_str()) => (metric, Need::JudgeMetric),
-                    _ => continue,
-                },
-                Some("geval") => (text("name").unwrap_or_default(), Need::JudgeMetric),
-                Some("rag") => (text("metric_type").unwrap_or_default(), Need::JudgeMetric),
-                Some("code") => (text("grader").unwrap_or_default(), Need::Blocks),
-                _ => continue,
-            };
-            let what = match need {
-                Need::JudgeMetric => format!("metric `{name}`, which needs a judge,"),
-                _ => format!("metric `{name}`, a code grader,"),
-            };
+            if kind.as_deref() != Some("code") {
+                continue;
+            }
+            let (name, need) = (text("grader").unwrap_or_default(), Need::Blocks);
+            let what = format!("metric `{name}`, a code grader,");
             if found.metrics.insert(what.clone()) {
                 self.report_unsupported(found, root, &pointer, &what, need);
             } else {
@@ -175,12 +163,11 @@ impl Loader<'_> {
         };
         let help = match need {
             Need::Blocks => Some("a run that needs it stops with exit code 2"),
-            Need::JudgeMetric => Some("a run that needs it ends with exit code 4"),
             Need::Warning => None,
         };
         let message = match need {
             Need::Warning => format!("{what} has no effect yet"),
-            Need::Blocks | Need::JudgeMetric => format!("{what} is not supported yet"),
+            Need::Blocks => format!("{what} is not supported yet"),
         };
         let mut diagnostic = Diagnostic::warning(Code::NotYetSupported, message).about(pointer);
         diagnostic.help = help.map(str::to_owned);

@@ -42,6 +42,7 @@ impl ModelWriter {
             specialist: Specialist {
                 model,
                 instructions: INSTRUCTIONS.to_owned(),
+                response_format: None,
             },
             backends: backends.clone(),
             backend: OnceCell::new(),

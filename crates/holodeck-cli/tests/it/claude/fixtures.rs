@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use holodeck_testkit::{AnthropicReply, AnthropicServer};
+use holodeck_testkit::{AnthropicReply, AnthropicServer, ModelServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -33,6 +33,47 @@ fn the_smallest_agent_passes_and_has_no_tools() {
     assert_eq!((&summary["passed"], &summary["failed"]), (&json!(2), &json!(0)));
     for request in bench.server.finish() {
         assert_eq!(request.tool_names(), Vec::<&str>::new());
+    }
+}
+
+#[test]
+fn claude_judges_without_tools_and_instructions_of_the_agent() {
+    let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
+    let judge = AnthropicServer::answering(|request| {
+        assert_eq!(request.tool_names(), ["StructuredOutput"]);
+        if !request.tool_results().is_empty() {
+            return AnthropicReply::text("done");
+        }
+        let score = if request.prompt().contains("Fluency") {
+            2
+        } else {
+            5
+        };
+        AnthropicReply::tool_use("StructuredOutput", &json!({"reason": "so it is", "score": score}))
+    });
+    let yaml = format!(
+        "name: support\nmodel: {{provider: openai, name: answering, endpoint: \"{}\"}}\n\
+         instructions: {{inline: Instructions of the agent.}}\nevaluations:\n  \
+         model: {{provider: anthropic, name: claude-sonnet-4-5}}\n  metrics:\n    \
+         - {{type: standard, metric: relevance, threshold: 0.9}}\n    - {{type: standard, metric: fluency}}\n\
+         test_cases: [{{name: refunds, input: How long?}}]\n",
+        agent.url()
+    );
+    let bench = Bench::new(&yaml, judge);
+    bench.run(&["test"]).exits(0);
+    let metrics = bench.project.run_file()["report"]["results"][0]["metric_results"].clone();
+    let found: Vec<_> = [0, 1]
+        .map(|place| {
+            (
+                metrics[place]["score"].clone(),
+                metrics[place]["model_used"].clone(),
+            )
+        })
+        .into();
+    let model = json!("claude-sonnet-4-5");
+    assert_eq!(found, [(json!(1.0), model.clone()), (json!(0.4), model)]);
+    for request in bench.server.finish() {
+        assert!(!request.body().to_string().contains("Instructions of the agent"));
     }
 }
 

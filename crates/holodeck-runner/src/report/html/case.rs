@@ -290,6 +290,7 @@ impl<'a> Metric<'a> {
             (_, Some(_)) => ("error", "error"),
             (Some(true), None) => ("passed", "passed"),
             (Some(false), None) => ("failed", "failed"),
+            (None, None) if metric.skipped => ("unchecked", words::SKIPPED),
             (None, None) => ("unchecked", "not gated"),
         };
         let (score, needs) = match metric.score {

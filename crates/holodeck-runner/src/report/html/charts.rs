@@ -168,7 +168,7 @@ fn ranking(title: &'static str, ranked: &[RankEntry], text: impl Fn(f64) -> Stri
 impl Distribution {
     fn observe(&mut self, metric: &MetricResult) {
         let Some(score) = metric.score else {
-            self.errors += 1;
+            self.errors += usize::from(!metric.skipped);
             return;
         };
         let bin = ((score.clamp(0.0, 1.0) * BINS as f64) as usize).min(BINS - 1);

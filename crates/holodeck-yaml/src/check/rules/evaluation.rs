@@ -68,6 +68,16 @@ fn fields_of(metric: &str) -> &'static [&'static str] {
     }
 }
 
+/// Fields of judged metrics: those of 0.7, and newer ones.
+const OLD_JUDGE_FIELDS: [&str; 5] = [
+    "model",
+    "scale",
+    "retry_on_failure",
+    "timeout_ms",
+    "custom_prompt",
+];
+const NEW_JUDGE_FIELDS: [&str; 5] = ["judges", "min_judges", "aggregate", "judge_repeats", "when"];
+
 fn is_judge(metric: &str) -> bool {
     matches!(metric, "groundedness" | "relevance" | "coherence" | "fluency")
 }
@@ -94,6 +104,30 @@ pub(super) fn check_metrics(rules: &mut Rules<'_>, owner: &View, key: &str) {
         let kind = rules
             .text(&metric, "type")
             .or_else(|| implied_type("MetricConfig", |key| rules.entry(&metric, key).is_some()));
+        if rules.has(&metric, "judges") {
+            for judge in rules.list(&metric, "judges") {
+                check_model(rules, &judge);
+            }
+            if rules.has(&metric, "model") {
+                let message = format!(
+                    "`model` has no effect beside `judges`{}",
+                    rules.owner_suffix(&metric)
+                );
+                rules.report_inconsistent(
+                    &metric,
+                    "model",
+                    message,
+                    Some("add it to `judges`, or remove one of them"),
+                );
+            }
+        } else {
+            for field in ["min_judges", "aggregate"] {
+                if rules.has(&metric, field) {
+                    let message = format!("`{field}` needs `judges`{}", rules.owner_suffix(&metric));
+                    rules.report_inconsistent(&metric, field, message, None);
+                }
+            }
+        }
         if matches!(kind, Some("standard" | "code")) {
             warn_unreachable(rules, &metric);
         }
@@ -133,7 +167,12 @@ fn check_standard(rules: &mut Rules<'_>, metric: &View, name: &str) {
         check_unused_new_field(rules, metric, name, "max_distance");
     }
     if !is_judge(name) {
-        rules.warn_no_effect(metric, "model", &format!("`{name}` needs no judge"));
+        for field in OLD_JUDGE_FIELDS {
+            rules.warn_no_effect(metric, field, &format!("`{name}` needs no judge"));
+        }
+        for field in NEW_JUDGE_FIELDS {
+            check_unused_new_field(rules, metric, name, field);
+        }
     }
     let required = match name {
         "json_schema" => Some(("schema", "the JSON Schema, inline or as a path")),

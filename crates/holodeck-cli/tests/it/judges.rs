@@ -1,0 +1,447 @@
+//! Metrics that a model judges, from the YAML to the reports.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Stdio,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::project::{CommandOutput, Project, SECRET, assert_output};
+
+/// The form of the answer that a judge is asked for.
+fn form(request: &ReceivedRequest) -> &str {
+    request.body["response_format"]["json_schema"]["name"]
+        .as_str()
+        .unwrap_or_default()
+}
+
+/// Judges kindly: every score is the highest, every verdict is `yes`.
+fn kind_judge(request: &ReceivedRequest) -> Reply {
+    let prompt = request.texts("user").concat();
+    let answer = match form(request) {
+        "score" => {
+            let scores =
+                &request.body["response_format"]["json_schema"]["schema"]["properties"]["score"]["enum"];
+            json!({"reason": "it is right", "score": scores.as_array().unwrap().last()})
+        }
+        "items" => json!({"items": ["first", "second"]}),
+        "verdicts" => {
+            let count = prompt.matches(" number=\"").count().max(1);
+            let count = if prompt.contains("numbered from 1 to 2") {
+                2
+            } else {
+                count
+            };
+            let verdicts =
+                (1..=count).map(|number| json!({"number": number, "verdict": "yes", "reason": "so it is"}));
+            json!({"verdicts": verdicts.collect::<Vec<_>>()})
+        }
+        _ => json!({"statements": [{"statement": "s", "verdict": "yes", "reason": "so it is"}]}),
+    };
+    Reply::text(answer.to_string())
+}
+
+/// An agent that answers at `agent` and is judged at `judge` by `metrics`.
+fn project(agent: &str, judge: &str, metrics: &str, cases: &str) -> Project {
+    Project::with(&format!(
+        "name: support\nmodel: {{provider: openai, name: answering-model, endpoint: \"{agent}\"}}\n\
+         instructions: {{inline: Secret instructions of the agent.}}\n\
+         execution: {{parallel_test_cases: 1}}\n\
+         evaluations:\n  model: {{provider: openai, name: judging-model, endpoint: \"{judge}\"}}\n  metrics:\n{metrics}\
+         test_cases:\n{cases}"
+    ))
+}
+
+/// So many cases.
+fn cases(count: usize) -> String {
+    let cases = (0..count).map(|number| format!("  - {{name: case {number}, input: question {number}}}"));
+    cases.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+const ONE_CASE: &str = "  - name: refunds\n    input: How long do refunds take?\n    ground_truth: 30 days\n    \
+                        retrieval_context: [Refunds take 30 days., We ship on Mondays.]\n";
+
+const ALL_METRICS: &str = "    - {type: geval, name: Correctness, criteria: Is the answer right?}\n    \
+    - {type: geval, name: Polite, criteria: Is it polite?, evaluation_steps: [Look for insults.], strict_mode: true}\n    \
+    - {type: rag, metric_type: faithfulness}\n    - {type: rag, metric_type: answer_relevancy}\n    \
+    - {type: rag, metric_type: contextual_precision}\n    - {type: rag, metric_type: contextual_recall}\n    \
+    - {type: rag, metric_type: contextual_relevancy}\n    \
+    - {type: standard, metric: groundedness, threshold: 0.7}\n    - {type: standard, metric: relevance}\n    \
+    - {type: standard, metric: coherence, scale: 3}\n    - {type: standard, metric: fluency}\n";
+
+#[test]
+fn every_judged_metric_gives_a_score_with_its_reason() {
+    let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
+    let judge = ModelServer::answering(kind_judge);
+    let project = project(&agent.url(), &judge.url(), ALL_METRICS, ONE_CASE);
+    assert_output!(project.run(&["test", "-v"]).exits(0));
+    let run = project.run_file();
+    let case = &run["report"]["results"][0];
+    let scores: BTreeMap<&str, (&Value, &Value)> = case["metric_results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|metric| {
+            (
+                metric["metric_name"].as_str().unwrap(),
+                (&metric["score"], &metric["model_used"]),
+            )
+        })
+        .collect();
+    assert_eq!(scores.len(), 11);
+    for (name, (score, model)) in scores {
+        assert_eq!(
+            (score.as_f64(), model.as_str()),
+            (Some(1.0), Some("judging-model")),
+            "{name}"
+        );
+    }
+    // The agent's own usage does not contain the judge's.
+    let answered = agent.finish();
+    let judged = judge.finish();
+    assert_eq!(answered.len(), 1);
+    assert_eq!(case["num_turns"], 1);
+    let tokens = |usage: &Value| usage["total_tokens"].as_u64().unwrap();
+    assert!(tokens(&case["judge_usage"]) > tokens(&case["token_usage"]));
+    assert_eq!(run["report"]["summary"]["judge_usage"], case["judge_usage"]);
+    for request in &judged {
+        assert!(request.body.get("tools").is_none(), "a judge has no tools");
+        assert!(
+            !request.body.to_string().contains("Secret instructions"),
+            "nor the agent's instructions"
+        );
+    }
+}
+
+#[test]
+fn a_low_score_fails_and_says_why() {
+    let agent = ModelServer::answering(|_| Reply::text("It takes a year."));
+    let judge = ModelServer::answering(|request| match form(request) {
+        "items" => Reply::text(json!({"items": ["Refunds take a year.", "Refunds exist."]}).to_string()),
+        "verdicts" => Reply::text(
+            json!({"verdicts": [
+                {"number": 2, "verdict": "yes", "reason": "implied"},
+                {"number": 1, "verdict": "no", "reason": "passage 1 says 30 days"},
+            ]})
+            .to_string(),
+        ),
+        _ => Reply::text(json!({"reason": "a year is wrong", "score": 2}).to_string()),
+    });
+    let metrics = "    - {type: rag, metric_type: faithfulness, threshold: 0.9}\n    \
+                   - {type: geval, name: Correctness, criteria: Is the answer right?, evaluation_steps: [Compare.]}\n";
+    let project = project(&agent.url(), &judge.url(), metrics, ONE_CASE);
+    assert_output!(project.run(&["test"]).exits(1));
+    let metrics = project.run_file()["report"]["results"][0]["metric_results"].clone();
+    assert_eq!(metrics[0]["details"][0]["verdict"], "no");
+    agent.finish();
+    judge.finish();
+}
+
+type BrokenReply = Box<dyn Fn() -> Reply + Send + Sync>;
+
+#[test]
+fn no_broken_judge_gives_a_verdict() {
+    let score = json!({"reason": "fine", "score": 10}).to_string();
+    let broken: Vec<(&str, BrokenReply)> = vec![
+        (
+            "does not match the schema",
+            Box::new(|| Reply::text("I would give it 10 of 10.")),
+        ),
+        (
+            "does not match the schema",
+            Box::new(|| Reply::text("{\"reason\": \"fine\", \"score\": ")),
+        ),
+        (
+            "does not match the schema",
+            Box::new(|| Reply::text("{\"rating\": 10}")),
+        ),
+        (
+            "does not match the schema",
+            Box::new(|| Reply::text("{\"reason\": \"fine\", \"score\": 99}")),
+        ),
+        (
+            "does not match the schema",
+            Box::new(|| Reply::text("{\"reason\": \"fine\", \"score\": NaN}")),
+        ),
+        ("empty", Box::new(Reply::nothing)),
+        ("refused", Box::new(|| Reply::refusal("I cannot judge this."))),
+        (
+            "401",
+            Box::new(|| Reply::openai_error(401, "bad key", None, None)),
+        ),
+        (
+            "no such model",
+            Box::new(|| Reply::openai_error(404, "no such model", None, None)),
+        ),
+        (
+            "cut off",
+            Box::new(move || Reply::text(score.clone()).finish_reason("length")),
+        ),
+        ("timeout exceeded", Box::new(Reply::hang)),
+    ];
+    for (problem, reply) in broken {
+        let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
+        let judge = ModelServer::answering(move |_| reply());
+        let metrics = "    - {type: geval, name: Correctness, criteria: Is the answer right?, evaluation_steps: [Compare.], \
+                       timeout_ms: 1500}\n    - {type: standard, metric: contains}\n";
+        let project = project(&agent.url(), &judge.url(), metrics, ONE_CASE);
+        let output = project.run(&["test"]);
+        assert_eq!(output.code, Some(4), "{problem}: {}", output.all());
+        assert!(
+            output.all().contains(problem),
+            "no {problem:?} in {}",
+            output.all()
+        );
+        let metric = project.run_file()["report"]["results"][0]["metric_results"][0].clone();
+        assert_eq!(
+            (&metric["score"], &metric["passed"]),
+            (&Value::Null, &Value::Null),
+            "{problem}"
+        );
+    }
+}
+
+#[test]
+fn a_metric_that_fails_on_errors_fails_the_case() {
+    let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
+    let judge = ModelServer::answering(|_| Reply::openai_error(400, "bad request", None, None));
+    let metrics = "    - {type: standard, metric: fluency, threshold: 0.5, fail_on_error: true}\n";
+    let project = project(&agent.url(), &judge.url(), metrics, ONE_CASE);
+    project.run(&["test"]).exits(1).says("bad request");
+    let case = project.run_file()["report"]["results"][0].clone();
+    assert_eq!(
+        (&case["state"], &case["metric_results"][0]["score"]),
+        (&json!("failed"), &Value::Null)
+    );
+    judge.finish();
+    agent.finish();
+}
+
+#[test]
+fn the_agents_own_model_judges_with_a_warning_and_a_missed_gate_saves_the_call() {
+    let server = ModelServer::answering(|request| match form(request) {
+        "" => Reply::text("It takes a year."),
+        _ => kind_judge(request),
+    });
+    let agent = |gate: &str| {
+        Project::with(&format!(
+            "name: support\nmodel: {{provider: openai, name: m, endpoint: \"{}\"}}\ninstructions: {{inline: i}}\n\
+             evaluations:\n  metrics:\n    - {{type: standard, metric: contains, value: {gate}}}\n    \
+             - {{type: standard, metric: fluency, threshold: 0.5, when: gates_passed}}\ntest_cases: [{{input: q}}]\n",
+            server.url()
+        ))
+    };
+    let passing = agent("year");
+    passing
+        .run(&["test"])
+        .exits(0)
+        .says("the agent's own model `m` judges its answers (`fluency`)");
+    let failing = agent("days");
+    let before = server.requests().len();
+    failing.run(&["test", "-v"]).exits(1).says("skipped");
+    assert_eq!(server.requests().len() - before, 1, "only the agent was asked");
+    assert_eq!(
+        failing.run_file()["report"]["results"][0]["metric_results"][1]["skipped"],
+        true
+    );
+    assert_eq!(failing.run_file()["report"]["summary"]["metric_errors"], 0);
+}
+
+#[test]
+fn judges_count_in_the_budget() {
+    let agent = ModelServer::answering(|_| {
+        Reply::text("yes").usage(json!({"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}))
+    });
+    let judge = ModelServer::answering(|request| {
+        kind_judge(request)
+            .usage(json!({"prompt_tokens": 900, "completion_tokens": 100, "total_tokens": 1000}))
+    });
+    let cases = cases(6);
+    let metrics = "    - {type: standard, metric: fluency, threshold: 0.5}\n";
+    let project = project(&agent.url(), &judge.url(), metrics, &cases);
+    project.run(&["test", "--max-tokens-total", "1500"]).exits(6);
+    assert_eq!(
+        agent.requests().len(),
+        2,
+        "a case waits until the one before is judged"
+    );
+    project
+        .run(&["test", "--max-cost-usd", "1"])
+        .exits(2)
+        .says("answering-model");
+}
+
+#[test]
+fn a_recording_contains_the_judges_answers() {
+    let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
+    let judge = ModelServer::answering(kind_judge);
+    let project = project(&agent.url(), &judge.url(), ALL_METRICS, ONE_CASE);
+    project.run(&["test", "--record", "run.jsonl"]).exits(0);
+    let recorded = project.run_file();
+    drop((agent, judge));
+    project.run(&["test", "--replay", "run.jsonl"]).exits(0);
+    let replayed = project.run_file();
+    let scores = |run: &Value| {
+        let metrics = run["report"]["results"][0]["metric_results"]
+            .as_array()
+            .unwrap()
+            .clone();
+        let scores = metrics
+            .iter()
+            .map(|metric| (metric["score"].clone(), metric["reasoning"].clone()));
+        scores.collect::<Vec<_>>()
+    };
+    assert_eq!(scores(&recorded), scores(&replayed));
+    // Another question to the judge is not in the recording: an error, never a score.
+    let yaml = project.read("agent.yaml").replace("Is it polite?", "Is it kind?");
+    project.write("agent.yaml", yaml);
+    project.run(&["test", "--replay", "run.jsonl"]).exits(4);
+}
+
+#[test]
+fn a_regrade_asks_the_judges_and_never_the_agent() {
+    let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
+    let down = Arc::new(Mutex::new(true));
+    let judge = ModelServer::answering({
+        let down = Arc::clone(&down);
+        move |request| {
+            if *down.lock().unwrap() {
+                Reply::openai_error(400, "down", None, None)
+            } else {
+                kind_judge(request)
+            }
+        }
+    });
+    let metrics = "    - {type: standard, metric: fluency, threshold: 0.5}\n";
+    let project = project(&agent.url(), &judge.url(), metrics, ONE_CASE);
+    project.run(&["test"]).exits(4);
+    *down.lock().unwrap() = false;
+    project.run(&["test", "regrade"]).exits(0);
+    assert_eq!(agent.finish().len(), 1);
+}
+
+#[test]
+fn an_unusable_metric_is_reported_with_its_place() {
+    let metrics = "    - {type: standard, metric: fluency, scale: 1}\n    \
+                   - {type: standard, metric: relevance, custom_prompt: \"Rate {{ answer }}\"}\n    \
+                   - {type: standard, metric: contains, judge_repeats: 3}\n    \
+                   - {type: geval, name: g, criteria: c, min_judges: 2}\n";
+    let project = project("http://127.0.0.1:9", "http://127.0.0.1:9", metrics, ONE_CASE);
+    assert_output!(project.run(&["validate"]).exits(2));
+    let metrics = metrics.replace("    - {type: standard, metric: contains, judge_repeats: 3}\n", "");
+    let metrics = metrics.replace(", min_judges: 2", "");
+    let project = self::project("http://127.0.0.1:9", "http://127.0.0.1:9", &metrics, ONE_CASE);
+    assert_output!(project.run(&["validate"]).exits(2));
+}
+
+#[test]
+fn a_judge_sees_no_secret_of_the_file() {
+    let agent = ModelServer::answering(|_| Reply::text(format!("The code is {SECRET}.")));
+    let judge = ModelServer::answering(kind_judge);
+    let cases = "  - name: code\n    input: What is the code?\n    ground_truth: The code is ${SERVICE_TOKEN}.\n    \
+                 retrieval_context: [\"Our code is ${SERVICE_TOKEN}.\"]\n";
+    let project = project(&agent.url(), &judge.url(), ALL_METRICS, cases);
+    let output = project
+        .command(&["test", "-v"])
+        .env("SERVICE_TOKEN", SECRET)
+        .output()
+        .unwrap();
+    CommandOutput::of(&output).exits(0);
+    let judged = judge.finish();
+    assert!(!judged.is_empty());
+    for request in judged {
+        assert!(!request.body.to_string().contains(SECRET), "{}", request.body);
+    }
+    for file in [
+        project.run_file().to_string(),
+        std::fs::read_to_string(&project.journals()[0]).unwrap(),
+    ] {
+        assert!(!file.contains(SECRET));
+    }
+}
+
+/// The prompts whose answers are in the journal, by the number in the judge's reason.
+fn journaled(project: &Project) -> BTreeSet<usize> {
+    if project.journals().is_empty() {
+        return BTreeSet::new();
+    }
+    let journal = std::fs::read_to_string(project.journals().last().unwrap()).unwrap();
+    let lines = journal
+        .lines()
+        .skip(1)
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let reasons = lines.filter_map(|line| line["judged"]["answer"]["value"]["reason"].as_str()?.parse().ok());
+    reasons.collect()
+}
+
+#[test]
+fn after_a_kill_no_answer_of_a_judge_is_asked_for_again() {
+    let agent = ModelServer::answering(|request| {
+        Reply::text(format!("answer to {}", request.texts("user").concat()))
+    });
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let judge = ModelServer::answering({
+        let asked = Arc::clone(&asked);
+        move |request| {
+            let mut asked = asked.lock().unwrap();
+            let number = asked.len();
+            asked.push(request.texts("user").concat());
+            let answer = json!({"reason": number.to_string(), "score": 4});
+            Reply::text(answer.to_string()).after(Duration::from_millis(u64::try_from(number % 5).unwrap()))
+        }
+    });
+    let cases = cases(12);
+    let metrics = "    - {type: standard, metric: fluency, threshold: 0.5}\n    \
+                   - {type: standard, metric: coherence, threshold: 0.5}\n    - {type: standard, metric: relevance}\n";
+    let project = project(&agent.url(), &judge.url(), metrics, &cases);
+    let mut kills = 0;
+    let mut args = vec!["test"];
+    loop {
+        let from = asked.lock().unwrap().len();
+        let before = journaled(&project);
+        let mut child = project
+            .command(&args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The first runs are killed after a few more answers.
+        let target = before.len() + 4;
+        let ended = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break Some(status);
+            }
+            if kills < 6 && journaled(&project).len() >= target {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break None;
+            }
+            std::thread::yield_now();
+        };
+        let asked = asked.lock().unwrap();
+        let known: BTreeSet<&String> = before.iter().map(|&number| &asked[number]).collect();
+        let again = asked[from..]
+            .iter()
+            .filter(|prompt| known.contains(prompt))
+            .count();
+        assert_eq!(again, 0, "asked again although the answer was in the journal");
+        match ended {
+            Some(status) => {
+                assert_eq!(status.code(), Some(0));
+                break;
+            }
+            None => kills += 1,
+        }
+        args = vec!["test", "resume", "latest"];
+    }
+    assert!(kills > 0, "no run was killed while judging");
+    assert_eq!(project.run_file()["report"]["summary"]["passed"], 12);
+    // Every answer is counted once, whenever it was given.
+    let used = project.run_file()["report"]["summary"]["judge_usage"]["total_tokens"].as_u64();
+    assert!(used.is_some_and(|used| used > 0));
+}

@@ -1,0 +1,324 @@
+//! G-Eval: a judge with criteria of the user (Liu et al., 2023, arXiv:2303.16634).
+
+use std::fmt::Write as _;
+
+use async_trait::async_trait;
+use holodeck_model::{EvalParam, GevalMetric, RubricLevel};
+use serde_json::json;
+
+use super::{
+    JudgedMetric,
+    material::Material,
+    questions::{Question, Questions},
+    ready_made::{ScoreAnswer, check_score, passages},
+    template,
+};
+use crate::{EvalInput, MetricError, Score, VerdictFormat};
+
+/// The highest score. Rubrics are written for it.
+const TOP: u32 = 10;
+
+/// A judge with criteria of the user.
+pub(super) struct Geval {
+    name: String,
+    criteria: String,
+    steps: Option<Vec<String>>,
+    params: Vec<EvalParam>,
+    rubric: Option<Vec<RubricLevel>>,
+    custom_prompt: Option<String>,
+    samples: u32,
+    strict: bool,
+}
+
+impl Geval {
+    pub(super) fn new(config: &GevalMetric) -> Result<Self, String> {
+        if let Some(prompt) = &config.custom_prompt {
+            template::check_custom_prompt(prompt)?;
+        }
+        if let Some(rubric) = &config.rubric {
+            check_rubric(rubric)?;
+        }
+        Ok(Self {
+            name: config.name.clone(),
+            criteria: config.criteria.clone(),
+            steps: config.evaluation_steps.clone().filter(|steps| !steps.is_empty()),
+            params: config.evaluation_params.clone(),
+            rubric: config.rubric.clone(),
+            custom_prompt: config.custom_prompt.clone(),
+            samples: config.samples.unwrap_or(1).max(1),
+            strict: config.strict_mode,
+        })
+    }
+
+    /// The steps of the file, else those that the judge derives from the criteria: once for all cases, so that all are
+    /// judged by the same.
+    async fn steps(&self, questions: &Questions<'_>) -> Result<Vec<String>, MetricError> {
+        if let Some(steps) = &self.steps {
+            return Ok(steps.clone());
+        }
+        let names: Vec<&str> = self.params.iter().map(|param| describe(*param)).collect();
+        let prompt = format!(
+            "Write three or four short steps by which a judge can evaluate a text by these criteria. The judge sees: {}. \
+             Each step says what to look at and what to compare it with.\n\nCriteria: {}\n\nAnswer with `items`, the list \
+             of steps.",
+            names.join(", "),
+            self.criteria
+        );
+        let steps = questions.shared_items("steps", prompt).await?;
+        if steps.is_empty() {
+            return Err(questions.not_judged("the judge derived no steps from the criteria".to_owned(), true));
+        }
+        Ok(steps)
+    }
+
+    fn material(&self, input: &EvalInput<'_>) -> Result<String, MetricError> {
+        let mut material = Material::default();
+        for param in &self.params {
+            material = match param {
+                EvalParam::Input => material.with("question", input.input),
+                EvalParam::ActualOutput => material.with("answer", input.response),
+                EvalParam::ExpectedOutput => {
+                    let expected = input.ground_truth.ok_or_else(|| MetricError::MissingReference {
+                        metric: self.name.clone(),
+                    })?;
+                    material.with("expected", expected)
+                }
+                EvalParam::Context => {
+                    let own = EvalInput {
+                        retrieval_context: input.context,
+                        ..*input
+                    };
+                    material.with_all("context", passages(&own, &self.name)?)
+                }
+                EvalParam::RetrievalContext => {
+                    let seen = EvalInput {
+                        retrieval_context: input.retrieved.or(input.retrieval_context),
+                        ..*input
+                    };
+                    material.with_all("passage", passages(&seen, &self.name)?)
+                }
+            };
+        }
+        Ok(material.render())
+    }
+
+    fn build_prompt(&self, input: &EvalInput<'_>, steps: &[String]) -> Result<String, MetricError> {
+        if let Some(custom) = &self.custom_prompt {
+            let prompt = template::render(custom, input, &self.criteria);
+            let prompt = prompt.map_err(|problem| MetricError::Prompt {
+                metric: self.name.clone(),
+                problem,
+            })?;
+            return Ok(format!("{prompt}\n\n{}", self.scale_text()));
+        }
+        let steps: Vec<String> = steps
+            .iter()
+            .enumerate()
+            .map(|(place, step)| format!("{}. {step}", place + 1))
+            .collect();
+        Ok(format!(
+            "Evaluate the texts below.\n\nCriteria: {}\n\nSteps:\n{}\n\n{}\n\n{}",
+            self.criteria,
+            steps.join("\n"),
+            self.scale_text(),
+            self.material(input)?
+        ))
+    }
+
+    fn scale_text(&self) -> String {
+        if self.strict {
+            return "Answer with `reason`, one or two sentences that name what decided, and `score`: 1 if the criteria are \
+                    met entirely, otherwise 0."
+                .to_owned();
+        }
+        let (min, max) = self.range();
+        let mut text = format!(
+            "Answer with `reason`, one or two sentences that name what decided, and `score`, a whole number from {min} (the \
+             criteria are not met at all) to {max} (they are met entirely)."
+        );
+        for level in self.rubric.iter().flatten() {
+            let [low, high] = level.score_range;
+            let range = if low == high {
+                format!("{low}")
+            } else {
+                format!("{low} to {high}")
+            };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\nScore {range}: {}", level.expected_outcome);
+        }
+        text
+    }
+
+    /// The lowest and the highest score. A rubric sets both.
+    fn range(&self) -> (u32, u32) {
+        let ranges = || self.rubric.iter().flatten().map(|level| level.score_range);
+        if self.strict {
+            return (0, 1);
+        }
+        let low = ranges().map(|[low, _]| low).min();
+        let high = ranges().map(|[_, high]| high).max();
+        (low.unwrap_or(0), high.unwrap_or(TOP))
+    }
+
+    /// Asks for one score; with log-probabilities it is the mean over the scores the judge considered.
+    async fn sample(
+        &self,
+        prompt: &str,
+        sample: u32,
+        questions: &Questions<'_>,
+    ) -> Result<Sample, MetricError> {
+        let step = match sample {
+            1 => "score".to_owned(),
+            _ => format!("score, sample {sample}"),
+        };
+        let (min, max) = self.range();
+        let format = VerdictFormat::Score { min, max };
+        let question = Question {
+            step: &step,
+            prompt: prompt.to_owned(),
+            format,
+            shared: false,
+        };
+        let scored = questions.score(question, |answer: ScoreAnswer| check_score(answer, min, max));
+        let (answer, probabilities) = scored.await?;
+        let weighted = if self.strict {
+            None
+        } else {
+            weighted_score(&probabilities, (min, max))
+        };
+        Ok(Sample {
+            score: weighted.unwrap_or(answer.score),
+            raw: answer.score,
+            weighted: weighted.is_some(),
+            reason: answer.reason,
+        })
+    }
+}
+
+struct Sample {
+    score: f64,
+    raw: f64,
+    weighted: bool,
+    reason: String,
+}
+
+#[async_trait]
+impl JudgedMetric for Geval {
+    async fn judge(&self, input: &EvalInput<'_>, questions: &Questions<'_>) -> Result<Score, MetricError> {
+        // Checked before anything is asked.
+        self.build_prompt(input, &[])?;
+        let steps = match &self.custom_prompt {
+            Some(_) => Vec::new(),
+            None => self.steps(questions).await?,
+        };
+        let prompt = self.build_prompt(input, &steps)?;
+        let first = self.sample(&prompt, 1, questions).await?;
+        let mut scores = vec![first.score];
+        if !first.weighted {
+            for sample in 2..=self.samples {
+                scores.push(self.sample(&prompt, sample, questions).await?.score);
+            }
+        }
+        let mean = scores.iter().sum::<f64>() / scores.len() as f64;
+        let mut evidence = json!({"raw": first.raw});
+        if let Some(evidence) = evidence.as_object_mut() {
+            if self.steps.is_none() && !steps.is_empty() {
+                evidence.insert("steps".to_owned(), json!(steps));
+            }
+            if first.weighted {
+                evidence.insert("weighted".to_owned(), json!(first.score));
+            }
+            if scores.len() > 1 {
+                evidence.insert("samples".to_owned(), json!(scores));
+            }
+        }
+        // In strict mode several samples must agree: a mean would be neither met nor missed.
+        let value = if self.strict {
+            f64::from(u8::from(scores.iter().all(|score| *score >= 1.0)))
+        } else {
+            let (min, max) = self.range();
+            (mean - f64::from(min)) / f64::from(max - min)
+        };
+        Ok(Score {
+            reason: Some(first.reason),
+            evidence: Some(evidence),
+            ..Score::graded(value)
+        })
+    }
+}
+
+fn describe(param: EvalParam) -> &'static str {
+    match param {
+        EvalParam::Input => "the question",
+        EvalParam::ActualOutput => "the answer",
+        EvalParam::ExpectedOutput => "the expected answer",
+        EvalParam::Context => "the given context",
+        EvalParam::RetrievalContext => "the retrieved passages",
+    }
+}
+
+fn check_rubric(rubric: &[RubricLevel]) -> Result<(), String> {
+    let mut covered = [false; TOP as usize + 1];
+    for level in rubric {
+        let [low, high] = level.score_range;
+        if low > high || high > TOP {
+            return Err(format!(
+                "`score_range` [{low}, {high}] of the rubric is not a range from 0 to {TOP}"
+            ));
+        }
+        for score in covered.iter_mut().take(high as usize + 1).skip(low as usize) {
+            if std::mem::replace(score, true) {
+                return Err(format!(
+                    "`score_range` [{low}, {high}] of the rubric overlaps another range"
+                ));
+            }
+        }
+    }
+    let scores = covered.iter().filter(|covered| **covered).count();
+    if scores < 2 {
+        return Err("the `score_range`s of the rubric cover only one score".to_owned());
+    }
+    Ok(())
+}
+
+/// The mean of the possible scores, weighted by their probabilities, of those more probable than 1 %. `None` if there
+/// are none.
+fn weighted_score(scores: &[(f64, f64)], (min, max): (u32, u32)) -> Option<f64> {
+    let usable = scores.iter().filter(|(score, probability)| {
+        (f64::from(min)..=f64::from(max)).contains(score) && *probability >= 0.01 && *probability <= 1.0
+    });
+    let (mut sum, mut weight) = (0.0, 0.0);
+    for (score, probability) in usable {
+        sum += score * probability;
+        weight += probability;
+    }
+    (weight > 0.0).then(|| sum / weight)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_weighted_by_their_probabilities() {
+        assert_eq!(weighted_score(&[(8.0, 0.75), (6.0, 0.25)], (0, 10)), Some(7.5));
+        assert_eq!(weighted_score(&[(8.0, 0.5), (6.0, 0.009)], (0, 10)), Some(8.0));
+        assert_eq!(weighted_score(&[(80.0, 0.5), (6.0, f64::NAN)], (0, 10)), None);
+        assert_eq!(weighted_score(&[], (0, 10)), None);
+    }
+
+    #[test]
+    fn ranges_of_a_rubric_are_in_order_and_do_not_overlap() {
+        let rubric = |ranges: &[[u32; 2]]| {
+            let levels = ranges.iter().map(|&score_range| RubricLevel {
+                score_range,
+                expected_outcome: "x".to_owned(),
+            });
+            check_rubric(&levels.collect::<Vec<_>>())
+        };
+        assert_eq!(rubric(&[[0, 4], [5, 10]]), Ok(()));
+        assert!(rubric(&[[0, 5], [5, 10]]).unwrap_err().contains("overlaps"));
+        assert!(rubric(&[[4, 1]]).is_err());
+        assert!(rubric(&[[4, 11]]).is_err());
+    }
+}

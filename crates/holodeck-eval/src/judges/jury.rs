@@ -1,0 +1,272 @@
+//! Several judges, repetitions and retries of one metric.
+
+use std::fmt::Write as _;
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use holodeck_model::{Aggregate, Judging, MetricConfig, ModelConfig};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{JudgedMetric, questions::Questions};
+use crate::{Asked, AskingMetric, EvalInput, MetricError, Score};
+
+/// A judged metric with its judges: one, or a jury.
+pub(crate) struct Jury {
+    name: String,
+    config: MetricConfig,
+    metric: Box<dyn JudgedMetric>,
+}
+
+/// What one judge came to.
+#[derive(Serialize)]
+struct Juror {
+    /// The model; absent for the default one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    /// The median of its scores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<f64>,
+    /// Whether it reaches the threshold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passed: Option<bool>,
+    /// Its scores, if it judged the same answer several times.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    scores: Vec<f64>,
+    /// How many of these scores lead to another verdict than the juror's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differing: Option<usize>,
+    /// Why it has no score.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip)]
+    reason: Option<String>,
+    #[serde(skip)]
+    evidence: Option<Value>,
+    #[serde(skip)]
+    retries: u32,
+}
+
+impl Jury {
+    pub(crate) fn new(config: &MetricConfig) -> Result<Self, String> {
+        let jury = Self {
+            name: config.name().to_owned(),
+            metric: super::prepare(config)?,
+            config: config.clone(),
+        };
+        if let Some(judging) = config.judging()
+            && judging.min_judges > judging.judges.len().max(1)
+        {
+            return Err(format!(
+                "`min_judges` is {}, and there are {} judges",
+                judging.min_judges,
+                judging.judges.len().max(1)
+            ));
+        }
+        Ok(jury)
+    }
+
+    /// The scores of one judge for the same answer.
+    async fn juror(
+        &self,
+        input: &EvalInput<'_>,
+        asked: &Asked<'_>,
+        judging: &Judging<'_>,
+        place: usize,
+    ) -> Result<Juror, MetricError> {
+        let model: Option<&ModelConfig> = judging.judges.get(place);
+        let mut scores = Vec::new();
+        let mut first: Option<Score> = None;
+        let mut retries = 0;
+        for repeat in 1..=judging.repeats {
+            let mut attempt = 1;
+            loop {
+                let mut round = String::new();
+                for (word, number, several) in [
+                    ("judge", place + 1, judging.judges.len() > 1),
+                    ("repeat", repeat as usize, repeat > 1),
+                    ("attempt", attempt as usize, attempt > 1),
+                ] {
+                    if several {
+                        // Writing to a string cannot fail.
+                        let _ = write!(round, " · {word} {number}");
+                    }
+                }
+                let questions = Questions {
+                    judge: asked.judge,
+                    metric: &self.name,
+                    model,
+                    timeout: judging.timeout,
+                    round: &round,
+                };
+                match self.metric.judge(input, &questions).await {
+                    Ok(score) => {
+                        scores.push(score.value);
+                        first.get_or_insert(score);
+                        break;
+                    }
+                    Err(MetricError::NotJudged { retryable: true, .. }) if attempt <= judging.retries => {
+                        attempt += 1;
+                        retries += 1;
+                    }
+                    // A missing text is missing for every judge.
+                    Err(error @ MetricError::NotJudged { .. }) => {
+                        return Ok(Juror {
+                            retries,
+                            error: Some(match &error {
+                                MetricError::NotJudged { reason, .. } => reason.clone(),
+                                _ => error.to_string(),
+                            }),
+                            ..Juror::named(model)
+                        });
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        let score = median(&scores);
+        let passes = |score: f64| self.config.threshold().map(|threshold| score >= threshold);
+        let passed = score.and_then(passes);
+        let differing = scores.iter().filter(|&&score| passes(score) != passed).count();
+        let several = judging.repeats > 1;
+        let first = first.unwrap_or_else(|| Score::graded(0.0));
+        Ok(Juror {
+            score,
+            passed,
+            differing: (several && passed.is_some()).then_some(differing),
+            scores: if several { scores } else { Vec::new() },
+            reason: first.reason,
+            evidence: first.evidence,
+            retries,
+            ..Juror::named(model)
+        })
+    }
+
+    fn not_judged(&self, reason: String) -> MetricError {
+        MetricError::NotJudged {
+            name: self.name.clone(),
+            reason,
+            retryable: false,
+        }
+    }
+}
+
+impl Juror {
+    fn named(model: Option<&ModelConfig>) -> Self {
+        Self {
+            model: model.map(|model| model.name.clone()),
+            score: None,
+            passed: None,
+            scores: Vec::new(),
+            differing: None,
+            error: None,
+            reason: None,
+            evidence: None,
+            retries: 0,
+        }
+    }
+
+    fn label(&self) -> &str {
+        self.model.as_deref().unwrap_or("the judge")
+    }
+
+    fn into_score(self, value: f64) -> Score {
+        let noise = (!self.scores.is_empty()).then(|| json!({"judges": [&self]}));
+        Score {
+            value,
+            passed: None,
+            reason: self.reason,
+            evidence: noise.or(self.evidence),
+            retries: self.retries,
+        }
+    }
+}
+
+#[async_trait]
+impl AskingMetric for Jury {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn score(&self, input: &EvalInput<'_>, asked: &Asked<'_>) -> Result<Score, MetricError> {
+        let Some(judging) = self.config.judging() else {
+            return Err(self.not_judged("the metric names no judge".to_owned()));
+        };
+        let count = judging.judges.len().max(1);
+        let jurors = join_all((0..count).map(|place| self.juror(input, asked, &judging, place))).await;
+        let mut jurors: Vec<Juror> = jurors.into_iter().collect::<Result<_, _>>()?;
+        if count == 1 {
+            let Some(juror) = jurors.pop() else {
+                return Err(self.not_judged("there is no judge".to_owned()));
+            };
+            return match (juror.score, juror.error.clone()) {
+                (Some(value), None) => Ok(juror.into_score(value)),
+                (_, error) => Err(self.not_judged(error.unwrap_or_else(|| "there is no score".to_owned()))),
+            };
+        }
+        let retries = jurors.iter().map(|juror| juror.retries).sum();
+        let voting: Vec<&Juror> = jurors.iter().filter(|juror| juror.score.is_some()).collect();
+        let errors: Vec<String> = jurors
+            .iter()
+            .filter_map(|juror| Some(format!("{}: {}", juror.label(), juror.error.as_ref()?)))
+            .collect();
+        if voting.len() < judging.min_judges {
+            return Err(self.not_judged(format!(
+                "{} of {count} judges returned a verdict, {} are needed; {}",
+                voting.len(),
+                judging.min_judges,
+                errors.join("; ")
+            )));
+        }
+        let scores: Vec<f64> = voting.iter().filter_map(|juror| juror.score).collect();
+        let value = match judging.aggregate {
+            Aggregate::Median => median(&scores),
+            Aggregate::Mean => Some(scores.iter().sum::<f64>() / scores.len() as f64),
+        };
+        let Some(value) = value else {
+            return Err(self.not_judged("no judge returned a verdict".to_owned()));
+        };
+        let votes = |passed| voting.iter().filter(|juror| juror.passed == Some(passed)).count();
+        let (yes, no) = (votes(true), votes(false));
+        // A tie fails. With the mean, the threshold decides alone.
+        let passed = (judging.aggregate == Aggregate::Median && yes + no > 0).then_some(yes > no);
+        Ok(Score {
+            value,
+            passed,
+            reason: Some(explain(&voting, &errors, (yes, no))),
+            evidence: Some(json!({"judges": jurors})),
+            retries,
+        })
+    }
+}
+
+/// The votes, who had no verdict, and the first reason of each side.
+fn explain(voting: &[&Juror], errors: &[String], (yes, no): (usize, usize)) -> String {
+    let mut parts = Vec::new();
+    if yes + no > 0 {
+        let tie = if yes == no { ", a tie, which fails" } else { "" };
+        parts.push(format!("{yes} of {} judges pass it{tie}", yes + no));
+    }
+    for side in [Some(true), Some(false), None] {
+        let juror = voting.iter().find(|juror| juror.passed == side);
+        if let Some((juror, reason)) = juror.and_then(|juror| Some((juror, juror.reason.as_ref()?))) {
+            parts.push(format!("{}: {reason}", juror.label()));
+        }
+    }
+    if !errors.is_empty() {
+        parts.push(format!("no verdict: {}", errors.join("; ")));
+    }
+    parts.join("; ")
+}
+
+/// The middle value; the mean of the two middle ones of an even number.
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    if sorted.len() % 2 == 1 {
+        return Some(upper);
+    }
+    let lower = *sorted.get(sorted.len() / 2 - 1)?;
+    Some(f64::midpoint(lower, upper))
+}

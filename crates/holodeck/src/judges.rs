@@ -1,0 +1,296 @@
+//! The models that judge.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use holodeck_backend_api::{BackendError, Occasion};
+use holodeck_eval::{Grader, JUDGE_INSTRUCTIONS, VerdictFormat};
+use holodeck_model::{Code, Diagnostic, Env, MetricConfig, ModelConfig, RagMetricType, ResolvedAgent};
+use holodeck_runner::{JudgeSettings, Judges, OpenJudge};
+use holodeck_turn::TurnRunner;
+use holodeck_validators::{Check, check_credentials};
+use holodeck_yaml::{Load, LoadedAgent, Places};
+use secrecy::ExposeSecret as _;
+
+use crate::backends::{BackendSelector, Specialist};
+
+/// The judges of an agent's metrics.
+pub(crate) struct AgentJudges {
+    agent: Arc<ResolvedAgent>,
+    backends: BackendSelector,
+    turns: TurnRunner,
+    /// The judges that were opened, by model and form of the answer.
+    opened: Mutex<Vec<(ModelConfig, VerdictFormat, OpenJudge)>>,
+}
+
+impl AgentJudges {
+    /// The judges of `agent`, if a metric of the `planned` cases needs one.
+    pub(crate) fn settings(
+        agent: &Arc<ResolvedAgent>,
+        planned: Option<&[usize]>,
+        backends: &BackendSelector,
+        turns: &TurnRunner,
+    ) -> Option<JudgeSettings> {
+        let needs_judge = metrics(agent, planned).any(|(_, metric)| metric.judging().is_some());
+        needs_judge.then(|| JudgeSettings {
+            concurrency: agent.execution.parallel_judge_calls.value.get(),
+            judges: Arc::new(Self {
+                agent: Arc::clone(agent),
+                backends: backends.clone(),
+                turns: turns.clone(),
+                opened: Mutex::default(),
+            }),
+        })
+    }
+
+    fn find(&self, model: &ModelConfig, format: VerdictFormat) -> Option<OpenJudge> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = opened.iter();
+        let found = opened.find(|(other, of, _)| *of == format && is_same(other, model));
+        found.map(|(_, _, judge)| judge.clone())
+    }
+}
+
+#[async_trait]
+impl Judges for AgentJudges {
+    async fn open(
+        &self,
+        model: Option<&ModelConfig>,
+        format: VerdictFormat,
+    ) -> Result<OpenJudge, BackendError> {
+        let model = model.unwrap_or_else(|| default_model(&self.agent));
+        if let Some(judge) = self.find(model, format) {
+            return Ok(judge);
+        }
+        let specialist = specialist(model, Some(format));
+        let backend = self
+            .backends
+            .specialist(&self.agent, specialist, Occasion::Test)
+            .await?;
+        let mut turns = self.turns.clone();
+        turns.model.clone_from(&model.name);
+        let judge = OpenJudge { backend, turns };
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.push((model.clone(), format, judge.clone()));
+        Ok(judge)
+    }
+
+    fn name(&self, model: Option<&ModelConfig>) -> String {
+        model.unwrap_or_else(|| default_model(&self.agent)).name.clone()
+    }
+
+    async fn close(&self) -> Result<(), BackendError> {
+        let opened = std::mem::take(&mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut result = Ok(());
+        for (_, _, judge) in opened {
+            result = result.and(judge.backend.teardown().await);
+        }
+        result
+    }
+}
+
+fn specialist(model: &ModelConfig, format: Option<VerdictFormat>) -> Specialist {
+    Specialist {
+        model: model.clone(),
+        instructions: JUDGE_INSTRUCTIONS.to_owned(),
+        response_format: format.map(VerdictFormat::schema),
+    }
+}
+
+fn default_model(agent: &ResolvedAgent) -> &ModelConfig {
+    let evaluations = agent.config.evaluations.as_ref();
+    evaluations
+        .and_then(|evaluations| evaluations.model.as_ref())
+        .unwrap_or(&agent.config.model)
+}
+
+fn is_same(one: &ModelConfig, other: &ModelConfig) -> bool {
+    let plain = |model: &ModelConfig| serde_json::to_value(model).ok();
+    let key = |model: &ModelConfig| model.api_key.as_ref().map(|key| key.expose_secret().to_owned());
+    one.name == other.name && plain(one) == plain(other) && key(one) == key(other)
+}
+
+/// The enabled metrics of an agent and of its `planned` cases, each with its place in the file; `None` means all
+/// cases.
+fn metrics<'a>(
+    agent: &'a ResolvedAgent,
+    planned: Option<&'a [usize]>,
+) -> impl Iterator<Item = (String, &'a MetricConfig)> {
+    let shared = agent.config.evaluations.as_ref();
+    let runs_cases = planned.is_none_or(|planned| !planned.is_empty());
+    let shared = shared
+        .filter(|_| runs_cases)
+        .map_or(&[][..], |evaluations| &evaluations.metrics);
+    let own = agent.config.test_cases.iter().enumerate();
+    let own = own
+        .filter(move |(index, _)| planned.is_none_or(|planned| planned.contains(index)))
+        .flat_map(|(index, case)| {
+            let pointer = format!("test_cases.{index}");
+            let of_case = std::iter::once((format!("{pointer}.evaluations"), case.evaluations.as_slice()));
+            let of_turns = case.turns.iter().enumerate().map(move |(turn, config)| {
+                (
+                    format!("{pointer}.turns.{turn}.evaluations"),
+                    config.evaluations.as_slice(),
+                )
+            });
+            of_case.chain(of_turns)
+        });
+    let lists = std::iter::once(("evaluations.metrics".to_owned(), shared)).chain(own);
+    lists
+        .flat_map(|(pointer, metrics)| {
+            let metrics = metrics.iter().enumerate();
+            metrics.map(move |(index, metric)| (format!("{pointer}.{index}"), metric))
+        })
+        .filter(|(_, metric)| metric.enabled())
+}
+
+/// The models that judge the metrics of the `planned` cases.
+pub(crate) fn judge_models<'a>(
+    agent: &'a ResolvedAgent,
+    planned: Option<&'a [usize]>,
+) -> Vec<&'a ModelConfig> {
+    let mut models: Vec<&ModelConfig> = Vec::new();
+    for (_, metric) in metrics(agent, planned) {
+        let Some(judging) = metric.judging() else { continue };
+        let named = match judging.judges {
+            [] => std::slice::from_ref(default_model(agent)),
+            judges => judges,
+        };
+        for model in named {
+            if !models.iter().any(|known| is_same(known, model)) {
+                models.push(model);
+            }
+        }
+    }
+    models
+}
+
+/// The smallest number of calls that judging these cases takes. A jury and repetitions multiply them; retries, samples
+/// and the number of passages come in addition.
+pub(crate) fn least_calls(agent: &ResolvedAgent, cases: impl Iterator<Item = usize>) -> u64 {
+    let shared = agent.config.evaluations.as_ref();
+    let shared = shared.map_or(&[][..], |evaluations| &evaluations.metrics);
+    let of_list = |own: &[MetricConfig], above: &[MetricConfig]| -> u64 {
+        let list = if own.is_empty() { above } else { own };
+        let enabled = list.iter().filter(|metric| metric.enabled());
+        let judged = enabled.filter_map(|metric| Some((metric, metric.judging()?)));
+        judged
+            .map(|(metric, judging)| {
+                let steps = match metric {
+                    MetricConfig::Rag(rag) => match rag.metric_type {
+                        RagMetricType::Faithfulness | RagMetricType::AnswerRelevancy => 2,
+                        _ => 1,
+                    },
+                    _ => 1,
+                };
+                steps * u64::from(judging.repeats) * judging.judges.len().max(1) as u64
+            })
+            .sum()
+    };
+    let cases = cases.filter_map(|index| agent.config.test_cases.get(index));
+    cases
+        .map(|case| {
+            if case.turns.is_empty() {
+                return of_list(&case.evaluations, shared);
+            }
+            let own = if case.evaluations.is_empty() {
+                shared
+            } else {
+                &case.evaluations
+            };
+            case.turns
+                .iter()
+                .map(|turn| of_list(&turn.evaluations, own))
+                .sum()
+        })
+        .sum()
+}
+
+/// Checks whether there is a credential for each judge that is not the agent's own model.
+pub(crate) fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
+    let models = judge_models(agent, None).into_iter();
+    models
+        .filter(|model| !agent.has_model(model))
+        .map(|model| {
+            let judge = LoadedAgent {
+                agent: Arc::new(specialist(model, None).of(agent)),
+                places: Places::default(),
+            };
+            let check = check_credentials(&judge, env);
+            Check {
+                subject: format!("judge {}", model.name),
+                ..check
+            }
+        })
+        .collect()
+}
+
+/// Checks that there is a key for each judge, before anything is asked.
+pub(crate) fn check_keys(
+    agent: &ResolvedAgent,
+    planned: Option<&[usize]>,
+    backends: &BackendSelector,
+) -> Result<(), BackendError> {
+    for model in judge_models(agent, planned) {
+        backends
+            .check_specialist_key(agent, specialist(model, None))
+            .map_err(|error| {
+                BackendError::init(error.explanation().within(format!("the judge `{}`", model.name)))
+            })?;
+    }
+    Ok(())
+}
+
+/// The warning that an agent's own model judges its answers.
+pub(crate) fn warn_own_model(agent: &ResolvedAgent, planned: Option<&[usize]>) -> Option<String> {
+    let evaluations = agent.config.evaluations.as_ref();
+    if evaluations.is_some_and(|evaluations| evaluations.model.is_some()) {
+        return None;
+    }
+    let mut names = BTreeSet::new();
+    for (_, metric) in metrics(agent, planned) {
+        if metric.judging().is_some_and(|judging| judging.judges.is_empty()) {
+            names.insert(metric.name());
+        }
+    }
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "the agent's own model `{}` judges its answers ({}); set `evaluations.model` for an independent judge",
+            agent.config.model.name,
+            names.join(", ")
+        )
+    })
+}
+
+/// The fields that can make a judged metric unusable.
+const CHECKED: [&str; 4] = ["custom_prompt", "scale", "score_range", "min_judges"];
+
+/// Reports judged metrics that cannot work when the agent is loaded.
+pub(crate) fn check(load: &mut Load) {
+    let Some(agent) = &load.agent else { return };
+    let judged = metrics(agent, None).filter(|(_, metric)| metric.judging().is_some());
+    let found: Vec<Diagnostic> = judged
+        .filter_map(|(pointer, metric)| {
+            let problem = Grader::new(std::slice::from_ref(metric)).err()?.problem;
+            let field = CHECKED
+                .into_iter()
+                .find(|field| problem.contains(&format!("`{field}`")));
+            let pointer = match field {
+                Some("score_range") => format!("{pointer}.rubric"),
+                Some(field) => format!("{pointer}.{field}"),
+                None => pointer,
+            };
+            let message = format!("metric `{}` cannot be used: {problem}", metric.name());
+            let error = Diagnostic::error(Code::InconsistentValues, message);
+            Some(error.at(agent.locate(&pointer)).about(pointer))
+        })
+        .collect();
+    load.diagnostics.extend(found);
+    if load.has_errors() {
+        load.agent = None;
+    }
+}
