@@ -1,5 +1,6 @@
 //! Loads an agent from a path and reports every problem.
 
+mod data_set;
 mod finish;
 mod instructions;
 mod json;

@@ -13,4 +13,4 @@ pub(crate) use build::build;
 pub(crate) use de::{from_tree, implied_type};
 pub(crate) use merge::deep_merge;
 pub(crate) use scalar::{Core, Legacy, legacy_reading, lenient_bool, lenient_f64, lenient_int, resolve};
-pub(crate) use tree::{Entry, FileId, NodeId, Place, Scalar, SourceFile, Tree};
+pub(crate) use tree::{Entry, FileId, NodeId, Place, Scalar, SourceFile, Text, Tree};

@@ -204,11 +204,20 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     importer("tokio-postgres", &["holodeck-retrieval"], STORE_WHY),
     importer("pulp", &["holodeck-retrieval"], "only the vector scan needs it"),
     importer("pdf-extract", &["holodeck-documents"], DOCUMENT_WHY),
-    importer("calamine", &["holodeck-documents"], DOCUMENT_WHY),
+    importer(
+        "calamine",
+        &["holodeck-documents", LANGUAGE],
+        "only holodeck-documents reads file formats, and holodeck-yaml test cases by cell",
+    ),
     importer("htmd", &["holodeck-documents"], DOCUMENT_WHY),
     importer("quick-xml", &["holodeck-documents"], DOCUMENT_WHY),
     importer("zip", &["holodeck-documents"], DOCUMENT_WHY),
     importer("csv", &["holodeck-documents"], DOCUMENT_WHY),
+    importer(
+        "csv-core",
+        &[LANGUAGE],
+        "only diagnostics of test cases need the place of each cell, which `csv` does not give",
+    ),
     importer(
         "askama",
         &["holodeck-runner"],

@@ -13,6 +13,13 @@ use crate::yaml::{FileId, Place, SourceFile};
 /// Maximum size of a file.
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
 
+/// Maximum size of a data set of test cases.
+pub(super) const MAX_DATA_BYTES: u64 = 256 * 1024 * 1024;
+
+fn is_utf16(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff])
+}
+
 impl Loader<'_> {
     /// Reads the agent file, the only file that no other file references.
     pub(super) fn read_agent_file(&mut self, path: &Path) -> Option<FileId> {
@@ -51,7 +58,71 @@ impl Loader<'_> {
 
     /// Reads an existing file. `named_at` is the place in the YAML that references it.
     pub(super) fn read_text(&mut self, path: &Path, layer: Layer, named_at: Option<Place>) -> Option<FileId> {
-        let bytes = match self.files.read(path, MAX_BYTES + 1) {
+        let bytes = self.read_bytes(path, named_at, MAX_BYTES)?;
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                self.report_not_utf8(path, error.as_bytes(), error.utf8_error().valid_up_to());
+                return None;
+            }
+        };
+        let text = match text.strip_prefix('\u{feff}') {
+            Some(text) => text.to_owned(),
+            None => text,
+        };
+        let source = Source {
+            path: path.into(),
+            text: text.into(),
+        };
+        Some(self.tree.add_file(SourceFile::new(source, layer)))
+    }
+
+    /// Reads a data set as text. Every line that is not UTF-8 is reported, and the rest is still checked.
+    pub(super) fn read_data_text(&mut self, path: &Path, named_at: Place) -> Option<FileId> {
+        let bytes = self.read_bytes(path, Some(named_at), MAX_DATA_BYTES)?;
+        let mut bad = Vec::new();
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) if is_utf16(error.as_bytes()) => {
+                self.report_not_utf8(path, error.as_bytes(), 0);
+                return None;
+            }
+            Err(error) => {
+                let mut text = String::with_capacity(error.as_bytes().len());
+                for chunk in error.as_bytes().utf8_chunks() {
+                    text.push_str(chunk.valid());
+                    if !chunk.invalid().is_empty() {
+                        bad.push(text.len());
+                        text.push(char::REPLACEMENT_CHARACTER);
+                    }
+                }
+                text
+            }
+        };
+        let (text, mark) = match text.strip_prefix('\u{feff}') {
+            Some(rest) => (rest.to_owned(), text.len() - rest.len()),
+            None => (text, 0),
+        };
+        let source = Source {
+            path: path.into(),
+            text: text.into(),
+        };
+        let file = self.tree.add_file(SourceFile::new(source, Layer::Agent));
+        for at in bad {
+            let start = u32::try_from(at.saturating_sub(mark)).unwrap_or(u32::MAX);
+            let end = start.saturating_add(1);
+            let diagnostic = Diagnostic::error(Code::InvalidUtf8, "this is not UTF-8 text")
+                .about("test_cases_file")
+                .with_help("save the file as UTF-8 (in Excel: \"CSV UTF-8\")");
+            self.findings
+                .add(&self.tree, Place { file, start, end }, diagnostic);
+        }
+        Some(file)
+    }
+
+    /// Reads at most `limit` bytes of an existing file; a larger one is an error.
+    pub(super) fn read_bytes(&mut self, path: &Path, named_at: Option<Place>, limit: u64) -> Option<Vec<u8>> {
+        let bytes = match self.files.read(path, limit + 1) {
             Ok(bytes) => bytes,
             Err(error) => {
                 let reason = match error.kind() {
@@ -69,33 +140,13 @@ impl Loader<'_> {
                 return None;
             }
         };
-        if bytes.len() as u64 > MAX_BYTES {
+        if bytes.len() as u64 > limit {
             let help = "split the test cases over several agents, and put data in separate files";
-            self.report_unreadable(
-                path,
-                named_at,
-                Code::FileTooLarge,
-                "is larger than 10 MB",
-                Some(help),
-            );
+            let what = format!("is larger than {} MB", limit / (1024 * 1024));
+            self.report_unreadable(path, named_at, Code::FileTooLarge, &what, Some(help));
             return None;
         }
-        let text = match String::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(error) => {
-                self.report_not_utf8(path, error.as_bytes(), error.utf8_error().valid_up_to());
-                return None;
-            }
-        };
-        let text = match text.strip_prefix('\u{feff}') {
-            Some(text) => text.to_owned(),
-            None => text,
-        };
-        let source = Source {
-            path: path.into(),
-            text: text.into(),
-        };
-        Some(self.tree.add_file(SourceFile::new(source, layer)))
+        Some(bytes)
     }
 
     fn report_unreadable(
@@ -134,8 +185,7 @@ impl Loader<'_> {
                 end: valid + 1,
             },
         };
-        let utf16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
-        let help = if utf16 {
+        let help = if is_utf16(bytes) {
             "it looks like UTF-16; save it as UTF-8"
         } else {
             "save the file as UTF-8"

@@ -2,7 +2,7 @@
 
 use holodeck_model::{Code, Diagnostic, FileKind, Layer};
 
-use super::Loader;
+use super::{Loader, data_set::DataFormat};
 use crate::yaml::{Entry, NodeId, Place, build};
 
 impl Loader<'_> {
@@ -34,6 +34,13 @@ impl Loader<'_> {
         let path = self.tree.dir(place).join(&text);
         if text.trim().is_empty() || self.files.kind(&path) != FileKind::File {
             return root;
+        }
+        if let Some(format) = DataFormat::of(&path) {
+            let Some(cases) = self.read_data_set(format, &path, place) else {
+                return root;
+            };
+            let entry = self.tree.entry("test_cases", reference.key_place, cases);
+            return self.with_entry(root, entry);
         }
         let Some(file) = self.read_text(&path, Layer::Agent, Some(place)) else {
             return root;

@@ -11,6 +11,7 @@
 )]
 
 mod approvals;
+mod data_sets;
 mod fixtures;
 mod fuzz;
 mod limits;

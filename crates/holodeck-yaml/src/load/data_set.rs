@@ -1,0 +1,140 @@
+//! Data sets of test cases: `test_cases_file` as CSV, JSON Lines or a workbook.
+//!
+//! The rows become nodes of the tree, so that the checks of test cases in YAML apply to them unchanged. No row is
+//! skipped: what cannot be read is an error at its cell. `${VAR}` is not replaced: a data set is data.
+
+mod csv;
+mod json_node;
+mod table;
+mod workbook;
+
+use std::path::Path;
+
+use holodeck_model::{Code, Diagnostic};
+
+use self::{csv::CsvRows, json_node::read_json, table::Table};
+use super::Loader;
+use crate::yaml::{FileId, NodeId, Place};
+
+/// The format of a data set, by the extension of its file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum DataFormat {
+    Csv,
+    JsonLines,
+    Workbook,
+    /// A format of tables that is not supported.
+    Unsupported,
+}
+
+impl DataFormat {
+    /// The format of a file that is not YAML.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+        match extension.as_str() {
+            "csv" => Some(Self::Csv),
+            "jsonl" | "ndjson" => Some(Self::JsonLines),
+            "xlsx" => Some(Self::Workbook),
+            "tsv" | "xls" | "xlsb" | "xlsm" | "ods" | "parquet" => Some(Self::Unsupported),
+            _ => None,
+        }
+    }
+}
+
+impl Loader<'_> {
+    /// The test cases of a data set as a list; absent if its form is wrong, which is then reported.
+    pub(super) fn read_data_set(
+        &mut self,
+        format: DataFormat,
+        path: &Path,
+        named_at: Place,
+    ) -> Option<NodeId> {
+        let (file, cases) = match format {
+            DataFormat::Csv => self.read_csv(path, named_at)?,
+            DataFormat::JsonLines => self.read_json_lines(path, named_at)?,
+            DataFormat::Workbook => self.read_workbook(path, named_at)?,
+            DataFormat::Unsupported => {
+                let message = format!("`{}` has a format that is not supported", path.display());
+                let diagnostic = Diagnostic::error(Code::BadFormat, message)
+                    .about("test_cases_file")
+                    .with_help("use YAML, `.csv`, `.jsonl` or `.xlsx`");
+                self.findings.add(&self.tree, named_at, diagnostic);
+                return None;
+            }
+        };
+        let place = Place {
+            file,
+            start: 0,
+            end: 0,
+        };
+        let list = self.tree.seq_node(place, &cases);
+        self.tree.add_root(list);
+        Some(list)
+    }
+
+    fn read_csv(&mut self, path: &Path, named_at: Place) -> Option<(FileId, Vec<NodeId>)> {
+        let file = self.read_data_text(path, named_at)?;
+        let text = self.tree.file_text(file);
+        let mut rows = CsvRows::new(&text);
+        let mut table = Table::new(file, true);
+        while let Some(row) = rows.next_row() {
+            for at in row.misquoted {
+                let message = "a quoted cell must begin and end with `\"`";
+                let help = "close the quote, and write a `\"` within a quoted cell twice";
+                let diagnostic = Diagnostic::error(Code::BadFormat, message)
+                    .about("test_cases_file")
+                    .with_help(help);
+                self.report_data(file, at, at + 1, diagnostic);
+            }
+            table.add_row(self, row.cells)?;
+        }
+        Some((file, table.finish(self)?))
+    }
+
+    fn read_json_lines(&mut self, path: &Path, named_at: Place) -> Option<(FileId, Vec<NodeId>)> {
+        let file = self.read_data_text(path, named_at)?;
+        let text = self.tree.file_text(file);
+        let mut cases = Vec::new();
+        let mut at = 0;
+        for line in text.split_inclusive('\n') {
+            let start = at;
+            at += line.len();
+            let content = line.trim_end();
+            if content.is_empty() {
+                continue;
+            }
+            let place = Place {
+                file,
+                start: offset(start),
+                end: offset(start + content.len()),
+            };
+            match read_json(&mut self.tree, content, place) {
+                Ok(node) if self.tree.entries(node).is_some() => cases.push(node),
+                Ok(_) => {
+                    let diagnostic =
+                        Diagnostic::error(Code::WrongType, "each line must be an object, a test case");
+                    self.report_data(file, place.start, place.end, diagnostic.about("test_cases_file"));
+                }
+                Err(error) => {
+                    let column = offset(error.column.saturating_sub(1).min(content.len()));
+                    let diagnostic = Diagnostic::error(Code::BadJson, format!("not JSON: {}", error.message))
+                        .about("test_cases_file")
+                        .with_help("each line must be one complete JSON object");
+                    self.report_data(file, place.start + column, place.end, diagnostic);
+                }
+            }
+        }
+        Some((file, cases))
+    }
+
+    /// Reports a problem of a range of bytes of a data set.
+    fn report_data(&mut self, file: FileId, start: u32, end: u32, diagnostic: Diagnostic) {
+        let end = end.max(start);
+        self.findings
+            .add(&self.tree, Place { file, start, end }, diagnostic);
+    }
+}
+
+/// Offsets in a file fit in 32 bits, because its size is limited.
+fn offset(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,330 @@
+//! Rows of cells as test cases: the first row names the fields.
+
+use std::path::Path;
+
+use holodeck_model::{Code, Diagnostic, closest};
+
+use super::{super::Loader, json_node::read_json};
+use crate::{
+    schema,
+    shape::{Record, ShapeId, ShapeKind},
+    yaml::{Entry, FileId, NodeId, Place, Text},
+};
+
+/// A cell of a table: its bytes in the file, and its text if that is not the same.
+pub(super) struct Cell {
+    pub(super) start: u32,
+    pub(super) end: u32,
+    pub(super) owned: Option<Box<str>>,
+}
+
+/// What the text of a cell means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    /// The text itself.
+    Text,
+    /// Names, separated by `;`, or a JSON list.
+    Names,
+    /// Paths and URLs, separated by `;`, or a JSON list.
+    Files,
+    /// A JSON list, or one text.
+    Texts,
+    /// A JSON list or object, or a scalar as in YAML.
+    Value,
+    /// Nothing: the column is already reported.
+    Unusable,
+}
+
+struct Column {
+    name: String,
+    meaning: Meaning,
+    place: Place,
+}
+
+/// Collects the rows of a table.
+pub(super) struct Table {
+    file: FileId,
+    /// Whether every row must have as many cells as the first.
+    rectangular: bool,
+    columns: Option<Vec<Column>>,
+    cases: Vec<NodeId>,
+}
+
+impl Table {
+    pub(super) fn new(file: FileId, rectangular: bool) -> Self {
+        Self {
+            file,
+            rectangular,
+            columns: None,
+            cases: Vec::new(),
+        }
+    }
+
+    /// The test cases, unless there was no row at all, which is reported.
+    pub(super) fn finish(self, loader: &mut Loader<'_>) -> Option<Vec<NodeId>> {
+        if self.columns.is_none() {
+            let diagnostic = Diagnostic::error(Code::EmptyFile, "the table is empty")
+                .about("test_cases_file")
+                .with_help("the first row must name the fields: `input`, `ground_truth`, …");
+            loader.report_data(self.file, 0, 0, diagnostic);
+        }
+        self.columns.map(|_| self.cases)
+    }
+
+    /// Adds a row; absent if the first row cannot be used, which is reported.
+    pub(super) fn add_row(&mut self, loader: &mut Loader<'_>, cells: Vec<Cell>) -> Option<()> {
+        let Some(columns) = &self.columns else {
+            self.columns = Some(read_header(loader, self.file, cells)?);
+            return Some(());
+        };
+        let (width, count) = (columns.len(), cells.len());
+        if count > width || (self.rectangular && count < width) {
+            let at = cells.get(width).or(cells.last());
+            let (start, end) = at.map_or((0, 0), |cell| (cell.start, cell.end));
+            let many = if count > width { "too many" } else { "too few" };
+            let message = format!("{many} cells: this row has {count}, the first row has {width}");
+            let help = if self.rectangular {
+                "a cell with a comma or a line end in it needs quotes: `\"a, b\"`"
+            } else {
+                "name the field of this column in the first row"
+            };
+            let diagnostic = Diagnostic::error(Code::BadFormat, message)
+                .about("test_cases_file")
+                .with_help(help);
+            loader.report_data(self.file, start, end, diagnostic);
+            return Some(());
+        }
+        let row = Place {
+            file: self.file,
+            start: cells.first().map_or(0, |cell| cell.start),
+            end: cells.last().map_or(0, |cell| cell.end),
+        };
+        let mut entries = Vec::with_capacity(width);
+        for (column, cell) in columns.iter().zip(cells) {
+            entries.extend(read_cell(loader, column, self.file, cell));
+        }
+        let case = loader.tree.map_node(row, &entries);
+        self.cases.push(case);
+        Some(())
+    }
+}
+
+fn cell_text(loader: &Loader<'_>, file: FileId, cell: &Cell) -> String {
+    match &cell.owned {
+        Some(text) => text.to_string(),
+        None => loader
+            .tree
+            .file_text(file)
+            .get(cell.start as usize..cell.end as usize)
+            .unwrap_or_default()
+            .to_owned(),
+    }
+}
+
+/// The columns, if every one is the name of a field.
+fn read_header(loader: &mut Loader<'_>, file: FileId, cells: Vec<Cell>) -> Option<Vec<Column>> {
+    let fields = case_fields()?;
+    let mut columns: Vec<Column> = Vec::with_capacity(cells.len());
+    let mut correct = true;
+    let alone = cells.len() == 1;
+    let first = cells.first().map_or((0, 0), |cell| (cell.start, cell.end));
+    for (index, cell) in cells.into_iter().enumerate() {
+        let name = cell_text(loader, file, &cell).trim().to_owned();
+        let place = Place {
+            file,
+            start: cell.start,
+            end: cell.end,
+        };
+        let problem = if name.is_empty() {
+            let message = format!("column {} has no name", index + 1);
+            Some(Diagnostic::error(Code::Blank, message).with_help("name the field, or delete the column"))
+        } else if columns.iter().any(|column| column.name == name) {
+            Some(Diagnostic::error(
+                Code::DuplicateKey,
+                format!("column `{name}` appears twice"),
+            ))
+        } else if !fields.fields.contains_key(&name) {
+            Some(unknown_column(&name, alone, fields))
+        } else {
+            None
+        };
+        let meaning = if problem.is_some() {
+            Meaning::Unusable
+        } else {
+            meaning_of(fields, &name)
+        };
+        if let Some(diagnostic) = problem {
+            correct = false;
+            loader
+                .findings
+                .add(&loader.tree, place, diagnostic.about("test_cases_file"));
+        }
+        columns.push(Column { name, meaning, place });
+    }
+    let asks = |column: &Column| column.name == "input" || column.name == "turns";
+    if correct && !columns.iter().any(asks) {
+        let diagnostic = Diagnostic::error(Code::MissingField, "there is no column `input`")
+            .about("test_cases_file")
+            .with_help("the first row must name the fields; `input` is the question");
+        loader.report_data(file, first.0, first.1, diagnostic);
+        correct = false;
+    }
+    // The cells of columns with wrong names are still checked where they can be, so that one load reports all.
+    (correct || columns.iter().any(asks)).then_some(columns)
+}
+
+fn unknown_column(name: &str, alone: bool, fields: &Record) -> Diagnostic {
+    let known = || fields.fields.keys().map(String::as_str);
+    let diagnostic = Diagnostic::error(Code::UnknownField, format!("unknown column `{name}`"));
+    let separator = [(';', "`;`"), ('\t', "tabs")]
+        .into_iter()
+        .find(|(separator, _)| alone && name.contains(*separator));
+    if let Some((_, shown)) = separator {
+        return diagnostic.with_help(format!(
+            "the columns are separated by {shown}; save the file with commas"
+        ));
+    }
+    match closest(name, known()) {
+        Some(field) => diagnostic.with_inline(format!("did you mean `{field}`?")),
+        None => {
+            let names: Vec<String> = known().map(|field| format!("`{field}`")).collect();
+            diagnostic.with_help(format!("the fields of a test case are {}", names.join(", ")))
+        }
+    }
+}
+
+/// The fields of a test case, as the schema has them.
+fn case_fields() -> Option<&'static Record> {
+    let shapes = &*schema::AGENT;
+    let ShapeKind::Record(agent) = &shapes.get(shapes.root).kind else {
+        return None;
+    };
+    let ShapeKind::List { items, .. } = &shapes.get(agent.fields.get("test_cases")?.shape).kind else {
+        return None;
+    };
+    match &shapes.get(*items).kind {
+        ShapeKind::Record(case) => Some(case),
+        _ => None,
+    }
+}
+
+fn meaning_of(fields: &Record, name: &str) -> Meaning {
+    let is_text = |id: ShapeId| matches!(schema::AGENT.get(id).kind, ShapeKind::Text(_));
+    match name {
+        "expected_tools" | "forbidden_tools" => Meaning::Names,
+        "files" => Meaning::Files,
+        "retrieval_context" => Meaning::Texts,
+        _ if fields.fields.get(name).is_some_and(|field| is_text(field.shape)) => Meaning::Text,
+        _ => Meaning::Value,
+    }
+}
+
+/// A cell as the entry of its column; an empty cell is an absent field.
+fn read_cell(loader: &mut Loader<'_>, column: &Column, file: FileId, cell: Cell) -> Option<Entry> {
+    let place = Place {
+        file,
+        start: cell.start,
+        end: cell.end,
+    };
+    let text = cell_text(loader, file, &cell);
+    let trimmed = text.trim();
+    if trimmed.is_empty() || column.meaning == Meaning::Unusable {
+        return None;
+    }
+    let node = match column.meaning {
+        Meaning::Text | Meaning::Value if !is_json(column.meaning, trimmed) => {
+            let content = match cell.owned {
+                Some(text) => loader.tree.own_text(text),
+                None => Text::InFile {
+                    start: cell.start,
+                    end: cell.end,
+                },
+            };
+            // A text such as `null` is a text; other fields are read as in YAML.
+            let plain = column.meaning == Meaning::Value;
+            loader.tree.scalar_node(place, content, plain, false)
+        }
+        Meaning::Texts if !trimmed.starts_with('[') => {
+            let one = quoted(loader, place, &text);
+            loader.tree.seq_node(place, &[one])
+        }
+        Meaning::Names | Meaning::Files if !trimmed.starts_with('[') => {
+            split_cell(loader, column, place, trimmed)
+        }
+        _ => match read_json(&mut loader.tree, trimmed, place) {
+            Ok(node) => node,
+            Err(error) => {
+                let message = format!("column `{}` is not JSON: {}", column.name, error.message);
+                report(loader, place, Diagnostic::error(Code::BadJson, message));
+                return None;
+            }
+        },
+    };
+    Some(loader.tree.entry(&column.name, column.place, node))
+}
+
+fn is_json(meaning: Meaning, text: &str) -> bool {
+    meaning == Meaning::Value && text.starts_with(['[', '{'])
+}
+
+fn split_cell(loader: &mut Loader<'_>, column: &Column, place: Place, text: &str) -> NodeId {
+    let text = text.strip_suffix(';').unwrap_or(text);
+    let mut items = Vec::new();
+    for part in text.split(';').map(str::trim) {
+        if part.is_empty() {
+            let message = format!("column `{}` has an empty part between `;`", column.name);
+            report(loader, place, Diagnostic::error(Code::Blank, message));
+            continue;
+        }
+        if column.meaning == Meaning::Names {
+            items.push(quoted(loader, place, part));
+        } else {
+            items.extend(file_input(loader, column, place, part));
+        }
+    }
+    loader.tree.seq_node(place, &items)
+}
+
+/// A file by its path or URL; what kind it is follows from its extension.
+fn file_input(loader: &mut Loader<'_>, column: &Column, place: Place, text: &str) -> Option<NodeId> {
+    let url = text.contains("://");
+    let name = text.split(['?', '#']).next().filter(|_| url).unwrap_or(text);
+    let extension = Path::new(name)
+        .extension()
+        .and_then(|extension| extension.to_str());
+    let kind = match extension.unwrap_or_default().to_ascii_lowercase().as_str() {
+        "png" | "jpg" | "jpeg" | "gif" | "webp" | "bmp" | "tif" | "tiff" => "image",
+        "pdf" => "pdf",
+        "txt" | "md" => "text",
+        "xlsx" | "xls" | "ods" => "excel",
+        "docx" | "doc" => "word",
+        "pptx" | "ppt" => "powerpoint",
+        "csv" => "csv",
+        _ => {
+            let message = format!("column `{}`: the kind of `{text}` is unknown", column.name);
+            let diagnostic = Diagnostic::error(Code::UnknownValue, message)
+                .with_help("write the files as JSON: `[{\"path\": \"…\", \"type\": \"text\"}]`");
+            report(loader, place, diagnostic);
+            return None;
+        }
+    };
+    let target = quoted(loader, place, text);
+    let kind = quoted(loader, place, kind);
+    let key = if url { "url" } else { "path" };
+    let entries = [
+        loader.tree.entry(key, place, target),
+        loader.tree.entry("type", place, kind),
+    ];
+    Some(loader.tree.map_node(place, &entries))
+}
+
+fn quoted(loader: &mut Loader<'_>, place: Place, text: &str) -> NodeId {
+    let text = loader.tree.own_text(text);
+    loader.tree.scalar_node(place, text, false, false)
+}
+
+fn report(loader: &mut Loader<'_>, place: Place, diagnostic: Diagnostic) {
+    loader
+        .findings
+        .add(&loader.tree, place, diagnostic.about("test_cases_file"));
+}

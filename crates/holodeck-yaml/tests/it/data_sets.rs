@@ -1,0 +1,181 @@
+//! Data sets of test cases: what they mean, and that no row is lost without an error.
+
+use std::path::Path;
+
+use holodeck_model::{Env, MemoryFiles};
+use holodeck_yaml::{Load, load_agent};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::support::render;
+
+const WORKBOOK: &[u8] = include_bytes!("../../../../fixtures/yaml/files/cases.xlsx");
+const BAD_WORKBOOK: &[u8] = include_bytes!("../../../../fixtures/yaml/files/cases-bad.xlsx");
+
+fn load(name: &str, content: impl Into<Vec<u8>>) -> Load {
+    let agent = format!(
+        "name: a\nmodel: {{provider: openai, name: m, temperature: 0, max_tokens: 1}}\n\
+         instructions: {{inline: Hi}}\nevaluations: {{metrics: [{{type: standard, metric: equality, threshold: 1}}]}}\n\
+         test_cases_file: {name}\n"
+    );
+    let files = MemoryFiles::new()
+        .with("agent.yaml", agent)
+        .with(name, content)
+        .with("a.txt", "")
+        .with("b.pdf", "");
+    load_agent(Path::new("agent.yaml"), &Env::empty(), &files)
+}
+
+/// The cases as JSON without absent fields.
+fn cases(load: &Load) -> Vec<serde_json::Value> {
+    let agent = load
+        .agent
+        .as_ref()
+        .unwrap_or_else(|| panic!("{}", render(&load.diagnostics)));
+    let cases = serde_json::to_value(&agent.config.test_cases).unwrap();
+    let mut cases = cases.as_array().unwrap().clone();
+    for case in &mut cases {
+        case.as_object_mut()
+            .unwrap()
+            .retain(|key, value| !value.is_null() && *value != json!([]) && key != "expected_tools_order");
+    }
+    cases
+}
+
+/// The errors of a data set that must not load.
+fn errors(name: &str, content: impl Into<Vec<u8>>) -> String {
+    let load = load(name, content);
+    assert!(load.agent.is_none(), "it must not load");
+    let errors: Vec<_> = load
+        .diagnostics
+        .into_iter()
+        .filter(holodeck_model::Diagnostic::is_error)
+        .collect();
+    render(&errors)
+}
+
+#[test]
+fn cells_are_fields() {
+    let text = "\u{feff}input,name,ground_truth,expected_tools,forbidden_tools,retrieval_context,files,expected_tools_order\r\n\
+        \"What is \"\"4\"\",\r\nin words?\",null,42,a; b;,c,one text,a.txt;b.pdf,strict\r\n\
+        second,,${HOME},,,\"[\"\"x\"\", \"\"y\"\"]\",,\r\n";
+    assert_eq!(
+        json!(cases(&load("c.csv", text))),
+        json!([
+            {
+                "input": "What is \"4\",\r\nin words?",
+                "name": "null",
+                "ground_truth": "42",
+                "expected_tools": cases(&load("c.jsonl", r#"{"input": "i", "expected_tools": ["a", "b"]}"#))[0]["expected_tools"],
+                "forbidden_tools": ["c"],
+                "retrieval_context": ["one text"],
+                "files": cases(&load("c.jsonl", r#"{"input": "i", "files": [
+                    {"path": "a.txt", "type": "text"}, {"path": "b.pdf", "type": "pdf"}]}"#.replace('\n', "")))[0]["files"],
+            },
+            {"input": "second", "ground_truth": "${HOME}", "retrieval_context": ["x", "y"]},
+        ])
+    );
+}
+
+#[test]
+fn nested_fields_are_json() {
+    let csv = "input,evaluations,expected_tools\n\
+        i,\"[{\"\"type\"\": \"\"standard\"\", \"\"metric\"\": \"\"bleu\"\", \"\"threshold\"\": 0.5}]\",\"[{\"\"name\"\": \"\"t\"\", \"\"args\"\": {\"\"n\"\": 1.5e3}}]\"\n";
+    let lines = "\n{\"input\": \"i\", \"evaluations\": [{\"type\": \"standard\", \"metric\": \"bleu\", \"threshold\": 0.5}], \
+        \"expected_tools\": [{\"name\": \"t\", \"args\": {\"n\": 1.5e3}}]}\r\n\r\n";
+    let csv = cases(&load("c.csv", csv));
+    assert_eq!(csv, cases(&load("c.jsonl", lines)));
+    assert_eq!(csv[0]["evaluations"][0]["threshold"], 0.5);
+    assert_eq!(csv[0]["expected_tools"][0]["name"], "t");
+}
+
+#[test]
+fn every_bad_row_is_reported() {
+    let csv = "input,ground_truth,evaluations,expected_tools,expected_tools_order\n\
+        ok,1,,,\n\
+        too,many,,,,cells\n\
+        too few\n\
+        ,no input,,,\n\
+        i,,{nope,,\n\
+        i,,\"[{\"\"type\"\": \"\"standard\"\", \"\"metric\"\": \"\"bleu\"\", \"\"threshold\"\": \"\"high\"\"}]\",,\n\
+        i,,,a;;b,\n\
+        i,,,,sideways\n\
+        ,,,,\n";
+    insta::assert_snapshot!(errors("c.csv", csv));
+}
+
+#[test]
+fn every_bad_line_is_reported() {
+    let lines = "{\"input\": \"ok\"}\n{\"input\": \n[1]\n{\"inputs\": \"i\"}\n{\"input\": \"a\", \"input\": \"b\"}\n{\"input\": \"i\"} x\n{}\n";
+    insta::assert_snapshot!(errors("c.jsonl", lines));
+}
+
+#[test]
+fn every_bad_column_is_reported_once() {
+    insta::assert_snapshot!(errors(
+        "c.csv",
+        "input,grund_truth,input,,colour\na,b,c,d,e\nf,g,h,i,j\n"
+    ));
+    insta::assert_snapshot!(errors("c.csv", "input;ground_truth\na;b\n"));
+    insta::assert_snapshot!(errors("c.csv", "name,ground_truth\na,b\nc,d\n"));
+    insta::assert_snapshot!(errors("c.csv", ""));
+    insta::assert_snapshot!(errors("c.ods", "x"));
+}
+
+#[test]
+fn wrong_quotes_never_join_rows() {
+    for text in [
+        "input,name\n\"open,a\nb,c\n",
+        "input\na\n\"open\nb\n",
+        "input,name\n\"a\" b,c\n",
+        "input,name,ground_truth\nx, \"a, b\"\n",
+        "input,name\n\"a\"\"\",\"\n",
+    ] {
+        let errors = errors("c.csv", text);
+        assert!(errors.contains("must begin and end with"), "{text:?}: {errors}");
+    }
+}
+
+#[test]
+fn every_line_that_is_not_utf8_is_reported() {
+    insta::assert_snapshot!(errors(
+        "c.csv",
+        b"\xef\xbb\xbfinput\ncaf\xe9\nok\nna\xefve\n".as_slice()
+    ));
+    insta::assert_snapshot!(errors("c.csv", b"\xff\xfei\0".as_slice()));
+    assert!(errors("c.jsonl", b"{\"input\": \"\xe9\"}".as_slice()).contains("c.jsonl:1:12: error[HD0004]"));
+}
+
+#[test]
+fn the_first_sheet_of_a_workbook_is_read() {
+    let load = load("c.xlsx", WORKBOOK);
+    let cases = cases(&load);
+    assert_eq!(cases.len(), 2);
+    assert_eq!(cases[0], json!({"input": "Two\nlines", "ground_truth": "42"}));
+    assert_eq!(cases[1]["ground_truth"], "0.3");
+    assert_eq!(cases[1]["expected_tools"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn every_bad_row_of_a_workbook_is_reported() {
+    let load = load("c.xlsx", BAD_WORKBOOK);
+    assert!(load.agent.is_none());
+    insta::assert_snapshot!(render(&load.diagnostics));
+}
+
+#[test]
+fn a_file_that_is_no_workbook_is_reported() {
+    assert!(errors("c.xlsx", "input\na\n").contains("cannot be read as a workbook"));
+}
+
+#[test]
+fn many_rows_are_all_there() {
+    let mut text = String::from("name,input,ground_truth\n");
+    for row in 0..100_000 {
+        text += &format!("case {row},\"What is {row}, doubled?\",{}\n", row * 2);
+    }
+    let load = load("c.csv", text);
+    let cases = &load.agent.unwrap().agent.config.test_cases;
+    assert_eq!(cases.len(), 100_000);
+    assert_eq!(cases[99_999].ground_truth.as_deref(), Some("199998"));
+}
