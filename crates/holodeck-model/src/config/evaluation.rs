@@ -227,7 +227,7 @@ pub struct GevalMetric {
     pub when: Option<MetricCondition>,
 }
 
-/// What a range of scores stands for.
+/// What a range of scores means.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RubricLevel {

@@ -38,7 +38,7 @@ fn a_case_that_cannot_reach_its_passes_failed_or_is_flaky() {
     assert_eq!(verdict("ffe", 2), CaseState::Failed);
     assert_eq!(verdict("ppf", 3), CaseState::Flaky);
     assert_eq!(verdict("pef", 3), CaseState::Flaky);
-    // Nobody failed, but more must pass than ran: never a pass.
+    // No trial failed, but more must pass than ran: never a pass.
     assert_eq!(verdict("pp", 3), CaseState::Failed);
 }
 
