@@ -258,6 +258,8 @@ fn answers(error: &AnswerError) -> Problem {
 fn plan(error: &PlanError) -> Problem {
     match error {
         PlanError::Filter { .. } => Problem::config(error.to_string()),
+        PlanError::Trials { .. } => Problem::config(error.to_string())
+            .with_hint("raise `--trials` (or `trials`), or lower `--min-passes` (or `min_passes`)"),
         other => Problem::execution(other.to_string()),
     }
 }

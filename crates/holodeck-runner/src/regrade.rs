@@ -59,18 +59,20 @@ pub async fn regrade(
     let cases = &request.agent.config.test_cases;
     let planned = match_plan(&old, cases, &request.identities)?;
     let indices: Vec<usize> = planned.iter().map(|(index, _)| *index).collect();
-    let answers = |place: &Option<usize>| {
+    // How many trials of a case have an answer, and how many it has.
+    let answers = |place: Option<usize>| {
         let units = place.map_or(0..0, |place| old.units_of(place));
         let answered = units.clone().filter(|&unit| old.has_answer(unit)).count();
         (answered, units.len())
     };
-    if !planned.iter().any(|(_, place)| answers(place).0 > 0) {
+    if !planned.iter().any(|&(_, place)| answers(place).0 > 0) {
         return Err(RunError::Nothing);
     }
-    let is_missing = |place: &Option<usize>| match answers(place) {
-        (answered, trials) => answered == 0 || answered < trials,
+    let is_missing = |place: Option<usize>| {
+        let (answered, trials) = answers(place);
+        answered == 0 || answered < trials
     };
-    let missing = planned.iter().filter(|(_, place)| is_missing(place)).count();
+    let missing = planned.iter().filter(|&&(_, place)| is_missing(place)).count();
     let inherited = inherited_end(&old, missing);
     let warnings = old.warnings().to_vec();
     let header = regrade_header(request, &old, &planned);

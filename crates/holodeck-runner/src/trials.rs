@@ -298,12 +298,12 @@ impl TrialFold {
             cost_usd: case.unit.cost_usd(),
             execution_time_ms: case.elapsed_ms(),
         });
-        match self.executions.iter_mut().find(|(other, _)| *other == state) {
-            Some((_, worst)) => *worst = worse_execution(*worst, case.execution()),
-            None => {
-                self.executions.push((state, case.execution()));
-                self.firsts.push((trial, case.unit.clone(), case.grade.clone()));
-            }
+        let known = self.executions.iter_mut().find(|(other, _)| *other == state);
+        if let Some((_, worst)) = known {
+            *worst = worse_execution(*worst, case.execution());
+        } else {
+            self.executions.push((state, case.execution()));
+            self.firsts.push((trial, case.unit.clone(), case.grade.clone()));
         }
     }
 

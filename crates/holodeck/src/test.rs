@@ -147,7 +147,11 @@ pub async fn prepare_test(
     }
     let replayed = checked.answers().replayed();
     let settings = settings(&checked.agent, options, replayed.as_ref());
-    let trials = plan_trials(&checked.agent, &planned, &settings.flags)?;
+    // A resumed run keeps those that its journal names.
+    let trials = match &resume {
+        None => plan_trials(&checked.agent, &planned, &settings.flags)?,
+        Some(_) => Vec::new(),
+    };
     let turns = turn_runner(&checked.agent, env, options, checked.prices().clone())?;
     let fingerprint = fingerprint(&checked.agent, env, checked.answers());
     if let Some(journal) = &journal {

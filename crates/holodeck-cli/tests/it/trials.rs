@@ -137,3 +137,26 @@ fn a_dry_run_counts_trials() {
         .says("1 case would run, 4 trials");
     assert!(server.finish().is_empty());
 }
+
+#[test]
+fn a_resumed_run_keeps_the_trials_of_its_flags() {
+    let server = fickle_server();
+    let yaml = agent(&server.url(), CASE).replace(
+        "parallel_test_cases: 1",
+        "min_passes: 2\n  parallel_test_cases: 1",
+    );
+    let project = Project::with(&yaml);
+    // Without the flag, the case cannot pass.
+    project.run(&["test"]).exits(2);
+    project
+        .run(&["test", "--trials", "3", "--max-tokens-total", "1"])
+        .exits(6)
+        .says("not run: capital");
+    project
+        .run(&["test", "resume"])
+        .exits(0)
+        .says("1 already finished")
+        .says("PASS capital")
+        .says("2/3 passed");
+    assert_eq!(server.finish().len(), 3);
+}

@@ -250,3 +250,26 @@ fn version_1_is_read() {
     assert_eq!(conversation.turns.len(), 2);
     assert_eq!(conversation.turns[1].failures[0].text, "timeout exceeded (60 s)");
 }
+
+#[test]
+fn the_trials_of_a_case_are_one_after_the_other() {
+    let trials = |count| CaseTrials { count, min_passes: 1 };
+    let units = Units::new(3, &[trials(2), trials(1), trials(3)]);
+    assert_eq!(units.count(), 6);
+    let ranges: Vec<_> = (0..4).map(|case| units.of(case)).collect();
+    assert_eq!(ranges, [0..2, 2..3, 3..6, 0..0]);
+    let cases: Vec<_> = (0..6).map(|unit| units.case_of(unit)).collect();
+    assert_eq!(cases, [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1), (2, 2)]);
+    let once = Units::new(3, &[]);
+    assert_eq!((once.count(), once.of(2), once.case_of(2)), (3, 2..3, (2, 0)));
+    assert!(once.of(3).is_empty());
+    let plan = plan(3);
+    let places = plan.iter().enumerate().map(|(place, case)| (case.id, place));
+    let places = places.collect();
+    let find = |units: &Units, case: usize, trial| {
+        let case = plan[case].id;
+        units.find(&places, UnitKey { case, trial })
+    };
+    assert_eq!((find(&units, 2, 1), find(&units, 1, 1)), (Some(4), None));
+    assert_eq!((find(&once, 2, 0), find(&once, 2, 1)), (Some(2), None));
+}

@@ -20,11 +20,12 @@ use crate::support::{Project, Run, run, run_file};
 
 /// A project with cases that need the answer `Paris`; each line is the rest of a case.
 fn project(execution: &str, cases: &[&str]) -> Project {
-    let cases: String = cases
+    let cases = cases
         .iter()
         .enumerate()
         .map(|(n, more)| format!("  - {{name: n{n}, input: q{n}, ground_truth: Paris{more}}}\n"))
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     Project::new(&format!(
         "execution: {{{execution}}}\nevaluations: {{metrics: [{{type: standard, metric: contains}}]}}\n\
          test_cases:\n{cases}"

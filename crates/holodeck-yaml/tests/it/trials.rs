@@ -51,19 +51,19 @@ fn the_numbers_are_read() {
 fn more_passes_than_trials_are_reported_at_their_place() {
     assert_eq!(
         errors("execution:\n  trials: 2\n  min_passes: 3\ntest_cases: [{input: a}]"),
-        ["6: 3 trials must pass in `execution`, but only 2 trials run"]
+        ["6: `min_passes` in `execution` is 3, but only 2 trials run"]
     );
     assert_eq!(
         errors("execution: {trials: 5, min_passes: 4}\ntest_cases:\n  - input: a\n    trials: 3"),
-        ["7: 4 trials must pass of test case `a`, but only 3 trials run"]
+        ["7: `min_passes` of test case 1 is 4, but only 3 trials run"]
     );
     assert_eq!(
         errors("execution: {trials: 5}\ntest_cases:\n  - input: a\n    min_passes: 6"),
-        ["7: 6 trials must pass of test case `a`, but only 5 trials run"]
+        ["7: `min_passes` of test case 1 is 6, but only 5 trials run"]
     );
     assert_eq!(
         errors("test_cases:\n  - input: a\n    min_passes: 2"),
-        ["6: 2 trials must pass of test case `a`, but only 1 trial runs"]
+        ["6: `min_passes` of test case 1 is 2, but only 1 trial runs"]
     );
     // Another file, a flag or the case may set the other number.
     let empty: [String; 0] = [];

@@ -71,7 +71,7 @@ fn check_min_passes(rules: &mut Rules<'_>, owner: &View, execution: Option<&View
     }
     let runs = if trials > 1.0 { "trials run" } else { "trial runs" };
     let message = format!(
-        "{min} trials must pass{}, but only {trials} {runs}",
+        "`min_passes`{} is {min}, but only {trials} {runs}",
         rules.owner_suffix(owner)
     );
     let diagnostic = Diagnostic::error(Code::ConflictingFields, message)
