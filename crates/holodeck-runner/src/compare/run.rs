@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use holodeck_model::{CaseContent, CaseState, MetricResult, case_label};
+use holodeck_model::{CaseContent, CaseState, MetricResult, case_label, hex_prefix};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -313,9 +313,7 @@ pub(super) fn label(name: Option<&str>, question: &str, place: usize) -> String 
 
 /// A short digest of an answer, by which equal answers are recognised.
 pub(super) fn answer_digest(answer: &str) -> String {
-    let digest = Sha256::digest(answer.as_bytes());
-    let bytes = digest.iter().take(8);
-    bytes.map(|byte| format!("{byte:02x}")).collect()
+    hex_prefix(&Sha256::digest(answer.as_bytes()), 8)
 }
 
 impl ComparedRun {

@@ -201,7 +201,7 @@ pub(super) fn verdicts(pairs: &Pairs<'_>, alpha: f64) -> VerdictTest {
 /// The scores of one metric in all pairs.
 #[derive(Default)]
 struct Scores {
-    scores: Vec<(f64, f64)>,
+    pairs: Vec<(f64, f64)>,
     other_judge: Option<OtherJudge>,
     lost: usize,
     other_threshold: usize,
@@ -236,7 +236,7 @@ impl Scores {
             return;
         }
         self.other_threshold += usize::from(before.threshold != after.threshold);
-        self.scores.push((score, score_now));
+        self.pairs.push((score, score_now));
     }
 }
 
@@ -273,7 +273,7 @@ pub(super) fn metrics(pairs: &Pairs<'_>, alpha: f64) -> Vec<MetricTest> {
 }
 
 fn test(key: &MetricKey, scores: Scores, alpha: f64) -> MetricTest {
-    let pairs = &scores.scores;
+    let pairs = &scores.pairs;
     let differences: Vec<f64> = pairs
         .iter()
         .map(|(before, after)| change(*before, *after))

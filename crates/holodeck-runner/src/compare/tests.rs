@@ -336,7 +336,12 @@ fn attack_another_judge() {
         (comparison.metrics[0].pairs, comparison.metrics[0].p_value),
         (0, None)
     );
-    assert!(comparison.notes.iter().any(|note| note.contains("because the judges differ")));
+    assert!(
+        comparison
+            .notes
+            .iter()
+            .any(|note| note.contains("because the judges differ"))
+    );
     for (field, value) in [("judge_prompt", json!("another")), ("scale", json!("1-10"))] {
         let mut after = scored(20, Some("gpt-4o"), |_| 1.0);
         for case in &mut after {

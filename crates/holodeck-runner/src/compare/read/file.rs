@@ -218,10 +218,10 @@ pub(super) fn texts(
         place: 0,
         places,
         redactor,
-        texts: HashMap::new(),
+        found: HashMap::new(),
     };
     scan(path, &mut texts)?;
-    Ok(texts.texts)
+    Ok(texts.found)
 }
 
 struct Lines<'a> {
@@ -262,13 +262,13 @@ struct Texts<'a> {
     place: usize,
     places: &'a BTreeSet<usize>,
     redactor: &'a Redactor,
-    texts: HashMap<usize, CaseTexts>,
+    found: HashMap<usize, CaseTexts>,
 }
 
 impl Texts<'_> {
     fn add(&mut self, texts: impl FnOnce(&Redactor) -> CaseTexts) {
         if self.places.contains(&self.place) {
-            self.texts.insert(self.place, texts(self.redactor));
+            self.found.insert(self.place, texts(self.redactor));
         }
         self.place += 1;
     }
