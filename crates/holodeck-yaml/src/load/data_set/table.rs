@@ -184,13 +184,11 @@ fn unknown_column(name: &str, alone: bool, fields: &Record) -> Diagnostic {
             "the columns are separated by {shown}; save the file with commas"
         ));
     }
-    match closest(name, known()) {
-        Some(field) => diagnostic.with_inline(format!("did you mean `{field}`?")),
-        None => {
-            let names: Vec<String> = known().map(|field| format!("`{field}`")).collect();
-            diagnostic.with_help(format!("the fields of a test case are {}", names.join(", ")))
-        }
+    if let Some(field) = closest(name, known()) {
+        return diagnostic.with_inline(format!("did you mean `{field}`?"));
     }
+    let names: Vec<String> = known().map(|field| format!("`{field}`")).collect();
+    diagnostic.with_help(format!("the fields of a test case are {}", names.join(", ")))
 }
 
 /// The fields of a test case, as the schema has them.
