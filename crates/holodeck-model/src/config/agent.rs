@@ -43,7 +43,7 @@ pub struct Agent {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<TestCase>>")]
     pub test_cases: Vec<TestCase>,
-    /// A YAML file that holds the test cases, instead of `test_cases`.
+    /// A file that holds the test cases, instead of `test_cases`: YAML, CSV, JSON Lines or a workbook (`.xlsx`).
     pub test_cases_file: Option<PathRef>,
     /// Time-outs, concurrency, replay.
     pub execution: Option<ExecutionConfig>,
