@@ -218,6 +218,10 @@ impl Grade {
             for metric in &mut turn.metrics {
                 mask_optional(redactor, &mut metric.reasoning);
                 mask_optional(redactor, &mut metric.error);
+                metric
+                    .details
+                    .iter_mut()
+                    .for_each(|details| redactor.value(details));
             }
             for detail in &mut turn.arg_match_details {
                 redactor.value(&mut detail.args_asserted);
