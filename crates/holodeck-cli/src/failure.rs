@@ -130,6 +130,9 @@ impl Subject {
             PrepareError::Store(StoreError::Io { .. }) => Problem::execution(error.to_string()),
             PrepareError::Store(StoreError::NoRuns { .. }) => Problem::config(error.to_string())
                 .with_hint(format!("`holodeck test{}` creates one", self.argument)),
+            PrepareError::Grader { .. } => Problem::config(error.to_string()).with_hint(
+                "the module is looked for beside the agent's YAML file, then among installed packages",
+            ),
             PrepareError::Store(_) | PrepareError::FlagDiffers { .. } => Problem::config(error.to_string()),
             other => Problem::execution(other.to_string()),
         }

@@ -8,7 +8,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    Asked, AskingMetric, EvalInput, Metric, MetricError, Score, checks, judges::Jury, text_score, unsupported,
+    Asked, AskingMetric, EvalInput, Metric, MetricError, Score, checks, code::CodeGrader, judges::Jury,
+    text_score,
 };
 
 /// The verdict of a metric about an answer.
@@ -225,7 +226,7 @@ fn prepare(config: &MetricConfig) -> Result<Scorer, String> {
             Scorer::Computing(Box::new(checks::StandardCheck::new(standard)?))
         }
         MetricConfig::Geval(_) | MetricConfig::Rag(_) => Scorer::Asking(Box::new(Jury::new(config)?)),
-        MetricConfig::Code(_) => Scorer::Asking(Box::new(unsupported::CodeGrader::new(config))),
+        MetricConfig::Code(code) => Scorer::Asking(Box::new(CodeGrader::new(code))),
     })
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::CallRefusal;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// One answer of an agent with everything needed to grade it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +33,12 @@ pub struct EvalInput<'a> {
     pub latency: Option<Duration>,
     /// What the answer cost, if usage and price are known.
     pub cost_usd: Option<f64>,
+    /// The place of the turn in the conversation, from 0.
+    pub turn_index: usize,
+    /// The name of the test case.
+    pub test_case_name: Option<&'a str>,
+    /// What the turn passes to code graders.
+    pub turn_config: Option<&'a Map<String, Value>>,
 }
 
 /// The parts of a tool call that expectations check.
@@ -49,6 +55,10 @@ pub struct CalledTool<'a> {
     pub failed: bool,
     /// Other tools that its bare name may refer to.
     pub namesakes: &'a [String],
+    /// Its result, if it has one.
+    pub result: Option<&'a str>,
+    /// How long it ran, if it was measured.
+    pub duration_ms: Option<u64>,
 }
 
 impl<'a> CalledTool<'a> {
@@ -60,6 +70,8 @@ impl<'a> CalledTool<'a> {
             refused: None,
             failed: false,
             namesakes: &[],
+            result: None,
+            duration_ms: None,
         }
     }
 
@@ -69,6 +81,8 @@ impl<'a> CalledTool<'a> {
             namesakes: result.map_or(&[], |result| result.details.namesakes.as_slice()),
             refused: result.and_then(|result| result.details.refused),
             failed: result.is_none_or(|result| result.is_error),
+            result: result.map(|result| result.result.as_str()),
+            duration_ms: result.and_then(|result| result.duration_ms),
             ..Self::new(&call.name, &call.arguments)
         }
     }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod checks;
+mod code;
 mod format;
 mod grader;
 mod input;
@@ -12,7 +13,6 @@ mod response_path;
 pub mod stats;
 mod text_score;
 mod tool_calls;
-mod unsupported;
 
 pub use grader::{ConfigError, Grader, MetricKind, MetricOutcome, Verdict};
 #[doc(no_inline)]

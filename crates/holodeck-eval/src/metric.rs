@@ -238,11 +238,13 @@ pub enum MetricError {
         /// Whether another attempt can help.
         retryable: bool,
     },
-    /// The metric is a code grader, which is not supported yet.
-    #[error("`{name}` is a code grader, which this version cannot run")]
-    CodeGraderNotAvailable {
+    /// The code grader returned no usable result.
+    #[error("code grader `{name}` gave no score: {reason}")]
+    NotGraded {
         /// The metric.
         name: String,
+        /// Why.
+        reason: String,
     },
     /// The score is NaN or outside the range of scores.
     #[error("`{metric}` returned {value}, which is not between 0 and 1")]

@@ -6,7 +6,7 @@ use holodeck_eval::{
     Verdict, check_tools,
 };
 use holodeck_model::{
-    ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, FailureKind, MetricConfig,
+    ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, FailureKind, JsonMap, MetricConfig,
     MetricResult, OnTruncated, OneOrMany, Redactor, ResolvedAgent, StandardMetric, StandardMetricName,
     TestCase, ToolNames, ToolOrder, hex_prefix,
 };
@@ -52,6 +52,9 @@ pub(crate) struct Expectations<'a> {
     retrieval_context: Option<&'a [String]>,
     /// Its own checks; if empty, those of the agent apply.
     pub(crate) evaluations: &'a [MetricConfig],
+    /// What code graders receive unchanged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn_config: Option<&'a JsonMap>,
 }
 
 impl Graders {
@@ -183,8 +186,8 @@ impl Graders {
 
     fn subjects<'a>(&'a self, unit: &'a UnitRecord, case: &'a TestCase) -> Vec<Subject<'a>> {
         let mut earlier = Vec::new();
-        let turns = unit.turns.iter().zip(expectations(case));
-        let subjects = turns.map(|(turn, expected)| {
+        let turns = unit.turns.iter().zip(expectations(case)).enumerate();
+        let subjects = turns.map(|(turn_index, (turn, expected))| {
             let passages = retrieved_passages(turn);
             earlier.extend(passages.iter().flatten().cloned());
             let known = || (!earlier.is_empty()).then(|| earlier.clone());
@@ -192,6 +195,8 @@ impl Graders {
             let retrieved = passages.or_else(known);
             Subject {
                 turn,
+                turn_index,
+                case_name: case.name.as_deref(),
                 expected,
                 retrieval_context: context.or_else(|| retrieved.clone()),
                 retrieved,
@@ -303,6 +308,8 @@ fn state(tools_matched: Option<bool>, tools_unknown: bool, metrics: &[MetricResu
 /// A turn to grade.
 struct Subject<'a> {
     turn: &'a TurnRecord,
+    turn_index: usize,
+    case_name: Option<&'a str>,
     expected: Expectations<'a>,
     retrieval_context: Option<Vec<String>>,
     /// The passages that the tools of the turn retrieved, else those of earlier turns.
@@ -345,6 +352,9 @@ impl Subject<'_> {
             tool_calls: calls,
             latency: self.turn.latency_ms.map(Duration::from_millis),
             cost_usd: self.turn.cost_usd,
+            turn_index: self.turn_index,
+            test_case_name: self.case_name,
+            turn_config: self.expected.turn_config,
         }
     }
 
@@ -452,6 +462,7 @@ impl Subject<'_> {
             ground_truth: None,
             retrieval_context: None,
             evaluations: &[],
+            turn_config: None,
             ..self.expected
         })
     }
@@ -587,6 +598,7 @@ pub(crate) fn expectations(case: &TestCase) -> Vec<Expectations<'_>> {
             forbidden_tools: &case.forbidden_tools,
             retrieval_context: case.retrieval_context.as_deref(),
             evaluations: &case.evaluations,
+            turn_config: None,
         }];
     }
     case.turns
@@ -597,6 +609,7 @@ pub(crate) fn expectations(case: &TestCase) -> Vec<Expectations<'_>> {
             expected_tools_order: turn.expected_tools_order,
             forbidden_tools: &turn.forbidden_tools,
             retrieval_context: turn.retrieval_context.as_deref(),
+            turn_config: turn.turn_config.as_ref(),
             evaluations: if turn.evaluations.is_empty() {
                 &case.evaluations
             } else {

@@ -1,9 +1,17 @@
 //! The second stage of a run: grades answers.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use holodeck_eval::{Asked, NoPrograms};
-use holodeck_model::{Redactor, ResolvedAgent, TestCase, UnitKey, recorded_trial_name};
+use async_trait::async_trait;
+use holodeck_eval::{Asked, NoPrograms, Programs};
+use holodeck_model::{CodeMetric, Redactor, ResolvedAgent, TestCase, UnitKey, recorded_trial_name};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -21,8 +29,29 @@ pub(crate) struct GradingStage {
     pub(crate) graders: Graders,
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) judge: RunJudge,
+    pub(crate) programs: Arc<dyn Programs>,
     /// Names that more than one case has, so that they do not identify a case.
     pub(crate) repeated_names: HashSet<String>,
+}
+
+/// Runs the programs for one unit until the run stops.
+struct UnitPrograms<'a> {
+    programs: &'a dyn Programs,
+    cancel: CancellationToken,
+    stopped: AtomicBool,
+}
+
+#[async_trait]
+impl Programs for UnitPrograms<'_> {
+    async fn run(&self, grader: &CodeMetric, context: Value) -> Result<Value, String> {
+        tokio::select! {
+            result = self.programs.run(grader, context) => result,
+            () = self.cancel.cancelled() => {
+                self.stopped.store(true, Ordering::Relaxed);
+                Err("the run was stopped".to_owned())
+            }
+        }
+    }
 }
 
 /// Up to this size in bytes, answers are graded on the shared thread, because that delays other cases only briefly.
@@ -64,7 +93,12 @@ impl GradingStage {
         };
         let judge = self
             .judge
-            .for_unit(unit.key, self.unit_name(case, unit.key), answered, cancel);
+            .for_unit(unit.key, self.unit_name(case, unit.key), answered, cancel.clone());
+        let programs = UnitPrograms {
+            programs: self.programs.as_ref(),
+            cancel,
+            stopped: AtomicBool::new(false),
+        };
         let mut turns = Vec::with_capacity(computed.len());
         for (place, computed) in computed.into_iter().enumerate() {
             let asked = Asked {
@@ -73,7 +107,11 @@ impl GradingStage {
                     AnswerView::BeforeMasking => &DeferredJudge,
                     AnswerView::Stored(_) => &judge,
                 },
-                programs: &NoPrograms,
+                programs: match view {
+                    // Nor must a program.
+                    AnswerView::BeforeMasking => &NoPrograms,
+                    AnswerView::Stored(_) => &programs,
+                },
             };
             turns.push(
                 self.graders
@@ -81,7 +119,7 @@ impl GradingStage {
                     .await,
             );
         }
-        if judge.was_stopped() {
+        if judge.was_stopped() || programs.stopped.load(Ordering::Relaxed) {
             return (unit, None);
         }
         let mut grade = self.graders.conclude(&unit, case, &view, turns);

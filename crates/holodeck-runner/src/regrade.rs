@@ -1,5 +1,6 @@
 use std::{path::Path, sync::Arc};
 
+use holodeck_eval::Programs;
 use holodeck_model::{CaseIdentity, Redactor, ResolvedAgent, RunMetadata};
 use jiff::Timestamp;
 
@@ -29,6 +30,8 @@ pub struct RegradeRequest {
     pub redactor: Arc<Redactor>,
     /// The judges, if metrics need one.
     pub judge: Option<JudgeSettings>,
+    /// The programs that grade.
+    pub programs: Arc<dyn Programs>,
     /// The number of cases that are graded at the same time.
     pub concurrency: usize,
     /// The command line.
@@ -97,6 +100,7 @@ pub async fn regrade(
         graders,
         redactor: Arc::clone(&request.redactor),
         judge,
+        programs: Arc::clone(&request.programs),
         repeated_names: repeated_names(cases),
     });
     // Nothing is executed, so there are no notices.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use holodeck_backend_api::{AgentBackend, BackendError};
+use holodeck_eval::Programs;
 use holodeck_model::{
     CaseIdentity, NotRun, REPORT_SCHEMA_VERSION, Redactor, Replayed, ReportHead, ReportSummary,
     ResolvedAgent, RunMetadata, TestCase,
@@ -47,6 +48,8 @@ pub struct TestRequest {
     pub backend: Arc<dyn AgentBackend>,
     /// The judges, if metrics need one.
     pub judge: Option<JudgeSettings>,
+    /// The programs that grade.
+    pub programs: Arc<dyn Programs>,
     /// Set when answers come from a recording.
     pub replayed: Option<Replayed>,
     /// Which cases to run; ignored when a run is resumed.
@@ -286,6 +289,7 @@ pub async fn run_tests(
         graders,
         redactor: Arc::clone(&request.redactor),
         judge,
+        programs: Arc::clone(&request.programs),
         repeated_names: repeated_names(&request.agent.config.test_cases),
     });
     let executor = Arc::new(Executor {

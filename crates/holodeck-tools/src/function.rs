@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{SideEffects, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
-use holodeck_model::{Env, FunctionTool as FunctionConfig};
+use holodeck_model::{Env, FunctionTool as FunctionConfig, SecretMap};
 use holodeck_process::{BASE_VARIABLES, ChildEnv};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
@@ -69,15 +69,7 @@ impl FunctionTool {
 
 impl Target {
     fn of(config: &FunctionConfig, env: &Env) -> Option<Self> {
-        let inherited = BASE_VARIABLES
-            .iter()
-            .chain(PYTHON_VARIABLES)
-            .copied()
-            .collect::<Vec<_>>();
-        let mut child_env = ChildEnv::inherit(&inherited, |name| env.get(name));
-        for (name, value) in &config.env {
-            child_env.set(name, value.expose_secret());
-        }
+        let child_env = child_env(env, &config.env);
         match (&config.file, &config.function, &config.command) {
             (Some(file), Some(function), None) => Some(Self::Python(PythonFunction {
                 file: absolute(&file.path()),
@@ -117,6 +109,20 @@ impl Tool for FunctionTool {
     }
 }
 
+/// The environment of a child: the harmless variables of `env`, and its `own`.
+pub(crate) fn child_env(env: &Env, own: &SecretMap) -> ChildEnv {
+    let inherited = BASE_VARIABLES
+        .iter()
+        .chain(PYTHON_VARIABLES)
+        .copied()
+        .collect::<Vec<_>>();
+    let mut child_env = ChildEnv::inherit(&inherited, |name| env.get(name));
+    for (name, value) in own {
+        child_env.set(name, value.expose_secret());
+    }
+    child_env
+}
+
 /// Why a call could not be run.
 pub(crate) enum Failure {
     Unavailable(String),
@@ -124,7 +130,7 @@ pub(crate) enum Failure {
 }
 
 /// Makes a path independent of the child's working directory; an empty path is the current directory.
-fn absolute(path: &Path) -> PathBuf {
+pub(crate) fn absolute(path: &Path) -> PathBuf {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
     } else {

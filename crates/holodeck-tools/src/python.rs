@@ -10,7 +10,7 @@ use crate::function::Failure;
 use crate::program::{describe_exit, failure, with_limits};
 
 const BOOTSTRAP: &str = include_str!("bootstrap.py");
-const PYTHON: &str = "python3";
+pub(crate) const PYTHON: &str = "python3";
 
 /// A function in a Python file; each call runs in a new child process.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(crate) struct PythonFunction {
     pub(crate) env: ChildEnv,
 }
 
-/// The reply of the bootstrap script.
-enum Reply {
+/// The reply of a bootstrap script.
+pub(crate) enum Reply {
     Result(String),
     Failed(String),
     NotRun(String),
@@ -83,7 +83,7 @@ impl PythonFunction {
 }
 
 impl Reply {
-    fn of(output: &ProcessOutput) -> Self {
+    pub(crate) fn of(output: &ProcessOutput) -> Self {
         let text = String::from_utf8_lossy(&output.stdout);
         let mut rest = text.chars();
         let mark = rest.next();

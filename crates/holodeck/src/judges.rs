@@ -115,7 +115,7 @@ fn is_same(one: &ModelConfig, other: &ModelConfig) -> bool {
 
 /// The enabled metrics of an agent and of its `planned` cases, each with its place in the file; `None` means all
 /// cases.
-fn metrics<'a>(
+pub(crate) fn metrics<'a>(
     agent: &'a ResolvedAgent,
     planned: Option<&'a [usize]>,
 ) -> impl Iterator<Item = (String, &'a MetricConfig)> {

@@ -13,6 +13,7 @@ mod dry_run;
 mod environment;
 mod fingerprint;
 mod git;
+mod graders;
 pub mod index;
 mod inputs;
 mod judges;

@@ -23,6 +23,7 @@ use crate::{
     dry_run::estimate,
     fingerprint::fingerprint,
     git,
+    graders::GraderPrograms,
     index::Rebuild,
     judges::{self, AgentJudges, judge_models},
     open::CheckedAgent,
@@ -85,6 +86,14 @@ pub enum PrepareError {
     /// The run.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A Python grader cannot be called.
+    #[error("evaluations.metrics[{grader}]: the grader cannot be used: {reason}")]
+    Grader {
+        /// The grader as written.
+        grader: String,
+        /// Why.
+        reason: String,
+    },
     /// An earlier run.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -164,6 +173,8 @@ pub async fn prepare_test(
             options.accept_changes,
         )?;
     }
+    let programs = GraderPrograms::new(&checked.agent.dir, env);
+    programs.check(&checked.agent, Some(&planned)).await?;
     let redactor = checked.answers().redactor();
     let mut metadata = metadata(&checked.agent, options, &redactor);
     let open = checked.open().await?;
@@ -178,6 +189,7 @@ pub async fn prepare_test(
         accept_changes: options.accept_changes,
         backend: Arc::clone(open.backend()),
         judge: AgentJudges::settings(open.agent(), Some(&planned), open.backends(), &turns),
+        programs,
         replayed,
         selection,
         turns,
@@ -225,6 +237,7 @@ pub fn prepare_regrade(
     }
     let mut cli_args = options.cli_args.clone();
     redactor.arguments(&mut cli_args);
+    let programs = GraderPrograms::new(&agent.dir, env);
     let request = RegradeRequest {
         concurrency: concurrency(&agent, agent.execution.parallel_test_cases.value, false),
         agent: agent.agent,
@@ -232,6 +245,7 @@ pub fn prepare_regrade(
         identities,
         redactor,
         judge,
+        programs,
         cli_args,
     };
     Ok(PreparedRegrade { request, old })

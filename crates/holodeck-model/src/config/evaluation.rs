@@ -4,7 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::{ModelConfig, OptimizerConfig, StandardMetric};
-use crate::value::tagged_enum;
+use crate::value::{PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
 
 /// The metrics of the agent's tests.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub enum MetricConfig {
     Geval(GevalMetric),
     /// A judge of retrieval and grounding.
     Rag(RagMetric),
-    /// A Python function.
+    /// A Python function or a program of your own.
     Code(CodeMetric),
 }
 
@@ -38,11 +38,12 @@ tagged_enum!(MetricConfig { Standard => "standard", Geval => "geval", Rag => "ra
 
 impl MetricConfig {
     /// Which key names the type of a metric that does not state it.
-    pub const TYPE_KEYS: [(&str, &str); 4] = [
+    pub const TYPE_KEYS: [(&str, &str); 5] = [
         ("metric", "standard"),
         ("criteria", "geval"),
         ("metric_type", "rag"),
         ("grader", "code"),
+        ("command", "code"),
     ];
 
     /// The name under which scores are reported.
@@ -122,7 +123,7 @@ impl MetricConfig {
             Self::Standard(metric) => metric.when,
             Self::Geval(metric) => metric.when,
             Self::Rag(metric) => metric.when,
-            Self::Code(_) => None,
+            Self::Code(metric) => metric.when,
         }
     }
 
@@ -365,14 +366,33 @@ impl RagMetricType {
     }
 }
 
-/// A Python function that grades.
+/// A Python function or a program that grades.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CodeMetric {
-    /// Module and function, as in `graders.orders:check`.
+    /// Module and function, as in `graders.orders:check`; the module is looked for beside the YAML file first.
     #[schemars(regex(pattern = r"^[\w.]+:[\w_]+$"), extend("x-form" = "`module:function`"))]
-    pub grader: String,
-    /// Minimum score to pass, unless the function decides itself.
+    pub grader: Option<String>,
+    /// The program, instead of `grader`: a name to be found on the path, or a path. It reads the context as JSON from
+    /// standard input and writes the result to standard output.
+    pub command: Option<PathRef>,
+    /// Arguments of the program.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub args: Vec<String>,
+    /// Environment variables passed to it; of all others, only harmless ones are passed.
+    #[serde(
+        default,
+        deserialize_with = "read_secrets",
+        serialize_with = "write_secrets",
+        skip_serializing_if = "SecretMap::is_empty"
+    )]
+    #[schemars(with = "Option<indexmap::IndexMap<String, String>>")]
+    pub env: SecretMap,
+    /// Milliseconds that grading one answer may take; 30,000 if absent.
+    #[schemars(range(min = 1))]
+    pub timeout_ms: Option<u64>,
+    /// Minimum score to pass, in addition to the grader's own verdict, if it has one.
     #[schemars(range(min = 0.0))]
     pub threshold: Option<f64>,
     /// Whether the metric is enabled.
@@ -383,14 +403,22 @@ pub struct CodeMetric {
     pub fail_on_error: bool,
     /// Name under which scores are reported; default: the function's.
     pub name: Option<String>,
+    /// When the metric is computed; always if absent.
+    pub when: Option<MetricCondition>,
 }
 
 impl CodeMetric {
     /// The given name, else the function's.
     pub fn name(&self) -> &str {
+        let grader = self.grader.as_deref().unwrap_or_default();
         self.name
             .as_deref()
-            .unwrap_or_else(|| self.grader.rsplit(':').next().unwrap_or(&self.grader))
+            .unwrap_or_else(|| grader.rsplit(':').next().unwrap_or(grader))
+    }
+
+    /// How long grading one answer may take.
+    pub fn timeout(&self) -> std::time::Duration {
+        std::time::Duration::from_millis(self.timeout_ms.unwrap_or(30_000))
     }
 }
 

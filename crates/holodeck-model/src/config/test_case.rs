@@ -80,6 +80,5 @@ pub struct Turn {
     #[schemars(schema_with = "inferred_metrics")]
     pub evaluations: Vec<MetricConfig>,
     /// Passed to code graders unchanged.
-    #[schemars(extend("x-no-effect" = "only code graders use it, and they cannot be run yet"))]
     pub turn_config: Option<JsonMap>,
 }

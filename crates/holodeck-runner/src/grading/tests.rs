@@ -78,6 +78,7 @@ fn stage(judge: &ScriptedBackend, retries: u32) -> Arc<GradingStage> {
         graders,
         redactor: Arc::new(Redactor::default()),
         judge,
+        programs: Arc::new(holodeck_eval::NoPrograms),
         repeated_names: HashSet::new(),
     })
 }

@@ -5,7 +5,9 @@ use std::{
     io::{BufWriter, Write},
 };
 
-use holodeck_model::{CaseState, ExecutionState, Failure, TestResult, ToolInvocation, TurnResult};
+use holodeck_model::{
+    CaseState, ExecutionState, Failure, MetricResult, TestResult, ToolInvocation, TurnResult,
+};
 use serde::{
     Serialize, Serializer,
     ser::{Error as _, SerializeMap as _, SerializeSeq as _},
@@ -240,8 +242,16 @@ fn turn_result((turn_index, turn): (usize, TurnReport<'_>)) -> TurnResult {
         truncated: record.truncated,
         redacted: !record.redacted.is_empty(),
         skipped: record.state == ExecutionState::Skipped,
-        grader_details: None,
+        grader_details: grader_details(&grade.metrics),
     }
+}
+
+/// The details of the code graders by metric.
+fn grader_details(metrics: &[MetricResult]) -> Option<Value> {
+    let graders = metrics.iter().filter(|metric| metric.kind == "code");
+    let details = graders.filter_map(|metric| Some((metric.metric_name.clone(), metric.details.clone()?)));
+    let details: serde_json::Map<String, Value> = details.collect();
+    (!details.is_empty()).then_some(Value::Object(details))
 }
 
 fn invocation(call: CallReport<'_>) -> ToolInvocation {

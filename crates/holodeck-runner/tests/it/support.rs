@@ -1,6 +1,7 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use holodeck_backend_api::AgentBackend;
+use holodeck_eval::NoPrograms;
 use holodeck_model::{DiskFiles, Env, Redactor, ResolvedAgent, RunMetadata, TestResult, identify_cases};
 use holodeck_runner::{
     RegradeRequest, RunControl, RunError, RunEvent, RunOutcome, RunSettings, RunSink, Selection, TestRequest,
@@ -49,6 +50,7 @@ impl Project {
             agent_path: "agent.yaml".to_owned(),
             backend: Arc::new(backend.clone()) as Arc<dyn AgentBackend>,
             judge: None,
+            programs: Arc::new(NoPrograms),
             replayed: None,
             selection: Selection::default(),
             turns: TurnRunner {
@@ -84,6 +86,7 @@ impl Project {
             agent_path: "agent.yaml".to_owned(),
             redactor: Arc::new(Redactor::default()),
             judge: None,
+            programs: Arc::new(NoPrograms),
             concurrency: 4,
             cli_args: Vec::new(),
         }

@@ -1,11 +1,9 @@
 //! Parts of the language that are parsed but cannot be run yet. Remove a part here when it is implemented.
 
-use std::collections::HashSet;
-
 use holodeck_model::{Code, Diagnostic, Need, Unsupported};
 
 use super::Loader;
-use crate::yaml::{NodeId, Place, implied_type, lenient_bool};
+use crate::yaml::{NodeId, Place, lenient_bool};
 
 /// Types of tools that search in an index.
 const RETRIEVAL: [&str; 2] = ["vectorstore", "hierarchical_document"];
@@ -23,13 +21,9 @@ const STORES: [&str; 6] = [
 impl Loader<'_> {
     /// Warns of each part by name and returns the list, so that a run that needs one can refuse to start.
     pub(super) fn find_unsupported(&mut self, root: NodeId) -> Vec<Unsupported> {
-        let mut found = Collector {
-            list: Vec::new(),
-            metrics: HashSet::new(),
-        };
+        let mut found = Collector { list: Vec::new() };
         self.find_unsupported_tools(&mut found, root);
         self.find_unsupported_blocks(&mut found, root);
-        self.find_unsupported_metrics(&mut found, root, "evaluations.metrics");
         self.find_unsupported_in_cases(&mut found, root);
         found.list
     }
@@ -117,35 +111,6 @@ impl Loader<'_> {
                         self.report_unsupported(found, root, &url, &what, Need::Blocks);
                     }
                 }
-                self.find_unsupported_metrics(found, root, &format!("{owner}.evaluations"));
-            }
-        }
-    }
-
-    /// Finds code graders that are enabled.
-    fn find_unsupported_metrics(&mut self, found: &mut Collector, root: NodeId, list: &str) {
-        for index in 0..self.count(root, list) {
-            let pointer = format!("{list}.{index}");
-            let text = |field: &str| self.text(root, &format!("{pointer}.{field}"));
-            if text("enabled").and_then(|text| lenient_bool(&text)) == Some(false) {
-                continue;
-            }
-            let kind = text("type")
-                .or_else(|| implied_type("MetricConfig", |key| text(key).is_some()).map(str::to_owned));
-            if kind.as_deref() != Some("code") {
-                continue;
-            }
-            let (name, need) = (text("grader").unwrap_or_default(), Need::Blocks);
-            let what = format!("metric `{name}`, a code grader,");
-            if found.metrics.insert(what.clone()) {
-                self.report_unsupported(found, root, &pointer, &what, need);
-            } else {
-                let what = what.trim_end_matches(',').to_owned();
-                found.list.push(Unsupported {
-                    what,
-                    pointer,
-                    needed_by_run: need,
-                });
             }
         }
     }
@@ -216,6 +181,4 @@ impl Loader<'_> {
 
 struct Collector {
     list: Vec<Unsupported>,
-    /// Metrics that were already reported: many cases may share one.
-    metrics: HashSet<String>,
 }

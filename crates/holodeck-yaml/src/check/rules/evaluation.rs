@@ -2,7 +2,11 @@
 
 use holodeck_model::{Code, Diagnostic, Pattern};
 
-use super::{Rules, View, model::check_model};
+use super::{
+    Rules, View,
+    model::check_model,
+    tools::{MAX_MODULE_BYTES, check_command, closest_definition, may_define},
+};
 use crate::yaml::implied_type;
 
 /// Fields of 0.7: they cause a warning if a metric does not use them. Newer fields cause an error, because a check that
@@ -131,6 +135,9 @@ pub(super) fn check_metrics(rules: &mut Rules<'_>, owner: &View, key: &str) {
         if matches!(kind, Some("standard" | "code")) {
             warn_unreachable(rules, &metric);
         }
+        if kind == Some("code") {
+            check_code(rules, &metric);
+        }
         if kind == Some("standard")
             && let Some(name) = rules.text(&metric, "metric")
         {
@@ -152,6 +159,55 @@ fn warn_unreachable(rules: &mut Rules<'_>, metric: &View) {
         .about(metric.path.pointer(Some("threshold")))
         .with_help("scores are between 0 and 1");
     let place = rules.value_place(metric, "threshold");
+    rules.add(place, diagnostic);
+}
+
+/// Checks that a code grader names a function or a program, and that the function can exist.
+fn check_code(rules: &mut Rules<'_>, metric: &View) {
+    rules.check_exactly_one(metric, "grader", "command");
+    if rules.has(metric, "command") {
+        check_command(rules, metric);
+        if !rules.has(metric, "name") {
+            rules.report_missing(metric, "name", ": a `command` has none", "the name of its scores");
+        }
+        return;
+    }
+    rules.warn_no_effect(metric, "args", "only a `command` takes arguments");
+    check_python_grader(rules, metric);
+}
+
+/// Checks that a module beside the YAML file defines the function. A module that is not there may be installed; it is
+/// looked for when a run starts.
+fn check_python_grader(rules: &mut Rules<'_>, metric: &View) {
+    let Some(grader) = rules.text(metric, "grader") else {
+        return;
+    };
+    let Some((module, function)) = grader.split_once(':') else {
+        return;
+    };
+    if rules.is_substituted(metric, "grader") || rules.flag(metric, "enabled") == Some(false) {
+        return;
+    }
+    let path = rules
+        .tree
+        .dir(rules.value_place(metric, "grader"))
+        .join(module.replace('.', "/"));
+    let file = path.with_added_extension("py");
+    let Ok(source) = rules.files.read(&file, MAX_MODULE_BYTES) else {
+        return;
+    };
+    let source = String::from_utf8_lossy(&source);
+    if may_define(&source, function) {
+        return;
+    }
+    let message = format!("grader `{function}` does not occur in `{}`", file.display());
+    let mut diagnostic = Diagnostic::error(Code::UnknownReference, message)
+        .about(metric.path.pointer(Some("grader")))
+        .with_help("name a function of that module, as in `module:function`");
+    if let Some(meant) = closest_definition(&source, function) {
+        diagnostic = diagnostic.with_inline(format!("did you mean `{meant}`?"));
+    }
+    let place = rules.value_place(metric, "grader");
     rules.add(place, diagnostic);
 }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::yaml::Place;
 
 /// Larger Python files are not searched.
-const MAX_MODULE_BYTES: u64 = 1 << 20;
+pub(super) const MAX_MODULE_BYTES: u64 = 1 << 20;
 
 pub(super) fn check_tools(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
     let tools = rules.list(agent, "tools");
@@ -338,14 +338,9 @@ fn check_python_function(rules: &mut Rules<'_>, tool: &View) {
         return;
     };
     let source = String::from_utf8_lossy(&source);
-    let words = || source.split(|c: char| !c.is_alphanumeric() && c != '_');
     // `a.b` names an attribute.
     let last = function.rsplit('.').next().unwrap_or(function);
-    let imports_all = source
-        .split("import")
-        .skip(1)
-        .any(|rest| rest.trim_start().starts_with('*'));
-    if imports_all || words().any(|word| word == last) || rules.is_substituted(tool, "function") {
+    if may_define(&source, last) || rules.is_substituted(tool, "function") {
         return;
     }
     let message = format!(
@@ -354,19 +349,34 @@ fn check_python_function(rules: &mut Rules<'_>, tool: &View) {
     );
     let mut diagnostic =
         Diagnostic::error(Code::UnknownReference, message).about(tool.path.pointer(Some("function")));
-    let defined = source
-        .split("def ")
-        .skip(1)
-        .filter_map(|rest| rest.split('(').next());
-    if let Some(meant) = closest(last, defined.map(str::trim)) {
+    if let Some(meant) = closest_definition(&source, last) {
         diagnostic = diagnostic.with_inline(format!("did you mean `{meant}`?"));
     }
     let place = rules.value_place(tool, "function");
     rules.add(place, diagnostic);
 }
 
+/// Whether a Python module can define a name: it may also import it, even with `import *`.
+pub(super) fn may_define(source: &str, name: &str) -> bool {
+    let mut words = source.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let imports_all = source
+        .split("import")
+        .skip(1)
+        .any(|rest| rest.trim_start().starts_with('*'));
+    imports_all || words.any(|word| word == name)
+}
+
+/// The function of a Python module with the most similar name.
+pub(super) fn closest_definition<'a>(source: &'a str, name: &str) -> Option<&'a str> {
+    let defined = source
+        .split("def ")
+        .skip(1)
+        .filter_map(|rest| rest.split('(').next());
+    closest(name, defined.map(str::trim))
+}
+
 /// Checks a command: with a `/` it is a path, otherwise it is searched on the PATH.
-fn check_command(rules: &mut Rules<'_>, tool: &View) {
+pub(super) fn check_command(rules: &mut Rules<'_>, tool: &View) {
     let Some(command) = rules.text(tool, "command") else {
         return;
     };

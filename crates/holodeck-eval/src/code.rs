@@ -1,0 +1,128 @@
+//! Metrics that a function or a program of the user computes.
+
+use async_trait::async_trait;
+use holodeck_model::CodeMetric;
+use serde_json::{Map, Value, json};
+
+use crate::{Asked, AskingMetric, CalledTool, EvalInput, MetricError, Score};
+
+/// The score that passes if the grader decides nothing and has no threshold.
+const PASSING: f64 = 0.5;
+
+/// A metric that runs a grader of the user.
+pub(crate) struct CodeGrader {
+    config: CodeMetric,
+}
+
+impl CodeGrader {
+    pub(crate) fn new(config: &CodeMetric) -> Self {
+        Self {
+            config: config.clone(),
+        }
+    }
+
+    /// Reads a result: a number, a boolean, or an object with `score` and optionally `passed`, `reason` and `details`.
+    fn read(&self, result: Value) -> Result<Score, String> {
+        let mut score = match result {
+            Value::Bool(true) => Score::met(),
+            Value::Bool(false) => Score {
+                reason: None,
+                ..Score::missed("")
+            },
+            Value::Number(number) => Score::graded(number.as_f64().ok_or("the score is not a number")?),
+            Value::Object(fields) => read_object(fields)?,
+            other => {
+                return Err(format!(
+                    "the result is {}, not a number, a boolean or an object with `score`",
+                    describe(&other)
+                ));
+            }
+        };
+        if score.passed.is_none() && self.config.threshold.is_none() {
+            score.passed = Some(score.value >= PASSING);
+        }
+        Ok(score)
+    }
+}
+
+#[async_trait]
+impl AskingMetric for CodeGrader {
+    fn name(&self) -> &str {
+        self.config.name()
+    }
+
+    async fn score(&self, input: &EvalInput<'_>, asked: &Asked<'_>) -> Result<Score, MetricError> {
+        let result = asked.programs.run(&self.config, context(input)).await;
+        result
+            .and_then(|result| self.read(result))
+            .map_err(|reason| MetricError::NotGraded {
+                name: self.name().to_owned(),
+                reason,
+            })
+    }
+}
+
+fn read_object(mut fields: Map<String, Value>) -> Result<Score, String> {
+    let Some(score) = fields.remove("score") else {
+        return Err("the result has no `score`".to_owned());
+    };
+    let value = score
+        .as_f64()
+        .ok_or_else(|| format!("`score` is {}, not a number", describe(&score)))?;
+    let passed = match fields.remove("passed").unwrap_or_default() {
+        Value::Null => None,
+        Value::Bool(passed) => Some(passed),
+        other => return Err(format!("`passed` is {}, not a boolean", describe(&other))),
+    };
+    let reason = match fields.remove("reason").unwrap_or_default() {
+        Value::Null => None,
+        Value::String(reason) => Some(reason),
+        other => return Err(format!("`reason` is {}, not a text", describe(&other))),
+    };
+    let evidence = fields.remove("details").filter(|details| !details.is_null());
+    if let Some(unknown) = fields.keys().next() {
+        return Err(format!(
+            "the result has the unknown field `{unknown}`; there are `score`, `passed`, `reason` and `details`"
+        ));
+    }
+    let mut result = Score::graded(value);
+    (result.passed, result.reason, result.evidence) = (passed, reason, evidence);
+    Ok(result)
+}
+
+fn describe(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// What a grader receives: the fields of 0.7.1's `GraderContext`.
+fn context(input: &EvalInput<'_>) -> Value {
+    json!({
+        "turn_input": input.input,
+        "agent_response": input.response,
+        "ground_truth": input.ground_truth,
+        "tool_invocations": input.tool_calls.iter().map(invocation).collect::<Vec<_>>(),
+        "retrieval_context": input.retrieval_context,
+        "turn_index": input.turn_index,
+        "test_case_name": input.test_case_name,
+        "turn_config": input.turn_config.cloned().unwrap_or_default(),
+    })
+}
+
+fn invocation(call: &CalledTool<'_>) -> Value {
+    let result = json!(call.result);
+    json!({
+        "name": call.name,
+        "args": call.arguments,
+        "bytes": result.to_string().len(),
+        "duration_ms": call.duration_ms,
+        "error": call.result.filter(|_| call.failed),
+        "result": result,
+    })
+}
