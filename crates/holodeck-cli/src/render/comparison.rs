@@ -152,8 +152,9 @@ fn paint_lines(style: Style, lines: &str) -> String {
     if style == Style::new() {
         return lines.to_owned();
     }
-    lines
-        .lines()
-        .map(|line| format!("{}\n", paint(style, line)))
-        .collect()
+    let mut painted = String::new();
+    for line in lines.lines() {
+        painted.push_str(&format!("{}\n", paint(style, line)));
+    }
+    painted
 }
