@@ -154,8 +154,7 @@ fn paint_lines(style: Style, lines: &str) -> String {
     }
     let mut painted = String::new();
     for line in lines.lines() {
-        painted.push_str(&paint(style, line));
-        painted.push('\n');
+        painted.push_str(&format!("{}\n", paint(style, line)));
     }
     painted
 }
