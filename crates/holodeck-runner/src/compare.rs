@@ -88,6 +88,8 @@ pub struct Counts {
     pub newly_passing: usize,
     /// Had a result before; end in an error or are not run now.
     pub new_errors: usize,
+    /// With more trials than before that end in an error; the rates of passes do not contain these.
+    pub more_trial_errors: usize,
     /// Had a verdict before; nothing checks them now.
     pub no_longer_checked: usize,
     /// Without a verdict before; have one now.
@@ -291,6 +293,7 @@ impl<'a> Pairs<'a> {
             counts.same_answer += usize::from(before.answer.is_some() && before.answer == after.answer);
             let differs = before.content.zip(after.content).is_some_and(|(a, b)| a != b);
             counts.other_question += usize::from(differs);
+            counts.more_trial_errors += usize::from(after.trial_errors() > before.trial_errors());
             let counter = match pair.change() {
                 Some(ChangeKind::NewlyFailing) => &mut counts.newly_failing,
                 Some(ChangeKind::NewError) => &mut counts.new_errors,

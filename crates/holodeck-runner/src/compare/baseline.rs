@@ -35,6 +35,8 @@ pub(super) struct BaselineCase {
     trials: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trials_passed: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trial_errors: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     metrics: Vec<BaselineMetric>,
     /// Why it did not pass, shortened.
@@ -84,6 +86,7 @@ impl BaselineCase {
             state: report.state(),
             trials: trials.map(|trials| trials.judged),
             trials_passed: trials.map(|trials| trials.passed),
+            trial_errors: trials.map(|trials| trials.errors).filter(|errors| *errors > 0),
             metrics: scores.iter().map(BaselineMetric::of).collect(),
             reason: Some(reason).filter(|reason| !reason.is_empty()),
             answer: report.answer().map(answer_digest),
@@ -123,7 +126,11 @@ impl BaselineCase {
             label,
             content: Some(self.content),
             state: Some(self.state),
-            trials: trials.map(|(judged, passed)| TrialTally { judged, passed }),
+            trials: trials.map(|(judged, passed)| TrialTally {
+                judged,
+                passed,
+                errors: self.trial_errors.unwrap_or(0),
+            }),
             scores: scores.collect(),
             answer: self.answer,
             name: self.name,

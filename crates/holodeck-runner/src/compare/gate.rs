@@ -75,7 +75,7 @@ pub enum GateReasonKind {
     FewerPasses,
     /// The scores of a metric are significantly lower.
     LowerScores,
-    /// Cases lost their result.
+    /// Cases, or trials of them, lost their result.
     NewErrors,
     /// Cases lost their checks.
     NoLongerChecked,
@@ -167,6 +167,13 @@ fn failures(comparison: &Comparison, options: &GateOptions, losses: usize) -> Ve
         let text = format!(
             "{} without a result that had one before",
             words::count(counts.new_errors, "case")
+        );
+        reasons.push(reason(GateReasonKind::NewErrors, text));
+    }
+    if counts.more_trial_errors > 0 {
+        let text = format!(
+            "{} with more trials that ended in an error",
+            words::count(counts.more_trial_errors, "case")
         );
         reasons.push(reason(GateReasonKind::NewErrors, text));
     }

@@ -111,10 +111,16 @@ fn file_name(run: &RunInfo) -> String {
 pub fn describe_side(side: &super::CaseSide) -> String {
     match side.trials {
         None => side.state.to_owned(),
-        Some(trials) => format!(
-            "{}, {} of {} trials passed",
-            side.state, trials.passed, trials.judged
-        ),
+        Some(trials) => {
+            let errors = match trials.errors {
+                0 => String::new(),
+                errors => format!(", {errors} without a verdict"),
+            };
+            format!(
+                "{}, {} of {} trials passed{errors}",
+                side.state, trials.passed, trials.judged
+            )
+        }
     }
 }
 

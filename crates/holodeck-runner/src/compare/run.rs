@@ -87,14 +87,16 @@ pub(super) struct ComparedCase {
     pub(super) answer: Option<String>,
 }
 
-/// The trials of a case that have a verdict.
+/// The trials of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[allow(clippy::exhaustive_structs, reason = "two numbers")]
+#[allow(clippy::exhaustive_structs, reason = "three numbers")]
 pub struct TrialTally {
     /// How many have a verdict.
     pub judged: u64,
     /// How many passed.
     pub passed: u64,
+    /// How many ended in an error, so that they have no verdict.
+    pub errors: u64,
 }
 
 /// The score of one metric.
@@ -257,6 +259,7 @@ impl TrialTally {
         Some(Self {
             judged: trials.counted().into(),
             passed: trials.passed.into(),
+            errors: trials.errors.into(),
         })
     }
 }
@@ -285,6 +288,11 @@ impl ComparedCase {
 
     pub(super) fn repeated(&self) -> bool {
         self.trials.is_some_and(|trials| trials.judged > 1)
+    }
+
+    /// How many of its trials have no verdict.
+    pub(super) fn trial_errors(&self) -> u64 {
+        self.trials.map_or(0, |trials| trials.errors)
     }
 
     pub(super) fn score(&self, key: &MetricKey) -> Option<&ComparedScore> {

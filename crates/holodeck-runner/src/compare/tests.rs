@@ -411,6 +411,23 @@ fn with_trials_the_pass_rates_are_compared() {
     assert_eq!(codes(&gate(&repeated(7), &repeated(10))), (0, vec![]));
 }
 
+/// `min_passes` may still be reached when trials end in errors, and the rate does not contain them.
+#[test]
+fn trials_without_a_verdict_do_not_hide_a_regression() {
+    let with_errors = |errors: u64| -> Vec<Value> {
+        let mut cases = cases(12, 0);
+        for case in &mut cases {
+            case["trials"] = json!(10 - errors);
+            case["trials_passed"] = json!(10 - errors);
+            case["trial_errors"] = json!(errors);
+        }
+        cases
+    };
+    let comparison = gate(&with_errors(0), &with_errors(5));
+    assert_eq!(codes(&comparison), (1, vec![GateReasonKind::NewErrors]));
+    assert_eq!(codes(&gate(&with_errors(5), &with_errors(0))), (0, vec![]));
+}
+
 /// A case as HoloDeck 0.7 writes it: without a state.
 fn original(name: &str, passed: bool, errors: &[&str], metrics: &Value) -> Value {
     json!({

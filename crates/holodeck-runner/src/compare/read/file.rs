@@ -52,6 +52,8 @@ pub(super) struct FileCase {
     #[serde(default)]
     trials_passed: Option<u64>,
     #[serde(default)]
+    trial_errors: Option<u64>,
+    #[serde(default)]
     trial_results: Option<Vec<FileTrial>>,
 }
 
@@ -126,7 +128,11 @@ impl FileCase {
             name,
             content: self.content(),
             state: Some(self.state()),
-            trials: trials.map(|(judged, passed)| TrialTally { judged, passed }),
+            trials: trials.map(|(judged, passed)| TrialTally {
+                judged,
+                passed,
+                errors: self.trial_errors.unwrap_or(0),
+            }),
             scores: match &self.trial_results {
                 Some(trials) => metrics.scores(trials.iter().map(|trial| trial.metric_results.as_slice())),
                 None => metrics.scores(std::iter::once(self.metric_results.as_slice())),
