@@ -14,6 +14,7 @@ mod answers;
 mod bad_input;
 mod changes;
 mod claude;
+mod code_graders;
 mod convert;
 mod defects_contract;
 mod defects_identity;
