@@ -14,6 +14,7 @@ mod answers;
 mod bad_input;
 mod changes;
 mod claude;
+mod code_graders;
 mod compare;
 mod convert;
 mod defects_contract;

@@ -8,6 +8,7 @@
 )]
 
 mod asking;
+mod code;
 mod goldens;
 mod grader;
 mod judges;
