@@ -290,7 +290,9 @@ impl<'a> Pairs<'a> {
             let (before, after) = (pair.before, pair.after);
             let has_verdicts = before.has_verdict() && after.has_verdict();
             counts.with_verdict += usize::from(has_verdicts);
-            counts.same_answer += usize::from(before.answer.is_some() && before.answer == after.answer);
+            // Of several trials only one answer is known.
+            let is_known = before.answer.is_some() && !before.repeated() && !after.repeated();
+            counts.same_answer += usize::from(is_known && before.answer == after.answer);
             let differs = before.content.zip(after.content).is_some_and(|(a, b)| a != b);
             counts.other_question += usize::from(differs);
             counts.more_trial_errors += usize::from(after.trial_errors() > before.trial_errors());

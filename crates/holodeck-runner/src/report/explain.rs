@@ -72,7 +72,7 @@ pub fn explain(case: &CaseReport) -> Vec<Explanation<'_>> {
     let mut all = Vec::new();
     if let Some(trials) = case.trials.as_deref() {
         let text = format!(
-            "{}; trial {}:",
+            "{}; shown: trial {}",
             words::trials(trials),
             trials.shown.saturating_add(1)
         );
