@@ -151,7 +151,7 @@ fn c07_settings_without_effect_are_named() {
     let project = with(
         "observability: {enabled: false, disable_provider_tracing: true}\n\
          tools: [{type: mcp, name: m, description: d, command: npx, encoding: latin-1}]\n\
-         test_cases: [{name: one, turns: [{input: a, turn_config: {k: 1}}]}]\n",
+         test_cases: [{name: one, input: a}]\n",
     );
     let mut command = project.command(&["validate"]);
     command
@@ -159,7 +159,6 @@ fn c07_settings_without_effect_are_named() {
         .env("HOLODECK_LLM_TIMEOUT", "5");
     let ran = crate::project::CommandOutput::of(&command.output().unwrap()).exits(0);
     for message in [
-        "`turn_config`",
         "`encoding` of tool `m` has no effect",
         "`disable_provider_tracing`",
         "`HOLODECK_LLM_TIMEOT` has no effect",
