@@ -113,12 +113,31 @@ fn is_same(one: &ModelConfig, other: &ModelConfig) -> bool {
     one.name == other.name && plain(one) == plain(other) && key(one) == key(other)
 }
 
-/// The enabled metrics of an agent and of its `planned` cases, each with its place in the file; `None` means all
+/// The place of a metric in the file.
+#[derive(Clone, Copy)]
+pub(crate) struct MetricPlace {
+    /// The case, and its turn; `None` for a metric of the agent.
+    case: Option<(usize, Option<usize>)>,
+    index: usize,
+}
+
+impl MetricPlace {
+    fn pointer(self) -> String {
+        let index = self.index;
+        match self.case {
+            None => format!("evaluations.metrics.{index}"),
+            Some((case, None)) => format!("test_cases.{case}.evaluations.{index}"),
+            Some((case, Some(turn))) => format!("test_cases.{case}.turns.{turn}.evaluations.{index}"),
+        }
+    }
+}
+
+/// The enabled metrics of an agent and of its `planned` cases, which are in the order of the file; `None` means all
 /// cases.
 pub(crate) fn metrics<'a>(
     agent: &'a ResolvedAgent,
     planned: Option<&'a [usize]>,
-) -> impl Iterator<Item = (String, &'a MetricConfig)> {
+) -> impl Iterator<Item = (MetricPlace, &'a MetricConfig)> {
     let shared = agent.config.evaluations.as_ref();
     let runs_cases = planned.is_none_or(|planned| !planned.is_empty());
     let shared = shared
@@ -126,23 +145,18 @@ pub(crate) fn metrics<'a>(
         .map_or(&[][..], |evaluations| &evaluations.metrics);
     let own = agent.config.test_cases.iter().enumerate();
     let own = own
-        .filter(move |(index, _)| planned.is_none_or(|planned| planned.contains(index)))
-        .flat_map(|(index, case)| {
-            let pointer = format!("test_cases.{index}");
-            let of_case = std::iter::once((format!("{pointer}.evaluations"), case.evaluations.as_slice()));
-            let of_turns = case.turns.iter().enumerate().map(move |(turn, config)| {
-                (
-                    format!("{pointer}.turns.{turn}.evaluations"),
-                    config.evaluations.as_slice(),
-                )
-            });
-            of_case.chain(of_turns)
-        });
-    let lists = std::iter::once(("evaluations.metrics".to_owned(), shared)).chain(own);
-    lists
-        .flat_map(|(pointer, metrics)| {
+        .filter(move |(index, _)| planned.is_none_or(|planned| planned.binary_search(index).is_ok()))
+        .flat_map(|(case, config)| {
+            let turns = config.turns.iter().enumerate();
+            let of_turns = turns.map(move |(turn, config)| (Some((case, Some(turn))), &config.evaluations));
+            std::iter::once((Some((case, None)), &config.evaluations)).chain(of_turns)
+        })
+        .map(|(case, metrics)| (case, metrics.as_slice()));
+    std::iter::once((None, shared))
+        .chain(own)
+        .flat_map(|(case, metrics)| {
             let metrics = metrics.iter().enumerate();
-            metrics.map(move |(index, metric)| (format!("{pointer}.{index}"), metric))
+            metrics.map(move |(index, metric)| (MetricPlace { case, index }, metric))
         })
         .filter(|(_, metric)| metric.enabled())
 }
@@ -274,7 +288,8 @@ pub(crate) fn check(load: &mut Load) {
     let Some(agent) = &load.agent else { return };
     let judged = metrics(agent, None).filter(|(_, metric)| metric.judging().is_some());
     let found: Vec<Diagnostic> = judged
-        .filter_map(|(pointer, metric)| {
+        .filter_map(|(place, metric)| {
+            let pointer = place.pointer();
             let problem = Grader::new(std::slice::from_ref(metric)).err()?.problem;
             let field = CHECKED
                 .into_iter()
