@@ -37,7 +37,8 @@ impl Programs for Scripted {
 }
 
 fn grade(result: Result<Value, String>, threshold: Value, input: &EvalInput<'_>) -> (MetricOutcome, Value) {
-    let metric = json!({"type": "code", "grader": "m:check", "threshold": threshold});
+    let mut metric = json!({"type": "code", "grader": "m:check"});
+    metric["threshold"] = threshold;
     let grader = Grader::new(&[config(metric)]).unwrap();
     let programs = Scripted {
         result,
@@ -98,7 +99,7 @@ fn anything_else_is_an_error() {
         json!({"score": 1, "passed": 1}),
         json!({"score": 1, "reason": 3}),
         json!({"score": 1, "Passed": false}),
-        json!(1.0000001),
+        json!(1.000_000_1),
         json!(-0.1),
         json!(100),
     ] {
