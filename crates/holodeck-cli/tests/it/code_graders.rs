@@ -11,7 +11,10 @@ use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::project::{Project, agent};
+use crate::{
+    interrupt,
+    project::{Project, agent},
+};
 
 /// A grader as written for 0.7.1.
 const GRADERS: &str = r#"
@@ -416,10 +419,13 @@ fn a_missed_gate_skips_a_grader_that_waits_for_it() {
     server.finish();
 }
 
-#[test]
-fn killing_the_run_leaves_no_process_of_a_grader() {
+/// Starts a run whose grader never ends, stops it with `signal`, and waits until the grader and its child have ended.
+fn stop_while_grading(signal: &str) -> (Project, Option<i32>) {
     let server = server();
-    let project = project(&server, &case("{type: code, grader: \"graders.orders:lingers\"}"));
+    let project = project(
+        &server,
+        &case("{type: code, grader: \"graders.orders:lingers\", timeout_ms: 600000}"),
+    );
     let made = Command::new("mkfifo")
         .arg(project.path("alive"))
         .status()
@@ -436,8 +442,26 @@ fn killing_the_run_leaves_no_process_of_a_grader() {
     let mut line = String::new();
     alive.read_line(&mut line).unwrap();
     assert_eq!(line, "up\n");
-    child.kill().unwrap();
-    child.wait().unwrap();
+    interrupt::signal(&child, signal);
+    let code = child.wait().unwrap().code();
     // The pipe ends when neither the grader nor its child holds it.
     assert_eq!(alive.read_to_end(&mut Vec::new()).unwrap(), 0);
+    (project, code)
+}
+
+#[test]
+fn killing_the_run_leaves_no_process_of_a_grader() {
+    stop_while_grading("-KILL");
+}
+
+#[test]
+fn terminating_the_run_ends_a_grader_and_a_resumed_run_grades_the_stored_answer() {
+    let (project, code) = stop_while_grading("-TERM");
+    assert_eq!(code, Some(143));
+    project.write(
+        "graders/orders.py",
+        "def lingers(ctx):\n    return \"30 days\" in ctx.agent_response\n",
+    );
+    // The server is gone, so that only the stored answer can pass.
+    project.run(&["test", "resume", "latest"]).exits(0);
 }
