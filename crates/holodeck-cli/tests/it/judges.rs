@@ -4,7 +4,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     process::Stdio,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
@@ -379,50 +378,58 @@ fn journaled(project: &Project) -> BTreeSet<usize> {
     reasons.collect()
 }
 
+/// How often the run is killed.
+const KILLS: usize = 6;
+
 #[test]
 fn after_a_kill_no_answer_of_a_judge_is_asked_for_again() {
     let agent = ModelServer::answering(|request| {
         Reply::text(format!("answer to {}", request.texts("user").concat()))
     });
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    // Only so many questions are answered before a kill; the others stay open.
+    let allowed = Arc::new(Mutex::new(0));
     let judge = ModelServer::answering({
-        let asked = Arc::clone(&asked);
+        let (asked, allowed) = (Arc::clone(&asked), Arc::clone(&allowed));
         move |request| {
             let mut asked = asked.lock().unwrap();
             let number = asked.len();
             asked.push(request.texts("user").concat());
-            let answer = json!({"reason": number.to_string(), "score": 4});
-            Reply::text(answer.to_string()).after(Duration::from_millis(u64::try_from(number % 5).unwrap()))
+            let mut allowed = allowed.lock().unwrap();
+            if *allowed == 0 {
+                return Reply::hang();
+            }
+            *allowed -= 1;
+            Reply::text(json!({"reason": number.to_string(), "score": 4}).to_string())
         }
     });
     let cases = cases(12);
     let metrics = "    - {type: standard, metric: fluency, threshold: 0.5}\n    \
                    - {type: standard, metric: coherence, threshold: 0.5}\n    - {type: standard, metric: relevance}\n";
     let project = project(&agent.url(), &judge.url(), metrics, &cases);
-    let mut kills = 0;
     let mut args = vec!["test"];
-    loop {
+    for round in 0..=KILLS {
         let from = asked.lock().unwrap().len();
         let before = journaled(&project);
+        *allowed.lock().unwrap() = if round < KILLS { 4 } else { usize::MAX };
         let mut child = project
             .command(&args)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // The first runs are killed after a few more answers.
-        let target = before.len() + 4;
-        let ended = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break Some(status);
+        if round < KILLS {
+            while journaled(&project).len() < before.len() + 4 {
+                assert_eq!(
+                    child.try_wait().unwrap(),
+                    None,
+                    "it ended although questions are open"
+                );
+                std::thread::yield_now();
             }
-            if kills < 6 && journaled(&project).len() >= target {
-                child.kill().unwrap();
-                child.wait().unwrap();
-                break None;
-            }
-            std::thread::yield_now();
-        };
+            child.kill().unwrap();
+        }
+        let ended = child.wait().unwrap();
         let asked = asked.lock().unwrap();
         let known: BTreeSet<&String> = before.iter().map(|&number| &asked[number]).collect();
         let again = asked[from..]
@@ -430,16 +437,9 @@ fn after_a_kill_no_answer_of_a_judge_is_asked_for_again() {
             .filter(|prompt| known.contains(prompt))
             .count();
         assert_eq!(again, 0, "asked again although the answer was in the journal");
-        match ended {
-            Some(status) => {
-                assert_eq!(status.code(), Some(0));
-                break;
-            }
-            None => kills += 1,
-        }
+        assert_eq!(ended.code(), (round == KILLS).then_some(0));
         args = vec!["test", "resume", "latest"];
     }
-    assert!(kills > 0, "no run was killed while judging");
     assert_eq!(project.run_file()["report"]["summary"]["passed"], 12);
     // Every answer is counted once, whenever it was given.
     let used = project.run_file()["report"]["summary"]["judge_usage"]["total_tokens"].as_u64();
