@@ -12,11 +12,12 @@ use async_trait::async_trait;
 use holodeck_eval::{Asked, NoPrograms, Programs};
 use holodeck_model::{CodeMetric, Redactor, ResolvedAgent, TestCase, UnitKey, recorded_trial_name};
 use serde_json::Value;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     grade::{AnswerView, Graders, judge_prompt},
-    judging::{DeferredJudge, JudgedLine, RunJudge},
+    judging::{DeferredJudge, JudgeSettings, JudgedLine, RunJudge},
     record::{Grade, UnitRecord},
 };
 
@@ -58,6 +59,26 @@ impl Programs for UnitPrograms<'_> {
 const MAX_SHORT_ANSWER: usize = 4 * 1024;
 
 impl GradingStage {
+    /// The stage of a run, and the answers of its judges for the journal.
+    pub(crate) fn new(
+        agent: &Arc<ResolvedAgent>,
+        graders: Graders,
+        redactor: &Arc<Redactor>,
+        judge: Option<JudgeSettings>,
+        programs: &Arc<dyn Programs>,
+    ) -> (Arc<Self>, UnboundedReceiver<JudgedLine>) {
+        let (judge, judged) = RunJudge::new(judge, Arc::clone(redactor));
+        let stage = Self {
+            agent: Arc::clone(agent),
+            graders,
+            redactor: Arc::clone(redactor),
+            judge,
+            programs: Arc::clone(programs),
+            repeated_names: repeated_names(&agent.config.test_cases),
+        };
+        (Arc::new(stage), judged)
+    }
+
     /// Grades a unit; no grade if this run stopped it. Metrics of long answers are computed on another thread, so that
     /// they do not count towards the time-outs of other cases.
     pub(crate) async fn grade(
@@ -187,6 +208,15 @@ impl GradingStage {
         case.map(|case| self.graders.compute(unit, case))
             .unwrap_or_default()
     }
+}
+
+fn repeated_names(cases: &[TestCase]) -> HashSet<String> {
+    let mut seen = HashSet::new();
+    let names = cases.iter().filter_map(|case| case.name.as_deref());
+    names
+        .filter(|name| !seen.insert(*name))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[cfg(test)]

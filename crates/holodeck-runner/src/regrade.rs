@@ -10,9 +10,8 @@ use crate::{
     dispatch::Dispatcher,
     grade::Graders,
     grading::GradingStage,
-    judging::RunJudge,
     plan::match_plan,
-    run::{PlannedCases, check_run_file, finish, repeated_names, select},
+    run::{PlannedCases, check_run_file, finish, select},
     store::new_run_id,
     trials::CaseTrials,
 };
@@ -94,15 +93,13 @@ pub async fn regrade(
         concurrency: request.concurrency,
         replayed: journal.header().replayed.clone(),
     });
-    let (judge, judged) = RunJudge::new(request.judge.clone(), Arc::clone(&request.redactor));
-    let grading = Arc::new(GradingStage {
-        agent: Arc::clone(&request.agent),
+    let (grading, judged) = GradingStage::new(
+        &request.agent,
         graders,
-        redactor: Arc::clone(&request.redactor),
-        judge,
-        programs: Arc::clone(&request.programs),
-        repeated_names: repeated_names(cases),
-    });
+        &request.redactor,
+        request.judge.clone(),
+        &request.programs,
+    );
     // Nothing is executed, so there are no notices.
     let (_, notices) = tokio::sync::mpsc::unbounded_channel();
     let dispatcher = Dispatcher {

@@ -1,5 +1,5 @@
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -9,7 +9,7 @@ use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_eval::Programs;
 use holodeck_model::{
     CaseIdentity, NotRun, REPORT_SCHEMA_VERSION, Redactor, Replayed, ReportHead, ReportSummary,
-    ResolvedAgent, RunMetadata, TestCase,
+    ResolvedAgent, RunMetadata,
 };
 use holodeck_turn::TurnRunner;
 use jiff::Timestamp;
@@ -24,7 +24,6 @@ use crate::{
     execute::Executor,
     grade::Graders,
     grading::GradingStage,
-    judging::RunJudge,
     report::{Results, Totals, run_file},
     run_end::{RunEnd, RunEndKind},
     store::new_run_id,
@@ -283,15 +282,13 @@ pub async fn run_tests(
         replayed: journal.header().replayed.clone(),
     });
     let (notify, notices) = tokio::sync::mpsc::unbounded_channel();
-    let (judge, judged) = RunJudge::new(request.judge.clone(), Arc::clone(&request.redactor));
-    let grading = Arc::new(GradingStage {
-        agent: Arc::clone(&request.agent),
+    let (grading, judged) = GradingStage::new(
+        &request.agent,
         graders,
-        redactor: Arc::clone(&request.redactor),
-        judge,
-        programs: Arc::clone(&request.programs),
-        repeated_names: repeated_names(&request.agent.config.test_cases),
-    });
+        &request.redactor,
+        request.judge.clone(),
+        &request.programs,
+    );
     let executor = Arc::new(Executor {
         grading: Arc::clone(&grading),
         backend: Arc::clone(&request.backend),
@@ -597,15 +594,6 @@ fn settings_json(settings: &RunSettings, turns: &TurnRunner) -> Value {
         "max_cost_usd": settings.budget.max_cost_usd,
         "max_tokens_total": settings.budget.max_tokens_total,
     })
-}
-
-pub(crate) fn repeated_names(cases: &[TestCase]) -> HashSet<String> {
-    let mut seen = HashSet::new();
-    let names = cases.iter().filter_map(|case| case.name.as_deref());
-    names
-        .filter(|name| !seen.insert(*name))
-        .map(str::to_owned)
-        .collect()
 }
 
 fn describe_holder(request: &TestRequest) -> String {

@@ -1,27 +1,5 @@
-"""Runs inside a child process: `check FOLDER MODULE FUNCTION` imports a grader, `call FOLDER MODULE FUNCTION` calls it.
-
-The reply begins with one character: `+` for the result, `-` if the grader failed, `!` if it could not be run.
-"""
-
-import os
-import sys
-
-# The result has its own descriptor; everything printed to stdout, also by C code and child processes, goes to stderr.
-_result = os.dup(1)
-os.dup2(2, 1)
-
-
-def _send(mark, text):
-    data = (mark + text).encode("utf-8", "backslashreplace")
-    sys.stdout.flush()
-    with os.fdopen(_result, "wb") as out:
-        out.write(data)
-
-
-def _message(error):
-    text = str(error)
-    name = type(error).__name__
-    return name + ": " + text if text else name
+# Runs inside a child process: `check FOLDER MODULE FUNCTION` imports a grader, `call FOLDER MODULE FUNCTION` calls it.
+# It follows reply.py.
 
 
 def _provide():

@@ -9,7 +9,7 @@ use crate::function::{Failure, absolute, child_env};
 use crate::program::{describe_exit, failure, with_limits};
 use crate::python::{PYTHON, Reply};
 
-const BOOTSTRAP: &str = include_str!("grader.py");
+const BOOTSTRAP: &str = concat!(include_str!("reply.py"), include_str!("grader.py"));
 
 /// The size limit of a result.
 const MAX_RESULT_BYTES: usize = 1024 * 1024;

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::function::Failure;
 use crate::program::{describe_exit, failure, with_limits};
 
-const BOOTSTRAP: &str = include_str!("bootstrap.py");
+const BOOTSTRAP: &str = concat!(include_str!("reply.py"), include_str!("bootstrap.py"));
 pub(crate) const PYTHON: &str = "python3";
 
 /// A function in a Python file; each call runs in a new child process.

@@ -56,7 +56,7 @@ fn project(agent: &str, judge: &str, metrics: &str, cases: &str) -> Project {
     ))
 }
 
-/// So many cases.
+/// This number of cases.
 fn cases(count: usize) -> String {
     let cases = (0..count).map(|number| format!("  - {{name: case {number}, input: question {number}}}"));
     cases.collect::<Vec<_>>().join("\n") + "\n"
@@ -387,7 +387,7 @@ fn after_a_kill_no_answer_of_a_judge_is_asked_for_again() {
         Reply::text(format!("answer to {}", request.texts("user").concat()))
     });
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-    // Only so many questions are answered before a kill; the others stay open.
+    // The number of questions that are answered before a kill; the others stay open.
     let allowed = Arc::new(Mutex::new(0));
     let judge = ModelServer::answering({
         let (asked, allowed) = (Arc::clone(&asked), Arc::clone(&allowed));
