@@ -77,15 +77,16 @@ impl HttpModelCalls {
         }))
     }
 
-    /// Sends the calls of `agent`, with endpoint and key from the YAML and `env`. `at` is the endpoint's place in the
-    /// YAML.
+    /// Sends the calls of `agent`, with endpoint and key from the YAML and `env`. `block` and `at` are as for
+    /// [`Endpoint::resolve`].
     pub fn for_agent(
         client: HttpClient,
         agent: &ResolvedAgent,
+        block: &str,
         at: Option<&Location>,
         env: &Env,
     ) -> Result<Self, BackendError> {
-        let endpoint = Endpoint::resolve(&agent.config.model, at, env)?;
+        let endpoint = Endpoint::resolve(&agent.config.model, block, at, env)?;
         Ok(Self::new(client, endpoint, DriverOptions::of_agent(agent)))
     }
 

@@ -17,15 +17,21 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Resolves the endpoint of `model`, with keys from the YAML or `env`. `at` is its place in the YAML, for errors.
-    pub fn resolve(model: &ModelConfig, at: Option<&Location>, env: &Env) -> Result<Self, BackendError> {
+    /// Resolves the endpoint of `model`, with keys from the YAML or `env`. `block` is where the YAML has the model, as
+    /// in `evaluations.model`, and `at` the place of its endpoint, for errors.
+    pub fn resolve(
+        model: &ModelConfig,
+        block: &str,
+        at: Option<&Location>,
+        env: &Env,
+    ) -> Result<Self, BackendError> {
         let config = EndpointConfig {
             provider: model.provider,
             name: model.name.clone(),
             endpoint: model.endpoint.clone(),
             api_key: model.api_key.clone(),
             api_version: model.api_version.clone(),
-            block: "model".to_owned(),
+            block: block.to_owned(),
             at: at.map(ToString::to_string),
         };
         let model_endpoint = ModelEndpoint::resolve(config, env).map_err(|error| {
@@ -143,7 +149,7 @@ mod tests {
             span: Span::default(),
         });
         let env = env.iter().copied().collect();
-        Endpoint::resolve(&model, at.as_ref(), &env)
+        Endpoint::resolve(&model, "model", at.as_ref(), &env)
     }
 
     fn check(model: &Value, env: &[(&str, &str)], url: &str, headers: &str) {

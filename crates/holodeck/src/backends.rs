@@ -9,8 +9,9 @@ use holodeck_backend_openai::{HttpModelCalls, OpenAiBackend};
 use holodeck_cassette::{CassetteError, ToolFiles, ToolSet};
 use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{
-    ClaudeConfig, EmbeddingProvider, Env, ModelConfig, Provider, ResolvedAgent, SearchMethod, ServerAccess,
-    SideEffectGate, ToolAccess, ToolConfig, ToolFilteringConfig, ToolNames, UnresolvedName, mcp_tool_name,
+    ClaudeConfig, EmbeddingProvider, Env, Location, ModelConfig, Provider, ResolvedAgent, SearchMethod,
+    ServerAccess, SideEffectGate, ToolAccess, ToolConfig, ToolFilteringConfig, ToolNames, UnresolvedName,
+    mcp_tool_name,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_retrieval::{EndpointOptions, embedder};
@@ -27,6 +28,7 @@ use crate::{
     fingerprint::files_of_tools,
     index::{IndexError, IndexSink, Indexes, Rebuild},
     mcp::McpServers,
+    model_places::{OWN_MODEL, find_model},
     prompts,
     turn_key::turn_key,
 };
@@ -40,6 +42,8 @@ pub(crate) struct BackendSelector {
     prices: Prices,
     telemetry: Telemetry,
     places: Places,
+    /// Where the YAML has the model.
+    model_at: String,
 }
 
 /// The model, instructions and answer format of a backend for another task of an agent.
@@ -89,6 +93,7 @@ impl BackendSelector {
             prices: Prices::embedded(),
             telemetry: Telemetry::off(),
             places: Places::default(),
+            model_at: OWN_MODEL.to_owned(),
         }
     }
 
@@ -135,11 +140,7 @@ impl BackendSelector {
         specialist: Specialist,
         occasion: Occasion,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {
-        let mut factory = self.clone().side_effects(SideEffectGate::Closed);
-        if !agent.has_model(&specialist.model) {
-            // The places belong to the agent's own model.
-            factory = factory.places(Places::default());
-        }
+        let factory = self.for_model(agent, &specialist.model);
         let agent = Arc::new(specialist.of(agent));
         factory.create(agent, occasion, Arc::new(NoTools)).await
     }
@@ -150,11 +151,39 @@ impl BackendSelector {
         agent: &ResolvedAgent,
         specialist: Specialist,
     ) -> Result<(), BackendError> {
+        let factory = self.for_model(agent, &specialist.model);
         let specialist = LoadedAgent {
             agent: Arc::new(specialist.of(agent)),
             places: Places::default(),
         };
-        self.check_key(&specialist)
+        factory.check_key(&specialist)
+    }
+
+    /// The backends of specialists with `model`.
+    fn for_model(&self, agent: &ResolvedAgent, model: &ModelConfig) -> Self {
+        Self {
+            model_at: find_model(agent, model),
+            ..self.clone().side_effects(SideEffectGate::Closed)
+        }
+    }
+
+    /// The places of the agent's fields; none if another model than the agent's own answers.
+    fn own_places(&self) -> Places {
+        if self.model_at == OWN_MODEL {
+            self.places.clone()
+        } else {
+            Places::default()
+        }
+    }
+
+    /// The place of a field of the agent that is run, as in `model.temperature`.
+    fn locate(&self, field: &str) -> Option<Location> {
+        match field.strip_prefix(OWN_MODEL).filter(|rest| rest.starts_with('.')) {
+            Some(rest) => self.places.locate(&format!("{}{rest}", self.model_at)),
+            None if self.model_at == OWN_MODEL => self.places.locate(field),
+            // The rest of the YAML is about the agent itself.
+            None => None,
+        }
     }
 
     /// Checks that there is a key for the model, before indexes and servers cost time and money.
@@ -209,8 +238,8 @@ impl BackendSelector {
         self.answers.share_calls(agent, || {
             let options = HttpOptions::from_variables(|name| self.env.get(name).map(str::to_owned));
             let client = HttpClient::new(&options).map_err(|error| BackendError::init(error.to_string()))?;
-            let at = self.places.locate("model.endpoint");
-            let calls = HttpModelCalls::for_agent(client, agent, at.as_ref(), &self.env)?;
+            let at = self.locate("model.endpoint");
+            let calls = HttpModelCalls::for_agent(client, agent, &self.model_at, at.as_ref(), &self.env)?;
             Ok(Arc::new(calls) as Arc<dyn ModelCalls>)
         })
     }
@@ -232,7 +261,7 @@ impl BackendFactory for BackendSelector {
                     PolicyApprover::new(approval_policy(&agent.config), occasion, self.side_effects);
                 let mut backend = OpenAiBackend::new(&agent, answer_format(&agent)?, tools, calls)
                     .approver(Arc::new(approver))
-                    .with_locations(|field| self.places.locate(field));
+                    .with_locations(|field| self.locate(field));
                 if let Some(filter) = filter {
                     backend = backend.with_tool_filter(filter);
                 }
@@ -245,7 +274,7 @@ impl BackendFactory for BackendSelector {
                 let gate = self.side_effects;
                 let loaded = LoadedAgent {
                     agent: Arc::clone(&agent),
-                    places: self.places.clone(),
+                    places: self.own_places(),
                 };
                 let live = async {
                     let backend =

@@ -13,9 +13,11 @@ use holodeck_runner::{JudgeSettings, Judges, OpenJudge};
 use holodeck_turn::TurnRunner;
 use holodeck_validators::{Check, check_credentials};
 use holodeck_yaml::{Load, LoadedAgent, Places};
-use secrecy::ExposeSecret as _;
 
-use crate::backends::{BackendSelector, Specialist};
+use crate::{
+    backends::{BackendSelector, Specialist},
+    model_places::is_same,
+};
 
 /// The judges of an agent's metrics.
 pub(crate) struct AgentJudges {
@@ -107,12 +109,6 @@ fn default_model(agent: &ResolvedAgent) -> &ModelConfig {
         .unwrap_or(&agent.config.model)
 }
 
-fn is_same(one: &ModelConfig, other: &ModelConfig) -> bool {
-    let plain = |model: &ModelConfig| serde_json::to_value(model).ok();
-    let key = |model: &ModelConfig| model.api_key.as_ref().map(|key| key.expose_secret().to_owned());
-    one.name == other.name && plain(one) == plain(other) && key(one) == key(other)
-}
-
 /// The place of a metric in the file.
 #[derive(Clone, Copy)]
 pub(crate) struct MetricPlace {
@@ -122,7 +118,7 @@ pub(crate) struct MetricPlace {
 }
 
 impl MetricPlace {
-    fn pointer(self) -> String {
+    pub(crate) fn pointer(self) -> String {
         let index = self.index;
         match self.case {
             None => format!("evaluations.metrics.{index}"),
@@ -227,7 +223,7 @@ pub(crate) fn least_calls(agent: &ResolvedAgent, cases: impl Iterator<Item = usi
 pub(crate) fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     let models = judge_models(agent, None).into_iter();
     models
-        .filter(|model| !agent.has_model(model))
+        .filter(|model| !is_same(&agent.config.model, model))
         .map(|model| {
             let judge = LoadedAgent {
                 agent: Arc::new(specialist(model, None).of(agent)),

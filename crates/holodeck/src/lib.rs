@@ -20,6 +20,7 @@ mod judges;
 mod live;
 mod load;
 mod mcp;
+mod model_places;
 mod open;
 mod prices;
 mod probe;

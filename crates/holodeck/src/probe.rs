@@ -80,8 +80,8 @@ pub(crate) async fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
 
 fn compatible_probe(agent: &LoadedAgent, env: &Env) -> Result<Probe, Explanation> {
     let at = agent.locate("model.endpoint");
-    let endpoint =
-        Endpoint::resolve(&agent.config.model, at.as_ref(), env).map_err(|error| error.explanation())?;
+    let endpoint = Endpoint::resolve(&agent.config.model, "model", at.as_ref(), env)
+        .map_err(|error| error.explanation())?;
     Ok(Probe {
         url: endpoint.models_url().clone(),
         headers: endpoint.headers().clone(),

@@ -80,7 +80,7 @@ async fn a_paced_call_reports_its_wait() {
     let agent = agent_of(&server, "");
     let driver = HttpModelCalls::new(
         HttpClient::new(&HttpOptions::default()).unwrap(),
-        Endpoint::resolve(&agent.config.model, None, &Env::empty()).unwrap(),
+        Endpoint::resolve(&agent.config.model, "model", None, &Env::empty()).unwrap(),
         DriverOptions {
             rpm: NonZeroU32::new(6_000),
             ..DriverOptions::default()

@@ -40,7 +40,12 @@ pub(crate) fn calls(agent: &LoadedAgent, env: &Env) -> Result<HttpModelCalls, Ba
     };
     Ok(HttpModelCalls::new(
         client,
-        Endpoint::resolve(&agent.config.model, agent.locate("model.endpoint").as_ref(), env)?,
+        Endpoint::resolve(
+            &agent.config.model,
+            "model",
+            agent.locate("model.endpoint").as_ref(),
+            env,
+        )?,
         options,
     ))
 }

@@ -339,6 +339,26 @@ fn an_unusable_metric_is_reported_with_its_place() {
 }
 
 #[test]
+fn an_error_of_a_judges_endpoint_names_the_judges_block() {
+    let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
+    let metric = "    - {type: geval, name: Correct, criteria: Is the answer right?}\n";
+    let project = project(&agent.url(), "http://127.0.0.1:9", metric, ONE_CASE);
+    let output = project.run(&["test"]).exits(4);
+    let words = |output: &CommandOutput| output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let place = "agent.yaml:6:60 (`evaluations.model.endpoint`)";
+    assert!(words(&output).contains(place), "{}", output.stdout);
+
+    let jury = metric.replace(
+        "right?}",
+        "right?, judges: [{provider: ollama, name: one, endpoint: \"http://127.0.0.1:9\"}]}",
+    );
+    let project = self::project(&agent.url(), "http://127.0.0.1:9", &jury, ONE_CASE);
+    let output = project.run(&["test"]).exits(4);
+    let block = "(`evaluations.metrics.0.judges.0.endpoint`)";
+    assert!(words(&output).contains(block), "{}", output.stdout);
+}
+
+#[test]
 fn a_judge_sees_no_secret_of_the_file() {
     let agent = ModelServer::answering(|_| Reply::text(format!("The code is {SECRET}.")));
     let judge = ModelServer::answering(kind_judge);

@@ -19,10 +19,11 @@ const SKIPPED: &[&str] = &[
 /// Elements are walked recursively, so their number is limited by the stack.
 const STACK: usize = 128 * 1024 * 1024;
 
-/// Number of elements up to which a page is safe to convert here.
-const FEW_ELEMENTS: usize = 4_000;
+/// Number of elements up to which a page is safe to convert here: the time grows with the square of the nesting, and
+/// 2,000 nested elements take seconds.
+const FEW_ELEMENTS: usize = 500;
 
-/// Whether elements may be nested so deep that another process should convert them.
+/// Whether elements may be nested so deep that another process, with a limit on its time, should convert them.
 pub(super) fn is_hostile(bytes: &[u8]) -> bool {
     let opens = bytes
         .windows(2)

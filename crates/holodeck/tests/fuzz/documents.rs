@@ -243,18 +243,20 @@ fn slide_xml(bytes: &[u8]) -> Outcome {
 
 /// The same bytes as every kind of text.
 fn text(bytes: &[u8]) -> Outcome {
-    let names = ["a.md", "a.txt", "a.html", "a.csv", "a.tsv", "a.json", "a.jsonl"];
-    outcome(&names.map(|name| convert_in_process(name, bytes)))
+    let names = ["a.md", "a.txt", "a.csv", "a.tsv", "a.json", "a.jsonl"];
+    // A page of many elements is converted in a child.
+    let page = convert_as_product("a.html", bytes);
+    outcome(&(page, names.map(|name| convert_in_process(name, bytes))))
 }
 
 /// A PDF document, as the product converts it: in a child, because the third-party reader may crash.
 fn pdf(bytes: &[u8]) -> Outcome {
-    convert_in_child("a.pdf", bytes)
+    convert_as_product("a.pdf", bytes)
 }
 
 /// A workbook, as the product converts it.
 fn workbook(bytes: &[u8]) -> Outcome {
-    convert_in_child("a.xlsx", bytes)
+    convert_as_product("a.xlsx", bytes)
 }
 
 /// A sheet inside a valid workbook.
@@ -275,7 +277,7 @@ fn sheet_xml(bytes: &[u8]) -> Outcome {
         ("xl/_rels/workbook.xml.rels", sheet.as_bytes()),
         ("xl/worksheets/sheet1.xml", bytes),
     ];
-    convert_in_child("a.xlsx", &archive(parts))
+    convert_as_product("a.xlsx", &archive(parts))
 }
 
 /// Converts in this process, for our own readers.
@@ -283,8 +285,8 @@ fn convert_in_process(name: &str, bytes: &[u8]) -> Outcome {
     check_result(name, convert(name, bytes, &ConvertOptions::default()))
 }
 
-/// Converts in a child, which may fail in any way that the parent can report.
-fn convert_in_child(name: &str, bytes: &[u8]) -> Outcome {
+/// Converts as the product does: what may be hostile in a child, which may fail in any way that the parent can report.
+fn convert_as_product(name: &str, bytes: &[u8]) -> Outcome {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
         // Each thread reserves much memory, which counts towards the limit of this process.
         let runtime = tokio::runtime::Builder::new_current_thread()
