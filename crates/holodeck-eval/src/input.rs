@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holodeck_backend_api::{ToolCall, ToolResult};
-use holodeck_model::CallRefusal;
+use holodeck_model::{CallDecision, CallRefusal};
 use serde_json::{Map, Value};
 
 /// One answer of an agent with everything needed to grade it.
@@ -51,6 +51,8 @@ pub struct CalledTool<'a> {
     pub arguments: &'a Value,
     /// Why the tool did not run, if it did not.
     pub refused: Option<CallRefusal>,
+    /// What was decided about the call, if that is known.
+    pub decision: Option<CallDecision>,
     /// Whether the tool ran and failed.
     pub failed: bool,
     /// Other tools that its bare name may refer to.
@@ -68,6 +70,7 @@ impl<'a> CalledTool<'a> {
             name,
             arguments,
             refused: None,
+            decision: None,
             failed: false,
             namesakes: &[],
             result: None,

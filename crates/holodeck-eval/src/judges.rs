@@ -6,7 +6,7 @@
 
 mod geval;
 mod jury;
-mod material;
+pub(crate) mod material;
 mod questions;
 mod rag;
 mod ready_made;

@@ -10,6 +10,7 @@ mod judges;
 mod metric;
 pub mod nlp;
 mod response_path;
+mod simulated_user;
 pub mod stats;
 mod text_score;
 mod tool_calls;
@@ -27,4 +28,5 @@ pub use metric::{
     Programs, Score,
 };
 pub use nlp::WORDNET_LICENSE;
-pub use tool_calls::{ToolExpectations, ToolsOutcome, check_tools};
+pub use simulated_user::{USER_INSTRUCTIONS, UserMessage, UserStatus, UserView};
+pub use tool_calls::{ApprovalsOutcome, ToolExpectations, ToolsOutcome, check_approvals, check_tools};

@@ -9,6 +9,7 @@ mod deployment;
 mod embedding;
 mod evaluation;
 mod execution;
+mod expected_approval;
 mod expected_tool;
 mod files;
 mod global;
@@ -20,6 +21,7 @@ mod openai;
 mod optimizer;
 mod retrieval_tool;
 mod schema_ref;
+mod simulated_user;
 mod standard_metric;
 mod test_case;
 mod tool;
@@ -45,6 +47,7 @@ pub use evaluation::{
     RagMetric, RagMetricType, RubricLevel,
 };
 pub use execution::{ExecutionConfig, OnTruncated};
+pub use expected_approval::{CallDecision, ExpectedApproval};
 pub use expected_tool::{ExpectedTool, ToolOrder};
 pub use files::{FileInput, FileType};
 pub use global::{GlobalConfig, VectorstoreEntry};
@@ -61,6 +64,7 @@ pub use retrieval_tool::{
     ChunkingStrategy, DocumentDomain, HierarchicalDocumentTool, SearchMode, VectorstoreTool,
 };
 pub use schema_ref::{ResponseFormat, SchemaRef};
+pub use simulated_user::{ConversationEnd, SimulatedUser};
 pub use standard_metric::{RougeVariant, StandardMetric, StandardMetricName};
 pub use test_case::{TestCase, Turn};
 pub use tool::{

@@ -6,25 +6,25 @@ use sha2::{Digest as _, Sha256};
 
 /// Texts that a prompt contains, each with the name of its tag.
 #[derive(Debug, Default)]
-pub(super) struct Material<'a> {
+pub(crate) struct Material<'a> {
     parts: Vec<(&'static str, Vec<&'a str>)>,
 }
 
 impl<'a> Material<'a> {
     /// Adds a text.
-    pub(super) fn with(mut self, tag: &'static str, text: &'a str) -> Self {
+    pub(crate) fn with(mut self, tag: &'static str, text: &'a str) -> Self {
         self.parts.push((tag, vec![text]));
         self
     }
 
     /// Adds several texts, which are numbered from 1.
-    pub(super) fn with_all(mut self, tag: &'static str, texts: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(crate) fn with_all(mut self, tag: &'static str, texts: impl IntoIterator<Item = &'a str>) -> Self {
         self.parts.push((tag, texts.into_iter().collect()));
         self
     }
 
     /// Every text between its tags.
-    pub(super) fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let suffix = self.suffix();
         let mut rendered = String::new();
         for (tag, texts) in &self.parts {
