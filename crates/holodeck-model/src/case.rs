@@ -150,7 +150,10 @@ fn add_user(parts: &mut Parts, user: &SimulatedUser) {
     parts.optional(model.map(|model| model.provider.as_str().as_bytes()));
     parts.optional(model.map(|model| model.name.as_bytes()));
     // A check that was read from YAML can always be written as JSON.
-    let stop = user.stop_when.as_ref().map(|check| serde_json::to_vec(check).unwrap_or_default());
+    let stop = user
+        .stop_when
+        .as_ref()
+        .map(|check| serde_json::to_vec(check).unwrap_or_default());
     parts.optional(stop.as_deref());
 }
 

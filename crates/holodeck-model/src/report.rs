@@ -417,7 +417,10 @@ pub struct ArgMatchDetail {
 
 /// The result of one expectation about the decisions on a tool's calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(clippy::exhaustive_structs, reason = "checks and tests construct it as a literal")]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "checks and tests construct it as a literal"
+)]
 pub struct ApprovalDetail {
     /// The tool, as written in the YAML.
     pub tool: String,

@@ -113,7 +113,8 @@ mod tests {
         for (answer, runs) in [("reject", false), ("approve", true)] {
             let block =
                 format!("approvals: {{non_interactive: {answer}, rules: [{{tools: '*', approver: human}}]}}");
-            let [Some((decision, DecidedBy::NonInteractive))] = &decisions("openai", &block, &["echo"])[..] else {
+            let [Some((decision, DecidedBy::NonInteractive))] = &decisions("openai", &block, &["echo"])[..]
+            else {
                 panic!("{answer}");
             };
             assert_eq!(decision.is_approved(), runs, "{answer}");

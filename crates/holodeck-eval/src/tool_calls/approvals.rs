@@ -37,7 +37,10 @@ pub fn check_approvals(
             .iter()
             .filter(|call| refers(names, tool, call.name))
             .collect();
-        let got: Vec<String> = own.iter().map(|call| describe_decision(call).to_owned()).collect();
+        let got: Vec<String> = own
+            .iter()
+            .map(|call| describe_decision(call).to_owned())
+            .collect();
         let met = ambiguous.is_empty() && own.iter().any(|call| call.decision == Some(*decision));
         if !met {
             let expected = decision.as_str();
@@ -94,7 +97,6 @@ fn summarize(got: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use holodeck_model::{CallDecision, CallRefusal, DeclaredTool, ToolKind};
-    use pretty_assertions::assert_eq;
     use serde_json::json;
 
     use super::*;
@@ -133,7 +135,10 @@ mod tests {
 
     #[test]
     fn one_call_with_the_decision_is_enough() {
-        let calls = [("pay", Some(CallDecision::Allowed)), ("pay", Some(CallDecision::Denied))];
+        let calls = [
+            ("pay", Some(CallDecision::Allowed)),
+            ("pay", Some(CallDecision::Denied)),
+        ];
         for decision in [CallDecision::Allowed, CallDecision::Denied] {
             assert_eq!(lines(&[expected("pay", decision)], &calls), [""; 0]);
         }

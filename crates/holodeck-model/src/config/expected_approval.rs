@@ -17,7 +17,10 @@ pub struct ExpectedApproval {
 /// What was decided about a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[allow(clippy::exhaustive_enums, reason = "a call runs, does not run, or a person decides")]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "a call runs, does not run, or a person decides"
+)]
 pub enum CallDecision {
     /// A person had to decide. In a test no person is present, and `approvals.non_interactive` decides instead.
     Asked,

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ExpectedApproval, ExpectedTool, FileInput, MetricConfig, SimulatedUser, ToolOrder, evaluation::inferred_metrics,
+    ExpectedApproval, ExpectedTool, FileInput, MetricConfig, SimulatedUser, ToolOrder,
+    evaluation::inferred_metrics,
 };
 use crate::value::{JsonMap, nullable};
 
