@@ -176,7 +176,8 @@ impl GradingStage {
 
     /// Enters the judges that judged each metric.
     fn name_judges(&self, case: &TestCase, grade: &mut Grade) {
-        for (turn, configs) in grade.turns.iter_mut().zip(self.graders.configs(case)) {
+        let configs = self.graders.configs(case, grade.turns.len());
+        for (turn, configs) in grade.turns.iter_mut().zip(configs) {
             for (metric, config) in turn.metrics.iter_mut().zip(configs) {
                 let Some(judging) = config.judging() else { continue };
                 let names: Option<Vec<String>> = if judging.judges.is_empty() {

@@ -13,6 +13,7 @@ pub struct SummaryFold {
     cost_usd: f64,
     cost_known: bool,
     judging: Option<JudgeUsage>,
+    by_users: Option<JudgeUsage>,
 }
 
 impl SummaryFold {
@@ -51,6 +52,9 @@ impl SummaryFold {
         }
         if let Some(judging) = case.judging() {
             self.judging.get_or_insert_default().add(&judging);
+        }
+        if let Some(used) = case.user_used() {
+            self.by_users.get_or_insert_default().add(&used);
         }
         if let Some(cost) = case.cost_usd() {
             self.cost_usd += cost;
@@ -96,6 +100,8 @@ impl SummaryFold {
         summary.cost_usd = self.cost_known.then_some(self.cost_usd);
         summary.judge_usage = self.judging.and_then(|judging| judging.usage);
         summary.judge_cost_usd = self.judging.and_then(|judging| judging.cost_usd);
+        summary.user_usage = self.by_users.and_then(|used| used.usage);
+        summary.user_cost_usd = self.by_users.and_then(|used| used.cost_usd);
         summary
     }
 }

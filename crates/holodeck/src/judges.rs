@@ -8,7 +8,9 @@ use std::{
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, Occasion};
 use holodeck_eval::{Grader, JUDGE_INSTRUCTIONS, VerdictFormat};
-use holodeck_model::{Code, Diagnostic, Env, MetricConfig, ModelConfig, RagMetricType, ResolvedAgent};
+use holodeck_model::{
+    Code, Diagnostic, Env, MetricConfig, ModelConfig, RagMetricType, ResolvedAgent, SimulatedUser,
+};
 use holodeck_runner::{JudgeSettings, Judges, OpenJudge};
 use holodeck_turn::TurnRunner;
 use holodeck_validators::{Check, check_credentials};
@@ -27,6 +29,26 @@ pub(crate) struct AgentJudges {
 }
 
 impl AgentJudges {
+    /// The models that play the users of the `planned` cases, if there are any.
+    pub(crate) fn users(
+        agent: &Arc<ResolvedAgent>,
+        planned: Option<&[usize]>,
+        backends: &BackendSelector,
+        turns: &TurnRunner,
+    ) -> Option<Arc<dyn Judges>> {
+        let has_users = users(agent, planned).next().is_some();
+        has_users.then(|| Arc::new(Self::new(agent, backends, turns)) as Arc<dyn Judges>)
+    }
+
+    fn new(agent: &Arc<ResolvedAgent>, backends: &BackendSelector, turns: &TurnRunner) -> Self {
+        Self {
+            agent: Arc::clone(agent),
+            backends: backends.clone(),
+            turns: turns.clone(),
+            opened: Mutex::default(),
+        }
+    }
+
     /// The judges of `agent`, if a metric of the `planned` cases needs one.
     pub(crate) fn settings(
         agent: &Arc<ResolvedAgent>,
@@ -37,12 +59,7 @@ impl AgentJudges {
         let needs_judge = metrics(agent, planned).any(|(_, metric)| metric.judging().is_some());
         needs_judge.then(|| JudgeSettings {
             concurrency: agent.execution.parallel_judge_calls.value.get(),
-            judges: Arc::new(Self {
-                agent: Arc::clone(agent),
-                backends: backends.clone(),
-                turns: turns.clone(),
-                opened: Mutex::default(),
-            }),
+            judges: Arc::new(Self::new(agent, backends, turns)),
         })
     }
 
@@ -95,7 +112,9 @@ impl Judges for AgentJudges {
 fn specialist(model: &ModelConfig, format: Option<VerdictFormat>) -> Specialist {
     Specialist {
         model: model.clone(),
-        instructions: JUDGE_INSTRUCTIONS.to_owned(),
+        instructions: format
+            .map_or(JUDGE_INSTRUCTIONS, VerdictFormat::instructions)
+            .to_owned(),
         response_format: format.map(VerdictFormat::schema),
     }
 }
@@ -182,6 +201,38 @@ pub(crate) fn judge_models<'a>(
     models
 }
 
+/// The simulated users of the `planned` cases, with the places of these cases in the file.
+pub(crate) fn users<'a>(
+    agent: &'a ResolvedAgent,
+    planned: Option<&'a [usize]>,
+) -> impl Iterator<Item = (usize, &'a SimulatedUser)> {
+    let cases = agent.config.test_cases.iter().enumerate();
+    cases
+        .filter(move |(index, _)| planned.is_none_or(|planned| planned.binary_search(index).is_ok()))
+        .filter_map(|(index, case)| Some((index, case.user.as_deref()?)))
+}
+
+/// The models that play the users of the `planned` cases.
+pub(crate) fn user_models<'a>(
+    agent: &'a ResolvedAgent,
+    planned: Option<&'a [usize]>,
+) -> Vec<&'a ModelConfig> {
+    let mut models: Vec<&ModelConfig> = Vec::new();
+    for (_, user) in users(agent, planned) {
+        let model = user.model.as_ref().unwrap_or_else(|| default_model(agent));
+        if !models.iter().any(|known| is_same(known, model)) {
+            models.push(model);
+        }
+    }
+    models
+}
+
+/// The model of simulated users that name none, if there are any.
+pub(crate) fn default_user_model(agent: &ResolvedAgent) -> Option<&ModelConfig> {
+    let needs_it = users(agent, None).any(|(_, user)| user.model.is_none());
+    needs_it.then(|| default_model(agent))
+}
+
 /// The smallest number of calls that judging these cases takes. A jury and repetitions multiply them; retries, samples
 /// and the number of passages come in addition.
 pub(crate) fn least_calls(agent: &ResolvedAgent, cases: impl Iterator<Item = usize>) -> u64 {
@@ -208,6 +259,7 @@ pub(crate) fn least_calls(agent: &ResolvedAgent, cases: impl Iterator<Item = usi
     cases
         .map(|case| {
             if case.turns.is_empty() {
+                // A simulated user writes at least one question.
                 return of_list(&case.evaluations, shared);
             }
             let own = if case.evaluations.is_empty() {
@@ -223,19 +275,23 @@ pub(crate) fn least_calls(agent: &ResolvedAgent, cases: impl Iterator<Item = usi
         .sum()
 }
 
-/// Checks whether there is a credential for each judge that is not the agent's own model.
+/// Checks whether there is a credential for each judge and simulated user that is not the agent's own model.
 pub(crate) fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
-    let models = judge_models(agent, None).into_iter();
-    models
-        .filter(|model| !agent.has_model(model))
-        .map(|model| {
+    let judges = judge_models(agent, None).into_iter();
+    let judges = judges.map(|model| ("judge", model));
+    let users = user_models(agent, None).into_iter();
+    let users = users.map(|model| ("simulated user", model));
+    judges
+        .chain(users)
+        .filter(|(_, model)| !agent.has_model(model))
+        .map(|(who, model)| {
             let judge = LoadedAgent {
                 agent: Arc::new(specialist(model, None).of(agent)),
                 places: Places::default(),
             };
             let check = check_credentials(&judge, env);
             Check {
-                subject: format!("judge {}", model.name),
+                subject: format!("{who} {}", model.name),
                 ..check
             }
         })
@@ -248,11 +304,29 @@ pub(crate) fn check_keys(
     planned: Option<&[usize]>,
     backends: &BackendSelector,
 ) -> Result<(), BackendError> {
-    for model in judge_models(agent, planned) {
+    check_keys_of("judge", judge_models(agent, planned), agent, backends)
+}
+
+/// Checks that there is a key for each simulated user, before anything is asked.
+pub(crate) fn check_user_keys(
+    agent: &ResolvedAgent,
+    planned: Option<&[usize]>,
+    backends: &BackendSelector,
+) -> Result<(), BackendError> {
+    check_keys_of("simulated user", user_models(agent, planned), agent, backends)
+}
+
+fn check_keys_of(
+    who: &str,
+    models: Vec<&ModelConfig>,
+    agent: &ResolvedAgent,
+    backends: &BackendSelector,
+) -> Result<(), BackendError> {
+    for model in models {
         backends
             .check_specialist_key(agent, specialist(model, None))
             .map_err(|error| {
-                BackendError::init(error.explanation().within(format!("the judge `{}`", model.name)))
+                BackendError::init(error.explanation().within(format!("the {who} `{}`", model.name)))
             })?;
     }
     Ok(())
@@ -278,6 +352,18 @@ pub(crate) fn warn_own_model(agent: &ResolvedAgent, planned: Option<&[usize]>) -
             names.join(", ")
         )
     })
+}
+
+/// The warning that an agent's own model plays its users.
+pub(crate) fn warn_own_user(agent: &ResolvedAgent, planned: Option<&[usize]>) -> Option<String> {
+    let own = user_models(agent, planned)
+        .into_iter()
+        .find(|model| agent.has_model(model))?;
+    Some(format!(
+        "the agent's own model `{}` plays the user, who decides whether the goal is reached; set `user.model` or \
+         `evaluations.model` for an independent one",
+        own.name
+    ))
 }
 
 /// The fields that can make a judged metric unusable.

@@ -135,6 +135,24 @@ pub(super) fn scores(case: &CaseReport, width: usize) -> String {
     text
 }
 
+/// The messages of a conversation with a simulated user and how it ended, for verbose output.
+pub(super) fn conversation(case: &CaseReport, width: usize) -> String {
+    let Some(end) = words::conversation_end(case) else {
+        return String::new();
+    };
+    let mut text = String::new();
+    for turn in case.turns() {
+        text.push_str(&in_columns("user", &turn.record.input, width));
+        text.push_str(&in_columns(
+            "agent",
+            turn.answer().unwrap_or("(no answer)"),
+            width,
+        ));
+    }
+    text.push_str(&in_columns("conversation", &end, width));
+    text
+}
+
 /// The tool calls of a case with result and time: all, or only those that failed, which may not affect the verdict.
 pub(super) fn calls(case: &CaseReport, width: usize, all: bool) -> String {
     let calls = case.calls().filter(|call| all || call.error().is_some());

@@ -89,6 +89,9 @@ pub fn explain(case: &CaseReport) -> Vec<Explanation<'_>> {
         reasons.extend(reasons_of(&turn));
         all.extend(Explanation::new(turn.number, reasons, difference(&turn)));
     }
+    if let Some(conversation) = &case.grade.conversation {
+        own.extend(conversation.failures.iter().map(Reason::of_failure));
+    }
     all.extend(Explanation::new(None, own, None));
     if all.is_empty() && case.state() == CaseState::Unchecked {
         all.extend(Explanation::new(

@@ -125,11 +125,16 @@ fn details(case: &CaseReport, out: &mut dyn Write) -> std::io::Result<()> {
             fenced("text", &lines.join("\n"), out)?;
         }
     }
-    writeln!(out, "\nQuestion:\n")?;
-    fenced("text", &case.question(), out)?;
-    if let Some(response) = case.answer() {
-        writeln!(out, "\nAnswer:\n")?;
-        fenced("text", response, out)?;
+    if let Some(conversation) = words::conversation(case) {
+        writeln!(out, "\nConversation:\n")?;
+        fenced("text", &conversation, out)?;
+    } else {
+        writeln!(out, "\nQuestion:\n")?;
+        fenced("text", &case.question(), out)?;
+        if let Some(response) = case.answer() {
+            writeln!(out, "\nAnswer:\n")?;
+            fenced("text", response, out)?;
+        }
     }
     let mut calls = case.calls().peekable();
     if calls.peek().is_some() {

@@ -186,19 +186,25 @@ fn checks_anything(agent: &Agent, case: &TestCase) -> bool {
             .iter()
             .any(|metric| metric.enabled() && metric.gates())
     };
+    // The end of a conversation with a simulated user is checked.
+    if case.user.is_some() {
+        return true;
+    }
     if case.turns.is_empty() {
         let expects = case
             .expected_tools
             .as_ref()
             .is_some_and(|tools| !tools.is_empty());
-        return expects || !case.forbidden_tools.is_empty() || gates(None);
+        let forbids = !case.forbidden_tools.is_empty() || !case.expected_approvals.is_empty();
+        return expects || forbids || gates(None);
     }
     case.turns.iter().any(|turn| {
         let expects = turn
             .expected_tools
             .as_ref()
             .is_some_and(|tools| !tools.is_empty());
-        expects || !turn.forbidden_tools.is_empty() || gates(Some(turn))
+        let forbids = !turn.forbidden_tools.is_empty() || !turn.expected_approvals.is_empty();
+        expects || forbids || gates(Some(turn))
     })
 }
 

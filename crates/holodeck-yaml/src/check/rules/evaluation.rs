@@ -211,7 +211,7 @@ fn check_python_grader(rules: &mut Rules<'_>, metric: &View) {
     rules.add(place, diagnostic);
 }
 
-fn check_standard(rules: &mut Rules<'_>, metric: &View, name: &str) {
+pub(super) fn check_standard(rules: &mut Rules<'_>, metric: &View, name: &str) {
     let used = fields_of(name);
     for field in OLD_FIELDS.iter().filter(|field| !used.contains(field)) {
         rules.warn_no_effect(metric, field, &format!("`{name}` does not use it"));
