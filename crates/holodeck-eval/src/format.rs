@@ -24,6 +24,11 @@ pub enum VerdictFormat {
     Verdicts,
     /// `{statements: [{statement, verdict: yes|no, reason}]}`.
     Statements,
+    /// `{evidence: [{turn, effect: contributed|hindered, quote}], reason, score}` with a whole score from 0.
+    Goal {
+        /// The highest score.
+        max: u32,
+    },
     /// `{message, status}`: the next message of a simulated user.
     UserMessage,
 }
@@ -79,6 +84,15 @@ impl VerdictFormat {
                 let verdict = json!({"type": "string", "enum": ["yes", "no"]});
                 let item = json!({"reason": text, "statement": text, "verdict": verdict});
                 object("statements", json!({"statements": list(object("", item))}))
+            }
+            Self::Goal { max } => {
+                let effect = json!({"type": "string", "enum": ["contributed", "hindered"]});
+                let item = json!({"effect": effect, "quote": text, "turn": {"type": "integer"}});
+                let score = json!({"type": "integer", "enum": (0..=max).collect::<Vec<u32>>()});
+                object(
+                    "goal",
+                    json!({"evidence": list(object("", item)), "reason": text, "score": score}),
+                )
             }
             Self::UserMessage => {
                 let status = json!({"type": "string", "enum": ["continue", "goal_reached", "gave_up"]});

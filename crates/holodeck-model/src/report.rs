@@ -1,7 +1,7 @@
 //! The data of a finished run: the names and meanings of 0.7.1, plus new fields. A [`TestResult`] is a case in the run
 //! file; it is computed from the records of the journal.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -437,8 +437,11 @@ pub struct ApprovalDetail {
 pub struct MetricResult {
     /// Name.
     pub metric_name: String,
-    /// `standard`, `rag`, `geval` or `code`.
+    /// `standard`, `rag`, `geval`, `code` or `goal_success`.
     pub kind: String,
+    /// Whether it measures the whole conversation of a case, rather than an answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub conversation: bool,
     /// The score; absent when it could not be computed.
     pub score: Option<f64>,
     /// What the score must reach.
@@ -466,6 +469,17 @@ pub struct MetricResult {
     /// What the score was computed from, such as the verdicts on single claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
+}
+
+impl MetricResult {
+    /// The name in totals and comparisons, where metrics of answers and of conversations stand side by side.
+    pub fn label(&self) -> Cow<'_, str> {
+        if self.conversation {
+            Cow::Owned(format!("{} (conversation)", self.metric_name))
+        } else {
+            Cow::Borrowed(&self.metric_name)
+        }
+    }
 }
 
 /// Totals of a run.

@@ -182,7 +182,7 @@ impl CaseReport {
 
     /// The result of each expectation about decisions, except those of turns of a conversation.
     pub fn approvals(&self) -> &[ApprovalDetail] {
-        if let Some(conversation) = &self.grade.conversation {
+        if let (Some(_), Some(conversation)) = (&self.unit.user, &self.grade.conversation) {
             return &conversation.approvals;
         }
         let turn = self.grade.turns.first().filter(|_| !self.unit.conversation);
@@ -243,13 +243,25 @@ impl CaseReport {
         own.chain(turns).chain(conversation).collect()
     }
 
-    /// Its metrics; for several turns, the mean of each metric over the turns that computed it.
+    /// Its metrics; for several turns, the mean of each metric over the turns that computed it. Those of the whole
+    /// conversation are the last ones.
     pub fn metrics(&self) -> Cow<'_, [MetricResult]> {
-        if self.unit.conversation {
-            return Cow::Owned(mean_metrics(self.turns()));
+        let of_turns = if self.unit.conversation {
+            Cow::Owned(mean_metrics(self.turns()))
+        } else {
+            let turn = self.turns().next();
+            Cow::Borrowed(turn.map_or(&[][..], |turn| turn.grade.metrics.as_slice()))
+        };
+        match self.conversation_metrics() {
+            [] => of_turns,
+            of_conversation => Cow::Owned([&of_turns[..], of_conversation].concat()),
         }
-        let turn = self.turns().next();
-        Cow::Borrowed(turn.map_or(&[], |turn| turn.grade.metrics.as_slice()))
+    }
+
+    /// The metrics of the whole conversation.
+    pub fn conversation_metrics(&self) -> &[MetricResult] {
+        let conversation = self.grade.conversation.as_deref();
+        conversation.map_or(&[], |grade| grade.metrics.as_slice())
     }
 
     /// The metrics of each trial.

@@ -1,3 +1,4 @@
+mod conversation;
 mod expectations;
 
 use std::time::Duration;
@@ -45,6 +46,12 @@ pub(crate) type Computed = Option<Result<Vec<Option<MetricOutcome>>, Failure>>;
 /// The outcomes of all metrics of a turn.
 pub(crate) type Outcomes = Option<Result<Vec<MetricOutcome>, Failure>>;
 
+/// Outcomes of the metrics of each turn, and of those of the conversation as a whole.
+pub(crate) struct OfUnit<T> {
+    pub(crate) turns: Vec<T>,
+    pub(crate) conversation: T,
+}
+
 impl Graders {
     pub(crate) fn new(agent: &ResolvedAgent) -> Result<Self, String> {
         let metrics = agent
@@ -64,21 +71,27 @@ impl Graders {
 
     /// The fingerprint of a case's checks.
     pub(crate) fn fingerprint(&self, case: &TestCase) -> String {
-        fingerprint(&(&self.shared_fingerprint, expectations::all(case)))
+        let of_turns = fingerprint(&(&self.shared_fingerprint, expectations::all(case)));
+        if case.conversation_evaluations.is_empty() {
+            return of_turns;
+        }
+        let known = (case.goal(), &case.ground_truth, &case.retrieval_context);
+        fingerprint(&(of_turns, &case.conversation_evaluations, known))
     }
 
     /// Whether a check of a case asks a model or runs a program.
     pub(crate) fn asks(&self, case: &TestCase) -> bool {
-        expectations(case, 1)
-            .iter()
-            .any(|expected| match expected.evaluations {
-                [] => self.shared.asks(),
-                configs => configs.iter().any(|config| config.enabled() && asks(config)),
-            })
+        // A conversation has all turns of its case.
+        let turns = expectations(case, 1);
+        let in_turns = turns.iter().any(|expected| match expected.evaluations {
+            [] => self.shared.asks(),
+            configs => configs.iter().any(|config| config.enabled() && asks(config)),
+        });
+        in_turns || case.conversation_metrics().any(asks)
     }
 
     /// Computes the metrics that need no judge.
-    pub(crate) fn compute(&self, unit: &UnitRecord, case: &TestCase) -> Vec<Computed> {
+    pub(crate) fn compute(&self, unit: &UnitRecord, case: &TestCase) -> OfUnit<Computed> {
         let turns = self.subjects(unit, case).into_iter().map(|subject| {
             subject.has_answer().then(|| {
                 let calls = subject.calls();
@@ -86,7 +99,10 @@ impl Graders {
                 Ok(grader.get().compute(&subject.eval_input(&calls)))
             })
         });
-        turns.collect()
+        OfUnit {
+            turns: turns.collect(),
+            conversation: self.compute_conversation(unit, case),
+        }
     }
 
     /// Computes the other metrics of a turn with the judge.
@@ -128,10 +144,7 @@ impl Graders {
             retrieved: retrieved.as_deref(),
             ..input
         };
-        let is_cut = subject.turn.truncated && self.on_truncated == OnTruncated::Fail;
-        let gates_met = subject.tool_check().check(&calls).matched != Some(false)
-            && subject.approvals().matched() != Some(false)
-            && !is_cut;
+        let gates_met = self.expectations_met(&subject);
         Some(Ok(grader.get().ask(&input, computed, asked, gates_met).await))
     }
 
@@ -155,10 +168,10 @@ impl Graders {
         unit: &UnitRecord,
         case: &TestCase,
         view: &AnswerView,
-        outcomes: Vec<Outcomes>,
+        outcomes: OfUnit<Outcomes>,
     ) -> Grade {
         let subjects = self.subjects(unit, case).into_iter().enumerate();
-        let turns = subjects.zip(outcomes).map(|((place, subject), outcomes)| {
+        let turns = subjects.zip(outcomes.turns).map(|((place, subject), outcomes)| {
             let recorded = match view {
                 AnswerView::Stored(Some(grade)) => grade.turns.get(place),
                 AnswerView::Stored(None) | AnswerView::BeforeMasking => None,
@@ -172,7 +185,9 @@ impl Graders {
         });
         let turns = turns.collect();
         let grade = Grade::of_turns(self.fingerprint(case), unit, turns);
-        match self.conclude_conversation(unit, case, view) {
+        let expected = self.conclude_conversation(unit, case, view);
+        let conversation = self.add_conversation_metrics(expected, unit, case, view, outcomes.conversation);
+        match conversation {
             Some(conversation) => grade.with_conversation(conversation),
             None => grade,
         }
@@ -346,6 +361,8 @@ impl Subject<'_> {
             turn_index: self.turn_index,
             test_case_name: self.case_name,
             turn_config: self.expected.turn_config,
+            conversation: None,
+            goal: None,
         }
     }
 
@@ -511,6 +528,7 @@ fn metric_result(outcome: MetricOutcome) -> MetricResult {
     MetricResult {
         metric_name: outcome.name,
         kind: outcome.kind.as_str().to_owned(),
+        conversation: false,
         score: outcome.score,
         threshold: outcome.threshold,
         passed,

@@ -136,6 +136,17 @@ pub(crate) fn worse_execution(one: ExecutionState, other: ExecutionState) -> Exe
     std::cmp::max_by_key(one, other, rank)
 }
 
+/// The worse of two verdicts, of which both must be met.
+pub(crate) fn worse_state(one: CaseState, other: CaseState) -> CaseState {
+    let rank = |state: &CaseState| match state {
+        CaseState::Unchecked => 0,
+        CaseState::Passed => 1,
+        CaseState::Error => 2,
+        CaseState::Failed | CaseState::Flaky => 3,
+    };
+    std::cmp::max_by_key(one, other, rank)
+}
+
 impl UnitRecord {
     /// The worst execution state of its turns.
     pub(crate) fn execution(&self) -> ExecutionState {
@@ -247,14 +258,8 @@ impl Grade {
 
     /// Adds the verdict on the conversation as a whole. The worse verdict decides.
     pub(crate) fn with_conversation(self, conversation: TurnGrade) -> Self {
-        let rank = |state: &CaseState| match state {
-            CaseState::Unchecked => 0,
-            CaseState::Passed => 1,
-            CaseState::Error => 2,
-            CaseState::Failed | CaseState::Flaky => 3,
-        };
         Self {
-            state: std::cmp::max_by_key(self.state, conversation.state, rank),
+            state: worse_state(self.state, conversation.state),
             conversation: Some(Box::new(conversation)),
             ..self
         }

@@ -66,11 +66,9 @@ impl SummaryFold {
         let summary = &mut self.summary;
         match metric.score {
             Some(score) => {
-                *summary
-                    .metrics_evaluated
-                    .entry(metric.metric_name.clone())
-                    .or_default() += 1;
-                *self.sums.entry(metric.metric_name.clone()).or_default() += score;
+                let name = metric.label().into_owned();
+                *self.sums.entry(name.clone()).or_default() += score;
+                *summary.metrics_evaluated.entry(name).or_default() += 1;
             }
             None if metric.skipped => {}
             None => summary.metric_errors += 1,

@@ -135,18 +135,28 @@ fn is_same(one: &ModelConfig, other: &ModelConfig) -> bool {
 /// The place of a metric in the file.
 #[derive(Clone, Copy)]
 pub(crate) struct MetricPlace {
-    /// The case, and its turn; `None` for a metric of the agent.
-    case: Option<(usize, Option<usize>)>,
+    owner: Owner,
     index: usize,
+}
+
+/// What has a list of metrics.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Agent,
+    Case(usize),
+    /// The conversation of a case as a whole.
+    Conversation(usize),
+    Turn(usize, usize),
 }
 
 impl MetricPlace {
     fn pointer(self) -> String {
         let index = self.index;
-        match self.case {
-            None => format!("evaluations.metrics.{index}"),
-            Some((case, None)) => format!("test_cases.{case}.evaluations.{index}"),
-            Some((case, Some(turn))) => format!("test_cases.{case}.turns.{turn}.evaluations.{index}"),
+        match self.owner {
+            Owner::Agent => format!("evaluations.metrics.{index}"),
+            Owner::Case(case) => format!("test_cases.{case}.evaluations.{index}"),
+            Owner::Conversation(case) => format!("test_cases.{case}.conversation_evaluations.{index}"),
+            Owner::Turn(case, turn) => format!("test_cases.{case}.turns.{turn}.evaluations.{index}"),
         }
     }
 }
@@ -167,15 +177,19 @@ pub(crate) fn metrics<'a>(
         .filter(move |(index, _)| planned.is_none_or(|planned| planned.binary_search(index).is_ok()))
         .flat_map(|(case, config)| {
             let turns = config.turns.iter().enumerate();
-            let of_turns = turns.map(move |(turn, config)| (Some((case, Some(turn))), &config.evaluations));
-            std::iter::once((Some((case, None)), &config.evaluations)).chain(of_turns)
+            let of_turns = turns.map(move |(turn, config)| (Owner::Turn(case, turn), &config.evaluations));
+            let of_case = [
+                (Owner::Case(case), &config.evaluations),
+                (Owner::Conversation(case), &config.conversation_evaluations),
+            ];
+            of_case.into_iter().chain(of_turns)
         })
-        .map(|(case, metrics)| (case, metrics.as_slice()));
-    std::iter::once((None, shared))
+        .map(|(owner, metrics)| (owner, metrics.as_slice()));
+    std::iter::once((Owner::Agent, shared))
         .chain(own)
-        .flat_map(|(case, metrics)| {
+        .flat_map(|(owner, metrics)| {
             let metrics = metrics.iter().enumerate();
-            metrics.map(move |(index, metric)| (MetricPlace { case, index }, metric))
+            metrics.map(move |(index, metric)| (MetricPlace { owner, index }, metric))
         })
         .filter(|(_, metric)| metric.enabled())
 }
@@ -258,19 +272,18 @@ pub(crate) fn least_calls(agent: &ResolvedAgent, cases: impl Iterator<Item = usi
     let cases = cases.filter_map(|index| agent.config.test_cases.get(index));
     cases
         .map(|case| {
+            let of_conversation = of_list(&case.conversation_evaluations, &[]);
             if case.turns.is_empty() {
                 // A simulated user writes at least one question.
-                return of_list(&case.evaluations, shared);
+                return of_conversation + of_list(&case.evaluations, shared);
             }
             let own = if case.evaluations.is_empty() {
                 shared
             } else {
                 &case.evaluations
             };
-            case.turns
-                .iter()
-                .map(|turn| of_list(&turn.evaluations, own))
-                .sum()
+            let of_turns = case.turns.iter().map(|turn| of_list(&turn.evaluations, own));
+            of_conversation + of_turns.sum::<u64>()
         })
         .sum()
 }
@@ -376,7 +389,12 @@ pub(crate) fn check(load: &mut Load) {
     let found: Vec<Diagnostic> = judged
         .filter_map(|(place, metric)| {
             let pointer = place.pointer();
-            let problem = Grader::new(std::slice::from_ref(metric)).err()?.problem;
+            let metrics = std::slice::from_ref(metric);
+            let grader = match place.owner {
+                Owner::Conversation(_) => Grader::for_conversation(metrics),
+                Owner::Agent | Owner::Case(_) | Owner::Turn(..) => Grader::new(metrics),
+            };
+            let problem = grader.err()?.problem;
             let field = CHECKED
                 .into_iter()
                 .find(|field| problem.contains(&format!("`{field}`")));

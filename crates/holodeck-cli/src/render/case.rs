@@ -107,7 +107,7 @@ pub(super) fn scores(case: &CaseReport, width: usize) -> String {
     for metric in case.metrics().iter() {
         let Some(score) = metric.score else {
             if metric.skipped {
-                text.push_str(&in_columns(&metric.metric_name, words::SKIPPED, width));
+                text.push_str(&in_columns(&metric.label(), words::SKIPPED, width));
             }
             continue;
         };
@@ -127,7 +127,7 @@ pub(super) fn scores(case: &CaseReport, width: usize) -> String {
             .map(|reason| words::one_line(reason, 200));
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         text.push_str(&in_columns(
-            &metric.metric_name,
+            &metric.label(),
             &format!("{score}{needs}{gated}{reason}"),
             width,
         ));

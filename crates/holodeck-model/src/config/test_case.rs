@@ -45,6 +45,11 @@ pub struct TestCase {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(schema_with = "inferred_metrics")]
     pub evaluations: Vec<MetricConfig>,
+    /// Metrics of the whole conversation, beside those of its turns. `type` may be omitted if the other keys determine
+    /// it.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "inferred_metrics")]
+    pub conversation_evaluations: Vec<MetricConfig>,
     /// The questions of a conversation, in order.
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<Turn>>")]

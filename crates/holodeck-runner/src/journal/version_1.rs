@@ -168,6 +168,7 @@ fn case_of_inputs(input: &str, turns: Option<Vec<&str>>) -> TestCase {
         files: Vec::new(),
         retrieval_context: None,
         evaluations: Vec::new(),
+        conversation_evaluations: Vec::new(),
         turns: turns.collect(),
         user: None,
         trials: None,

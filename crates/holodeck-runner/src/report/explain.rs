@@ -91,6 +91,7 @@ pub fn explain(case: &CaseReport) -> Vec<Explanation<'_>> {
     }
     if let Some(conversation) = &case.grade.conversation {
         own.extend(conversation.failures.iter().map(Reason::of_failure));
+        own.extend(conversation.metrics.iter().filter_map(metric_reason));
     }
     all.extend(Explanation::new(None, own, None));
     if all.is_empty() && case.state() == CaseState::Unchecked {
@@ -205,7 +206,7 @@ pub(crate) fn metric_reason(metric: &MetricResult) -> Option<Reason> {
             .unwrap_or_else(|| "could not be computed".to_owned()),
         _ => return None,
     };
-    Some(Reason::new(&metric.metric_name, text))
+    Some(Reason::new(&metric.label(), text))
 }
 
 fn describe_calls(turn: &TurnReport<'_>) -> String {

@@ -188,7 +188,7 @@ fn remarks(case: &CaseReport) -> String {
     let metrics = case.metrics();
     let scores = metrics.iter().filter_map(|metric| {
         let score = metric.score?;
-        Some(format!("{} {}", metric.metric_name, words::score(score, None).0))
+        Some(format!("{} {}", metric.label(), words::score(score, None).0))
     });
     let failed = case.calls().filter(|call| call.error().is_some());
     let failed = failed.map(|call| format!("{} {}", call.call.name, words::call_result(&call)));

@@ -84,6 +84,7 @@ fn ground_truth(text: &str) -> Expected {
 fn metric(name: &str, score: Option<f64>) -> MetricResult {
     MetricResult {
         skipped: false,
+        conversation: false,
         judge_prompt: None,
         details: None,
         metric_name: name.to_owned(),

@@ -34,6 +34,11 @@ impl Loader<'_> {
                 &format!("test_cases.{index}.evaluations"),
                 &case.evaluations,
             );
+            self.note_ungated(
+                root,
+                &format!("test_cases.{index}.conversation_evaluations"),
+                &case.conversation_evaluations,
+            );
             for (turn_index, turn) in case.turns.iter().enumerate() {
                 self.note_ungated(
                     root,
@@ -52,6 +57,13 @@ impl Loader<'_> {
         let mut found: IndexMap<&str, Vec<String>> = IndexMap::new();
         let mut questions = 0;
         for (index, case) in agent.test_cases.iter().enumerate() {
+            if case.ground_truth.is_none() {
+                let metrics = case.conversation_metrics();
+                for metric in metrics.filter(|metric| metric.needs_ground_truth()) {
+                    let pointers = found.entry(metric.name()).or_default();
+                    pointers.push(format!("test_cases.{index}"));
+                }
+            }
             let turns = case.turns.iter().enumerate().map(|(turn, config)| {
                 let pointer = format!("test_cases.{index}.turns.{turn}");
                 (pointer, Some(config), config.ground_truth.is_some())
@@ -187,7 +199,7 @@ fn checks_anything(agent: &Agent, case: &TestCase) -> bool {
             .any(|metric| metric.enabled() && metric.gates())
     };
     // The end of a conversation with a simulated user is checked.
-    if case.user.is_some() {
+    if case.user.is_some() || case.conversation_metrics().any(MetricConfig::gates) {
         return true;
     }
     if case.turns.is_empty() {

@@ -27,6 +27,8 @@ pub(super) struct Case<'a> {
     turns: Vec<Turn<'a>>,
     /// What is expected of a conversation as a whole.
     tools: Vec<ExpectedTools>,
+    /// The metrics of a conversation as a whole.
+    metrics: Vec<Metric<'a>>,
     notes: Vec<String>,
 }
 
@@ -135,6 +137,7 @@ impl<'a> Case<'a> {
                 .collect(),
             turns,
             tools: conversation_tools(case),
+            metrics: case.conversation_metrics().iter().map(Metric::new).collect(),
             notes: words::notes(case),
         }
     }
@@ -155,6 +158,7 @@ impl<'a> Case<'a> {
             }],
             turns: Vec::new(),
             tools: Vec::new(),
+            metrics: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -225,7 +229,11 @@ fn side_runs<'a>(difference: &Difference<'_>, without: DiffSide) -> Vec<Run<'a>>
 }
 
 fn conversation_tools(case: &CaseReport) -> Vec<ExpectedTools> {
-    let conversation = case.grade.conversation.as_deref();
+    let conversation = case
+        .grade
+        .conversation
+        .as_deref()
+        .filter(|_| case.unit.user.is_some());
     conversation.map_or_else(Vec::new, |grade| expected_tools(&case.expected, grade))
 }
 

@@ -5,7 +5,7 @@ use holodeck_model::{Code, Diagnostic, StandardMetricName, ToolNames};
 use super::{
     Rules, View,
     arguments::check_arguments,
-    evaluation::{check_metrics, check_standard},
+    evaluation::{check_conversation_metrics, check_metrics, check_standard},
     model::check_model,
     names::{check_name, tool_names},
 };
@@ -51,6 +51,7 @@ pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Op
         }
         check_min_passes(rules, &case, execution.as_ref(), false);
         check_metrics(rules, &case, "evaluations");
+        check_conversation_metrics(rules, &case);
         check_question(rules, &case, &names);
         let turns = rules.list(&case, "turns");
         if rules.has(&case, "user") && !turns.is_empty() {
@@ -182,7 +183,9 @@ fn check_only_turns(rules: &mut Rules<'_>, case: &View) {
         let diagnostic = Diagnostic::error(Code::ConflictingFields, message)
             .about(case.path.pointer(Some(key)))
             .with_label(label, "`turns` is here")
-            .with_help("a case with turns can have only `name` and `evaluations` itself");
+            .with_help(
+                "a case with turns can have only `name`, `evaluations` and `conversation_evaluations` itself",
+            );
         let place = rules.key_place(case, key);
         rules.add(place, diagnostic);
     }
