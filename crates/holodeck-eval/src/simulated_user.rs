@@ -22,7 +22,7 @@ pub const USER_INSTRUCTIONS: &str = "You play a user of an AI assistant in a tes
     reason = "the schema of the answer has these values"
 )]
 pub enum UserStatus {
-    /// The conversation goes on with the message.
+    /// The conversation continues with the message.
     Continue,
     /// The goal is reached.
     GoalReached,

@@ -231,7 +231,7 @@ impl CaseReport {
 
     /// All failures, in order: those outside of its turns, then turn by turn, then those of the conversation.
     pub fn failures(&self) -> Vec<Failure> {
-        let own = self.unit.failures.iter().cloned();
+        let own = self.unit.own_failures().cloned();
         let turns = self.turns().flat_map(|turn| {
             turn.failures().map(move |failure| Failure {
                 turn: turn.number,

@@ -51,6 +51,9 @@ pub struct UserRecord {
     /// What that model used; absent if it was not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<JudgeUsage>,
+    /// Why the conversation could not continue, unless the agent failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
 }
 
 impl UserRecord {
@@ -155,6 +158,12 @@ impl UnitRecord {
         turns.chain(own).reduce(worse_execution).unwrap_or_default()
     }
 
+    /// The failures outside of its turns, and that of its simulated user.
+    pub(crate) fn own_failures(&self) -> impl Iterator<Item = &Failure> {
+        let by_user = self.user.iter().filter_map(|user| user.failure.as_ref());
+        self.failures.iter().chain(by_user)
+    }
+
     /// Model calls made.
     pub(crate) fn model_calls(&self) -> u32 {
         self.turns.iter().map(|turn| turn.result.num_turns).sum()
@@ -203,6 +212,7 @@ impl UnitRecord {
         mask_optional(redactor, &mut self.name);
         if let Some(user) = &mut self.user {
             mask_optional(redactor, &mut user.closing);
+            mask_failures(redactor, user.failure.as_mut_slice());
         }
         for turn in &mut self.turns {
             redactor.mask_text(&mut turn.input);

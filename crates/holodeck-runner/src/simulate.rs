@@ -72,7 +72,7 @@ impl Executor {
         match ended {
             Ok(ended) => player.record.ended = ended,
             Err(NoMessage::Stopped) => return None,
-            Err(NoMessage::Failed(failure)) => conversation.failures.push(failure),
+            Err(NoMessage::Failed(failure)) => player.record.failure = Some(failure),
         }
         conversation.user = Some(player.record);
         Some(conversation)

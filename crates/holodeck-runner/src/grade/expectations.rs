@@ -274,7 +274,7 @@ impl Graders {
             return Some(TurnGrade::bare(CaseState::Error));
         };
         // After an error, what is missing could still have come.
-        let is_complete = played.ended.is_some() && unit.execution() != ExecutionState::Error;
+        let is_complete = played.ended.is_some() && unit.execution() == ExecutionState::Completed;
         let expected = if is_complete {
             expected
         } else {
@@ -308,7 +308,7 @@ impl Graders {
         ];
         let state = if verdicts.contains(&Some(false)) {
             CaseState::Failed
-        } else if tools.unknown || unit.execution() == ExecutionState::Error {
+        } else if tools.unknown || !is_complete && unit.execution() != ExecutionState::AgentFailed {
             CaseState::Error
         } else if verdicts.contains(&Some(true)) {
             CaseState::Passed

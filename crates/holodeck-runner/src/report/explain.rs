@@ -68,7 +68,7 @@ pub fn explain(case: &CaseReport) -> Vec<Explanation<'_>> {
     if case.state() == CaseState::Passed {
         return Vec::new();
     }
-    let mut own: Vec<Reason> = case.unit.failures.iter().map(Reason::of_failure).collect();
+    let mut own: Vec<Reason> = case.unit.own_failures().map(Reason::of_failure).collect();
     let mut all = Vec::new();
     if let Some(trials) = case.trials.as_deref() {
         let text = format!(
