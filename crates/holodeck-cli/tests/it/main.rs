@@ -16,6 +16,7 @@ mod changes;
 mod claude;
 mod code_graders;
 mod compare;
+mod conversation_metrics;
 mod conversations;
 mod convert;
 mod decisions;
