@@ -252,11 +252,10 @@ impl Grader {
 fn prepare(config: &MetricConfig, subject: Subject) -> Result<Scorer, String> {
     let name = config.name();
     let fits = match (config, subject) {
-        (MetricConfig::Geval(_) | MetricConfig::Code(_), _) => true,
-        (MetricConfig::GoalSuccess(_), subject) => subject == Subject::Conversation,
         (MetricConfig::Standard(metric), Subject::Conversation) => metric.metric.fits_conversations(),
-        (MetricConfig::Rag(_), Subject::Conversation) => false,
-        (MetricConfig::Standard(_) | MetricConfig::Rag(_), Subject::Answer) => true,
+        (MetricConfig::Rag(_), subject) => subject == Subject::Answer,
+        (MetricConfig::GoalSuccess(_), subject) => subject == Subject::Conversation,
+        (MetricConfig::Standard(_) | MetricConfig::Geval(_) | MetricConfig::Code(_), _) => true,
     };
     if !fits {
         return Err(match subject {

@@ -1,6 +1,9 @@
 //! Metrics of whole conversations, from the YAML to the reports.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    process::Stdio,
+    sync::{Arc, Mutex},
+};
 
 use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
 use pretty_assertions::assert_eq;
@@ -373,13 +376,19 @@ fn trials_juries_and_repetitions_count_conversations() {
     project.run(&["test"]).exits(0);
     let result = first(&project);
     assert_eq!(result["trials_passed"], 2);
-    let differing: Vec<&Value> = result["trial_results"]
+    let mut differing: Vec<u64> = result["trial_results"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|trial| &trial["metric_results"][0]["details"]["judges"][0]["differing"])
+        .map(|trial| {
+            &trial["metric_results"][0]["details"]["judges"][0]["differing"]
+                .as_u64()
+                .unwrap()
+        })
         .collect();
-    assert_eq!(differing, [&json!(0), &json!(1)]);
+    // Trials are judged at the same time.
+    differing.sort_unstable();
+    assert_eq!(differing, [0, 1]);
     let average = project.run_file()["report"]["summary"]["metrics_evaluated"].clone();
     assert_eq!(average, json!({"goal_success (conversation)": 2}));
     assert_eq!(judge.finish().len(), 6);
@@ -492,4 +501,85 @@ fn a_judge_of_conversations_needs_a_key_before_anything_is_asked() {
     project.run(&["test"]).exits(3).says("the judge `gpt-4o`");
     assert_eq!(agent.requests().len(), 0);
     project.run(&["doctor"]).says("judge gpt-4o");
+}
+
+#[test]
+fn after_a_kill_only_the_open_question_about_the_conversation_is_asked_again() {
+    let agent = agent();
+    let hangs = Arc::new(Mutex::new(true));
+    let judge = ModelServer::answering({
+        let hangs = Arc::clone(&hangs);
+        move |request| {
+            let is_open = request
+                .texts("user")
+                .concat()
+                .contains("Evaluate the conversation");
+            match form(request) {
+                "goal" => goal(10),
+                _ if is_open && *hangs.lock().unwrap() => Reply::hang(),
+                _ => score(10),
+            }
+        }
+    });
+    // The metric of the turns has the name of the open one.
+    let metric = "{type: geval, name: quality, criteria: c, evaluation_steps: [s]}";
+    let cases = format!(
+        "{}    evaluations: [{metric}]\n",
+        case(&format!("{GOAL}      - {metric}\n"))
+    );
+    let project = project(&agent, &judge, &cases);
+    let mut child = project
+        .command(&["test"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let judged = || {
+        let journal = project.journals().first().map(std::fs::read_to_string);
+        journal.map_or(0, |text| text.unwrap_or_default().matches("{\"judged\":").count())
+    };
+    // One answer for each turn, and the goal.
+    while judged() < 4 {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended with an open question");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    *hangs.lock().unwrap() = false;
+    let before = judge.requests().len();
+    project.run(&["test", "resume", "latest"]).exits(0);
+    assert_eq!(judge.requests().len() - before, 1);
+    assert_eq!(agent.finish().len(), 3);
+    assert_eq!(
+        metrics(&first(&project)),
+        [
+            ("quality".to_owned(), false, json!(1.0)),
+            ("goal_success".to_owned(), true, json!(1.0)),
+            ("quality".to_owned(), true, json!(1.0)),
+        ]
+    );
+}
+
+#[test]
+fn a_cut_answer_in_the_middle_leaves_a_negated_check_without_a_verdict() {
+    let agent = ModelServer::answering(|request| match request.texts("user").len() {
+        2 => Reply::text("I am").finish_reason("length"),
+        _ => Reply::text("Which order is it?"),
+    });
+    let judge = judge(10);
+    let negated = "      - {metric: contains, value: sorry, negate: true}\n";
+    project(&agent, &judge, &case(negated))
+        .run(&["test"])
+        .exits(4)
+        .says("the missing text could contain the forbidden text");
+    // With `on_truncated: fail` it is a missed gate.
+    let gated = "      - {type: goal_success, goal: g, when: gates_passed}\n";
+    let project = project(&agent, &judge, &case(gated));
+    let yaml = project.read("agent.yaml").replace(
+        "parallel_test_cases: 1",
+        "parallel_test_cases: 1, on_truncated: fail",
+    );
+    project.write("agent.yaml", yaml);
+    project.run(&["test"]).exits(1);
+    assert_eq!(judge.finish().len(), 0);
 }

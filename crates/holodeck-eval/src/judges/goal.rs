@@ -1,5 +1,7 @@
 //! Whether the user's goal was reached in a conversation.
 
+use std::fmt::Write as _;
+
 use async_trait::async_trait;
 use holodeck_model::GoalSuccessMetric;
 use serde::Deserialize;
@@ -16,7 +18,7 @@ use crate::{EvalInput, MetricError, Score, VerdictFormat};
 /// The highest score, except in strict mode.
 const TOP: u32 = 10;
 
-/// So many characters of a quote are in the reason; `details` has the whole quote.
+/// The length of a quote in the reason; `details` has the whole quote.
 const QUOTE_CHARS: usize = 120;
 
 /// A judge of whether the user's goal was reached.
@@ -149,11 +151,8 @@ impl JudgedMetric for GoalSuccess {
             let found = transcript.has_quote(item.turn, &item.quote);
             if found {
                 let quote = shorten(&item.quote);
-                reason.push_str(&format!(
-                    "; turn {} {}: “{quote}”",
-                    item.turn,
-                    item.effect.as_str()
-                ));
+                // Writing to a string cannot fail.
+                let _ = write!(reason, "; turn {} {}: “{quote}”", item.turn, item.effect.as_str());
             }
             // A quote that is not in its turn is kept, and marked.
             evidence.push(json!({

@@ -52,7 +52,7 @@ pub struct GoalSuccessMetric {
 }
 
 impl GoalSuccessMetric {
-    /// The lowest score that stands for a goal that was reached.
+    /// The lowest score of a goal that was reached, unless `threshold` sets another.
     pub const THRESHOLD: f64 = 0.7;
 }
 
