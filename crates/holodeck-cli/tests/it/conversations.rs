@@ -5,11 +5,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use holodeck_testkit::{ModelServer, ReceivedRequest, Reply};
+use holodeck_testkit::{AnthropicReply, AnthropicServer, ModelServer, ReceivedRequest, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::project::{CommandOutput, Project, SECRET, assert_output};
+use crate::{
+    claude::Bench,
+    project::{CommandOutput, Project, SECRET, assert_output},
+};
 
 /// An agent that answers at `agent`, and cases whose users are played at `user`.
 fn project(agent: &str, user: &str, cases: &str) -> Project {
@@ -593,4 +596,109 @@ fn a_table_may_hold_users() {
     project.write("cases.jsonl", format!("{case}\n"));
     project.run(&["test"]).exits(0);
     assert_eq!(first(&project)["ended_by"], "goal_reached");
+}
+
+#[test]
+fn claude_plays_a_user_of_an_agent_on_claude() {
+    let server = AnthropicServer::answering(|request| {
+        if request.tool_names() != ["StructuredOutput"] {
+            let text = request.body().to_string();
+            assert!(
+                !text.contains("Get the money"),
+                "the agent does not know the goal"
+            );
+            return AnthropicReply::text(format!("answer to {}", request.prompt()));
+        }
+        if !request.tool_results().is_empty() {
+            return AnthropicReply::text("done");
+        }
+        let prompt = request.prompt();
+        let (message, status) = match prompt.matches("</user-").count() {
+            0 => ("I want my money back.", "continue"),
+            1 => ("Order 7.", "continue"),
+            _ if prompt.contains("answer to Order 7.") => ("", "goal_reached"),
+            _ => ("Well?", "gave_up"),
+        };
+        AnthropicReply::tool_use("StructuredOutput", &json!({"message": message, "status": status}))
+    });
+    let yaml = format!(
+        "name: support\nmodel: {{provider: anthropic, name: claude-sonnet-4-5}}\ninstructions: {{inline: i}}\n\
+         execution: {{parallel_test_cases: 1}}\ntest_cases:\n{}",
+        case("")
+    );
+    let bench = Bench::new(&yaml, server);
+    bench.run(&["test", "--record", "run.jsonl"]).exits(0);
+    let recorded = first(&bench.project);
+    let inputs = [&recorded["turns"][0]["input"], &recorded["turns"][1]["input"]];
+    assert_eq!(inputs, ["I want my money back.", "Order 7."]);
+    assert!(recorded["user_cost_usd"].as_f64() > Some(0.0), "{recorded}");
+    bench.server.finish();
+    bench.project.run(&["test", "--replay", "run.jsonl"]).exits(0);
+    let replayed = first(&bench.project);
+    assert_eq!(replayed["ended_by"], "goal_reached");
+    assert_eq!(replayed["agent_response"], recorded["agent_response"]);
+}
+
+#[test]
+fn a_regrade_asks_neither_the_user_nor_the_agent() {
+    let (agent, user) = (agent(), user(MESSAGES, "gave_up"));
+    let project = project(&agent.url(), &user.url(), &case(""));
+    project.run(&["test"]).exits(1);
+    agent.finish();
+    user.finish();
+    let expected = "goal: Get the money for order 7 back.\n      expected_end: [gave_up]";
+    let yaml = project.read("agent.yaml");
+    let changed = yaml.replace("goal: Get the money for order 7 back.", expected);
+    project.write("agent.yaml", changed);
+    project.run(&["test", "regrade"]).exits(0);
+    let case = first(&project);
+    assert_eq!(
+        (&case["state"], &case["ended_by"]),
+        (&json!("passed"), &json!("gave_up"))
+    );
+    // An expectation about arguments concerns every turn.
+    let expected = format!("{expected}\n    expected_tools: [refund]");
+    let changed = yaml.replace("goal: Get the money for order 7 back.", &expected);
+    project.write("agent.yaml", changed);
+    project
+        .run(&["test", "regrade"])
+        .exits(1)
+        .says("not called: refund");
+}
+
+#[test]
+fn expectations_about_masked_arguments_keep_their_verdict() {
+    let agent =
+        ModelServer::answering(
+            |request| match (request.texts("user").len(), request.texts("tool").len()) {
+                (1, 0) => {
+                    let arguments = json!({"code": SECRET}).to_string();
+                    Reply::nothing().and_tool_call("c1", "refund", &arguments)
+                }
+                (questions, _) => Reply::text(format!("answer {questions}")),
+            },
+        );
+    let user = user(MESSAGES, "goal_reached");
+    let cases = case("    expected_tools: [{name: refund, args: {code: \"${SERVICE_TOKEN}\"}}]\n");
+    let project = project(&agent.url(), &user.url(), &cases);
+    let run = |args: &[&str]| {
+        let output = project.command(args).env("SERVICE_TOKEN", SECRET).output();
+        CommandOutput::of(&output.unwrap())
+    };
+    run(&["test"]).exits(0);
+    assert!(
+        !std::fs::read_to_string(&project.journals()[0])
+            .unwrap()
+            .contains(SECRET)
+    );
+    run(&["test", "regrade"]).exits(0);
+    // Another expectation cannot be compared with what is masked.
+    let yaml = project
+        .read("agent.yaml")
+        .replace("code: \"${SERVICE_TOKEN}\"", "code: other");
+    project.write("agent.yaml", yaml);
+    run(&["test", "regrade"]).exits(4);
+    assert_eq!(first(&project)["state"], "error");
+    agent.finish();
+    user.finish();
 }

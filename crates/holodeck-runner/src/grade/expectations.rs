@@ -116,7 +116,7 @@ pub(super) fn all(case: &TestCase) -> impl Serialize + '_ {
 }
 
 /// Whether a failure is about an expectation of tool calls.
-fn is_about_tools(failure: &&Failure) -> bool {
+fn is_about_tools(failure: &Failure) -> bool {
     let fields = ["expected_tools", "expected_tools_order", "forbidden_tools"];
     let is_known = |field: &str| fields.contains(&field);
     // Older journals do not record the field.
@@ -160,7 +160,12 @@ impl ToolCheck<'_> {
                     matched: grade.tools_matched,
                     unknown: false,
                     details: grade.arg_match_details.clone(),
-                    failures: grade.failures.iter().filter(is_about_tools).cloned().collect(),
+                    failures: grade
+                        .failures
+                        .iter()
+                        .filter(|failure| is_about_tools(failure))
+                        .cloned()
+                        .collect(),
                 };
             }
             let expects_arguments = expected.expected.iter().any(|tool| !tool.args.is_empty());

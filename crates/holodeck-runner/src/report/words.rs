@@ -82,11 +82,18 @@ pub fn conversation_end(case: &CaseReport) -> Option<String> {
 /// The messages of a conversation with a simulated user, and how it ended; `None` for other cases.
 pub fn conversation(case: &CaseReport) -> Option<String> {
     let ended = conversation_end(case)?;
+    // A message cannot look like another one.
+    let own = |message: &str| message.replace('\n', "\n  ");
     let mut text = String::new();
     for turn in case.turns() {
         let answer = turn.answer().unwrap_or("(no answer)");
         // Writing to a String cannot fail.
-        let _ = write!(text, "user: {}\nagent: {answer}\n", turn.record.input);
+        let _ = write!(
+            text,
+            "user: {}\nagent: {}\n",
+            own(&turn.record.input),
+            own(answer)
+        );
     }
     text.push_str(&ended);
     Some(text)
