@@ -381,7 +381,7 @@ fn trials_juries_and_repetitions_count_conversations() {
         .unwrap()
         .iter()
         .map(|trial| {
-            &trial["metric_results"][0]["details"]["judges"][0]["differing"]
+            trial["metric_results"][0]["details"]["judges"][0]["differing"]
                 .as_u64()
                 .unwrap()
         })
