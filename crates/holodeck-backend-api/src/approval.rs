@@ -82,6 +82,8 @@ pub enum DecidedBy {
     Rule,
     /// The default without a rule: the declaration of the tool and the permission mode.
     Mode,
+    /// `approvals.non_interactive`: a person had to decide, and none was present.
+    NonInteractive,
     /// A person.
     Person,
 }

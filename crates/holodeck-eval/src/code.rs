@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use holodeck_model::CodeMetric;
 use serde_json::{Map, Value, json};
 
-use crate::{Asked, AskingMetric, CalledTool, EvalInput, MetricError, Score};
+use crate::{Asked, AskingMetric, CalledTool, ConversationTurn, EvalInput, MetricError, Score};
 
 /// The score that passes if the grader decides nothing and has no threshold.
 const PASSING: f64 = 0.5;
@@ -101,17 +101,33 @@ fn describe(value: &Value) -> &'static str {
     }
 }
 
-/// What a grader receives: the fields of 0.7.1's `GraderContext`.
+/// What a grader receives: the fields of 0.7.1's `GraderContext`, and the turns of a conversation.
 fn context(input: &EvalInput<'_>) -> Value {
-    json!({
-        "turn_input": input.input,
-        "agent_response": input.response,
+    let last = input.conversation.and_then(<[_]>::last);
+    let mut context = json!({
+        "turn_input": last.map_or(input.input, |turn| turn.input),
+        "agent_response": last.map_or(input.response, |turn| turn.answer),
         "ground_truth": input.ground_truth,
         "tool_invocations": input.tool_calls.iter().map(invocation).collect::<Vec<_>>(),
         "retrieval_context": input.retrieval_context,
         "turn_index": input.turn_index,
         "test_case_name": input.test_case_name,
         "turn_config": input.turn_config.cloned().unwrap_or_default(),
+    });
+    if let (Some(turns), Some(fields)) = (input.conversation, context.as_object_mut()) {
+        let turns: Vec<Value> = turns.iter().enumerate().map(turn).collect();
+        fields.insert("turns".to_owned(), Value::Array(turns));
+    }
+    context
+}
+
+fn turn((place, turn): (usize, &ConversationTurn<'_>)) -> Value {
+    json!({
+        "turn_input": turn.input,
+        "agent_response": turn.answer,
+        "tool_invocations": turn.tool_calls.iter().map(invocation).collect::<Vec<_>>(),
+        "retrieval_context": turn.retrieval_context,
+        "turn_index": place,
     })
 }
 

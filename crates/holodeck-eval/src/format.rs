@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
+use crate::{JUDGE_INSTRUCTIONS, USER_INSTRUCTIONS};
+
 /// Up to this range, the possible scores are listed.
 const MAX_LISTED: u32 = 100;
 
-/// The form of a judge's answer. There are few, so that a backend per form can be kept.
+/// The form of the answer of a judge, or of a model that plays a user. There are few, so that a backend per form can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum VerdictFormat {
@@ -22,9 +24,24 @@ pub enum VerdictFormat {
     Verdicts,
     /// `{statements: [{statement, verdict: yes|no, reason}]}`.
     Statements,
+    /// `{evidence: [{turn, effect: contributed|hindered, quote}], reason, score}` with a whole score from 0.
+    Goal {
+        /// The highest score.
+        max: u32,
+    },
+    /// `{message, status}`: the next message of a simulated user.
+    UserMessage,
 }
 
 impl VerdictFormat {
+    /// The system prompt of a model that answers in this form.
+    pub fn instructions(self) -> &'static str {
+        match self {
+            Self::UserMessage => USER_INSTRUCTIONS,
+            _ => JUDGE_INSTRUCTIONS,
+        }
+    }
+
     /// The JSON Schema.
     pub fn schema(self) -> Value {
         let text = json!({"type": "string"});
@@ -67,6 +84,19 @@ impl VerdictFormat {
                 let verdict = json!({"type": "string", "enum": ["yes", "no"]});
                 let item = json!({"reason": text, "statement": text, "verdict": verdict});
                 object("statements", json!({"statements": list(object("", item))}))
+            }
+            Self::Goal { max } => {
+                let effect = json!({"type": "string", "enum": ["contributed", "hindered"]});
+                let item = json!({"effect": effect, "quote": text, "turn": {"type": "integer"}});
+                let score = json!({"type": "integer", "enum": (0..=max).collect::<Vec<u32>>()});
+                object(
+                    "goal",
+                    json!({"evidence": list(object("", item)), "reason": text, "score": score}),
+                )
+            }
+            Self::UserMessage => {
+                let status = json!({"type": "string", "enum": ["continue", "goal_reached", "gave_up"]});
+                object("user_message", json!({"message": text, "status": status}))
             }
         }
     }

@@ -8,7 +8,9 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    Asked, AskingMetric, EvalInput, Metric, MetricError, Score, checks, code::CodeGrader, judges::Jury,
+    Asked, AskingMetric, EvalInput, Metric, MetricError, Score, checks,
+    code::CodeGrader,
+    judges::{Jury, Subject},
     text_score,
 };
 
@@ -39,6 +41,8 @@ pub enum MetricKind {
     Rag,
     /// A code grader.
     Code,
+    /// A judge of whether a conversation reached its goal.
+    GoalSuccess,
 }
 
 impl MetricKind {
@@ -49,6 +53,7 @@ impl MetricKind {
             Self::Geval => "geval",
             Self::Rag => "rag",
             Self::Code => "code",
+            Self::GoalSuccess => "goal_success",
         }
     }
 }
@@ -77,6 +82,13 @@ pub struct MetricOutcome {
     pub retries: u32,
     /// How long the computation took.
     pub evaluation_time: Duration,
+}
+
+impl MetricOutcome {
+    /// Whether it does not miss a gate: an error counts as missed.
+    pub fn is_met(&self) -> bool {
+        !matches!(self.verdict, Verdict::Failed | Verdict::Error)
+    }
 }
 
 /// A metric with an invalid configuration. The YAML checks usually report it first, with its place in the file.
@@ -115,9 +127,19 @@ enum Scorer {
 impl Grader {
     /// Prepares the enabled metrics in their order.
     pub fn new(configs: &[MetricConfig]) -> Result<Self, ConfigError> {
+        Self::of(configs, Subject::Answer)
+    }
+
+    /// Prepares the enabled metrics of whole conversations in their order. Their input has `conversation`; checks look
+    /// at `response`, which then holds all answers.
+    pub fn for_conversation(configs: &[MetricConfig]) -> Result<Self, ConfigError> {
+        Self::of(configs, Subject::Conversation)
+    }
+
+    fn of(configs: &[MetricConfig], subject: Subject) -> Result<Self, ConfigError> {
         let enabled = configs.iter().enumerate().filter(|(_, config)| config.enabled());
         let metrics = enabled.map(|(index, config)| {
-            let metric = prepare(config).map_err(|problem| ConfigError {
+            let metric = prepare(config, subject).map_err(|problem| ConfigError {
                 index,
                 metric: config.name().to_owned(),
                 problem,
@@ -127,6 +149,7 @@ impl Grader {
                 MetricConfig::Geval(_) => MetricKind::Geval,
                 MetricConfig::Rag(_) => MetricKind::Rag,
                 MetricConfig::Code(_) => MetricKind::Code,
+                MetricConfig::GoalSuccess(_) => MetricKind::GoalSuccess,
             };
             Ok(PreparedMetric {
                 metric,
@@ -171,6 +194,19 @@ impl Grader {
         outcomes.collect()
     }
 
+    /// The outcomes where the conversation is not complete: each metric is an error, because what is missing could change
+    /// every verdict.
+    pub fn incomplete(&self, problem: &str) -> Vec<MetricOutcome> {
+        let outcomes = self.metrics.iter().map(|prepared| {
+            let error = MetricError::Incomplete {
+                metric: prepared.name().to_owned(),
+                problem: problem.to_owned(),
+            };
+            prepared.outcome(Err(error), Duration::ZERO)
+        });
+        outcomes.collect()
+    }
+
     /// Completes the outcomes of [`compute`](Self::compute) with those of the asking metrics, which run concurrently.
     /// `gates_met` says whether the gates outside of this list were met.
     pub async fn ask(
@@ -183,8 +219,7 @@ impl Grader {
         if computed.iter().all(Option::is_some) {
             return computed.into_iter().flatten().collect();
         }
-        let is_met = |outcome: &MetricOutcome| !matches!(outcome.verdict, Verdict::Failed | Verdict::Error);
-        let gates_met = gates_met && computed.iter().flatten().all(is_met);
+        let gates_met = gates_met && computed.iter().flatten().all(MetricOutcome::is_met);
         let outcomes = self
             .metrics
             .iter()
@@ -214,10 +249,23 @@ impl Grader {
     }
 }
 
-fn prepare(config: &MetricConfig) -> Result<Scorer, String> {
+fn prepare(config: &MetricConfig, subject: Subject) -> Result<Scorer, String> {
+    let name = config.name();
+    let fits = match (config, subject) {
+        (MetricConfig::Standard(metric), Subject::Conversation) => metric.metric.fits_conversations(),
+        (MetricConfig::Rag(_), subject) => subject == Subject::Answer,
+        (MetricConfig::GoalSuccess(_), subject) => subject == Subject::Conversation,
+        (MetricConfig::Standard(_) | MetricConfig::Geval(_) | MetricConfig::Code(_), _) => true,
+    };
+    if !fits {
+        return Err(match subject {
+            Subject::Answer => format!("`{name}` measures a conversation, not an answer"),
+            Subject::Conversation => format!("`{name}` measures an answer, not a conversation"),
+        });
+    }
     Ok(match config {
         MetricConfig::Standard(standard) if standard.metric.needs_judge() => {
-            Scorer::Asking(Box::new(Jury::new(config)?))
+            Scorer::Asking(Box::new(Jury::new(config, subject)?))
         }
         MetricConfig::Standard(standard) if standard.metric.is_text_score() => {
             Scorer::Computing(Box::new(text_score::TextScore::new(standard)?))
@@ -225,7 +273,9 @@ fn prepare(config: &MetricConfig) -> Result<Scorer, String> {
         MetricConfig::Standard(standard) => {
             Scorer::Computing(Box::new(checks::StandardCheck::new(standard)?))
         }
-        MetricConfig::Geval(_) | MetricConfig::Rag(_) => Scorer::Asking(Box::new(Jury::new(config)?)),
+        MetricConfig::Geval(_) | MetricConfig::Rag(_) | MetricConfig::GoalSuccess(_) => {
+            Scorer::Asking(Box::new(Jury::new(config, subject)?))
+        }
         MetricConfig::Code(code) => Scorer::Asking(Box::new(CodeGrader::new(code))),
     })
 }

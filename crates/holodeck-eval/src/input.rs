@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holodeck_backend_api::{ToolCall, ToolResult};
-use holodeck_model::CallRefusal;
+use holodeck_model::{CallDecision, CallRefusal};
 use serde_json::{Map, Value};
 
 /// One answer of an agent with everything needed to grade it.
@@ -39,6 +39,24 @@ pub struct EvalInput<'a> {
     pub test_case_name: Option<&'a str>,
     /// What the turn passes to code graders.
     pub turn_config: Option<&'a Map<String, Value>>,
+    /// The turns, for a metric of a whole conversation; the other fields are then those of all turns together.
+    pub conversation: Option<&'a [ConversationTurn<'a>]>,
+    /// What the user wants, for a metric of a whole conversation that does not state it.
+    pub goal: Option<&'a str>,
+}
+
+/// A turn of a conversation.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the runner fills it in as a literal")]
+pub struct ConversationTurn<'a> {
+    /// What the user wrote.
+    pub input: &'a str,
+    /// What the agent answered.
+    pub answer: &'a str,
+    /// The tool calls of the turn, in order.
+    pub tool_calls: Vec<CalledTool<'a>>,
+    /// The passages of the turn.
+    pub retrieval_context: Option<Vec<String>>,
 }
 
 /// The parts of a tool call that expectations check.
@@ -51,6 +69,8 @@ pub struct CalledTool<'a> {
     pub arguments: &'a Value,
     /// Why the tool did not run, if it did not.
     pub refused: Option<CallRefusal>,
+    /// What was decided about the call, if that is known.
+    pub decision: Option<CallDecision>,
     /// Whether the tool ran and failed.
     pub failed: bool,
     /// Other tools that its bare name may refer to.
@@ -68,6 +88,7 @@ impl<'a> CalledTool<'a> {
             name,
             arguments,
             refused: None,
+            decision: None,
             failed: false,
             namesakes: &[],
             result: None,

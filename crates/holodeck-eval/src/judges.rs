@@ -5,12 +5,14 @@
 //! error, never a score.
 
 mod geval;
+mod goal;
 mod jury;
-mod material;
+pub(crate) mod material;
 mod questions;
 mod rag;
 mod ready_made;
 mod template;
+mod transcript;
 
 use async_trait::async_trait;
 use holodeck_model::MetricConfig;
@@ -37,12 +39,22 @@ pub(crate) trait JudgedMetric: Send + Sync {
     async fn judge(&self, input: &EvalInput<'_>, questions: &Questions<'_>) -> Result<Score, MetricError>;
 }
 
+/// What a metric measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// One answer.
+    Answer,
+    /// A whole conversation.
+    Conversation,
+}
+
 /// Prepares a judged metric; the error says what is wrong with its configuration.
-pub(crate) fn prepare(config: &MetricConfig) -> Result<Box<dyn JudgedMetric>, String> {
+pub(crate) fn prepare(config: &MetricConfig, subject: Subject) -> Result<Box<dyn JudgedMetric>, String> {
     Ok(match config {
         MetricConfig::Standard(metric) => Box::new(ready_made::ReadyMade::new(metric)?),
-        MetricConfig::Geval(metric) => Box::new(geval::Geval::new(metric)?),
+        MetricConfig::Geval(metric) => Box::new(geval::Geval::new(metric, subject)?),
         MetricConfig::Rag(metric) => Box::new(rag::Rag::new(metric)),
+        MetricConfig::GoalSuccess(metric) => Box::new(goal::GoalSuccess::new(metric)),
         MetricConfig::Code(_) => return Err("a code grader is not judged".to_owned()),
     })
 }

@@ -10,6 +10,7 @@ mod judges;
 mod metric;
 pub mod nlp;
 mod response_path;
+mod simulated_user;
 pub mod stats;
 mod text_score;
 mod tool_calls;
@@ -20,11 +21,12 @@ pub use {holodeck_backend_api as api, holodeck_model as model};
 
 pub use format::VerdictFormat;
 pub use holodeck_model::{ExpectedTool, MetricConfig, StandardMetric};
-pub use input::{CalledTool, EvalInput};
+pub use input::{CalledTool, ConversationTurn, EvalInput};
 pub use judges::{JUDGE_INSTRUCTIONS, JUDGE_PROMPTS};
 pub use metric::{
     Asked, AskingMetric, Judge, JudgeAnswer, JudgeError, JudgeRequest, Metric, MetricError, NoPrograms,
     Programs, Score,
 };
 pub use nlp::WORDNET_LICENSE;
-pub use tool_calls::{ToolExpectations, ToolsOutcome, check_tools};
+pub use simulated_user::{USER_INSTRUCTIONS, UserMessage, UserStatus, UserView};
+pub use tool_calls::{ApprovalsOutcome, ToolExpectations, ToolsOutcome, check_approvals, check_tools};

@@ -220,6 +220,28 @@ pub enum MetricError {
         /// The metric.
         metric: String,
     },
+    /// The metric is about a conversation, and there is none.
+    #[error("`{metric}` measures a conversation, and there is none")]
+    NoConversation {
+        /// The metric.
+        metric: String,
+    },
+    /// A turn of the conversation has no answer.
+    #[error("`{metric}` was not computed, because the conversation is incomplete: {problem}")]
+    Incomplete {
+        /// The metric.
+        metric: String,
+        /// What is missing.
+        problem: String,
+    },
+    /// It is not known what the user wants.
+    #[error(
+        "`{metric}` needs a goal: the metric has no `goal`, and the case has no `user` and no `ground_truth`"
+    )]
+    MissingGoal {
+        /// The metric.
+        metric: String,
+    },
     /// The user's prompt cannot be filled in for this case.
     #[error("the `custom_prompt` of `{metric}` cannot be filled in: {problem}")]
     Prompt {

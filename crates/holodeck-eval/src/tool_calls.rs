@@ -1,11 +1,14 @@
 //! Compares the agent's tool calls with the expectations of a test.
 
+mod approvals;
 mod arguments;
 
 use holodeck_model::{ArgMatchDetail, ExpectedTool, Failure, ToolNames, ToolOrder};
 use serde_json::Value;
 
 use crate::CalledTool;
+
+pub use approvals::{ApprovalsOutcome, check_approvals};
 
 /// The expectations of a case or turn.
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,6 +117,15 @@ fn refers(names: Option<&ToolNames>, name: &str, called: &str) -> bool {
     tool.map_or(name == called, |(names, tool)| names.refers(name, &tool))
 }
 
+/// The called tools to which a name of the test may refer, if there are several.
+fn ambiguous(names: Option<&ToolNames>, name: &str, calls: &[CalledTool<'_>]) -> Vec<String> {
+    let called = calls.iter().flat_map(|call| {
+        let namesakes = call.namesakes.iter().map(String::as_str);
+        std::iter::once(call.name).chain(namesakes)
+    });
+    names.map_or_else(Vec::new, |names| names.ambiguous(name, &called))
+}
+
 /// The calls that match one expectation.
 struct CallMatches<'a> {
     tool: &'a ExpectedTool,
@@ -129,14 +141,10 @@ struct CallMatches<'a> {
 
 impl<'a> CallMatches<'a> {
     fn new(tool: &'a ExpectedTool, calls: &[CalledTool<'_>], names: Option<&ToolNames>) -> Self {
-        let called = calls.iter().flat_map(|call| {
-            let namesakes = call.namesakes.iter().map(String::as_str);
-            std::iter::once(call.name).chain(namesakes)
-        });
         let mut matches = Self {
             tool,
             tool_ran: false,
-            ambiguous: names.map_or_else(Vec::new, |names| names.ambiguous(&tool.name, &called)),
+            ambiguous: ambiguous(names, &tool.name, calls),
             indices: Vec::new(),
             mismatch: None,
         };

@@ -89,6 +89,21 @@ impl Trajectory {
         })
     }
 
+    /// The tool calls of nested agents, each with its result if there is one.
+    pub fn nested_calls(&self) -> impl Iterator<Item = (&ToolCall, Option<&ToolResult>)> {
+        self.0.iter().filter_map(|step| match &step.event {
+            TrajectoryEvent::ToolCall(call) => Some((call, self.nested_result(&call.call_id))),
+            _ => None,
+        })
+    }
+
+    fn nested_result(&self, call_id: &str) -> Option<&ToolResult> {
+        self.0.iter().find_map(|step| match &step.event {
+            TrajectoryEvent::ToolResult(result) if result.call_id == call_id => Some(result),
+            _ => None,
+        })
+    }
+
     /// The events of the backend that were not recorded.
     pub fn ignored(&self) -> impl Iterator<Item = &Ignored> {
         self.0.iter().filter_map(|step| match &step.event {

@@ -113,37 +113,55 @@ impl ApprovalPolicy {
     /// Whether a call of `tool`, as the model or the CLI names it, may run.
     pub fn decide(&self, tool: &str, context: ApprovalContext) -> PolicyDecision {
         let identity = self.identify(tool);
+        match self.without_person(tool, &identity, context) {
+            Ok(decision) => decision,
+            Err(priority) => self.ask(&identity, priority, context),
+        }
+    }
+
+    /// Whether a person must decide about a call of `tool`. Without a person, `non_interactive` decides.
+    pub fn needs_person(&self, tool: &str, context: ApprovalContext) -> bool {
+        self.without_person(tool, &self.identify(tool), context).is_err()
+    }
+
+    /// The decision about a call, or the priority of the question to a person.
+    fn without_person(
+        &self,
+        tool: &str,
+        identity: &ToolIdentity,
+        context: ApprovalContext,
+    ) -> Result<PolicyDecision, Option<ApprovalPriority>> {
         let is_builtin = identity.origin == ToolOrigin::BuiltIn;
         let is_withheld =
             context.occasion == Occasion::Test && context.side_effects == SideEffectGate::Closed;
         if is_withheld && is_builtin && ClaudeConfig::may_change_something(tool) {
-            return reject(format!(
+            return Ok(reject(format!(
                 "`{tool}` is not allowed in tests without `--allow-side-effects`"
-            ));
+            )));
         }
-        if let Some(rule) = self.rule(&identity) {
+        if let Some(rule) = self.rule(identity) {
             return match rule.verdict {
-                Verdict::Fixed(RuleDecision::Approve) => PolicyDecision::Approve,
-                Verdict::Fixed(RuleDecision::Reject) => reject(format!(
+                Verdict::Fixed(RuleDecision::Approve) => Ok(PolicyDecision::Approve),
+                Verdict::Fixed(RuleDecision::Reject) => Ok(reject(format!(
                     "a rule of this agent rejects `{}`",
                     identity.shown_to_model
-                )),
-                Verdict::Person(priority) => self.ask(&identity, priority, context),
+                ))),
+                Verdict::Person(priority) => Err(priority),
             };
         }
         if identity.origin == ToolOrigin::Declared {
-            return PolicyDecision::Approve;
+            return Ok(PolicyDecision::Approve);
         }
         match self.mode {
-            Some(PermissionMode::AcceptAll) => PolicyDecision::Approve,
+            Some(PermissionMode::AcceptAll) => Ok(PolicyDecision::Approve),
             Some(PermissionMode::AcceptEdits) if is_builtin && EDITS.contains(&tool) => {
-                PolicyDecision::Approve
+                Ok(PolicyDecision::Approve)
             }
-            Some(PermissionMode::AcceptEdits | PermissionMode::Manual) => self.ask(&identity, None, context),
-            None if context.is_attended() => self.ask(&identity, None, context),
+            Some(PermissionMode::AcceptEdits | PermissionMode::Manual) => Err(None),
+            None if context.is_attended() => Err(None),
             // All servers come from the YAML.
-            None if !is_builtin || self.enabled.contains(tool) => PolicyDecision::Approve,
-            None => reject(format!("this agent's YAML does not enable `{tool}`")),
+            None if !is_builtin || self.enabled.contains(tool) => Ok(PolicyDecision::Approve),
+            None => Ok(reject(format!("this agent's YAML does not enable `{tool}`"))),
         }
     }
 

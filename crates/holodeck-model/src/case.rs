@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use sha2::{Digest as _, Sha256};
 
-use crate::{FileInput, Files, TestCase, hex};
+use crate::{FileInput, Files, SimulatedUser, TestCase, hex};
 
 /// Identifies a test case within its file and across edits of the file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,7 +134,27 @@ fn content_of(case: &TestCase, digests: &mut FileDigests<'_>) -> CaseContent {
         parts.add(turn.input.as_bytes());
         add_files(&mut parts, &turn.files, digests);
     }
+    if let Some(user) = &case.user {
+        add_user(&mut parts, user);
+    }
     CaseContent(parts.finish())
+}
+
+/// What a simulated user is asked to do. How its conversation must end is an expectation, and its model may move.
+fn add_user(parts: &mut Parts, user: &SimulatedUser) {
+    parts.add(b"user");
+    parts.add(user.goal.as_bytes());
+    parts.optional(user.persona.as_deref().map(str::as_bytes));
+    parts.add(&user.max_turns.to_be_bytes());
+    let model = user.model.as_ref();
+    parts.optional(model.map(|model| model.provider.as_str().as_bytes()));
+    parts.optional(model.map(|model| model.name.as_bytes()));
+    // A check that was read from YAML can always be written as JSON.
+    let stop = user
+        .stop_when
+        .as_ref()
+        .map(|check| serde_json::to_vec(check).unwrap_or_default());
+    parts.optional(stop.as_deref());
 }
 
 fn add_files(parts: &mut Parts, files: &[FileInput], digests: &mut FileDigests<'_>) {

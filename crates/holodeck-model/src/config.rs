@@ -9,9 +9,11 @@ mod deployment;
 mod embedding;
 mod evaluation;
 mod execution;
+mod expected_approval;
 mod expected_tool;
 mod files;
 mod global;
+mod goal_success;
 mod instructions;
 mod mock;
 mod model;
@@ -20,6 +22,7 @@ mod openai;
 mod optimizer;
 mod retrieval_tool;
 mod schema_ref;
+mod simulated_user;
 mod standard_metric;
 mod test_case;
 mod tool;
@@ -45,9 +48,11 @@ pub use evaluation::{
     RagMetric, RagMetricType, RubricLevel,
 };
 pub use execution::{ExecutionConfig, OnTruncated};
+pub use expected_approval::{CallDecision, ExpectedApproval};
 pub use expected_tool::{ExpectedTool, ToolOrder};
 pub use files::{FileInput, FileType};
 pub use global::{GlobalConfig, VectorstoreEntry};
+pub use goal_success::GoalSuccessMetric;
 pub use instructions::InstructionsConfig;
 pub use mock::{McpMockConfig, MockAnswer, MockConfig, MockOutcome, MockUsedUp, MockedMcpTool};
 pub use model::{ModelConfig, ModelOverrides, Provider};
@@ -61,6 +66,7 @@ pub use retrieval_tool::{
     ChunkingStrategy, DocumentDomain, HierarchicalDocumentTool, SearchMode, VectorstoreTool,
 };
 pub use schema_ref::{ResponseFormat, SchemaRef};
+pub use simulated_user::{ConversationEnd, SimulatedUser};
 pub use standard_metric::{RougeVariant, StandardMetric, StandardMetricName};
 pub use test_case::{TestCase, Turn};
 pub use tool::{

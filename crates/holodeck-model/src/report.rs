@@ -1,12 +1,12 @@
 //! The data of a finished run: the names and meanings of 0.7.1, plus new fields. A [`TestResult`] is a case in the run
 //! file; it is computed from the records of the journal.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{CallDetails, TokenUsage};
+use crate::{CallDecision, CallDetails, TokenUsage};
 
 /// Version of the run file; see [`ReportHead::schema_version`].
 pub const REPORT_SCHEMA_VERSION: u32 = 1;
@@ -183,6 +183,9 @@ pub struct TestResult {
     pub expected_tools: Option<Value>,
     /// Whether all expectations about tools were met; absent when there are none.
     pub tools_matched: Option<bool>,
+    /// The result of each expectation about decisions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approval_details: Vec<ApprovalDetail>,
     /// One for each metric.
     pub metric_results: Vec<MetricResult>,
     /// The expected answer.
@@ -217,6 +220,21 @@ pub struct TestResult {
     /// Price of the judges, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge_cost_usd: Option<f64>,
+    /// What ended the conversation with a simulated user: `goal_reached`, `gave_up`, `max_turns`, `stop_when` or `error`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<String>,
+    /// What the simulated user wrote at the end, which the agent did not receive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_closing: Option<String>,
+    /// The model that played the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_model: Option<String>,
+    /// Tokens of the model that played the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_usage: Option<TokenUsage>,
+    /// Price of the model that played the user, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_cost_usd: Option<f64>,
     /// Model calls made.
     #[serde(default)]
     pub num_turns: u32,
@@ -283,6 +301,9 @@ pub struct TrialResult {
     pub agent_response: Option<String>,
     /// One for each metric.
     pub metric_results: Vec<MetricResult>,
+    /// What ended its conversation with a simulated user, as in [`TestResult::ended_by`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<String>,
     /// Price of the tokens, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
@@ -311,6 +332,9 @@ pub struct TurnResult {
     pub tools_matched: Option<bool>,
     /// The result of each expectation about arguments.
     pub arg_match_details: Option<Vec<ArgMatchDetail>>,
+    /// The result of each expectation about decisions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approval_details: Vec<ApprovalDetail>,
     /// One for each metric.
     pub metric_results: Vec<MetricResult>,
     /// Whether the turn met every gate it has.
@@ -391,13 +415,33 @@ pub struct ArgMatchDetail {
     pub unmatched_reason: Option<String>,
 }
 
+/// The result of one expectation about the decisions on a tool's calls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "checks and tests construct it as a literal"
+)]
+pub struct ApprovalDetail {
+    /// The tool, as written in the YAML.
+    pub tool: String,
+    /// What had to be decided about one of its calls.
+    pub expected: CallDecision,
+    /// What was decided about its calls, in order; empty if it was not called.
+    pub got: Vec<String>,
+    /// Whether the expectation was met.
+    pub met: bool,
+}
+
 /// One metric of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricResult {
     /// Name.
     pub metric_name: String,
-    /// `standard`, `rag`, `geval` or `code`.
+    /// `standard`, `rag`, `geval`, `code` or `goal_success`.
     pub kind: String,
+    /// Whether it measures the whole conversation of a case, rather than an answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub conversation: bool,
     /// The score; absent when it could not be computed.
     pub score: Option<f64>,
     /// What the score must reach.
@@ -425,6 +469,17 @@ pub struct MetricResult {
     /// What the score was computed from, such as the verdicts on single claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
+}
+
+impl MetricResult {
+    /// The name in totals and comparisons, where metrics of answers and of conversations stand side by side.
+    pub fn label(&self) -> Cow<'_, str> {
+        if self.conversation {
+            Cow::Owned(format!("{} (conversation)", self.metric_name))
+        } else {
+            Cow::Borrowed(&self.metric_name)
+        }
+    }
 }
 
 /// Totals of a run.
@@ -477,6 +532,12 @@ pub struct ReportSummary {
     /// Price of the judges, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge_cost_usd: Option<f64>,
+    /// Tokens of the models that played users; absent if there was none or one reported none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_usage: Option<TokenUsage>,
+    /// Price of the models that played users, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_cost_usd: Option<f64>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

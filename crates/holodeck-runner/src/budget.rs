@@ -34,7 +34,10 @@ impl Meter {
 
     /// Adds the usage of an executed unit; returns a reason to end the run, if there is one.
     pub(crate) fn add_unit(&mut self, unit: &UnitRecord) -> Option<RunEnd> {
+        let by_user = unit.user.as_ref().and_then(|user| user.used);
+        let by_user = by_user.and_then(|used| self.add(used.model_calls, used.usage, used.cost_usd));
         self.add(unit.model_calls(), unit.usage(), unit.cost_usd())
+            .or(by_user)
     }
 
     /// Adds the usage of the judge for a unit.

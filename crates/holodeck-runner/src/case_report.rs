@@ -4,16 +4,16 @@ use std::{borrow::Cow, collections::HashMap};
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_model::{
-    CaseState, ExecutionState, ExpectedTool, Failure, MetricConfig, MetricResult, OneOrMany, Redactor,
-    ResolvedAgent, TokenUsage, case_label,
+    ApprovalDetail, CaseState, ExecutionState, ExpectedApproval, ExpectedTool, Failure, MetricConfig,
+    MetricResult, OneOrMany, Redactor, ResolvedAgent, TokenUsage, case_label,
 };
 use holodeck_turn::TurnRecord;
 use serde_json::Value;
 
 use crate::{
-    grade::{Expectations, expectations},
+    grade::{Expectations, expectations, of_conversation},
     judging::JudgeUsage,
-    record::{Grade, TurnGrade, UnitRecord},
+    record::{Grade, TurnGrade, UnitRecord, UserRecord},
     trials::Trials,
 };
 
@@ -47,6 +47,8 @@ pub struct Expected {
     pub tools: Option<Value>,
     /// Tools that must not be called.
     pub forbidden_tools: Vec<String>,
+    /// What must be decided about tool calls.
+    pub approvals: Vec<ExpectedApproval>,
     /// Enabled metrics that compare the answer with texts of their own: place, name and texts.
     pub values: Vec<(usize, String, Vec<String>)>,
 }
@@ -85,11 +87,14 @@ impl CaseReport {
         let case = agent.config.test_cases.get(index)?;
         let shared = agent.config.evaluations.as_ref();
         let shared = shared.map_or(&[][..], |evaluations| &evaluations.metrics);
-        let expected_turns = expectations(case).into_iter();
+        let expected_turns = expectations(case, unit.turns.len()).into_iter();
         let mut expected_turns: Vec<Expected> = expected_turns
             .map(|expected| Expected::new(expected, shared, redactor))
             .collect();
-        let (input, expected) = if case.turns.is_empty() {
+        let (input, expected) = if let Some((user, expected)) = of_conversation(case) {
+            let input = case.input.as_ref().unwrap_or(&user.goal);
+            (input.clone(), Expected::new(expected, &[], redactor))
+        } else if case.turns.is_empty() {
             let expected = expected_turns.pop().unwrap_or_default();
             (case.input.clone().unwrap_or_default(), expected)
         } else {
@@ -162,6 +167,28 @@ impl CaseReport {
         }
     }
 
+    /// What the model that plays its user used, for all trials.
+    pub fn user_used(&self) -> Option<JudgeUsage> {
+        match &self.trials {
+            Some(trials) => trials.user_used,
+            None => self.unit.user.as_ref()?.used,
+        }
+    }
+
+    /// What ended the conversation with a simulated user.
+    pub fn ended_by(&self) -> Option<&'static str> {
+        self.unit.user.as_ref().map(UserRecord::ended_by)
+    }
+
+    /// The result of each expectation about decisions, except those of turns of a conversation.
+    pub fn approvals(&self) -> &[ApprovalDetail] {
+        if let (Some(_), Some(conversation)) = (&self.unit.user, &self.grade.conversation) {
+            return &conversation.approvals;
+        }
+        let turn = self.grade.turns.first().filter(|_| !self.unit.conversation);
+        turn.map_or(&[], |turn| &turn.approvals)
+    }
+
     /// Model calls made, of all trials.
     pub fn model_calls(&self) -> u32 {
         match &self.trials {
@@ -202,25 +229,39 @@ impl CaseReport {
         self.turns().rev().find_map(|turn| turn.record.answer())
     }
 
-    /// All failures, in order: those outside of its turns, then turn by turn.
+    /// All failures, in order: those outside of its turns, then turn by turn, then those of the conversation.
     pub fn failures(&self) -> Vec<Failure> {
-        let own = self.unit.failures.iter().cloned();
+        let own = self.unit.own_failures().cloned();
         let turns = self.turns().flat_map(|turn| {
             turn.failures().map(move |failure| Failure {
                 turn: turn.number,
                 ..failure.clone()
             })
         });
-        own.chain(turns).collect()
+        let conversation = self.grade.conversation.iter();
+        let conversation = conversation.flat_map(|grade| grade.failures.iter().cloned());
+        own.chain(turns).chain(conversation).collect()
     }
 
-    /// Its metrics; for several turns, the mean of each metric over the turns that computed it.
+    /// Its metrics; for several turns, the mean of each metric over the turns that computed it. Those of the whole
+    /// conversation are the last ones.
     pub fn metrics(&self) -> Cow<'_, [MetricResult]> {
-        if self.unit.conversation {
-            return Cow::Owned(mean_metrics(self.turns()));
+        let of_turns = if self.unit.conversation {
+            Cow::Owned(mean_metrics(self.turns()))
+        } else {
+            let turn = self.turns().next();
+            Cow::Borrowed(turn.map_or(&[][..], |turn| turn.grade.metrics.as_slice()))
+        };
+        match self.conversation_metrics() {
+            [] => of_turns,
+            of_conversation => Cow::Owned([&of_turns[..], of_conversation].concat()),
         }
-        let turn = self.turns().next();
-        Cow::Borrowed(turn.map_or(&[], |turn| turn.grade.metrics.as_slice()))
+    }
+
+    /// The metrics of the whole conversation.
+    pub fn conversation_metrics(&self) -> &[MetricResult] {
+        let conversation = self.grade.conversation.as_deref();
+        conversation.map_or(&[], |grade| grade.metrics.as_slice())
     }
 
     /// The metrics of each trial.
@@ -233,7 +274,9 @@ impl CaseReport {
 
     /// Whether all expectations about tools were met; absent when there are none.
     pub fn tools_matched(&self) -> Option<bool> {
-        let matched = self.turns().filter_map(|turn| turn.grade.tools_matched);
+        let turns = self.turns().filter_map(|turn| turn.grade.tools_matched);
+        let conversation = self.grade.conversation.as_ref();
+        let matched = turns.chain(conversation.and_then(|grade| grade.tools_matched));
         matched.reduce(|all, this| all && this)
     }
 
@@ -329,6 +372,7 @@ impl Expected {
             ground_truth: expected.ground_truth.map(|text| mask(text, redactor)),
             tools: tools_to_value(expected.expected_tools, redactor),
             forbidden_tools: expected.forbidden_tools.to_vec(),
+            approvals: expected.expected_approvals.to_vec(),
             values: values.collect(),
         }
     }

@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     grade::AnswerView,
     grading::GradingStage,
-    record::{Grade, UnitRecord},
+    judging::Judges,
+    record::{Grade, UnitRecord, UserRecord},
 };
 
 /// Executes one case at a time.
@@ -17,6 +18,8 @@ pub(crate) struct Executor {
     pub(crate) grading: Arc<GradingStage>,
     pub(crate) backend: Arc<dyn AgentBackend>,
     pub(crate) turns: TurnRunner,
+    /// The models that play users.
+    pub(crate) users: Option<Arc<dyn Judges>>,
     pub(crate) notices: tokio::sync::mpsc::UnboundedSender<String>,
 }
 
@@ -44,10 +47,12 @@ pub(crate) enum Blocker {
 }
 
 /// The executed turns of a case.
-struct Conversation {
-    turns: Vec<TurnRecord>,
-    failures: Vec<Failure>,
-    blocker: Option<Blocker>,
+#[derive(Default)]
+pub(crate) struct Conversation {
+    pub(crate) turns: Vec<TurnRecord>,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) blocker: Option<Blocker>,
+    pub(crate) user: Option<UserRecord>,
 }
 
 impl Executor {
@@ -61,15 +66,18 @@ impl Executor {
             case: identity.id,
             trial,
         };
-        let conversation = match self.case(index) {
-            Some(case) if case.turns.is_empty() => self.run_single(case, key, &cancel).await,
-            Some(case) => self.run_conversation(case, key, &cancel).await,
+        let case = self.case(index);
+        let conversation = match case.map(|case| (case, &case.user)) {
+            Some((case, Some(user))) => self.run_simulated(case, user, key, &cancel).await,
+            Some((case, None)) if case.turns.is_empty() => self.run_single(case, key, &cancel).await,
+            Some((case, None)) => self.run_conversation(case, key, &cancel).await,
             None => None,
         };
         let Some(Conversation {
             turns,
             failures,
             blocker,
+            user,
         }) = conversation
         else {
             return CaseEnd::Stopped;
@@ -77,6 +85,7 @@ impl Executor {
         let mut unit = Box::new(UnitRecord {
             turns,
             failures,
+            user,
             ..self.empty_record(index, (identity, trial))
         });
         let grade = if unit.holds_secrets(&self.grading.redactor) {
@@ -118,10 +127,11 @@ impl Executor {
             },
             case: identity,
             name: self.case(index).and_then(|case| case.name.clone()),
-            conversation: self.case(index).is_some_and(|case| !case.turns.is_empty()),
+            conversation: self.case(index).is_some_and(TestCase::is_conversation),
             at: Timestamp::now().to_string(),
             turns: Vec::new(),
             failures: Vec::new(),
+            user: None,
         }
     }
 
@@ -147,8 +157,8 @@ impl Executor {
             TurnEnd::Stopped => None,
             TurnEnd::Ended { record, error } => Some(Conversation {
                 turns: vec![*record],
-                failures: Vec::new(),
                 blocker: error.as_ref().and_then(Blocker::from_error),
+                ..Conversation::default()
             }),
         }
     }
@@ -162,8 +172,7 @@ impl Executor {
     ) -> Option<Conversation> {
         let mut conversation = Conversation {
             turns: Vec::with_capacity(case.turns.len()),
-            failures: Vec::new(),
-            blocker: None,
+            ..Conversation::default()
         };
         let mut session = match self.backend.create_session().await {
             Ok(session) => session,
@@ -216,11 +225,11 @@ impl Executor {
         Some(conversation)
     }
 
-    fn describe(&self, error: &BackendError) -> Failure {
+    pub(crate) fn describe(&self, error: &BackendError) -> Failure {
         describe_error(error, &self.turns.timeout_source)
     }
 
-    fn forward_notice(&self, event: &BackendEvent) {
+    pub(crate) fn forward_notice(&self, event: &BackendEvent) {
         if let BackendEvent::Notice { message } = event {
             // Without a receiver the run is over.
             let _ = self.notices.send(message.clone());
@@ -229,7 +238,7 @@ impl Executor {
 }
 
 impl Blocker {
-    fn from_error(error: &BackendError) -> Option<Self> {
+    pub(crate) fn from_error(error: &BackendError) -> Option<Self> {
         if error.is_credentials() {
             Some(Self::Credentials(error.to_string()))
         } else if error.is_unreachable() {

@@ -1,18 +1,22 @@
+mod conversation;
+mod expectations;
+
 use std::time::Duration;
 
 use holodeck_backend_api::{ToolCall, ToolResult};
 use holodeck_eval::{
-    Asked, CalledTool, EvalInput, Grader, JUDGE_PROMPTS, MetricOutcome, ToolExpectations, ToolsOutcome,
-    Verdict, check_tools,
+    ApprovalsOutcome, Asked, CalledTool, EvalInput, Grader, JUDGE_PROMPTS, MetricOutcome, Verdict,
 };
 use holodeck_model::{
-    ArgMatchDetail, CaseState, ExecutionState, ExpectedTool, Failure, FailureKind, JsonMap, MetricConfig,
-    MetricResult, OnTruncated, OneOrMany, Redactor, ResolvedAgent, StandardMetric, StandardMetricName,
-    TestCase, ToolNames, ToolOrder, hex_prefix,
+    CaseState, ExecutionState, Failure, FailureKind, MetricConfig, MetricResult, OnTruncated, OneOrMany,
+    Redactor, ResolvedAgent, StandardMetric, StandardMetricName, TestCase, ToolNames, hex_prefix,
 };
 use holodeck_turn::TurnRecord;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
+
+pub(crate) use expectations::{Expectations, expectations, of_conversation};
+use expectations::{ToolCheck, masked_error};
 
 use crate::record::{Grade, TurnGrade, UnitRecord};
 
@@ -42,19 +46,10 @@ pub(crate) type Computed = Option<Result<Vec<Option<MetricOutcome>>, Failure>>;
 /// The outcomes of all metrics of a turn.
 pub(crate) type Outcomes = Option<Result<Vec<MetricOutcome>, Failure>>;
 
-/// What is expected of one turn: of a case without turns, or of a turn of a conversation.
-#[derive(Clone, Copy, Serialize)]
-pub(crate) struct Expectations<'a> {
-    pub(crate) ground_truth: Option<&'a str>,
-    pub(crate) expected_tools: Option<&'a [ExpectedTool]>,
-    expected_tools_order: ToolOrder,
-    pub(crate) forbidden_tools: &'a [String],
-    retrieval_context: Option<&'a [String]>,
-    /// Its own checks; if empty, those of the agent apply.
-    pub(crate) evaluations: &'a [MetricConfig],
-    /// What code graders receive unchanged.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    turn_config: Option<&'a JsonMap>,
+/// Outcomes of the metrics of each turn, and of those of the conversation as a whole.
+pub(crate) struct OfUnit<T> {
+    pub(crate) turns: Vec<T>,
+    pub(crate) conversation: T,
 }
 
 impl Graders {
@@ -76,21 +71,27 @@ impl Graders {
 
     /// The fingerprint of a case's checks.
     pub(crate) fn fingerprint(&self, case: &TestCase) -> String {
-        fingerprint(&(&self.shared_fingerprint, expectations(case)))
+        let of_turns = fingerprint(&(&self.shared_fingerprint, expectations::all(case)));
+        if case.conversation_evaluations.is_empty() {
+            return of_turns;
+        }
+        let known = (case.goal(), &case.ground_truth, &case.retrieval_context);
+        fingerprint(&(of_turns, &case.conversation_evaluations, known))
     }
 
     /// Whether a check of a case asks a model or runs a program.
     pub(crate) fn asks(&self, case: &TestCase) -> bool {
-        expectations(case)
-            .iter()
-            .any(|expected| match expected.evaluations {
-                [] => self.shared.asks(),
-                configs => configs.iter().any(|config| config.enabled() && asks(config)),
-            })
+        // A conversation has all turns of its case.
+        let turns = expectations(case, 1);
+        let in_turns = turns.iter().any(|expected| match expected.evaluations {
+            [] => self.shared.asks(),
+            configs => configs.iter().any(|config| config.enabled() && asks(config)),
+        });
+        in_turns || case.conversation_metrics().any(asks)
     }
 
     /// Computes the metrics that need no judge.
-    pub(crate) fn compute(&self, unit: &UnitRecord, case: &TestCase) -> Vec<Computed> {
+    pub(crate) fn compute(&self, unit: &UnitRecord, case: &TestCase) -> OfUnit<Computed> {
         let turns = self.subjects(unit, case).into_iter().map(|subject| {
             subject.has_answer().then(|| {
                 let calls = subject.calls();
@@ -98,7 +99,10 @@ impl Graders {
                 Ok(grader.get().compute(&subject.eval_input(&calls)))
             })
         });
-        turns.collect()
+        OfUnit {
+            turns: turns.collect(),
+            conversation: self.compute_conversation(unit, case),
+        }
     }
 
     /// Computes the other metrics of a turn with the judge.
@@ -140,14 +144,13 @@ impl Graders {
             retrieved: retrieved.as_deref(),
             ..input
         };
-        let is_cut = subject.turn.truncated && self.on_truncated == OnTruncated::Fail;
-        let gates_met = subject.tools(&calls).matched != Some(false) && !is_cut;
+        let gates_met = self.expectations_met(&subject);
         Some(Ok(grader.get().ask(&input, computed, asked, gates_met).await))
     }
 
-    /// The enabled metrics of each turn of a case.
-    pub(crate) fn configs<'a>(&'a self, case: &'a TestCase) -> Vec<Vec<&'a MetricConfig>> {
-        let turns = expectations(case).into_iter();
+    /// The enabled metrics of each of the `turns` turns of a case.
+    pub(crate) fn configs<'a>(&'a self, case: &'a TestCase, turns: usize) -> Vec<Vec<&'a MetricConfig>> {
+        let turns = expectations(case, turns).into_iter();
         turns.map(|expected| self.enabled(expected).collect()).collect()
     }
 
@@ -165,10 +168,10 @@ impl Graders {
         unit: &UnitRecord,
         case: &TestCase,
         view: &AnswerView,
-        outcomes: Vec<Outcomes>,
+        outcomes: OfUnit<Outcomes>,
     ) -> Grade {
         let subjects = self.subjects(unit, case).into_iter().enumerate();
-        let turns = subjects.zip(outcomes).map(|((place, subject), outcomes)| {
+        let turns = subjects.zip(outcomes.turns).map(|((place, subject), outcomes)| {
             let recorded = match view {
                 AnswerView::Stored(Some(grade)) => grade.turns.get(place),
                 AnswerView::Stored(None) | AnswerView::BeforeMasking => None,
@@ -181,12 +184,22 @@ impl Graders {
             self.conclude_turn(subject, outcomes)
         });
         let turns = turns.collect();
-        Grade::of_turns(self.fingerprint(case), unit, turns)
+        let grade = Grade::of_turns(self.fingerprint(case), unit, turns);
+        let expected = self.conclude_conversation(unit, case, view);
+        let conversation = self.add_conversation_metrics(expected, unit, case, view, outcomes.conversation);
+        match conversation {
+            Some(conversation) => grade.with_conversation(conversation),
+            None => grade,
+        }
     }
 
     fn subjects<'a>(&'a self, unit: &'a UnitRecord, case: &'a TestCase) -> Vec<Subject<'a>> {
         let mut earlier = Vec::new();
-        let turns = unit.turns.iter().zip(expectations(case)).enumerate();
+        let turns = unit
+            .turns
+            .iter()
+            .zip(expectations(case, unit.turns.len()))
+            .enumerate();
         let subjects = turns.map(|(turn_index, (turn, expected))| {
             let passages = retrieved_passages(turn);
             earlier.extend(passages.iter().flatten().cloned());
@@ -242,9 +255,11 @@ impl Graders {
             .zip(&configs)
             .map(|(outcome, config)| subject.metric(outcome, config))
             .collect();
-        let tools = subject.tools(&subject.calls());
+        let tools = subject.tool_check().check(&subject.calls());
+        let approvals = subject.approvals();
         let mut failures = tools.failures;
-        let mut state = state(tools.matched, tools.unknown, &metrics);
+        let mut state = state([tools.matched, approvals.matched()], tools.unknown, &metrics);
+        failures.extend(approvals.failures);
         if turn.truncated && self.on_truncated == OnTruncated::Fail {
             failures.push(Failure::new(
                 FailureKind::Truncated,
@@ -256,6 +271,7 @@ impl Graders {
             state,
             tools_matched: tools.matched,
             arg_match_details: tools.details,
+            approvals: approvals.details,
             metrics,
             failures,
             checks: subject.fingerprints(&configs),
@@ -292,13 +308,13 @@ fn retrieved_passages(turn: &TurnRecord) -> Option<Vec<String>> {
 }
 
 /// A failed check is certain even if other verdicts are unknown; an unknown verdict is never a pass.
-fn state(tools_matched: Option<bool>, tools_unknown: bool, metrics: &[MetricResult]) -> CaseState {
+fn state(expectations: [Option<bool>; 2], tools_unknown: bool, metrics: &[MetricResult]) -> CaseState {
     let any = |passed| metrics.iter().any(|metric| metric.passed == Some(passed));
-    if tools_matched == Some(false) || any(false) {
+    if expectations.contains(&Some(false)) || any(false) {
         CaseState::Failed
     } else if tools_unknown || metrics.iter().any(|metric| metric.error.is_some()) {
         CaseState::Error
-    } else if tools_matched == Some(true) || any(true) {
+    } else if expectations.contains(&Some(true)) || any(true) {
         CaseState::Passed
     } else {
         CaseState::Unchecked
@@ -319,16 +335,6 @@ struct Subject<'a> {
     recorded: Option<&'a TurnGrade>,
     /// Whether the record is not masked yet.
     before_masking: bool,
-}
-
-/// The result of the expectations about tools.
-#[derive(Default)]
-struct ToolsResult {
-    matched: Option<bool>,
-    /// Whether masking hides the result.
-    unknown: bool,
-    details: Vec<ArgMatchDetail>,
-    failures: Vec<Failure>,
 }
 
 impl Subject<'_> {
@@ -355,6 +361,8 @@ impl Subject<'_> {
             turn_index: self.turn_index,
             test_case_name: self.case_name,
             turn_config: self.expected.turn_config,
+            conversation: None,
+            goal: None,
         }
     }
 
@@ -368,7 +376,7 @@ impl Subject<'_> {
                 return recorded.clone();
             }
             if !certain_in_part(&outcome, config, self.expected.ground_truth) {
-                return error_result(outcome, self.masked_error("answer was"));
+                return error_result(outcome, masked_error(self.recorded, "answer was"));
             }
         }
         if self.turn.truncated
@@ -384,62 +392,17 @@ impl Subject<'_> {
         metric_result(outcome)
     }
 
-    fn tools(&self, calls: &[CalledTool<'_>]) -> ToolsResult {
-        let expected = ToolExpectations {
-            expected: self.expected.expected_tools.unwrap_or_default(),
-            order: self.expected.expected_tools_order,
-            forbidden: self.expected.forbidden_tools,
-            names: Some(self.names),
-        };
-        if !self.turn.redacted.arguments.is_empty() {
-            let recorded = self.recorded.filter(|grade| {
-                grade.checks.first() == Some(&self.tools_check()) && grade.tools_matched.is_some()
-            });
-            if let Some(grade) = recorded {
-                let is_about_tools = |failure: &&Failure| failure.kind == FailureKind::Expectation;
-                return ToolsResult {
-                    matched: grade.tools_matched,
-                    unknown: false,
-                    details: grade.arg_match_details.clone(),
-                    failures: grade.failures.iter().filter(is_about_tools).cloned().collect(),
-                };
-            }
-            let expects_arguments = expected.expected.iter().any(|tool| !tool.args.is_empty());
-            if expects_arguments {
-                let text = self.masked_error("arguments were");
-                return ToolsResult {
-                    unknown: true,
-                    failures: vec![Failure {
-                        kind: FailureKind::Checks,
-                        ..Failure::of_field("expected_tools", text)
-                    }],
-                    ..ToolsResult::default()
-                };
-            }
-        }
-        let ToolsOutcome {
-            matched,
-            details,
-            failures,
-            ..
-        } = check_tools(&expected, calls);
-        ToolsResult {
-            matched,
-            unknown: false,
-            details,
-            failures,
+    fn tool_check(&self) -> ToolCheck<'_> {
+        ToolCheck {
+            expected: self.expected,
+            names: self.names,
+            recorded: self.recorded,
+            is_masked: !self.turn.redacted.arguments.is_empty(),
         }
     }
 
-    /// Why a check of a masked text has no verdict.
-    fn masked_error(&self, what: &str) -> String {
-        if self.recorded.is_some() {
-            format!(
-                "the stored {what} masked, so a new or changed check cannot be computed; run the case again"
-            )
-        } else {
-            format!("the recorded {what} masked, so the check cannot be computed; run the case with `--live`")
-        }
+    fn approvals(&self) -> ApprovalsOutcome {
+        expectations::approvals(self.expected.expected_approvals, [self.turn], self.names)
     }
 
     /// Whether the checks see a masked answer, because the journal or the recording has only that.
@@ -457,23 +420,15 @@ impl Subject<'_> {
         fingerprint(&(config, self.expected.ground_truth))
     }
 
-    fn tools_check(&self) -> String {
-        fingerprint(&Expectations {
-            ground_truth: None,
-            retrieval_context: None,
-            evaluations: &[],
-            turn_config: None,
-            ..self.expected
-        })
-    }
-
     /// Fingerprints of the checks, by which a later grading of the masked answer finds their verdicts.
     fn fingerprints(&self, configs: &[&MetricConfig]) -> Vec<String> {
         if !self.before_masking && !self.turn.redacted.affects_checks() {
             return Vec::new();
         }
         let metrics = configs.iter().map(|config| self.metric_check(config));
-        std::iter::once(self.tools_check()).chain(metrics).collect()
+        std::iter::once(self.tool_check().fingerprint())
+            .chain(metrics)
+            .collect()
     }
 }
 
@@ -573,6 +528,7 @@ fn metric_result(outcome: MetricOutcome) -> MetricResult {
     MetricResult {
         metric_name: outcome.name,
         kind: outcome.kind.as_str().to_owned(),
+        conversation: false,
         score: outcome.score,
         threshold: outcome.threshold,
         passed,
@@ -586,37 +542,6 @@ fn metric_result(outcome: MetricOutcome) -> MetricResult {
         skipped: outcome.verdict == Verdict::Skipped,
         details: outcome.evidence,
     }
-}
-
-/// What is expected of each turn of a case; one item for a case without turns.
-pub(crate) fn expectations(case: &TestCase) -> Vec<Expectations<'_>> {
-    if case.turns.is_empty() {
-        return vec![Expectations {
-            ground_truth: case.ground_truth.as_deref(),
-            expected_tools: case.expected_tools.as_deref(),
-            expected_tools_order: case.expected_tools_order,
-            forbidden_tools: &case.forbidden_tools,
-            retrieval_context: case.retrieval_context.as_deref(),
-            evaluations: &case.evaluations,
-            turn_config: None,
-        }];
-    }
-    case.turns
-        .iter()
-        .map(|turn| Expectations {
-            ground_truth: turn.ground_truth.as_deref(),
-            expected_tools: turn.expected_tools.as_deref(),
-            expected_tools_order: turn.expected_tools_order,
-            forbidden_tools: &turn.forbidden_tools,
-            retrieval_context: turn.retrieval_context.as_deref(),
-            turn_config: turn.turn_config.as_ref(),
-            evaluations: if turn.evaluations.is_empty() {
-                &case.evaluations
-            } else {
-                &turn.evaluations
-            },
-        })
-        .collect()
 }
 
 /// The beginning of a SHA-256 over a value as JSON.

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    grade::{AnswerView, Graders, judge_prompt},
+    grade::{AnswerView, Computed, Graders, OfUnit, judge_prompt},
     judging::{DeferredJudge, JudgeSettings, JudgedLine, RunJudge},
     record::{Grade, UnitRecord},
 };
@@ -120,30 +120,44 @@ impl GradingStage {
             cancel,
             stopped: AtomicBool::new(false),
         };
-        let mut turns = Vec::with_capacity(computed.len());
-        for (place, computed) in computed.into_iter().enumerate() {
-            let asked = Asked {
-                judge: match view {
-                    // A judge must not see secrets.
-                    AnswerView::BeforeMasking => &DeferredJudge,
-                    AnswerView::Stored(_) => &judge,
-                },
-                programs: match view {
-                    // Nor must a program.
-                    AnswerView::BeforeMasking => &NoPrograms,
-                    AnswerView::Stored(_) => &programs,
-                },
-            };
+        let asked = Asked {
+            judge: match view {
+                // A judge must not see secrets.
+                AnswerView::BeforeMasking => &DeferredJudge,
+                AnswerView::Stored(_) => &judge,
+            },
+            programs: match view {
+                // Nor must a program.
+                AnswerView::BeforeMasking => &NoPrograms,
+                AnswerView::Stored(_) => &programs,
+            },
+        };
+        let gates_met =
+            computed.conversation.is_some() && self.graders.gates_met(&unit, case, &view, &computed.turns);
+        let mut turns = Vec::with_capacity(computed.turns.len());
+        for (place, computed) in computed.turns.into_iter().enumerate() {
             turns.push(
                 self.graders
                     .ask(&unit, case, place, computed, &asked, &self.redactor)
                     .await,
             );
         }
+        let conversation = self
+            .graders
+            .ask_conversation(
+                &unit,
+                case,
+                computed.conversation,
+                &asked,
+                &self.redactor,
+                gates_met,
+            )
+            .await;
+        let outcomes = OfUnit { turns, conversation };
         if judge.was_stopped() || programs.stopped.load(Ordering::Relaxed) {
             return (unit, None);
         }
-        let mut grade = self.graders.conclude(&unit, case, &view, turns);
+        let mut grade = self.graders.conclude(&unit, case, &view, outcomes);
         self.name_judges(case, &mut grade);
         grade.unjudged = matches!(view, AnswerView::BeforeMasking) && self.graders.asks(case);
         grade.judging = judge.usage();
@@ -156,10 +170,14 @@ impl GradingStage {
         let Some(case) = self.case(index) else {
             return Grade::of_turns(String::new(), unit, Vec::new());
         };
-        let computed = self.graders.compute(unit, case).into_iter();
-        let outcomes =
-            computed.map(|turn| Some(turn?.map(|computed| computed.into_iter().flatten().collect())));
-        let mut grade = self.graders.conclude(unit, case, view, outcomes.collect());
+        let OfUnit { turns, conversation } = self.graders.compute(unit, case);
+        let finish =
+            |computed: Computed| Some(computed?.map(|outcomes| outcomes.into_iter().flatten().collect()));
+        let outcomes = OfUnit {
+            turns: turns.into_iter().map(finish).collect(),
+            conversation: finish(conversation),
+        };
+        let mut grade = self.graders.conclude(unit, case, view, outcomes);
         grade.mask(&self.redactor);
         grade
     }
@@ -176,7 +194,10 @@ impl GradingStage {
 
     /// Enters the judges that judged each metric.
     fn name_judges(&self, case: &TestCase, grade: &mut Grade) {
-        for (turn, configs) in grade.turns.iter_mut().zip(self.graders.configs(case)) {
+        let configs = self.graders.configs(case, grade.turns.len());
+        let of_conversation = grade.conversation.as_deref_mut();
+        let of_conversation = of_conversation.map(|grade| (grade, case.conversation_metrics().collect()));
+        for (turn, configs) in grade.turns.iter_mut().zip(configs).chain(of_conversation) {
             for (metric, config) in turn.metrics.iter_mut().zip(configs) {
                 let Some(judging) = config.judging() else { continue };
                 let names: Option<Vec<String>> = if judging.judges.is_empty() {
@@ -203,10 +224,14 @@ impl GradingStage {
         self.agent.config.test_cases.get(index)
     }
 
-    fn compute(&self, index: usize, unit: &UnitRecord) -> Vec<crate::grade::Computed> {
-        let case = self.case(index);
-        case.map(|case| self.graders.compute(unit, case))
-            .unwrap_or_default()
+    fn compute(&self, index: usize, unit: &UnitRecord) -> OfUnit<Computed> {
+        match self.case(index) {
+            Some(case) => self.graders.compute(unit, case),
+            None => OfUnit {
+                turns: Vec::new(),
+                conversation: None,
+            },
+        }
     }
 }
 

@@ -18,10 +18,11 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// Opens the judges of a run.
+/// Opens the judges of a run, and the models that play its users.
 #[async_trait]
 pub trait Judges: Send + Sync {
     /// Opens the judge on this model, else the default one, for answers of this form. Later calls return the same judge.
+    /// The form also says whether it judges or plays a user.
     async fn open(
         &self,
         model: Option<&ModelConfig>,
@@ -77,7 +78,7 @@ pub(crate) struct JudgedLine {
     pub(crate) used: JudgeUsage,
 }
 
-/// What the judge used for one unit.
+/// What a judge, or a model that plays a user, used for one unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JudgeUsage {
@@ -92,7 +93,7 @@ pub struct JudgeUsage {
 }
 
 impl JudgeUsage {
-    fn of(turn: &TurnRecord) -> Self {
+    pub(crate) fn of(turn: &TurnRecord) -> Self {
         Self {
             model_calls: turn.result.num_turns,
             usage: turn.usage,
@@ -302,7 +303,10 @@ impl UnitJudge<'_> {
 }
 
 /// The answer of a finished call. One that was cut off counts for nothing, even if a score survived in it.
-fn read_answer(record: TurnRecord, error: Option<&BackendError>) -> Result<JudgeAnswer, JudgeError> {
+pub(crate) fn read_answer(
+    record: TurnRecord,
+    error: Option<&BackendError>,
+) -> Result<JudgeAnswer, JudgeError> {
     if record.truncated {
         return Err(JudgeError::retryable(
             "the answer of the judge was cut off at max_tokens",

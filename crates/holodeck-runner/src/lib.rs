@@ -24,6 +24,7 @@ mod regrade;
 mod report;
 mod run;
 mod run_end;
+mod simulate;
 mod store;
 mod summary;
 mod trials;
@@ -45,7 +46,7 @@ pub use journal::{JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlag
 pub use judging::{JudgeSettings, JudgeUsage, Judges, OpenJudge};
 pub use lock::{LockError, RunLock};
 pub use plan::{Plan, PlanError, PlannedCase, Selection};
-pub use record::{Grade, TurnGrade, UnitRecord};
+pub use record::{Grade, TurnGrade, UnitRecord, UserRecord};
 pub use regrade::{RegradeRequest, regrade};
 pub use report::{
     DiffLine, DiffSide, Difference, Explanation, Format, PlannedResult, Reason, ReportError, Results,

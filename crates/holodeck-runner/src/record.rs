@@ -2,8 +2,8 @@
 
 use holodeck_backend_api::Redactions;
 use holodeck_model::{
-    ArgMatchDetail, CaseIdentity, CaseState, ExecutionState, Failure, FailureKind, MetricResult, Redactor,
-    TokenUsage, UnitKey,
+    ApprovalDetail, ArgMatchDetail, CaseIdentity, CaseState, ConversationEnd, ExecutionState, Failure,
+    FailureKind, MetricResult, Redactor, TokenUsage, UnitKey,
 };
 use holodeck_turn::TurnRecord;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,37 @@ pub struct UnitRecord {
     /// Failures outside of its turns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
+    /// The simulated user that wrote the questions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<UserRecord>,
+}
+
+/// The part of a simulated user in a conversation, beside its messages, which are the inputs of the turns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct UserRecord {
+    /// What ended the conversation; absent if that was an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<ConversationEnd>,
+    /// What the user wrote at the end, which the agent did not receive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closing: Option<String>,
+    /// The model that played the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What that model used; absent if it was not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<JudgeUsage>,
+    /// Why the conversation could not continue, unless the agent failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+impl UserRecord {
+    /// What ended the conversation, in one word.
+    pub fn ended_by(&self) -> &'static str {
+        self.ended.map_or("error", ConversationEnd::as_str)
+    }
 }
 
 /// The verdict on a unit.
@@ -41,6 +72,9 @@ pub struct Grade {
     pub state: CaseState,
     /// One for each turn of the unit.
     pub turns: Vec<TurnGrade>,
+    /// The verdict on a conversation as a whole; absent if nothing is expected of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<Box<TurnGrade>>,
     /// Whether metrics that need a judge are still missing: this grade was computed before the answer was masked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unjudged: bool,
@@ -60,6 +94,9 @@ pub struct TurnGrade {
     /// The result of each expectation about arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arg_match_details: Vec<ArgMatchDetail>,
+    /// The result of each expectation about decisions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<ApprovalDetail>,
     /// One for each metric.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricResult>,
@@ -82,6 +119,7 @@ impl TurnGrade {
             state,
             tools_matched: None,
             arg_match_details: Vec::new(),
+            approvals: Vec::new(),
             metrics: Vec::new(),
             failures: Vec::new(),
             retrieval_context: None,
@@ -101,12 +139,29 @@ pub(crate) fn worse_execution(one: ExecutionState, other: ExecutionState) -> Exe
     std::cmp::max_by_key(one, other, rank)
 }
 
+/// The worse of two verdicts, of which both must be met.
+pub(crate) fn worse_state(one: CaseState, other: CaseState) -> CaseState {
+    let rank = |state: &CaseState| match state {
+        CaseState::Unchecked => 0,
+        CaseState::Passed => 1,
+        CaseState::Error => 2,
+        CaseState::Failed | CaseState::Flaky => 3,
+    };
+    std::cmp::max_by_key(one, other, rank)
+}
+
 impl UnitRecord {
     /// The worst execution state of its turns.
     pub(crate) fn execution(&self) -> ExecutionState {
         let own = (!self.failures.is_empty()).then_some(ExecutionState::Error);
         let turns = self.turns.iter().map(|turn| turn.state);
         turns.chain(own).reduce(worse_execution).unwrap_or_default()
+    }
+
+    /// The failures outside of its turns, and that of its simulated user.
+    pub(crate) fn own_failures(&self) -> impl Iterator<Item = &Failure> {
+        let by_user = self.user.iter().filter_map(|user| user.failure.as_ref());
+        self.failures.iter().chain(by_user)
     }
 
     /// Model calls made.
@@ -155,6 +210,10 @@ impl UnitRecord {
     pub(crate) fn mask(&mut self, redactor: &Redactor) {
         mask_failures(redactor, &mut self.failures);
         mask_optional(redactor, &mut self.name);
+        if let Some(user) = &mut self.user {
+            mask_optional(redactor, &mut user.closing);
+            mask_failures(redactor, user.failure.as_mut_slice());
+        }
         for turn in &mut self.turns {
             redactor.mask_text(&mut turn.input);
             mask_failures(redactor, &mut turn.failures);
@@ -201,8 +260,18 @@ impl Grade {
             grader,
             state,
             turns,
+            conversation: None,
             unjudged: false,
             judging: None,
+        }
+    }
+
+    /// Adds the verdict on the conversation as a whole. The worse verdict decides.
+    pub(crate) fn with_conversation(self, conversation: TurnGrade) -> Self {
+        Self {
+            state: worse_state(self.state, conversation.state),
+            conversation: Some(Box::new(conversation)),
+            ..self
         }
     }
 
@@ -219,7 +288,7 @@ impl Grade {
 
     /// Masks secrets before anything is stored or shown.
     pub(crate) fn mask(&mut self, redactor: &Redactor) {
-        for turn in &mut self.turns {
+        for turn in self.turns.iter_mut().chain(self.conversation.as_deref_mut()) {
             mask_failures(redactor, &mut turn.failures);
             for text in turn.retrieval_context.iter_mut().flatten() {
                 redactor.mask_text(text);

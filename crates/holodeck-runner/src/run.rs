@@ -16,9 +16,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings, LockError,
-    OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent, RunFlags, RunLock, RunSink,
-    RunStore, RunView, Selection, StoredSelection,
+    Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings, Judges,
+    LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent, RunFlags,
+    RunLock, RunSink, RunStore, RunView, Selection, StoredSelection,
     compare::write_baseline,
     dispatch::Dispatcher,
     execute::Executor,
@@ -47,6 +47,8 @@ pub struct TestRequest {
     pub backend: Arc<dyn AgentBackend>,
     /// The judges, if metrics need one.
     pub judge: Option<JudgeSettings>,
+    /// The models that play users, if a case has one.
+    pub users: Option<Arc<dyn Judges>>,
     /// The programs that grade.
     pub programs: Arc<dyn Programs>,
     /// Set when answers come from a recording.
@@ -293,6 +295,7 @@ pub async fn run_tests(
         grading: Arc::clone(&grading),
         backend: Arc::clone(&request.backend),
         turns: request.turns.clone(),
+        users: request.users.clone(),
         notices: notify,
     });
     let replayed = journal.header().replayed.is_some();
@@ -314,9 +317,16 @@ pub async fn run_tests(
         },
     };
     let ended = dispatcher.run(control).await?;
+    let close_users = async {
+        match &request.users {
+            Some(users) => users.close().await,
+            None => Ok(()),
+        }
+    };
     for closed in [
         control.within(request.backend.teardown()).await,
         control.within(grading.judge.close()).await,
+        control.within(close_users).await,
     ] {
         closed.transpose()?;
     }

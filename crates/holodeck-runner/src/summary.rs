@@ -13,6 +13,7 @@ pub struct SummaryFold {
     cost_usd: f64,
     cost_known: bool,
     judging: Option<JudgeUsage>,
+    by_users: Option<JudgeUsage>,
 }
 
 impl SummaryFold {
@@ -52,6 +53,9 @@ impl SummaryFold {
         if let Some(judging) = case.judging() {
             self.judging.get_or_insert_default().add(&judging);
         }
+        if let Some(used) = case.user_used() {
+            self.by_users.get_or_insert_default().add(&used);
+        }
         if let Some(cost) = case.cost_usd() {
             self.cost_usd += cost;
             self.cost_known = true;
@@ -62,11 +66,9 @@ impl SummaryFold {
         let summary = &mut self.summary;
         match metric.score {
             Some(score) => {
-                *summary
-                    .metrics_evaluated
-                    .entry(metric.metric_name.clone())
-                    .or_default() += 1;
-                *self.sums.entry(metric.metric_name.clone()).or_default() += score;
+                let name = metric.label().into_owned();
+                *self.sums.entry(name.clone()).or_default() += score;
+                *summary.metrics_evaluated.entry(name).or_default() += 1;
             }
             None if metric.skipped => {}
             None => summary.metric_errors += 1,
@@ -96,6 +98,8 @@ impl SummaryFold {
         summary.cost_usd = self.cost_known.then_some(self.cost_usd);
         summary.judge_usage = self.judging.and_then(|judging| judging.usage);
         summary.judge_cost_usd = self.judging.and_then(|judging| judging.cost_usd);
+        summary.user_usage = self.by_users.and_then(|used| used.usage);
+        summary.user_cost_usd = self.by_users.and_then(|used| used.cost_usd);
         summary
     }
 }

@@ -173,6 +173,7 @@ pub struct Trials {
     pub(crate) usage: Option<TokenUsage>,
     pub(crate) cost_usd: Option<f64>,
     pub(crate) judging: Option<JudgeUsage>,
+    pub(crate) user_used: Option<JudgeUsage>,
     pub(crate) model_calls: u32,
     pub(crate) elapsed_ms: u64,
     pub(crate) is_truncated: bool,
@@ -240,6 +241,7 @@ impl TrialFold {
             usage: None,
             cost_usd: None,
             judging: None,
+            user_used: None,
             model_calls: 0,
             elapsed_ms: 0,
             is_truncated: false,
@@ -283,6 +285,9 @@ impl TrialFold {
         if let Some(judging) = &case.grade.judging {
             sums.judging.get_or_insert_default().add(judging);
         }
+        if let Some(used) = case.unit.user.as_ref().and_then(|user| user.used) {
+            sums.user_used.get_or_insert_default().add(&used);
+        }
         sums.model_calls += case.unit.model_calls();
         sums.elapsed_ms += case.elapsed_ms();
         sums.is_truncated |= case.is_truncated();
@@ -295,6 +300,7 @@ impl TrialFold {
             errors: case.failures().iter().map(Failure::line).collect(),
             agent_response: case.answer().filter(|_| is_kept).map(ToOwned::to_owned),
             metric_results: case.metrics().into_owned(),
+            ended_by: case.ended_by().map(ToOwned::to_owned),
             cost_usd: case.unit.cost_usd(),
             execution_time_ms: case.elapsed_ms(),
         });

@@ -27,6 +27,8 @@ def _provide():
         turn_index: int = 0
         test_case_name: typing.Optional[str] = None
         turn_config: typing.Dict[str, typing.Any] = dataclasses.field(default_factory=dict)
+        # Of a whole conversation: a context for each turn.
+        turns: typing.Tuple["GraderContext", ...] = ()
 
     @dataclasses.dataclass(frozen=True)
     class GraderResult:
@@ -76,10 +78,15 @@ def _call(function, values, classes):
     import inspect
 
     context_class, _, invocation_class = classes
-    values["tool_invocations"] = tuple(invocation_class(**call) for call in values["tool_invocations"])
-    if values["retrieval_context"] is not None:
-        values["retrieval_context"] = tuple(values["retrieval_context"])
-    result = function(context_class(**values))
+
+    def context(values):
+        values["tool_invocations"] = tuple(invocation_class(**call) for call in values["tool_invocations"])
+        if values["retrieval_context"] is not None:
+            values["retrieval_context"] = tuple(values["retrieval_context"])
+        values["turns"] = tuple(context(turn) for turn in values.get("turns", ()))
+        return context_class(**values)
+
+    result = function(context(values))
     if inspect.isawaitable(result):
         import asyncio
 

@@ -180,6 +180,10 @@ impl Loader<'_> {
             for metric in case.evaluations.iter_mut().chain(turns) {
                 json::fill_metric(metric, schemas);
             }
+            let stop = case.user.as_mut().and_then(|user| user.stop_when.as_mut());
+            if let Some(stop) = stop {
+                json::fill_standard(stop, schemas);
+            }
         }
     }
 

@@ -44,7 +44,9 @@ impl Approver for PolicyApprover {
             PolicyDecision::Reject { reason } => ApprovalDecision::Reject { reason },
             PolicyDecision::AskPerson { .. } => return None,
         };
-        let by = if self.policy.has_rule_for(tool) {
+        let by = if self.policy.needs_person(tool, self.context) {
+            DecidedBy::NonInteractive
+        } else if self.policy.has_rule_for(tool) {
             DecidedBy::Rule
         } else {
             DecidedBy::Mode
@@ -84,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_names_the_rule_or_the_mode_that_made_it() {
+    fn a_decision_names_what_made_it() {
         let rejects = "approvals: {rules: [{tools: echo, decision: reject}]}";
         assert_eq!(
             decisions("ollama", rejects, &["echo"]),
@@ -100,7 +102,7 @@ mod tests {
                 Some((ApprovalDecision::approve(), DecidedBy::Mode)),
                 Some((
                     ApprovalDecision::reject("`Bash` needs approval, and no person is available to give it"),
-                    DecidedBy::Mode
+                    DecidedBy::NonInteractive
                 ))
             ]
         );
@@ -111,7 +113,8 @@ mod tests {
         for (answer, runs) in [("reject", false), ("approve", true)] {
             let block =
                 format!("approvals: {{non_interactive: {answer}, rules: [{{tools: '*', approver: human}}]}}");
-            let [Some((decision, DecidedBy::Rule))] = &decisions("openai", &block, &["echo"])[..] else {
+            let [Some((decision, DecidedBy::NonInteractive))] = &decisions("openai", &block, &["echo"])[..]
+            else {
                 panic!("{answer}");
             };
             assert_eq!(decision.is_approved(), runs, "{answer}");

@@ -28,6 +28,8 @@ pub struct Estimate {
     pub basis: String,
     /// Calls of judges, at least; their tokens and cost come in addition.
     pub judge_calls: u64,
+    /// Calls of models that play users, at most; their tokens and cost come in addition.
+    pub user_calls: u64,
 }
 
 /// Bytes of English text per token, roughly.
@@ -64,7 +66,20 @@ pub(crate) fn estimate(
         prices_as_of: prices.as_of().to_owned(),
         basis,
         judge_calls: judges::least_calls(agent, plan.cases.iter().map(|case| case.index)),
+        user_calls: most_user_calls(agent, plan, trials),
     }
+}
+
+/// One call for each message, and one after the last answer. An answer that does not fit is asked for once more.
+fn most_user_calls(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> u64 {
+    let planned = plan.cases.iter().enumerate();
+    let calls = planned.filter_map(|(place, planned)| {
+        let case = agent.config.test_cases.get(planned.index)?;
+        let user = case.user.as_deref()?;
+        let count = trials.get(place).map_or(1, |trials| u64::from(trials.count));
+        Some(count * (u64::from(user.max_turns) + u64::from(case.input.is_none())))
+    });
+    calls.sum()
 }
 
 /// Multiplies the mean token usage of a trial in the newest run by the number of trials.
@@ -97,9 +112,13 @@ fn from_lengths(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> (T
             continue;
         };
         let single = case.input.iter().map(String::as_str);
-        let inputs: Vec<&str> = single
-            .chain(case.turns.iter().map(|turn| turn.input.as_str()))
-            .collect();
+        let inputs: Vec<&str> = match &case.user {
+            // As many messages as may be sent, of the length of the goal.
+            Some(user) => vec![user.goal.as_str(); user.max_turns as usize],
+            None => single
+                .chain(case.turns.iter().map(|turn| turn.input.as_str()))
+                .collect(),
+        };
         let mut sent = agent.instructions.text.len() / BYTES_PER_TOKEN;
         for input in inputs {
             sent += input.len() / BYTES_PER_TOKEN + 1;

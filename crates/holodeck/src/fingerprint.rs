@@ -18,7 +18,7 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{Answers, turn_key::claude_settings};
+use crate::{Answers, judges, turn_key::claude_settings};
 
 pub(crate) use files::{FileDigests, files_of_claude, files_of_tools};
 
@@ -96,6 +96,9 @@ impl Parts<'_> {
         }
         self.add("tool_filtering", &config.tool_filtering);
         self.add("approvals", &config.approvals);
+        // A user without a model of its own; its other fields are part of its case.
+        let users: Vec<_> = judges::default_user_model(agent).into_iter().collect();
+        self.add("model of simulated users", &users);
         self.add("embedding_provider", &config.embedding_provider);
         self.add("claude", &config.claude.as_ref().map(claude_settings));
         self.add("openai", &config.openai);

@@ -8,7 +8,9 @@ use std::{
 use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, Occasion};
 use holodeck_eval::{Grader, JUDGE_INSTRUCTIONS, VerdictFormat};
-use holodeck_model::{Code, Diagnostic, Env, MetricConfig, ModelConfig, RagMetricType, ResolvedAgent};
+use holodeck_model::{
+    Code, Diagnostic, Env, MetricConfig, ModelConfig, RagMetricType, ResolvedAgent, SimulatedUser,
+};
 use holodeck_runner::{JudgeSettings, Judges, OpenJudge};
 use holodeck_turn::TurnRunner;
 use holodeck_validators::{Check, check_credentials};
@@ -29,6 +31,26 @@ pub(crate) struct AgentJudges {
 }
 
 impl AgentJudges {
+    /// The models that play the users of the `planned` cases, if there are any.
+    pub(crate) fn users(
+        agent: &Arc<ResolvedAgent>,
+        planned: Option<&[usize]>,
+        backends: &BackendSelector,
+        turns: &TurnRunner,
+    ) -> Option<Arc<dyn Judges>> {
+        let has_users = users(agent, planned).next().is_some();
+        has_users.then(|| Arc::new(Self::new(agent, backends, turns)) as Arc<dyn Judges>)
+    }
+
+    fn new(agent: &Arc<ResolvedAgent>, backends: &BackendSelector, turns: &TurnRunner) -> Self {
+        Self {
+            agent: Arc::clone(agent),
+            backends: backends.clone(),
+            turns: turns.clone(),
+            opened: Mutex::default(),
+        }
+    }
+
     /// The judges of `agent`, if a metric of the `planned` cases needs one.
     pub(crate) fn settings(
         agent: &Arc<ResolvedAgent>,
@@ -39,12 +61,7 @@ impl AgentJudges {
         let needs_judge = metrics(agent, planned).any(|(_, metric)| metric.judging().is_some());
         needs_judge.then(|| JudgeSettings {
             concurrency: agent.execution.parallel_judge_calls.value.get(),
-            judges: Arc::new(Self {
-                agent: Arc::clone(agent),
-                backends: backends.clone(),
-                turns: turns.clone(),
-                opened: Mutex::default(),
-            }),
+            judges: Arc::new(Self::new(agent, backends, turns)),
         })
     }
 
@@ -97,7 +114,9 @@ impl Judges for AgentJudges {
 fn specialist(model: &ModelConfig, format: Option<VerdictFormat>) -> Specialist {
     Specialist {
         model: model.clone(),
-        instructions: JUDGE_INSTRUCTIONS.to_owned(),
+        instructions: format
+            .map_or(JUDGE_INSTRUCTIONS, VerdictFormat::instructions)
+            .to_owned(),
         response_format: format.map(VerdictFormat::schema),
     }
 }
@@ -112,18 +131,28 @@ fn default_model(agent: &ResolvedAgent) -> &ModelConfig {
 /// The place of a metric in the file.
 #[derive(Clone, Copy)]
 pub(crate) struct MetricPlace {
-    /// The case, and its turn; `None` for a metric of the agent.
-    case: Option<(usize, Option<usize>)>,
+    owner: Owner,
     index: usize,
+}
+
+/// What has a list of metrics.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Agent,
+    Case(usize),
+    /// The conversation of a case as a whole.
+    Conversation(usize),
+    Turn(usize, usize),
 }
 
 impl MetricPlace {
     pub(crate) fn pointer(self) -> String {
         let index = self.index;
-        match self.case {
-            None => format!("evaluations.metrics.{index}"),
-            Some((case, None)) => format!("test_cases.{case}.evaluations.{index}"),
-            Some((case, Some(turn))) => format!("test_cases.{case}.turns.{turn}.evaluations.{index}"),
+        match self.owner {
+            Owner::Agent => format!("evaluations.metrics.{index}"),
+            Owner::Case(case) => format!("test_cases.{case}.evaluations.{index}"),
+            Owner::Conversation(case) => format!("test_cases.{case}.conversation_evaluations.{index}"),
+            Owner::Turn(case, turn) => format!("test_cases.{case}.turns.{turn}.evaluations.{index}"),
         }
     }
 }
@@ -144,15 +173,19 @@ pub(crate) fn metrics<'a>(
         .filter(move |(index, _)| planned.is_none_or(|planned| planned.binary_search(index).is_ok()))
         .flat_map(|(case, config)| {
             let turns = config.turns.iter().enumerate();
-            let of_turns = turns.map(move |(turn, config)| (Some((case, Some(turn))), &config.evaluations));
-            std::iter::once((Some((case, None)), &config.evaluations)).chain(of_turns)
+            let of_turns = turns.map(move |(turn, config)| (Owner::Turn(case, turn), &config.evaluations));
+            let of_case = [
+                (Owner::Case(case), &config.evaluations),
+                (Owner::Conversation(case), &config.conversation_evaluations),
+            ];
+            of_case.into_iter().chain(of_turns)
         })
-        .map(|(case, metrics)| (case, metrics.as_slice()));
-    std::iter::once((None, shared))
+        .map(|(owner, metrics)| (owner, metrics.as_slice()));
+    std::iter::once((Owner::Agent, shared))
         .chain(own)
-        .flat_map(|(case, metrics)| {
+        .flat_map(|(owner, metrics)| {
             let metrics = metrics.iter().enumerate();
-            metrics.map(move |(index, metric)| (MetricPlace { case, index }, metric))
+            metrics.map(move |(index, metric)| (MetricPlace { owner, index }, metric))
         })
         .filter(|(_, metric)| metric.enabled())
 }
@@ -176,6 +209,38 @@ pub(crate) fn judge_models<'a>(
         }
     }
     models
+}
+
+/// The simulated users of the `planned` cases, with the places of these cases in the file.
+pub(crate) fn users<'a>(
+    agent: &'a ResolvedAgent,
+    planned: Option<&'a [usize]>,
+) -> impl Iterator<Item = (usize, &'a SimulatedUser)> {
+    let cases = agent.config.test_cases.iter().enumerate();
+    cases
+        .filter(move |(index, _)| planned.is_none_or(|planned| planned.binary_search(index).is_ok()))
+        .filter_map(|(index, case)| Some((index, case.user.as_deref()?)))
+}
+
+/// The models that play the users of the `planned` cases.
+pub(crate) fn user_models<'a>(
+    agent: &'a ResolvedAgent,
+    planned: Option<&'a [usize]>,
+) -> Vec<&'a ModelConfig> {
+    let mut models: Vec<&ModelConfig> = Vec::new();
+    for (_, user) in users(agent, planned) {
+        let model = user.model.as_ref().unwrap_or_else(|| default_model(agent));
+        if !models.iter().any(|known| is_same(known, model)) {
+            models.push(model);
+        }
+    }
+    models
+}
+
+/// The model of simulated users that name none, if there are any.
+pub(crate) fn default_user_model(agent: &ResolvedAgent) -> Option<&ModelConfig> {
+    let needs_it = users(agent, None).any(|(_, user)| user.model.is_none());
+    needs_it.then(|| default_model(agent))
 }
 
 /// The smallest number of calls that judging these cases takes. A jury and repetitions multiply them; retries, samples
@@ -203,35 +268,39 @@ pub(crate) fn least_calls(agent: &ResolvedAgent, cases: impl Iterator<Item = usi
     let cases = cases.filter_map(|index| agent.config.test_cases.get(index));
     cases
         .map(|case| {
+            let of_conversation = of_list(&case.conversation_evaluations, &[]);
             if case.turns.is_empty() {
-                return of_list(&case.evaluations, shared);
+                // A simulated user writes at least one question.
+                return of_conversation + of_list(&case.evaluations, shared);
             }
             let own = if case.evaluations.is_empty() {
                 shared
             } else {
                 &case.evaluations
             };
-            case.turns
-                .iter()
-                .map(|turn| of_list(&turn.evaluations, own))
-                .sum()
+            let of_turns = case.turns.iter().map(|turn| of_list(&turn.evaluations, own));
+            of_conversation + of_turns.sum::<u64>()
         })
         .sum()
 }
 
-/// Checks whether there is a credential for each judge that is not the agent's own model.
+/// Checks whether there is a credential for each judge and simulated user that is not the agent's own model.
 pub(crate) fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
-    let models = judge_models(agent, None).into_iter();
-    models
-        .filter(|model| !is_same(&agent.config.model, model))
-        .map(|model| {
+    let judges = judge_models(agent, None).into_iter();
+    let judges = judges.map(|model| ("judge", model));
+    let users = user_models(agent, None).into_iter();
+    let users = users.map(|model| ("simulated user", model));
+    judges
+        .chain(users)
+        .filter(|(_, model)| !is_same(&agent.config.model, model))
+        .map(|(who, model)| {
             let judge = LoadedAgent {
                 agent: Arc::new(specialist(model, None).of(agent)),
                 places: Places::default(),
             };
             let check = check_credentials(&judge, env);
             Check {
-                subject: format!("judge {}", model.name),
+                subject: format!("{who} {}", model.name),
                 ..check
             }
         })
@@ -244,11 +313,29 @@ pub(crate) fn check_keys(
     planned: Option<&[usize]>,
     backends: &BackendSelector,
 ) -> Result<(), BackendError> {
-    for model in judge_models(agent, planned) {
+    check_keys_of("judge", judge_models(agent, planned), agent, backends)
+}
+
+/// Checks that there is a key for each simulated user, before anything is asked.
+pub(crate) fn check_user_keys(
+    agent: &ResolvedAgent,
+    planned: Option<&[usize]>,
+    backends: &BackendSelector,
+) -> Result<(), BackendError> {
+    check_keys_of("simulated user", user_models(agent, planned), agent, backends)
+}
+
+fn check_keys_of(
+    who: &str,
+    models: Vec<&ModelConfig>,
+    agent: &ResolvedAgent,
+    backends: &BackendSelector,
+) -> Result<(), BackendError> {
+    for model in models {
         backends
             .check_specialist_key(agent, specialist(model, None))
             .map_err(|error| {
-                BackendError::init(error.explanation().within(format!("the judge `{}`", model.name)))
+                BackendError::init(error.explanation().within(format!("the {who} `{}`", model.name)))
             })?;
     }
     Ok(())
@@ -276,6 +363,18 @@ pub(crate) fn warn_own_model(agent: &ResolvedAgent, planned: Option<&[usize]>) -
     })
 }
 
+/// The warning that an agent's own model plays its users.
+pub(crate) fn warn_own_user(agent: &ResolvedAgent, planned: Option<&[usize]>) -> Option<String> {
+    let own = user_models(agent, planned)
+        .into_iter()
+        .find(|model| agent.has_model(model))?;
+    Some(format!(
+        "the agent's own model `{}` plays the user, who decides whether the goal is reached; set `user.model` or \
+         `evaluations.model` for an independent one",
+        own.name
+    ))
+}
+
 /// The fields that can make a judged metric unusable.
 const CHECKED: [&str; 4] = ["custom_prompt", "scale", "score_range", "min_judges"];
 
@@ -286,7 +385,12 @@ pub(crate) fn check(load: &mut Load) {
     let found: Vec<Diagnostic> = judged
         .filter_map(|(place, metric)| {
             let pointer = place.pointer();
-            let problem = Grader::new(std::slice::from_ref(metric)).err()?.problem;
+            let metrics = std::slice::from_ref(metric);
+            let grader = match place.owner {
+                Owner::Conversation(_) => Grader::for_conversation(metrics),
+                Owner::Agent | Owner::Case(_) | Owner::Turn(..) => Grader::new(metrics),
+            };
+            let problem = grader.err()?.problem;
             let field = CHECKED
                 .into_iter()
                 .find(|field| problem.contains(&format!("`{field}`")));

@@ -21,6 +21,7 @@ pub(crate) fn find_model(agent: &ResolvedAgent, model: &ModelConfig) -> String {
     }
     of_metrics(agent, model)
         .or_else(|| of_tools(agent, model))
+        .or_else(|| of_users(agent, model))
         .unwrap_or_else(own)
 }
 
@@ -55,6 +56,16 @@ fn of_tools(agent: &ResolvedAgent, model: &ModelConfig) -> Option<String> {
         };
         Some(format!("tools.{index}.{field}"))
     })
+}
+
+fn of_users(agent: &ResolvedAgent, model: &ModelConfig) -> Option<String> {
+    let is_wanted = |own: &ModelConfig| is_same(own, model);
+    let mut cases = agent.config.test_cases.iter();
+    let case = cases.position(|case| {
+        let own = case.user.as_ref().and_then(|user| user.model.as_ref());
+        own.is_some_and(is_wanted)
+    })?;
+    Some(format!("test_cases.{case}.user.model"))
 }
 
 /// Whether two models are equal, with their endpoints and keys.

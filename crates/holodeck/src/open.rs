@@ -125,6 +125,7 @@ impl CheckedAgent {
         checked.backends.check_key(&checked.agent)?;
         if occasion == Occasion::Test {
             judges::check_keys(&checked.agent, planned, &checked.backends)?;
+            judges::check_user_keys(&checked.agent, planned, &checked.backends)?;
         }
         Ok(checked)
     }

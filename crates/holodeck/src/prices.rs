@@ -5,7 +5,7 @@ use std::path::Path;
 use holodeck_model::{Env, Provider, ResolvedAgent, ToolConfig};
 use holodeck_turn::{PriceError, Prices};
 
-use crate::judges::judge_models;
+use crate::judges::{judge_models, user_models};
 
 /// The embedded list, overridden by the user's, then the project's, then the flag's list.
 pub(crate) fn prices(agent: &ResolvedAgent, env: &Env, flag: Option<&Path>) -> Result<Prices, PriceError> {
@@ -24,7 +24,7 @@ pub(crate) fn prices(agent: &ResolvedAgent, env: &Env, flag: Option<&Path>) -> R
     }
 }
 
-/// The models whose cost comes from the price list, with the judges of the `planned` cases. The Claude Code CLI reports
+/// The models whose cost comes from the price list, with the judges and simulated users of the `planned` cases. The Claude Code CLI reports
 /// its own costs.
 pub(crate) fn priced_by_list<'a>(
     agent: &'a ResolvedAgent,
@@ -40,6 +40,7 @@ pub(crate) fn priced_by_list<'a>(
         _ => None,
     });
     let judges = judge_models(agent, planned).into_iter();
+    let judges = judges.chain(user_models(agent, planned));
     let judges = judges.map(|model| (model.provider, model.name.as_str()));
     std::iter::once((own.provider, own.name.as_str()))
         .chain(tool_models)

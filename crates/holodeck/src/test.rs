@@ -180,6 +180,7 @@ pub async fn prepare_test(
     let open = checked.open().await?;
     warnings.extend_from_slice(open.warnings());
     warnings.extend(judges::warn_own_model(open.agent(), Some(&planned)));
+    warnings.extend(judges::warn_own_user(open.agent(), Some(&planned)));
     metadata.mcp_servers = open.servers().records(&redactor);
     let request = TestRequest {
         agent: Arc::clone(open.agent()),
@@ -189,6 +190,7 @@ pub async fn prepare_test(
         accept_changes: options.accept_changes,
         backend: Arc::clone(open.backend()),
         judge: AgentJudges::settings(open.agent(), Some(&planned), open.backends(), &turns),
+        users: AgentJudges::users(open.agent(), Some(&planned), open.backends(), &turns),
         programs,
         replayed,
         selection,

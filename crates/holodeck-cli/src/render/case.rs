@@ -107,7 +107,7 @@ pub(super) fn scores(case: &CaseReport, width: usize) -> String {
     for metric in case.metrics().iter() {
         let Some(score) = metric.score else {
             if metric.skipped {
-                text.push_str(&in_columns(&metric.metric_name, words::SKIPPED, width));
+                text.push_str(&in_columns(&metric.label(), words::SKIPPED, width));
             }
             continue;
         };
@@ -127,11 +127,29 @@ pub(super) fn scores(case: &CaseReport, width: usize) -> String {
             .map(|reason| words::one_line(reason, 200));
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         text.push_str(&in_columns(
-            &metric.metric_name,
+            &metric.label(),
             &format!("{score}{needs}{gated}{reason}"),
             width,
         ));
     }
+    text
+}
+
+/// The messages of a conversation with a simulated user and how it ended, for verbose output.
+pub(super) fn conversation(case: &CaseReport, width: usize) -> String {
+    let Some(end) = words::conversation_end(case) else {
+        return String::new();
+    };
+    let mut text = String::new();
+    for turn in case.turns() {
+        text.push_str(&in_columns("user", &turn.record.input, width));
+        text.push_str(&in_columns(
+            "agent",
+            turn.answer().unwrap_or("(no answer)"),
+            width,
+        ));
+    }
+    text.push_str(&in_columns("conversation", &end, width));
     text
 }
 

@@ -44,6 +44,12 @@ pub(crate) fn dry_run(dry: &DryRun) -> String {
                     estimate.judge_calls
                 ));
             }
+            if estimate.user_calls > 0 {
+                text.push_str(&format!(
+                    "simulated users are asked at most {} times; their tokens come in addition\n",
+                    estimate.user_calls
+                ));
+            }
         }
     }
     text
@@ -58,6 +64,7 @@ pub(crate) fn dry_run_json(dry: &DryRun) -> Value {
             "prices_as_of": estimate.prices_as_of,
             "basis": estimate.basis,
             "judge_calls": estimate.judge_calls,
+            "user_calls": estimate.user_calls,
         })
     });
     let cases: Vec<_> = dry

@@ -7,11 +7,12 @@ use holodeck_model::{EvalParam, GevalMetric, RubricLevel};
 use serde_json::json;
 
 use super::{
-    JudgedMetric,
+    JudgedMetric, Subject,
     material::Material,
     questions::{Question, Questions},
     ready_made::{ScoreAnswer, check_score, passages},
     template,
+    transcript::{EXPLANATION, Transcript},
 };
 use crate::{EvalInput, MetricError, Score, VerdictFormat};
 
@@ -28,12 +29,13 @@ pub(super) struct Geval {
     custom_prompt: Option<String>,
     samples: u32,
     strict: bool,
+    subject: Subject,
 }
 
 impl Geval {
-    pub(super) fn new(config: &GevalMetric) -> Result<Self, String> {
+    pub(super) fn new(config: &GevalMetric, subject: Subject) -> Result<Self, String> {
         if let Some(prompt) = &config.custom_prompt {
-            template::check_custom_prompt(prompt)?;
+            template::check_custom_prompt(prompt, subject)?;
         }
         if let Some(rubric) = &config.rubric {
             check_rubric(rubric)?;
@@ -47,6 +49,7 @@ impl Geval {
             custom_prompt: config.custom_prompt.clone(),
             samples: config.samples.unwrap_or(1).max(1),
             strict: config.strict_mode,
+            subject,
         })
     }
 
@@ -56,7 +59,11 @@ impl Geval {
         if let Some(steps) = &self.steps {
             return Ok(steps.clone());
         }
-        let names: Vec<&str> = self.params.iter().map(|param| describe(*param)).collect();
+        let mut names: Vec<&str> = Vec::new();
+        if self.subject == Subject::Conversation {
+            names.push("the whole conversation of a user with an AI assistant, turn by turn");
+        }
+        names.extend(self.params.iter().filter_map(|param| self.describe(*param)));
         let prompt = format!(
             "Write three or four short steps by which a judge can evaluate a text by these criteria. The judge sees: {}. \
              Each step says what to look at and what to compare it with.\n\nCriteria: {}\n\nAnswer with `items`, the list \
@@ -72,9 +79,23 @@ impl Geval {
     }
 
     fn material(&self, input: &EvalInput<'_>) -> Result<String, MetricError> {
+        let transcript = match (self.subject, input.conversation) {
+            (Subject::Answer, _) => None,
+            (Subject::Conversation, Some(turns)) if !turns.is_empty() => Some(Transcript::new(turns)),
+            (Subject::Conversation, _) => {
+                return Err(MetricError::NoConversation {
+                    metric: self.name.clone(),
+                });
+            }
+        };
         let mut material = Material::default();
+        if let Some(transcript) = &transcript {
+            material = transcript.add_to(material);
+        }
         for param in &self.params {
             material = match param {
+                // The conversation has them.
+                EvalParam::Input | EvalParam::ActualOutput if transcript.is_some() => material,
                 EvalParam::Input => material.with("question", input.input),
                 EvalParam::ActualOutput => material.with("answer", input.response),
                 EvalParam::ExpectedOutput => {
@@ -117,12 +138,32 @@ impl Geval {
             .map(|(place, step)| format!("{}. {step}", place + 1))
             .collect();
         Ok(format!(
-            "Evaluate the texts below.\n\nCriteria: {}\n\nSteps:\n{}\n\n{}\n\n{}",
+            "Evaluate the {}.\n\nCriteria: {}\n\nSteps:\n{}\n\n{}\n\n{}",
+            match self.subject {
+                Subject::Answer => "texts below".to_owned(),
+                Subject::Conversation => {
+                    format!(
+                        "conversation below, between a user and an AI assistant, the agent. {EXPLANATION}"
+                    )
+                }
+            },
             self.criteria,
             steps.join("\n"),
             self.scale_text(),
             self.material(input)?
         ))
+    }
+
+    /// A text of the material; `None` for a part of the conversation.
+    fn describe(&self, param: EvalParam) -> Option<&'static str> {
+        match param {
+            EvalParam::Input | EvalParam::ActualOutput if self.subject == Subject::Conversation => None,
+            EvalParam::Input => Some("the question"),
+            EvalParam::ActualOutput => Some("the answer"),
+            EvalParam::ExpectedOutput => Some("the expected answer"),
+            EvalParam::Context => Some("the given context"),
+            EvalParam::RetrievalContext => Some("the retrieved passages"),
+        }
     }
 
     fn scale_text(&self) -> String {
@@ -244,16 +285,6 @@ impl JudgedMetric for Geval {
             evidence: Some(evidence),
             ..Score::graded(value)
         })
-    }
-}
-
-fn describe(param: EvalParam) -> &'static str {
-    match param {
-        EvalParam::Input => "the question",
-        EvalParam::ActualOutput => "the answer",
-        EvalParam::ExpectedOutput => "the expected answer",
-        EvalParam::Context => "the given context",
-        EvalParam::RetrievalContext => "the retrieved passages",
     }
 }
 

@@ -8,12 +8,14 @@ use holodeck_model::{Aggregate, Judging, MetricConfig, ModelConfig};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{JudgedMetric, questions::Questions};
+use super::{JudgedMetric, Subject, questions::Questions};
 use crate::{Asked, AskingMetric, EvalInput, MetricError, Score};
 
 /// A judged metric with its judges: one, or a jury.
 pub(crate) struct Jury {
     name: String,
+    /// The name in records, where a metric of an answer and one of a conversation may have the same.
+    label: String,
     config: MetricConfig,
     metric: Box<dyn JudgedMetric>,
 }
@@ -48,10 +50,15 @@ struct Juror {
 }
 
 impl Jury {
-    pub(crate) fn new(config: &MetricConfig) -> Result<Self, String> {
+    pub(crate) fn new(config: &MetricConfig, subject: Subject) -> Result<Self, String> {
+        let name = config.name().to_owned();
         let jury = Self {
-            name: config.name().to_owned(),
-            metric: super::prepare(config)?,
+            label: match subject {
+                Subject::Answer => name.clone(),
+                Subject::Conversation => format!("conversation · {name}"),
+            },
+            name,
+            metric: super::prepare(config, subject)?,
             config: config.clone(),
         };
         if let Some(judging) = config.judging()
@@ -95,6 +102,7 @@ impl Jury {
                 let questions = Questions {
                     judge: asked.judge,
                     metric: &self.name,
+                    label: &self.label,
                     model,
                     timeout: judging.timeout,
                     round: &round,

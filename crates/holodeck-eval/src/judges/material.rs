@@ -6,37 +6,61 @@ use sha2::{Digest as _, Sha256};
 
 /// Texts that a prompt contains, each with the name of its tag.
 #[derive(Debug, Default)]
-pub(super) struct Material<'a> {
-    parts: Vec<(&'static str, Vec<&'a str>)>,
+pub(crate) struct Material<'a> {
+    parts: Vec<Part<'a>>,
+}
+
+/// Texts with the same tag.
+#[derive(Debug)]
+struct Part<'a> {
+    tag: &'static str,
+    /// The number of the only text; several texts are numbered from 1.
+    number: Option<usize>,
+    texts: Vec<&'a str>,
 }
 
 impl<'a> Material<'a> {
     /// Adds a text.
-    pub(super) fn with(mut self, tag: &'static str, text: &'a str) -> Self {
-        self.parts.push((tag, vec![text]));
+    pub(crate) fn with(mut self, tag: &'static str, text: &'a str) -> Self {
+        self.parts.push(Part {
+            tag,
+            number: None,
+            texts: vec![text],
+        });
+        self
+    }
+
+    /// Adds a text with a number of its own.
+    pub(crate) fn with_number(mut self, tag: &'static str, number: usize, text: &'a str) -> Self {
+        self.parts.push(Part {
+            tag,
+            number: Some(number),
+            texts: vec![text],
+        });
         self
     }
 
     /// Adds several texts, which are numbered from 1.
-    pub(super) fn with_all(mut self, tag: &'static str, texts: impl IntoIterator<Item = &'a str>) -> Self {
-        self.parts.push((tag, texts.into_iter().collect()));
+    pub(crate) fn with_all(mut self, tag: &'static str, texts: impl IntoIterator<Item = &'a str>) -> Self {
+        self.parts.push(Part {
+            tag,
+            number: None,
+            texts: texts.into_iter().collect(),
+        });
         self
     }
 
     /// Every text between its tags.
-    pub(super) fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let suffix = self.suffix();
         let mut rendered = String::new();
-        for (tag, texts) in &self.parts {
+        for Part { tag, number, texts } in &self.parts {
             for (place, text) in texts.iter().enumerate() {
                 if !rendered.is_empty() {
                     rendered.push('\n');
                 }
-                let number = if texts.len() > 1 {
-                    format!(" number=\"{}\"", place + 1)
-                } else {
-                    String::new()
-                };
+                let number = number.or((texts.len() > 1).then_some(place + 1));
+                let number = number.map_or_else(String::new, |number| format!(" number=\"{number}\""));
                 // Writing to a string cannot fail.
                 let _ = write!(rendered, "<{tag}-{suffix}{number}>\n{text}\n</{tag}-{suffix}>");
             }
@@ -47,7 +71,7 @@ impl<'a> Material<'a> {
     /// The end of all tag names: a digest of all texts, which therefore none of them can contain on purpose.
     fn suffix(&self) -> String {
         let mut hasher = Sha256::new();
-        for (tag, texts) in &self.parts {
+        for Part { tag, texts, .. } in &self.parts {
             for text in [tag].into_iter().chain(texts) {
                 hasher.update((text.len() as u64).to_be_bytes());
                 hasher.update(text.as_bytes());

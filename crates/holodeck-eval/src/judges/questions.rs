@@ -12,6 +12,8 @@ use crate::{Judge, JudgeAnswer, JudgeRequest, MetricError, VerdictFormat};
 pub(crate) struct Questions<'a> {
     pub(super) judge: &'a dyn Judge,
     pub(super) metric: &'a str,
+    /// The metric in records.
+    pub(super) label: &'a str,
     pub(super) model: Option<&'a ModelConfig>,
     pub(super) timeout: Option<Duration>,
     /// Distinguishes equal questions: the judge of a jury, the repetition, the attempt.
@@ -63,7 +65,7 @@ impl Questions<'_> {
         let round = if question.shared { "" } else { self.round };
         let request = JudgeRequest {
             model: self.model,
-            label: format!("{} · {}{round}", self.metric, question.step),
+            label: format!("{} · {}{round}", self.label, question.step),
             prompt: question.prompt,
             format: question.format,
             shared: question.shared,

@@ -5,7 +5,7 @@ use holodeck_model::{StandardMetric, StandardMetricName};
 use serde::Deserialize;
 
 use super::{
-    JudgedMetric,
+    JudgedMetric, Subject,
     material::Material,
     questions::{Question, Questions},
     template,
@@ -29,7 +29,7 @@ impl ReadyMade {
             return Err("`scale` must be at least 2: with one possible score every answer passes".to_owned());
         }
         if let Some(prompt) = &config.custom_prompt {
-            template::check_custom_prompt(prompt)?;
+            template::check_custom_prompt(prompt, Subject::Answer)?;
         }
         Ok(Self {
             metric: config.metric,

@@ -2,15 +2,25 @@
 
 use minijinja::{Environment, UndefinedBehavior};
 
-use super::material::Material;
+use super::{
+    Subject,
+    material::Material,
+    transcript::{EXPLANATION, Transcript},
+};
 use crate::EvalInput;
 
 /// The names that a `custom_prompt` may use.
-pub(super) const CUSTOM_PROMPT_NAMES: [&str; 5] =
-    ["input", "response", "ground_truth", "context", "criteria"];
+const NAMES: [&str; 5] = ["input", "response", "ground_truth", "context", "criteria"];
+
+/// The names that a `custom_prompt` about a conversation may use.
+const NAMES_OF_CONVERSATION: [&str; 4] = ["conversation", "ground_truth", "context", "criteria"];
 
 /// Checks a `custom_prompt`; the error says what is wrong with it.
-pub(super) fn check_custom_prompt(text: &str) -> Result<(), String> {
+pub(super) fn check_custom_prompt(text: &str, subject: Subject) -> Result<(), String> {
+    let (names, judged) = match subject {
+        Subject::Answer => (&NAMES[..], "response"),
+        Subject::Conversation => (&NAMES_OF_CONVERSATION[..], "conversation"),
+    };
     let environment = environment();
     let template = environment
         .template_from_str(text)
@@ -18,21 +28,24 @@ pub(super) fn check_custom_prompt(text: &str) -> Result<(), String> {
     let used = template.undeclared_variables(false);
     let mut unknown: Vec<&String> = used
         .iter()
-        .filter(|name| !CUSTOM_PROMPT_NAMES.contains(&name.as_str()))
+        .filter(|name| !names.contains(&name.as_str()))
         .filter(|name| environment.globals().all(|(global, _)| global != name.as_str()))
         .collect();
     unknown.sort();
     if let Some(name) = unknown.first() {
         return Err(format!(
             "`custom_prompt` uses `{{{{{name}}}}}`, which is not known; the names are {}",
-            CUSTOM_PROMPT_NAMES.join(", ")
+            names.join(", ")
         ));
     }
-    if !used.contains("response") {
-        return Err(
-            "`custom_prompt` does not contain `{{response}}`, so the judge would not see the answer"
-                .to_owned(),
-        );
+    if !used.contains(judged) {
+        let what = match subject {
+            Subject::Answer => "answer",
+            Subject::Conversation => "conversation",
+        };
+        return Err(format!(
+            "`custom_prompt` does not contain `{{{{{judged}}}}}`, so the judge would not see the {what}"
+        ));
     }
     Ok(())
 }
@@ -41,8 +54,14 @@ pub(super) fn check_custom_prompt(text: &str) -> Result<(), String> {
 pub(super) fn render(text: &str, input: &EvalInput<'_>, criteria: &str) -> Result<String, String> {
     let block = |tag, text| Material::default().with(tag, text).render();
     let mut values = std::collections::BTreeMap::new();
-    values.insert("input", block("question", input.input));
-    values.insert("response", block("answer", input.response));
+    if let Some(turns) = input.conversation {
+        let transcript = Transcript::new(turns);
+        let material = transcript.add_to(Material::default()).render();
+        values.insert("conversation", format!("{EXPLANATION}\n{material}"));
+    } else {
+        values.insert("input", block("question", input.input));
+        values.insert("response", block("answer", input.response));
+    }
     values.insert("criteria", criteria.to_owned());
     if let Some(expected) = input.ground_truth {
         values.insert("ground_truth", block("expected", expected));
@@ -83,17 +102,20 @@ mod tests {
 
     #[test]
     fn names_are_checked() {
-        assert_eq!(check_custom_prompt("{{ response }} to {{ input }}?"), Ok(()));
         assert_eq!(
-            check_custom_prompt("{{ answer }} {{ response }}").unwrap_err(),
+            check_custom_prompt("{{ response }} to {{ input }}?", Subject::Answer),
+            Ok(())
+        );
+        assert_eq!(
+            check_custom_prompt("{{ answer }} {{ response }}", Subject::Answer).unwrap_err(),
             "`custom_prompt` uses `{{answer}}`, which is not known; the names are input, response, ground_truth, context, criteria"
         );
         assert!(
-            check_custom_prompt("Give 5")
+            check_custom_prompt("Give 5", Subject::Answer)
                 .unwrap_err()
                 .contains("would not see the answer")
         );
-        assert!(check_custom_prompt("{{ response").is_err());
+        assert!(check_custom_prompt("{{ response", Subject::Answer).is_err());
     }
 
     #[test]

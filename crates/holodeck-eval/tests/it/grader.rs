@@ -27,6 +27,7 @@ pub(crate) fn config(value: Value) -> MetricConfig {
         }
         "geval" => MetricConfig::Geval(serde_json::from_value(value).unwrap()),
         "rag" => MetricConfig::Rag(serde_json::from_value(value).unwrap()),
+        "goal_success" => MetricConfig::GoalSuccess(serde_json::from_value(value).unwrap()),
         _ => MetricConfig::Code(serde_json::from_value(value).unwrap()),
     }
 }

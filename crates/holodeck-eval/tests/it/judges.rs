@@ -16,25 +16,25 @@ use serde_json::{Value, json};
 use crate::grader::config as metric;
 
 /// Answers each question by its form, and keeps the questions.
-struct Scripted<F> {
+pub(crate) struct Scripted<F> {
     answer: F,
     asked: Mutex<Vec<(String, String)>>,
 }
 
 impl<F: Fn(&JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> + Send + Sync> Scripted<F> {
-    fn new(answer: F) -> Self {
+    pub(crate) fn new(answer: F) -> Self {
         Self {
             answer,
             asked: Mutex::default(),
         }
     }
 
-    fn labels(&self) -> Vec<String> {
+    pub(crate) fn labels(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.iter().map(|(label, _)| label.clone()).collect()
     }
 
-    fn prompts(&self) -> Vec<String> {
+    pub(crate) fn prompts(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.iter().map(|(_, prompt)| prompt.clone()).collect()
     }
@@ -51,7 +51,7 @@ impl<F: Fn(&JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> + Send + Sync> 
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "it is the result of a judge")]
-fn value(value: Value) -> Result<JudgeAnswer, JudgeError> {
+pub(crate) fn value(value: Value) -> Result<JudgeAnswer, JudgeError> {
     Ok(JudgeAnswer {
         value,
         ..JudgeAnswer::default()

@@ -9,6 +9,7 @@
 
 mod asking;
 mod code;
+mod conversation;
 mod goldens;
 mod grader;
 mod judges;

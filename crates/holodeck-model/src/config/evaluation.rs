@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{ModelConfig, OptimizerConfig, StandardMetric};
+use super::{GoalSuccessMetric, ModelConfig, OptimizerConfig, StandardMetric};
 use crate::value::{PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
 
 /// The metrics of the agent's tests.
@@ -32,18 +32,27 @@ pub enum MetricConfig {
     Rag(RagMetric),
     /// A Python function or a program of your own.
     Code(CodeMetric),
+    /// A judge of whether a conversation reached its goal.
+    GoalSuccess(GoalSuccessMetric),
 }
 
-tagged_enum!(MetricConfig { Standard => "standard", Geval => "geval", Rag => "rag", Code => "code" });
+tagged_enum!(MetricConfig {
+    Standard => "standard",
+    Geval => "geval",
+    Rag => "rag",
+    Code => "code",
+    GoalSuccess => "goal_success",
+});
 
 impl MetricConfig {
     /// Which key names the type of a metric that does not state it.
-    pub const TYPE_KEYS: [(&str, &str); 5] = [
+    pub const TYPE_KEYS: [(&str, &str); 6] = [
         ("metric", "standard"),
         ("criteria", "geval"),
         ("metric_type", "rag"),
         ("grader", "code"),
         ("command", "code"),
+        ("goal", "goal_success"),
     ];
 
     /// The name under which scores are reported.
@@ -53,6 +62,7 @@ impl MetricConfig {
             Self::Geval(metric) => &metric.name,
             Self::Rag(metric) => metric.metric_type.as_str(),
             Self::Code(metric) => metric.name(),
+            Self::GoalSuccess(metric) => &metric.name,
         }
     }
 
@@ -65,11 +75,15 @@ impl MetricConfig {
             })
             | Self::Rag(RagMetric {
                 strict_mode: true, ..
+            })
+            | Self::GoalSuccess(GoalSuccessMetric {
+                strict_mode: true, ..
             }) => Some(1.0),
             Self::Standard(metric) => metric.threshold,
             Self::Geval(metric) => Some(metric.threshold.unwrap_or(0.5)),
             Self::Rag(metric) => Some(metric.threshold),
             Self::Code(metric) => metric.threshold,
+            Self::GoalSuccess(metric) => Some(metric.threshold.unwrap_or(GoalSuccessMetric::THRESHOLD)),
         }
     }
 
@@ -80,6 +94,7 @@ impl MetricConfig {
             Self::Geval(metric) => metric.enabled,
             Self::Rag(metric) => metric.enabled,
             Self::Code(metric) => metric.enabled,
+            Self::GoalSuccess(metric) => metric.enabled,
         }
     }
 
@@ -92,7 +107,7 @@ impl MetricConfig {
     pub fn needs_judge(&self) -> bool {
         match self {
             Self::Standard(metric) => metric.metric.needs_judge(),
-            Self::Geval(_) | Self::Rag(_) => true,
+            Self::Geval(_) | Self::Rag(_) | Self::GoalSuccess(_) => true,
             Self::Code(_) => false,
         }
     }
@@ -103,6 +118,7 @@ impl MetricConfig {
             Self::Standard(metric) => metric.model.as_ref(),
             Self::Geval(metric) => metric.model.as_ref(),
             Self::Rag(metric) => metric.model.as_ref(),
+            Self::GoalSuccess(metric) => metric.model.as_ref(),
             Self::Code(_) => None,
         }
     }
@@ -114,6 +130,7 @@ impl MetricConfig {
             Self::Geval(metric) => metric.fail_on_error,
             Self::Rag(metric) => metric.fail_on_error,
             Self::Code(metric) => metric.fail_on_error,
+            Self::GoalSuccess(metric) => metric.fail_on_error,
         }
     }
 
@@ -124,6 +141,7 @@ impl MetricConfig {
             Self::Geval(metric) => metric.when,
             Self::Rag(metric) => metric.when,
             Self::Code(metric) => metric.when,
+            Self::GoalSuccess(metric) => metric.when,
         }
     }
 
@@ -153,6 +171,7 @@ impl MetricConfig {
             Self::Standard(metric) if metric.metric.needs_judge() => Some(judging!(metric)),
             Self::Geval(metric) => Some(judging!(metric)),
             Self::Rag(metric) => Some(judging!(metric)),
+            Self::GoalSuccess(metric) => Some(judging!(metric)),
             Self::Standard(_) | Self::Code(_) => None,
         }
     }
@@ -162,7 +181,7 @@ impl MetricConfig {
         self.threshold().is_some()
             || match self {
                 Self::Standard(metric) => metric.metric.has_own_verdict(),
-                Self::Geval(_) | Self::Rag(_) | Self::Code(_) => true,
+                Self::Geval(_) | Self::Rag(_) | Self::Code(_) | Self::GoalSuccess(_) => true,
             }
     }
 }

@@ -3,17 +3,20 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ExpectedTool, FileInput, MetricConfig, ToolOrder, evaluation::inferred_metrics};
+use super::{
+    ExpectedApproval, ExpectedTool, FileInput, MetricConfig, SimulatedUser, ToolOrder,
+    evaluation::inferred_metrics,
+};
 use crate::value::{JsonMap, nullable};
 
-/// A test: one question, or several `turns` of one conversation.
+/// A test: one question, several `turns` of one conversation, or a conversation with a simulated `user`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TestCase {
     /// Name shown in reports.
     #[schemars(regex(pattern = r"\S"))]
     pub name: Option<String>,
-    /// The question. Required unless there are `turns`.
+    /// The question. Required unless there are `turns` or a `user`.
     #[schemars(regex(pattern = r"\S"))]
     pub input: Option<String>,
     /// Tools that must be called.
@@ -25,6 +28,10 @@ pub struct TestCase {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<String>>")]
     pub forbidden_tools: Vec<String>,
+    /// What must be decided about tool calls.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<ExpectedApproval>>")]
+    pub expected_approvals: Vec<ExpectedApproval>,
     /// The right answer, for metrics that compare.
     #[schemars(regex(pattern = r"\S"))]
     pub ground_truth: Option<String>,
@@ -38,16 +45,30 @@ pub struct TestCase {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(schema_with = "inferred_metrics")]
     pub evaluations: Vec<MetricConfig>,
+    /// Metrics of the whole conversation, beside those of its turns. `type` may be omitted if the other keys determine
+    /// it.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "inferred_metrics")]
+    pub conversation_evaluations: Vec<MetricConfig>,
     /// The questions of a conversation, in order.
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<Turn>>")]
     pub turns: Vec<Turn>,
+    /// A user that a model plays: it writes the questions, after `input` if there is one.
+    pub user: Option<Box<SimulatedUser>>,
     /// How often the case runs, instead of `execution.trials`.
     #[schemars(range(min = 1, max = 10_000))]
     pub trials: Option<u32>,
     /// How many of its trials must pass, instead of `execution.min_passes`.
     #[schemars(range(min = 1, max = 10_000))]
     pub min_passes: Option<u32>,
+}
+
+impl TestCase {
+    /// Whether it is a conversation: it has `turns` or a simulated `user`.
+    pub fn is_conversation(&self) -> bool {
+        !self.turns.is_empty() || self.user.is_some()
+    }
 }
 
 /// One question of a conversation.
@@ -69,6 +90,10 @@ pub struct Turn {
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<String>>")]
     pub forbidden_tools: Vec<String>,
+    /// What must be decided about the tool calls of this turn.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<ExpectedApproval>>")]
+    pub expected_approvals: Vec<ExpectedApproval>,
     /// Files given with the question.
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<FileInput>>", length(max = 10))]

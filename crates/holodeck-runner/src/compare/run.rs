@@ -1,6 +1,7 @@
 //! A run as a comparison sees it: one line per case, without answers.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
     path::PathBuf,
     sync::Arc,
@@ -141,7 +142,7 @@ impl MetricKey {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[allow(clippy::exhaustive_structs, reason = "plain data of a report")]
 pub struct JudgeIdentity {
-    /// `standard`, `rag`, `geval` or `code`.
+    /// `standard`, `rag`, `geval`, `code` or `goal_success`.
     pub kind: String,
     /// The judge model; absent for a metric without a judge, and if the file does not name it.
     pub model: Option<String>,
@@ -166,7 +167,9 @@ impl JudgeIdentity {
 
     /// Whether a model computed the score.
     pub(super) fn is_judge(&self, metric: &str) -> bool {
-        self.model.is_some() || matches!(self.kind.as_str(), "rag" | "geval") || JUDGED.contains(&metric)
+        self.model.is_some()
+            || matches!(self.kind.as_str(), "rag" | "geval" | "goal_success")
+            || JUDGED.contains(&metric)
     }
 
     /// Whether scores of both can be compared. An unknown judge equals no other.
@@ -207,11 +210,11 @@ impl Metrics {
     ) -> Vec<ComparedScore> {
         let mut groups: Vec<(ComparedScore, Vec<f64>)> = Vec::new();
         for metrics in trials {
-            let mut seen: HashMap<&str, usize> = HashMap::new();
+            let mut seen: HashMap<Cow<'_, str>, usize> = HashMap::new();
             for metric in metrics {
-                let nth = seen.entry(&metric.metric_name).or_default();
+                let nth = seen.entry(metric.label()).or_default();
                 let key = MetricKey {
-                    name: metric.metric_name.clone(),
+                    name: metric.label().into_owned(),
                     nth: *nth,
                 };
                 *nth += 1;

@@ -101,6 +101,7 @@ fn unit_with_answer(stage: &GradingStage, text: &str) -> UnitRecord {
         at: String::new(),
         turns: vec![turn],
         failures: Vec::new(),
+        user: None,
     }
 }
 

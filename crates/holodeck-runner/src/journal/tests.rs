@@ -64,6 +64,7 @@ fn unit(journal: &Journal, place: usize, answer: &str) -> UnitRecord {
         at: "2026-11-21T00:00:00Z".to_owned(),
         turns: vec![turn],
         failures: Vec::new(),
+        user: None,
     }
 }
 
@@ -72,6 +73,7 @@ fn grade(state: CaseState) -> Grade {
         grader: "g".to_owned(),
         state,
         turns: vec![TurnGrade::bare(state)],
+        conversation: None,
         unjudged: false,
         judging: None,
     }

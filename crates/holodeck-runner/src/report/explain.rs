@@ -68,7 +68,7 @@ pub fn explain(case: &CaseReport) -> Vec<Explanation<'_>> {
     if case.state() == CaseState::Passed {
         return Vec::new();
     }
-    let mut own: Vec<Reason> = case.unit.failures.iter().map(Reason::of_failure).collect();
+    let mut own: Vec<Reason> = case.unit.own_failures().map(Reason::of_failure).collect();
     let mut all = Vec::new();
     if let Some(trials) = case.trials.as_deref() {
         let text = format!(
@@ -88,6 +88,10 @@ pub fn explain(case: &CaseReport) -> Vec<Explanation<'_>> {
         let mut reasons = std::mem::take(&mut own);
         reasons.extend(reasons_of(&turn));
         all.extend(Explanation::new(turn.number, reasons, difference(&turn)));
+    }
+    if let Some(conversation) = &case.grade.conversation {
+        own.extend(conversation.failures.iter().map(Reason::of_failure));
+        own.extend(conversation.metrics.iter().filter_map(metric_reason));
     }
     all.extend(Explanation::new(None, own, None));
     if all.is_empty() && case.state() == CaseState::Unchecked {
@@ -202,7 +206,7 @@ pub(crate) fn metric_reason(metric: &MetricResult) -> Option<Reason> {
             .unwrap_or_else(|| "could not be computed".to_owned()),
         _ => return None,
     };
-    Some(Reason::new(&metric.metric_name, text))
+    Some(Reason::new(&metric.label(), text))
 }
 
 fn describe_calls(turn: &TurnReport<'_>) -> String {

@@ -156,6 +156,7 @@ fn test_result(case: &CaseReport) -> TestResult {
     let failures = case.failures();
     let trials = case.trials.as_deref();
     let interval = trials.and_then(Trials::interval);
+    let user = case.unit.user.as_ref();
     // Some fields apply only to a case without turns.
     let single = case.turns().next().filter(|turn| turn.number.is_none());
     TestResult {
@@ -170,6 +171,7 @@ fn test_result(case: &CaseReport) -> TestResult {
         tool_invocations: case.calls().map(invocation).collect(),
         expected_tools: case.expected.tools.clone(),
         tools_matched: case.tools_matched(),
+        approval_details: case.approvals().to_vec(),
         metric_results: case.metrics().into_owned(),
         ground_truth: case.expected.ground_truth.clone(),
         passed: case.state() == CaseState::Passed,
@@ -187,6 +189,11 @@ fn test_result(case: &CaseReport) -> TestResult {
         cost_usd: case.cost_usd(),
         judge_usage: case.judging().and_then(|judging| judging.usage),
         judge_cost_usd: case.judging().and_then(|judging| judging.cost_usd),
+        ended_by: case.ended_by().map(ToOwned::to_owned),
+        user_closing: user.and_then(|user| user.closing.clone()),
+        user_model: user.and_then(|user| user.model.clone()),
+        user_usage: case.user_used().and_then(|used| used.usage),
+        user_cost_usd: case.user_used().and_then(|used| used.cost_usd),
         num_turns: case.model_calls(),
         model: case.model().map(ToOwned::to_owned),
         truncated: case.is_truncated(),
@@ -226,6 +233,7 @@ fn turn_result((turn_index, turn): (usize, TurnReport<'_>)) -> TurnResult {
         tool_invocations: turn.calls().map(invocation).collect(),
         tools_matched: grade.tools_matched,
         arg_match_details: Some(grade.arg_match_details.clone()).filter(|details| !details.is_empty()),
+        approval_details: grade.approvals.clone(),
         metric_results: grade.metrics.clone(),
         passed: grade.state == CaseState::Passed,
         state: grade.state,

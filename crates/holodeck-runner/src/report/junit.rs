@@ -102,7 +102,9 @@ fn case(case: &CaseReport, head: &ReportHead, out: &mut dyn Write) -> std::io::R
     if case.state() == CaseState::Passed {
         let truncated = case.is_truncated().then(|| words::TRUNCATED.to_owned());
         let trials = case.trials.as_deref().map(words::trials);
-        let remarks = trials.into_iter().chain(truncated).chain(failed_calls(case));
+        let ended = words::conversation_end(case);
+        let remarks = trials.into_iter().chain(truncated).chain(ended);
+        let remarks = remarks.chain(failed_calls(case));
         let remarks: Vec<String> = remarks.collect();
         if remarks.is_empty() {
             return writeln!(out, "/>");
@@ -165,12 +167,17 @@ fn body(case: &CaseReport) -> String {
     if case.is_truncated() {
         lines.push(words::TRUNCATED.to_owned());
     }
-    lines.push(format!(
-        "\nquestion:\n{}",
-        words::clip(&case.question(), TEXT_CHARS)
-    ));
-    if let Some(response) = case.answer() {
-        lines.push(format!("\nanswer:\n{}", words::clip(response, TEXT_CHARS)));
+    if let Some(conversation) = words::conversation(case) {
+        let conversation = words::clip(&conversation, TEXT_CHARS);
+        lines.push(format!("\nconversation:\n{conversation}"));
+    } else {
+        lines.push(format!(
+            "\nquestion:\n{}",
+            words::clip(&case.question(), TEXT_CHARS)
+        ));
+        if let Some(response) = case.answer() {
+            lines.push(format!("\nanswer:\n{}", words::clip(response, TEXT_CHARS)));
+        }
     }
     for call in case.calls() {
         lines.push(format!("\ntool call {}", words::call(&call)));

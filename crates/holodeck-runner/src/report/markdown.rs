@@ -125,11 +125,16 @@ fn details(case: &CaseReport, out: &mut dyn Write) -> std::io::Result<()> {
             fenced("text", &lines.join("\n"), out)?;
         }
     }
-    writeln!(out, "\nQuestion:\n")?;
-    fenced("text", &case.question(), out)?;
-    if let Some(response) = case.answer() {
-        writeln!(out, "\nAnswer:\n")?;
-        fenced("text", response, out)?;
+    if let Some(conversation) = words::conversation(case) {
+        writeln!(out, "\nConversation:\n")?;
+        fenced("text", &conversation, out)?;
+    } else {
+        writeln!(out, "\nQuestion:\n")?;
+        fenced("text", &case.question(), out)?;
+        if let Some(response) = case.answer() {
+            writeln!(out, "\nAnswer:\n")?;
+            fenced("text", response, out)?;
+        }
     }
     let mut calls = case.calls().peekable();
     if calls.peek().is_some() {
@@ -183,7 +188,7 @@ fn remarks(case: &CaseReport) -> String {
     let metrics = case.metrics();
     let scores = metrics.iter().filter_map(|metric| {
         let score = metric.score?;
-        Some(format!("{} {}", metric.metric_name, words::score(score, None).0))
+        Some(format!("{} {}", metric.label(), words::score(score, None).0))
     });
     let failed = case.calls().filter(|call| call.error().is_some());
     let failed = failed.map(|call| format!("{} {}", call.call.name, words::call_result(&call)));

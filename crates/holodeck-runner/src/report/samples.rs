@@ -46,11 +46,13 @@ pub(crate) fn case(index: usize, state: CaseState, metrics: &[(&str, Option<f64>
             at: "2026-11-21T20:11:03.000Z".to_owned(),
             turns: vec![turn],
             failures: Vec::new(),
+            user: None,
         },
         grade: Grade {
             grader: String::new(),
             state,
             turns: vec![grade],
+            conversation: None,
             unjudged: false,
             judging: None,
         },
@@ -82,6 +84,7 @@ fn ground_truth(text: &str) -> Expected {
 fn metric(name: &str, score: Option<f64>) -> MetricResult {
     MetricResult {
         skipped: false,
+        conversation: false,
         judge_prompt: None,
         details: None,
         metric_name: name.to_owned(),

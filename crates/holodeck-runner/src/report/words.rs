@@ -66,7 +66,37 @@ pub fn notes(case: &CaseReport) -> Vec<String> {
     let model = case.model().map(|model| format!("answered by {model}"));
     let trials = case.trials.as_deref().map(describe_trials);
     let notes = trials.into_iter().chain(truncated).chain(redacted);
-    notes.chain(model).collect()
+    let ended = conversation_end(case);
+    notes.chain(model).chain(ended).collect()
+}
+
+/// How a conversation with a simulated user ended: `ended by gave_up after 3 turns; the user wrote: Forget it.`.
+pub fn conversation_end(case: &CaseReport) -> Option<String> {
+    let user = case.unit.user.as_ref()?;
+    let turns = count(case.unit.turns.len(), "turn");
+    let closing = user.closing.as_deref();
+    let closing = closing.map_or_else(String::new, |closing| format!("; the user wrote: {closing}"));
+    Some(format!("ended by {} after {turns}{closing}", user.ended_by()))
+}
+
+/// The messages of a conversation with a simulated user, and how it ended; `None` for other cases.
+pub fn conversation(case: &CaseReport) -> Option<String> {
+    let ended = conversation_end(case)?;
+    // A message cannot look like another one.
+    let own = |message: &str| message.replace('\n', "\n  ");
+    let mut text = String::new();
+    for turn in case.turns() {
+        let answer = turn.answer().unwrap_or("(no answer)");
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "user: {}\nagent: {}\n",
+            own(&turn.record.input),
+            own(answer)
+        );
+    }
+    text.push_str(&ended);
+    Some(text)
 }
 
 /// Its trials, and which of them is shown.
@@ -329,10 +359,15 @@ pub fn usage(summary: &ReportSummary) -> String {
     if let Some(usd) = summary.cost_usd {
         parts.push(cost(usd));
     }
-    if let Some(usage) = &summary.judge_usage {
-        let price = summary.judge_cost_usd.map(cost);
+    let others = [
+        ("judges", &summary.judge_usage, summary.judge_cost_usd),
+        ("simulated users", &summary.user_usage, summary.user_cost_usd),
+    ];
+    for (who, usage, price) in others {
+        let Some(usage) = usage else { continue };
+        let price = price.map(cost);
         let price = price.map_or_else(String::new, |price| format!(" ({price})"));
-        parts.push(format!("judges {} tokens{price}", tokens(usage.total_tokens)));
+        parts.push(format!("{who} {} tokens{price}", tokens(usage.total_tokens)));
     }
     parts.join(" · ")
 }

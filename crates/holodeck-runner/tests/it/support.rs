@@ -50,6 +50,7 @@ impl Project {
             agent_path: "agent.yaml".to_owned(),
             backend: Arc::new(backend.clone()) as Arc<dyn AgentBackend>,
             judge: None,
+            users: None,
             programs: Arc::new(NoPrograms),
             replayed: None,
             selection: Selection::default(),

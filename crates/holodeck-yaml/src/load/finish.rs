@@ -34,6 +34,11 @@ impl Loader<'_> {
                 &format!("test_cases.{index}.evaluations"),
                 &case.evaluations,
             );
+            self.note_ungated(
+                root,
+                &format!("test_cases.{index}.conversation_evaluations"),
+                &case.conversation_evaluations,
+            );
             for (turn_index, turn) in case.turns.iter().enumerate() {
                 self.note_ungated(
                     root,
@@ -52,6 +57,13 @@ impl Loader<'_> {
         let mut found: IndexMap<&str, Vec<String>> = IndexMap::new();
         let mut questions = 0;
         for (index, case) in agent.test_cases.iter().enumerate() {
+            if case.ground_truth.is_none() {
+                let metrics = case.conversation_metrics();
+                for metric in metrics.filter(|metric| metric.needs_ground_truth()) {
+                    let pointers = found.entry(metric.name()).or_default();
+                    pointers.push(format!("test_cases.{index}"));
+                }
+            }
             let turns = case.turns.iter().enumerate().map(|(turn, config)| {
                 let pointer = format!("test_cases.{index}.turns.{turn}");
                 (pointer, Some(config), config.ground_truth.is_some())
@@ -186,19 +198,25 @@ fn checks_anything(agent: &Agent, case: &TestCase) -> bool {
             .iter()
             .any(|metric| metric.enabled() && metric.gates())
     };
+    // The end of a conversation with a simulated user is checked.
+    if case.user.is_some() || case.conversation_metrics().any(MetricConfig::gates) {
+        return true;
+    }
     if case.turns.is_empty() {
         let expects = case
             .expected_tools
             .as_ref()
             .is_some_and(|tools| !tools.is_empty());
-        return expects || !case.forbidden_tools.is_empty() || gates(None);
+        let forbids = !case.forbidden_tools.is_empty() || !case.expected_approvals.is_empty();
+        return expects || forbids || gates(None);
     }
     case.turns.iter().any(|turn| {
         let expects = turn
             .expected_tools
             .as_ref()
             .is_some_and(|tools| !tools.is_empty());
-        expects || !turn.forbidden_tools.is_empty() || gates(Some(turn))
+        let forbids = !turn.forbidden_tools.is_empty() || !turn.expected_approvals.is_empty();
+        expects || forbids || gates(Some(turn))
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf};
 
-use holodeck_model::{Code, Diagnostic, FileKind, Layer, MetricConfig, SchemaRef};
+use holodeck_model::{Code, Diagnostic, FileKind, Layer, MetricConfig, SchemaRef, StandardMetric};
 use serde_json::Value;
 
 use super::Loader;
@@ -31,9 +31,14 @@ impl Loader<'_> {
                 lists.extend(self.tree.get(*owner, "evaluations").map(|entry| entry.value));
             }
         }
+        let stops = cases
+            .iter()
+            .filter_map(|case| self.tree.find(*case, "user.stop_when"));
+        let stops: Vec<NodeId> = stops.collect();
         for metric in lists
             .iter()
             .flat_map(|list| self.tree.items(*list).unwrap_or_default())
+            .chain(&stops)
         {
             references.extend(self.tree.get(*metric, "schema").map(|entry| entry.value));
         }
@@ -110,9 +115,13 @@ pub(super) fn fill(reference: &mut SchemaRef, schemas: &HashMap<PathBuf, Value>)
 }
 
 pub(super) fn fill_metric(metric: &mut MetricConfig, schemas: &HashMap<PathBuf, Value>) {
-    if let MetricConfig::Standard(metric) = metric
-        && let Some(reference) = &mut metric.schema
-    {
+    if let MetricConfig::Standard(metric) = metric {
+        fill_standard(metric, schemas);
+    }
+}
+
+pub(super) fn fill_standard(metric: &mut StandardMetric, schemas: &HashMap<PathBuf, Value>) {
+    if let Some(reference) = &mut metric.schema {
         fill(reference, schemas);
     }
 }

@@ -85,6 +85,7 @@ impl<B: Board> RunSink for Live<B> {
                 let verbose = self.verbosity >= Verbosity::Verbose;
                 text.push_str(&case::calls(report, self.width, verbose));
                 if verbose {
+                    text.push_str(&case::conversation(report, self.width));
                     text.push_str(&case::scores(report, self.width));
                 }
                 self.board.add(text.trim_end_matches('\n'));

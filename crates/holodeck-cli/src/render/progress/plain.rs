@@ -59,6 +59,7 @@ impl<W: Write + Send> RunSink for Plain<W> {
                 let verbose = self.verbosity >= Verbosity::Verbose;
                 line.push_str(&case::calls(report, WIDTH, verbose));
                 if verbose {
+                    line.push_str(&case::conversation(report, WIDTH));
                     line.push_str(&case::scores(report, WIDTH));
                 }
                 line

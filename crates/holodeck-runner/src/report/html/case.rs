@@ -7,7 +7,7 @@ use holodeck_model::{MetricResult, NotRun};
 use serde_json::Value;
 
 use crate::{
-    CallReport, CaseReport, TurnReport,
+    CallReport, CaseReport, Expected, TurnGrade, TurnReport,
     report::{DiffLine, DiffSide, Difference, Reason, explain, words},
 };
 
@@ -25,6 +25,10 @@ pub(super) struct Case<'a> {
     facts: Vec<String>,
     reasons: Vec<CaseReason>,
     turns: Vec<Turn<'a>>,
+    /// What is expected of a conversation as a whole.
+    tools: Vec<ExpectedTools>,
+    /// The metrics of a conversation as a whole.
+    metrics: Vec<Metric<'a>>,
     notes: Vec<String>,
 }
 
@@ -132,6 +136,8 @@ impl<'a> Case<'a> {
                 })
                 .collect(),
             turns,
+            tools: conversation_tools(case),
+            metrics: case.conversation_metrics().iter().map(Metric::new).collect(),
             notes: words::notes(case),
         }
     }
@@ -151,6 +157,8 @@ impl<'a> Case<'a> {
                 hint: None,
             }],
             turns: Vec::new(),
+            tools: Vec::new(),
+            metrics: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -166,7 +174,7 @@ impl<'a> Turn<'a> {
             question: clip(&turn.record.input),
             panes: panes(turn, difference),
             whole: turn.answer().filter(|_| is_clipped).map(clip),
-            tools: expected_tools(turn),
+            tools: expected_tools(turn.expected, turn.grade),
             calls: turn.calls().map(Call::new).collect(),
             metrics: turn.grade.metrics.iter().map(Metric::new).collect(),
         }
@@ -220,16 +228,23 @@ fn side_runs<'a>(difference: &Difference<'_>, without: DiffSide) -> Vec<Run<'a>>
     runs.filter(|run| !run.lines.is_empty()).collect()
 }
 
-fn expected_tools(turn: &TurnReport<'_>) -> Vec<ExpectedTools> {
-    let expected = &turn.expected;
+fn conversation_tools(case: &CaseReport) -> Vec<ExpectedTools> {
+    let conversation = case
+        .grade
+        .conversation
+        .as_deref()
+        .filter(|_| case.unit.user.is_some());
+    conversation.map_or_else(Vec::new, |grade| expected_tools(&case.expected, grade))
+}
+
+fn expected_tools(expected: &Expected, grade: &TurnGrade) -> Vec<ExpectedTools> {
     let tools = expected.tools.iter().filter_map(Value::as_array).flatten();
     let expected_tools: Vec<String> = tools.map(format_tool).collect();
-    let (class, state) = match turn.grade.tools_matched {
-        Some(true) => ("passed", "met"),
-        Some(false) => ("failed", "not met"),
-        None => ("unchecked", ""),
-    };
-    let fields = turn.failures().filter_map(|failure| failure.field.as_deref());
+    let (class, state) = verdict(grade.tools_matched);
+    let fields = grade
+        .failures
+        .iter()
+        .filter_map(|failure| failure.field.as_deref());
     let unmet: Vec<&str> = fields.filter(|field| field.contains("_tools")).collect();
     let lists = [
         ("Expected", expected_tools),
@@ -247,7 +262,35 @@ fn expected_tools(turn: &TurnReport<'_>) -> Vec<ExpectedTools> {
             state: if is_met { "met" } else { state },
         }
     });
-    fields.collect()
+    // Without details, as of a turn without an answer, the decisions were not compared.
+    let approvals = expected.approvals.iter().enumerate().map(|(place, approval)| {
+        let detail = grade.approvals.get(place);
+        let (class, state) = verdict(detail.map(|detail| detail.met));
+        let got = detail.map(|detail| match detail.got.as_slice() {
+            [] => ", got no call".to_owned(),
+            got => format!(", got {}", got.join(", ")),
+        });
+        ExpectedTools {
+            name: "Decision",
+            text: format!(
+                "{}: expected {}{}",
+                approval.tool,
+                approval.decision.as_str(),
+                got.unwrap_or_default()
+            ),
+            class,
+            state,
+        }
+    });
+    fields.chain(approvals).collect()
+}
+
+fn verdict(met: Option<bool>) -> (&'static str, &'static str) {
+    match met {
+        Some(true) => ("passed", "met"),
+        Some(false) => ("failed", "not met"),
+        None => ("unchecked", ""),
+    }
 }
 
 /// `lookup` or `lookup {"id":7} ×2`.

@@ -102,12 +102,12 @@ impl Charts {
     pub(super) fn observe(&mut self, case: &CaseReport) {
         for metrics in case.metrics_of_trials() {
             for metric in metrics.iter() {
-                if let Some(distribution) = self.metrics.get_mut(&metric.metric_name) {
+                if let Some(distribution) = self.metrics.get_mut(&*metric.label()) {
                     distribution.observe(metric);
                 } else {
                     let mut distribution = Distribution::default();
                     distribution.observe(metric);
-                    self.metrics.insert(metric.metric_name.clone(), distribution);
+                    self.metrics.insert(metric.label().into_owned(), distribution);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Metrics and the optimizer.
 
-use holodeck_model::{Code, Diagnostic, Pattern};
+use holodeck_model::{Code, Diagnostic, Pattern, StandardMetricName};
 
 use super::{
     Rules, View,
@@ -99,6 +99,47 @@ pub(super) fn check_evaluations(rules: &mut Rules<'_>, agent: &View) {
     }
 }
 
+/// Reports a metric in a list where it cannot be computed.
+fn check_place(rules: &mut Rules<'_>, metric: &View, kind: Option<&str>, list: &str) {
+    let (field, name) = match kind {
+        Some("standard") => ("metric", rules.text(metric, "metric")),
+        Some("rag") => ("metric_type", rules.text(metric, "metric_type")),
+        kind => ("type", kind),
+    };
+    let (Some(kind), Some(name)) = (kind, name) else {
+        return;
+    };
+    let of_conversation = list == CONVERSATION;
+    let fits = match kind {
+        "standard" => {
+            let metric: Option<StandardMetricName> = serde_json::from_value(name.into()).ok();
+            !of_conversation || metric.is_none_or(StandardMetricName::fits_conversations)
+        }
+        "rag" => !of_conversation,
+        "goal_success" => of_conversation,
+        _ => true,
+    };
+    if fits {
+        return;
+    }
+    let (message, help) = if of_conversation {
+        (
+            format!("`{name}` measures an answer, not a conversation"),
+            "move it to `evaluations`, or use `goal_success`, `geval`, `code`, `contains`, `regex`, `latency` or `cost`",
+        )
+    } else {
+        (
+            format!("`{name}` measures a conversation, not an answer"),
+            "move it to `conversation_evaluations` of a test case",
+        )
+    };
+    let field = if rules.has(metric, field) { field } else { "goal" };
+    rules.report_inconsistent(metric, field, message, Some(help));
+}
+
+/// The list of metrics of a case's whole conversation.
+pub(super) const CONVERSATION: &str = "conversation_evaluations";
+
 /// Checks a list of metrics.
 pub(super) fn check_metrics(rules: &mut Rules<'_>, owner: &View, key: &str) {
     for metric in rules.list(owner, key) {
@@ -108,6 +149,7 @@ pub(super) fn check_metrics(rules: &mut Rules<'_>, owner: &View, key: &str) {
         let kind = rules
             .text(&metric, "type")
             .or_else(|| implied_type("MetricConfig", |key| rules.entry(&metric, key).is_some()));
+        check_place(rules, &metric, kind, key);
         if rules.has(&metric, "judges") {
             for judge in rules.list(&metric, "judges") {
                 check_model(rules, &judge);
@@ -142,6 +184,24 @@ pub(super) fn check_metrics(rules: &mut Rules<'_>, owner: &View, key: &str) {
             && let Some(name) = rules.text(&metric, "metric")
         {
             check_standard(rules, &metric, name);
+        }
+    }
+}
+
+/// Checks the metrics of a case's whole conversation.
+pub(super) fn check_conversation_metrics(rules: &mut Rules<'_>, case: &View) {
+    check_metrics(rules, case, CONVERSATION);
+    let has_goal = rules.has(case, "user") || rules.has(case, "ground_truth");
+    for metric in rules.list(case, CONVERSATION) {
+        let is_goal = rules.text(&metric, "type") == Some("goal_success");
+        if is_goal && !has_goal && !rules.has(&metric, "goal") {
+            let reason = ": the case has no `user` and no `ground_truth` to take it from";
+            rules.report_missing(&metric, "goal", reason, "what the user wants to reach");
+        }
+        // There is no single answer that it could be a part of.
+        if rules.entry(&metric, "response_path").is_some() {
+            let message = "`response_path` selects a part of one answer, and a conversation has several";
+            rules.report_inconsistent(&metric, "response_path", message, None);
         }
     }
 }
@@ -211,7 +271,7 @@ fn check_python_grader(rules: &mut Rules<'_>, metric: &View) {
     rules.add(place, diagnostic);
 }
 
-fn check_standard(rules: &mut Rules<'_>, metric: &View, name: &str) {
+pub(super) fn check_standard(rules: &mut Rules<'_>, metric: &View, name: &str) {
     let used = fields_of(name);
     for field in OLD_FIELDS.iter().filter(|field| !used.contains(field)) {
         rules.warn_no_effect(metric, field, &format!("`{name}` does not use it"));

@@ -1,24 +1,42 @@
 //! Checks test cases and turns.
 
-use holodeck_model::{Code, Diagnostic, ToolNames};
+use holodeck_model::{Code, Diagnostic, StandardMetricName, ToolNames};
 
 use super::{
     Rules, View,
     arguments::check_arguments,
-    evaluation::check_metrics,
+    evaluation::{check_conversation_metrics, check_metrics, check_standard},
+    model::check_model,
     names::{check_name, tool_names},
 };
 use crate::yaml::NodeId;
 
 /// The fields that belong in the turns if there are turns.
-const PER_TURN: [&str; 7] = [
+const PER_TURN: [&str; 8] = [
     "input",
     "ground_truth",
     "expected_tools",
     "expected_tools_order",
     "forbidden_tools",
+    "expected_approvals",
     "files",
     "retrieval_context",
+];
+
+/// The fields that need to know the questions in advance.
+const NOT_WITH_USER: [&str; 2] = ["ground_truth", "retrieval_context"];
+
+/// The checks that compare an answer with `value`.
+const COMPARING: [&str; 9] = [
+    "equality",
+    "exact_match",
+    "numeric",
+    "contains",
+    "contains_any",
+    "contains_all",
+    "icontains",
+    "starts_with",
+    "levenshtein",
 ];
 
 pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Option<&str>) {
@@ -33,11 +51,21 @@ pub(super) fn check_test_cases(rules: &mut Rules<'_>, agent: &View, provider: Op
         }
         check_min_passes(rules, &case, execution.as_ref(), false);
         check_metrics(rules, &case, "evaluations");
+        check_conversation_metrics(rules, &case);
         check_question(rules, &case, &names);
         let turns = rules.list(&case, "turns");
+        if rules.has(&case, "user") && !turns.is_empty() {
+            rules.report_conflict(&case, "turns", "user");
+            continue;
+        }
+        if let Some(user) = rules.child(&case, "user") {
+            check_user(rules, &case, &user);
+            continue;
+        }
         if turns.is_empty() {
-            if !rules.has(&case, "input") {
-                rules.report_missing(&case, "input", "", "the question, unless the case has `turns`");
+            if !rules.has(&case, "input") && !rules.has(&case, "user") {
+                let what = "the question, unless the case has `turns` or a `user`";
+                rules.report_missing(&case, "input", "", what);
             }
             continue;
         }
@@ -81,6 +109,69 @@ fn check_min_passes(rules: &mut Rules<'_>, owner: &View, execution: Option<&View
     rules.add(place, diagnostic);
 }
 
+/// Checks a simulated user, and that its case expects nothing of single answers.
+fn check_user(rules: &mut Rules<'_>, case: &View, user: &View) {
+    let label = rules.tree.location(user.named_at);
+    for key in NOT_WITH_USER {
+        if rules.entry(case, key).is_none() {
+            continue;
+        }
+        let message = format!("`{key}`{} cannot be used with `user`", rules.owner_suffix(case));
+        let diagnostic = Diagnostic::error(Code::ConflictingFields, message)
+            .about(case.path.pointer(Some(key)))
+            .with_label(label.clone(), "`user` is here")
+            .with_help(
+                "a simulated user writes its questions during the test, so no answer can be expected of one",
+            );
+        let place = rules.key_place(case, key);
+        rules.add(place, diagnostic);
+    }
+    if rules.entry(case, "files").is_some() && !rules.has(case, "input") {
+        let message = format!("`files`{} needs `input`", rules.owner_suffix(case));
+        let help = "files are sent with the question of the file, and a simulated user does not see them";
+        rules.report_inconsistent(case, "files", message, Some(help));
+    }
+    if let Some(model) = rules.child(user, "model") {
+        check_model(rules, &model);
+    }
+    let stop = rules.child(user, "stop_when");
+    if let Some(stop) = &stop {
+        check_stop(rules, stop);
+    }
+    for (node, end) in rules.texts(user, "expected_end") {
+        if end == "stop_when" && stop.is_none() {
+            let message = "`expected_end` names `stop_when`, but the user has none";
+            let diagnostic = Diagnostic::error(Code::InconsistentValues, message)
+                .about(user.path.pointer(Some("expected_end")))
+                .with_help("add `stop_when` to the user, or remove it from the list");
+            let place = rules.tree.place(node);
+            rules.add(place, diagnostic);
+        }
+    }
+}
+
+/// Checks that `stop_when` is a check of the answer's text, and that it says what it looks for.
+fn check_stop(rules: &mut Rules<'_>, stop: &View) {
+    let Some(name) = rules.text(stop, "metric") else {
+        return;
+    };
+    let metric: Option<StandardMetricName> = serde_json::from_value(name.into()).ok();
+    let Some(metric) = metric else { return };
+    if !metric.checks_answer() {
+        let message = format!("`{name}` cannot be used as `stop_when`");
+        let help = "use a check of the answer's text, such as `contains` or `regex`";
+        rules.report_inconsistent(stop, "metric", message, Some(help));
+        return;
+    }
+    check_standard(rules, stop, name);
+    for field in ["threshold", "enabled", "fail_on_error"] {
+        rules.warn_no_effect(stop, field, "only whether the check is met matters");
+    }
+    if (COMPARING.contains(&name) || name == "regex") && !rules.has(stop, "value") {
+        rules.report_missing(stop, "value", "", "what to look for in the answer");
+    }
+}
+
 fn check_only_turns(rules: &mut Rules<'_>, case: &View) {
     let present: Vec<&str> = PER_TURN
         .into_iter()
@@ -92,7 +183,9 @@ fn check_only_turns(rules: &mut Rules<'_>, case: &View) {
         let diagnostic = Diagnostic::error(Code::ConflictingFields, message)
             .about(case.path.pointer(Some(key)))
             .with_label(label, "`turns` is here")
-            .with_help("a case with turns can have only `name` and `evaluations` itself");
+            .with_help(
+                "a case with turns can have only `name`, `evaluations` and `conversation_evaluations` itself",
+            );
         let place = rules.key_place(case, key);
         rules.add(place, diagnostic);
     }
@@ -110,6 +203,10 @@ fn check_question(rules: &mut Rules<'_>, owner: &View, names: &ToolNames) {
     }
     for forbidden in rules.list(owner, "forbidden_tools") {
         check_reference(rules, &forbidden, Some(forbidden.node), names, "forbidden tool");
+    }
+    for approval in rules.list(owner, "expected_approvals") {
+        let node = rules.entry(&approval, "tool").map(|entry| entry.value);
+        check_reference(rules, &approval, node, names, "tool");
     }
     for file in rules.list(owner, "files") {
         if rules.tree.entries(file.node).is_some() {

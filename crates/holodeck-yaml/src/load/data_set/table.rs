@@ -161,7 +161,7 @@ fn read_header(loader: &mut Loader<'_>, file: FileId, cells: Vec<Cell>) -> Optio
         }
         columns.push(Column { name, meaning, place });
     }
-    let asks = |column: &Column| column.name == "input" || column.name == "turns";
+    let asks = |column: &Column| ["input", "turns", "user"].contains(&column.name.as_str());
     if correct && !columns.iter().any(asks) {
         let diagnostic = Diagnostic::error(Code::MissingField, "there is no column `input`")
             .about("test_cases_file")

@@ -1,0 +1,369 @@
+//! What is expected of a turn, and of a conversation as a whole: tool calls, decisions about them, and how it ended.
+
+use holodeck_backend_api::{Approval, DecidedBy, ToolResult};
+use holodeck_eval::{
+    ApprovalsOutcome, CalledTool, ToolExpectations, ToolsOutcome, check_approvals, check_tools,
+};
+use holodeck_model::{
+    ArgMatchDetail, CallDecision, CallRefusal, CaseState, ConversationEnd, ExecutionState, ExpectedApproval,
+    ExpectedTool, Failure, FailureKind, JsonMap, MetricConfig, SimulatedUser, TestCase, ToolNames, ToolOrder,
+};
+use holodeck_turn::TurnRecord;
+use serde::Serialize;
+
+use super::{AnswerView, Graders, fingerprint};
+use crate::record::{TurnGrade, UnitRecord, UserRecord};
+
+/// What is expected of one turn: of a case without turns, or of a turn of a conversation; or of a whole conversation.
+#[derive(Clone, Copy, Default, Serialize)]
+pub(crate) struct Expectations<'a> {
+    pub(crate) ground_truth: Option<&'a str>,
+    pub(crate) expected_tools: Option<&'a [ExpectedTool]>,
+    pub(super) expected_tools_order: ToolOrder,
+    pub(crate) forbidden_tools: &'a [String],
+    pub(super) retrieval_context: Option<&'a [String]>,
+    /// Its own checks; if empty, those of the agent apply.
+    pub(crate) evaluations: &'a [MetricConfig],
+    /// What code graders receive unchanged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) turn_config: Option<&'a JsonMap>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(crate) expected_approvals: &'a [ExpectedApproval],
+}
+
+/// What is expected of each turn of a case; one item for a case without turns.
+fn of_turns(case: &TestCase) -> Vec<Expectations<'_>> {
+    if case.user.is_some() {
+        // The questions are not known in advance, so nothing is expected of single answers except the metrics.
+        return vec![Expectations {
+            evaluations: &case.evaluations,
+            ..Expectations::default()
+        }];
+    }
+    if case.turns.is_empty() {
+        return vec![Expectations {
+            ground_truth: case.ground_truth.as_deref(),
+            retrieval_context: case.retrieval_context.as_deref(),
+            evaluations: &case.evaluations,
+            ..of_tools(case)
+        }];
+    }
+    case.turns
+        .iter()
+        .map(|turn| Expectations {
+            ground_truth: turn.ground_truth.as_deref(),
+            expected_tools: turn.expected_tools.as_deref(),
+            expected_tools_order: turn.expected_tools_order,
+            forbidden_tools: &turn.forbidden_tools,
+            retrieval_context: turn.retrieval_context.as_deref(),
+            turn_config: turn.turn_config.as_ref(),
+            expected_approvals: &turn.expected_approvals,
+            evaluations: if turn.evaluations.is_empty() {
+                &case.evaluations
+            } else {
+                &turn.evaluations
+            },
+        })
+        .collect()
+}
+
+/// What a case itself expects of tool calls.
+fn of_tools(case: &TestCase) -> Expectations<'_> {
+    Expectations {
+        expected_tools: case.expected_tools.as_deref(),
+        expected_tools_order: case.expected_tools_order,
+        forbidden_tools: &case.forbidden_tools,
+        expected_approvals: &case.expected_approvals,
+        ..Expectations::default()
+    }
+}
+
+/// What is expected of each of the first `turns` turns of a case. A simulated user writes any number of them.
+pub(crate) fn expectations(case: &TestCase, turns: usize) -> Vec<Expectations<'_>> {
+    let expected = of_turns(case);
+    match expected.as_slice() {
+        [each] if case.user.is_some() => vec![*each; turns],
+        _ => expected,
+    }
+}
+
+/// What is expected of the conversation with a simulated user as a whole; `None` without one.
+pub(crate) fn of_conversation(case: &TestCase) -> Option<(&SimulatedUser, Expectations<'_>)> {
+    Some((case.user.as_deref()?, of_tools(case)))
+}
+
+/// All that a case expects, for its fingerprint.
+pub(super) fn all(case: &TestCase) -> impl Serialize + '_ {
+    #[derive(Serialize)]
+    #[serde(untagged)]
+    enum All<'a> {
+        Turns(Vec<Expectations<'a>>),
+        Conversation {
+            turns: Vec<Expectations<'a>>,
+            whole: Expectations<'a>,
+            expected_end: Option<&'a [ConversationEnd]>,
+        },
+    }
+    let turns = of_turns(case);
+    match of_conversation(case) {
+        None => All::Turns(turns),
+        Some((user, whole)) => All::Conversation {
+            turns,
+            whole,
+            expected_end: user.expected_end.as_deref(),
+        },
+    }
+}
+
+/// Whether a failure is about an expectation of tool calls.
+fn is_about_tools(failure: &Failure) -> bool {
+    let fields = ["expected_tools", "expected_tools_order", "forbidden_tools"];
+    let is_known = |field: &str| fields.contains(&field);
+    // Older journals do not record the field.
+    failure.kind == FailureKind::Expectation && failure.field.as_deref().is_none_or(is_known)
+}
+
+/// The expectations about the tool calls of a turn or of a conversation.
+pub(super) struct ToolCheck<'a> {
+    pub(super) expected: Expectations<'a>,
+    pub(super) names: &'a ToolNames,
+    /// The grade that was computed before the record was masked.
+    pub(super) recorded: Option<&'a TurnGrade>,
+    /// Whether arguments are masked.
+    pub(super) is_masked: bool,
+}
+
+/// The result of the expectations about tools.
+#[derive(Default)]
+pub(super) struct ToolsResult {
+    pub(super) matched: Option<bool>,
+    /// Whether masking hides the result.
+    pub(super) unknown: bool,
+    pub(super) details: Vec<ArgMatchDetail>,
+    pub(super) failures: Vec<Failure>,
+}
+
+impl ToolCheck<'_> {
+    pub(super) fn check(&self, calls: &[CalledTool<'_>]) -> ToolsResult {
+        let expected = ToolExpectations {
+            expected: self.expected.expected_tools.unwrap_or_default(),
+            order: self.expected.expected_tools_order,
+            forbidden: self.expected.forbidden_tools,
+            names: Some(self.names),
+        };
+        if self.is_masked {
+            let recorded = self.recorded.filter(|grade| {
+                grade.checks.first() == Some(&self.fingerprint()) && grade.tools_matched.is_some()
+            });
+            if let Some(grade) = recorded {
+                return ToolsResult {
+                    matched: grade.tools_matched,
+                    unknown: false,
+                    details: grade.arg_match_details.clone(),
+                    failures: grade
+                        .failures
+                        .iter()
+                        .filter(|failure| is_about_tools(failure))
+                        .cloned()
+                        .collect(),
+                };
+            }
+            let expects_arguments = expected.expected.iter().any(|tool| !tool.args.is_empty());
+            if expects_arguments {
+                let text = masked_error(self.recorded, "arguments were");
+                return ToolsResult {
+                    unknown: true,
+                    failures: vec![Failure {
+                        kind: FailureKind::Checks,
+                        ..Failure::of_field("expected_tools", text)
+                    }],
+                    ..ToolsResult::default()
+                };
+            }
+        }
+        let ToolsOutcome {
+            matched,
+            details,
+            failures,
+            ..
+        } = check_tools(&expected, calls);
+        ToolsResult {
+            matched,
+            unknown: false,
+            details,
+            failures,
+        }
+    }
+
+    /// Finds the verdict in a grade that was computed before masking.
+    pub(super) fn fingerprint(&self) -> String {
+        fingerprint(&Expectations {
+            ground_truth: None,
+            retrieval_context: None,
+            evaluations: &[],
+            turn_config: None,
+            // Decisions are never masked.
+            expected_approvals: &[],
+            ..self.expected
+        })
+    }
+}
+
+/// Why a check of a masked text has no verdict.
+pub(super) fn masked_error(recorded: Option<&TurnGrade>, what: &str) -> String {
+    if recorded.is_some() {
+        format!("the stored {what} masked, so a new or changed check cannot be computed; run the case again")
+    } else {
+        format!("the recorded {what} masked, so the check cannot be computed; run the case with `--live`")
+    }
+}
+
+/// Compares the decisions about the calls of these turns with the expectations.
+pub(super) fn approvals<'a>(
+    expected: &[ExpectedApproval],
+    turns: impl IntoIterator<Item = &'a TurnRecord>,
+    names: &ToolNames,
+) -> ApprovalsOutcome {
+    if expected.is_empty() {
+        return ApprovalsOutcome::default();
+    }
+    let calls: Vec<CalledTool<'a>> = turns.into_iter().flat_map(decided_calls).collect();
+    check_approvals(expected, &calls, Some(names))
+}
+
+/// The calls of a turn, nested agents included, with what was decided about each.
+fn decided_calls(turn: &TurnRecord) -> Vec<CalledTool<'_>> {
+    let nested = turn.trajectory.nested_calls();
+    let calls = turn.result.calls().chain(nested).map(|(call, result)| {
+        let approval = turn
+            .trajectory
+            .approvals()
+            .find(|approval| approval.call_id == call.call_id);
+        let mut called = CalledTool::with_result(call, result);
+        called.decision = decision(result, approval);
+        called
+    });
+    calls.collect()
+}
+
+/// What was decided about a call. A call of an agent that decides by itself has no recorded decision; it was allowed if
+/// its tool ran.
+fn decision(result: Option<&ToolResult>, approval: Option<&Approval>) -> Option<CallDecision> {
+    let refused = result.and_then(|result| result.details.refused);
+    let never_a_tool = matches!(
+        refused,
+        Some(CallRefusal::Unknown | CallRefusal::InvalidArguments)
+    );
+    match approval {
+        Some(approval) if matches!(approval.by, DecidedBy::Person | DecidedBy::NonInteractive) => {
+            Some(CallDecision::Asked)
+        }
+        Some(approval) if !approval.decision.is_approved() => Some(CallDecision::Denied),
+        _ if never_a_tool => None,
+        _ if refused.is_some() => Some(CallDecision::Denied),
+        Some(_) => Some(CallDecision::Allowed),
+        None => result.map(|_| CallDecision::Allowed),
+    }
+}
+
+impl Graders {
+    /// The verdict on the conversation with a simulated user as a whole; `None` without one.
+    pub(super) fn conclude_conversation(
+        &self,
+        unit: &UnitRecord,
+        case: &TestCase,
+        view: &AnswerView,
+    ) -> Option<TurnGrade> {
+        let (user, expected) = of_conversation(case)?;
+        let Some(played) = &unit.user else {
+            return Some(TurnGrade::bare(CaseState::Error));
+        };
+        // After an error, what is missing could still have come.
+        let is_complete = played.ended.is_some() && unit.execution() == ExecutionState::Completed;
+        let expected = if is_complete {
+            expected
+        } else {
+            Expectations {
+                expected_tools: None,
+                expected_approvals: &[],
+                ..expected
+            }
+        };
+        let check = ToolCheck {
+            expected,
+            names: &self.names,
+            recorded: match view {
+                AnswerView::Stored(Some(grade)) => grade.conversation.as_deref(),
+                AnswerView::Stored(None) | AnswerView::BeforeMasking => None,
+            },
+            is_masked: unit.turns.iter().any(|turn| !turn.redacted.arguments.is_empty()),
+        };
+        let calls: Vec<CalledTool<'_>> = unit
+            .turns
+            .iter()
+            .flat_map(|turn| turn.result.calls().map(super::called_tool))
+            .collect();
+        let tools = check.check(&calls);
+        let approvals = approvals(expected.expected_approvals, &unit.turns, &self.names);
+        let end = check_end(user, played, unit.turns.len()).filter(|_| is_complete);
+        let verdicts = [
+            tools.matched,
+            approvals.matched(),
+            end.as_ref().map(Result::is_ok),
+        ];
+        let state = if verdicts.contains(&Some(false)) {
+            CaseState::Failed
+        } else if tools.unknown || !is_complete && unit.execution() != ExecutionState::AgentFailed {
+            CaseState::Error
+        } else if verdicts.contains(&Some(true)) {
+            CaseState::Passed
+        } else {
+            CaseState::Unchecked
+        };
+        let mut failures = tools.failures;
+        failures.extend(approvals.failures);
+        failures.extend(end.and_then(Result::err));
+        let is_stored_masked = matches!(view, AnswerView::BeforeMasking)
+            || unit.turns.iter().any(|turn| turn.redacted.affects_checks());
+        Some(TurnGrade {
+            tools_matched: tools.matched,
+            arg_match_details: tools.details,
+            approvals: approvals.details,
+            failures,
+            checks: if is_stored_masked {
+                vec![check.fingerprint()]
+            } else {
+                Vec::new()
+            },
+            ..TurnGrade::bare(state)
+        })
+    }
+}
+
+/// Whether a conversation ended as it must; `None` if its end decides nothing: an answer that met `stop_when` may be a
+/// good or a bad one.
+fn check_end(user: &SimulatedUser, played: &UserRecord, turns: usize) -> Option<Result<(), Failure>> {
+    let ended = played.ended?;
+    let (is_met, expected) = match &user.expected_end {
+        Some(expected) => {
+            let names: Vec<&str> = expected.iter().map(|end| end.as_str()).collect();
+            (expected.contains(&ended), names.join(" or "))
+        }
+        None if ended == ConversationEnd::StopWhen => return None,
+        None => {
+            let goal = ConversationEnd::GoalReached;
+            (ended == goal, goal.as_str().to_owned())
+        }
+    };
+    if is_met {
+        return Some(Ok(()));
+    }
+    let turns = crate::report::words::count(turns, "turn");
+    let closing = played.closing.as_deref();
+    let closing = closing.map_or_else(String::new, |closing| format!("; the user wrote: {closing}"));
+    let text = format!(
+        "expected {expected}, got {} after {turns}{closing}",
+        ended.as_str()
+    );
+    Some(Err(Failure::of_field("user", text)))
+}
