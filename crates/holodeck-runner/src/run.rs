@@ -116,6 +116,11 @@ impl RunOutcome {
         self.head.ended == RunEndKind::Completed.as_str()
     }
 
+    /// How many of the agent's cases this run selected, and how many the agent has.
+    pub fn selection(&self) -> (usize, usize) {
+        (self.cases.indices.len(), self.cases.agent.config.test_cases.len())
+    }
+
     /// The planned cases without a result.
     pub fn not_run(&self) -> Result<Vec<NotRun>, JournalError> {
         self.with_view(|view| view.not_run().collect())

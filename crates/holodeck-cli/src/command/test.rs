@@ -325,6 +325,7 @@ impl<'a> Session<'a> {
             Some(path) => write_baseline(&path, &outcome),
             None => (None, None),
         };
+        let is_saved = saved.is_some();
         let own = run_file_problem.is_none().then(|| shorten(&outcome.run_file));
         let files: Vec<_> = own
             .into_iter()
@@ -370,6 +371,12 @@ impl<'a> Session<'a> {
                 ));
             }
             terminal.write_message(&render::hints(&summary, &as_argument(self.path)));
+        }
+        let (selected, all) = outcome.selection();
+        if is_saved && selected < all {
+            terminal.write_message(&format!(
+                "warning: the baseline has {selected} of {all} cases; the others have nothing to be compared with\n"
+            ));
         }
         for problem in run_file_problem
             .into_iter()

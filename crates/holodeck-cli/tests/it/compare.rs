@@ -122,6 +122,22 @@ fn a_baseline_is_small_sorted_and_stable() {
 }
 
 #[test]
+fn a_baseline_of_selected_cases_says_so() {
+    let server = correct_server();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let warning = "the baseline has 1 of 2 cases";
+    let name = TWO_CASES.split("name: ").nth(1).unwrap();
+    let name = name.lines().next().unwrap();
+    project
+        .run(&["test", "--save-baseline", "part", "--filter", name, "agent.yaml"])
+        .exits(0)
+        .says(warning);
+    let whole = project.run(&["test", "--save-baseline"]).exits(0);
+    assert!(!whole.all().contains("warning: the baseline"), "{}", whole.all());
+    server.finish();
+}
+
+#[test]
 fn a_baseline_is_only_saved_for_a_run_that_finished() {
     let down = ModelServer::answering(|_| Reply::error(401, &json!({})));
     let project = Project::with(&agent(&down.url(), TWO_CASES));
