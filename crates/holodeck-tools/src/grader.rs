@@ -76,6 +76,18 @@ impl CodeGraders {
         python_result(&output).map(|_| ())
     }
 
+    /// The program of a grader with `command`; `None` if it is not found or not executable.
+    pub fn find_program(&self, command: &str, grader: &CodeMetric) -> Option<PathBuf> {
+        let env = child_env(&self.env, &grader.env);
+        // As for a child process: a bare name is looked up, a path is relative to the YAML.
+        let program = if command.contains('/') {
+            self.folder.join(command)
+        } else {
+            PathBuf::from(command)
+        };
+        which(program, env.get("PATH"))
+    }
+
     fn python(&self, grader: &CodeMetric, verb: &str) -> Result<ProcessSpec, String> {
         let (module, function) = grader
             .grader

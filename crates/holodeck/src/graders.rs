@@ -4,8 +4,10 @@ use std::{path::Path, sync::Arc, thread::available_parallelism};
 
 use async_trait::async_trait;
 use holodeck_eval::Programs;
-use holodeck_model::{CodeMetric, Env, MetricConfig, ResolvedAgent};
+use holodeck_model::{Code, CodeMetric, Diagnostic, Env, MetricConfig, PathRef, ResolvedAgent};
 use holodeck_tools::CodeGraders;
+use holodeck_validators::Check;
+use holodeck_yaml::LoadedAgent;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +52,45 @@ impl GraderPrograms {
         }
         Ok(())
     }
+}
+
+/// Checks whether the programs of all code graders exist, and imports those in Python.
+pub(crate) async fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
+    let graders = CodeGraders::new(&agent.dir, env);
+    let mut checks: Vec<Check> = Vec::new();
+    for (place, metric) in metrics(agent, None) {
+        let MetricConfig::Code(config) = metric else {
+            continue;
+        };
+        let command = config.command.as_ref().map(PathRef::as_str);
+        let (field, name) = match command {
+            Some(command) => ("command", command),
+            None => ("grader", config.grader.as_deref().unwrap_or_default()),
+        };
+        let subject = format!("grader `{name}`");
+        if checks.iter().any(|check| check.subject == subject) {
+            continue;
+        }
+        let found = match command {
+            Some(command) => match graders.find_program(command, config) {
+                Some(program) => Ok(format!("runs `{}`", program.display())),
+                None => Err(format!("`{command}` was not found or is not executable")),
+            },
+            None => graders
+                .check(config, &CancellationToken::new())
+                .await
+                .map(|()| "can be imported".to_owned()),
+        };
+        checks.push(match found {
+            Ok(found) => Check::ok(subject, found),
+            Err(reason) => {
+                let pointer = format!("{}.{field}", place.pointer());
+                let error = Diagnostic::error(Code::MissingProgram, reason);
+                Check::problem(subject, error.at(agent.locate(&pointer)).about(pointer))
+            }
+        });
+    }
+    checks
 }
 
 #[async_trait]

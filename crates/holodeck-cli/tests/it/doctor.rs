@@ -28,6 +28,40 @@ fn serving(
     })
 }
 
+#[test]
+fn programs_that_grade_are_looked_for_and_imported() {
+    let server = EndpointServer::replies([list(&["test-model"])]);
+    let grades = "  - name: graded\n    input: q\n    ground_truth: a\n    evaluations:\n      \
+                  - {type: code, name: there, grader: \"checks:grade\"}\n      \
+                  - {type: code, name: raises, grader: \"broken:grade\"}\n      \
+                  - {type: code, name: program, command: sh}\n      \
+                  - {type: code, name: absent, command: no-such-grader}\n";
+    let project = Project::with(&agent(&server.url(), grades));
+    let grade = "def grade(context):\n    return True\n";
+    project.write("checks.py", grade);
+    project.write("broken.py", format!("import no_such_module\n{grade}"));
+    let report = project.run(&["doctor", "--json"]).exits(1).json();
+    let checks = report["checks"].as_array().unwrap().iter();
+    let graders = checks.filter(|check| check["subject"].as_str().unwrap().starts_with("grader "));
+    let graders: Vec<_> = graders
+        .map(|check| {
+            (
+                check["subject"].as_str().unwrap(),
+                check["state"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        graders,
+        [
+            ("grader `checks:grade`", "ok"),
+            ("grader `broken:grade`", "missing"),
+            ("grader `sh`", "ok"),
+            ("grader `no-such-grader`", "missing"),
+        ]
+    );
+}
+
 fn project(server: &EndpointServer) -> Project {
     Project::with(&agent(&server.url(), TWO_CASES))
 }
