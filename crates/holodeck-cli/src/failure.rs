@@ -7,6 +7,7 @@ use holodeck::{
     ToolSetupError,
     backend_api::{BackendError, Explanation},
     index::{IndexError, IndexErrorKind},
+    model::closest,
     runner::{ExitCode, LockError, PlanError, RunError, StoreError},
 };
 
@@ -176,6 +177,16 @@ impl Subject {
             RunError::Plan(error) => plan(error),
             RunError::Nothing => Problem::new(ExitCode::Nothing, message),
             RunError::Metric(_) | RunError::NotResumable { .. } => Problem::config(message),
+            RunError::UnknownMetric { name, known } => {
+                let meant = closest(name, known.iter().map(String::as_str));
+                Problem::config(message).with_hint(match meant {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => format!("its metrics are {}", known.join(", ")),
+                })
+            }
+            RunError::CannotKeep { metric, .. } => Problem::config(message).with_hint(format!(
+                "`--metric \"{metric}\"` renews them; without `--metric` and `--errors`, every verdict is renewed"
+            )),
             RunError::AgentChanged { .. } => Problem::config(message).with_hint(format!(
                 "`holodeck test{0}` runs everything again; `holodeck test regrade` grades the old answers again; \
                  `--accept-changes` resumes and marks every report",

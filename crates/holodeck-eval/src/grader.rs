@@ -46,6 +46,17 @@ pub enum MetricKind {
 }
 
 impl MetricKind {
+    /// The type of a metric of a configuration.
+    pub fn of(config: &MetricConfig) -> Self {
+        match config {
+            MetricConfig::Standard(_) => Self::Standard,
+            MetricConfig::Geval(_) => Self::Geval,
+            MetricConfig::Rag(_) => Self::Rag,
+            MetricConfig::Code(_) => Self::Code,
+            MetricConfig::GoalSuccess(_) => Self::GoalSuccess,
+        }
+    }
+
     /// The type as written in YAML.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -60,7 +71,10 @@ impl MetricKind {
 
 /// One metric's result for one answer.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "a caller builds earlier outcomes that are kept"
+)]
 pub struct MetricOutcome {
     /// Name under which the score is reported; two metrics may share it.
     pub name: String,
@@ -144,16 +158,9 @@ impl Grader {
                 metric: config.name().to_owned(),
                 problem,
             })?;
-            let kind = match config {
-                MetricConfig::Standard(_) => MetricKind::Standard,
-                MetricConfig::Geval(_) => MetricKind::Geval,
-                MetricConfig::Rag(_) => MetricKind::Rag,
-                MetricConfig::Code(_) => MetricKind::Code,
-                MetricConfig::GoalSuccess(_) => MetricKind::GoalSuccess,
-            };
             Ok(PreparedMetric {
                 metric,
-                kind,
+                kind: MetricKind::of(config),
                 threshold: config.threshold(),
                 fail_on_error: config.fail_on_error(),
                 when: config.when(),
@@ -208,11 +215,13 @@ impl Grader {
     }
 
     /// Completes the outcomes of [`compute`](Self::compute) with those of the asking metrics, which run concurrently.
+    /// An asking metric with an earlier outcome in `kept`, which has the order of all metrics, keeps it.
     /// `gates_met` says whether the gates outside of this list were met.
     pub async fn ask(
         &self,
         input: &EvalInput<'_>,
         computed: Vec<Option<MetricOutcome>>,
+        kept: &[Option<MetricOutcome>],
         asked: &Asked<'_>,
         gates_met: bool,
     ) -> Vec<MetricOutcome> {
@@ -220,24 +229,30 @@ impl Grader {
             return computed.into_iter().flatten().collect();
         }
         let gates_met = gates_met && computed.iter().flatten().all(MetricOutcome::is_met);
-        let outcomes = self
-            .metrics
-            .iter()
-            .zip(computed)
-            .map(async |(prepared, computed)| match (computed, &prepared.metric) {
-                (Some(outcome), _) => Some(outcome),
-                (None, Scorer::Asking(_))
-                    if prepared.when == Some(MetricCondition::GatesPassed) && !gates_met =>
-                {
-                    Some(prepared.blank(Verdict::Skipped, Duration::ZERO))
-                }
-                (None, Scorer::Asking(metric)) => {
-                    let start = Instant::now();
-                    let score = metric.score(input, asked).await;
-                    Some(prepared.outcome(score, start.elapsed()))
-                }
-                (None, Scorer::Computing(_)) => None,
-            });
+        let outcomes =
+            self.metrics
+                .iter()
+                .zip(computed)
+                .enumerate()
+                .map(
+                    async |(place, (prepared, computed))| match (computed, &prepared.metric) {
+                        (Some(outcome), _) => Some(outcome),
+                        (None, Scorer::Asking(_))
+                            if prepared.when == Some(MetricCondition::GatesPassed) && !gates_met =>
+                        {
+                            Some(prepared.blank(Verdict::Skipped, Duration::ZERO))
+                        }
+                        (None, Scorer::Asking(metric)) => {
+                            if let Some(Some(kept)) = kept.get(place) {
+                                return Some(kept.clone());
+                            }
+                            let start = Instant::now();
+                            let score = metric.score(input, asked).await;
+                            Some(prepared.outcome(score, start.elapsed()))
+                        }
+                        (None, Scorer::Computing(_)) => None,
+                    },
+                );
         join_all(outcomes).await.into_iter().flatten().collect()
     }
 

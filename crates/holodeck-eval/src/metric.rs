@@ -176,6 +176,9 @@ impl Score {
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum MetricError {
+    /// An error of an earlier grading, which is kept.
+    #[error("{0}")]
+    Earlier(String),
     /// The case has no expected answer to compare with.
     #[error("`{metric}` needs a `ground_truth`, and this test has none")]
     MissingReference {

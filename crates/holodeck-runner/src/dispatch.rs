@@ -18,6 +18,7 @@ use crate::{
     budget::Meter,
     execute::{Blocker, CaseEnd, Executor},
     grade::AnswerView,
+    grading::Earlier,
     grading::{GradedUnit, GradingStage},
     judging::JudgedLine,
     record::{Grade, UnitRecord},
@@ -399,8 +400,17 @@ impl Dispatcher<'_> {
             return Ok(());
         };
         let view = self.answer_view(unit, &record)?;
-        let answered = self.journal.judgements(unit)?;
-        let grading = Arc::clone(&self.grading).grade(index, record, view, answered, cancel.child_token());
+        let mut earlier = Earlier {
+            answered: self.journal.judgements(unit)?,
+            ..Earlier::default()
+        };
+        if let Some(grade) = self.journal.earlier_verdict(unit).transpose()? {
+            earlier.kept = self
+                .grading
+                .kept(index, &grade)
+                .map_err(|cannot| cannot.into_error(self.journal.header()))?;
+        }
+        let grading = Arc::clone(&self.grading).grade(index, record, view, earlier, cancel.child_token());
         let id = work.grading.spawn(grading).id();
         work.units.insert(id, unit);
         Ok(())

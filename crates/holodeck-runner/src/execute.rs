@@ -92,7 +92,7 @@ impl Executor {
             // Only the checks may see the unmasked answer, so they run before it is stored.
             let grading = Arc::clone(&self.grading);
             let (graded, grade) = grading
-                .grade(index, unit, AnswerView::BeforeMasking, Vec::new(), cancel)
+                .grade(index, unit, AnswerView::BeforeMasking, Earlier::default(), cancel)
                 .await;
             unit = graded;
             let Some(grade) = grade else {

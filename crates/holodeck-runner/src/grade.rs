@@ -1,5 +1,6 @@
 mod conversation;
 mod expectations;
+mod kept;
 
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use sha2::{Digest as _, Sha256};
 
 pub(crate) use expectations::{Expectations, expectations, of_conversation};
 use expectations::{ToolCheck, masked_error};
+pub(crate) use kept::CannotKeep;
+pub use kept::Renew;
 
 use crate::record::{Grade, TurnGrade, UnitRecord};
 
@@ -47,6 +50,7 @@ pub(crate) type Computed = Option<Result<Vec<Option<MetricOutcome>>, Failure>>;
 pub(crate) type Outcomes = Option<Result<Vec<MetricOutcome>, Failure>>;
 
 /// Outcomes of the metrics of each turn, and of those of the conversation as a whole.
+#[derive(Default)]
 pub(crate) struct OfUnit<T> {
     pub(crate) turns: Vec<T>,
     pub(crate) conversation: T,
@@ -112,6 +116,7 @@ impl Graders {
         case: &TestCase,
         place: usize,
         computed: Computed,
+        kept: &[Option<MetricOutcome>],
         asked: &Asked<'_>,
         redactor: &Redactor,
     ) -> Outcomes {
@@ -145,7 +150,10 @@ impl Graders {
             ..input
         };
         let gates_met = self.expectations_met(&subject);
-        Some(Ok(grader.get().ask(&input, computed, asked, gates_met).await))
+        Some(Ok(grader
+            .get()
+            .ask(&input, computed, kept, asked, gates_met)
+            .await))
     }
 
     /// The enabled metrics of each of the `turns` turns of a case.
@@ -214,6 +222,7 @@ impl Graders {
                 retrieval_context: context.or_else(|| retrieved.clone()),
                 retrieved,
                 names: &self.names,
+                goal: None,
                 recorded: None,
                 before_masking: false,
             }
@@ -331,6 +340,8 @@ struct Subject<'a> {
     /// The passages that the tools of the turn retrieved, else those of earlier turns.
     retrieved: Option<Vec<String>>,
     names: &'a ToolNames,
+    /// What a conversation should reach.
+    goal: Option<&'a str>,
     /// The grade that was computed before the record was masked.
     recorded: Option<&'a TurnGrade>,
     /// Whether the record is not masked yet.
@@ -417,12 +428,14 @@ impl Subject<'_> {
     }
 
     fn metric_check(&self, config: &MetricConfig) -> String {
-        fingerprint(&(config, self.expected.ground_truth))
+        kept::metric_check(config, self.expected, self.goal)
     }
 
-    /// Fingerprints of the checks, by which a later grading of the masked answer finds their verdicts.
+    /// Fingerprints of the checks, by which a later grading finds the verdicts on the masked answer, and those that it
+    /// keeps.
     fn fingerprints(&self, configs: &[&MetricConfig]) -> Vec<String> {
-        if !self.before_masking && !self.turn.redacted.affects_checks() {
+        let are_kept = configs.iter().any(|config| asks(config));
+        if !self.before_masking && !self.turn.redacted.affects_checks() && !are_kept {
             return Vec::new();
         }
         let metrics = configs.iter().map(|config| self.metric_check(config));

@@ -9,20 +9,31 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_eval::{Asked, NoPrograms, Programs};
-use holodeck_model::{CodeMetric, Redactor, ResolvedAgent, TestCase, UnitKey, recorded_trial_name};
+use holodeck_eval::{Asked, MetricOutcome, NoPrograms, Programs};
+use holodeck_model::{
+    CodeMetric, MetricConfig, Redactor, ResolvedAgent, TestCase, UnitKey, recorded_trial_name,
+};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    grade::{AnswerView, Computed, Graders, OfUnit, judge_prompt},
+    grade::{AnswerView, CannotKeep, Computed, Graders, OfUnit, Renew, judge_prompt},
     judging::{DeferredJudge, JudgeSettings, JudgedLine, RunJudge},
     record::{Grade, UnitRecord},
 };
 
 /// A unit and its grade; `None` if this run stopped the grading.
 pub(crate) type GradedUnit = (Box<UnitRecord>, Option<Grade>);
+
+/// What is already known about a unit that is graded.
+#[derive(Default)]
+pub(crate) struct Earlier {
+    /// The answers that its judges gave before the run was resumed.
+    pub(crate) answered: Vec<JudgedLine>,
+    /// The verdicts that a regrade keeps.
+    pub(crate) kept: OfUnit<Vec<Option<MetricOutcome>>>,
+}
 
 /// Grades the answers of one unit at a time, without calling the agent.
 pub(crate) struct GradingStage {
@@ -31,6 +42,8 @@ pub(crate) struct GradingStage {
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) judge: RunJudge,
     pub(crate) programs: Arc<dyn Programs>,
+    /// Which verdicts of an earlier grading are not kept.
+    pub(crate) renew: Renew,
     /// Names that more than one case has, so that they do not identify a case.
     pub(crate) repeated_names: HashSet<String>,
 }
@@ -66,7 +79,7 @@ impl GradingStage {
         redactor: &Arc<Redactor>,
         judge: Option<JudgeSettings>,
         programs: &Arc<dyn Programs>,
-    ) -> (Arc<Self>, UnboundedReceiver<JudgedLine>) {
+    ) -> (Self, UnboundedReceiver<JudgedLine>) {
         let (judge, judged) = RunJudge::new(judge, Arc::clone(redactor));
         let stage = Self {
             agent: Arc::clone(agent),
@@ -74,9 +87,25 @@ impl GradingStage {
             redactor: Arc::clone(redactor),
             judge,
             programs: Arc::clone(programs),
+            renew: Renew::All,
             repeated_names: repeated_names(&agent.config.test_cases),
         };
-        (Arc::new(stage), judged)
+        (stage, judged)
+    }
+
+    /// The verdicts of an earlier grading of a unit that are kept.
+    pub(crate) fn kept(
+        &self,
+        index: usize,
+        earlier: &Grade,
+    ) -> Result<OfUnit<Vec<Option<MetricOutcome>>>, CannotKeep> {
+        match self.case(index) {
+            Some(case) if self.renew != Renew::All => {
+                let judges = |config: &MetricConfig| self.judges_of(config);
+                self.graders.kept(case, earlier, &self.renew, &judges)
+            }
+            _ => Ok(OfUnit::default()),
+        }
     }
 
     /// Grades a unit; no grade if this run stopped it. Metrics of long answers are computed on another thread, so that
@@ -86,7 +115,7 @@ impl GradingStage {
         index: usize,
         unit: Box<UnitRecord>,
         view: AnswerView,
-        answered: Vec<JudgedLine>,
+        earlier: Earlier,
         cancel: CancellationToken,
     ) -> GradedUnit {
         let (unit, computed) = if unit.size() <= MAX_SHORT_ANSWER {
@@ -112,6 +141,7 @@ impl GradingStage {
             let grade = Grade::of_turns(String::new(), &unit, Vec::new());
             return (unit, Some(grade));
         };
+        let Earlier { answered, kept } = earlier;
         let judge = self
             .judge
             .for_unit(unit.key, self.unit_name(case, unit.key), answered, cancel.clone());
@@ -136,9 +166,10 @@ impl GradingStage {
             computed.conversation.is_some() && self.graders.gates_met(&unit, case, &view, &computed.turns);
         let mut turns = Vec::with_capacity(computed.turns.len());
         for (place, computed) in computed.turns.into_iter().enumerate() {
+            let kept = kept.turns.get(place).map_or(&[][..], Vec::as_slice);
             turns.push(
                 self.graders
-                    .ask(&unit, case, place, computed, &asked, &self.redactor)
+                    .ask(&unit, case, place, computed, kept, &asked, &self.redactor)
                     .await,
             );
         }
@@ -148,6 +179,7 @@ impl GradingStage {
                 &unit,
                 case,
                 computed.conversation,
+                &kept.conversation,
                 &asked,
                 &self.redactor,
                 gates_met,
@@ -199,20 +231,23 @@ impl GradingStage {
         let of_conversation = of_conversation.map(|grade| (grade, case.conversation_metrics().collect()));
         for (turn, configs) in grade.turns.iter_mut().zip(configs).chain(of_conversation) {
             for (metric, config) in turn.metrics.iter_mut().zip(configs) {
-                let Some(judging) = config.judging() else { continue };
-                let names: Option<Vec<String>> = if judging.judges.is_empty() {
-                    self.judge.name(None).map(|name| vec![name])
-                } else {
-                    judging
-                        .judges
-                        .iter()
-                        .map(|model| self.judge.name(Some(model)))
-                        .collect()
-                };
-                metric.model_used = names.map(|names| names.join(", "));
+                if config.judging().is_none() {
+                    continue;
+                }
+                metric.model_used = self.judges_of(config);
                 metric.judge_prompt = Some(judge_prompt(config));
             }
         }
+    }
+
+    /// The names of the judges of a metric.
+    fn judges_of(&self, config: &MetricConfig) -> Option<String> {
+        let judging = config.judging()?;
+        if judging.judges.is_empty() {
+            return self.judge.name(None);
+        }
+        let names = judging.judges.iter().map(|model| self.judge.name(Some(model)));
+        Some(names.collect::<Option<Vec<_>>>()?.join(", "))
     }
 
     /// Whether a unit can be graded synchronously without delaying others.

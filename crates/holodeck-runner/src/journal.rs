@@ -85,6 +85,8 @@ pub struct Journal {
     ended: Option<RunEnd>,
     /// The run whose answers this one graded.
     base: Option<BaseRun>,
+    /// The earlier grading of those answers whose verdicts this one may keep, if that is another run.
+    verdicts: Option<BaseRun>,
     /// The answers of judges for the units of a resumed run that have no verdict.
     judgements: HashMap<usize, Vec<LinePosition>>,
     /// The answers of judges that serve every unit of a resumed run.
@@ -150,6 +152,7 @@ impl Journal {
             warnings: Vec::new(),
             ended: None,
             base: None,
+            verdicts: None,
             judgements: HashMap::new(),
             shared_judgements: Vec::new(),
             end: 0,
@@ -163,15 +166,24 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Starts the journal of a regrade of the run in `base`.
+    /// Starts the journal of a regrade of the run in `base`. `verdicts` is the regrade whose verdicts may be kept, if not
+    /// that run itself.
     pub(crate) fn create_regrade(
         path: &Path,
         header: JournalHeader,
         base: Self,
+        verdicts: Option<Self>,
     ) -> Result<Self, JournalError> {
         let mut journal = Self::create(path, header)?;
         journal.base = Some(BaseRun::new(base, &journal.header.plan));
+        journal.verdicts = verdicts.map(|run| BaseRun::new(run, &journal.header.plan));
         Ok(journal)
+    }
+
+    /// The verdict on a unit in the run that this one grades again.
+    pub(crate) fn earlier_verdict(&self, place: usize) -> Option<Result<Grade, JournalError>> {
+        let earlier = self.verdicts.as_ref().or(self.base.as_ref())?;
+        earlier.journal.verdict(earlier.unit_of(&self.units, place)?)
     }
 
     /// Opens a journal for reading.

@@ -42,6 +42,7 @@ pub use compare::{
 pub use dispatch::{OnFailure, RunControl, Stop};
 pub use event::{RunEvent, RunSink};
 pub use exit::ExitCode;
+pub use grade::Renew;
 pub use journal::{JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, StoredSelection};
 pub use judging::{JudgeSettings, JudgeUsage, Judges, OpenJudge};
 pub use lock::{LockError, RunLock};

@@ -1,14 +1,14 @@
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use holodeck_eval::Programs;
-use holodeck_model::{CaseIdentity, Redactor, ResolvedAgent, RunMetadata};
+use holodeck_model::{CaseIdentity, Redactor, ResolvedAgent, RunMetadata, TestCase, match_cases};
 use jiff::Timestamp;
 
 use crate::{
-    Budget, JOURNAL_VERSION, Journal, JournalHeader, JudgeSettings, OnFailure, RunControl, RunEnd,
+    Budget, JOURNAL_VERSION, Journal, JournalHeader, JudgeSettings, OnFailure, Renew, RunControl, RunEnd,
     RunEndKind, RunError, RunEvent, RunLock, RunOutcome, RunSink, RunStore,
     dispatch::Dispatcher,
-    grade::Graders,
+    grade::{CannotKeep, Graders},
     grading::GradingStage,
     plan::match_plan,
     run::{PlannedCases, check_run_file, finish, select},
@@ -31,6 +31,8 @@ pub struct RegradeRequest {
     pub judge: Option<JudgeSettings>,
     /// The programs that grade.
     pub programs: Arc<dyn Programs>,
+    /// Which verdicts of judges and programs are renewed; the others are kept.
+    pub renew: Renew,
     /// The number of cases that are graded at the same time.
     pub concurrency: usize,
     /// The command line.
@@ -53,14 +55,17 @@ pub async fn regrade(
     store.sweep();
     check_run_file(&store, &request.agent.config.name)?;
     let graders = Graders::new(&request.agent).map_err(RunError::Metric)?;
+    let cases = &request.agent.config.test_cases;
+    check_names(&request.renew, &graders, cases)?;
     let mut old = Journal::open(old)?;
+    let mut verdicts = None;
     if let Some(run) = old.header().regrades.clone() {
         // That run has the answers and the verdicts from before masking.
-        old = Journal::open(&old.path().with_file_name(format!("{run}.jsonl")))?;
+        let answers = Journal::open(&old.path().with_file_name(format!("{run}.jsonl")))?;
+        verdicts = Some(std::mem::replace(&mut old, answers));
     }
-    let cases = &request.agent.config.test_cases;
     let planned = match_plan(&old, cases, &request.identities)?;
-    let indices: Vec<usize> = planned.iter().map(|(index, _)| *index).collect();
+    let indices = indices_of(&planned);
     // How many trials of a case have an answer, and how many it has.
     let answers = |place: Option<usize>| {
         let units = place.map_or(0..0, |place| old.units_of(place));
@@ -75,11 +80,25 @@ pub async fn regrade(
         answered == 0 || answered < trials
     };
     let missing = planned.iter().filter(|&&(_, place)| is_missing(place)).count();
+    let (mut grading, judged) = GradingStage::new(
+        &request.agent,
+        graders,
+        &request.redactor,
+        request.judge.clone(),
+        &request.programs,
+    );
+    grading.renew = request.renew.clone();
+    check_kept(
+        &grading,
+        &planned,
+        verdicts.as_ref().unwrap_or(&old),
+        &request.identities,
+    )?;
     let inherited = inherited_end(&old, missing);
     let warnings = old.warnings().to_vec();
     let header = regrade_header(request, &old, &planned);
     let path = store.journal_path(&header.run_id);
-    let mut journal = Journal::create_regrade(&path, header, old)?;
+    let mut journal = Journal::create_regrade(&path, header, old, verdicts)?;
     for warning in warnings {
         journal.warn(warning)?;
     }
@@ -93,13 +112,7 @@ pub async fn regrade(
         concurrency: request.concurrency,
         replayed: journal.header().replayed.clone(),
     });
-    let (grading, judged) = GradingStage::new(
-        &request.agent,
-        graders,
-        &request.redactor,
-        request.judge.clone(),
-        &request.programs,
-    );
+    let grading = Arc::new(grading);
     // Nothing is executed, so there are no notices.
     let (_, notices) = tokio::sync::mpsc::unbounded_channel();
     let dispatcher = Dispatcher {
@@ -135,6 +148,58 @@ pub async fn regrade(
     finish(cases, metadata, &request.agent_path, environment, &store, sink)
 }
 
+fn check_names(renew: &Renew, graders: &Graders, cases: &[TestCase]) -> Result<(), RunError> {
+    let Renew::Metrics(names) = renew else {
+        return Ok(());
+    };
+    let known: BTreeSet<&str> = cases
+        .iter()
+        .flat_map(|case| graders.names_of_metrics(case))
+        .collect();
+    match names.iter().find(|name| !known.contains(name.as_str())) {
+        Some(name) => Err(RunError::UnknownMetric {
+            name: name.clone(),
+            known: known.into_iter().map(str::to_owned).collect(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Whether every verdict that is not renewed can be kept, before the first judge is asked.
+fn check_kept(
+    grading: &GradingStage,
+    planned: &[(usize, Option<usize>)],
+    verdicts: &Journal,
+    identities: &Arc<[CaseIdentity]>,
+) -> Result<(), RunError> {
+    if grading.renew == Renew::All {
+        return Ok(());
+    }
+    let places = match_cases(verdicts.plan(), &select(identities, &indices_of(planned)));
+    for (&(index, _), place) in planned.iter().zip(places) {
+        for unit in place.map_or(0..0, |place| verdicts.units_of(place)) {
+            if let Some(grade) = verdicts.verdict(unit).transpose()? {
+                let kept = grading.kept(index, &grade);
+                kept.map_err(|cannot| cannot.into_error(verdicts.header()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn indices_of(planned: &[(usize, Option<usize>)]) -> Vec<usize> {
+    planned.iter().map(|(index, _)| *index).collect()
+}
+
+impl CannotKeep {
+    pub(crate) fn into_error(self, header: &JournalHeader) -> RunError {
+        RunError::CannotKeep {
+            metric: self.metric,
+            run_id: header.run_id.clone(),
+        }
+    }
+}
+
 /// The end of a regrade: that of the run whose answers it grades. A killed run has no end; it is incomplete if a case
 /// has no answer.
 fn inherited_end(old: &Journal, missing: usize) -> RunEnd {
@@ -156,7 +221,7 @@ fn regrade_header(
     planned: &[(usize, Option<usize>)],
 ) -> JournalHeader {
     let now = Timestamp::now();
-    let indices: Vec<usize> = planned.iter().map(|(index, _)| *index).collect();
+    let indices = indices_of(planned);
     // As many trials as the run has; how many must pass is an expectation, so the current file decides.
     let trials = planned.iter().map(|&(index, place)| {
         let count = place.map_or(1, |place| old.trials_of(place).count);

@@ -253,6 +253,24 @@ pub enum RunError {
     /// A metric of the YAML cannot be set up.
     #[error("{0}")]
     Metric(String),
+    /// No metric has this name.
+    #[error("no metric is named `{name}`")]
+    UnknownMetric {
+        /// The name.
+        name: String,
+        /// The names of the metrics.
+        known: Vec<String>,
+    },
+    /// The verdict of a metric would have to be kept, but is not one of the metric as the file has it now.
+    #[error(
+        "the verdicts of `{metric}` in run `{run_id}` cannot be kept: the metric, its judge or what it compares with is new or has changed"
+    )]
+    CannotKeep {
+        /// The metric.
+        metric: String,
+        /// The run.
+        run_id: String,
+    },
     /// No case is selected.
     #[error("no test case to run")]
     Nothing,
@@ -296,6 +314,7 @@ pub async fn run_tests(
         request.judge.clone(),
         &request.programs,
     );
+    let grading = Arc::new(grading);
     let executor = Arc::new(Executor {
         grading: Arc::clone(&grading),
         backend: Arc::clone(&request.backend),

@@ -7,9 +7,9 @@ use holodeck_model::{
     SideEffectGate, identify_cases,
 };
 use holodeck_runner::{
-    Budget, CaseTrials, Journal, JournalHeader, OnFailure, Plan, PlanError, RegradeRequest, RunControl,
-    RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError, TestRequest,
-    check_resumable, plan_trials, run_tests,
+    Budget, CaseTrials, Journal, JournalHeader, OnFailure, Plan, PlanError, RegradeRequest, Renew,
+    RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError,
+    TestRequest, check_resumable, plan_trials, run_tests,
 };
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
@@ -223,6 +223,7 @@ pub fn prepare_regrade(
     env: &Env,
     options: &TestOptions,
     run: &str,
+    renew: Renew,
 ) -> Result<PreparedRegrade, PrepareError> {
     let old = RunStore::new(&agent.dir).find(run)?;
     let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
@@ -248,6 +249,7 @@ pub fn prepare_regrade(
         redactor,
         judge,
         programs,
+        renew,
         cli_args,
     };
     Ok(PreparedRegrade { request, old })

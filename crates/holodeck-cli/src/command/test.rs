@@ -14,7 +14,7 @@ use holodeck::{
     RunInputs, TestError, TestOptions,
     index::IndexSink,
     model::{Env, closest},
-    runner::{ExitCode, RunControl, RunOutcome},
+    runner::{ExitCode, Renew, RunControl, RunOutcome},
     yaml::LoadedAgent,
 };
 use serde_json::json;
@@ -111,6 +111,12 @@ struct ResumeArgs {
 struct RegradeArgs {
     #[command(flatten)]
     run: EarlierRun,
+    /// Renew only the verdicts of this metric and keep those of other judges and graders. May be repeated.
+    #[arg(long, value_name = "NAME", conflicts_with = "errors")]
+    metric: Vec<String>,
+    /// Renew only the verdicts of judges and graders that are errors.
+    #[arg(long)]
+    errors: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -153,13 +159,18 @@ fn regrade(args: &RegradeArgs, terminal: &mut Terminal) -> Result<ExitCode, Fail
     let options = TestOptions::default();
     let (run, agent) = args.run.parts();
     let session = Session::open(agent, &args.output, options, terminal)?;
-    session.execute(Kind::Regrade(run), terminal)
+    let renew = match (args.errors, args.metric.as_slice()) {
+        (true, _) => Renew::Errors,
+        (false, []) => Renew::All,
+        (false, names) => Renew::Metrics(names.to_vec()),
+    };
+    session.execute(Kind::Regrade(run, &renew), terminal)
 }
 
 #[derive(Clone, Copy)]
 enum Kind<'a> {
     Run,
-    Regrade(&'a str),
+    Regrade(&'a str, &'a Renew),
 }
 
 /// The state of one `holodeck test`.
@@ -285,8 +296,8 @@ impl<'a> Session<'a> {
                     highlights = progress.into_highlights();
                     outcome
                 }
-                Kind::Regrade(run) => {
-                    let prepared = holodeck::prepare_regrade(agent, &env, &options, run);
+                Kind::Regrade(run, renew) => {
+                    let prepared = holodeck::prepare_regrade(agent, &env, &options, run, renew.clone());
                     indexing.end();
                     let prepared = prepared.map_err(|error| subject.prepare(error))?;
                     let mut progress = Progress::new(style, terminal);
@@ -306,7 +317,7 @@ impl<'a> Session<'a> {
                 }
                 let hint = match kind {
                     Kind::Run => hint_for_empty_run(&options, &names),
-                    Kind::Regrade(run) => {
+                    Kind::Regrade(run, _) => {
                         format!(
                             "run `{run}` has no answer to grade; `holodeck test resume {run}` requests the answers"
                         )

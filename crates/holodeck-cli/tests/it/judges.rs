@@ -324,6 +324,161 @@ fn a_regrade_asks_the_judges_and_never_the_agent() {
     assert_eq!(agent.finish().len(), 1);
 }
 
+/// A judge that counts its calls by the label of the metric and answers with the given score of 1 to 5; 0 is an error.
+fn counting_judge(scores: &Arc<Mutex<BTreeMap<&'static str, u64>>>) -> ModelServer {
+    let scores = Arc::clone(scores);
+    ModelServer::answering(move |request| {
+        let prompt = request.texts("user").concat() + &request.texts("system").concat();
+        let asked = scores.lock().unwrap();
+        let found = asked.iter().find(|(criteria, _)| prompt.contains(**criteria));
+        match found.unwrap().1 {
+            0 => Reply::openai_error(400, "down", None, None),
+            score => Reply::text(json!({"reason": format!("gave {score}"), "score": score}).to_string()),
+        }
+    })
+}
+
+const TWO_JUDGED: &str = "    - {type: geval, name: right, criteria: Is it right?, evaluation_steps: [Is it right?], threshold: 0.5}\n    \
+                          - {type: geval, name: polite, criteria: Is it polite?, evaluation_steps: [Is it polite?], threshold: 0.5}\n";
+
+/// Score, verdict, error and reason of each metric of the first case.
+fn verdicts(project: &Project) -> Vec<(String, Value, Value, bool, Value)> {
+    let run = project.run_file();
+    let metrics = run["report"]["results"][0]["metric_results"].as_array().unwrap();
+    let verdicts = metrics.iter().map(|metric| {
+        let name = metric["metric_name"].as_str().unwrap().to_owned();
+        let is_error = !metric["error"].is_null();
+        (
+            name,
+            metric["score"].clone(),
+            metric["passed"].clone(),
+            is_error,
+            metric["reasoning"].clone(),
+        )
+    });
+    verdicts.collect()
+}
+
+#[test]
+fn a_regrade_of_one_metric_keeps_the_verdicts_of_the_others() {
+    let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
+    let scores = Arc::new(Mutex::new(BTreeMap::from([
+        ("Is it right?", 10),
+        ("Is it polite?", 1),
+    ])));
+    let judge = counting_judge(&scores);
+    let project = project(&agent.url(), &judge.url(), TWO_JUDGED, ONE_CASE);
+    project.run(&["test"]).exits(1);
+    let first = verdicts(&project);
+    let asked = judge.requests().len();
+    assert_eq!(
+        (first[0].2.clone(), first[1].2.clone()),
+        (json!(true), json!(false))
+    );
+
+    // Both judges would answer otherwise now; only the named one is asked.
+    *scores.lock().unwrap() = BTreeMap::from([("Is it right?", 1), ("Is it polite?", 10)]);
+    project.run(&["test", "regrade", "--metric", "right"]).exits(1);
+    let second = verdicts(&project);
+    assert_eq!(second[0].2, json!(false));
+    assert_eq!(second[1], first[1]);
+    assert_eq!(judge.requests().len(), asked + 1);
+
+    // The verdicts of a regrade are kept like those of a run.
+    let regraded = project.run_file()["report"]["run_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    project
+        .run(&["test", "regrade", &regraded, "--metric", "polite"])
+        .exits(1);
+    let third = verdicts(&project);
+    assert_eq!((&third[0], third[1].2.clone()), (&second[0], json!(true)));
+    // Without a name, the first run is the one that is graded, and everything is asked.
+    project.run(&["test", "regrade"]).exits(1);
+    assert_eq!(judge.requests().len(), asked + 4);
+    assert_eq!(agent.finish().len(), 1);
+}
+
+#[test]
+fn a_regrade_of_errors_asks_only_for_them() {
+    let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
+    let scores = Arc::new(Mutex::new(BTreeMap::from([
+        ("Is it right?", 0),
+        ("Is it polite?", 1),
+    ])));
+    let judge = counting_judge(&scores);
+    let project = project(&agent.url(), &judge.url(), TWO_JUDGED, ONE_CASE);
+    project.run(&["test"]).exits(1);
+    let first = verdicts(&project);
+    assert!(first[0].3);
+    *scores.lock().unwrap() = BTreeMap::from([("Is it right?", 10), ("Is it polite?", 10)]);
+    let asked = judge.requests().len();
+    // The missed gate stays missed, though its judge would be kinder now.
+    project.run(&["test", "regrade", "--errors"]).exits(1);
+    let second = verdicts(&project);
+    assert_eq!((second[0].2.clone(), &second[1]), (json!(true), &first[1]));
+    assert_eq!(judge.requests().len(), asked + 1);
+    // A run without errors keeps everything, and its verdict.
+    let regraded = project.run_file()["report"]["run_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    project
+        .run(&["test", "regrade", &regraded, "--errors", "--allow-empty"])
+        .exits(1);
+    assert_eq!(judge.requests().len(), asked + 1);
+}
+
+#[test]
+fn a_verdict_of_a_changed_metric_is_not_kept() {
+    let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
+    let scores = Arc::new(Mutex::new(BTreeMap::from([
+        ("Is it right?", 10),
+        ("Is it polite?", 1),
+    ])));
+    let judge = counting_judge(&scores);
+    let project = project(&agent.url(), &judge.url(), TWO_JUDGED, ONE_CASE);
+    project.run(&["test"]).exits(1);
+    let asked = judge.requests().len();
+    let yaml = project.read("agent.yaml");
+    let polite = "[Is it polite?], threshold: 0.5}";
+    let changes = [
+        // A kinder threshold would turn the stored score into a pass that no judge gave.
+        yaml.replace(polite, "[Is it polite?], threshold: 0.0}"),
+        yaml.replace(polite, "[Is it polite? Be kind.], threshold: 0.5}"),
+        yaml.replace("name: judging-model", "name: other-model"),
+        yaml.replace("name: polite", "name: courteous"),
+    ];
+    for changed in &changes {
+        assert_ne!(*changed, yaml);
+        project.write("agent.yaml", changed);
+        project
+            .run(&["test", "regrade", "--metric", "right"])
+            .exits(2)
+            .says("cannot be kept");
+        project.run(&["test", "regrade", "--errors"]).exits(2);
+    }
+    assert_eq!(
+        judge.requests().len(),
+        asked,
+        "nothing is asked before everything is checked"
+    );
+    // The renewed metric itself may change.
+    let changed = yaml.replace(
+        "[Is it right?], threshold: 0.5}",
+        "[Is it right?], threshold: 0.9}",
+    );
+    project.write("agent.yaml", changed);
+    project.run(&["test", "regrade", "--metric", "right"]).exits(1);
+    assert_eq!(judge.requests().len(), asked + 1);
+    // A name that no metric has.
+    project
+        .run(&["test", "regrade", "--metric", "rigth"])
+        .exits(2)
+        .says("did you mean `right`?");
+}
+
 #[test]
 fn an_unusable_metric_is_reported_with_its_place() {
     let metrics = "    - {type: standard, metric: fluency, scale: 1}\n    \

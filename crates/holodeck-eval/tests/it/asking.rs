@@ -33,7 +33,7 @@ pub(crate) fn outcomes(grader: &Grader, input: &EvalInput<'_>) -> Vec<MetricOutc
         judge: &Mirror,
         programs: &NoPrograms,
     };
-    let asking = grader.ask(input, computed, &asked, true);
+    let asking = grader.ask(input, computed, &[], &asked, true);
     asking.now_or_never().unwrap()
 }
 

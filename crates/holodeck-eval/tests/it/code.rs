@@ -47,7 +47,7 @@ fn grade(result: Result<Value, String>, threshold: &Value, input: &EvalInput<'_>
         judge: &NoJudge,
         programs: &programs,
     };
-    let outcomes = grader.ask(input, grader.compute(input), &asked, true);
+    let outcomes = grader.ask(input, grader.compute(input), &[], &asked, true);
     let outcome = outcomes.now_or_never().unwrap().remove(0);
     (outcome, programs.context.into_inner().unwrap())
 }

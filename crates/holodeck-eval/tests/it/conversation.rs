@@ -59,7 +59,7 @@ fn measure_with(
         ..EvalInput::default()
     };
     let asked = Asked { judge, programs };
-    let outcomes = grader.ask(&input, grader.compute(&input), &asked, true);
+    let outcomes = grader.ask(&input, grader.compute(&input), &[], &asked, true);
     outcomes.now_or_never().unwrap().pop().unwrap()
 }
 
@@ -327,7 +327,7 @@ fn an_incomplete_conversation_or_a_missing_goal_is_never_judged() {
     };
     let grader = Grader::for_conversation(&[config(goal())]).unwrap();
     for input in [input, EvalInput::default()] {
-        let outcomes = grader.ask(&input, grader.compute(&input), &asked, true);
+        let outcomes = grader.ask(&input, grader.compute(&input), &[], &asked, true);
         assert_eq!(outcomes.now_or_never().unwrap()[0].verdict, Verdict::Error);
     }
 }

@@ -64,7 +64,7 @@ fn judge(config: Value, input: &EvalInput<'_>, judge: &dyn Judge) -> MetricOutco
         judge,
         programs: &NoPrograms,
     };
-    let outcomes = grader.ask(input, grader.compute(input), &asked, true);
+    let outcomes = grader.ask(input, grader.compute(input), &[], &asked, true);
     outcomes.now_or_never().unwrap().pop().unwrap()
 }
 
@@ -499,7 +499,7 @@ fn a_metric_is_skipped_after_a_missed_gate() {
             judge: &scripted,
             programs: &NoPrograms,
         };
-        let outcomes = grader.ask(&input, grader.compute(&input), &asked, gates_met);
+        let outcomes = grader.ask(&input, grader.compute(&input), &[], &asked, gates_met);
         outcomes.now_or_never().unwrap().pop().unwrap().verdict
     };
     assert_eq!(run(&metrics, true), Verdict::Skipped);

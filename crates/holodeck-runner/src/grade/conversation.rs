@@ -79,15 +79,11 @@ impl Graders {
             turn,
             turn_index: unit.turns.len().saturating_sub(1),
             case_name: case.name.as_deref(),
-            expected: Expectations {
-                ground_truth: case.ground_truth.as_deref(),
-                retrieval_context: case.retrieval_context.as_deref(),
-                evaluations: &case.conversation_evaluations,
-                ..Expectations::default()
-            },
+            expected: whole_expectations(case),
             retrieval_context: context.or_else(|| retrieved.clone()),
             retrieved,
             names: &self.names,
+            goal: case.goal(),
             recorded: match view {
                 AnswerView::Stored(Some(grade)) => grade.conversation.as_deref(),
                 AnswerView::Stored(None) | AnswerView::BeforeMasking => None,
@@ -144,6 +140,7 @@ impl Graders {
         unit: &UnitRecord,
         case: &TestCase,
         computed: Computed,
+        kept: &[Option<MetricOutcome>],
         asked: &Asked<'_>,
         redactor: &Redactor,
         gates_met: bool,
@@ -193,7 +190,7 @@ impl Graders {
             goal: goal.as_deref(),
             ..input
         };
-        Some(Ok(grader.ask(&input, computed, asked, gates_met).await))
+        Some(Ok(grader.ask(&input, computed, kept, asked, gates_met).await))
     }
 
     /// Adds the results of the metrics of the conversation to the verdict on it.
@@ -243,6 +240,16 @@ impl Graders {
         grade.state = worse_state(grade.state, state([None, None], false, &metrics));
         grade.metrics = metrics;
         Some(grade)
+    }
+}
+
+/// What the metrics of a conversation compare with.
+pub(super) fn whole_expectations(case: &TestCase) -> Expectations<'_> {
+    Expectations {
+        ground_truth: case.ground_truth.as_deref(),
+        retrieval_context: case.retrieval_context.as_deref(),
+        evaluations: &case.conversation_evaluations,
+        ..Expectations::default()
     }
 }
 

@@ -106,6 +106,7 @@ fn open_file(path: &Path) -> Result<Journal, JournalError> {
         warnings: Vec::new(),
         ended: None,
         base: None,
+        verdicts: None,
         judgements: HashMap::new(),
         shared_judgements: Vec::new(),
         syncer: None,

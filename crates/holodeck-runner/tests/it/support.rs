@@ -4,8 +4,8 @@ use holodeck_backend_api::AgentBackend;
 use holodeck_eval::NoPrograms;
 use holodeck_model::{DiskFiles, Env, Redactor, ResolvedAgent, RunMetadata, TestResult, identify_cases};
 use holodeck_runner::{
-    RegradeRequest, RunControl, RunError, RunEvent, RunOutcome, RunSettings, RunSink, Selection, TestRequest,
-    regrade, run_tests,
+    RegradeRequest, Renew, RunControl, RunError, RunEvent, RunOutcome, RunSettings, RunSink, Selection,
+    TestRequest, regrade, run_tests,
 };
 use holodeck_testkit::ScriptedBackend;
 use holodeck_turn::documents::{Converter, Isolation};
@@ -88,6 +88,7 @@ impl Project {
             redactor: Arc::new(Redactor::default()),
             judge: None,
             programs: Arc::new(NoPrograms),
+            renew: Renew::All,
             concurrency: 4,
             cli_args: Vec::new(),
         }

@@ -1,0 +1,166 @@
+//! Verdicts of judges and programs that a regrade keeps.
+
+use std::time::Duration;
+
+use holodeck_eval::{MetricError, MetricKind, MetricOutcome, Verdict};
+use holodeck_model::{MetricConfig, MetricResult, TestCase};
+
+use super::{
+    Expectations, Graders, OfUnit, asks, conversation::whole_expectations, expectations, fingerprint,
+};
+use crate::record::{Grade, TurnGrade};
+
+/// Which verdicts of judges and programs a regrade renews. Other checks cost nothing and are always computed again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "callers construct it")]
+pub enum Renew {
+    /// All of them.
+    #[default]
+    All,
+    /// Those of the metrics with these names.
+    Metrics(Vec<String>),
+    /// Those that are errors.
+    Errors,
+}
+
+/// A metric whose verdict would have to be kept, but is not one of the metric as it is now.
+#[derive(Debug)]
+pub(crate) struct CannotKeep {
+    pub(crate) metric: String,
+}
+
+impl Renew {
+    fn renews(&self, config: &MetricConfig, stored: &MetricResult) -> bool {
+        match self {
+            Self::All => true,
+            Self::Metrics(names) => names.iter().any(|name| name == config.name()),
+            Self::Errors => stored.error.is_some(),
+        }
+    }
+
+    /// Whether a metric is renewed whatever its verdict is.
+    fn names(&self, config: &MetricConfig) -> bool {
+        match self {
+            Self::All => true,
+            Self::Metrics(names) => names.iter().any(|name| name == config.name()),
+            Self::Errors => false,
+        }
+    }
+}
+
+impl Graders {
+    /// The verdicts of an earlier grading that are kept, in the order of the metrics of each turn and of the
+    /// conversation. `judges` names the judges that a metric has now.
+    pub(crate) fn kept(
+        &self,
+        case: &TestCase,
+        stored: &Grade,
+        renew: &Renew,
+        judges: &dyn Fn(&MetricConfig) -> Option<String>,
+    ) -> Result<OfUnit<Vec<Option<MetricOutcome>>>, CannotKeep> {
+        let expected = expectations(case, stored.turns.len());
+        let turns = stored.turns.iter().zip(expected).map(|(stored, expected)| {
+            let configs: Vec<_> = self.enabled(expected).collect();
+            kept_of(stored, &configs, expected, None, renew, judges)
+        });
+        let turns = turns.collect::<Result<_, _>>()?;
+        let configs: Vec<_> = case.conversation_metrics().collect();
+        let conversation = match &stored.conversation {
+            Some(stored) => kept_of(
+                stored,
+                &configs,
+                whole_expectations(case),
+                case.goal(),
+                renew,
+                judges,
+            )?,
+            None => Vec::new(),
+        };
+        Ok(OfUnit { turns, conversation })
+    }
+
+    /// The names of all enabled metrics of a case.
+    pub(crate) fn names_of_metrics<'a>(&'a self, case: &'a TestCase) -> impl Iterator<Item = &'a str> {
+        // A simulated user writes at least one message.
+        let turns = expectations(case, 1).into_iter();
+        let of_turns = turns.flat_map(|expected| self.enabled(expected));
+        of_turns
+            .chain(case.conversation_metrics())
+            .map(MetricConfig::name)
+    }
+}
+
+fn kept_of(
+    stored: &TurnGrade,
+    configs: &[&MetricConfig],
+    expected: Expectations<'_>,
+    goal: Option<&str>,
+    renew: &Renew,
+    judges: &dyn Fn(&MetricConfig) -> Option<String>,
+) -> Result<Vec<Option<MetricOutcome>>, CannotKeep> {
+    if stored.metrics.is_empty() {
+        // There was nothing to measure, so there is no verdict to keep.
+        return Ok(Vec::new());
+    }
+    // The first fingerprint is that of the expectations about tools.
+    let mut verdicts: Vec<_> = stored
+        .checks
+        .iter()
+        .skip(1)
+        .zip(&stored.metrics)
+        .map(Some)
+        .collect();
+    let kept = configs.iter().map(|&config| {
+        if !asks(config) || renew.names(config) {
+            return Ok(None);
+        }
+        let check = metric_check(config, expected, goal);
+        let same = verdicts.iter_mut().find(|verdict| {
+            verdict.is_some_and(|(stored, result)| {
+                *stored == check && (result.model_used.is_none() || result.model_used == judges(config))
+            })
+        });
+        // Each verdict is used once: the same metric twice has two.
+        let Some((_, result)) = same.and_then(Option::take) else {
+            return Err(CannotKeep {
+                metric: config.name().to_owned(),
+            });
+        };
+        // Whether a skipped metric is skipped again depends on the gates as they are now.
+        let is_kept = !renew.renews(config, result) && !result.skipped;
+        Ok(is_kept.then(|| outcome(config, result)))
+    });
+    kept.collect()
+}
+
+/// Fingerprint of a metric and of what it compares an answer with. A verdict is only valid for the same one.
+pub(super) fn metric_check(config: &MetricConfig, expected: Expectations<'_>, goal: Option<&str>) -> String {
+    if asks(config) {
+        let known = (expected.retrieval_context, expected.turn_config, goal);
+        fingerprint(&(config, expected.ground_truth, known))
+    } else {
+        fingerprint(&(config, expected.ground_truth))
+    }
+}
+
+fn outcome(config: &MetricConfig, result: &MetricResult) -> MetricOutcome {
+    let verdict = match (result.passed, &result.error) {
+        (Some(true), None) => Verdict::Passed,
+        (Some(false), _) => Verdict::Failed,
+        (Some(true) | None, Some(_)) => Verdict::Error,
+        (None, None) => Verdict::NotGated,
+    };
+    MetricOutcome {
+        name: result.metric_name.clone(),
+        kind: MetricKind::of(config),
+        score: result.score,
+        threshold: result.threshold,
+        verdict,
+        reason: result.reasoning.clone(),
+        error: result.error.clone().map(MetricError::Earlier),
+        evidence: result.details.clone(),
+        retries: result.retry_count,
+        evaluation_time: Duration::try_from_secs_f64(result.evaluation_time_ms.unwrap_or_default() / 1e3)
+            .unwrap_or_default(),
+    }
+}
