@@ -1,7 +1,7 @@
 //! How far a judge agrees with people, computed from answers that both judged.
 //!
-//! Start at [`Calibration::of`]. It asks nobody: what the judge answered, and which of its answers are errors and thus
-//! in no list of [`LabelledVerdict`]s, is the caller's.
+//! Start at [`Calibration::of`]. It asks no model: the caller collects the answers of the judge and keeps those that are
+//! errors out of the list.
 
 use crate::stats::{self, Interval};
 
