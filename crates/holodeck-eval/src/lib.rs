@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod calibration;
 mod checks;
 mod code;
 mod format;

@@ -8,7 +8,7 @@
 //! | Did the scores of the same cases change? | [`paired_bootstrap`], [`detectable_difference`] |
 //! | Which of several tests are significant together? | [`holm`] |
 //! | How certain is a mean score? | [`mean_interval_t`], [`mean_interval_clustered`] |
-//! | Does a judge agree with people? | [`agreement`], [`best_threshold`] |
+//! | Does a judge agree with people? | [`agreement`], [`kappa_interval`], [`best_threshold`] |
 //! | Does a judge prefer long answers? | [`pearson`], [`spearman`] |
 //!
 //! Every probability, rate, confidence and level is a fraction: 0.95, not 95. A question that the numbers cannot answer
@@ -36,7 +36,7 @@ mod quantiles;
 mod rates;
 mod significance;
 
-pub use agreement::{Agreement, agreement, best_threshold};
+pub use agreement::{Agreement, agreement, best_threshold, kappa_interval};
 pub use bootstrap::{PairedBootstrap, mean_interval_clustered, paired_bootstrap};
 pub use correlation::{pearson, spearman};
 pub use means::mean_interval_t;

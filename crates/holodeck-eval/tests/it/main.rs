@@ -8,6 +8,7 @@
 )]
 
 mod asking;
+mod calibration;
 mod code;
 mod conversation;
 mod goldens;

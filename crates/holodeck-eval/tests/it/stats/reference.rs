@@ -135,6 +135,31 @@ fn agreement_equals_scikit_learn() {
 }
 
 #[test]
+fn intervals_of_kappa_equal_statsmodels() {
+    let (mut with, mut without) = (0, 0);
+    for case in cases("kappa", 9) {
+        let confusion: [[u64; 2]; 2] = serde_json::from_value(case["confusion"].clone()).unwrap();
+        let found = stats::kappa_interval(confusion, 0.95);
+        if case["interval"].is_null() {
+            assert_eq!(found, None, "{case}");
+            without += 1;
+            continue;
+        }
+        let expected = numbers(&case["interval"]);
+        let found = found.unwrap();
+        assert_close(&case, found.low, expected[0], 1e-12);
+        assert_close(&case, found.high, expected[1], 1e-12);
+        with += 1;
+    }
+    assert!(
+        with >= 3 && without >= 3,
+        "{with} with an interval, {without} without"
+    );
+    assert_eq!(stats::kappa_interval([[15, 10], [5, 20]], 95.0), None);
+    assert_eq!(stats::kappa_interval([[0, 0], [0, 0]], 0.95), None);
+}
+
+#[test]
 fn correlations_equal_scipy() {
     for case in cases("correlation", 8) {
         let (x, y) = (numbers(&case["x"]), numbers(&case["y"]));
