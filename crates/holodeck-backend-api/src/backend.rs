@@ -72,6 +72,8 @@ pub struct TurnRequest {
     pub images: Vec<Image>,
     /// The unit that the turn belongs to, such as a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
     pub unit: Option<String>,
+    /// Whether to ask for the odds of the numbers in the answer. A backend or an endpoint that knows none ignores it.
+    pub number_odds: bool,
     /// Collects the usage of model calls made by tools; the turn's result contains the agent's own usage.
     pub spending: Spending,
     /// Decides about the turn's tool calls; `None` selects the backend's own approver.
@@ -87,6 +89,7 @@ impl TurnRequest {
             message: message.into(),
             images: Vec::new(),
             unit: None,
+            number_odds: false,
             spending: Spending::new(),
             approver: None,
             cancel: CancellationToken::new(),

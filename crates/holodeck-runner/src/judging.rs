@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::{AgentBackend, BackendError};
+use holodeck_backend_api::{AgentBackend, BackendError, NumberOdds, TurnRequest};
 use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeRequest, VerdictFormat};
 use holodeck_model::{ModelConfig, Redactor, TokenUsage, UnitKey, hex_prefix};
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
@@ -281,7 +281,10 @@ impl UnitJudge<'_> {
             unit: Some(&unit),
             ..TurnInput::default()
         };
-        let start = |request| backend.start(request);
+        let start = |mut turn: TurnRequest| {
+            turn.number_odds = request.odds;
+            backend.start(turn)
+        };
         let TurnEnd::Ended { record, error } = turns.run(input, &self.cancel, start, |_| {}).await else {
             self.stopped.store(true, Ordering::Relaxed);
             return Err(stopped("the run was stopped"));
@@ -322,12 +325,27 @@ pub(crate) fn read_answer(
     }
     match record.result.structured_output {
         Some(value) => Ok(JudgeAnswer {
+            scores: odds_of_score(&value, &record.result.number_odds),
             value,
-            scores: Vec::new(),
             model: record.result.model,
         }),
         None => Err(JudgeError::retryable("the judge returned no verdict")),
     }
+}
+
+/// The possible scores with their probabilities, if these are of the score in the answer.
+fn odds_of_score(answer: &serde_json::Value, odds: &[NumberOdds]) -> Vec<(f64, f64)> {
+    let Some(score) = answer.get("score").and_then(serde_json::Value::as_u64) else {
+        return Vec::new();
+    };
+    let of_score = odds
+        .iter()
+        .filter(|odds| odds.field == "score" && odds.value == score);
+    let pairs = of_score.flat_map(|odds| odds.odds.iter());
+    // A larger number is no score.
+    let pairs =
+        pairs.filter_map(|(score, probability)| Some((f64::from(u32::try_from(*score).ok()?), *probability)));
+    pairs.collect()
 }
 
 #[async_trait]
