@@ -1,4 +1,8 @@
-use std::{future::poll_fn, pin::Pin, sync::Arc};
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+};
 
 use async_trait::async_trait;
 use futures_core::Stream;
@@ -76,6 +80,8 @@ pub struct TurnRequest {
     pub number_odds: bool,
     /// Collects the usage of model calls made by tools; the turn's result contains the agent's own usage.
     pub spending: Spending,
+    /// Receives the W3C `traceparent` of the turn's span, if the turn is traced.
+    pub traceparent: Arc<OnceLock<String>>,
     /// Decides about the turn's tool calls; `None` selects the backend's own approver.
     pub approver: Option<Arc<dyn Approver>>,
     /// Stops the turn; content received so far is kept.
@@ -91,6 +97,7 @@ impl TurnRequest {
             unit: None,
             number_odds: false,
             spending: Spending::new(),
+            traceparent: Arc::default(),
             approver: None,
             cancel: CancellationToken::new(),
         }

@@ -74,7 +74,7 @@ impl Tokens {
         let mut places = Vec::with_capacity(tokens.len());
         let mut rest = text.as_bytes();
         for token in &tokens {
-            let bytes = token.bytes.as_deref().unwrap_or(token.token.as_bytes());
+            let bytes = token.bytes.as_deref().unwrap_or(token.text.as_bytes());
             let place = text.len() - rest.len();
             let Some(after) = rest.strip_prefix(bytes) else {
                 return Vec::new();
@@ -91,10 +91,10 @@ impl Tokens {
             let (place, token) = places.iter().rfind(|(place, _)| *place <= start)?;
             let is_whole_number = text
                 .get(*place..)?
-                .strip_prefix(&*token.token)?
+                .strip_prefix(&*token.text)?
                 .trim_start()
                 .starts_with([',', '}']);
-            let value = whole_number(&token.token).filter(|_| is_whole_number)?;
+            let value = whole_number(&token.text).filter(|_| is_whole_number)?;
             Some(NumberOdds {
                 field: field.to_owned(),
                 value,
@@ -107,9 +107,9 @@ impl Tokens {
 
 /// The numbers among the alternatives of a token; empty if the endpoint reports none.
 fn odds(token: &Token, value: u64) -> Vec<(u64, f64)> {
-    let alternatives = token.top_logprobs.iter();
+    let alternatives = token.top_logprobs.iter().flatten();
     let mut odds: Vec<(u64, f64)> = alternatives
-        .filter_map(|other| Some((whole_number(&other.token)?, probability(other.logprob)?)))
+        .filter_map(|other| Some((whole_number(&other.text)?, probability(other.logprob)?)))
         .collect();
     // The model may have written a token that is not among the most probable ones.
     if !odds.is_empty() && !odds.iter().any(|(number, _)| *number == value) {
@@ -118,10 +118,11 @@ fn odds(token: &Token, value: u64) -> Vec<(u64, f64)> {
     odds
 }
 
-fn probability(log: f64) -> Option<f64> {
+fn probability(log: Option<f64>) -> Option<f64> {
+    let log = log.filter(|log| log.is_finite())?;
     // Rounding makes 1 of a tiny positive logarithm.
     let probability = log.exp();
-    (log.is_finite() && probability <= 1.001).then(|| probability.min(1.0))
+    (probability <= 1.001).then(|| probability.min(1.0))
 }
 
 /// A token that is a whole number in its usual form, beside blanks.

@@ -75,20 +75,24 @@ pub(crate) struct LogProbs {
 /// A token, and what else the model could have written in its place.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Token {
-    pub(crate) token: String,
-    pub(crate) logprob: f64,
+    #[serde(rename = "token")]
+    pub(crate) text: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(crate) logprob: Option<f64>,
     /// Its bytes, since a token may be a part of a character.
     #[serde(default)]
     pub(crate) bytes: Option<Vec<u8>>,
     #[serde(default)]
-    pub(crate) top_logprobs: Vec<Alternative>,
+    pub(crate) top_logprobs: Option<Vec<Alternative>>,
 }
 
 /// A token that the model could have written.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Alternative {
-    pub(crate) token: String,
-    pub(crate) logprob: f64,
+    #[serde(rename = "token")]
+    pub(crate) text: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(crate) logprob: Option<f64>,
 }
 
 /// A tool call or a piece of one.

@@ -29,7 +29,7 @@ pub(crate) struct RequestShape {
 
 #[derive(Clone, Debug)]
 enum Content {
-    Message(Message),
+    Message(Box<Message>),
     Raw { content_type: String, body: Bytes },
     Flood { bytes: usize },
     Silence,
@@ -48,7 +48,7 @@ impl Reply {
 
     /// A message without content, to build on.
     pub fn nothing() -> Self {
-        Self::of(200, Content::Message(Message::default()))
+        Self::of(200, Content::Message(Box::default()))
     }
 
     /// A message that refuses.

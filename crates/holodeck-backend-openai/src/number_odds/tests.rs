@@ -22,18 +22,21 @@ fn odds_of(tokens: &[&str], others: &[(&str, f64)], text: &str) -> Vec<NumberOdd
     answer.number_odds()
 }
 
-fn rounded(odds: Vec<NumberOdds>) -> Vec<(String, u64, Vec<(u64, f64)>)> {
-    let round = |(number, probability): (u64, f64)| (number, (probability * 1e6).round() / 1e6);
-    let numbers = odds.into_iter();
+/// The odds, rounded.
+fn rounded(mut numbers: Vec<NumberOdds>) -> Vec<NumberOdds> {
+    for (_, probability) in numbers.iter_mut().flat_map(|number| &mut number.odds) {
+        *probability = (*probability * 1e6).round() / 1e6;
+    }
     numbers
-        .map(|found| {
-            (
-                found.field,
-                found.value,
-                found.odds.into_iter().map(round).collect(),
-            )
-        })
-        .collect()
+}
+
+/// A score of 7 with these odds.
+fn seven(odds: &[(u64, f64)]) -> NumberOdds {
+    NumberOdds {
+        field: "score".to_owned(),
+        value: 7,
+        odds: odds.to_vec(),
+    }
 }
 
 #[test]
@@ -46,7 +49,7 @@ fn only_the_token_that_is_the_value_of_a_field_counts() {
         ("-7", 0.1),
         ("10", 0.05),
     ];
-    let odds = vec![(7, 0.5), (8, 0.25), (10, 0.05)];
+    let odds = [(7, 0.5), (8, 0.25), (10, 0.05)];
     for tokens in [
         &[
             r#"{"reason":"#,
@@ -70,7 +73,7 @@ fn only_the_token_that_is_the_value_of_a_field_counts() {
         &["", r#"{"score":"#, "", "7", r#","reason":"#, r#""ü"}"#],
     ] {
         let found = rounded(odds_of(tokens, &others, &tokens.concat()));
-        assert_eq!(found, [("score".to_owned(), 7, odds.clone())], "{tokens:?}");
+        assert_eq!(found, [seven(&odds)], "{tokens:?}");
     }
 }
 
@@ -120,7 +123,7 @@ fn the_token_itself_is_counted_if_it_is_not_among_the_alternatives() {
     let tokens = [r#"{"score":"#, "7", "}"];
     let text = r#"{"score":7}"#;
     let found = rounded(odds_of(&tokens, &[("8", 0.05)], text));
-    assert_eq!(found[0].2, [(8, 0.05), (7, 0.9)]);
+    assert_eq!(found[0].odds, [(8, 0.05), (7, 0.9)]);
     assert_eq!(odds_of(&tokens, &[], text), []);
     assert_eq!(odds_of(&tokens, &[("eight", 0.05)], text), []);
 }
@@ -142,10 +145,7 @@ fn a_token_may_be_a_part_of_a_character() {
         token("}", b"}"),
     ];
     answer.push(serde_json::from_value(json!({ "content": tokens })).unwrap());
-    assert_eq!(
-        rounded(answer.number_odds()),
-        [("score".to_owned(), 7, vec![(7, 1.0)])]
-    );
+    assert_eq!(rounded(answer.number_odds()), [seven(&[(7, 1.0)])]);
 }
 
 #[test]

@@ -40,6 +40,7 @@ mod ingestion;
 mod init;
 mod interrupt;
 mod judges;
+mod log_probs;
 mod lookups;
 mod mcp;
 mod mocks;

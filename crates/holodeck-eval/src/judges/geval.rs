@@ -323,7 +323,7 @@ fn weighted_score(scores: &[(f64, f64)], (min, max): (u32, u32), answered: f64) 
     };
     // The probability of `1` includes that of `10` if the model writes digit by digit. It does not if the model could
     // have written `10` at once.
-    let is_known = |score: f64| scores.iter().any(|(known, _)| *known == score);
+    let is_known = |score: f64| scores.iter().any(|(known, _)| known.to_bits() == score.to_bits());
     let longer = |score: f64| {
         (min..=max)
             .map(f64::from)

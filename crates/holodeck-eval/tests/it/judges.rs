@@ -183,7 +183,10 @@ fn is_ours_an_error(case: &Value) -> bool {
 /// Where ours is the plain score: `1` may be the first digit of 10, which deepeval does not regard.
 fn is_first_digit_unclear(case: &Value) -> bool {
     let odds = probabilities(case);
-    let has = |score: f64| odds.iter().any(|odds| odds.0 == score && odds.1 >= 0.01);
+    let has = |score: f64| {
+        odds.iter()
+            .any(|odds| odds.0.to_bits() == score.to_bits() && odds.1 >= 0.01)
+    };
     has(1.0) && !has(10.0) && case["rubric"].is_null() && case["strict_mode"] != true
 }
 
