@@ -39,6 +39,7 @@ mod index;
 mod ingestion;
 mod init;
 mod interrupt;
+mod judge_usage;
 mod judges;
 mod log_probs;
 mod lookups;
