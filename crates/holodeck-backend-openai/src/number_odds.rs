@@ -3,7 +3,10 @@
 use holodeck_backend_api::{BackendError, NumberOdds};
 use serde_json::{Map, Value, json};
 
-use crate::wire::{LogProbs, Token};
+use crate::{
+    answer_format::refuses_format,
+    wire::{LogProbs, Token},
+};
 
 pub(crate) const LOG_PROBS: &str = "logprobs";
 pub(crate) const TOP_LOG_PROBS: &str = "top_logprobs";
@@ -40,7 +43,8 @@ pub(crate) fn refuses(error: &BackendError) -> bool {
     }
     let message = explanation.message.to_lowercase();
     let is_unsupported = |text: &str| text.contains("unsupported") || text.contains("not supported");
-    names_them(&message) || is_unsupported(&message) || code.as_deref().is_some_and(is_unsupported)
+    let is_vague = is_unsupported(&message) || code.as_deref().is_some_and(is_unsupported);
+    names_them(&message) || (is_vague && !refuses_format(error))
 }
 
 /// The tokens of an answer, if the endpoint reports them, and its text.

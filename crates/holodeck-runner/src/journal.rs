@@ -306,7 +306,8 @@ impl Journal {
 
     /// Writes a call of a judge. After this returns, its answer is not asked for again.
     pub(crate) fn judged(&mut self, line: &JudgedLine) -> Result<(), JournalError> {
-        self.write(&Line::<(), ()>::Judged(line.clone())).map(drop)
+        self.write(&Line::<(), ()>::Judged(Box::new(line.clone())))
+            .map(drop)
     }
 
     /// The calls of judges for a unit that a killed run did not grade. Returns them once.
@@ -323,7 +324,7 @@ impl Journal {
     fn read_judgements(&self, positions: &[LinePosition]) -> Result<Vec<JudgedLine>, JournalError> {
         let lines = positions.iter().map(|&position| {
             match self.parse::<Line<serde::de::IgnoredAny, serde::de::IgnoredAny>>(position)? {
-                Line::Judged(line) => Ok(line),
+                Line::Judged(line) => Ok(*line),
                 _ => Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into())),
             }
         });

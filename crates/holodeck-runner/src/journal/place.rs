@@ -15,7 +15,7 @@ pub(super) enum Line<R, G> {
     /// Its verdict.
     Graded(G),
     /// A call of a judge, before its unit has a verdict.
-    Judged(JudgedLine),
+    Judged(Box<JudgedLine>),
     /// A warning that concerns every verdict; a resumed run may add more.
     Warning(String),
     End(End),
