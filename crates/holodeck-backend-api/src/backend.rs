@@ -1,4 +1,8 @@
-use std::{future::poll_fn, pin::Pin, sync::Arc};
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+};
 
 use async_trait::async_trait;
 use futures_core::Stream;
@@ -72,8 +76,12 @@ pub struct TurnRequest {
     pub images: Vec<Image>,
     /// The unit that the turn belongs to, such as a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
     pub unit: Option<String>,
+    /// Whether to ask for the odds of the numbers in the answer. A backend or an endpoint that knows none ignores it.
+    pub number_odds: bool,
     /// Collects the usage of model calls made by tools; the turn's result contains the agent's own usage.
     pub spending: Spending,
+    /// Receives the W3C `traceparent` of the turn's span, if the turn is traced.
+    pub traceparent: Arc<OnceLock<String>>,
     /// Decides about the turn's tool calls; `None` selects the backend's own approver.
     pub approver: Option<Arc<dyn Approver>>,
     /// Stops the turn; content received so far is kept.
@@ -87,7 +95,9 @@ impl TurnRequest {
             message: message.into(),
             images: Vec::new(),
             unit: None,
+            number_odds: false,
             spending: Spending::new(),
+            traceparent: Arc::default(),
             approver: None,
             cancel: CancellationToken::new(),
         }

@@ -3,8 +3,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Approval, ApprovalAsk, ApprovalDecision, DecidedBy, ExecutionResult, Redactions, TokenUsage, ToolCall,
-    ToolResult,
+    Approval, ApprovalAsk, ApprovalDecision, DecidedBy, ExecutionResult, NumberOdds, Redactions, TokenUsage,
+    ToolCall, ToolResult,
 };
 
 /// An event that a backend emits during a turn. The order within one model message is reasoning, text, tool calls,
@@ -82,6 +82,8 @@ pub enum BackendEvent {
     },
     /// The answer as an object that satisfies the agent's `response_format`.
     StructuredOutput(Value),
+    /// The odds of the numbers in the answer, if they were asked for.
+    NumberOdds(Vec<NumberOdds>),
     /// A model call came from a recording.
     Replayed {
         /// How long the recorded call took.
@@ -222,6 +224,11 @@ mod tests {
                 }),
             },
             BackendEvent::StructuredOutput(json!({"n": 1})),
+            BackendEvent::NumberOdds(vec![NumberOdds {
+                field: "n".to_owned(),
+                value: 1,
+                odds: vec![(1, 0.75), (2, 0.25)],
+            }]),
             BackendEvent::Replayed {
                 latency: Duration::from_millis(1500),
                 redacted: Redactions::default(),

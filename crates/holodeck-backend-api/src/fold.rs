@@ -48,6 +48,7 @@ impl ResultFold {
                 }
             }
             BackendEvent::StructuredOutput(value) => self.result.structured_output = Some(value.clone()),
+            BackendEvent::NumberOdds(odds) => self.result.number_odds.clone_from(odds),
             BackendEvent::Replayed { latency, .. } => {
                 *self.result.recorded_latency.get_or_insert(Duration::ZERO) += *latency;
             }
@@ -122,6 +123,7 @@ impl ResultFold {
         if !self.message_open {
             self.message_open = true;
             self.message.clear();
+            self.result.number_odds.clear();
         }
     }
 

@@ -14,6 +14,7 @@ mod fold;
 mod history;
 mod image;
 mod model_calls;
+mod number_odds;
 mod redacted;
 mod result;
 mod session;
@@ -34,6 +35,7 @@ pub use holodeck_model::{
 };
 pub use image::Image;
 pub use model_calls::{ModelCalls, ModelDelta, ModelRequest, ModelStream, RecordedCall};
+pub use number_odds::NumberOdds;
 pub use redacted::Redactions;
 pub use result::{ExecutionResult, MAX_TOOL_CALLS, Outcome, ToolCall, ToolResult};
 pub use session::{AgentSession, SessionControl, SessionCore, SessionState, TextStream};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{BackendError, StopReason, TokenUsage, ToolCall};
+use crate::{BackendError, NumberOdds, StopReason, TokenUsage, ToolCall};
 
 /// The boundary to the model: one request in, a stream of deltas out. The HTTP driver calls the endpoint, the
 /// recorder wraps the driver, and the replayer replaces it.
@@ -61,6 +61,8 @@ pub enum ModelDelta {
     Refusal(String),
     /// One complete tool call; drivers assemble the pieces.
     ToolCall(ToolCall),
+    /// The odds of the numbers in the answer; after its text.
+    NumberOdds(Vec<NumberOdds>),
     /// Tokens of the call.
     Usage(TokenUsage),
     /// The answer is complete.

@@ -4,6 +4,8 @@ use holodeck_model::{CallDetails, TokenUsage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::NumberOdds;
+
 /// The result of one turn of an agent, in the same shape for every backend.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Record", into = "Record")]
@@ -20,6 +22,8 @@ pub struct ExecutionResult {
     pub cost_usd: Option<f64>,
     /// The validated object when the agent has a `response_format`.
     pub structured_output: Option<Value>,
+    /// The odds of the numbers in the answer, if they were asked for and the model reports them.
+    pub number_odds: Vec<NumberOdds>,
     /// Number of model calls.
     pub num_turns: u32,
     /// How the turn ended.
@@ -226,6 +230,8 @@ struct Record {
     cost_usd: Option<f64>,
     #[serde(default)]
     structured_output: Option<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    number_odds: Vec<NumberOdds>,
     #[serde(default = "default_num_turns")]
     num_turns: u32,
     #[serde(default)]
@@ -258,6 +264,7 @@ impl From<ExecutionResult> for Record {
             token_usage: result.token_usage,
             cost_usd: result.cost_usd,
             structured_output: result.structured_output,
+            number_odds: result.number_odds,
             num_turns: result.num_turns,
             thinking: result.thinking,
             model: result.model,
@@ -286,6 +293,7 @@ impl From<Record> for ExecutionResult {
             token_usage: record.token_usage,
             cost_usd: record.cost_usd,
             structured_output: record.structured_output,
+            number_odds: record.number_odds,
             num_turns: record.num_turns,
             outcome,
             thinking: record.thinking,

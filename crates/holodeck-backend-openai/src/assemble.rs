@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::{
     driver::parse_lenient,
     failure,
+    number_odds::Tokens,
     wire::{CallFragment, Chunk, Message, Usage},
 };
 
@@ -19,6 +20,7 @@ pub(crate) struct Assembler {
     finish_reason: Option<String>,
     calls: Vec<PartialCall>,
     refused: bool,
+    tokens: Tokens,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +45,7 @@ impl Assembler {
             if let Some(message) = choice.delta.or(choice.message) {
                 self.push_message(*message, deltas);
             }
+            self.tokens.push(choice.logprobs);
             update(&mut self.finish_reason, choice.finish_reason);
         }
     }
@@ -82,7 +85,11 @@ impl Assembler {
             }
             other => other,
         };
-        let mut deltas = Vec::with_capacity(self.calls.len() + 2);
+        let mut deltas = Vec::with_capacity(self.calls.len() + 3);
+        let odds = self.tokens.number_odds();
+        if !odds.is_empty() {
+            deltas.push(ModelDelta::NumberOdds(odds));
+        }
         for call in self.calls {
             deltas.push(ModelDelta::ToolCall(call.into_call()?));
         }
@@ -105,6 +112,7 @@ impl Assembler {
         let reasoning = reasoning.into_iter().find(|text| !text.is_empty());
         deltas.extend(reasoning.map(|text| ModelDelta::Reasoning(text.into_owned())));
         let text = Some(message.content.text).filter(|text| !text.is_empty());
+        self.tokens.push_text(text.as_deref());
         deltas.extend(text.map(|text| ModelDelta::Text(text.into_owned())));
         if let Some(refusal) = message.refusal.filter(|text| !text.is_empty()) {
             self.refused = true;

@@ -1,7 +1,7 @@
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
 };
 
 use holodeck_backend_api::{
@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     answer_format::{SchemaPlacement, SentFormat},
+    number_odds,
     parameters::Parameters,
     wire_message,
 };
@@ -43,6 +44,8 @@ pub(crate) struct Core {
     names: ToolNames,
     access: ToolAccess,
     notices: Mutex<HashSet<String>>,
+    /// Whether the endpoint refused to report log-probabilities, or the recorded one did.
+    pub(crate) refuses_log_probs: AtomicBool,
 }
 
 impl Core {
@@ -72,6 +75,7 @@ impl Core {
             instructions: agent.instructions.text.clone(),
             parameters: Parameters::of(&config.model, config.openai.as_ref()),
             notices: Mutex::default(),
+            refuses_log_probs: AtomicBool::new(false),
             calls,
             tools,
             approver: None,
@@ -106,6 +110,7 @@ impl Core {
         placement: Option<SchemaPlacement>,
         tools: &[Value],
         unit: Option<&str>,
+        number_odds: bool,
     ) -> ModelRequest {
         let mut messages = Vec::with_capacity(conversation.len() + 1);
         messages.extend(self.system(placement));
@@ -119,12 +124,20 @@ impl Core {
             body.insert("response_format".to_owned(), format.response_format().clone());
         }
         body.extend(self.parameters.body.clone());
+        if number_odds {
+            body.extend(number_odds::parameters());
+        }
         ModelRequest {
             provider: self.provider.clone(),
             model: self.model.clone(),
             body: Value::Object(body),
             unit: unit.map(str::to_owned),
         }
+    }
+
+    /// Whether the model may report log-probabilities. Reasoning models refuse them.
+    pub(crate) fn may_report_log_probs(&self) -> bool {
+        !self.parameters.reasoning
     }
 
     /// Looks up the places of the YAML fields that errors name.

@@ -7,12 +7,14 @@
 mod answer_format;
 mod approvals;
 mod assemble;
+mod attempts;
 mod backend;
 mod core;
 mod driver;
 mod endpoint;
 mod failure;
 mod message;
+mod number_odds;
 mod parameters;
 mod session;
 mod tool_calls;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    answer_format::{SchemaPlacement, SentFormat, refuses_format},
+    attempts::{Attempts, Form},
     core::Core,
 };
 
@@ -36,6 +36,7 @@ pub(crate) struct CallContext<'a> {
     /// The tools offered to the model, as sent.
     pub(crate) tools: &'a [Value],
     pub(crate) unit: Option<&'a str>,
+    pub(crate) number_odds: bool,
     pub(crate) cancel: &'a CancellationToken,
 }
 
@@ -46,34 +47,30 @@ pub(crate) fn call_model<'a>(
     context: CallContext<'a>,
 ) -> impl Stream<Item = Result<MessageStep, BackendError>> + Send + 'a {
     try_stream! {
-        let mut placement = core.format.as_ref().map(SentFormat::placement);
-        // A recording contains only successful calls, so a refused format is a miss when it is replayed.
-        let mut first_miss = None;
+        let mut attempts = Attempts::new(core, context.number_odds);
         let mut message = Message::default();
         'call: loop {
-            let request = core.request(conversation, placement, context.tools, context.unit);
+            let Form { placement, number_odds } = attempts.form;
+            let request = core.request(conversation, placement, context.tools, context.unit, number_odds);
             let call = core.calls.call(&request, context.cancel);
             let mut deltas = match unless_cancelled(context.cancel, call).await? {
                 Ok(deltas) => deltas,
-                Err(error) => match fallback_placement(&error, placement, &mut first_miss) {
-                    Some(next) => {
-                        placement = Some(next);
+                Err(error) => {
+                    if attempts.change_form(&error) {
                         continue 'call;
                     }
-                    None => Err(core.explain(first_miss.take().unwrap_or(error)))?,
-                },
+                    Err(core.explain(attempts.explain(error)))?
+                }
             };
             let mut begun = false;
             while let Some(delta) = unless_cancelled(context.cancel, deltas.next()).await? {
                 let delta = match delta {
                     Ok(delta) => delta,
                     Err(error) => {
-                        let next = if begun { None } else { fallback_placement(&error, placement, &mut first_miss) };
-                        if next.is_some() {
-                            placement = next;
+                        if !begun && attempts.change_form(&error) {
                             continue 'call;
                         }
-                        Err(core.explain(first_miss.take().unwrap_or(error)))?
+                        Err(core.explain(attempts.explain(error)))?
                     }
                 };
                 let waits = matches!(
@@ -82,8 +79,7 @@ pub(crate) fn call_model<'a>(
                 );
                 if !begun && !waits {
                     begun = true;
-                    first_miss = None;
-                    if let Some(notice) = settle_placement(core, placement) {
+                    if let Some(notice) = attempts.settle(core) {
                         yield MessageStep::Event(BackendEvent::Notice { message: notice });
                     }
                 }
@@ -109,36 +105,6 @@ pub(crate) async fn unless_cancelled<F: Future>(
         .run_until_cancelled(work)
         .await
         .ok_or(BackendError::Cancelled)
-}
-
-/// Where to send the schema after the endpoint refused `response_format`.
-fn fallback_placement(
-    error: &BackendError,
-    tried: Option<SchemaPlacement>,
-    first_miss: &mut Option<BackendError>,
-) -> Option<SchemaPlacement> {
-    if tried != Some(SchemaPlacement::ResponseFormat) {
-        return None;
-    }
-    if matches!(error, BackendError::ReplayMiss { .. }) {
-        *first_miss = Some(error.clone());
-        return Some(SchemaPlacement::Instructions);
-    }
-    refuses_format(error).then_some(SchemaPlacement::Instructions)
-}
-
-/// Keeps the placement that worked; returns a notice the first time.
-fn settle_placement(core: &Core, placement: Option<SchemaPlacement>) -> Option<String> {
-    let format = core.format.as_ref()?;
-    if placement != Some(SchemaPlacement::Instructions) || format.placement() == SchemaPlacement::Instructions
-    {
-        return None;
-    }
-    format.use_instructions();
-    core.notice_once(
-        "the endpoint does not support `response_format`; the schema is sent to the model as instructions"
-            .to_owned(),
-    )
 }
 
 /// The events of a retry, with a notice if the wait is long.
@@ -172,6 +138,7 @@ impl Message {
                 self.calls.push(call.clone());
                 vec![BackendEvent::ToolCall(call)]
             }
+            ModelDelta::NumberOdds(odds) => vec![BackendEvent::NumberOdds(odds)],
             ModelDelta::Usage(usage) => vec![BackendEvent::Usage(usage)],
             ModelDelta::Finish {
                 stop_reason,

@@ -3,11 +3,15 @@ use std::collections::BTreeMap;
 use holodeck_model::{Effort, Location, ModelConfig, OpenAiConfig};
 use serde_json::{Map, Value, json};
 
+use crate::number_odds;
+
 /// The parameters of a request besides messages, tools and response format.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parameters {
     /// The parameters as sent.
     pub(crate) body: Map<String, Value>,
+    /// Whether they are those of a reasoning model.
+    pub(crate) reasoning: bool,
     /// The notice about changes to them.
     pub(crate) notice: Option<String>,
     /// The places of the parameters' fields in the YAML.
@@ -55,6 +59,7 @@ impl Parameters {
         }
         Self {
             body,
+            reasoning,
             notice: notice(&model.name, reasoning, &omitted, model.max_tokens.is_some()),
             places: BTreeMap::new(),
         }
@@ -88,8 +93,14 @@ pub(crate) fn adapt_to(model: &str, body: &Value) -> Value {
     let reasoning = is_reasoning(model);
     if let Some(map) = body.as_object_mut() {
         if reasoning {
-            map.shift_remove("temperature");
-            map.shift_remove("top_p");
+            for name in [
+                "temperature",
+                "top_p",
+                number_odds::LOG_PROBS,
+                number_odds::TOP_LOG_PROBS,
+            ] {
+                map.shift_remove(name);
+            }
         }
         if let Some(max) = map.shift_remove(limit_name(!reasoning)) {
             map.insert(limit_name(reasoning).to_owned(), max);

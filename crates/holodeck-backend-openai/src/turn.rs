@@ -55,7 +55,12 @@ pub(crate) fn run(
             {
                 let unit = request.unit.as_deref();
                 let tools = core.offered_tools(selection.as_ref(), unit, turn.model_calls);
-                let context = CallContext { tools: &tools, unit, cancel: &request.cancel };
+                let context = CallContext {
+                    tools: &tools,
+                    unit,
+                    number_odds: request.number_odds,
+                    cancel: &request.cancel,
+                };
                 let mut steps = pin!(message::call_model(core, &turn.conversation, context));
                 while let Some(step) = steps.next().await {
                     match step? {

@@ -42,6 +42,8 @@ pub(crate) struct Choice<'a> {
     pub(crate) delta: Option<Box<Message<'a>>>,
     #[serde(borrow)]
     pub(crate) message: Option<Box<Message<'a>>>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) logprobs: Option<LogProbs>,
     #[serde(borrow, deserialize_with = "plain")]
     pub(crate) finish_reason: Option<Cow<'a, str>>,
 }
@@ -61,6 +63,36 @@ pub(crate) struct Message<'a> {
     pub(crate) refusal: Option<Cow<'a, str>>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) tool_calls: Option<Vec<CallFragment>>,
+}
+
+/// The tokens of a chunk.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct LogProbs {
+    #[serde(default)]
+    pub(crate) content: Option<Vec<Token>>,
+}
+
+/// A token, and what else the model could have written in its place.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Token {
+    #[serde(rename = "token")]
+    pub(crate) text: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(crate) logprob: Option<f64>,
+    /// Its bytes, since a token may be a part of a character.
+    #[serde(default)]
+    pub(crate) bytes: Option<Vec<u8>>,
+    #[serde(default)]
+    pub(crate) top_logprobs: Option<Vec<Alternative>>,
+}
+
+/// A token that the model could have written.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Alternative {
+    #[serde(rename = "token")]
+    pub(crate) text: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(crate) logprob: Option<f64>,
 }
 
 /// A tool call or a piece of one.

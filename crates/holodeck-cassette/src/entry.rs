@@ -1,5 +1,6 @@
 use holodeck_backend_api::{
-    BackendEvent, CallDetails, ModelRequest, Redactions, Spending, TokenUsage, ToolCall, ToolUsage,
+    BackendEvent, CallDetails, ModelRequest, NumberOdds, Redactions, Spending, TokenUsage, ToolCall,
+    ToolUsage,
 };
 use holodeck_model::{Redactor, hex_prefix};
 use jiff::Timestamp;
@@ -61,6 +62,9 @@ pub(crate) struct Response {
     pub(crate) reasoning: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) text: String,
+    /// The odds of the numbers in the text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) number_odds: Vec<NumberOdds>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) refusal: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -110,6 +110,7 @@ fn append_delta(response: &mut Response, delta: &ModelDelta) {
         ModelDelta::Reasoning(text) => response.reasoning.push_str(text),
         ModelDelta::Text(text) => response.text.push_str(text),
         ModelDelta::Refusal(text) => response.refusal.push_str(text),
+        ModelDelta::NumberOdds(odds) => response.number_odds.clone_from(odds),
         ModelDelta::ToolCall(call) => response.tool_calls.push(call.clone()),
         ModelDelta::Usage(usage) => response.usage = Some(*usage),
         ModelDelta::Finish {

@@ -121,6 +121,9 @@ fn deltas(entry: Entry) -> Vec<ModelDelta> {
     if !response.text.is_empty() {
         deltas.push(ModelDelta::Text(response.text));
     }
+    if !response.number_odds.is_empty() {
+        deltas.push(ModelDelta::NumberOdds(response.number_odds));
+    }
     if !response.refusal.is_empty() {
         deltas.push(ModelDelta::Refusal(response.refusal));
     }

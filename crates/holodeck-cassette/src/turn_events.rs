@@ -37,6 +37,7 @@ fn to_recorded(event: &BackendEvent) -> Option<BackendEvent> {
         | BackendEvent::Usage(_)
         | BackendEvent::Cost { .. }
         | BackendEvent::TurnEnd { .. }
+        | BackendEvent::NumberOdds(_)
         | BackendEvent::StructuredOutput(_) => event.clone(),
         _ => return None,
     })

@@ -63,6 +63,8 @@ pub struct JudgeRequest<'a> {
     pub format: VerdictFormat,
     /// Whether the answer is the same for every case, so that one answer serves a whole run.
     pub shared: bool,
+    /// Whether to ask for the probabilities of the possible scores.
+    pub odds: bool,
     /// The time limit; `None` for the default one.
     pub timeout: Option<Duration>,
 }

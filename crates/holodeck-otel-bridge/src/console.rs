@@ -76,6 +76,13 @@ impl Console {
             set("error", description.as_ref().into());
         }
         set("attributes", attributes(span.attributes.iter()));
+        let events = span.events.iter();
+        let events: Vec<Value> = events
+            .map(|event| json!({"event": event.name, "attributes": attributes(event.attributes.iter())}))
+            .collect();
+        if !events.is_empty() {
+            set("events", events.into());
+        }
         Value::Object(record)
     }
 }

@@ -23,8 +23,8 @@ pub(crate) enum Content {
 
 impl Content {
     /// The loader has already reported expressions that do not compile.
-    pub(crate) fn new(traces: &TracesConfig, redactor: Arc<Redactor>) -> Self {
-        if !traces.capture_content {
+    pub(crate) fn new(captured: bool, traces: &TracesConfig, redactor: Arc<Redactor>) -> Self {
+        if !captured {
             return Self::Off;
         }
         let patterns = traces.redaction_patterns.iter();
@@ -77,11 +77,14 @@ mod tests {
     #[test]
     fn what_matches_is_taken_out() {
         let traces = TracesConfig {
-            capture_content: true,
             redaction_patterns: vec![r"\d{3}-\d{4}".to_owned()],
             ..TracesConfig::default()
         };
-        let content = Content::new(&traces, Arc::new(Redactor::new(["s3cret-value".to_owned()])));
+        let content = Content::new(
+            true,
+            &traces,
+            Arc::new(Redactor::new(["s3cret-value".to_owned()])),
+        );
         assert_eq!(
             content.text("call 555-1234 with s3cret-value").unwrap(),
             "call *** with ***"
@@ -92,7 +95,7 @@ mod tests {
         );
         let long = content.text(&"ä".repeat(LONGEST)).unwrap();
         assert!(long.len() <= LONGEST + 4 && long.ends_with('…'));
-        let off = Content::new(&TracesConfig::default(), Arc::default());
+        let off = Content::new(false, &TracesConfig::default(), Arc::default());
         assert_eq!((off.text("x"), off.value(&json!(1))), (None, None));
     }
 }

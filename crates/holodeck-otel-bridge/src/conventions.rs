@@ -21,7 +21,13 @@ pub(crate) const TOOL_TYPE: &str = "gen_ai.tool.type";
 pub(crate) const TOKEN_TYPE: &str = "gen_ai.token.type";
 pub(crate) const ERROR_TYPE: &str = "error.type";
 
+pub(crate) const EVALUATION_RESULT: &str = "gen_ai.evaluation.result";
+pub(crate) const EVALUATION_NAME: &str = "gen_ai.evaluation.name";
+pub(crate) const SCORE_VALUE: &str = "gen_ai.evaluation.score.value";
+pub(crate) const SCORE_LABEL: &str = "gen_ai.evaluation.score.label";
+
 // Content, only on request.
+pub(crate) const EXPLANATION: &str = "gen_ai.evaluation.explanation";
 pub(crate) const INPUT_MESSAGES: &str = "gen_ai.input.messages";
 pub(crate) const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
 pub(crate) const TOOL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";

@@ -1,8 +1,8 @@
 //! OpenTelemetry: implements an agent's `observability` block.
 //!
 //! [`claude_env`] translates it for the Claude CLI, which exports its own telemetry. [`Telemetry`] exports HoloDeck's:
-//! [`Telemetry::wrap`] turns the events of any backend into spans and metrics. [`check`] reports settings without
-//! effect before a run.
+//! [`Telemetry::wrap`] turns the events of any backend into spans and metrics, and [`Telemetry::evaluated`] adds the
+//! results of evaluations. [`check`] reports settings without effect before a run.
 
 mod check;
 mod claude_env;
@@ -10,6 +10,7 @@ mod collector;
 mod console;
 mod content;
 mod conventions;
+mod evaluation;
 mod export;
 mod grpc;
 mod level;
@@ -23,4 +24,5 @@ mod wire;
 
 pub use check::check;
 pub use claude_env::{CLAUDE_SECRET_VARIABLES, ClaudeTelemetry, claude_env};
+pub use evaluation::Evaluation;
 pub use telemetry::{ConsoleWriter, Telemetry, TelemetryOptions};

@@ -22,8 +22,10 @@ use opentelemetry::{
 use opentelemetry_sdk::trace::{SdkTracer, Span};
 
 use crate::{
+    Evaluation,
     content::Content,
     conventions::{AGENT_NAME, PROVIDER_NAME, REQUEST_MODEL, provider_name},
+    evaluation,
     meters::Meters,
     providers::Providers,
     traced::TracedBackend,
@@ -91,15 +93,16 @@ impl Telemetry {
                 .with_attributes([KeyValue::new(AGENT_NAME, name.clone())])
                 .start_with_context(tracer, &above)
         });
+        let traces = config.traces.clone().unwrap_or_default();
+        let content = |captured| Content::new(captured, &traces, Arc::clone(&options.redactor));
         Self(Some(Arc::new(Running {
             run_context: run.as_ref().map(|span| span.span_context().clone()),
             providers,
             tracer,
             meters,
-            content: Content::new(
-                &config.traces.clone().unwrap_or_default(),
-                Arc::clone(&options.redactor),
-            ),
+            content: content(traces.capture_content),
+            evaluations: content(traces.capture_evaluation_content),
+            redactor: Arc::clone(&options.redactor),
             agent: name.clone(),
             model: agent.config.model.name.clone(),
             provider: provider_name(&agent.config.model),
@@ -121,12 +124,14 @@ impl Telemetry {
     /// The W3C `traceparent` of the run, for programs whose spans belong to it.
     pub fn traceparent(&self) -> Option<String> {
         let context = self.0.as_ref()?.run_context.as_ref()?;
-        Some(format!(
-            "00-{}-{}-{:02x}",
-            context.trace_id(),
-            context.span_id(),
-            context.trace_flags().to_u8()
-        ))
+        Some(traceparent(context))
+    }
+
+    /// Exports the results of the evaluation of a turn, under its span, which this `traceparent` names.
+    pub fn evaluated(&self, turn: &str, results: &[Evaluation<'_>]) {
+        if let (Some(running), Some(turn)) = (&self.0, parse_traceparent(turn)) {
+            evaluation::export(running, &turn, results);
+        }
     }
 
     /// A traced wrapper of a backend, or the backend itself if nothing is exported. Several backends may share one
@@ -178,6 +183,9 @@ pub(crate) struct Running {
     tracer: Option<SdkTracer>,
     pub(crate) meters: Option<Meters>,
     pub(crate) content: Content,
+    /// What evaluations explain.
+    pub(crate) evaluations: Content,
+    pub(crate) redactor: Arc<Redactor>,
     pub(crate) agent: String,
     pub(crate) model: String,
     provider: &'static str,
@@ -242,6 +250,16 @@ impl Drop for Running {
         // No effect after a shutdown. Without one, the run's span is lost, but no drop waits for a collector.
         self.providers.abandon();
     }
+}
+
+/// The W3C `traceparent` of a span.
+pub(crate) fn traceparent(context: &SpanContext) -> String {
+    format!(
+        "00-{}-{}-{:02x}",
+        context.trace_id(),
+        context.span_id(),
+        context.trace_flags().to_u8()
+    )
 }
 
 /// Reads a W3C `traceparent`.

@@ -15,7 +15,7 @@ use crate::{
         OUTPUT_MESSAGES, RESPONSE_MODEL, UNIT,
     },
     level::{Level, Moment, usage_attributes},
-    telemetry::Running,
+    telemetry::{Running, traceparent},
 };
 
 pub(crate) struct TurnTrace {
@@ -49,6 +49,11 @@ impl TurnTrace {
             started.wall,
             attributes,
         );
+        let context = span.span().span_context().clone();
+        if context.is_sampled() {
+            // Only a wrapper inside this one could have set it.
+            let _ = request.traceparent.set(traceparent(&context));
+        }
         let level = Level::new(span.clone(), started);
         Self {
             running,

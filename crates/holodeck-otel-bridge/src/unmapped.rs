@@ -58,10 +58,6 @@ pub(crate) fn by_claude(config: &ObservabilityConfig) -> Vec<&'static str> {
 pub(crate) fn by_us(config: &ObservabilityConfig) -> Vec<&'static str> {
     let exporters = config.exporters.as_ref();
     let logs = config.logs.as_ref().is_some_and(|logs| logs.enabled);
-    let evaluations = config
-        .traces
-        .as_ref()
-        .is_some_and(|traces| traces.capture_evaluation_content);
     let compression = otlp(exporters).is_some_and(|otlp| compression(otlp).is_none());
     [
         (
@@ -73,7 +69,6 @@ pub(crate) fn by_us(config: &ObservabilityConfig) -> Vec<&'static str> {
             exporters.and_then(|exporters| Some(exporters.prometheus.as_ref()?.enabled)) == Some(true),
         ),
         ("exporters.otlp.compression", compression),
-        ("traces.capture_evaluation_content", evaluations),
         ("logs", logs),
     ]
     .into_iter()

@@ -519,6 +519,7 @@ impl Dispatcher<'_> {
         grade: Grade,
         work: &mut Work,
     ) -> Result<bool, RunError> {
+        self.sink.graded(&record, &grade);
         let index = self.index(unit).unwrap_or_default();
         let place = self.journal.case_of(unit);
         let GradingStage { agent, redactor, .. } = &*self.grading;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use holodeck_model::{CaseState, Replayed, ReportHead};
 
-use crate::{CaseReport, ExitCode};
+use crate::{CaseReport, ExitCode, Grade, UnitRecord};
 
 /// The events of a run, in order.
 #[derive(Clone, Debug)]
@@ -78,6 +78,9 @@ pub enum RunEvent {
 pub trait RunSink: Send {
     /// Receives one event.
     fn on(&mut self, event: &RunEvent);
+
+    /// Receives a trial of a case whose verdict was just written.
+    fn graded(&mut self, _: &UnitRecord, _: &Grade) {}
 }
 
 /// Ignores all events.

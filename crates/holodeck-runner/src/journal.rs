@@ -316,12 +316,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes an answer of a judge. After this returns, it is not asked for again.
+    /// Writes a call of a judge. After this returns, its answer is not asked for again.
     pub(crate) fn judged(&mut self, line: &JudgedLine) -> Result<(), JournalError> {
-        self.write(&Line::<(), ()>::Judged(line.clone())).map(drop)
+        self.write(&Line::<(), ()>::Judged(Box::new(line.clone())))
+            .map(drop)
     }
 
-    /// The answers of judges for a unit that a killed run did not grade. Returns them once.
+    /// The calls of judges for a unit that a killed run did not grade. Returns them once.
     pub(crate) fn judgements(&mut self, unit: usize) -> Result<Vec<JudgedLine>, JournalError> {
         let positions = self.judgements.remove(&unit).unwrap_or_default();
         self.read_judgements(&positions)
@@ -335,7 +336,7 @@ impl Journal {
     fn read_judgements(&self, positions: &[LinePosition]) -> Result<Vec<JudgedLine>, JournalError> {
         let lines = positions.iter().map(|&position| {
             match self.parse::<Line<serde::de::IgnoredAny, serde::de::IgnoredAny>>(position)? {
-                Line::Judged(line) => Ok(line),
+                Line::Judged(line) => Ok(*line),
                 _ => Err(io_error(&self.path, std::io::ErrorKind::InvalidData.into())),
             }
         });

@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use holodeck_backend_api::{AgentBackend, BackendError};
+use holodeck_backend_api::{AgentBackend, BackendError, NumberOdds, TurnRequest};
 use holodeck_eval::{Judge, JudgeAnswer, JudgeError, JudgeRequest, VerdictFormat};
 use holodeck_model::{ModelConfig, Redactor, TokenUsage, UnitKey, hex_prefix};
 use holodeck_turn::{TurnEnd, TurnInput, TurnRecord, TurnRunner};
@@ -64,16 +64,20 @@ impl std::fmt::Debug for JudgeSettings {
     }
 }
 
-/// An answer of a judge, as the journal keeps it: after a kill it is not asked for again.
+/// A call of a judge, as the journal keeps it: after a kill its answer is not asked for again, and what it used counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct JudgedLine {
     /// The unit; absent if the answer serves every unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<UnitKey>,
+    /// The unit that asked for an answer that serves every unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) asked_by: Option<UnitKey>,
     /// Digest of the question.
     pub(crate) question: String,
-    /// The answer.
-    pub(crate) answer: JudgeAnswer,
+    /// The answer; absent if the call failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answer: Option<JudgeAnswer>,
     /// What it used.
     pub(crate) used: JudgeUsage,
 }
@@ -171,8 +175,9 @@ impl RunJudge {
 
     /// Uses an answer of an earlier part of this run that serves every unit.
     pub(crate) fn restore_shared(&self, line: JudgedLine) {
+        let Some(answer) = line.answer else { return };
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.insert(line.question, Arc::new(OnceCell::from(line.answer)));
+        shared.insert(line.question, Arc::new(OnceCell::from(answer)));
     }
 
     pub(crate) async fn close(&self) -> Result<(), BackendError> {
@@ -182,26 +187,33 @@ impl RunJudge {
         }
     }
 
-    /// The judge for the metrics of one unit, with the answers that it gave before the run was resumed.
+    /// The judge for the metrics of one unit, with the calls that it made before the run was resumed.
     pub(crate) fn for_unit(
         &self,
         key: UnitKey,
         name: String,
-        answered: Vec<JudgedLine>,
+        made: Vec<JudgedLine>,
         cancel: CancellationToken,
     ) -> UnitJudge<'_> {
-        UnitJudge {
+        let mut judge = UnitJudge {
             judge: self,
             key,
             name,
-            answered: answered
-                .into_iter()
-                .map(|line| (line.question.clone(), line))
-                .collect(),
+            answered: HashMap::new(),
             cancel,
             usage: Mutex::default(),
             stopped: AtomicBool::new(false),
+        };
+        for line in made {
+            match line.answer {
+                Some(answer) if line.key.is_some() => {
+                    judge.answered.insert(line.question, (answer, line.used));
+                }
+                // Nothing asks again for an answer that serves every unit, and a failed call has none.
+                _ => judge.count(&line.used),
+            }
         }
+        judge
     }
 }
 
@@ -224,7 +236,8 @@ pub(crate) struct UnitJudge<'a> {
     key: UnitKey,
     /// The unit in recordings.
     name: String,
-    answered: HashMap<String, JudgedLine>,
+    /// Answers and what they used, by the digest of their question.
+    answered: HashMap<String, (JudgeAnswer, JudgeUsage)>,
     cancel: CancellationToken,
     usage: Mutex<Option<JudgeUsage>>,
     stopped: AtomicBool,
@@ -281,24 +294,32 @@ impl UnitJudge<'_> {
             unit: Some(&unit),
             ..TurnInput::default()
         };
-        let start = |request| backend.start(request);
+        let start = |mut turn: TurnRequest| {
+            turn.number_odds = request.odds;
+            backend.start(turn)
+        };
         let TurnEnd::Ended { record, error } = turns.run(input, &self.cancel, start, |_| {}).await else {
             self.stopped.store(true, Ordering::Relaxed);
             return Err(stopped("the run was stopped"));
         };
         let used = JudgeUsage::of(&record);
         self.count(&used);
-        let answer = read_answer(*record, error.as_ref());
-        let mut answer = answer?;
-        self.judge.redactor.value(&mut answer.value);
-        // Without a receiver the run is over.
-        let _ = self.judge.record.send(JudgedLine {
-            key: (!request.shared).then_some(self.key),
-            question,
-            answer: answer.clone(),
-            used,
+        let answer = read_answer(*record, error.as_ref()).map(|mut answer| {
+            self.judge.redactor.value(&mut answer.value);
+            answer
         });
-        Ok(answer)
+        let serves_all = request.shared && answer.is_ok();
+        if answer.is_ok() || used.model_calls > 0 {
+            // Without a receiver the run is over.
+            let _ = self.judge.record.send(JudgedLine {
+                key: (!serves_all).then_some(self.key),
+                asked_by: serves_all.then_some(self.key),
+                question,
+                answer: answer.as_ref().ok().cloned(),
+                used,
+            });
+        }
+        answer
     }
 }
 
@@ -322,21 +343,36 @@ pub(crate) fn read_answer(
     }
     match record.result.structured_output {
         Some(value) => Ok(JudgeAnswer {
+            scores: odds_of_score(&value, &record.result.number_odds),
             value,
-            scores: Vec::new(),
             model: record.result.model,
         }),
         None => Err(JudgeError::retryable("the judge returned no verdict")),
     }
 }
 
+/// The possible scores with their probabilities, if these are of the score in the answer.
+fn odds_of_score(answer: &serde_json::Value, odds: &[NumberOdds]) -> Vec<(f64, f64)> {
+    let Some(score) = answer.get("score").and_then(serde_json::Value::as_u64) else {
+        return Vec::new();
+    };
+    let of_score = odds
+        .iter()
+        .filter(|odds| odds.field == "score" && odds.value == score);
+    let pairs = of_score.flat_map(|odds| odds.odds.iter());
+    // A larger number is no score.
+    let pairs =
+        pairs.filter_map(|(score, probability)| Some((f64::from(u32::try_from(*score).ok()?), *probability)));
+    pairs.collect()
+}
+
 #[async_trait]
 impl Judge for UnitJudge<'_> {
     async fn ask(&self, request: JudgeRequest<'_>) -> Result<JudgeAnswer, JudgeError> {
         let question = digest(&request);
-        if let Some(line) = self.answered.get(&question) {
-            self.count(&line.used);
-            return Ok(line.answer.clone());
+        if let Some((answer, used)) = self.answered.get(&question) {
+            self.count(used);
+            return Ok(answer.clone());
         }
         if !request.shared {
             return self.call(request, question).await;

@@ -68,7 +68,10 @@ impl Dialect for Any {
             log.add_violation(nothing_left.clone());
             Reply::raw(400, "text/plain", nothing_left)
         });
-        Arc::new(reply.render(RequestShape { usage_asked: false }))
+        Arc::new(reply.render(RequestShape {
+            usage_asked: false,
+            log_probs_asked: false,
+        }))
     }
 
     fn drain_unused(&self) -> usize {

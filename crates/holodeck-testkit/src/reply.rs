@@ -24,11 +24,12 @@ pub struct Reply {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestShape {
     pub(crate) usage_asked: bool,
+    pub(crate) log_probs_asked: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Content {
-    Message(Message),
+    Message(Box<Message>),
     Raw { content_type: String, body: Bytes },
     Flood { bytes: usize },
     Silence,
@@ -47,7 +48,7 @@ impl Reply {
 
     /// A message without content, to build on.
     pub fn nothing() -> Self {
-        Self::of(200, Content::Message(Message::default()))
+        Self::of(200, Content::Message(Box::default()))
     }
 
     /// A message that refuses.
@@ -108,6 +109,20 @@ impl Reply {
     /// Adds text.
     pub fn and_text(self, text: impl Into<String>) -> Self {
         self.message(|message| message.text.push_str(&text.into()))
+    }
+
+    /// Adds text in these tokens, each with its alternatives and their probabilities, which are reported if the request
+    /// asks for log-probabilities.
+    pub fn and_tokens<'a>(self, tokens: impl IntoIterator<Item = (&'a str, &'a [(&'a str, f64)])>) -> Self {
+        self.message(|message| {
+            for (token, alternatives) in tokens {
+                let owned = alternatives
+                    .iter()
+                    .map(|(text, odds)| ((*text).to_owned(), *odds));
+                message.tokens.push((token.to_owned(), owned.collect()));
+                message.text.push_str(token);
+            }
+        })
     }
 
     /// Adds reasoning, in the field most servers use.

@@ -41,6 +41,9 @@ pub struct TurnRecord {
     /// The parts that were masked before the record was stored, or in the recording that it comes from.
     #[serde(default, skip_serializing_if = "Redactions::is_empty")]
     pub redacted: Redactions,
+    /// The W3C `traceparent` of its span, if it was traced: results of its evaluation belong there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 impl TurnRecord {

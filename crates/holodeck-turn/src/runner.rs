@@ -1,4 +1,4 @@
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use holodeck_backend_api::{
     BackendError, BackendEvent, EventStream, ExecutionResult, Redactions, StopReason, ToolUsage, TurnRequest,
@@ -77,6 +77,7 @@ impl TurnRunner {
         request.unit = turn.unit.map(ToOwned::to_owned);
         request.cancel = cancel.clone();
         let spending = request.spending.clone();
+        let traceparent = Arc::clone(&request.traceparent);
         let mut truncated = false;
         let mut redacted = Redactions::default();
         let finished = drive(start(request), self.timeout, |event| {
@@ -131,6 +132,7 @@ impl TurnRunner {
             failures: failure.into_iter().collect(),
             redacted,
             result,
+            traceparent: traceparent.get().cloned(),
         };
         TurnEnd::Ended {
             record: Box::new(record),

@@ -270,6 +270,11 @@ impl OpenAgent {
         &self.servers
     }
 
+    /// The export of telemetry.
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+
     /// Ends the backend, the servers and the export of telemetry, and waits for them.
     pub async fn close(self) -> Result<(), BackendError> {
         let result = self.backend.teardown().await;

@@ -3,7 +3,9 @@ use std::{io, sync::Arc};
 use holodeck_backend_api::Occasion;
 use holodeck_http::HttpOptions;
 use holodeck_model::{Env, Redactor, ResolvedAgent, env};
-use holodeck_otel_bridge::{Telemetry, TelemetryOptions};
+use holodeck_otel_bridge::{Evaluation, Telemetry, TelemetryOptions};
+use holodeck_runner::{Grade, RunEvent, RunSink, TurnGrade, UnitRecord};
+use holodeck_turn::TurnRecord;
 use holodeck_yaml::Load;
 
 /// Starts what the agent's `observability` enables. A replayed run exports nothing because it calls no model.
@@ -31,6 +33,46 @@ pub(crate) fn start(
         parent: env.non_blank(env::TRACEPARENT).map(str::to_owned),
     };
     Telemetry::start(agent, &options)
+}
+
+/// Passes the events of a run on, and exports the results of its metrics.
+pub(crate) struct TracedRun<'a> {
+    pub(crate) telemetry: Telemetry,
+    pub(crate) sink: &'a mut dyn RunSink,
+}
+
+impl RunSink for TracedRun<'_> {
+    fn on(&mut self, event: &RunEvent) {
+        self.sink.on(event);
+    }
+
+    fn graded(&mut self, unit: &UnitRecord, grade: &Grade) {
+        self.sink.graded(unit, grade);
+        if !self.telemetry.is_on() {
+            return;
+        }
+        let traced = |turn: &TurnRecord| turn.traceparent.clone();
+        let turns = unit.turns.iter().zip(&grade.turns);
+        let turns = turns.filter_map(|(turn, grade)| Some((traced(turn)?, grade)));
+        // Each turn has a trace of its own, so a conversation belongs to that of its last turn.
+        let last = unit.turns.iter().rev().find_map(traced);
+        let conversation = last.zip(grade.conversation.as_deref());
+        for (turn, grade) in turns.chain(conversation) {
+            let results: Vec<Evaluation<'_>> = evaluations(grade).collect();
+            self.telemetry.evaluated(&turn, &results);
+        }
+    }
+}
+
+fn evaluations(grade: &TurnGrade) -> impl Iterator<Item = Evaluation<'_>> {
+    let metrics = grade.metrics.iter().filter(|metric| !metric.skipped);
+    metrics.map(|metric| Evaluation {
+        name: &metric.metric_name,
+        score: metric.score,
+        passed: metric.passed,
+        explanation: metric.reasoning.as_deref(),
+        error: metric.error.as_deref(),
+    })
 }
 
 /// Adds warnings about settings of `observability` that cannot work or have no effect.

@@ -28,6 +28,7 @@ use crate::{
     judges::{self, AgentJudges, judge_models},
     open::CheckedAgent,
     prices::prices,
+    telemetry::TracedRun,
 };
 
 /// The options of `holodeck test`.
@@ -347,7 +348,9 @@ impl PreparedTest {
         } = self;
         // The run creates its own plan, and with many cases two plans need much memory.
         drop(plan);
-        let outcome = run_tests(request, control, sink).await;
+        let telemetry = open.telemetry().clone();
+        let mut sink = TracedRun { telemetry, sink };
+        let outcome = run_tests(request, control, &mut sink).await;
         let answers = open.answers().clone();
         let closing = control.within(open.close()).await;
         // Only a complete run may remove old calls from a recording.

@@ -219,13 +219,14 @@ impl Geval {
             prompt: prompt.to_owned(),
             format,
             shared: false,
+            odds: !self.strict,
         };
         let scored = questions.score(question, |answer: ScoreAnswer| check_score(answer, min, max));
         let (answer, probabilities) = scored.await?;
         let weighted = if self.strict {
             None
         } else {
-            weighted_score(&probabilities, (min, max))
+            weighted_score(&probabilities, (min, max), answer.score)
         };
         Ok(Sample {
             score: weighted.unwrap_or(answer.score),
@@ -313,17 +314,40 @@ fn check_rubric(rubric: &[RubricLevel]) -> Result<(), String> {
 }
 
 /// The mean of the possible scores, weighted by their probabilities, of those more probable than 1 %. `None` if there
-/// are none.
-fn weighted_score(scores: &[(f64, f64)], (min, max): (u32, u32)) -> Option<f64> {
-    let usable = scores.iter().filter(|(score, probability)| {
-        (f64::from(min)..=f64::from(max)).contains(score) && *probability >= 0.01 && *probability <= 1.0
-    });
+/// are none, or if it is not clear what the probabilities are of.
+fn weighted_score(scores: &[(f64, f64)], (min, max): (u32, u32), answered: f64) -> Option<f64> {
+    let in_range = |score: f64| score.fract() == 0.0 && (f64::from(min)..=f64::from(max)).contains(&score);
+    let usable = || {
+        let usable = scores.iter().copied();
+        usable.filter(|(score, probability)| in_range(*score) && (0.01..=1.0).contains(probability))
+    };
+    // The probability of `1` includes that of `10` if the model writes digit by digit. It does not if the model could
+    // have written `10` at once.
+    let is_known = |score: f64| scores.iter().any(|(known, _)| known.to_bits() == score.to_bits());
+    let longer = |score: f64| {
+        (min..=max)
+            .map(f64::from)
+            .filter(move |other| begins_with(*other, score))
+    };
+    let is_unclear = |score: f64| longer(score).any(|longer| !is_known(longer));
+    if usable()
+        .chain([(answered, 1.0)])
+        .any(|(score, _)| is_unclear(score))
+    {
+        return None;
+    }
     let (mut sum, mut weight) = (0.0, 0.0);
-    for (score, probability) in usable {
+    for (score, probability) in usable() {
         sum += score * probability;
         weight += probability;
     }
     (weight > 0.0).then(|| sum / weight)
+}
+
+/// Whether the digits of a score begin with all of another's, and continue.
+fn begins_with(score: f64, other: f64) -> bool {
+    let (score, other) = (score.to_string(), other.to_string());
+    score.len() > other.len() && score.starts_with(&other)
 }
 
 #[cfg(test)]
@@ -332,10 +356,27 @@ mod tests {
 
     #[test]
     fn scores_are_weighted_by_their_probabilities() {
-        assert_eq!(weighted_score(&[(8.0, 0.75), (6.0, 0.25)], (0, 10)), Some(7.5));
-        assert_eq!(weighted_score(&[(8.0, 0.5), (6.0, 0.009)], (0, 10)), Some(8.0));
-        assert_eq!(weighted_score(&[(80.0, 0.5), (6.0, f64::NAN)], (0, 10)), None);
-        assert_eq!(weighted_score(&[], (0, 10)), None);
+        let weigh = |scores: &[(f64, f64)]| weighted_score(scores, (0, 10), 8.0);
+        assert_eq!(weigh(&[(8.0, 0.75), (6.0, 0.25)]), Some(7.5));
+        assert_eq!(weigh(&[(8.0, 0.3), (6.0, 0.1)]), Some(7.5));
+        assert_eq!(weigh(&[(8.0, 0.5), (6.0, 0.009)]), Some(8.0));
+        assert_eq!(weigh(&[(8.0, 0.5), (80.0, 0.4), (7.5, 0.1)]), Some(8.0));
+        assert_eq!(weigh(&[(80.0, 0.5), (6.0, f64::NAN)]), None);
+        assert_eq!(weigh(&[]), None);
+    }
+
+    #[test]
+    fn a_digit_that_may_begin_a_longer_score_is_not_weighted() {
+        let weigh = |scores: &[(f64, f64)], max, answer| weighted_score(scores, (0, max), answer);
+        // `1` may be the first digit of 10.
+        assert_eq!(weigh(&[(8.0, 0.5), (1.0, 0.5)], 10, 8.0), None);
+        assert_eq!(weigh(&[(1.0, 0.5), (2.0, 0.5)], 10, 1.0), None);
+        assert_eq!(weigh(&[(1.0, 0.5), (2.0, 0.5)], 9, 1.0), Some(1.5));
+        // The model writes 10 at once.
+        let odds = [(1.0, 0.75), (2.0, 0.25), (10.0, 1e-6)];
+        assert_eq!(weigh(&odds, 10, 1.0), Some(1.25));
+        // Below 1 % it does not matter.
+        assert_eq!(weigh(&[(8.0, 0.5), (1.0, 0.009)], 10, 8.0), Some(8.0));
     }
 
     #[test]

@@ -141,6 +141,7 @@ impl JudgedMetric for GoalSuccess {
             prompt: self.build_prompt(&transcript, goal),
             format: VerdictFormat::Goal { max: self.top() },
             shared: false,
+            odds: false,
         };
         let answer = questions
             .ask_for(question, |answer| self.check(answer, &transcript))

@@ -28,6 +28,8 @@ pub(super) struct Question<'a> {
     pub(super) format: VerdictFormat,
     /// Whether the answer is the same for every case.
     pub(super) shared: bool,
+    /// Whether to ask for the probabilities of the possible scores.
+    pub(super) odds: bool,
 }
 
 /// One verdict on a numbered item.
@@ -69,6 +71,7 @@ impl Questions<'_> {
             prompt: question.prompt,
             format: question.format,
             shared: question.shared,
+            odds: question.odds,
             timeout: self.timeout,
         };
         let answer = self.judge.ask(request).await;
@@ -98,6 +101,7 @@ impl Questions<'_> {
             prompt,
             format,
             shared,
+            odds,
         } = question;
         let mut problem: Option<String> = None;
         loop {
@@ -115,6 +119,7 @@ impl Questions<'_> {
                 prompt,
                 format,
                 shared,
+                odds,
             };
             match read(self.ask(question).await?) {
                 Ok(read) => return Ok(read),
@@ -159,6 +164,7 @@ impl Questions<'_> {
             prompt,
             format: VerdictFormat::Items,
             shared,
+            odds: false,
         };
         self.ask_for(question, |answer: Items| {
             if answer.items.iter().any(|item| item.trim().is_empty()) {
@@ -187,6 +193,7 @@ impl Questions<'_> {
             prompt,
             format: VerdictFormat::Verdicts,
             shared: false,
+            odds: false,
         };
         self.ask_for(question, |answer: Verdicts| {
             let mut verdicts = answer.verdicts;

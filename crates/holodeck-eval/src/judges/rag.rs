@@ -252,6 +252,7 @@ impl Rag {
             prompt,
             format: VerdictFormat::Statements,
             shared: false,
+            odds: false,
         };
         questions
             .ask_for(question, |answer: Statements| {

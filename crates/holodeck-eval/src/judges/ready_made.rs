@@ -114,6 +114,7 @@ impl JudgedMetric for ReadyMade {
                 max: self.scale,
             },
             shared: false,
+            odds: false,
         };
         let answer = questions
             .ask_for(question, |answer: ScoreAnswer| check_score(answer, 1, self.scale))

@@ -53,6 +53,7 @@ impl AskingMetric for Length {
             prompt: input.response.to_owned(),
             format: VerdictFormat::Items,
             shared: false,
+            odds: false,
             timeout: None,
         };
         let answer = asked.judge.ask(request).await;

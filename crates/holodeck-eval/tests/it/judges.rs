@@ -180,12 +180,22 @@ fn is_ours_an_error(case: &Value) -> bool {
     nothing || has_idk || out_of_range
 }
 
+/// Where ours is the plain score: `1` may be the first digit of 10, which deepeval does not regard.
+fn is_first_digit_unclear(case: &Value) -> bool {
+    let odds = probabilities(case);
+    let has = |score: f64| {
+        odds.iter()
+            .any(|odds| odds.0.to_bits() == score.to_bits() && odds.1 >= 0.01)
+    };
+    has(1.0) && !has(10.0) && case["rubric"].is_null() && case["strict_mode"] != true
+}
+
 #[test]
 fn scores_equal_those_of_deepeval() {
     let lines = include_str!("../../../../fixtures/judges/deepeval.jsonl")
         .lines()
         .skip(1);
-    let (mut equal, mut errors) = (0, 0);
+    let (mut equal, mut errors, mut unclear) = (0, 0, 0);
     for line in lines {
         let case: Value = serde_json::from_str(line).unwrap();
         let name = case["name"].as_str().unwrap();
@@ -206,10 +216,15 @@ fn scores_equal_those_of_deepeval() {
             errors += 1;
             continue;
         }
-        let expected = case["score"].as_f64().unwrap();
         let score = outcome
             .score
             .unwrap_or_else(|| panic!("{name}: {:?}", outcome.error));
+        if is_first_digit_unclear(&case) {
+            assert_eq!(Some(score), case["raw"].as_f64().map(|raw| raw / 10.0), "{name}");
+            unclear += 1;
+            continue;
+        }
+        let expected = case["score"].as_f64().unwrap();
         assert!(
             (score - expected).abs() < 1e-12,
             "{name}: {score} instead of {expected}"
@@ -222,6 +237,7 @@ fn scores_equal_those_of_deepeval() {
         equal += 1;
     }
     assert!(equal >= 110 && errors >= 20, "{equal} equal, {errors} errors");
+    assert_eq!(unclear, 2);
 }
 
 const PASSAGES: &[&str] = &["Refunds take 30 days.", "We ship on Mondays."];

@@ -117,7 +117,7 @@ async fn d01_what_cannot_be_exported_is_a_warning_at_load_and_at_the_end() {
 
 #[test]
 fn what_has_no_effect_is_one_warning() {
-    let observability = json!({"enabled": true, "logs": {}, "traces": {"capture_evaluation_content": true},
+    let observability = json!({"enabled": true, "logs": {},
         "exporters": {"prometheus": {"enabled": true}, "otlp": {"compression": "zstd"},
             "azure_monitor": {"enabled": true, "connection_string": "c"}}});
     assert_eq!(
@@ -125,7 +125,7 @@ fn what_has_no_effect_is_one_warning() {
         [(
             Severity::Warning,
             "of `observability`, `exporters.azure_monitor`, `exporters.prometheus`, `exporters.otlp.compression`, \
-             `traces.capture_evaluation_content`, `logs` have no effect"
+             `logs` have no effect"
                 .to_owned()
         )]
     );

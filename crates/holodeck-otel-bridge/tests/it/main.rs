@@ -12,6 +12,7 @@ mod agent;
 mod checks;
 mod collector;
 mod console;
+mod evaluations;
 mod faults;
 mod grpc;
 mod spans;

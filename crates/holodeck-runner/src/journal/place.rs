@@ -14,8 +14,8 @@ pub(super) enum Line<R, G> {
     Ran(R),
     /// Its verdict.
     Graded(G),
-    /// An answer of a judge, before its unit has a verdict.
-    Judged(JudgedLine),
+    /// A call of a judge, before its unit has a verdict.
+    Judged(Box<JudgedLine>),
     /// A warning that concerns every verdict; a resumed run may add more.
     Warning(String),
     End(End),

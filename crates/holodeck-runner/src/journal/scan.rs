@@ -149,11 +149,12 @@ impl Journal {
                 Line::Ran(ran) => ran.unit.key,
                 Line::Graded(graded) => graded.key,
                 Line::Judged(judged) => {
-                    let unit = judged.key.and_then(|key| self.units.find(&cases, key));
-                    match (judged.key, unit) {
-                        (None, _) => self.shared_judgements.push(position),
-                        (Some(_), Some(unit)) => self.judgements.entry(unit).or_default().push(position),
-                        (Some(_), None) => {}
+                    if judged.key.is_none() {
+                        self.shared_judgements.push(position);
+                    }
+                    let unit = judged.key.or(judged.asked_by);
+                    if let Some(unit) = unit.and_then(|key| self.units.find(&cases, key)) {
+                        self.judgements.entry(unit).or_default().push(position);
                     }
                     continue;
                 }

@@ -296,6 +296,7 @@ fn turn(turn: &TurnResult) -> (TurnRecord, TurnGrade) {
         input: turn.input.clone(),
         files: Vec::new(),
         state: turn.execution,
+        traceparent: None,
         redacted: Redactions {
             answer: response.contains("***"),
             ..Redactions::default()

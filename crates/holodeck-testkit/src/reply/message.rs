@@ -9,6 +9,8 @@ pub(super) struct Message {
     pub(super) reasoning: String,
     pub(super) reasoning_field: String,
     pub(super) text: String,
+    /// The tokens of the text, each with its alternatives and their probabilities.
+    pub(super) tokens: Vec<(String, Vec<(String, f64)>)>,
     pub(super) refusal: Option<String>,
     /// Id, name, arguments.
     pub(super) tool_calls: Vec<[String; 3]>,
@@ -47,6 +49,7 @@ impl Default for Message {
             reasoning: String::new(),
             reasoning_field: "reasoning_content".to_owned(),
             text: String::new(),
+            tokens: Vec::new(),
             refusal: None,
             tool_calls: Vec::new(),
             pieces: 1,
@@ -67,9 +70,17 @@ impl Message {
         for piece in pieces(&self.reasoning, self.pieces) {
             push(json!({ self.reasoning_field.as_str(): piece }));
         }
-        for piece in pieces(&self.text, self.pieces) {
-            push(json!({ "content": piece }));
+        if shape.log_probs_asked && !self.tokens.is_empty() {
+            for token in &self.tokens {
+                let logprobs = json!({"content": [log_probs(token)], "refusal": null});
+                events.push(self.chunk_with(&json!({"content": token.0}), &Value::Null, &logprobs));
+            }
+        } else {
+            for piece in pieces(&self.text, self.pieces) {
+                events.push(self.chunk(&json!({ "content": piece }), &Value::Null));
+            }
         }
+        let mut push = |delta: Value| events.push(self.chunk(&delta, &Value::Null));
         for piece in pieces(self.refusal.as_deref().unwrap_or_default(), self.pieces) {
             push(json!({ "refusal": piece }));
         }
@@ -101,7 +112,7 @@ impl Message {
     }
 
     /// The message as one object.
-    pub(super) fn object(&self) -> String {
+    pub(super) fn object(&self, shape: RequestShape) -> String {
         let calls: Vec<Value> = self
             .tool_calls
             .iter()
@@ -116,18 +127,27 @@ impl Message {
         if !calls.is_empty() {
             message["tool_calls"] = Value::Array(calls);
         }
+        let reported = shape.log_probs_asked && !self.tokens.is_empty();
+        let logprobs = reported.then(|| {
+            let tokens: Vec<Value> = self.tokens.iter().map(log_probs).collect();
+            json!({"content": tokens, "refusal": null})
+        });
         json!({
             "id": ID, "object": "chat.completion", "created": 1, "model": self.model,
-            "choices": [{"index": 0, "message": message, "finish_reason": self.reason()}],
+            "choices": [{"index": 0, "message": message, "logprobs": logprobs, "finish_reason": self.reason()}],
             "usage": self.usage,
         })
         .to_string()
     }
 
     fn chunk(&self, delta: &Value, finish_reason: &Value) -> String {
+        self.chunk_with(delta, finish_reason, &Value::Null)
+    }
+
+    fn chunk_with(&self, delta: &Value, finish_reason: &Value, logprobs: &Value) -> String {
         json!({
             "id": ID, "object": "chat.completion.chunk", "created": 1, "model": self.model,
-            "choices": [{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason}],
+            "choices": [{"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}],
         })
         .to_string()
     }
@@ -142,6 +162,19 @@ impl Message {
     }
 }
 
+/// A token as the wire shows it.
+fn log_probs((token, alternatives): &(String, Vec<(String, f64)>)) -> Value {
+    let entry =
+        |token: &str, odds: f64| json!({"token": token, "logprob": odds.ln(), "bytes": token.as_bytes()});
+    let own = alternatives.iter().find(|(text, _)| text == token);
+    let mut shown = entry(token, own.map_or(1.0, |(_, odds)| *odds));
+    shown["top_logprobs"] = alternatives
+        .iter()
+        .map(|(text, odds)| entry(text, *odds))
+        .collect();
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -151,8 +184,12 @@ mod tests {
     #[test]
     fn usage_comes_only_when_asked_for() {
         let message = Message::default();
-        let with = message.events(RequestShape { usage_asked: true });
-        let without = message.events(RequestShape { usage_asked: false });
+        let shape = |usage_asked| RequestShape {
+            usage_asked,
+            log_probs_asked: false,
+        };
+        let with = message.events(shape(true));
+        let without = message.events(shape(false));
         assert_eq!(with.len(), without.len() + 1);
     }
 }

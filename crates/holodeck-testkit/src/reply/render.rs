@@ -15,7 +15,7 @@ impl Reply {
         let delivery = &self.delivery;
         match &self.content {
             Content::Message(message) if message.form == Form::Object => {
-                delivery.events("application/json", vec![message.object().into()])
+                delivery.events("application/json", vec![message.object(shape).into()])
             }
             Content::Message(message) => delivery.events(EVENTS, event_bytes(message, shape)),
             Content::Raw { content_type, body } => delivery.events(content_type, vec![body.clone()]),

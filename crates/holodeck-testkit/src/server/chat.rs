@@ -18,6 +18,7 @@ impl Dialect for Scripted {
     fn answer(&self, request: ReceivedRequest, log: &Log) -> Arc<Rendered> {
         let shape = RequestShape {
             usage_asked: request.body["stream_options"]["include_usage"] == true,
+            log_probs_asked: request.body["logprobs"] == true,
         };
         Arc::new(self.reply(request, log).render(shape))
     }
@@ -56,7 +57,10 @@ pub(super) struct Canned(Arc<Rendered>);
 
 impl Canned {
     pub(super) fn new(reply: &Reply) -> Self {
-        Self(Arc::new(reply.render(RequestShape { usage_asked: true })))
+        Self(Arc::new(reply.render(RequestShape {
+            usage_asked: true,
+            log_probs_asked: false,
+        })))
     }
 }
 

@@ -49,12 +49,13 @@ impl Collector {
     }
 
     fn contains(&self, words: &str) -> bool {
+        self.count(words) > 0
+    }
+
+    fn count(&self, words: &str) -> usize {
         let requests = self.requests.lock().unwrap();
-        requests.iter().any(|request| {
-            request
-                .windows(words.len())
-                .any(|window| window == words.as_bytes())
-        })
+        let windows = requests.iter().flat_map(|request| request.windows(words.len()));
+        windows.filter(|window| *window == words.as_bytes()).count()
     }
 }
 
@@ -167,4 +168,44 @@ fn loading_reports_what_has_no_effect() {
     assert!(sound);
     let message = "of `observability`, `exporters.prometheus` has no effect".to_owned();
     assert_eq!(found, [(message, Some(8))]);
+}
+
+const GRADED: &str = "  - {name: one, input: q, ground_truth: Paris, trials: 2}\n  - name: many\n    turns: \
+                      [{input: q1, ground_truth: Paris}, {input: q2, ground_truth: Rome}]\n    \
+                      conversation_evaluations: [{type: standard, metric: contains, value: is}]\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_metric_of_a_run_is_an_event() {
+    let server = ModelServer::answering(|_| Reply::text("It is Paris."));
+    for (traces, has_reasons) in [("{}", false), ("{capture_evaluation_content: true}", true)] {
+        let collector = Collector::start();
+        let project = Project::asking(&server.url(), GRADED);
+        let yaml = std::fs::read_to_string(project.path("agent.yaml")).unwrap();
+        let observability =
+            otlp(&collector).replace("{enabled: true,", &format!("{{enabled: true, traces: {traces},"));
+        project.write("agent.yaml", &format!("{yaml}observability: {observability}\n"));
+        assert_eq!(project.test(TestOptions::default()).await.unwrap().exit.code(), 1);
+        // Two trials, two turns, and one conversation.
+        assert_eq!(collector.count("gen_ai.evaluation.result"), 5);
+        assert_eq!((collector.count("passed"), collector.count("failed")), (4, 1));
+        assert_eq!(collector.contains("gen_ai.evaluation.explanation"), has_reasons);
+        assert_eq!(collector.contains("Rome"), has_reasons);
+        assert!(!collector.contains("It is Paris."));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_metric_without_a_score_is_an_error_in_its_event() {
+    let server = ModelServer::answering(|_| Reply::text("It is Paris."));
+    let collector = Collector::start();
+    let cases = "  - {name: one, input: q}\n";
+    let project = Project::asking(&server.url(), cases);
+    let yaml = std::fs::read_to_string(project.path("agent.yaml")).unwrap();
+    project.write(
+        "agent.yaml",
+        &format!("{yaml}observability: {}\n", otlp(&collector)),
+    );
+    assert_eq!(project.test(TestOptions::default()).await.unwrap().exit.code(), 4);
+    assert_eq!(collector.count("evaluation_error"), 1);
+    assert!(!collector.contains("gen_ai.evaluation.score"));
 }
