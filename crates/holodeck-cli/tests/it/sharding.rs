@@ -461,7 +461,7 @@ fn shards_are_merged_only_with_their_own_agent() {
     project
         .run(&["test", "regrade"])
         .exits(1)
-        .says("1 of 4")
+        .says("3 of 4 passed")
         .says("shard 1 of 2");
     project
         .run(&["test", "merge", "latest"])
@@ -489,10 +489,11 @@ fn errors_and_unchecked_cases_of_a_shard_count() {
         .exits(3)
         .says("6 of 7 passed")
         .says("1 error");
-    let unchecked = Project::with(&agent(
-        &server.url(),
-        "  - input: question 1\n  - input: question 2\n",
-    ));
+    let cases = "  - input: question 1\n  - input: question 2\n";
+    let yaml = agent(&server.url(), cases);
+    let metrics = "evaluations:\n  metrics:\n    - type: standard\n      metric: contains\n";
+    assert!(yaml.contains(metrics));
+    let unchecked = Project::with(&yaml.replace(metrics, ""));
     for number in ["1", "2"] {
         unchecked
             .run(&["test", "--shard", &format!("{number}/2")])
