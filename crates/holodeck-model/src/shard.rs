@@ -253,23 +253,41 @@ mod tests {
 
     #[test]
     fn missing_and_contradicting_variables_are_errors() {
-        let messages = [
-            &[][..],
-            &[("CI_NODE_TOTAL", "1")],
-            &[("CI_NODE_INDEX", "1")],
-            &[("JOB_COMPLETION_INDEX", "0")],
-            &[("HOLODECK_SHARDS", "3"), ("JOB_COMPLETION_INDEX", "")],
-            &[("JOB_COMPLETION_INDEX", "3"), ("HOLODECK_SHARDS", "3")],
-            &[("CI_NODE_INDEX", "0"), ("CI_NODE_TOTAL", "3")],
-            &[("CI_NODE_INDEX", "one"), ("CI_NODE_TOTAL", "3")],
-            &[
-                ("CI_NODE_INDEX", "1"),
-                ("CI_NODE_TOTAL", "3"),
-                ("JOB_COMPLETION_INDEX", "1"),
-                ("HOLODECK_SHARDS", "3"),
-            ],
-        ]
-        .map(|variables| Shard::from_env(&env(variables)).unwrap_err().to_string());
-        insta::assert_snapshot!(messages.join("\n"), @"");
+        let gitlab = [("CI_NODE_INDEX", "1"), ("CI_NODE_TOTAL", "3")];
+        let other = [("JOB_COMPLETION_INDEX", "1"), ("HOLODECK_SHARDS", "3")];
+        let contradicting = [gitlab[0], gitlab[1], other[0], other[1]];
+        let errors: [(&[(&str, &str)], &str); 9] = [
+            (&[], "no variable says which shard this is"),
+            (
+                &[("CI_NODE_TOTAL", "1")],
+                "`CI_NODE_TOTAL` is set, but `CI_NODE_INDEX` is not",
+            ),
+            (
+                &[("CI_NODE_INDEX", "1")],
+                "`CI_NODE_INDEX` is set, but `CI_NODE_TOTAL` is not",
+            ),
+            (&[("JOB_COMPLETION_INDEX", "0")], "but `HOLODECK_SHARDS` is not"),
+            (
+                &[("HOLODECK_SHARDS", "3"), ("JOB_COMPLETION_INDEX", "")],
+                "but `JOB_COMPLETION_INDEX` is not",
+            ),
+            (
+                &[("JOB_COMPLETION_INDEX", "3"), ("HOLODECK_SHARDS", "3")],
+                "shard 4 of 3 does not exist",
+            ),
+            (
+                &[("CI_NODE_INDEX", "0"), ("CI_NODE_TOTAL", "3")],
+                "shard 0 of 3 does not exist",
+            ),
+            (
+                &[("CI_NODE_INDEX", "one"), ("CI_NODE_TOTAL", "3")],
+                "`CI_NODE_INDEX` must be a whole number, found `one`",
+            ),
+            (&contradicting, "name shard 1/3, but"),
+        ];
+        for (variables, expected) in errors {
+            let error = Shard::from_env(&env(variables)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }
