@@ -227,7 +227,7 @@ fn is_report(path: &Path) -> bool {
     let mut beginning = String::new();
     let read = std::fs::File::open(path)
         .and_then(|file| std::io::Read::read_to_string(&mut std::io::Read::take(file, 64), &mut beginning));
-    // A damaged journal is an error of whoever opens it.
+    // Opening a damaged journal reports the error.
     read.is_ok() && !beginning.is_empty() && !beginning.contains("\"holodeck_journal\"")
 }
 
