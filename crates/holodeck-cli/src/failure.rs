@@ -8,7 +8,7 @@ use holodeck::{
     backend_api::{BackendError, Explanation},
     index::{IndexError, IndexErrorKind},
     model::closest,
-    runner::{ExitCode, LockError, PlanError, RunError, StoreError},
+    runner::{ExitCode, LockError, MergeError, PlanError, RunError, StoreError},
 };
 
 use crate::command::as_argument;
@@ -139,6 +139,18 @@ impl Subject {
         }
     }
 
+    /// Converts the error of a merge that could not start.
+    pub(crate) fn merge(&self, error: PrepareError) -> Problem {
+        match error {
+            // A shard that is not there must not look like an error of the command line.
+            PrepareError::Store(StoreError::Ambiguous { .. }) => Problem::config(error.to_string()),
+            PrepareError::Store(error) => Problem::execution(error.to_string()).with_hint(
+                "give the run ids of all shards, the paths of their journals, or a folder with them",
+            ),
+            other => self.prepare(other),
+        }
+    }
+
     /// Converts the error of an operation on an index.
     pub(crate) fn index(&self, error: &IndexError) -> Problem {
         let exit = match error.kind {
@@ -200,10 +212,29 @@ impl Subject {
                 "`holodeck test{0}` runs everything again; `holodeck test regrade` grades the old answers again",
                 self.argument
             )),
+            RunError::Merge(error) => self.shards(error),
             RunError::Lock(LockError::Held { .. }) => {
                 Problem::execution(message).with_hint("wait until it ends, or stop it")
             }
             _ => Problem::execution(message),
+        }
+    }
+
+    fn shards(&self, error: &MergeError) -> Problem {
+        let message = error.to_string();
+        match error {
+            MergeError::Missing { .. } => {
+                Problem::execution(message).with_hint("give the journals of all shards; nothing was merged")
+            }
+            MergeError::Unfinished { run_id, .. } => Problem::execution(message).with_hint(format!(
+                "`holodeck test resume {run_id}{}` finishes it where it ran; nothing was merged",
+                self.argument
+            )),
+            MergeError::Twice { .. } => Problem::config(message).with_hint("name the one that counts"),
+            MergeError::AgentChanged { .. } => Problem::config(message)
+                .with_hint("merge with the agent file of the commit that the shards ran"),
+            MergeError::Interrupted => Problem::new(ExitCode::Interrupted, message),
+            _ => Problem::config(message),
         }
     }
 

@@ -32,6 +32,14 @@ pub const HOLODECK_ROUTING_COMMANDS: &str = "HOLODECK_ROUTING_COMMANDS";
 pub const HOLODECK_LOCAL_MODEL_DIR: &str = "HOLODECK_LOCAL_MODEL_DIR";
 /// The MCP registry to search.
 pub const HOLODECK_MCP_REGISTRY_URL: &str = "HOLODECK_MCP_REGISTRY_URL";
+/// How many shards a run has, for `--shard auto` in Kubernetes.
+pub const HOLODECK_SHARDS: &str = "HOLODECK_SHARDS";
+/// The number of this job in Kubernetes, from 0.
+pub const JOB_COMPLETION_INDEX: &str = "JOB_COMPLETION_INDEX";
+/// The number of this job on a CI server, from 1.
+pub const CI_NODE_INDEX: &str = "CI_NODE_INDEX";
+/// How many such jobs there are.
+pub const CI_NODE_TOTAL: &str = "CI_NODE_TOTAL";
 /// Marks the child processes of a run.
 pub const HOLODECK_MCP_SERVER: &str = "HOLODECK_MCP_SERVER";
 /// Every variable that sets an option of HoloDeck.
@@ -47,6 +55,7 @@ pub const SETTINGS: &[&str] = &[
     HOLODECK_ROUTING_COMMANDS,
     HOLODECK_LOCAL_MODEL_DIR,
     HOLODECK_MCP_REGISTRY_URL,
+    HOLODECK_SHARDS,
 ];
 /// The trace that HoloDeck's spans belong to, as W3C `traceparent`.
 pub const TRACEPARENT: &str = "TRACEPARENT";

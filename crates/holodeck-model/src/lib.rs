@@ -23,6 +23,7 @@ pub mod redact;
 mod report;
 mod resolved;
 mod settings;
+mod shard;
 mod source;
 mod substitute;
 mod suggest;
@@ -51,6 +52,7 @@ pub use redact::{RedactedStream, Redactor, variable_secrets, without_digests, wi
 pub use report::*;
 pub use resolved::{InstructionsSource, Need, ResolvedAgent, ResolvedInstructions, Unsupported};
 pub use settings::{ExecutionSettings, Layer, Setting};
+pub use shard::{Shard, ShardError, ShardPart};
 pub use source::{Source, Sources};
 pub use substitute::{Substitution, substitute};
 pub use suggest::closest;

@@ -6,7 +6,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{CallDecision, CallDetails, TokenUsage};
+use crate::{CallDecision, CallDetails, ShardPart, TokenUsage};
 
 /// Version of the run file; see [`ReportHead::schema_version`].
 pub const REPORT_SCHEMA_VERSION: u32 = 1;
@@ -596,6 +596,12 @@ pub struct ReportHead {
     /// The run whose answers were graded again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regraded_from: Option<String>,
+    /// Set if the run is one part of a larger one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<ShardPart>,
+    /// The runs of the shards that this run consists of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged_from: Vec<String>,
 }
 
 impl ReportHead {
@@ -606,7 +612,11 @@ impl ReportHead {
             .regraded_from
             .iter()
             .map(|run| format!("regraded from {run}"));
-        replayed.chain(regraded).collect()
+        let own = self.summary.total_tests + self.summary.not_run;
+        let shard = self.shard.iter().map(|shard| shard.describe(own));
+        let merged =
+            (!self.merged_from.is_empty()).then(|| format!("merged from {} shards", self.merged_from.len()));
+        replayed.chain(regraded).chain(shard).chain(merged).collect()
     }
 }
 

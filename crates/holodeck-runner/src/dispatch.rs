@@ -86,6 +86,11 @@ impl RunControl {
         });
     }
 
+    /// The requested stop.
+    pub(crate) fn requested(&self) -> Stop {
+        *self.stop.borrow()
+    }
+
     /// Waits until running cases must stop.
     pub async fn cancelled(&self) {
         let mut stop = self.stop.subscribe();

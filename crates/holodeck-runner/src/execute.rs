@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     grade::AnswerView,
-    grading::GradingStage,
+    grading::{Earlier, GradingStage},
     judging::Judges,
     record::{Grade, UnitRecord, UserRecord},
 };

@@ -1,3 +1,4 @@
+mod copy;
 mod header;
 mod place;
 mod scan;
@@ -16,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-pub use header::{JournalHeader, RunFlags, StoredSelection};
+pub use header::{JournalHeader, RunFlags, StoredSelection, StoredShard};
 use place::{Line, LinePosition, Place};
 use sync::Syncer;
 use units::Units;
@@ -424,7 +425,7 @@ impl Journal {
     }
 
     /// The verdict over all trials of a case; `None` if one has no verdict.
-    fn case_state(&self, case: usize) -> Result<Option<CaseState>, JournalError> {
+    pub(crate) fn case_state(&self, case: usize) -> Result<Option<CaseState>, JournalError> {
         let mut counts = TrialCounts::default();
         for unit in self.units_of(case) {
             match self.verdict(unit).transpose()? {

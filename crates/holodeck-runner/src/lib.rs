@@ -18,6 +18,7 @@ mod grading;
 mod journal;
 mod judging;
 mod lock;
+mod merge;
 mod plan;
 mod record;
 mod regrade;
@@ -43,9 +44,12 @@ pub use dispatch::{OnFailure, RunControl, Stop};
 pub use event::{RunEvent, RunSink};
 pub use exit::ExitCode;
 pub use grade::Renew;
-pub use journal::{JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, StoredSelection};
+pub use journal::{
+    JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, StoredSelection, StoredShard,
+};
 pub use judging::{JudgeSettings, JudgeUsage, Judges, OpenJudge};
 pub use lock::{LockError, RunLock};
+pub use merge::{MergeError, MergeRequest, merge_shards};
 pub use plan::{Plan, PlanError, PlannedCase, Selection};
 pub use record::{Grade, TurnGrade, UnitRecord, UserRecord};
 pub use regrade::{RegradeRequest, regrade};

@@ -4,7 +4,8 @@ use std::{
 };
 
 use globset::{Glob, GlobMatcher};
-use holodeck_model::{CaseIdentity, TestCase, case_label, match_cases};
+use holodeck_model::{CaseIdentity, Shard, ShardPart, TestCase, case_label, hex_prefix, match_cases};
+use sha2::{Digest as _, Sha256};
 
 use crate::{Journal, JournalError};
 
@@ -17,12 +18,14 @@ pub struct Selection {
     pub limit: Option<usize>,
     /// Only cases that did not pass last time, according to the journals of earlier runs, newest first.
     pub failed_in: Option<Vec<PathBuf>>,
+    /// Of the remaining cases only those of one shard.
+    pub shard: Option<Shard>,
 }
 
 impl Selection {
     /// Whether it selects every case.
     pub fn is_everything(&self) -> bool {
-        self.filter.is_none() && self.limit.is_none() && self.failed_in.is_none()
+        self.filter.is_none() && self.limit.is_none() && self.failed_in.is_none() && self.shard.is_none()
     }
 }
 
@@ -31,6 +34,8 @@ impl Selection {
 pub struct Plan {
     /// The cases.
     pub cases: Vec<PlannedCase>,
+    /// Which part of a larger run these cases are.
+    pub shard: Option<ShardPart>,
 }
 
 /// One case to run.
@@ -76,6 +81,19 @@ impl Plan {
         identities: &[CaseIdentity],
         selection: &Selection,
     ) -> Result<Self, PlanError> {
+        let mut plan = Self::with_all_shards(cases, identities, selection)?;
+        if let Some(shard) = selection.shard {
+            plan.take_shard(shard);
+        }
+        Ok(plan)
+    }
+
+    /// The cases of all shards.
+    pub(crate) fn with_all_shards(
+        cases: &[TestCase],
+        identities: &[CaseIdentity],
+        selection: &Selection,
+    ) -> Result<Self, PlanError> {
         let filter = selection.filter.as_deref().map(compile_filter).transpose()?;
         let failed = selection
             .failed_in
@@ -93,7 +111,18 @@ impl Plan {
         if let Some(limit) = selection.limit {
             chosen.truncate(limit);
         }
-        Ok(Self { cases: chosen })
+        Ok(Self {
+            cases: chosen,
+            shard: None,
+        })
+    }
+
+    /// Keeps the cases of this shard.
+    pub(crate) fn take_shard(&mut self, shard: Shard) {
+        self.shard = Some(ShardPart::new(shard, self.cases.len()));
+        let mut places = 0..;
+        self.cases
+            .retain(|_| places.next().is_some_and(|place| shard.has(place)));
     }
 
     pub(crate) fn indices(&self) -> Vec<usize> {
@@ -132,13 +161,15 @@ pub(crate) fn match_plan(
     identities: &[CaseIdentity],
 ) -> Result<Vec<(usize, Option<usize>)>, PlanError> {
     let selected = &journal.header().selected;
-    let chosen = if selected.failed {
+    // The cases of other shards do not belong to a shard, nor does it know which new ones are its own.
+    let chosen = if selected.failed || journal.header().shard.is_some() {
         Plan::default()
     } else {
         let selection = Selection {
             filter: selected.filter.clone(),
             limit: selected.limit,
             failed_in: None,
+            shard: None,
         };
         Plan::new(cases, identities, &selection)?
     };
@@ -147,6 +178,24 @@ pub(crate) fn match_plan(
     Ok(places
         .filter(|(index, earlier)| earlier.is_some() || chosen.contains(index))
         .collect())
+}
+
+/// A digest of these cases with what is expected of them, by which the parts of one run are recognised.
+pub(crate) fn digest_cases(
+    cases: &[TestCase],
+    identities: &[CaseIdentity],
+    indices: impl Iterator<Item = usize>,
+) -> String {
+    let mut hasher = Sha256::new();
+    for index in indices {
+        if let (Some(case), Some(identity)) = (cases.get(index), identities.get(index)) {
+            // A case read from YAML can always be written as JSON.
+            let case = serde_json::to_vec(case).unwrap_or_default();
+            hasher.update(format!("{}{} {} ", identity.id, identity.content, case.len()));
+            hasher.update(&case);
+        }
+    }
+    hex_prefix(&hasher.finalize(), 16)
 }
 
 fn compile_filter(pattern: &str) -> Result<GlobMatcher, PlanError> {

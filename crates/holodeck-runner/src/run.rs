@@ -18,12 +18,14 @@ use serde_json::{Value, json};
 use crate::{
     Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings, Judges,
     LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent, RunFlags,
-    RunLock, RunSink, RunStore, RunView, Selection, StoredSelection,
+    RunLock, RunSink, RunStore, RunView, Selection, StoredSelection, StoredShard,
     compare::write_baseline,
     dispatch::Dispatcher,
     execute::Executor,
     grade::Graders,
     grading::GradingStage,
+    merge::MergeError,
+    plan::digest_cases,
     report::{Results, Totals, run_file},
     run_end::{RunEnd, RunEndKind},
     store::new_run_id,
@@ -271,6 +273,9 @@ pub enum RunError {
         /// The run.
         run_id: String,
     },
+    /// Shards cannot be merged.
+    #[error(transparent)]
+    Merge(#[from] MergeError),
     /// No case is selected.
     #[error("no test case to run")]
     Nothing,
@@ -377,9 +382,16 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec
         return reopen_journal(request, Journal::open(path)?);
     }
     let cases = &request.agent.config.test_cases;
-    let plan = Plan::new(cases, &request.identities, &request.selection)?;
+    let mut plan = Plan::with_all_shards(cases, &request.identities, &request.selection)?;
     if plan.cases.is_empty() {
         return Err(RunError::Nothing);
+    }
+    let mut shard = None;
+    if let Some(own) = request.selection.shard {
+        let digest = digest_cases(cases, &request.identities, plan.indices().into_iter());
+        plan.take_shard(own);
+        // A shard without cases has a journal too: without it, merging would miss the shard.
+        shard = plan.shard.map(|part| StoredShard { part, digest });
     }
     let indices = plan.indices();
     let now = Timestamp::now();
@@ -391,6 +403,8 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec
         agent_path: request.agent_path.clone(),
         model: describe_model(&request.agent),
         regrades: None,
+        shard,
+        merged_from: Vec::new(),
         agent: request.fingerprint.clone(),
         selected: StoredSelection {
             filter: request.selection.filter.clone(),
@@ -466,6 +480,11 @@ pub fn check_resumable(
     if header.regrades.is_some() {
         return Err(not_resumable("it is a regrade; resume the run that it grades"));
     }
+    if !header.merged_from.is_empty() {
+        return Err(not_resumable(
+            "it is merged of shards; resume the shard that is not finished, and merge again",
+        ));
+    }
     if journal.version() != JOURNAL_VERSION {
         return Err(not_resumable(
             "an earlier version of holodeck recorded it; it can be regraded",
@@ -495,7 +514,10 @@ pub fn check_resumable(
 }
 
 /// The parts of an agent that differ between two fingerprints.
-fn changed_parts(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
+pub(crate) fn changed_parts(
+    before: &BTreeMap<String, String>,
+    now: &BTreeMap<String, String>,
+) -> Vec<String> {
     let parts: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
     let changed = parts
         .into_iter()
@@ -538,6 +560,8 @@ pub(crate) fn finish(
         ended: cases.ended.how.as_str().to_owned(),
         ended_because: cases.ended.because.clone(),
         regraded_from: header.regrades.clone(),
+        shard: header.shard.as_ref().map(|shard| shard.part),
+        merged_from: header.merged_from.clone(),
     };
     let run_file = store.run_file_path(&agent_name, now);
     let results = || cases.results();

@@ -159,7 +159,34 @@ impl RunStore {
         }
     }
 
-    /// As [`RunStore::find`], for a run to resume: `latest` is the newest run that is not a regrade.
+    /// As [`RunStore::find`] for several runs, each also a folder: then all journals in it and in its folders.
+    pub fn find_shards(&self, names: &[String]) -> Result<Vec<PathBuf>, StoreError> {
+        let mut found = Vec::new();
+        for name in names {
+            let path = Path::new(name);
+            if path.is_dir() {
+                let before = found.len();
+                add_journals(path, &mut found).map_err(|source| StoreError::Io {
+                    path: name.clone(),
+                    source,
+                })?;
+                found.get_mut(before..).unwrap_or_default().sort();
+                if found.len() == before {
+                    return Err(StoreError::NoRuns { path: name.clone() });
+                }
+            } else if name.contains('/') && !path.exists() {
+                return Err(StoreError::Io {
+                    path: name.clone(),
+                    source: std::io::ErrorKind::NotFound.into(),
+                });
+            } else {
+                found.push(self.find(name)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// As [`RunStore::find`], for a run to resume: `latest` is the newest run that is neither a regrade nor merged.
     pub fn find_resumable(&self, name: &str) -> Result<PathBuf, StoreError> {
         self.find(if name == "latest" { LATEST_RESUMABLE } else { name })
     }
@@ -180,15 +207,41 @@ impl RunStore {
     }
 }
 
+/// Adds the journals in a folder and in its folders. Links to folders are not followed, so that there is no end in a
+/// circle.
+fn add_journals(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            add_journals(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "jsonl") && !is_report(&path) {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file of JSON Lines is not a journal but a report, which may be in the same folder.
+fn is_report(path: &Path) -> bool {
+    let mut beginning = String::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| std::io::Read::read_to_string(&mut std::io::Read::take(file, 64), &mut beginning));
+    // Opening a damaged journal reports the error.
+    read.is_ok() && !beginning.is_empty() && !beginning.contains("\"holodeck_journal\"")
+}
+
 /// No run has this id.
 const LATEST_RESUMABLE: &str = "latest resumable";
 
-/// Whether the run of a journal is not a regrade.
+/// Whether the run of a journal is neither a regrade nor merged of shards.
 fn is_resumable(journal: &Path) -> bool {
     #[derive(serde::Deserialize)]
     struct Sketch {
         #[serde(default)]
         regrades: Option<String>,
+        #[serde(default)]
+        merged_from: Vec<String>,
     }
     let Ok(file) = std::fs::File::open(journal) else {
         return false;
@@ -196,7 +249,10 @@ fn is_resumable(journal: &Path) -> bool {
     let mut line = Vec::new();
     let read = std::io::BufReader::new(file).read_until(b'\n', &mut line);
     // For an unreadable journal, opening it reports the error.
-    read.is_err() || serde_json::from_slice::<Sketch>(&line).map_or(true, |header| header.regrades.is_none())
+    read.is_err()
+        || serde_json::from_slice::<Sketch>(&line).map_or(true, |header| {
+            header.regrades.is_none() && header.merged_from.is_empty()
+        })
 }
 
 /// The id of a new run: its time, so that ids sort, and random characters, so that it is unique.

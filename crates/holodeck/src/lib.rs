@@ -54,6 +54,7 @@ pub use load::{check_equal_cases, doctor, load};
 pub use open::{OpenAgent, OpenError, OpenOptions, Preparing};
 pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
 pub use test::{
-    PrepareError, PreparedRegrade, PreparedTest, TestError, TestOptions, prepare_regrade, prepare_test,
+    PrepareError, PreparedMerge, PreparedRegrade, PreparedTest, TestError, TestOptions, prepare_merge,
+    prepare_regrade, prepare_test,
 };
 pub use unsupported::UnsupportedParts;

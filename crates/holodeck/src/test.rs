@@ -3,12 +3,12 @@ use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 use holodeck_backend_api::Occasion;
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_model::{
-    CaseIdentity, DiskFiles, Env, Layer, Provider, Redactor, Replayed, ResolvedAgent, RunMetadata,
+    CaseIdentity, DiskFiles, Env, Layer, Provider, Redactor, Replayed, ResolvedAgent, RunMetadata, Shard,
     SideEffectGate, identify_cases,
 };
 use holodeck_runner::{
-    Budget, CaseTrials, Journal, JournalHeader, OnFailure, Plan, PlanError, RegradeRequest, Renew,
-    RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError,
+    Budget, CaseTrials, Journal, JournalHeader, MergeRequest, OnFailure, Plan, PlanError, RegradeRequest,
+    Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError,
     TestRequest, check_resumable, plan_trials, run_tests,
 };
 use holodeck_turn::{FileReader, Prices, TurnRunner};
@@ -44,6 +44,8 @@ pub struct TestOptions {
     pub limit: Option<usize>,
     /// Run only the cases that did not pass last time.
     pub failed: bool,
+    /// Run only one part of the cases.
+    pub shard: Option<Shard>,
     /// How often each case runs, instead of what the agent file says.
     pub trials: Option<u32>,
     /// How many trials of a case must pass, instead of what the agent file says.
@@ -146,6 +148,7 @@ pub async fn prepare_test(
         filter: options.filter.clone(),
         limit: options.limit,
         failed_in: options.failed.then(|| store.journals()).transpose()?,
+        shard: options.shard,
     };
     let identities: Arc<[CaseIdentity]> = identify_cases(&agent.config.test_cases, &DiskFiles).into();
     let plan = Plan::new(&agent.config.test_cases, &identities, &selection)?;
@@ -260,6 +263,40 @@ impl PreparedRegrade {
     /// Grades the answers.
     pub async fn run(&self, control: &RunControl, sink: &mut dyn RunSink) -> Result<RunOutcome, TestError> {
         Ok(holodeck_runner::regrade(&self.request, &self.old, control, sink).await?)
+    }
+}
+
+/// Shards that can be merged.
+pub struct PreparedMerge {
+    request: MergeRequest,
+    journals: Vec<PathBuf>,
+}
+
+/// As [`prepare_test`], for merging the shards of a run, each a run id, its beginning, a journal or a folder with
+/// journals: no tool, server or model is needed.
+pub fn prepare_merge(
+    agent: LoadedAgent,
+    env: &Env,
+    options: &TestOptions,
+    runs: &[String],
+) -> Result<PreparedMerge, PrepareError> {
+    let journals = RunStore::new(&agent.dir).find_shards(runs)?;
+    let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
+    let redactor = redactor(&agent, env);
+    let request = MergeRequest {
+        metadata: metadata(&agent.agent, options, &redactor),
+        agent: agent.agent,
+        agent_path: options.agent_path.clone(),
+        identities,
+        redactor,
+    };
+    Ok(PreparedMerge { request, journals })
+}
+
+impl PreparedMerge {
+    /// Merges the shards.
+    pub async fn run(self, control: &RunControl, sink: &mut dyn RunSink) -> Result<RunOutcome, TestError> {
+        Ok(holodeck_runner::merge_shards(self.request, &self.journals, control, sink).await?)
     }
 }
 

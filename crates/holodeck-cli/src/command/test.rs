@@ -14,7 +14,7 @@ use holodeck::{
     RunInputs, TestError, TestOptions,
     index::IndexSink,
     model::{Env, closest},
-    runner::{ExitCode, Renew, RunControl, RunOutcome},
+    runner::{ExitCode, Renew, RunControl, RunOutcome, words},
     yaml::LoadedAgent,
 };
 use serde_json::json;
@@ -51,6 +51,8 @@ enum TestCommand {
     Resume(Box<ResumeArgs>),
     /// Grade the answers of an earlier run against the current expectations without calling the model.
     Regrade(Box<RegradeArgs>),
+    /// Merge the shards of a run to one run, with its verdict and its reports.
+    Merge(Box<MergeArgs>),
     /// Compare two runs, or a run with a baseline: which cases changed, and whether that is more than chance.
     Compare(Box<CompareArgs>),
 }
@@ -121,12 +123,40 @@ struct RegradeArgs {
     output: OutputArgs,
 }
 
+#[derive(Debug, clap::Args)]
+struct MergeArgs {
+    /// The shards, in any order: run ids, their beginnings, paths of journals, or folders with journals; and the agent
+    /// file, if it is not `agent.yaml`.
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<String>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl MergeArgs {
+    /// The agent file and the shards: an argument with a YAML extension is the agent file.
+    fn parts(&self) -> Result<(&Path, Vec<String>), Problem> {
+        let mut agents = self.runs.iter().filter(|run| is_yaml(run));
+        let agent = agents.next().map_or(Path::new("agent.yaml"), Path::new);
+        if agents.next().is_some() {
+            return Err(Problem::config("only one agent file can be given"));
+        }
+        let runs: Vec<String> = self.runs.iter().filter(|run| !is_yaml(run)).cloned().collect();
+        if runs.is_empty() {
+            return Err(Problem::config("no shard is given")
+                .with_hint("give the runs, or a folder with their journals"));
+        }
+        Ok((agent, runs))
+    }
+}
+
 pub(crate) fn run(args: TestArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     match args.command {
         None => new_run(&args.run, terminal),
         Some(TestCommand::Run(args)) => new_run(&args, terminal),
         Some(TestCommand::Resume(args)) => resume(&args, terminal),
         Some(TestCommand::Regrade(args)) => regrade(&args, terminal),
+        Some(TestCommand::Merge(args)) => merge(&args, terminal),
         Some(TestCommand::Compare(args)) => compare::run(&args, terminal),
     }
 }
@@ -140,7 +170,8 @@ fn new_run(args: &NewRunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failu
     options.failed = args.what.failed;
     options.trials = args.what.trials;
     options.min_passes = args.what.min_passes;
-    let session = Session::open(agent, &args.output, options, terminal)?;
+    let mut session = Session::open(agent, &args.output, options, terminal)?;
+    session.options.shard = args.what.shard(&session.env)?;
     if args.what.dry_run {
         return session.dry_run(terminal);
     }
@@ -167,10 +198,17 @@ fn regrade(args: &RegradeArgs, terminal: &mut Terminal) -> Result<ExitCode, Fail
     session.execute(Kind::Regrade(run, &renew), terminal)
 }
 
+fn merge(args: &MergeArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let (agent, runs) = args.parts()?;
+    let session = Session::open(agent, &args.output, TestOptions::default(), terminal)?;
+    session.execute(Kind::Merge(&runs), terminal)
+}
+
 #[derive(Clone, Copy)]
 enum Kind<'a> {
     Run,
     Regrade(&'a str, &'a Renew),
+    Merge(&'a [String]),
 }
 
 /// The state of one `holodeck test`.
@@ -307,6 +345,17 @@ impl<'a> Session<'a> {
                     highlights = progress.into_highlights();
                     outcome
                 }
+                Kind::Merge(runs) => {
+                    let prepared = holodeck::prepare_merge(agent, &env, &options, runs);
+                    indexing.end();
+                    let prepared = prepared.map_err(|error| subject.merge(error))?;
+                    let mut progress = Progress::new(style, terminal);
+                    let control = RunControl::new();
+                    let run = Box::pin(prepared.run(&control, &mut progress));
+                    let outcome = drive(run, &control, &mut interrupts, &subject).await;
+                    highlights = progress.into_highlights();
+                    outcome
+                }
             }
         });
         let outcome = match outcome {
@@ -316,7 +365,7 @@ impl<'a> Session<'a> {
                     return Ok(ExitCode::Passed);
                 }
                 let hint = match kind {
-                    Kind::Run => hint_for_empty_run(&options, &names),
+                    Kind::Run | Kind::Merge(_) => hint_for_empty_run(&options, &names),
                     Kind::Regrade(run, _) => {
                         format!(
                             "run `{run}` has no answer to grade; `holodeck test resume {run}` requests the answers"
@@ -382,6 +431,18 @@ impl<'a> Session<'a> {
                 ));
             }
             terminal.write_message(&render::hints(&summary, &as_argument(self.path)));
+        }
+        if let Some(shard) = outcome
+            .head
+            .shard
+            .filter(|shard| shard.index as usize > shard.cases)
+        {
+            terminal.write_message(&format!(
+                "shard {} of {} has no case, because the run has only {}; `--allow-empty` exits 0\n",
+                shard.index,
+                shard.count,
+                words::count(shard.cases, "case")
+            ));
         }
         let (selected, all) = outcome.selection();
         if is_saved && selected < all {

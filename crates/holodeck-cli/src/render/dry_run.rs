@@ -25,6 +25,9 @@ pub(crate) fn dry_run(dry: &DryRun) -> String {
     } else {
         text.push_str(&format!("{cases} would run, {} trials\n", dry.units()));
     }
+    if let Some(shard) = &dry.plan.shard {
+        text.push_str(&format!("{}\n", shard.describe(dry.plan.cases.len())));
+    }
     match &dry.estimate {
         None => text.push_str("answers come from a recording and cost nothing\n"),
         Some(estimate) => {
@@ -82,5 +85,9 @@ pub(crate) fn dry_run_json(dry: &DryRun) -> Value {
             }),
         })
         .collect();
-    json!({"cases": cases, "estimate": estimate})
+    let mut value = json!({"cases": cases, "estimate": estimate});
+    if let (Some(shard), Some(fields)) = (&dry.plan.shard, value.as_object_mut()) {
+        fields.insert("shard".to_owned(), json!(shard));
+    }
+    value
 }

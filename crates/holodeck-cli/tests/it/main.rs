@@ -53,6 +53,7 @@ mod retrieval;
 mod run;
 mod sampling;
 mod servers;
+mod sharding;
 mod stores;
 mod surface;
 mod templates;

@@ -151,6 +151,8 @@ impl<'a> RunReader<'a> {
         // Version 1 does not record the plan, so that only a proper end shows that nothing is missing.
         let no_end =
             (journal.version() == 1 && journal.ended().is_none()).then(|| "it was killed".to_owned());
+        let shard = header.shard.as_ref();
+        let shard = shard.map(|shard| shard.part.describe(header.plan.len()));
         let provenance = header.replayed.iter().map(holodeck_model::Replayed::describe);
         let regraded = header.regrades.iter().map(|run| format!("regraded from {run}"));
         let info = RunInfo {
@@ -162,7 +164,7 @@ impl<'a> RunReader<'a> {
             model: Some(header.model.clone()).filter(|model| !model.is_empty()),
             at: header.started_at.clone(),
             unfinished: ended.filter(|_| unfinished).or(no_end),
-            provenance: provenance.chain(regraded).collect(),
+            provenance: provenance.chain(regraded).chain(shard).collect(),
             states: BTreeMap::new(),
         };
         Ok(ComparedRun::new(info, cases, Source::Journal(Box::new(journal))))

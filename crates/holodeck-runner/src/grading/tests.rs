@@ -79,6 +79,7 @@ fn stage(judge: &ScriptedBackend, retries: u32) -> Arc<GradingStage> {
         redactor: Arc::new(Redactor::default()),
         judge,
         programs: Arc::new(holodeck_eval::NoPrograms),
+        renew: Renew::All,
         repeated_names: HashSet::new(),
     })
 }
@@ -140,7 +141,13 @@ fn provider_error(retryable: bool) -> ScriptedTurn {
 async fn grade(stage: &Arc<GradingStage>) -> (CaseState, Option<String>) {
     let unit = Box::new(unit_with_answer(stage, "an answer"));
     let (_, grade) = Arc::clone(stage)
-        .grade(0, unit, stored_view(), Vec::new(), CancellationToken::new())
+        .grade(
+            0,
+            unit,
+            stored_view(),
+            Earlier::default(),
+            CancellationToken::new(),
+        )
         .await;
     let grade = grade.unwrap();
     (grade.state, grade.turns[0].metrics[1].error.clone())
@@ -153,7 +160,13 @@ async fn a_judge_is_called_once_and_its_usage_is_counted() {
     let unit = Box::new(unit_with_answer(&stage, "an answer"));
     assert!(!stage.is_short(0, &unit));
     let (_, grade) = Arc::clone(&stage)
-        .grade(0, unit, stored_view(), Vec::new(), CancellationToken::new())
+        .grade(
+            0,
+            unit,
+            stored_view(),
+            Earlier::default(),
+            CancellationToken::new(),
+        )
         .await;
     let grade = grade.unwrap();
     assert_eq!((grade.state, judge.turns()), (CaseState::Passed, 1));
@@ -217,7 +230,7 @@ async fn a_stopped_judge_call_gives_no_grade() {
         0,
         Box::new(unit_with_answer(&stage, "an answer")),
         stored_view(),
-        Vec::new(),
+        Earlier::default(),
         cancel.clone(),
     );
     let stopping = async {
@@ -238,7 +251,7 @@ async fn a08_a_judge_sees_no_secret_and_checks_keep_what_they_saw() {
     let unit = Box::new(unit_with_answer(&stage, &format!("the key is {KEY}")));
     let cancel = CancellationToken::new;
     let (mut unit, before) = Arc::clone(&stage)
-        .grade(0, unit, AnswerView::BeforeMasking, Vec::new(), cancel())
+        .grade(0, unit, AnswerView::BeforeMasking, Earlier::default(), cancel())
         .await;
     let before = before.unwrap();
     assert_eq!(
@@ -248,7 +261,7 @@ async fn a08_a_judge_sees_no_secret_and_checks_keep_what_they_saw() {
     unit.mask(&stage.redactor);
     let view = AnswerView::Stored(Some(Box::new(before)));
     let (unit, grade) = Arc::clone(&stage)
-        .grade(0, unit, view, Vec::new(), cancel())
+        .grade(0, unit, view, Earlier::default(), cancel())
         .await;
     let grade = grade.unwrap();
     let passed: Vec<_> = grade.turns[0]
@@ -260,7 +273,7 @@ async fn a08_a_judge_sees_no_secret_and_checks_keep_what_they_saw() {
     assert_eq!((grade.state, grade.unjudged), (CaseState::Failed, false));
     // Without the grade from before masking, the verdict is unknown.
     let (_, grade) = Arc::clone(&stage)
-        .grade(0, unit, stored_view(), Vec::new(), cancel())
+        .grade(0, unit, stored_view(), Earlier::default(), cancel())
         .await;
     assert_eq!(grade.unwrap().turns[0].metrics[0].passed, None);
 }

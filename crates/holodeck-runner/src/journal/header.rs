@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use holodeck_model::{CaseIdentity, Replayed, RunMetadata};
+use holodeck_model::{CaseIdentity, Replayed, RunMetadata, ShardPart};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,6 +25,12 @@ pub struct JournalHeader {
     /// The run whose answers this one regrades; a regrade makes no model calls to the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regrades: Option<String>,
+    /// Set if the run is one part of a larger one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<StoredShard>,
+    /// The runs of the shards whose results this run consists of; it made no model calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged_from: Vec<String>,
     /// Fingerprint of the agent: each part that affects answers, with its digest. Resuming requires the same.
     #[serde(default)]
     pub agent: BTreeMap<String, String>,
@@ -46,6 +52,16 @@ pub struct JournalHeader {
     pub settings: Value,
     /// What is known about the agent, secrets masked.
     pub metadata: RunMetadata,
+}
+
+/// The part of a larger run that a run is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredShard {
+    /// Which part.
+    #[serde(flatten)]
+    pub part: ShardPart,
+    /// Digest of the cases of all parts with what is expected of them.
+    pub digest: String,
 }
 
 /// How the cases of a run were selected.

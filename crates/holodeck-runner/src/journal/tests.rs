@@ -27,6 +27,8 @@ fn header(cases: usize) -> JournalHeader {
         agent_path: "agent.yaml".to_owned(),
         model: "openai m".to_owned(),
         regrades: None,
+        shard: None,
+        merged_from: Vec::new(),
         agent: [("agent".to_owned(), "1".to_owned())].into(),
         selected: StoredSelection::default(),
         plan: plan(cases).into(),

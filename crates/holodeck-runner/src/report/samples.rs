@@ -347,6 +347,8 @@ pub(crate) fn head(cases: &[CaseReport], replayed: Option<Replayed>) -> ReportHe
         ended: "completed".to_owned(),
         ended_because: None,
         regraded_from: None,
+        shard: None,
+        merged_from: Vec::new(),
     }
 }
 

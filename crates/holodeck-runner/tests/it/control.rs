@@ -192,7 +192,7 @@ async fn filter_and_limit_select_cases() {
     request.selection = Selection {
         filter: Some("n1*".to_owned()),
         limit: Some(3),
-        failed_in: None,
+        ..Selection::default()
     };
     let run = run(request).await.unwrap();
     let names: Vec<_> = run

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use holodeck::{
     AnswerSource, OpenOptions, TestOptions,
     index::Rebuild,
-    model::SideEffectGate,
+    model::{Env, Shard, ShardError, SideEffectGate},
     runner::{Budget, DEFAULT_BASELINE, Format, MAX_TRIALS, OnFailure, RunStore, check_baseline_name},
 };
 
@@ -36,6 +36,9 @@ pub(super) struct WhatArgs {
     /// Run only the cases that did not pass last time.
     #[arg(long)]
     pub(super) failed: bool,
+    /// Run only one part of the cases, as in `2/3`; `auto` reads it from the variables of GitLab CI or Kubernetes.
+    #[arg(long, value_name = "I/N", value_parser = parse_shard)]
+    shard: Option<ShardArg>,
     /// Run each case N times, whatever the agent file says.
     #[arg(long, value_name = "N", value_parser = parse_trials)]
     pub(super) trials: Option<u32>,
@@ -53,7 +56,30 @@ pub(super) struct WhatArgs {
     live: bool,
 }
 
+/// The value of `--shard`.
+#[derive(Clone, Copy, Debug)]
+enum ShardArg {
+    /// As the environment says.
+    Auto,
+    Part(Shard),
+}
+
 impl WhatArgs {
+    /// The part of the cases to run.
+    pub(super) fn shard(&self, env: &Env) -> Result<Option<Shard>, Problem> {
+        match self.shard {
+            None => Ok(None),
+            Some(ShardArg::Part(shard)) => Ok(Some(shard)),
+            Some(ShardArg::Auto) => Shard::from_env(env).map(Some).map_err(|error| {
+                Problem::config(format!("`--shard auto`: {error}")).with_hint(
+                    "it needs `CI_NODE_INDEX` and `CI_NODE_TOTAL`, as with `parallel: N` in GitLab CI, or \
+                     `JOB_COMPLETION_INDEX` and `HOLODECK_SHARDS`, as in an indexed job of Kubernetes; elsewhere, \
+                     use `--shard I/N`",
+                )
+            }),
+        }
+    }
+
     pub(super) fn answers(&self) -> AnswerSource {
         match (&self.replay, self.live) {
             (Some(path), _) => AnswerSource::Replay(path.clone()),
@@ -239,6 +265,15 @@ impl From<FormatName> for Format {
             FormatName::Jsonl => Self::Jsonl,
         }
     }
+}
+
+fn parse_shard(text: &str) -> Result<ShardArg, String> {
+    if text == "auto" {
+        return Ok(ShardArg::Auto);
+    }
+    text.parse()
+        .map(ShardArg::Part)
+        .map_err(|error: ShardError| error.to_string())
 }
 
 fn parse_trials(text: &str) -> Result<u32, String> {

@@ -149,6 +149,8 @@ fn head(cases: &[CaseReport], ended: &str, replayed: Option<Replayed>) -> Report
         ended: ended.to_owned(),
         ended_because: None,
         regraded_from: None,
+        shard: None,
+        merged_from: Vec::new(),
     }
 }
 
