@@ -176,7 +176,7 @@ fn the_tokens_of_a_chat_model_that_reranks_count_for_the_case() {
         if messages.iter().any(|message| message["role"] == "tool") {
             Reply::text("9 euros.").usage(usage(20))
         } else {
-            Reply::tool_call("c1", "law", &json!({"query": "rent"})).usage(usage(10))
+            Reply::tool_call("c1", "law_search", &json!({"query": "rent"})).usage(usage(10))
         }
     });
     let (project, output) = chat_reranked(&server, &["test"]);
