@@ -132,8 +132,8 @@ fn read_answer(answer: &str, texts: usize) -> Result<Vec<f64>, String> {
         .strip_prefix("```json")
         .or_else(|| text.strip_prefix("```"))
         .and_then(|text| text.strip_suffix("```"));
-    let value: Value =
-        serde_json::from_str(fenced.unwrap_or(text)).map_err(|_| "text that is not JSON".to_owned())?;
+    let value: Value = serde_json::from_str(fenced.unwrap_or(text))
+        .map_err(|_invalid| "text that is not JSON".to_owned())?;
     let scores = read_scores(&value, texts)?;
     if scores.iter().all(|score| (0.0..=1.0).contains(score)) {
         Ok(scores)
