@@ -11,6 +11,7 @@ use crate::workspace::Metadata;
 use crate::{host, workspace};
 
 mod claude;
+mod eval;
 mod figures;
 mod machine;
 mod project;
@@ -45,6 +46,8 @@ enum Subject {
     Test,
     /// The Claude backend over the CLI alone.
     Claude,
+    /// Judged cases beside cases without judges.
+    Eval,
     /// The embedded index beside sqlite-vec and Chroma.
     Retrieval,
 }
@@ -97,6 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             ("cargo xtask bench", report::render(&measured))
         }
         Subject::Claude => ("cargo xtask bench claude", claude::measure(&machine, args.runs)?),
+        Subject::Eval => ("cargo xtask bench eval", eval::measure(&machine, args.runs)?),
         Subject::Retrieval => (
             "cargo xtask bench retrieval",
             retrieval::measure(&machine, args.runs)?,

@@ -10,6 +10,7 @@
 //! assert!(score > 0.999);
 //! ```
 
+mod ascii;
 mod bleu;
 mod chrf;
 mod exact;

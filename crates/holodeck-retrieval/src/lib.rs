@@ -55,7 +55,7 @@ pub use open::open_server;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
 pub use qdrant::QdrantStore;
-pub use rerank::{HttpReranker, Reranker};
+pub use rerank::{HttpReranker, Reranker, read_scores, serves_rerank};
 pub use scan::product;
 pub use search::{Fusion, Hit, SearchRequest, SearchResults, Searcher, Weights, render_hits};
 pub use store::{IndexInfo, IndexStats, KeywordSearch, VectorStore};

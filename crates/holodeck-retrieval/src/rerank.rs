@@ -4,7 +4,7 @@ use crate::RetrievalError;
 
 mod http;
 
-pub use http::HttpReranker;
+pub use http::{HttpReranker, read_scores, serves_rerank};
 
 /// Scores search results against the question.
 #[async_trait]

@@ -156,14 +156,23 @@ impl Searcher {
 
     /// The best passages for a question, ties by id.
     pub async fn search(&self, request: &SearchRequest) -> Result<SearchResults, RetrievalError> {
+        self.search_with(request, self.reranker.as_deref()).await
+    }
+
+    /// As [`search`](Self::search), with this reranker in place of the searcher's own.
+    pub async fn search_with(
+        &self,
+        request: &SearchRequest,
+        reranker: Option<&dyn Reranker>,
+    ) -> Result<SearchResults, RetrievalError> {
         let started = Instant::now();
-        let depth = match (&self.reranker, request.mode) {
+        let depth = match (reranker, request.mode) {
             (None, SearchMode::Semantic | SearchMode::Keyword | SearchMode::Exact) => request.limit,
             _ => request.limit.saturating_mul(DEPTH).max(LEAST_DEPTH),
         };
         let mut found = self.find(request, depth).await?;
-        if let Some(reranker) = &self.reranker {
-            found = rerank(reranker.as_ref(), &request.query, found).await?;
+        if let Some(reranker) = reranker {
+            found = rerank(reranker, &request.query, found).await?;
         }
         found.retain(|scored| request.min_score.is_none_or(|least| scored.score >= least));
         found.truncate(request.limit);

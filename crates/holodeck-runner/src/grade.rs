@@ -49,6 +49,13 @@ pub(crate) type Computed = Option<Result<Vec<Option<MetricOutcome>>, Failure>>;
 /// The outcomes of all metrics of a turn.
 pub(crate) type Outcomes = Option<Result<Vec<MetricOutcome>, Failure>>;
 
+/// The outcomes that are known before a judge or a program is asked.
+pub(crate) struct Known<'a> {
+    pub(crate) computed: Computed,
+    /// Those of an earlier grading.
+    pub(crate) kept: &'a [Option<MetricOutcome>],
+}
+
 /// Outcomes of the metrics of each turn, and of those of the conversation as a whole.
 #[derive(Default)]
 pub(crate) struct OfUnit<T> {
@@ -115,12 +122,12 @@ impl Graders {
         unit: &UnitRecord,
         case: &TestCase,
         place: usize,
-        computed: Computed,
-        kept: &[Option<MetricOutcome>],
+        known: Known<'_>,
         asked: &Asked<'_>,
         redactor: &Redactor,
     ) -> Outcomes {
-        let computed = match computed? {
+        let kept = known.kept;
+        let computed = match known.computed? {
             Ok(computed) => computed,
             Err(failure) => return Some(Err(failure)),
         };

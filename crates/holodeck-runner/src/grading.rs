@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    grade::{AnswerView, CannotKeep, Computed, Graders, OfUnit, Renew, judge_prompt},
+    grade::{AnswerView, CannotKeep, Computed, Graders, Known, OfUnit, Renew, judge_prompt},
     judging::{DeferredJudge, JudgeSettings, JudgedLine, RunJudge},
     record::{Grade, UnitRecord},
 };
@@ -167,23 +167,20 @@ impl GradingStage {
         let mut turns = Vec::with_capacity(computed.turns.len());
         for (place, computed) in computed.turns.into_iter().enumerate() {
             let kept = kept.turns.get(place).map_or(&[][..], Vec::as_slice);
+            let known = Known { computed, kept };
             turns.push(
                 self.graders
-                    .ask(&unit, case, place, computed, kept, &asked, &self.redactor)
+                    .ask(&unit, case, place, known, &asked, &self.redactor)
                     .await,
             );
         }
+        let known = Known {
+            computed: computed.conversation,
+            kept: &kept.conversation,
+        };
         let conversation = self
             .graders
-            .ask_conversation(
-                &unit,
-                case,
-                computed.conversation,
-                &kept.conversation,
-                &asked,
-                &self.redactor,
-                gates_met,
-            )
+            .ask_conversation(&unit, case, known, &asked, &self.redactor, gates_met)
             .await;
         let outcomes = OfUnit { turns, conversation };
         if judge.was_stopped() || programs.stopped.load(Ordering::Relaxed) {

@@ -9,8 +9,8 @@ use serde_json::Value;
 /// The search behind a [`SearchTool`].
 #[async_trait]
 pub trait Search: Send + Sync {
-    /// Searches for `query`.
-    async fn search(&self, query: &str) -> Result<SearchOutput, RetrievalError>;
+    /// Searches for `query` during a call, whose usage includes that of the models asked.
+    async fn search(&self, query: &str, cx: &ToolCx) -> Result<SearchOutput, RetrievalError>;
 }
 
 /// The output of a search.
@@ -69,7 +69,7 @@ impl Tool for SearchTool {
         let output = tokio::select! {
             biased;
             () = cx.cancel.cancelled() => return Err(ToolError::Cancelled),
-            output = self.search.search(query) => output,
+            output = self.search.search(query, &cx) => output,
         };
         match output {
             Ok(output) => Ok(ToolOutput::retrieved(output.text, output.passages)),
@@ -147,7 +147,7 @@ mod tests {
 
     #[async_trait]
     impl Search for Echo {
-        async fn search(&self, query: &str) -> Result<SearchOutput, RetrievalError> {
+        async fn search(&self, query: &str, _cx: &ToolCx) -> Result<SearchOutput, RetrievalError> {
             match query {
                 "wrong" => Err(RetrievalError::Query("no phrase".to_owned())),
                 "down" => Err(RetrievalError::Store {

@@ -6,6 +6,7 @@ mod parts;
 mod place;
 mod progress;
 mod report;
+mod reranker;
 mod sink;
 mod sources;
 mod status;
@@ -14,7 +15,7 @@ mod writer;
 use std::{fmt, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
-use holodeck_backend_api::ToolSpec;
+use holodeck_backend_api::{ToolCx, ToolSpec};
 use holodeck_model::{Env, ResolvedAgent, SearchMode, ToolConfig};
 use holodeck_retrieval::{
     Embedder, IngestMode, RetrievalError, SearchRequest, Searcher, VectorStore, Weights, render_hits,
@@ -24,7 +25,9 @@ use holodeck_yaml::{LoadedAgent, Places};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use self::{place::Place, progress::ProgressReporter, sources::Sources, writer::ModelWriter};
+use self::{
+    place::Place, progress::ProgressReporter, reranker::ModelReranker, sources::Sources, writer::ModelWriter,
+};
 use crate::{AnswerSource, Answers, backends::BackendSelector, unsupported::refuse_unsupported_tool};
 
 pub(crate) use checks::checks;
@@ -33,6 +36,7 @@ pub(crate) use place::manifest;
 pub use report::{
     Build, IndexError, IndexErrorKind, IndexEvent, IndexStatus, Migration, Rebuild, StatusState,
 };
+pub(crate) use reranker::chat_reranker;
 pub use sink::IndexSink;
 pub(crate) use sources::check_patterns;
 
@@ -252,12 +256,18 @@ impl Index {
             request.limit = limit;
         }
         let of = |error: RetrievalError| IndexError::of(self.name(), &error);
-        self.searcher()
-            .await
-            .map_err(of)?
-            .search(&request)
-            .await
-            .map_err(of)
+        self.find(&request, &ToolCx::default()).await.map_err(of)
+    }
+
+    async fn find(&self, request: &SearchRequest, cx: &ToolCx) -> Result<SearchResults, RetrievalError> {
+        let searcher = self.searcher().await?;
+        match chat_reranker(&self.tool) {
+            Some(model) => {
+                let reranker = ModelReranker::new(&self.agent, model, &self.backends, cx);
+                searcher.search_with(request, Some(&reranker)).await
+            }
+            None => searcher.search(request).await,
+        }
     }
 
     fn source(&self) -> &str {
@@ -295,8 +305,8 @@ impl Index {
 
 #[async_trait]
 impl Search for Index {
-    async fn search(&self, query: &str) -> Result<SearchOutput, RetrievalError> {
-        let results = self.searcher().await?.search(&self.request(query)).await?;
+    async fn search(&self, query: &str, cx: &ToolCx) -> Result<SearchOutput, RetrievalError> {
+        let results = self.find(&self.request(query), cx).await?;
         let text = match &self.tool {
             ToolConfig::HierarchicalDocument(_) => holodeck_tools::render_documents(&results),
             _ => render_hits(&results),

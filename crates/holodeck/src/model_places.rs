@@ -50,7 +50,13 @@ fn of_tools(agent: &ResolvedAgent, model: &ModelConfig) -> Option<String> {
             ToolConfig::HierarchicalDocument(tool) => {
                 let context = tool.context_model.as_ref();
                 let is_context = context.is_some_and(|context| is_same(context, model));
-                is_context.then_some("context_model")?
+                let reranker = tool.reranker_model.as_ref();
+                let is_reranker = reranker.is_some_and(|reranker| is_same(reranker, model));
+                match (is_context, is_reranker) {
+                    (true, _) => "context_model",
+                    (false, true) => "reranker_model",
+                    (false, false) => return None,
+                }
             }
             _ => return None,
         };

@@ -5,7 +5,10 @@ use std::path::Path;
 use holodeck_model::{Env, Provider, ResolvedAgent, ToolConfig};
 use holodeck_turn::{PriceError, Prices};
 
-use crate::judges::{judge_models, user_models};
+use crate::{
+    index::chat_reranker,
+    judges::{judge_models, user_models},
+};
 
 /// The embedded list, overridden by the user's, then the project's, then the flag's list.
 pub(crate) fn prices(agent: &ResolvedAgent, env: &Env, flag: Option<&Path>) -> Result<Prices, PriceError> {
@@ -37,7 +40,7 @@ pub(crate) fn priced_by_list<'a>(
             let model = tool.model.as_ref()?;
             Some((model.provider.unwrap_or(own.provider), model.name.as_deref()?))
         }
-        _ => None,
+        tool => chat_reranker(tool).map(|model| (model.provider, model.name.as_str())),
     });
     let judges = judge_models(agent, planned).into_iter();
     let judges = judges.chain(user_models(agent, planned));

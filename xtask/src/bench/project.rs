@@ -20,8 +20,17 @@ pub(super) struct Project {
 
 impl Project {
     pub(super) fn create(parent: &Path, cases: usize, endpoint: &str) -> Result<Self> {
+        Self::with(parent, cases, agent(endpoint))
+    }
+
+    /// As [`create`](Self::create), and three metrics that the model at `judge` judges.
+    pub(super) fn judged(parent: &Path, cases: usize, endpoint: &str, judge: &str) -> Result<Self> {
+        Self::with(parent, cases, agent(endpoint) + &judges(judge))
+    }
+
+    fn with(parent: &Path, cases: usize, agent: String) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("project-").tempdir_in(parent)?;
-        std::fs::write(dir.path().join(AGENT), agent(endpoint))?;
+        std::fs::write(dir.path().join(AGENT), agent)?;
         std::fs::write(dir.path().join("cases.yaml"), case_list(cases))?;
         Ok(Self { dir, cases })
     }
@@ -62,6 +71,15 @@ evaluations:
     - {{type: standard, metric: contains, value: \"30 days\"}}
     - {{type: standard, metric: rouge, threshold: 0.3}}
 "
+    )
+}
+
+fn judges(endpoint: &str) -> String {
+    let metrics = ["relevance", "coherence", "fluency"];
+    let metrics = metrics.map(|name| format!("    - {{type: standard, metric: {name}, threshold: 0.5}}\n"));
+    format!(
+        "{}  model: {{provider: openai, name: judge, endpoint: \"{endpoint}\"}}\n",
+        metrics.concat()
     )
 }
 

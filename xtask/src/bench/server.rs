@@ -17,8 +17,17 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(program: &Path, delay: Duration) -> Result<Self> {
+        Self::start_with(program, &[&delay.as_millis().to_string()])
+    }
+
+    /// Answers as a judge that gives the highest score, immediately.
+    pub(super) fn judge(program: &Path) -> Result<Self> {
+        Self::start_with(program, &["0", "judge"])
+    }
+
+    fn start_with(program: &Path, arguments: &[&str]) -> Result<Self> {
         let mut child = host::command(program)
-            .arg(delay.as_millis().to_string())
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

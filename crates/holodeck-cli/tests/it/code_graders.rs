@@ -465,3 +465,52 @@ fn terminating_the_run_ends_a_grader_and_a_resumed_run_grades_the_stored_answer(
     // The server is gone, so that only the stored answer can pass.
     project.run(&["test", "resume", "latest"]).exits(0);
 }
+
+#[test]
+fn a_regrade_of_one_grader_runs_no_other() {
+    let server = server();
+    // Each run of a program appends a line, and the verdict is in a file.
+    let grader = |name: &str| {
+        format!(
+            "{{type: code, name: {name}, command: sh, args: [\"-c\", \"echo >> {name}.runs; cat {name}.score\"]}}"
+        )
+    };
+    let cases = format!(
+        "  - name: one\n    input: How long?\n    trials: 2\n    evaluations:\n      - {}\n      - {}\n    \
+         conversation_evaluations:\n      - {}\n",
+        grader("first"),
+        grader("second"),
+        grader("whole"),
+    );
+    let project = project(&server, &cases);
+    for name in ["first", "second", "whole"] {
+        project.write(&format!("{name}.score"), "0.25");
+    }
+    let runs = |name: &str| project.read(&format!("{name}.runs")).lines().count();
+    project.run(&["test"]).exits(1);
+    for name in ["first", "second", "whole"] {
+        project.write(&format!("{name}.score"), "0.75");
+    }
+    project.run(&["test", "regrade", "--metric", "second"]).exits(1);
+    assert_eq!((runs("first"), runs("second"), runs("whole")), (2, 4, 2));
+    let case = project.run_file()["report"]["results"][0].clone();
+    for trial in case["trial_results"].as_array().unwrap() {
+        let scores: Vec<_> = trial["metric_results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|metric| metric["score"].as_f64().unwrap())
+            .collect();
+        assert_eq!(scores, [0.25, 0.75, 0.25]);
+    }
+    // What a grader receives has changed, so an old verdict says nothing about it.
+    let yaml = project.read("agent.yaml");
+    project.write(
+        "agent.yaml",
+        yaml.replace("    trials: 2\n", "    trials: 2\n    ground_truth: 3 days\n"),
+    );
+    project
+        .run(&["test", "regrade", "--metric", "second"])
+        .exits(2)
+        .says("`first`");
+}

@@ -17,6 +17,10 @@ const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Differs between processes, so that no text can be constructed to collide.
 static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(FACTOR));
 
+pub(super) fn seed() -> u64 {
+    *SEED
+}
+
 /// Numbers words, starting at 0, in the order of their first occurrence.
 pub(crate) struct Vocabulary<'t> {
     slots: Vec<u32>,
@@ -29,7 +33,7 @@ impl<'t> Vocabulary<'t> {
         Self {
             slots: vec![UNKNOWN; 64],
             words: Vec::with_capacity(32),
-            seed: *SEED,
+            seed: seed(),
         }
     }
 
@@ -91,7 +95,7 @@ impl<'t> Vocabulary<'t> {
     }
 }
 
-fn hash(word: &[u8], seed: u64) -> u64 {
+pub(super) fn hash(word: &[u8], seed: u64) -> u64 {
     let mut hash = seed ^ (word.len() as u64).wrapping_mul(FACTOR);
     let mut rest = word;
     while let Some((chunk, after)) = rest.split_first_chunk::<8>() {
@@ -117,7 +121,7 @@ fn mix(word: u64) -> u64 {
     product ^ product >> 32
 }
 
-fn position(number: u64) -> usize {
+pub(super) fn position(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
@@ -149,6 +153,9 @@ pub(crate) fn overlaps<const N: usize>(
     }
     if let Some(words) = result.first_mut() {
         words.shared = shared_symbols(prediction, reference, symbols);
+    }
+    if N < 2 {
+        return result;
     }
     let mut table = PairTable::new(reference.len());
     let mut ours = prediction.to_vec();
@@ -210,7 +217,8 @@ struct Slot {
 const ROUND_BITS: u32 = 4;
 
 /// Numbers pairs. A new round discards the pairs of the previous one without clearing the slots.
-struct PairTable {
+#[derive(Default)]
+pub(super) struct PairTable {
     slots: Vec<Slot>,
     shift: u32,
     round: u32,
@@ -219,21 +227,27 @@ struct PairTable {
 
 impl PairTable {
     fn new(entries: usize) -> Self {
+        let mut table = Self::default();
+        table.reset(entries);
+        table.round = 0;
+        table
+    }
+
+    /// Empties the table for the first round with this number of pairs.
+    pub(super) fn reset(&mut self, entries: usize) {
         let size = (entries * 2).next_power_of_two().max(2);
-        let slots = vec![
+        self.slots.clear();
+        self.slots.resize(
+            size,
             Slot {
                 key: 0,
                 number: 0,
-                left: 0
-            };
-            size
-        ];
-        Self {
-            slots,
-            shift: 64 - size.trailing_zeros(),
-            round: 0,
-            next: 0,
-        }
+                left: 0,
+            },
+        );
+        self.shift = 64 - size.trailing_zeros();
+        self.round = 1;
+        self.next = 0;
     }
 
     fn start_round(&mut self) {
@@ -241,7 +255,7 @@ impl PairTable {
         self.next = 0;
     }
 
-    fn add(&mut self, prefix: u32, symbol: u32) -> u32 {
+    pub(super) fn add(&mut self, prefix: u32, symbol: u32) -> u32 {
         let (slot, free) = self.find(prefix, symbol);
         if !free {
             let slot = &mut self.slots[slot];
@@ -258,7 +272,7 @@ impl PairTable {
         number
     }
 
-    fn take(&mut self, prefix: u32, symbol: u32) -> (u32, bool) {
+    pub(super) fn take(&mut self, prefix: u32, symbol: u32) -> (u32, bool) {
         let (slot, free) = self.find(prefix, symbol);
         if free {
             return (UNKNOWN, false);

@@ -1,5 +1,6 @@
 //! ROUGE-1, -2, -L and -Lsum as the `rouge_score` package computes them.
 
+use super::ascii::{self, Unit};
 use super::ngrams::{self, Overlap, Vocabulary};
 use super::{Tokenizer, lcs, porter, unicode};
 
@@ -41,6 +42,30 @@ pub struct Rouge {
 
 /// ROUGE of `prediction` against `reference`.
 pub fn rouge(
+    prediction: &str,
+    reference: &str,
+    variant: RougeVariant,
+    tokenizer: Tokenizer,
+    stemming: Stemming,
+) -> Rouge {
+    let unit = match variant {
+        RougeVariant::Rouge1 => Some(Unit::Words),
+        RougeVariant::Rouge2 => Some(Unit::Pairs),
+        RougeVariant::RougeL | RougeVariant::RougeLsum => None,
+    };
+    if let Some(unit) = unit
+        && tokenizer == Tokenizer::Reference
+        && stemming == Stemming::Off
+        && let Some(overlap) =
+            ascii::overlap(prediction, reference, &ascii::LETTERS_AND_DIGITS, unit, |_| false)
+    {
+        return score(overlap);
+    }
+    words_rouge(prediction, reference, variant, tokenizer, stemming)
+}
+
+/// ROUGE of texts in any script.
+fn words_rouge(
     prediction: &str,
     reference: &str,
     variant: RougeVariant,
@@ -188,5 +213,28 @@ fn words<'t>(text: &'t str, tokenizer: Tokenizer, mut emit: impl FnMut(&'t [u8])
             .filter(|word| !word.is_empty())
             .for_each(emit),
         Tokenizer::Unicode => unicode::words(text, |word| emit(word.as_bytes())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn ascii_texts_have_the_score_of_any_text(
+            prediction in "([a-c]{1,2}|[A-B0-1 ]|\\PC|[\u{0}-\u{7f}]){0,30}",
+            reference in "([a-c]{1,2}|[A-B0-1 ]|[\u{0}-\u{7f}]){0,30}",
+        ) {
+            for variant in [RougeVariant::Rouge1, RougeVariant::Rouge2] {
+                let (tokenizer, stemming) = (Tokenizer::Reference, Stemming::Off);
+                prop_assert_eq!(
+                    rouge(&prediction, &reference, variant, tokenizer, stemming),
+                    words_rouge(&prediction, &reference, variant, tokenizer, stemming)
+                );
+            }
+        }
     }
 }

@@ -146,7 +146,7 @@ pub struct HierarchicalDocumentTool {
     /// Whether results are ranked again; needs `reranker_model`.
     #[serde(default)]
     pub enable_reranking: bool,
-    /// Model that ranks results again.
+    /// Model that ranks results again: with `endpoint`, a server with `/rerank`; otherwise a chat model.
     pub reranker_model: Option<ModelConfig>,
     /// Model that describes chunks.
     pub context_model: Option<ModelConfig>,

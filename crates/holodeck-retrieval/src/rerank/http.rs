@@ -25,8 +25,7 @@ impl HttpReranker {
         client: HttpClient,
         options: &EndpointOptions,
     ) -> Result<Self, RetrievalError> {
-        let named = config.endpoint.as_deref();
-        if config.provider == Provider::Anthropic || named.is_none_or(|endpoint| endpoint.trim().is_empty()) {
+        if !serves_rerank(config) {
             let message = format!(
                 "`reranker_model` does not support provider `{}`, which has no `/rerank`",
                 config.provider
@@ -81,13 +80,19 @@ impl Reranker for HttpReranker {
             .ask(&body)
             .await
             .map_err(|failure| self.to_error(failure))?;
-        scores(&answer, texts.len()).map_err(|what| self.to_error(self.endpoint.unusable(&what)))
+        read_scores(&answer, texts.len()).map_err(|what| self.to_error(self.endpoint.unusable(&what)))
     }
+}
+
+/// Whether `reranker_model` names a server with `/rerank`: it has an endpoint. Otherwise it is a chat model.
+pub fn serves_rerank(config: &ModelConfig) -> bool {
+    let endpoint = config.endpoint.as_deref();
+    config.provider != Provider::Anthropic && endpoint.is_some_and(|endpoint| !endpoint.trim().is_empty())
 }
 
 /// One score per text, whatever the fields of the answer are called. A text without a score is an error: it would be
 /// ranked last without being judged.
-fn scores(answer: &Value, texts: usize) -> Result<Vec<f64>, String> {
+pub fn read_scores(answer: &Value, texts: usize) -> Result<Vec<f64>, String> {
     let list = answer
         .get("results")
         .or_else(|| answer.get("data"))
@@ -140,7 +145,7 @@ mod tests {
             json!({"object": "list", "data": [one, two]}),
             json!([one, two]),
         ] {
-            assert_eq!(scores(&answer, 2), Ok(vec![1.0, 0.9]), "{answer}");
+            assert_eq!(read_scores(&answer, 2), Ok(vec![1.0, 0.9]), "{answer}");
         }
         for (answer, what) in [
             (json!({"results": [one]}), "scores for 1 of 2 texts"),
@@ -153,7 +158,7 @@ mod tests {
             (json!([{"score": 0.5}]), "a result without index or score"),
             (json!({"error": "no"}), "an answer without a list of results"),
         ] {
-            assert_eq!(scores(&answer, 2), Err(what.to_owned()), "{answer}");
+            assert_eq!(read_scores(&answer, 2), Err(what.to_owned()), "{answer}");
         }
     }
 }

@@ -7,7 +7,7 @@ use holodeck_model::{
 };
 use holodeck_turn::TurnRecord;
 
-use super::{AnswerView, Computed, Expectations, Graders, Outcomes, Subject, state};
+use super::{AnswerView, Computed, Expectations, Graders, Known, Outcomes, Subject, state};
 use crate::record::{TurnGrade, UnitRecord, worse_state};
 
 /// Stands on a line of its own between the answers that a check searches. It is neither a space nor ASCII punctuation,
@@ -139,13 +139,13 @@ impl Graders {
         &self,
         unit: &UnitRecord,
         case: &TestCase,
-        computed: Computed,
-        kept: &[Option<MetricOutcome>],
+        known: Known<'_>,
         asked: &Asked<'_>,
         redactor: &Redactor,
         gates_met: bool,
     ) -> Outcomes {
-        let computed = match computed? {
+        let kept = known.kept;
+        let computed = match known.computed? {
             Ok(computed) => computed,
             Err(failure) => return Some(Err(failure)),
         };

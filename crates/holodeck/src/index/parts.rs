@@ -6,7 +6,7 @@ use holodeck_http::{HttpClient, HttpOptions};
 use holodeck_model::{EmbeddingProvider, HierarchicalDocumentTool, ToolConfig};
 use holodeck_retrieval::{
     CachedEmbedder, Contexts, Embedder, EndpointOptions, HttpReranker, Ingestor, ModelCache, Reranker,
-    RetrievalError, Searcher, VectorStore, embedder,
+    RetrievalError, Searcher, VectorStore, embedder, serves_rerank,
 };
 
 use super::{Index, place::collection, size, writer::ModelWriter};
@@ -71,7 +71,9 @@ impl Index {
             ToolConfig::HierarchicalDocument(tool) if tool.enable_reranking => tool.reranker_model.as_ref(),
             _ => None,
         };
-        let Some(model) = model else { return Ok(None) };
+        let Some(model) = model.filter(|model| serves_rerank(model)) else {
+            return Ok(None);
+        };
         let reranker = HttpReranker::new(model, self.client()?, &EndpointOptions::default())?;
         Ok(Some(Arc::new(reranker)))
     }
