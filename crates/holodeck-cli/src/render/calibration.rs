@@ -54,6 +54,9 @@ pub(crate) fn calibration(run: &CalibrationRun, width: usize) -> String {
             line(
                 "threshold",
                 &match kappa.suggested {
+                    Some(fitted) if fitted.kappa <= kappa.value => {
+                        "no other one agrees better with these labels".to_owned()
+                    }
                     Some(fitted) => format!(
                         "{} agrees best with these labels (kappa {:.2}); expect less on others",
                         fitted.threshold, fitted.kappa
@@ -77,21 +80,18 @@ pub(crate) fn calibration(run: &CalibrationRun, width: usize) -> String {
     }
     if let Some(shortfall) = run.shortfall() {
         let said = format!("no kappa: {}", describe_shortfall(shortfall));
-        text.push_str(&lines(&said, width, |line| paint(DOUBTFUL, line).to_string()));
+        text.push_str(&lines(&said, width, |line| paint(DOUBTFUL, line)));
     }
     if run.errors() > 0 {
         let said = "the result is incomplete, because the judge did not judge every answer";
-        text.push_str(&lines(said, width, |line| paint(BAD, line).to_string()));
+        text.push_str(&lines(said, width, |line| paint(BAD, line)));
     }
     text
 }
 
 fn lines(text: &str, width: usize, style: impl Fn(String) -> String) -> String {
     let lines = wrap(text, width);
-    lines
-        .iter()
-        .map(|line| style((*line).to_string()) + "\n")
-        .collect()
+    lines.iter().map(|line| style(line.clone()) + "\n").collect()
 }
 
 fn rows(title: &str, rows: &[&JudgedLabel], width: usize) -> String {
