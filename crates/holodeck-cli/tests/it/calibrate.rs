@@ -27,16 +27,15 @@ fn project(judge: &str, options: &str) -> Project {
 
 /// Half of these many answers are good.
 fn labels(count: usize) -> String {
-    let mut text = "case,response,passed\n".to_owned();
-    for number in 0..count {
+    let rows = (0..count).map(|number| {
         let (kind, label) = if number % 2 == 0 {
             ("good", "yes")
         } else {
             ("bad", "no")
         };
-        text.push_str(&format!("refunds,a {kind} answer {number},{label}\n"));
-    }
-    text
+        format!("refunds,a {kind} answer {number},{label}\n")
+    });
+    format!("case,response,passed\n{}", rows.collect::<String>())
 }
 
 fn is_good(prompt: &str) -> u32 {
