@@ -6,6 +6,7 @@
     reason = "the texts are short; readable code is worth an allocation"
 )]
 
+mod calibration;
 mod case;
 mod comparison;
 mod diagnostics;
@@ -21,6 +22,7 @@ mod style;
 mod summary;
 mod text;
 
+pub(crate) use calibration::calibration;
 pub(crate) use comparison::comparison;
 pub(crate) use diagnostics::{DiagnosticFilter, diagnostics, diagnostics_json};
 pub(crate) use doctor::{doctor, doctor_json};

@@ -33,6 +33,14 @@ pub struct UnitKey {
     pub trial: u32,
 }
 
+impl UnitKey {
+    /// What is judged outside of a run.
+    pub const NO_CASE: Self = Self {
+        case: CaseId([0; 16]),
+        trial: 0,
+    };
+}
+
 /// Between the name of a case in a recording and the number of a trial after the first.
 const TRIAL_MARK: &str = " · trial ";
 

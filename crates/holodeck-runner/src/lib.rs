@@ -7,6 +7,7 @@
 //! Start reading at [`run_tests`], then `Dispatcher::run`, then `Executor::run`.
 
 mod budget;
+mod calibrate;
 mod case_report;
 mod compare;
 mod dispatch;
@@ -31,6 +32,9 @@ mod summary;
 mod trials;
 
 pub use budget::Budget;
+pub use calibrate::{
+    CalibrationRequest, CalibrationRun, JudgedLabel, calibrate, calibration_json, describe_shortfall,
+};
 pub use case_report::{CallReport, CaseReport, Expected, TurnReport};
 pub use compare::{
     COMPARISON_VERSION, CaseSide, CaseTexts, Change, ChangeKind, ComparedRun, Comparison, Counts,

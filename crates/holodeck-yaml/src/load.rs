@@ -10,6 +10,7 @@ mod settings;
 mod test_cases;
 mod unsupported;
 
+pub use self::data_set::load_labels;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -49,13 +50,7 @@ impl Load {
 /// Layers, in decreasing precedence: `HOLODECK_*` variables in `env`, the agent file, `config.yaml` beside it,
 /// `config.yaml` in `~/.holodeck`, the defaults. The caller applies flags on top.
 pub fn load_agent(path: &Path, env: &Env, files: &dyn Files) -> Load {
-    let mut loader = Loader {
-        env,
-        files,
-        tree: Tree::default(),
-        findings: Findings::default(),
-        schemas: HashMap::new(),
-    };
+    let mut loader = Loader::new(env, files);
     let agent = loader.load(path);
     loader.finish(agent)
 }
@@ -73,6 +68,18 @@ struct Loader<'a> {
 struct Parts {
     root: NodeId,
     agent: ResolvedAgent,
+}
+
+impl<'a> Loader<'a> {
+    fn new(env: &'a Env, files: &'a dyn Files) -> Self {
+        Self {
+            env,
+            files,
+            tree: Tree::default(),
+            findings: Findings::default(),
+            schemas: HashMap::new(),
+        }
+    }
 }
 
 impl Loader<'_> {

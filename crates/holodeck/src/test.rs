@@ -428,7 +428,7 @@ fn file_reader(agent: &ResolvedAgent, env: &Env) -> Result<FileReader, PrepareEr
 }
 
 /// The runner of turns, as the agent file and the flags configure it.
-fn turn_runner(
+pub(crate) fn turn_runner(
     agent: &ResolvedAgent,
     env: &Env,
     options: &TestOptions,

@@ -1,5 +1,6 @@
 //! `holodeck test`: runs, resumes and regrades tests.
 
+mod calibrate;
 mod compare;
 mod flags;
 mod targets;
@@ -20,6 +21,7 @@ use holodeck::{
 use serde_json::json;
 
 use self::{
+    calibrate::CalibrateArgs,
     compare::CompareArgs,
     flags::{HowArgs, OutputArgs, WhatArgs},
     targets::{Reports, check_baseline, check_recording, write_baseline},
@@ -55,6 +57,8 @@ enum TestCommand {
     Merge(Box<MergeArgs>),
     /// Compare two runs, or a run with a baseline: which cases changed, and whether that is more than chance.
     Compare(Box<CompareArgs>),
+    /// Compare a judge with people: ask it about answers that people judged, and measure how far both agree.
+    Calibrate(Box<CalibrateArgs>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -158,6 +162,7 @@ pub(crate) fn run(args: TestArgs, terminal: &mut Terminal) -> Result<ExitCode, F
         Some(TestCommand::Regrade(args)) => regrade(&args, terminal),
         Some(TestCommand::Merge(args)) => merge(&args, terminal),
         Some(TestCommand::Compare(args)) => compare::run(&args, terminal),
+        Some(TestCommand::Calibrate(args)) => calibrate::run(&args, terminal),
     }
 }
 

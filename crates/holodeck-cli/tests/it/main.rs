@@ -12,6 +12,7 @@
 
 mod answers;
 mod bad_input;
+mod calibrate;
 mod changes;
 mod claude;
 mod code_graders;

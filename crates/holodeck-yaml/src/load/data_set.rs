@@ -1,10 +1,11 @@
-//! Data sets of test cases: `test_cases_file` as CSV, JSON Lines or a workbook.
+//! Data sets of test cases: `test_cases_file` as CSV, JSON Lines or a workbook. Labelled answers are read alike.
 //!
 //! The rows become nodes of the tree, so that the checks of test cases in YAML apply to them unchanged. No row is
 //! skipped: what cannot be read is an error at its cell. `${VAR}` is not replaced: a data set is data.
 
 mod csv;
 mod json_node;
+mod labels;
 mod table;
 mod workbook;
 
@@ -12,7 +13,12 @@ use std::path::Path;
 
 use holodeck_model::{Code, Diagnostic};
 
-use self::{csv::CsvRows, json_node::read_json, table::Table};
+pub use self::labels::load_labels;
+use self::{
+    csv::CsvRows,
+    json_node::read_json,
+    table::{RowKind, Table},
+};
 use super::Loader;
 use crate::yaml::{FileId, NodeId, Place};
 
@@ -48,19 +54,7 @@ impl Loader<'_> {
         path: &Path,
         named_at: Place,
     ) -> Option<NodeId> {
-        let (file, cases) = match format {
-            DataFormat::Csv => self.read_csv(path, named_at)?,
-            DataFormat::JsonLines => self.read_json_lines(path, named_at)?,
-            DataFormat::Workbook => self.read_workbook(path, named_at)?,
-            DataFormat::Unsupported => {
-                let message = format!("`{}` has a format that is not supported", path.display());
-                let diagnostic = Diagnostic::error(Code::BadFormat, message)
-                    .about("test_cases_file")
-                    .with_help("use YAML, `.csv`, `.jsonl` or `.xlsx`");
-                self.findings.add(&self.tree, named_at, diagnostic);
-                return None;
-            }
-        };
+        let (file, cases) = self.read_rows(format, path, named_at, RowKind::TestCase)?;
         let place = Place {
             file,
             start: 0,
@@ -71,11 +65,33 @@ impl Loader<'_> {
         Some(list)
     }
 
-    fn read_csv(&mut self, path: &Path, named_at: Place) -> Option<(FileId, Vec<NodeId>)> {
+    fn read_rows(
+        &mut self,
+        format: DataFormat,
+        path: &Path,
+        named_at: Place,
+        kind: RowKind,
+    ) -> Option<(FileId, Vec<NodeId>)> {
+        match format {
+            DataFormat::Csv => self.read_csv(path, named_at, kind),
+            DataFormat::JsonLines => self.read_json_lines(path, named_at),
+            DataFormat::Workbook => self.read_workbook(path, named_at, kind),
+            DataFormat::Unsupported => {
+                let message = format!("`{}` has a format that is not supported", path.display());
+                let diagnostic = Diagnostic::error(Code::BadFormat, message)
+                    .about("test_cases_file")
+                    .with_help("use YAML, `.csv`, `.jsonl` or `.xlsx`");
+                self.findings.add(&self.tree, named_at, diagnostic);
+                None
+            }
+        }
+    }
+
+    fn read_csv(&mut self, path: &Path, named_at: Place, kind: RowKind) -> Option<(FileId, Vec<NodeId>)> {
         let file = self.read_data_text(path, named_at)?;
         let text = self.tree.file_text(file);
         let mut rows = CsvRows::new(&text);
-        let mut table = Table::new(file, true);
+        let mut table = Table::new(file, true, kind);
         while let Some(row) = rows.next_row() {
             for at in row.misquoted {
                 let message = "a quoted cell must begin and end with `\"`";
@@ -110,8 +126,7 @@ impl Loader<'_> {
             match read_json(&mut self.tree, content, place) {
                 Ok(node) if self.tree.entries(node).is_some() => cases.push(node),
                 Ok(_) => {
-                    let diagnostic =
-                        Diagnostic::error(Code::WrongType, "each line must be an object, a test case");
+                    let diagnostic = Diagnostic::error(Code::WrongType, "each line must be an object");
                     self.report_data(file, place.start, place.end, diagnostic.about("test_cases_file"));
                 }
                 Err(error) => {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use holodeck_model::{Code, Diagnostic, closest};
 
-use super::{super::Loader, json_node::read_json};
+use super::{super::Loader, json_node::read_json, labels::LABEL_COLUMNS};
 use crate::{
     schema,
     shape::{Record, ShapeId, ShapeKind},
@@ -41,20 +41,30 @@ struct Column {
     place: Place,
 }
 
+/// What the rows of a table are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowKind {
+    TestCase,
+    /// An answer that people judged.
+    Label,
+}
+
 /// Collects the rows of a table.
 pub(super) struct Table {
     file: FileId,
     /// Whether every row must have as many cells as the first.
     rectangular: bool,
+    kind: RowKind,
     columns: Option<Vec<Column>>,
     cases: Vec<NodeId>,
 }
 
 impl Table {
-    pub(super) fn new(file: FileId, rectangular: bool) -> Self {
+    pub(super) fn new(file: FileId, rectangular: bool, kind: RowKind) -> Self {
         Self {
             file,
             rectangular,
+            kind,
             columns: None,
             cases: Vec::new(),
         }
@@ -63,9 +73,13 @@ impl Table {
     /// The test cases, unless there was no row at all, which is reported.
     pub(super) fn finish(self, loader: &mut Loader<'_>) -> Option<Vec<NodeId>> {
         if self.columns.is_none() {
+            let help = match self.kind {
+                RowKind::TestCase => "the first row must name the fields: `input`, `ground_truth`, …",
+                RowKind::Label => "the first row must name the columns: `case`, `response`, `passed`, …",
+            };
             let diagnostic = Diagnostic::error(Code::EmptyFile, "the table is empty")
                 .about("test_cases_file")
-                .with_help("the first row must name the fields: `input`, `ground_truth`, …");
+                .with_help(help);
             loader.report_data(self.file, 0, 0, diagnostic);
         }
         self.columns.map(|_| self.cases)
@@ -74,7 +88,7 @@ impl Table {
     /// Adds a row; absent if the first row cannot be used, which is reported.
     pub(super) fn add_row(&mut self, loader: &mut Loader<'_>, cells: Vec<Cell>) -> Option<()> {
         let Some(columns) = &self.columns else {
-            self.columns = Some(read_header(loader, self.file, cells)?);
+            self.columns = Some(read_header(loader, self.file, cells, self.kind)?);
             return Some(());
         };
         let (width, count) = (columns.len(), cells.len());
@@ -122,8 +136,17 @@ fn cell_text(loader: &Loader<'_>, file: FileId, cell: &Cell) -> String {
 }
 
 /// The columns, if every one is the name of a field.
-fn read_header(loader: &mut Loader<'_>, file: FileId, cells: Vec<Cell>) -> Option<Vec<Column>> {
+fn read_header(
+    loader: &mut Loader<'_>,
+    file: FileId,
+    cells: Vec<Cell>,
+    kind: RowKind,
+) -> Option<Vec<Column>> {
     let fields = case_fields()?;
+    let known: Vec<&str> = match kind {
+        RowKind::TestCase => fields.fields.keys().map(String::as_str).collect(),
+        RowKind::Label => LABEL_COLUMNS.to_vec(),
+    };
     let mut columns: Vec<Column> = Vec::with_capacity(cells.len());
     let mut correct = true;
     let alone = cells.len() == 1;
@@ -143,13 +166,15 @@ fn read_header(loader: &mut Loader<'_>, file: FileId, cells: Vec<Cell>) -> Optio
                 Code::DuplicateKey,
                 format!("column `{name}` appears twice"),
             ))
-        } else if !fields.fields.contains_key(&name) {
-            Some(unknown_column(&name, alone, fields))
+        } else if !known.contains(&name.as_str()) {
+            Some(unknown_column(&name, alone, &known, kind))
         } else {
             None
         };
         let meaning = if problem.is_some() {
             Meaning::Unusable
+        } else if kind == RowKind::Label && name != "retrieval_context" {
+            Meaning::Text
         } else {
             meaning_of(fields, &name)
         };
@@ -162,6 +187,10 @@ fn read_header(loader: &mut Loader<'_>, file: FileId, cells: Vec<Cell>) -> Optio
         columns.push(Column { name, meaning, place });
     }
     let asks = |column: &Column| ["input", "turns", "user"].contains(&column.name.as_str());
+    if kind == RowKind::Label {
+        // What a row lacks is reported for each row.
+        return correct.then_some(columns);
+    }
     if correct && !columns.iter().any(asks) {
         let diagnostic = Diagnostic::error(Code::MissingField, "there is no column `input`")
             .about("test_cases_file")
@@ -173,8 +202,7 @@ fn read_header(loader: &mut Loader<'_>, file: FileId, cells: Vec<Cell>) -> Optio
     (correct || columns.iter().any(asks)).then_some(columns)
 }
 
-fn unknown_column(name: &str, alone: bool, fields: &Record) -> Diagnostic {
-    let known = || fields.fields.keys().map(String::as_str);
+fn unknown_column(name: &str, alone: bool, known: &[&str], kind: RowKind) -> Diagnostic {
     let diagnostic = Diagnostic::error(Code::UnknownField, format!("unknown column `{name}`"));
     let separator = [(';', "`;`"), ('\t', "tabs")]
         .into_iter()
@@ -184,11 +212,15 @@ fn unknown_column(name: &str, alone: bool, fields: &Record) -> Diagnostic {
             "the columns are separated by {shown}; save the file with commas"
         ));
     }
-    if let Some(field) = closest(name, known()) {
+    if let Some(field) = closest(name, known.iter().copied()) {
         return diagnostic.with_inline(format!("did you mean `{field}`?"));
     }
-    let names: Vec<String> = known().map(|field| format!("`{field}`")).collect();
-    diagnostic.with_help(format!("the fields of a test case are {}", names.join(", ")))
+    let names: Vec<String> = known.iter().map(|field| format!("`{field}`")).collect();
+    let owner = match kind {
+        RowKind::TestCase => "fields of a test case",
+        RowKind::Label => "columns of labelled answers",
+    };
+    diagnostic.with_help(format!("the {owner} are {}", names.join(", ")))
 }
 
 /// The fields of a test case, as the schema has them.

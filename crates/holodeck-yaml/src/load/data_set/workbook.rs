@@ -10,7 +10,7 @@ use holodeck_model::{Code, Diagnostic, Layer, Source};
 use super::{
     super::{Loader, read::MAX_DATA_BYTES},
     offset,
-    table::{Cell, Table},
+    table::{Cell, RowKind, Table},
 };
 use crate::yaml::{FileId, NodeId, Place, SourceFile};
 
@@ -30,7 +30,12 @@ struct Sheet {
 }
 
 impl Loader<'_> {
-    pub(super) fn read_workbook(&mut self, path: &Path, named_at: Place) -> Option<(FileId, Vec<NodeId>)> {
+    pub(super) fn read_workbook(
+        &mut self,
+        path: &Path,
+        named_at: Place,
+        kind: RowKind,
+    ) -> Option<(FileId, Vec<NodeId>)> {
         let bytes = self.read_bytes(path, Some(named_at), MAX_WORKBOOK_BYTES)?;
         let (sheet, name, others) = match read_first_sheet(&bytes) {
             Ok(read) => read,
@@ -57,7 +62,7 @@ impl Loader<'_> {
                 .with_help("write the value as text");
             self.report_data(file, start, end, diagnostic);
         }
-        let mut table = Table::new(file, false);
+        let mut table = Table::new(file, false, kind);
         for cells in sheet.rows {
             table.add_row(self, cells)?;
         }
