@@ -303,6 +303,65 @@ fn a_recording_contains_the_judges_answers() {
 }
 
 #[test]
+fn a_recording_has_the_judges_answers_about_each_trial() {
+    // Each trial has another answer, and the judge gives each another score.
+    let trial = Mutex::new(0);
+    let agent = ModelServer::answering(move |_| {
+        let mut trial = trial.lock().unwrap();
+        *trial += 1;
+        Reply::text(format!("It takes {trial}0 days."))
+    });
+    let judge = ModelServer::answering(|request| {
+        let prompt = request.texts("user").concat();
+        let score = (1..=3)
+            .find(|trial| prompt.contains(&format!("It takes {trial}0 days.")))
+            .unwrap();
+        Reply::text(json!({"reason": format!("gave {score}"), "score": score}).to_string())
+    });
+    let metrics = "    - {type: standard, metric: fluency, threshold: 0.5}\n";
+    let project = project(&agent.url(), &judge.url(), metrics, ONE_CASE);
+    let judged = |project: &Project| {
+        let run = project.run_file();
+        let trials = run["report"]["results"][0]["trial_results"]
+            .as_array()
+            .unwrap()
+            .clone();
+        let judged = trials.iter().map(|trial| {
+            let metric = &trial["metric_results"][0];
+            (
+                trial["response"].clone(),
+                metric["score"].clone(),
+                metric["reasoning"].clone(),
+            )
+        });
+        judged.collect::<Vec<_>>()
+    };
+    let trials = ["test", "--trials", "3", "--min-passes", "1"];
+    project
+        .run(&[&trials[..], &["--record", "run.jsonl"]].concat())
+        .exits(0);
+    let recorded = judged(&project);
+    let mut scores: Vec<_> = recorded
+        .iter()
+        .map(|(_, score, _)| score.as_f64().unwrap())
+        .collect();
+    scores.sort_by(f64::total_cmp);
+    assert_eq!(scores, [0.2, 0.4, 0.6]);
+    drop((agent, judge));
+    let replay = [&trials[..], &["--replay", "run.jsonl"]].concat();
+    project.run(&replay).exits(0);
+    assert_eq!(judged(&project), recorded);
+
+    // Without the judge's answer about one trial, no other trial's answer stands in.
+    let lines = project.read("run.jsonl");
+    let kept: Vec<_> = lines.lines().filter(|line| !line.contains("gave 3")).collect();
+    assert_eq!(kept.len(), lines.lines().count() - 1);
+    project.write("run.jsonl", kept.join("\n") + "\n");
+    // It could have been the one that passes, so the case has no verdict.
+    project.run(&replay).exits(4);
+}
+
+#[test]
 fn a_regrade_asks_the_judges_and_never_the_agent() {
     let agent = ModelServer::answering(|_| Reply::text("It takes 30 days."));
     let down = Arc::new(Mutex::new(true));
