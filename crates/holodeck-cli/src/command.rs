@@ -63,13 +63,17 @@ pub(crate) fn as_argument(path: &Path) -> String {
     if path == Path::new("agent.yaml") {
         String::new()
     } else {
-        let shown = path.display().to_string();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+".contains(c);
-        if shown.chars().all(plain) {
-            format!(" {shown}")
-        } else {
-            format!(" '{}'", shown.replace('\'', "'\\''"))
-        }
+        format!(" {}", shell_word(&path.display().to_string()))
+    }
+}
+
+/// A text as one word of a shell command.
+pub(crate) fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+".contains(c);
+    if text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 

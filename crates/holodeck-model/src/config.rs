@@ -3,6 +3,7 @@
 mod agent;
 mod approvals;
 mod arg_matcher;
+mod calibration;
 mod claude;
 mod database;
 mod deployment;
@@ -33,6 +34,7 @@ pub use approvals::{
     RuleDecision,
 };
 pub use arg_matcher::{ArgMatcher, Bound};
+pub use calibration::{CalibrationMinimum, RequireCalibrated};
 pub use claude::{
     AuthProvider, BashConfig, ClaudeConfig, Effort, ExtendedThinkingConfig, FileSystemConfig, PermissionMode,
     SettingSource, SubagentConfig, SubagentModel, SubagentsConfig,

@@ -33,7 +33,8 @@ mod trials;
 
 pub use budget::Budget;
 pub use calibrate::{
-    CalibrationRequest, CalibrationRun, JudgedLabel, calibrate, calibration_json, describe_shortfall,
+    CalibratedJudge, CalibrationRequest, CalibrationRun, JudgedLabel, VerdictSource, calibrate,
+    calibration_json, describe_shortfall, store_calibration,
 };
 pub use case_report::{CallReport, CaseReport, Expected, TurnReport};
 pub use compare::{

@@ -121,7 +121,7 @@ fn specialist(model: &ModelConfig, format: Option<VerdictFormat>) -> Specialist 
     }
 }
 
-fn default_model(agent: &ResolvedAgent) -> &ModelConfig {
+pub(crate) fn default_model(agent: &ResolvedAgent) -> &ModelConfig {
     let evaluations = agent.config.evaluations.as_ref();
     evaluations
         .and_then(|evaluations| evaluations.model.as_ref())
@@ -146,6 +146,10 @@ enum Owner {
 }
 
 impl MetricPlace {
+    pub(crate) fn is_of_conversation(self) -> bool {
+        matches!(self.owner, Owner::Conversation(_))
+    }
+
     pub(crate) fn pointer(self) -> String {
         let index = self.index;
         match self.owner {

@@ -9,7 +9,7 @@ use holodeck_model::{
 use holodeck_runner::{
     Budget, CaseTrials, Journal, JournalHeader, MergeRequest, OnFailure, Plan, PlanError, RegradeRequest,
     Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError,
-    TestRequest, check_resumable, plan_trials, run_tests,
+    TestRequest, VerdictSource, check_resumable, plan_trials, run_tests,
 };
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
@@ -19,6 +19,7 @@ use crate::{
     AnswerSource, Answers, DryRun, OpenAgent, OpenError, OpenOptions,
     answers::redactor,
     backends::BackendSelector,
+    calibrated::{UncalibratedJudges, refuse_uncalibrated},
     conversion::{Caching, converter, fetcher},
     dry_run::estimate,
     fingerprint::fingerprint,
@@ -97,6 +98,9 @@ pub enum PrepareError {
         /// Why.
         reason: String,
     },
+    /// A judge must be calibrated, and is not.
+    #[error(transparent)]
+    Uncalibrated(#[from] UncalibratedJudges),
     /// An earlier run.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -159,6 +163,14 @@ pub async fn prepare_test(
         checked.require_prices("--max-cost-usd", Some(&planned))?;
     }
     let replayed = checked.answers().replayed();
+    refuse_uncalibrated(
+        &checked.agent,
+        &checked.agent.places,
+        Some(&planned),
+        env,
+        &checked.answers().redactor(),
+        source_of_verdicts(checked.answers()),
+    )?;
     let settings = settings(&checked.agent, options, replayed.as_ref());
     // A resumed run keeps those that its journal names.
     let trials = match &resume {
@@ -214,6 +226,13 @@ pub async fn prepare_test(
     })
 }
 
+fn source_of_verdicts(answers: &Answers) -> VerdictSource {
+    match answers.replayed() {
+        Some(_) => VerdictSource::Recorded,
+        None => VerdictSource::Live,
+    }
+}
+
 /// Answers of an earlier run that can be graded again.
 pub struct PreparedRegrade {
     request: RegradeRequest,
@@ -236,6 +255,14 @@ pub fn prepare_regrade(
         let answers = Answers::open(&options.open.answers, options.open.record.as_deref(), &agent, env)
             .map_err(OpenError::from)?;
         redactor = answers.redactor();
+        refuse_uncalibrated(
+            &agent,
+            &agent.places,
+            None,
+            env,
+            &redactor,
+            source_of_verdicts(&answers),
+        )?;
         let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(OpenError::from)?;
         let turns = turn_runner(&agent, env, options, prices.clone())?;
         let backends = BackendSelector::new(env.clone(), answers).prices(prices);
@@ -283,6 +310,14 @@ pub fn prepare_merge(
     let journals = RunStore::new(&agent.dir).find_shards(runs)?;
     let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
     let redactor = redactor(&agent, env);
+    refuse_uncalibrated(
+        &agent,
+        &agent.places,
+        None,
+        env,
+        &redactor,
+        VerdictSource::Recorded,
+    )?;
     let request = MergeRequest {
         metadata: metadata(&agent.agent, options, &redactor),
         agent: agent.agent,
