@@ -155,7 +155,7 @@ struct Parts<'a> {
 impl Parts<'_> {
     /// A part, unless it is not set: a field of a later version then changes nothing.
     fn add(&mut self, name: impl Into<String>, mut value: Value) {
-        if !value.is_null() {
+        if !matches!(value, Value::Null | Value::Bool(false)) {
             self.redactor.value(&mut value);
             let digest = digest(value.to_string().as_bytes());
             self.digests.insert(name.into(), digest);

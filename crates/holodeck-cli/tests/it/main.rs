@@ -13,6 +13,7 @@
 mod answers;
 mod bad_input;
 mod calibrate;
+mod calibrated;
 mod changes;
 mod claude;
 mod code_graders;

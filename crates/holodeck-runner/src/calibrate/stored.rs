@@ -130,8 +130,7 @@ impl CalibratedJudge {
                 stored.labels, minimum.min_labels
             ));
         }
-        // A κ of exactly the minimum suffices, however its computation was rounded.
-        if stored.kappa + ROUNDING < minimum.min_kappa {
+        if !suffices(stored.kappa, minimum.min_kappa) {
             return Err(format!(
                 "κ of its calibration is {:.3}, below `min_kappa` {}",
                 stored.kappa, minimum.min_kappa
@@ -186,6 +185,11 @@ impl CalibratedJudge {
         }
         (!found.is_empty()).then(|| found.join(", "))
     }
+}
+
+/// A κ of exactly the minimum suffices, however its computation was rounded.
+fn suffices(kappa: f64, minimum: f64) -> bool {
+    kappa + ROUNDING >= minimum
 }
 
 fn list(names: &[String]) -> String {
