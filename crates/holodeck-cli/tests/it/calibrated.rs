@@ -231,7 +231,7 @@ fn each_of_two_metrics_with_one_name_needs_its_own_calibration() {
     project.write("agent.yaml", agent(&server.url(), &metric("Is it kind?"), &other));
     let refused = project.run(&["test"]).exits(2);
     insta::assert_snapshot!(refused.stderr, @"
-    error: agent.yaml:9:212: metric `Kind/1` requires a calibrated judge: it has changed since its calibration: `criteria` differs
+    error: agent.yaml:9:195: metric `Kind/1` requires a calibrated judge: it has changed since its calibration: `criteria` differs
 
     hint: `holodeck test calibrate --labels FILE --metric Kind/1` compares the judge with labels of people and stores the result
     ");
@@ -461,5 +461,44 @@ fn labels_of_a_workbook_are_the_same_labels() {
     for field in ["kappa", "confusion", "stored"] {
         assert_eq!(of_workbook[field], of_table[field], "{field}");
     }
+    server.finish();
+}
+
+#[test]
+fn an_endpoint_from_a_variable_belongs_to_the_judge_except_in_a_replay() {
+    let (first, second) = (server(), server());
+    let agent = agent("", &metric(REQUIRED), "").replace(", endpoint: \"\"", "");
+    let project = project(&agent);
+    let run = |args: &[&str], base: Option<&str>| {
+        let mut command = project.command(args);
+        command.env("OPENAI_API_KEY", "k-1");
+        if let Some(base) = base {
+            command.env("OPENAI_BASE_URL", base);
+        }
+        CommandOutput::of(&command.output().unwrap())
+    };
+    let url = first.url();
+    run(&CALIBRATE, Some(&url)).exits(0);
+    run(&["test", "--record", "answers.json"], Some(&url)).exits(0);
+    run(&["test"], Some(&second.url()))
+        .exits(2)
+        .says("OPENAI_BASE_URL of judge 1 differs");
+    run(&["test", "--replay", "answers.json"], None).exits(0);
+    first.finish();
+    assert_eq!(second.finish().len(), 0);
+}
+
+#[test]
+fn a_calibration_that_cannot_be_stored_is_reported() {
+    let server = server();
+    let project = project(&agent(&server.url(), &metric(REQUIRED), ""));
+    project.write("calibration", "in the way");
+    calibrate(&project, &[])
+        .exits(3)
+        .says("cannot store the calibration: ")
+        .says("`--no-save` measures without storing");
+    calibrate(&project, &["--no-save"]).exits(0);
+    assert_eq!(project.read("calibration"), "in the way");
+    project.run(&["test"]).exits(2).says("cannot be read");
     server.finish();
 }
