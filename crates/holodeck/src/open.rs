@@ -12,9 +12,8 @@ use crate::{
     AnswerError, AnswerSource, Answers, ToolSetupError, UnsupportedParts,
     backends::{BackendSelector, ReadyTools, Specialist, ToolSetup, prepare_tools},
     index::{IndexSink, Rebuild},
-    judges,
     mcp::McpServers,
-    prices, telemetry,
+    model_keys, prices, telemetry,
     unsupported::refuse_unsupported,
 };
 
@@ -124,8 +123,11 @@ impl CheckedAgent {
         }
         checked.backends.check_key(&checked.agent)?;
         if occasion == Occasion::Test {
-            judges::check_keys(&checked.agent, planned, &checked.backends)?;
-            judges::check_user_keys(&checked.agent, planned, &checked.backends)?;
+            model_keys::check_judges(&checked.agent, planned, &checked.backends)?;
+            model_keys::check_users(&checked.agent, planned, &checked.backends)?;
+        }
+        if planned.is_none_or(|planned| !planned.is_empty()) {
+            model_keys::check_rerankers(&checked.agent, &checked.backends)?;
         }
         Ok(checked)
     }

@@ -26,6 +26,7 @@ use crate::{
     graders::GraderPrograms,
     index::Rebuild,
     judges::{self, AgentJudges, judge_models},
+    model_keys,
     open::CheckedAgent,
     prices::prices,
     telemetry::TracedRun,
@@ -239,7 +240,7 @@ pub fn prepare_regrade(
         let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(OpenError::from)?;
         let turns = turn_runner(&agent, env, options, prices.clone())?;
         let backends = BackendSelector::new(env.clone(), answers).prices(prices);
-        judges::check_keys(&agent, None, &backends).map_err(OpenError::from)?;
+        model_keys::check_judges(&agent, None, &backends).map_err(OpenError::from)?;
         judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);
     }
     let mut cli_args = options.cli_args.clone();

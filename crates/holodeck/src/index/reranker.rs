@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     asker::Asker,
     backends::{BackendSelector, Specialist},
+    model_places::is_same,
 };
 
 /// The system prompt.
@@ -27,6 +28,23 @@ pub(crate) fn chat_reranker(tool: &ToolConfig) -> Option<&ModelConfig> {
     };
     let model = tool.reranker_model.as_ref().filter(|_| tool.enable_reranking)?;
     (!holodeck_retrieval::serves_rerank(model)).then_some(model)
+}
+
+/// The tools that a chat model reranks for, with that model. A tool that is mocked searches nothing.
+pub(crate) fn chat_rerankers(agent: &ResolvedAgent) -> impl Iterator<Item = (&str, &ModelConfig)> {
+    let tools = agent.config.tools.iter().filter(|tool| !tool.is_mocked());
+    tools.filter_map(|tool| Some((tool.name(), chat_reranker(tool)?)))
+}
+
+/// The chat models that rerank, each once.
+pub(crate) fn reranking_models(agent: &ResolvedAgent) -> Vec<&ModelConfig> {
+    let mut models: Vec<&ModelConfig> = Vec::new();
+    for (_, model) in chat_rerankers(agent) {
+        if !models.iter().any(|known| is_same(known, model)) {
+            models.push(model);
+        }
+    }
+    models
 }
 
 /// Asks a model for the order of the results of one search. Its usage counts towards the turn of the search.
