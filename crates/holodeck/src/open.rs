@@ -1,6 +1,6 @@
 //! An open agent: its answers, tools, servers and telemetry, and the backends that share them.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, Occasion};
 use holodeck_model::{Env, Provider, Redactor, ResolvedAgent, SideEffectGate};
@@ -16,9 +16,6 @@ use crate::{
     model_keys, prices, telemetry,
     unsupported::refuse_unsupported,
 };
-
-/// Time limit for the last export of telemetry.
-const FLUSH: Duration = Duration::from_secs(2);
 
 /// How an agent is opened.
 #[derive(Clone, Debug, Default)]
@@ -281,9 +278,7 @@ impl OpenAgent {
     pub async fn close(self) -> Result<(), BackendError> {
         let result = self.backend.teardown().await;
         self.servers.close().await;
-        if let Some(warning) = self.telemetry.shutdown(FLUSH).await {
-            tracing::warn!("{warning}");
-        }
+        telemetry::finish(&self.telemetry).await;
         result
     }
 }
