@@ -10,6 +10,7 @@ use crate::{
     AnswerSource, Answers, OpenError, PrepareError, TestOptions,
     backends::BackendSelector,
     judges::{self, AgentJudges},
+    model_keys,
     prices::prices,
     test::turn_runner,
 };
@@ -72,7 +73,7 @@ pub fn prepare_calibration(
     let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(|error| open(error.into()))?;
     let turns = turn_runner(&agent, env, options, prices.clone())?;
     let backends = BackendSelector::new(env.clone(), answers_of_models).prices(prices);
-    judges::check_keys(&agent, None, &backends).map_err(|error| open(error.into()))?;
+    model_keys::check_judges(&agent, None, &backends).map_err(|error| open(error.into()))?;
     let judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);
     let judge = judge.ok_or_else(|| no_judged_metric("the agent has no metric that a model judges"))?;
     let warning = judges::warn_own_model(&agent, None);

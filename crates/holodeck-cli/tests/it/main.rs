@@ -14,6 +14,7 @@ mod answers;
 mod bad_input;
 mod calibrate;
 mod changes;
+mod chat_rerankers;
 mod claude;
 mod code_graders;
 mod compare;
