@@ -18,6 +18,7 @@ use crate::{
     backends::BackendSelector,
     calibrated::calibrated_judge,
     judges::{self, AgentJudges},
+    model_keys,
     prices::prices,
     test::turn_runner,
 };
@@ -85,7 +86,7 @@ pub fn prepare_calibration(
     let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(|error| open(error.into()))?;
     let turns = turn_runner(&agent, env, options, prices.clone())?;
     let backends = BackendSelector::new(env.clone(), answers_of_models).prices(prices);
-    judges::check_keys(&agent, None, &backends).map_err(|error| open(error.into()))?;
+    model_keys::check_judges(&agent, None, &backends).map_err(|error| open(error.into()))?;
     let judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);
     let identity = calibrated_judge(&agent.agent, &metric, env, &redactor);
     let (judge, identity) = judge

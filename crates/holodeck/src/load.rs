@@ -4,7 +4,7 @@ use holodeck_model::{Code, Diagnostic, DiskFiles, Env, equal_cases, identify_cas
 use holodeck_validators::Check;
 use holodeck_yaml::{Load, LoadedAgent};
 
-use crate::{calibrated, graders, index, judges, probe, prompts, telemetry};
+use crate::{calibrated, graders, index, judges, model_keys, probe, prompts, telemetry};
 
 /// Loads an agent with its layers; every problem is in the result.
 pub fn load(path: &Path, env: &Env) -> Load {
@@ -61,7 +61,7 @@ pub async fn doctor(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     let mut checks = holodeck_validators::check_agent(agent, env).await;
     // After the credentials, which come first.
     checks.splice(1..1, probe::checks(agent, env).await);
-    checks.extend(judges::checks(agent, env));
+    checks.extend(model_keys::checks(agent, env));
     checks.extend(calibrated::checks(agent, env));
     checks.extend(graders::checks(agent, env).await);
     checks.extend(index::checks(agent, env).await);

@@ -6,6 +6,7 @@ use holodeck_model::{
     CaseIdentity, DiskFiles, Env, Layer, Provider, Redactor, Replayed, ResolvedAgent, RunMetadata, Shard,
     SideEffectGate, identify_cases,
 };
+use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
     Budget, CaseTrials, Journal, JournalHeader, MergeRequest, OnFailure, Plan, PlanError, RegradeRequest,
     Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError,
@@ -27,9 +28,10 @@ use crate::{
     graders::GraderPrograms,
     index::Rebuild,
     judges::{self, AgentJudges, judge_models},
+    model_keys,
     open::CheckedAgent,
     prices::prices,
-    telemetry::TracedRun,
+    telemetry::{self, TracedRun},
 };
 
 /// The options of `holodeck test`.
@@ -237,10 +239,11 @@ fn source_of_verdicts(answers: &Answers) -> VerdictSource {
 pub struct PreparedRegrade {
     request: RegradeRequest,
     old: PathBuf,
+    telemetry: Telemetry,
 }
 
 /// As [`prepare_test`], for grading the answers of an earlier run again: no tool or server is needed, and of models only
-/// the judges.
+/// the judges. Must be called inside a tokio runtime if the agent's `observability` is enabled.
 pub fn prepare_regrade(
     agent: LoadedAgent,
     env: &Env,
@@ -251,6 +254,21 @@ pub fn prepare_regrade(
     let old = RunStore::new(&agent.dir).find(run)?;
     let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
     let (mut judge, mut redactor) = (None, redactor(&agent, env));
+    let mut telemetry = Telemetry::off();
+    let is_observed = agent
+        .config
+        .observability
+        .as_ref()
+        .is_some_and(|config| config.enabled);
+    let regraded = is_observed.then(|| Journal::open(&old)).transpose()?;
+    let regraded = regraded.map(|journal| {
+        let header = journal.header();
+        header.regrades.clone().unwrap_or_else(|| header.run_id.clone())
+    });
+    let start = |redactor| match regraded {
+        Some(run) => telemetry::start_regrade(&agent, run, env, redactor),
+        None => Telemetry::off(),
+    };
     if !judge_models(&agent, None).is_empty() {
         let answers = Answers::open(&options.open.answers, options.open.record.as_deref(), &agent, env)
             .map_err(OpenError::from)?;
@@ -265,9 +283,16 @@ pub fn prepare_regrade(
         )?;
         let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(OpenError::from)?;
         let turns = turn_runner(&agent, env, options, prices.clone())?;
+        let is_replayed = answers.replayed().is_some();
         let backends = BackendSelector::new(env.clone(), answers).prices(prices);
-        judges::check_keys(&agent, None, &backends).map_err(OpenError::from)?;
+        model_keys::check_judges(&agent, None, &backends).map_err(OpenError::from)?;
+        if !is_replayed {
+            telemetry = start(Arc::clone(&redactor));
+        }
+        let backends = backends.traced(telemetry.clone());
         judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);
+    } else {
+        telemetry = start(Arc::clone(&redactor));
     }
     let mut cli_args = options.cli_args.clone();
     redactor.arguments(&mut cli_args);
@@ -283,13 +308,25 @@ pub fn prepare_regrade(
         renew,
         cli_args,
     };
-    Ok(PreparedRegrade { request, old })
+    Ok(PreparedRegrade {
+        request,
+        old,
+        telemetry,
+    })
 }
 
 impl PreparedRegrade {
     /// Grades the answers.
     pub async fn run(&self, control: &RunControl, sink: &mut dyn RunSink) -> Result<RunOutcome, TestError> {
-        Ok(holodeck_runner::regrade(&self.request, &self.old, control, sink).await?)
+        let telemetry = self.telemetry.clone();
+        let mut sink = TracedRun {
+            telemetry,
+            regrades: true,
+            sink,
+        };
+        let outcome = holodeck_runner::regrade(&self.request, &self.old, control, &mut sink).await;
+        control.within(telemetry::finish(&self.telemetry)).await;
+        Ok(outcome?)
     }
 }
 
@@ -421,7 +458,11 @@ impl PreparedTest {
         // The run creates its own plan, and with many cases two plans need much memory.
         drop(plan);
         let telemetry = open.telemetry().clone();
-        let mut sink = TracedRun { telemetry, sink };
+        let mut sink = TracedRun {
+            telemetry,
+            regrades: false,
+            sink,
+        };
         let outcome = run_tests(request, control, &mut sink).await;
         let answers = open.answers().clone();
         let closing = control.within(open.close()).await;

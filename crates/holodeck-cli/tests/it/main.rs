@@ -15,6 +15,7 @@ mod bad_input;
 mod calibrate;
 mod calibrated;
 mod changes;
+mod chat_rerankers;
 mod claude;
 mod code_graders;
 mod compare;

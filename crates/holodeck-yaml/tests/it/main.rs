@@ -19,3 +19,4 @@ mod loaded;
 mod schema;
 mod support;
 mod trials;
+mod workbooks;
