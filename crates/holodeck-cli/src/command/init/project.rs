@@ -243,7 +243,13 @@ impl Plan {
     fn metrics(&self) -> String {
         let metrics = self.evals.iter().map(|eval| {
             let metric = eval.metric();
-            format!("    - {{type: rag, metric_type: {metric}, threshold: 0.7}}   # judged by a model\n")
+            let needs = match metric {
+                "answer_relevancy" => "",
+                _ => "; needs `retrieval_context` in a case, or a search",
+            };
+            format!(
+                "    - {{type: rag, metric_type: {metric}, threshold: 0.7}}   # judged by a model{needs}\n"
+            )
         });
         metrics.collect()
     }

@@ -22,6 +22,9 @@ const TEXTS: &[u8] = b"sharedstrings.xml";
 /// Bytes of the shortest text, `<si/>`.
 const SHORTEST_TEXT: usize = 5;
 
+/// The attribute with the number of texts.
+const COUNT: &[u8] = b"uniqueCount";
+
 /// Returns an error if expanding the workbook could take more memory than its limit.
 pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
     if bytes.windows(PART.len()).filter(|four| *four == PART).count() > MAX_PARTS {
@@ -57,7 +60,6 @@ fn check_texts(content: &[u8]) -> Result<(), String> {
     if content.iter().any(is_hidden) {
         return Err("its texts contain control characters".to_owned());
     }
-    const COUNT: &[u8] = b"uniqueCount";
     let most = content.len() / SHORTEST_TEXT;
     let mut names = content.windows(COUNT.len()).enumerate();
     let is_too_large = names.any(|(at, name)| {
