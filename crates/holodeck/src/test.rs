@@ -3,13 +3,13 @@ use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 use holodeck_backend_api::Occasion;
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_model::{
-    CaseIdentity, DiskFiles, Env, Layer, Provider, Redactor, Replayed, ResolvedAgent, RunMetadata, Shard,
-    SideEffectGate, identify_cases,
+    CaseIdentity, Combination, DiskFiles, Env, Layer, Provider, Redactor, Replayed, ResolvedAgent,
+    RunMetadata, Shard, SideEffectGate, identify_cases,
 };
 use holodeck_runner::{
     Budget, CaseTrials, Journal, JournalHeader, MergeRequest, OnFailure, Plan, PlanError, RegradeRequest,
     Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError,
-    TestRequest, check_resumable, plan_trials, run_tests,
+    StoredCombination, TestRequest, check_resumable, journals_of, new_group, plan_trials, run_tests,
 };
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
@@ -50,6 +50,9 @@ pub struct TestOptions {
     pub trials: Option<u32>,
     /// How many trials of a case must pass, instead of what the agent file says.
     pub min_passes: Option<u32>,
+    /// The combinations of the agent's matrix that are run together, with the identity of their group: for an agent
+    /// that was loaded with one of them.
+    pub matrix: Option<MatrixGroup>,
     /// The run to resume: an id, the beginning of one, `latest`, or a path.
     pub resume: Option<String>,
     /// Resume a run although the agent changed; every report mentions it.
@@ -64,6 +67,16 @@ pub struct TestOptions {
     pub budget: Budget,
     /// The command line, for the run file.
     pub cli_args: Vec<String>,
+}
+
+/// The runs of a matrix that one command starts.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct MatrixGroup {
+    /// Its identity.
+    pub group: String,
+    /// The combinations.
+    pub planned: Vec<Combination>,
 }
 
 /// Why a run can't start.
@@ -147,7 +160,7 @@ pub async fn prepare_test(
     let selection = Selection {
         filter: options.filter.clone(),
         limit: options.limit,
-        failed_in: options.failed.then(|| store.journals()).transpose()?,
+        failed_in: failed_in(&agent, options, &store)?,
         shard: options.shard,
     };
     let identities: Arc<[CaseIdentity]> = identify_cases(&agent.config.test_cases, &DiskFiles).into();
@@ -203,6 +216,7 @@ pub async fn prepare_test(
         redactor,
         warnings,
         resume,
+        combination: stored(&open, options),
         metadata,
     };
     Ok(PreparedTest {
@@ -212,6 +226,34 @@ pub async fn prepare_test(
         trials,
         every_case,
     })
+}
+
+/// What the journal says about the agent's combination of its matrix.
+fn stored(open: &OpenAgent, options: &TestOptions) -> Option<StoredCombination> {
+    let values = open.agent().combination.clone()?;
+    let group = options.matrix.clone().unwrap_or_else(|| MatrixGroup {
+        group: new_group(),
+        planned: vec![values.clone()],
+    });
+    Some(StoredCombination {
+        values,
+        group: group.group,
+        planned: group.planned,
+    })
+}
+
+/// The journals that `--failed` reads: those of the same combination of the matrix. If that was never run, no case has
+/// passed, so there is no restriction.
+fn failed_in(
+    agent: &ResolvedAgent,
+    options: &TestOptions,
+    store: &RunStore,
+) -> Result<Option<Vec<PathBuf>>, StoreError> {
+    if !options.failed {
+        return Ok(None);
+    }
+    let journals = journals_of(store, agent.combination.as_ref())?;
+    Ok((!journals.is_empty()).then_some(journals))
 }
 
 /// Answers of an earlier run that can be graded again.

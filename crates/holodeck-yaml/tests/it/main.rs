@@ -15,7 +15,9 @@ mod data_sets;
 mod fixtures;
 mod fuzz;
 mod limits;
+
 mod loaded;
+mod matrix;
 mod schema;
 mod support;
 mod trials;
