@@ -15,7 +15,6 @@ mod data_sets;
 mod fixtures;
 mod fuzz;
 mod limits;
-
 mod loaded;
 mod matrix;
 mod schema;

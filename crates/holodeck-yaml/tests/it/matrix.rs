@@ -76,7 +76,7 @@ fn a_combination_replaces_the_values_of_the_file() {
     // The inline instructions of the file do not apply.
     assert_eq!(agent.instructions.text, "Be long.");
     assert!(agent.config.instructions.inline.is_none());
-    assert_eq!(agent.config.openai.as_ref().unwrap().max_turns, Some(3));
+    assert_eq!(agent.config.openai.as_ref().unwrap().max_turns, 3);
     assert_eq!(agent.config.tool("t").unwrap().description(), "e");
     assert_eq!(agent.combination.as_ref(), Some(&combinations[3]));
     // The place of a value is that in the matrix.
