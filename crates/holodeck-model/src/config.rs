@@ -16,6 +16,7 @@ mod files;
 mod global;
 mod goal_success;
 mod instructions;
+mod matrix;
 mod mock;
 mod model;
 mod observability;
@@ -56,6 +57,7 @@ pub use files::{FileInput, FileType};
 pub use global::{GlobalConfig, VectorstoreEntry};
 pub use goal_success::GoalSuccessMetric;
 pub use instructions::InstructionsConfig;
+pub use matrix::{Combination, Matrix, axis_value};
 pub use mock::{McpMockConfig, MockAnswer, MockConfig, MockOutcome, MockUsedUp, MockedMcpTool};
 pub use model::{ModelConfig, ModelOverrides, Provider};
 pub use observability::{

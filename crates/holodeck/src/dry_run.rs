@@ -1,5 +1,5 @@
 use holodeck_model::{ResolvedAgent, TokenUsage};
-use holodeck_runner::{CaseTrials, Journal, Plan, RunStore};
+use holodeck_runner::{CaseTrials, Journal, Plan, RunStore, journals_of};
 use holodeck_turn::Prices;
 
 use crate::{index::chat_rerankers, judges};
@@ -109,8 +109,9 @@ fn most_user_calls(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) ->
 
 /// Multiplies the mean token usage of a trial in the newest run by the number of trials.
 fn from_last_run(agent: &ResolvedAgent, planned: u64) -> Option<(TokenUsage, String)> {
-    let store = RunStore::new(&agent.dir);
-    let journal = Journal::open(&store.find("latest").ok()?).ok()?;
+    // Another model or other instructions use other numbers of tokens.
+    let journals = journals_of(&RunStore::new(&agent.dir), agent.combination.as_ref());
+    let journal = Journal::open(journals.ok()?.first()?).ok()?;
     let mut usage = TokenUsage::default();
     let mut units = 0;
     for unit in journal.units() {

@@ -21,6 +21,7 @@ mod inputs;
 mod judges;
 mod live;
 mod load;
+mod matrix;
 mod mcp;
 mod model_keys;
 mod model_places;
@@ -55,11 +56,12 @@ pub use holodeck_validators::{Check, CheckState};
 pub use holodeck_yaml as yaml;
 pub use inputs::{RunInputs, is_recording};
 pub use live::ask_briefly;
-pub use load::{check_equal_cases, doctor, load};
+pub use load::{check_equal_cases, doctor, load, load_combination};
+pub use matrix::{MatrixRun, ShardGroups, find_run, shards_by_combination};
 pub use open::{OpenAgent, OpenError, OpenOptions, Preparing};
 pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
 pub use test::{
-    PrepareError, PreparedMerge, PreparedRegrade, PreparedTest, TestError, TestOptions, prepare_merge,
-    prepare_regrade, prepare_test,
+    MatrixGroup, PrepareError, PreparedMerge, PreparedRegrade, PreparedTest, TestError, TestOptions,
+    prepare_merge, prepare_regrade, prepare_test,
 };
 pub use unsupported::UnsupportedParts;

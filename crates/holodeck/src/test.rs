@@ -3,14 +3,15 @@ use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 use holodeck_backend_api::Occasion;
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_model::{
-    CaseIdentity, DiskFiles, Env, Layer, Provider, Redactor, Replayed, ResolvedAgent, RunMetadata, Shard,
-    SideEffectGate, identify_cases,
+    CaseIdentity, Combination, DiskFiles, Env, Layer, Provider, Redactor, Replayed, ResolvedAgent,
+    RunMetadata, Shard, SideEffectGate, identify_cases,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
     Budget, CaseTrials, Journal, JournalHeader, MergeRequest, OnFailure, Plan, PlanError, RegradeRequest,
     Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError,
-    TestRequest, VerdictSource, check_resumable, plan_trials, run_tests,
+    StoredCombination, TestRequest, VerdictSource, check_resumable, journals_of, new_group, plan_trials,
+    run_tests,
 };
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
@@ -53,6 +54,9 @@ pub struct TestOptions {
     pub trials: Option<u32>,
     /// How many trials of a case must pass, instead of what the agent file says.
     pub min_passes: Option<u32>,
+    /// The combinations of the agent's matrix that are run together, with the identity of their group: for an agent
+    /// that was loaded with one of them.
+    pub matrix: Option<MatrixGroup>,
     /// The run to resume: an id, the beginning of one, `latest`, or a path.
     pub resume: Option<String>,
     /// Resume a run although the agent changed; every report mentions it.
@@ -67,6 +71,16 @@ pub struct TestOptions {
     pub budget: Budget,
     /// The command line, for the run file.
     pub cli_args: Vec<String>,
+}
+
+/// The runs of a matrix that one command starts.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct MatrixGroup {
+    /// Its identity.
+    pub group: String,
+    /// The combinations.
+    pub planned: Vec<Combination>,
 }
 
 /// Why a run can't start.
@@ -153,7 +167,7 @@ pub async fn prepare_test(
     let selection = Selection {
         filter: options.filter.clone(),
         limit: options.limit,
-        failed_in: options.failed.then(|| store.journals()).transpose()?,
+        failed_in: failed_in(&agent, options, &store)?,
         shard: options.shard,
     };
     let identities: Arc<[CaseIdentity]> = identify_cases(&agent.config.test_cases, &DiskFiles).into();
@@ -217,6 +231,7 @@ pub async fn prepare_test(
         redactor,
         warnings,
         resume,
+        combination: stored(&open, options),
         metadata,
     };
     Ok(PreparedTest {
@@ -233,6 +248,34 @@ fn source_of_verdicts(answers: &Answers) -> VerdictSource {
         Some(_) => VerdictSource::Recorded,
         None => VerdictSource::Live,
     }
+}
+
+/// What the journal says about the agent's combination of its matrix.
+fn stored(open: &OpenAgent, options: &TestOptions) -> Option<StoredCombination> {
+    let values = open.agent().combination.clone()?;
+    let group = options.matrix.clone().unwrap_or_else(|| MatrixGroup {
+        group: new_group(),
+        planned: vec![values.clone()],
+    });
+    Some(StoredCombination {
+        values,
+        group: group.group,
+        planned: group.planned,
+    })
+}
+
+/// The journals that `--failed` reads: those of the same combination of the matrix. If that was never run, no case has
+/// passed, so there is no restriction.
+fn failed_in(
+    agent: &ResolvedAgent,
+    options: &TestOptions,
+    store: &RunStore,
+) -> Result<Option<Vec<PathBuf>>, StoreError> {
+    if !options.failed {
+        return Ok(None);
+    }
+    let journals = journals_of(store, agent.combination.as_ref())?;
+    Ok((!journals.is_empty()).then_some(journals))
 }
 
 /// Answers of an earlier run that can be graded again.
@@ -269,7 +312,9 @@ pub fn prepare_regrade(
         Some(run) => telemetry::start_regrade(&agent, run, env, redactor),
         None => Telemetry::off(),
     };
-    if !judge_models(&agent, None).is_empty() {
+    if judge_models(&agent, None).is_empty() {
+        telemetry = start(Arc::clone(&redactor));
+    } else {
         let answers = Answers::open(&options.open.answers, options.open.record.as_deref(), &agent, env)
             .map_err(OpenError::from)?;
         redactor = answers.redactor();
@@ -291,8 +336,6 @@ pub fn prepare_regrade(
         }
         let backends = backends.traced(telemetry.clone());
         judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);
-    } else {
-        telemetry = start(Arc::clone(&redactor));
     }
     let mut cli_args = options.cli_args.clone();
     redactor.arguments(&mut cli_args);

@@ -46,6 +46,7 @@ mod judge_usage;
 mod judges;
 mod log_probs;
 mod lookups;
+mod matrix;
 mod mcp;
 mod mocks;
 mod project;

@@ -176,7 +176,7 @@ async fn an_earlier_turn_that_is_graded_again_is_linked() {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    holodeck_model::hex(bytes)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,6 +16,7 @@ mod fixtures;
 mod fuzz;
 mod limits;
 mod loaded;
+mod matrix;
 mod schema;
 mod support;
 mod trials;

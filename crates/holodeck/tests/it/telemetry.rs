@@ -242,7 +242,7 @@ async fn a_regrade_exports_its_judges_and_metrics() {
     let journals = || {
         let names = std::fs::read_dir(project.path(".holodeck/runs")).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = names.filter(|name| name.ends_with(".jsonl")).collect();
+        let mut names: Vec<String> = names.filter(|name| is_journal(name)).collect();
         names.sort_unstable();
         names
     };
@@ -314,4 +314,10 @@ async fn a_replayed_regrade_exports_nothing() {
     assert_eq!(judge.finish().len(), 1);
     assert!(collector.paths().is_empty());
     server.finish();
+}
+
+fn is_journal(name: &str) -> bool {
+    std::path::Path::new(name)
+        .extension()
+        .is_some_and(|extension| extension == "jsonl")
 }

@@ -149,6 +149,7 @@ fn head(cases: &[CaseReport], ended: &str, replayed: Option<Replayed>) -> Report
         ended: ended.to_owned(),
         ended_because: None,
         regraded_from: None,
+        combination: None,
         shard: None,
         merged_from: Vec::new(),
     }
@@ -351,7 +352,7 @@ fn many_failures_are_counted_not_listed() {
 fn a_program_gets_one_object_a_line() {
     let paper = Paper::default();
     let events = events(&cases()[..1], 1, "interrupted", Some(replayed()));
-    feed(Json::new(paper.clone(), false), &events);
+    feed(Json::new(paper.clone(), false, None), &events);
     let mut lines: Vec<Value> = paper
         .text()
         .lines()
