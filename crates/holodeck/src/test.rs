@@ -269,7 +269,9 @@ pub fn prepare_regrade(
         Some(run) => telemetry::start_regrade(&agent, run, env, redactor),
         None => Telemetry::off(),
     };
-    if !judge_models(&agent, None).is_empty() {
+    if judge_models(&agent, None).is_empty() {
+        telemetry = start(Arc::clone(&redactor));
+    } else {
         let answers = Answers::open(&options.open.answers, options.open.record.as_deref(), &agent, env)
             .map_err(OpenError::from)?;
         redactor = answers.redactor();
@@ -291,8 +293,6 @@ pub fn prepare_regrade(
         }
         let backends = backends.traced(telemetry.clone());
         judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);
-    } else {
-        telemetry = start(Arc::clone(&redactor));
     }
     let mut cli_args = options.cli_args.clone();
     redactor.arguments(&mut cli_args);
