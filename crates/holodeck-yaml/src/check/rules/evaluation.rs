@@ -223,9 +223,8 @@ fn check_required_calibration(rules: &mut Rules<'_>, metric: &View, kind: Option
         Some("geval" | "rag" | "goal_success") => true,
         _ => false,
     };
-    let is_off = |rules: &Rules<'_>, field| rules.flag(metric, field) == Some(false);
-    let has_effect = rules.entry(metric, FIELD).is_some() && !is_off(rules, FIELD);
-    if !is_judge || !has_effect || is_off(rules, "enabled") {
+    let is_off = |field| rules.flag(metric, field) == Some(false);
+    if !is_judge || rules.entry(metric, FIELD).is_none() || is_off(FIELD) || is_off("enabled") {
         return;
     }
     if list == CONVERSATION {
