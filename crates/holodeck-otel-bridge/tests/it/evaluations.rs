@@ -162,21 +162,16 @@ async fn an_earlier_turn_that_is_graded_again_is_linked() {
         assert_eq!(span.links[0].span_id, run.span_id);
     }
     assert_eq!(attributes(&linked.attributes)["holodeck.unit"], "refunds ***");
-    let context =
-        |span: &Span, link: usize| (hex(&span.links[link].trace_id), hex(&span.links[link].span_id));
+    let of_turn = &linked.links[1];
+    let trace: [u8; 16] = of_turn.trace_id[..].try_into().unwrap();
+    let span: [u8; 8] = of_turn.span_id[..].try_into().unwrap();
     assert_eq!(
-        context(linked, 1),
-        (
-            "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
-            "00f067aa0ba902b7".to_owned()
-        )
+        u128::from_be_bytes(trace),
+        0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736
     );
+    assert_eq!(u64::from_be_bytes(span), 0x00f0_67aa_0ba9_02b7);
     assert_eq!((linked.events.len(), plain.events.len()), (1, 3));
     assert_eq!((linked.links.len(), plain.links.len()), (2, 1));
-}
-
-fn hex(bytes: &[u8]) -> String {
-    holodeck_model::hex(bytes)
 }
 
 #[tokio::test(flavor = "multi_thread")]

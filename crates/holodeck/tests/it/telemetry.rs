@@ -240,13 +240,15 @@ async fn a_regrade_exports_its_judges_and_metrics() {
         assert_eq!(outcome.exit.code(), 0);
     };
     let journals = || {
-        let names = std::fs::read_dir(project.path(".holodeck/runs")).unwrap();
-        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = names.filter(|name| is_journal(name)).collect();
+        let files = std::fs::read_dir(project.path(".holodeck/runs")).unwrap();
+        let files = files.map(|entry| entry.unwrap().path());
+        let journals = files.filter(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
+        let names = journals.map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned());
+        let mut names: Vec<String> = names.collect();
         names.sort_unstable();
         names
     };
-    let first = journals()[0].trim_end_matches(".jsonl").to_owned();
+    let first = journals()[0].clone();
     regrade(TestOptions::default(), "latest").await;
     assert_eq!(collector.paths(), ["/v1/metrics", "/v1/traces"]);
     for words in [
@@ -261,7 +263,7 @@ async fn a_regrade_exports_its_judges_and_metrics() {
     assert_eq!(collector.count("gen_ai.evaluation.result"), 2);
     assert!(!collector.contains("PRIVATE") && !collector.contains("Paris"));
     // The run whose answers these are, also if it is named by its regrade.
-    let second = journals()[1].trim_end_matches(".jsonl").to_owned();
+    let second = journals()[1].clone();
     let marks = collector.count(&first);
     regrade(TestOptions::default(), &second).await;
     assert_eq!(
@@ -314,10 +316,4 @@ async fn a_replayed_regrade_exports_nothing() {
     assert_eq!(judge.finish().len(), 1);
     assert!(collector.paths().is_empty());
     server.finish();
-}
-
-fn is_journal(name: &str) -> bool {
-    std::path::Path::new(name)
-        .extension()
-        .is_some_and(|extension| extension == "jsonl")
 }
