@@ -62,7 +62,23 @@ fn every_combination_is_a_run_and_one_that_fails_decides() {
     let server = server();
     let project = project(&server, MODELS);
     let ran = project.run(&["test"]).exits(1);
-    assert_output!(ran);
+    // Without the cost, the time and the run at the end of each row.
+    let rows = ran
+        .stdout
+        .lines()
+        .skip_while(|line| !line.starts_with("model.name "));
+    let table: Vec<String> = rows
+        .map(|row| row.split("  ").filter(|cell| !cell.is_empty()).take(5))
+        .map(|cells| cells.map(str::trim).collect::<Vec<_>>().join(" | "))
+        .collect();
+    insta::assert_snapshot!(table.join("\n"), @"
+        model.name | passed | 95 % interval | other | contains
+        good | 2 of 2 | 0.34–1.00 | – | 1.00
+        bad | 0 of 2 | 0.00–0.66 | 2 failed | 0.00
+        other | 2 of 2 | 0.34–1.00 | – | 1.00
+
+        2 of 3 combinations passed
+    ");
     assert_eq!(combinations(&project), ["good", "bad", "other"]);
     let asked: Vec<String> = server
         .requests()
@@ -142,7 +158,7 @@ fn nothing_runs_if_one_combination_cannot() {
     let server = server();
     let broken = project(&server, "matrix:\n  model.temperature: [0.1, 9]\n");
     for args in [&["validate"][..], &["doctor"], &["test"], &["test", "--dry-run"]] {
-        broken.run(args).exits(2).says("agent.yaml:22:29");
+        broken.run(args).exits(2).says("agent.yaml:24:28");
     }
     // The key of the second provider is missing.
     let no_key = project(
@@ -316,24 +332,30 @@ fn fail_fast_starts_no_further_combination() {
 }
 
 /// Starts a run of three combinations and stops it in the second one, which waits at the gate.
-async fn stop_in_the_second(server: &ModelServer, project: &Project, name: &str) -> CommandOutput {
+async fn stop_in_the_second(arrived: &Gate, project: &Project, name: &str) -> CommandOutput {
     let child = project
         .command(&["test"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    server.until_open(1).await;
+    arrived.opened().await;
     signal(&child, name);
     CommandOutput::of(&child.wait_with_output().unwrap())
 }
 
-fn gated(gate: &Gate) -> ModelServer {
-    let gate = gate.clone();
-    ModelServer::answering(move |request| match model(request) {
-        "second" => right(request).behind(&gate),
+/// A server whose model `second` waits at the gate, and a gate that is open once it was asked.
+fn gated(gate: &Gate) -> (ModelServer, Gate) {
+    let (gate, arrived) = (gate.clone(), Gate::new());
+    let asked = arrived.clone();
+    let server = ModelServer::answering(move |request| match model(request) {
+        "second" => {
+            asked.open();
+            right(request).behind(&gate)
+        }
         _ => right(request),
-    })
+    });
+    (server, arrived)
 }
 
 const THREE: &str = "matrix:\n  model.name: [first, second, third]\n";
@@ -341,9 +363,9 @@ const THREE: &str = "matrix:\n  model.name: [first, second, third]\n";
 #[tokio::test]
 async fn after_a_signal_the_remaining_combinations_count_as_not_run() {
     let gate = Gate::new();
-    let server = gated(&gate);
+    let (server, arrived) = gated(&gate);
     let project = project(&server, THREE);
-    let ran = stop_in_the_second(&server, &project, "-TERM").await.exits(143);
+    let ran = stop_in_the_second(&arrived, &project, "-TERM").await.exits(143);
     assert!(ran.stdout.contains("1 of 3 combinations passed"), "{}", ran.all());
     assert!(ran.stdout.contains("not run: interrupted"), "{}", ran.all());
     assert_eq!(combinations(&project), ["first", "second"]);
@@ -352,9 +374,9 @@ async fn after_a_signal_the_remaining_combinations_count_as_not_run() {
 #[tokio::test]
 async fn a_resumed_combination_does_not_hide_that_another_one_was_not_run() {
     let gate = Gate::new();
-    let server = gated(&gate);
+    let (server, arrived) = gated(&gate);
     let project = project(&server, THREE);
-    stop_in_the_second(&server, &project, "-KILL").await;
+    stop_in_the_second(&arrived, &project, "-KILL").await;
     gate.open();
     project
         .run(&["test", "resume"])
@@ -373,9 +395,9 @@ async fn a_resumed_combination_does_not_hide_that_another_one_was_not_run() {
 #[tokio::test]
 async fn a_changed_matrix_is_refused() {
     let gate = Gate::new();
-    let server = gated(&gate);
+    let (server, arrived) = gated(&gate);
     let project = project(&server, THREE);
-    stop_in_the_second(&server, &project, "-KILL").await;
+    stop_in_the_second(&arrived, &project, "-KILL").await;
     gate.open();
     for matrix in [
         "matrix:\n  model.name: [first, third]\n",

@@ -10,7 +10,7 @@ use serde_json::json;
 fn files(matrix: &str) -> MemoryFiles {
     let text = format!(
         "name: a\nmodel: {{provider: openai, name: m, endpoint: \"http://127.0.0.1:9\"}}\n\
-         instructions: {{inline: Hi}}\ntools:\n- {{name: t, description: d, type: prompt, template: Say it}}\n\
+         instructions: {{inline: Hi}}\ntools:\n- {{name: t, description: d, type: prompt, template: Say it, parameters: {{q: {{type: string, description: q}}}}}}\n\
          matrix:\n{matrix}\n"
     );
     MemoryFiles::new()
