@@ -12,7 +12,7 @@ use holodeck_backend_api::{
 };
 use holodeck_model::Redactor;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::{
@@ -31,6 +31,8 @@ pub struct ToolSet {
     pub own: HashSet<String>,
     /// The files behind them: with other content the tools or their results may differ.
     pub files: Vec<ToolFiles>,
+    /// The models that shape the results of a tool, such as one that reranks, by the tool's name for the model.
+    pub models: BTreeMap<String, Value>,
 }
 
 /// The files behind a tool, or behind all tools of a server.
@@ -199,8 +201,9 @@ impl ToolHost for ReplayedTools {
                     [] => String::new(),
                     changed => format!(" and files ({} changed)", changed.join(", ")),
                 };
+                let model = describe_model(&self.cursor.cassette, &request);
                 Err(unavailable(format!(
-                    "`{}` holds no result for these arguments{files}; record again",
+                    "`{}` holds no result for these arguments{files}{model}; record again",
                     self.cursor.cassette.path().display(),
                 )))
             }
@@ -262,6 +265,30 @@ fn changed_files(cassette: &Cassette, current: &ModelRequest, field: &str) -> Ve
         .unwrap_or_default()
 }
 
+/// Says that the recording has a result for these arguments, but with another model behind the tool.
+fn describe_model(cassette: &Cassette, current: &ModelRequest) -> String {
+    let parts = |body: &Value| -> (Value, Option<Value>) {
+        match (body.get("arguments"), body.get("model")) {
+            (Some(arguments), model) => (arguments.clone(), model.cloned()),
+            // Without files and models, the arguments are the body.
+            (None, _) => (body.clone(), None),
+        }
+    };
+    let (arguments, model) = parts(&current.body);
+    let has_other = cassette.entries().filter_map(Result::ok).any(|entry| {
+        let request = &entry.request;
+        let recorded = parts(&request.body);
+        (&request.provider, &request.model) == (&current.provider, &current.model)
+            && recorded.0 == arguments
+            && recorded.1 != model
+    });
+    if has_other {
+        " with this model of the tool (`reranker_model` changed)".to_owned()
+    } else {
+        String::new()
+    }
+}
+
 /// Files that differ between the bodies of two requests.
 fn differing_files(recorded: &Value, current: &Value) -> Vec<String> {
     let files = |body: &Value| -> BTreeSet<(String, String, String)> {
@@ -309,13 +336,22 @@ fn has_files(files: &Value) -> bool {
 fn call_request(call: &ToolCall, unit: Option<String>, set: &ToolSet) -> ModelRequest {
     let arguments = call.arguments.clone();
     let files = set.files_of(&call.name);
+    let model = set.models.get(&call.name);
+    let mut body = Map::new();
+    if has_files(&files) {
+        body.insert("files".to_owned(), files);
+    }
+    if let Some(model) = model {
+        body.insert("model".to_owned(), model.clone());
+    }
     ModelRequest {
         provider: TOOL.to_owned(),
         model: call.name.clone(),
-        body: if has_files(&files) {
-            json!({"arguments": arguments, "files": files})
-        } else {
+        body: if body.is_empty() {
             arguments
+        } else {
+            body.insert("arguments".to_owned(), arguments);
+            Value::Object(body)
         },
         unit,
     }

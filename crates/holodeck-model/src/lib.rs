@@ -48,7 +48,7 @@ pub use files::{DiskFiles, FileKind, Files, MemoryFiles, create_private_folder, 
 pub use hex::{hex, hex_prefix};
 pub use input::{open_input, read_input, read_text_input};
 pub use json_mend::mend_json;
-pub use label::LabelledAnswer;
+pub use label::{LabelledCall, LabelledContent, LabelledItem, LabelledTurn};
 pub use printable::{is_hidden, printable, printable_json};
 pub use redact::{RedactedStream, Redactor, variable_secrets, without_digests, without_digests_in};
 pub use report::*;

@@ -15,7 +15,7 @@ use crate::{
         FINISH_REASONS, INPUT_TOKENS, OPERATION_NAME, OUTPUT_MESSAGES, OUTPUT_TOKENS, RESPONSE_ID,
         RESPONSE_MODEL, TOOL_ARGUMENTS, TOOL_CALL_ID, TOOL_NAME, TOOL_RESULT, TOOL_TYPE,
     },
-    telemetry::Running,
+    telemetry::BackendPart,
 };
 
 /// A moment on both clocks: one for timestamps, one for durations.
@@ -80,7 +80,7 @@ impl Level {
 
     pub(crate) fn on(
         &mut self,
-        running: &Running,
+        running: &BackendPart,
         event: &BackendEvent,
         at: Moment,
         conversation: Option<&str>,
@@ -132,7 +132,7 @@ impl Level {
 
     fn end_chat(
         &mut self,
-        running: &Running,
+        running: &BackendPart,
         extra: Vec<KeyValue>,
         model: Option<&str>,
         error: Option<&str>,
@@ -172,7 +172,7 @@ impl Level {
         running.end(&span, at.wall);
     }
 
-    fn call(&mut self, running: &Running, call: &ToolCall, at: Moment, conversation: Option<&str>) {
+    fn call(&mut self, running: &BackendPart, call: &ToolCall, at: Moment, conversation: Option<&str>) {
         let mut attributes = vec![
             KeyValue::new(OPERATION_NAME, EXECUTE_TOOL),
             KeyValue::new(TOOL_NAME, call.name.clone()),
@@ -196,7 +196,7 @@ impl Level {
         self.tools.push((call.call_id.clone(), tool));
     }
 
-    fn result(&mut self, running: &Running, result: &ToolResult, at: Moment) {
+    fn result(&mut self, running: &BackendPart, result: &ToolResult, at: Moment) {
         let index = self.tools.iter().position(|(id, _)| *id == result.call_id);
         if let Some(index) = index {
             let (_, tool) = self.tools.remove(index);
@@ -215,7 +215,7 @@ impl Level {
     /// Ends all open spans.
     pub(crate) fn close(
         &mut self,
-        running: &Running,
+        running: &BackendPart,
         error: Option<&str>,
         at: Moment,
         conversation: Option<&str>,
@@ -231,7 +231,7 @@ impl Level {
 }
 
 impl Message {
-    fn output(self, running: &Running) -> Option<String> {
+    fn output(self, running: &BackendPart) -> Option<String> {
         let text = running.content.text(&self.text)?;
         let mut parts = self.parts;
         if !text.is_empty() {
@@ -242,7 +242,7 @@ impl Message {
 }
 
 impl Tool {
-    fn end(self, running: &Running, error: Option<&str>, took: Option<Duration>, at: Moment) {
+    fn end(self, running: &BackendPart, error: Option<&str>, took: Option<Duration>, at: Moment) {
         let mut measured = running.identity();
         measured.push(KeyValue::new(OPERATION_NAME, EXECUTE_TOOL));
         measured.push(KeyValue::new(TOOL_NAME, self.name));

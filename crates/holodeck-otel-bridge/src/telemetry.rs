@@ -1,6 +1,7 @@
 use std::{
     fmt,
     io::Write,
+    ops::Deref,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -10,7 +11,7 @@ use std::{
 
 use holodeck_backend_api::AgentBackend;
 use holodeck_http::HttpOptions;
-use holodeck_model::{Redactor, ResolvedAgent};
+use holodeck_model::{ModelConfig, Redactor, ResolvedAgent};
 use opentelemetry::{
     Context, KeyValue, SpanId, TraceFlags, TraceId,
     metrics::MeterProvider as _,
@@ -109,9 +110,7 @@ impl Telemetry {
             evaluations: content(traces.capture_evaluation_content),
             redactor: Arc::clone(&options.redactor),
             agent: name.clone(),
-            model: agent.config.model.name.clone(),
             regraded,
-            provider: provider_name(&agent.config.model),
             ended: AtomicU64::new(0),
             run: Mutex::new(run),
         })))
@@ -149,11 +148,18 @@ impl Telemetry {
         }
     }
 
-    /// A traced wrapper of a backend, or the backend itself if nothing is exported. Several backends may share one
-    /// export; [`shutdown`](Self::shutdown) ends it.
-    pub fn wrap(&self, backend: Arc<dyn AgentBackend>) -> Arc<dyn AgentBackend> {
+    /// A traced wrapper of a backend that asks `model`, or the backend itself if nothing is exported. Several backends may
+    /// share one export; [`shutdown`](Self::shutdown) ends it.
+    pub fn wrap(&self, backend: Arc<dyn AgentBackend>, model: &ModelConfig) -> Arc<dyn AgentBackend> {
         match &self.0 {
-            Some(running) => Arc::new(TracedBackend::new(backend, Arc::clone(running))),
+            Some(running) => {
+                let part = BackendPart {
+                    running: Arc::clone(running),
+                    model: model.name.clone(),
+                    provider: provider_name(model),
+                };
+                Arc::new(TracedBackend::new(backend, Arc::new(part)))
+            }
             None => backend,
         }
     }
@@ -202,10 +208,8 @@ pub(crate) struct Running {
     pub(crate) evaluations: Content,
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) agent: String,
-    pub(crate) model: String,
     /// The earlier run whose answers are graded again.
     pub(crate) regraded: Option<String>,
-    provider: &'static str,
     ended: AtomicU64,
     run_context: Option<SpanContext>,
     run: Mutex<Option<Span>>,
@@ -265,7 +269,24 @@ impl Running {
             self.ended.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
 
+/// The part of one backend in the export: its spans and metrics name its own model, not the agent's.
+pub(crate) struct BackendPart {
+    running: Arc<Running>,
+    pub(crate) model: String,
+    provider: &'static str,
+}
+
+impl Deref for BackendPart {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.running
+    }
+}
+
+impl BackendPart {
     /// Attributes of every span and metric.
     pub(crate) fn identity(&self) -> Vec<KeyValue> {
         vec![

@@ -12,16 +12,16 @@ use holodeck_backend_api::{
 };
 use uuid::Uuid;
 
-use crate::{telemetry::Running, turn::TurnTrace};
+use crate::{telemetry::BackendPart, turn::TurnTrace};
 
 /// A backend whose turns become spans and metrics.
 pub(crate) struct TracedBackend {
     inner: Arc<dyn AgentBackend>,
-    running: Arc<Running>,
+    running: Arc<BackendPart>,
 }
 
 impl TracedBackend {
-    pub(crate) fn new(inner: Arc<dyn AgentBackend>, running: Arc<Running>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn AgentBackend>, running: Arc<BackendPart>) -> Self {
         Self { inner, running }
     }
 }
@@ -52,7 +52,7 @@ impl AgentBackend for TracedBackend {
 
 struct TracedSession {
     inner: Box<dyn AgentSession>,
-    running: Arc<Running>,
+    running: Arc<BackendPart>,
     /// Identifies the session until the backend reports a conversation id.
     id: String,
 }

@@ -15,11 +15,11 @@ use crate::{
         OUTPUT_MESSAGES, RESPONSE_MODEL, UNIT,
     },
     level::{Level, Moment, usage_attributes},
-    telemetry::{Running, traceparent},
+    telemetry::{BackendPart, traceparent},
 };
 
 pub(crate) struct TurnTrace {
-    running: Arc<Running>,
+    running: Arc<BackendPart>,
     span: Context,
     started: Moment,
     conversation: Option<String>,
@@ -30,7 +30,11 @@ pub(crate) struct TurnTrace {
 }
 
 impl TurnTrace {
-    pub(crate) fn new(running: Arc<Running>, request: &TurnRequest, conversation: Option<String>) -> Self {
+    pub(crate) fn new(
+        running: Arc<BackendPart>,
+        request: &TurnRequest,
+        conversation: Option<String>,
+    ) -> Self {
         let started = Moment::now();
         let mut attributes = running.identity();
         attributes.push(KeyValue::new(OPERATION_NAME, INVOKE_AGENT));
@@ -170,7 +174,7 @@ impl Drop for TurnTrace {
     }
 }
 
-fn input_messages(running: &Running, request: &TurnRequest) -> Option<String> {
+fn input_messages(running: &BackendPart, request: &TurnRequest) -> Option<String> {
     let text = running.content.text(&request.message)?;
     let messages = json!([{"role": "user", "parts": [{"type": "text", "content": text}]}]);
     Some(messages.to_string())

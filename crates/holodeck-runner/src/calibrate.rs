@@ -1,5 +1,6 @@
-//! Compares a judge with people: asks it about answers that people judged.
+//! Compares a judge with people: asks it about answers or conversations that people judged.
 
+mod ask;
 mod stored;
 
 use std::sync::{
@@ -9,17 +10,16 @@ use std::sync::{
 
 use futures::{FutureExt as _, StreamExt as _, stream};
 use holodeck_eval::{
-    Asked, EvalInput, Grader, MetricOutcome, NoPrograms, Verdict,
+    Grader,
     calibration::{CONFIDENCE, Calibration, LabelledVerdict, MIN_LABELS, Shortfall},
 };
-use holodeck_model::{LabelledAnswer, MetricConfig, Redactor, UnitKey};
+use holodeck_model::{LabelledContent, LabelledItem, MetricConfig, Redactor, UnitKey};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    ExitCode, JudgeSettings, JudgeUsage, RunError,
-    judging::{RunJudge, UnitJudge},
-};
+use crate::{ExitCode, JudgeSettings, JudgeUsage, RunError, judging::RunJudge};
+
+use ask::{judge_item, masked};
 
 pub use stored::{CalibratedJudge, VerdictSource, store_calibration};
 
@@ -29,20 +29,50 @@ pub use stored::{CalibratedJudge, VerdictSource, store_calibration};
 pub struct CalibrationRequest {
     /// The judged metric.
     pub metric: MetricConfig,
-    /// The answers that people judged.
-    pub answers: Vec<LabelledAnswer>,
+    /// What the metric measures.
+    pub subject: JudgedSubject,
+    /// What people judged.
+    pub items: Vec<LabelledItem>,
     /// The judges.
     pub judge: JudgeSettings,
     /// Masks secrets, before a judge sees them.
     pub redactor: Arc<Redactor>,
 }
 
-/// A labelled answer and what the judge says about it. Both are masked.
+/// What a judged metric measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "a metric measures one of these")]
+pub enum JudgedSubject {
+    /// Single answers.
+    Answers,
+    /// Whole conversations.
+    Conversations,
+}
+
+impl JudgedSubject {
+    /// What these labels are of. All items of a file are of one kind.
+    pub fn of(items: &[LabelledItem]) -> Self {
+        match items.first() {
+            Some(item) if item.content.is_conversation() => Self::Conversations,
+            _ => Self::Answers,
+        }
+    }
+
+    /// The word in messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Answers => "answers",
+            Self::Conversations => "conversations",
+        }
+    }
+}
+
+/// A labelled item and what the judge says about it. Both are masked.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct JudgedLabel {
-    /// The answer.
-    pub answer: LabelledAnswer,
+    /// The answer or the conversation.
+    pub item: LabelledItem,
     /// The judge's verdict, or why there is none.
     pub verdict: Result<LabelledVerdict, String>,
     /// Why the judge decided so.
@@ -55,9 +85,15 @@ impl JudgedLabel {
         matches!(self.verdict, Ok(verdict) if verdict.people != verdict.judge)
     }
 
-    /// The case, else the question.
+    /// The case, else the first question.
     pub fn name(&self) -> &str {
-        self.answer.case.as_deref().unwrap_or(&self.answer.input)
+        self.item.case.as_deref().unwrap_or(self.item.content.question())
+    }
+
+    /// The answers of the agent, as one text.
+    pub fn text(&self) -> String {
+        let answers: Vec<&str> = self.item.content.answers().collect();
+        answers.join("\n")
     }
 }
 
@@ -67,11 +103,13 @@ impl JudgedLabel {
 pub struct CalibrationRun {
     /// The name of the metric.
     pub metric: String,
+    /// What was judged.
+    pub subject: JudgedSubject,
     /// The names of its judges.
     pub judges: Vec<String>,
     /// The score from which an answer passes.
     pub threshold: Option<f64>,
-    /// The labelled answers, in the order of the file.
+    /// The labelled items, in the order of the file.
     pub rows: Vec<JudgedLabel>,
     /// How far both agree, over the rows with a verdict; absent if there is none.
     pub calibration: Option<Calibration>,
@@ -113,29 +151,29 @@ pub fn describe_shortfall(shortfall: Shortfall) -> String {
     }
 }
 
-/// Asks the judge about every answer, and counts those that it has judged. The agent is not asked.
+/// Asks the judge about every item, and counts those that it has judged. The agent is not asked.
 pub async fn calibrate(
     request: &CalibrationRequest,
     finished: &AtomicUsize,
 ) -> Result<CalibrationRun, RunError> {
-    let grader = Grader::new(std::slice::from_ref(&request.metric))
-        .map_err(|error| RunError::Metric(error.to_string()))?;
+    let metrics = std::slice::from_ref(&request.metric);
+    let grader = match request.subject {
+        JudgedSubject::Answers => Grader::new(metrics),
+        JudgedSubject::Conversations => Grader::for_conversation(metrics),
+    };
+    let grader = grader.map_err(|error| RunError::Metric(error.to_string()))?;
     // Nothing is kept in a journal.
     let (judge, _) = RunJudge::new(Some(request.judge.clone()), Arc::clone(&request.redactor));
-    let asking = request.answers.iter().enumerate().map(|(place, answer)| {
-        let name = format!("label {}", place + 1);
+    let asking = request.items.iter().map(|item| {
+        let item = masked(item, &request.redactor);
+        // Recordings name the item by what it is, so that rows may be added or sorted.
+        let name = format!("label {}", digest_item(&item));
         let unit = judge.for_unit(UnitKey::NO_CASE, name, Vec::new(), CancellationToken::new());
-        let judged = judge_answer(
-            &grader,
-            unit,
-            masked(answer, &request.redactor),
-            &request.redactor,
-        );
-        judged.inspect(|_| {
+        judge_item(&grader, request.subject, unit, item, &request.redactor).inspect(|_| {
             finished.fetch_add(1, Ordering::Relaxed);
         })
     });
-    // Each answer may ask several times; the judge itself limits its calls.
+    // Each item may ask several times; the judge itself limits its calls.
     let judged: Vec<(JudgedLabel, Option<JudgeUsage>)> = stream::iter(asking)
         .buffered(judge.concurrency().max(1))
         .collect()
@@ -159,6 +197,7 @@ pub async fn calibrate(
     };
     Ok(CalibrationRun {
         metric: request.metric.name().to_owned(),
+        subject: request.subject,
         judges,
         threshold: request.metric.threshold(),
         calibration: Calibration::of(&verdicts),
@@ -167,76 +206,19 @@ pub async fn calibrate(
     })
 }
 
-/// A judge must not see secrets.
-fn masked(answer: &LabelledAnswer, redactor: &Redactor) -> LabelledAnswer {
-    let mut answer = answer.clone();
-    redactor.mask_text(&mut answer.input);
-    redactor.mask_text(&mut answer.response);
-    let truth = answer.ground_truth.iter_mut();
-    for text in truth.chain(answer.retrieval_context.iter_mut().flatten()) {
-        redactor.mask_text(text);
-    }
-    answer
-}
-
-async fn judge_answer(
-    grader: &Grader,
-    judge: UnitJudge<'_>,
-    answer: LabelledAnswer,
-    redactor: &Redactor,
-) -> (JudgedLabel, Option<JudgeUsage>) {
-    let passages = answer.retrieval_context.as_deref();
-    let input = EvalInput {
-        input: &answer.input,
-        response: &answer.response,
-        ground_truth: answer.ground_truth.as_deref(),
-        retrieval_context: passages,
-        context: passages,
-        test_case_name: answer.case.as_deref(),
-        ..EvalInput::default()
+/// Digest of an item and of what the judge sees with it, without its label.
+fn digest_item(item: &LabelledItem) -> String {
+    let with = (&item.ground_truth, &item.retrieval_context);
+    let seen = match &item.content {
+        LabelledContent::Answer { input, response } => {
+            serde_json::to_vec(&(&item.case, input, response, with.0, with.1))
+        }
+        LabelledContent::Conversation { goal, turns } => {
+            serde_json::to_vec(&(&item.case, goal, turns, with.0, with.1))
+        }
     };
-    let asked = Asked {
-        judge: &judge,
-        programs: &NoPrograms,
-    };
-    let computed = grader.compute(&input);
-    let outcome = grader.ask(&input, computed, &[], &asked, true).await.pop();
-    let mut row = judged(outcome, answer);
-    for text in row.reason.iter_mut().chain(row.verdict.as_mut().err()) {
-        redactor.mask_text(text);
-    }
-    (row, judge.usage())
-}
-
-/// Only a score with a verdict counts: with `fail_on_error`, an error has the verdict of a missed gate.
-fn judged(outcome: Option<MetricOutcome>, answer: LabelledAnswer) -> JudgedLabel {
-    let Some(outcome) = outcome else {
-        return JudgedLabel {
-            answer,
-            verdict: Err("the metric was not computed".to_owned()),
-            reason: None,
-        };
-    };
-    let passed = match outcome.verdict {
-        Verdict::Passed => Some(true),
-        Verdict::Failed => Some(false),
-        Verdict::NotGated | Verdict::Error | Verdict::Skipped => None,
-    };
-    let verdict = match (outcome.error, outcome.score, passed) {
-        (Some(error), ..) => Err(error.to_string()),
-        (None, Some(score), Some(passed)) => Ok(LabelledVerdict {
-            people: answer.passed,
-            judge: passed,
-            score,
-            length: answer.response.chars().count(),
-        }),
-        (None, ..) => Err("the judge gave no verdict".to_owned()),
-    };
-    JudgedLabel {
-        answer,
-        verdict,
-        reason: outcome.reason,
-    }
+    // Texts can always be written as JSON.
+    stored::digest(&seen.unwrap_or_default())
 }
 
 /// The result as one JSON object.
@@ -249,21 +231,31 @@ pub fn calibration_json(run: &CalibrationRun) -> Value {
     });
     let row = |row: &JudgedLabel| {
         let verdict = row.verdict.as_ref().ok();
-        json!({
-            "row": row.answer.location.to_string(),
-            "case": row.answer.case,
-            "input": row.answer.input,
-            "response": row.answer.response,
-            "people": row.answer.passed,
+        let (input, response, turns) = match &row.item.content {
+            LabelledContent::Answer { input, response } => (Some(input), Some(response), None),
+            LabelledContent::Conversation { turns, .. } => (None, None, Some(turns)),
+        };
+        let mut fields = json!({
+            "row": row.item.location.to_string(),
+            "case": row.item.case,
+            "input": input,
+            "response": response,
+            "people": row.item.passed,
             "judge": verdict.map(|verdict| verdict.judge),
             "score": verdict.map(|verdict| verdict.score),
             "length": verdict.map(|verdict| verdict.length),
             "reason": row.reason,
             "error": row.verdict.as_ref().err(),
-        })
+        });
+        if let (Some(turns), Some(fields)) = (turns, fields.as_object_mut()) {
+            fields.retain(|name, _| name != "input" && name != "response");
+            fields.insert("turns".to_owned(), json!(turns));
+        }
+        fields
     };
     json!({
         "calibration": run.metric,
+        "subject": run.subject.as_str(),
         "judges": run.judges,
         "threshold": run.threshold,
         "labels": run.rows.len(),

@@ -16,6 +16,7 @@ use holodeck_turn::TurnRecord;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+pub(crate) use conversation::join_answers;
 pub(crate) use expectations::{Expectations, expectations, of_conversation};
 use expectations::{ToolCheck, masked_error};
 pub(crate) use kept::CannotKeep;

@@ -34,8 +34,8 @@ mod trials;
 
 pub use budget::Budget;
 pub use calibrate::{
-    CalibratedJudge, CalibrationRequest, CalibrationRun, JudgedLabel, VerdictSource, calibrate,
-    calibration_json, describe_shortfall, store_calibration,
+    CalibratedJudge, CalibrationRequest, CalibrationRun, JudgedLabel, JudgedSubject, VerdictSource,
+    calibrate, calibration_json, describe_shortfall, store_calibration,
 };
 pub use case_report::{CallReport, CaseReport, Expected, TurnReport};
 pub use compare::{

@@ -286,7 +286,7 @@ impl BackendFactory for BackendSelector {
                     .await?
             }
         };
-        Ok(self.telemetry.wrap(backend))
+        Ok(self.telemetry.wrap(backend, &agent.config.model))
     }
 }
 
@@ -390,6 +390,9 @@ pub(crate) async fn prepare_tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, T
                 })
                 .collect()
         },
+        models: real()
+            .filter_map(|tool| Some((tool.model_name()?, recorded_reranker(tool)?)))
+            .collect(),
     };
     let mut servers = McpServers::default();
     let mut warnings = Vec::new();
@@ -435,6 +438,20 @@ pub(crate) async fn prepare_tools(setup: &ToolSetup<'_>) -> Result<ReadyTools, T
         servers,
         warnings,
     })
+}
+
+/// The model that reranks the results of a tool, as recordings identify it: by what they have of every other model.
+fn recorded_reranker(tool: &ToolConfig) -> Option<Value> {
+    let ToolConfig::HierarchicalDocument(tool) = tool else {
+        return None;
+    };
+    let model = tool.reranker_model.as_ref().filter(|_| tool.enable_reranking)?;
+    let mut value = serde_json::to_value(model).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        let is_elsewhere = |name: &str| ["api_key", "endpoint", "api_version", "rpm"].contains(&name);
+        fields.retain(|name, value| !is_elsewhere(name) && !value.is_null());
+    }
+    Some(value)
 }
 
 /// Adds the tools that ask a model.

@@ -9,12 +9,15 @@ use std::{
     },
 };
 
-use holodeck_model::{DiskFiles, Env, EvaluationConfig, MetricConfig, Redactor, ResolvedAgent};
-use holodeck_runner::{CalibratedJudge, CalibrationRequest, CalibrationRun, RunError, store_calibration};
+use holodeck_cassette::{CassetteError, RecordMode};
+use holodeck_model::{DiskFiles, Env, EvaluationConfig, MetricConfig, Redactor, Replayed, ResolvedAgent};
+use holodeck_runner::{
+    CalibratedJudge, CalibrationRequest, CalibrationRun, JudgedSubject, store_calibration,
+};
 use holodeck_yaml::{Load, LoadedAgent, load_labels};
 
 use crate::{
-    AnswerSource, Answers, OpenError, PrepareError, TestOptions,
+    Answers, OpenError, PrepareError, TestError, TestOptions,
     backends::BackendSelector,
     calibrated::calibrated_judge,
     judges::{self, AgentJudges},
@@ -41,17 +44,18 @@ pub enum CalibrateError {
 }
 
 /// A comparison of a judge with people that is ready to start.
-#[derive(Debug)]
 pub struct PreparedCalibration {
     request: CalibrationRequest,
     warning: Option<String>,
     judge: CalibratedJudge,
     dir: PathBuf,
     finished: AtomicUsize,
+    answers: Answers,
 }
 
-/// Reads the answers that people judged in the file `labels`, and prepares the judge of the metric named `metric`, or
-/// of the only judged one. The answers are absent if the file has errors, which are in the [`Load`].
+/// Reads the answers or conversations that people judged in the file `labels`, and prepares the judge of the metric
+/// named `metric`, or of the only judged one of this kind. The calibration is absent if the file has errors, which are
+/// in the [`Load`].
 pub fn prepare_calibration(
     agent: LoadedAgent,
     env: &Env,
@@ -59,13 +63,14 @@ pub fn prepare_calibration(
     labels: &Path,
     metric: Option<&str>,
 ) -> Result<(Option<PreparedCalibration>, Load), CalibrateError> {
-    let metric = find_metric(&agent.agent, metric, |metric| {
-        calibrated_judge(&agent.agent, metric, env, &Redactor::default())
-    })?;
-    let (answers, load) = load_labels(labels, &agent.config.test_cases, env, &DiskFiles);
+    let (items, load) = load_labels(labels, &agent.config.test_cases, env, &DiskFiles);
     if load.has_errors() {
         return Ok((None, load));
     }
+    let subject = JudgedSubject::of(&items);
+    let metric = find_metric(&agent.agent, metric, subject, |metric| {
+        calibrated_judge(&agent.agent, metric, subject, env, &Redactor::default())
+    })?;
     // Only the judges of this metric are opened.
     let mut only = ResolvedAgent::clone(&agent.agent);
     only.config.test_cases.clear();
@@ -79,23 +84,23 @@ pub fn prepare_calibration(
         places: agent.places,
     };
     let open = |error: OpenError| CalibrateError::Prepare(error.into());
-    // A recording has the questions of the test cases, not of these answers.
-    let answers_of_models =
-        Answers::open(&AnswerSource::Live, None, &agent, env).map_err(|error| open(error.into()))?;
-    let redactor = answers_of_models.redactor();
+    let answers = Answers::open(&options.open.answers, options.open.record.as_deref(), &agent, env)
+        .map_err(|error| open(error.into()))?;
+    let redactor = answers.redactor();
     let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(|error| open(error.into()))?;
     let turns = turn_runner(&agent, env, options, prices.clone())?;
-    let backends = BackendSelector::new(env.clone(), answers_of_models).prices(prices);
+    let backends = BackendSelector::new(env.clone(), answers.clone()).prices(prices);
     model_keys::check_judges(&agent, None, &backends).map_err(|error| open(error.into()))?;
     let judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);
-    let identity = calibrated_judge(&agent.agent, &metric, env, &redactor);
+    let identity = calibrated_judge(&agent.agent, &metric, subject, env, &redactor);
     let (judge, identity) = judge
         .zip(identity)
-        .ok_or_else(|| no_judged_metric("the agent has no metric that a model judges"))?;
+        .ok_or_else(|| no_judged_metric("the agent has no metric that a model judges", subject))?;
     let warning = judges::warn_own_model(&agent, None);
     let request = CalibrationRequest {
         metric,
-        answers,
+        subject,
+        items,
         judge,
         redactor,
     };
@@ -105,6 +110,7 @@ pub fn prepare_calibration(
         judge: identity,
         dir: agent.dir.clone(),
         finished: AtomicUsize::new(0),
+        answers,
     };
     Ok((Some(prepared), load))
 }
@@ -115,53 +121,83 @@ impl PreparedCalibration {
         self.warning.as_deref()
     }
 
-    /// Asks the judge.
-    pub async fn run(&self) -> Result<CalibrationRun, RunError> {
-        holodeck_runner::calibrate(&self.request, &self.finished).await
+    /// What is judged.
+    pub fn subject(&self) -> JudgedSubject {
+        self.request.subject
     }
 
-    /// How many answers were judged so far, and how many there are.
+    /// The recording that answers in place of the judge.
+    pub fn replayed(&self) -> Option<Replayed> {
+        self.answers.replayed()
+    }
+
+    /// Asks the judge, and completes the recording.
+    pub async fn run(&self) -> Result<CalibrationRun, TestError> {
+        let run = holodeck_runner::calibrate(&self.request, &self.finished).await;
+        let is_complete = run.as_ref().is_ok_and(|run| run.errors() == 0);
+        self.answers.finish(if is_complete {
+            RecordMode::Replace
+        } else {
+            RecordMode::Merge
+        })?;
+        Ok(run?)
+    }
+
+    /// Keeps what was recorded before [`run`](Self::run) was dropped.
+    pub fn keep_recording(&self) -> Result<(), CassetteError> {
+        self.answers.finish(RecordMode::Merge).map(|_calls| ())
+    }
+
+    /// How many items were judged so far, and how many there are.
     pub fn progress(&self) -> (usize, usize) {
-        (self.finished.load(Ordering::Relaxed), self.request.answers.len())
+        (self.finished.load(Ordering::Relaxed), self.request.items.len())
     }
 
     /// Stores a complete result beside the agent file, for metrics with `require_calibrated`. Returns the file; `None`
-    /// if the result is not complete.
+    /// if the result is not complete, or is that of a recording: the environment may have changed since.
     pub fn store(&self, run: &CalibrationRun) -> io::Result<Option<PathBuf>> {
+        if self.replayed().is_some() {
+            return Ok(None);
+        }
         store_calibration(run, &self.judge, &self.dir)
     }
 }
 
-fn no_judged_metric(problem: &str) -> CalibrateError {
+fn no_judged_metric(problem: &str, subject: JudgedSubject) -> CalibrateError {
+    let hint = match subject {
+        JudgedSubject::Answers => {
+            "add one to `evaluations.metrics`, as in `{type: geval, name: Helpful, criteria: Does it help?}`"
+        }
+        JudgedSubject::Conversations => {
+            "add one to `conversation_evaluations` of a case, as in `{type: goal_success}`"
+        }
+    };
     CalibrateError::Metric {
         problem: problem.to_owned(),
-        hint:
-            "add one to `evaluations.metrics`, as in `{type: geval, name: Helpful, criteria: Does it help?}`"
-                .to_owned(),
+        hint: hint.to_owned(),
     }
 }
 
-/// The metric of this name, or the only one, among those of answers that a model judges.
+/// The metric of this name, or the only one, among the judged ones that measure `subject`.
 fn find_metric(
     agent: &ResolvedAgent,
     name: Option<&str>,
+    subject: JudgedSubject,
     judge_of: impl Fn(&MetricConfig) -> Option<CalibratedJudge>,
 ) -> Result<MetricConfig, CalibrateError> {
     let mut candidates: Vec<&MetricConfig> = Vec::new();
-    let shared = agent.config.evaluations.as_ref();
-    let shared = shared.map_or(&[][..], |evaluations| &evaluations.metrics);
-    let own = agent.config.test_cases.iter().flat_map(|case| {
-        let of_turns = case.turns.iter().flat_map(|turn| &turn.evaluations);
-        case.evaluations.iter().chain(of_turns)
-    });
-    for metric in shared.iter().chain(own) {
-        let judged = metric.enabled() && metric.judging().is_some();
-        let of_answers = !matches!(metric, MetricConfig::GoalSuccess(_));
-        let known = || candidates.iter().any(|other| judge_of(other) == judge_of(metric));
-        if judged && of_answers && name.is_none_or(|name| name == metric.name()) && !known() {
+    let mut is_of_other = false;
+    for (place, metric) in judges::metrics(agent, None) {
+        if metric.judging().is_none() || name.is_some_and(|name| name != metric.name()) {
+            continue;
+        }
+        if place.subject() != subject {
+            is_of_other = true;
+        } else if !candidates.iter().any(|other| judge_of(other) == judge_of(metric)) {
             candidates.push(metric);
         }
     }
+    let what = subject.as_str();
     match (candidates.as_slice(), name) {
         ([metric], _) if !metric.gates() => Err(CalibrateError::Metric {
             problem: format!(
@@ -172,12 +208,23 @@ fn find_metric(
                 .to_owned(),
         }),
         ([metric], _) => Ok((*metric).clone()),
-        ([], Some(name)) => Err(no_judged_metric(&format!(
-            "the agent has no metric `{name}` of answers that a model judges"
-        ))),
-        ([], None) => Err(no_judged_metric(
-            "the agent has no metric of answers that a model judges",
-        )),
+        ([], name) => {
+            let named = name.map_or_else(String::new, |name| format!(" `{name}`"));
+            let problem = format!(
+                "the agent has no metric{named} of {what} that a model judges, and the labels are {what}"
+            );
+            match (is_of_other, subject) {
+                (false, _) => Err(no_judged_metric(&problem, subject)),
+                (true, JudgedSubject::Answers) => Err(CalibrateError::Metric {
+                    problem,
+                    hint: "its metric measures conversations: write them to the column `turns`".to_owned(),
+                }),
+                (true, JudgedSubject::Conversations) => Err(CalibrateError::Metric {
+                    problem,
+                    hint: "its metric measures answers: write them to the column `response`".to_owned(),
+                }),
+            }
+        }
         (_, Some(name)) => Err(CalibrateError::Metric {
             problem: format!("several metrics with different settings are named `{name}`"),
             hint: "give them different names".to_owned(),

@@ -5,11 +5,10 @@ use std::{collections::BTreeMap, fmt};
 use holodeck_cassette::digest;
 use holodeck_eval::JUDGE_PROMPTS;
 use holodeck_model::{
-    CalibrationMinimum, Code, Diagnostic, Env, Location, MetricConfig, ModelConfig, Provider, Redactor,
-    ResolvedAgent,
+    Code, Diagnostic, Env, Location, MetricConfig, ModelConfig, Provider, Redactor, ResolvedAgent,
     env::{ANTHROPIC_BASE_URL, OPENAI_BASE_URL},
 };
-use holodeck_runner::{CalibratedJudge, VerdictSource};
+use holodeck_runner::{CalibratedJudge, JudgedSubject, VerdictSource};
 use holodeck_validators::Check;
 use holodeck_yaml::{LoadedAgent, Places};
 use serde_json::Value;
@@ -77,10 +76,11 @@ impl fmt::Display for UncalibratedJudges {
 
 impl std::error::Error for UncalibratedJudges {}
 
-/// The judge of a metric, as this agent and environment resolve it.
+/// The judge of a metric of this subject, as this agent and environment resolve it.
 pub(crate) fn calibrated_judge(
     agent: &ResolvedAgent,
     metric: &MetricConfig,
+    subject: JudgedSubject,
     env: &Env,
     redactor: &Redactor,
 ) -> Option<CalibratedJudge> {
@@ -94,6 +94,13 @@ pub(crate) fn calibrated_judge(
         if !NOT_ITS_OWN.contains(&name.as_str()) {
             parts.add(format!("`{name}`"), value.clone());
         }
+    }
+    if subject == JudgedSubject::Conversations {
+        // The same metric asks about single answers with other prompts. Those have no such part.
+        parts.add(
+            "what it judges (answers or conversations)",
+            subject.as_str().into(),
+        );
     }
     parts.add("`threshold`", metric.threshold().into());
     parts.add("`min_judges`", judging.min_judges.into());
@@ -173,22 +180,9 @@ fn required<'a>(
 ) -> impl Iterator<Item = (MetricPlace, &'a MetricConfig, Result<(), String>)> {
     metrics(agent, planned).filter_map(move |(place, metric)| {
         let minimum = metric.required_calibration()?;
-        let judge = calibrated_judge(agent, metric, env, redactor)?;
-        Some((place, metric, check(&judge, place, agent, minimum, source)))
+        let judge = calibrated_judge(agent, metric, place.subject(), env, redactor)?;
+        Some((place, metric, judge.check(&agent.dir, minimum, source)))
     })
-}
-
-fn check(
-    judge: &CalibratedJudge,
-    place: MetricPlace,
-    agent: &ResolvedAgent,
-    minimum: CalibrationMinimum,
-    source: VerdictSource,
-) -> Result<(), String> {
-    if place.is_of_conversation() {
-        return Err("a judge of conversations cannot be calibrated yet".to_owned());
-    }
-    judge.check(&agent.dir, minimum, source)
 }
 
 /// Refuses a run whose judges must be calibrated and are not, with the models as `agent` resolves them. Asks nothing.

@@ -11,7 +11,7 @@ use holodeck_eval::{Grader, JUDGE_INSTRUCTIONS, VerdictFormat};
 use holodeck_model::{
     Code, Diagnostic, MetricConfig, ModelConfig, RagMetricType, ResolvedAgent, SimulatedUser,
 };
-use holodeck_runner::{JudgeSettings, Judges, OpenJudge};
+use holodeck_runner::{JudgeSettings, JudgedSubject, Judges, OpenJudge};
 use holodeck_turn::TurnRunner;
 use holodeck_yaml::Load;
 
@@ -146,8 +146,12 @@ enum Owner {
 }
 
 impl MetricPlace {
-    pub(crate) fn is_of_conversation(self) -> bool {
-        matches!(self.owner, Owner::Conversation(_))
+    /// What a metric at this place measures.
+    pub(crate) fn subject(self) -> JudgedSubject {
+        match self.owner {
+            Owner::Conversation(_) => JudgedSubject::Conversations,
+            Owner::Agent | Owner::Case(_) | Owner::Turn(..) => JudgedSubject::Answers,
+        }
     }
 
     pub(crate) fn pointer(self) -> String {
@@ -333,9 +337,9 @@ pub(crate) fn check(load: &mut Load) {
         .filter_map(|(place, metric)| {
             let pointer = place.pointer();
             let metrics = std::slice::from_ref(metric);
-            let grader = match place.owner {
-                Owner::Conversation(_) => Grader::for_conversation(metrics),
-                Owner::Agent | Owner::Case(_) | Owner::Turn(..) => Grader::new(metrics),
+            let grader = match place.subject() {
+                JudgedSubject::Conversations => Grader::for_conversation(metrics),
+                JudgedSubject::Answers => Grader::new(metrics),
             };
             let problem = grader.err()?.problem;
             let field = CHECKED

@@ -92,7 +92,7 @@ fn set(own: &[&str]) -> ToolSet {
     ToolSet {
         declared: json!([{"name": "kb", "type": "vectorstore", "key": "hunter2-secret"}]),
         own: own.iter().map(|name| (*name).to_owned()).collect(),
-        files: Vec::new(),
+        ..ToolSet::default()
     }
 }
 
@@ -291,6 +291,47 @@ async fn changed_files_behind_a_tool_change_the_key() {
         json!({"garden": {"garden.py": "same"}})
     );
     assert_eq!(of("1").files_of("echoes"), json!({}));
+}
+
+#[tokio::test]
+async fn another_model_behind_a_tool_changes_the_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.jsonl");
+    let of = |model: Option<&str>| ToolSet {
+        models: model
+            .map(|model| ("echo".to_owned(), json!({"name": model})))
+            .into_iter()
+            .collect(),
+        ..set(&[])
+    };
+    for recorded in [Some("ranker"), None] {
+        let tape = Tape::create(&path, redactor()).unwrap();
+        let host = RecordedTools::new(Live::with(&["echo"]), Arc::clone(&tape), of(recorded));
+        let result = ask(&host, "echo", json!({"query": "q"}), "a").await;
+        let request = ModelRequest {
+            provider: "openai".to_owned(),
+            model: "m".to_owned(),
+            body: json!({}),
+            unit: None,
+        };
+        tape.record(&request, Response::default(), 1);
+        tape.finish(RecordMode::Replace).unwrap();
+        for model in [Some("ranker"), Some("other"), None] {
+            let cassette = Arc::new(Cassette::open(&path).unwrap());
+            let replayed = ReplayedTools::new(cassette, redactor(), Live::with(&[]), of(model));
+            let answer = ask(&replayed, "echo", json!({"query": "q"}), "a").await;
+            if model == recorded {
+                assert_eq!(answer, redactor().text(&result));
+            } else {
+                assert!(
+                    answer.contains(
+                        "for these arguments with this model of the tool (`reranker_model` changed)"
+                    ),
+                    "{answer}"
+                );
+            }
+        }
+    }
 }
 
 #[tokio::test]

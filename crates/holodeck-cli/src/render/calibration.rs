@@ -102,9 +102,9 @@ fn rows(title: &str, rows: &[&JudgedLabel], width: usize) -> String {
     for row in rows.iter().take(MAX_ROWS) {
         let name: String = one_line(row.name()).chars().take(NAME_CHARS).collect();
         text.push_str(&format!("{} {name}\n", paint(BAD, "✗")));
-        text.push_str(&in_columns("row", &row.answer.location.to_string(), width));
+        text.push_str(&in_columns("row", &row.item.location.to_string(), width));
         let side = |passed: bool| if passed { "pass" } else { "fail" };
-        text.push_str(&in_columns("people", side(row.answer.passed), width));
+        text.push_str(&in_columns("people", side(row.item.passed), width));
         match &row.verdict {
             Ok(verdict) => {
                 let reason = row.reason.as_deref().map(one_line);
@@ -114,7 +114,11 @@ fn rows(title: &str, rows: &[&JudgedLabel], width: usize) -> String {
             }
             Err(error) => text.push_str(&in_columns("judge", &one_line(error), width)),
         }
-        text.push_str(&in_columns("answer", &one_line(&row.answer.response), width));
+        let what = match row.item.content.is_conversation() {
+            false => "answer",
+            true => "answers",
+        };
+        text.push_str(&in_columns(what, &one_line(&row.text()), width));
     }
     if rows.len() > MAX_ROWS {
         text.push_str(&format!("  … and {} more\n", rows.len() - MAX_ROWS));

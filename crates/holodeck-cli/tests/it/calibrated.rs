@@ -344,35 +344,21 @@ fn a_minimum_may_be_set() {
 
 #[test]
 fn a_requirement_that_cannot_be_met_is_an_error_of_the_file() {
-    let judged = "{type: geval, name: Kind, criteria: Is it kind?, require_calibrated: true}";
-    for (metric, case, what) in [
+    for (metric, what) in [
         (
             "{type: standard, metric: contains, value: a, require_calibrated: true}",
-            String::new(),
             "`require_calibrated` does not belong to metric `contains`",
         ),
         (
             "{type: code, grader: \"graders:check\", require_calibrated: true}",
-            String::new(),
             "unknown field `require_calibrated`",
         ),
         (
             "{type: standard, metric: relevance, require_calibrated: true}",
-            String::new(),
             "`require_calibrated` needs `threshold`",
         ),
-        (
-            "{type: standard, metric: json_valid}",
-            format!(", conversation_evaluations: [{judged}]"),
-            "a judge of conversations cannot be calibrated yet",
-        ),
-        (
-            "{type: standard, metric: json_valid}",
-            ", conversation_evaluations: [{type: goal_success, require_calibrated: true}]".to_owned(),
-            "a judge of conversations cannot be calibrated yet",
-        ),
     ] {
-        let project = project(&agent("http://127.0.0.1:9", metric, &case));
+        let project = project(&agent("http://127.0.0.1:9", metric, ""));
         project.run(&["validate"]).exits(2).says(what).says("agent.yaml:");
         project.run(&["test"]).exits(2).says(what);
     }

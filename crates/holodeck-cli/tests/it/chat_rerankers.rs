@@ -147,6 +147,38 @@ fn a_recorded_search_is_replayed_with_its_order() {
     assert!(!project.path(".holodeck/index").exists());
 }
 
+/// The recorded order belongs to the model that gave it.
+#[test]
+fn a_replay_with_another_reranker_is_refused() {
+    let agent = ModelServer::answering(searching);
+    let ranker = ModelServer::answering(rank);
+    let project = project(&agent.url(), "m", "");
+    with_ranker(&project, &ranker, &["test", "--record", "c.jsonl"]).exits(0);
+    let asked = (agent.requests().len(), ranker.requests().len());
+    let yaml = project.read("agent.yaml");
+    for (to, exit) in [
+        ("name: ranker-2}", 3),
+        ("name: ranker, temperature: 1}", 3),
+        // The same model at another address.
+        ("name: ranker, rpm: 7}", 0),
+    ] {
+        project.write("agent.yaml", yaml.replace("name: ranker}", to));
+        let replayed = project.run(&["test", "--replay", "c.jsonl"]).exits(exit);
+        if exit != 0 {
+            replayed.says("`reranker_model` changed");
+        }
+    }
+    project.write(
+        "agent.yaml",
+        yaml.replace("enable_reranking: true", "enable_reranking: false"),
+    );
+    project
+        .run(&["test", "--replay", "c.jsonl"])
+        .exits(3)
+        .says("`reranker_model` changed");
+    assert_eq!((agent.finish().len(), ranker.finish().len()), asked);
+}
+
 /// The agent never gets passages that were not ranked.
 #[test]
 fn a_reranker_that_does_not_answer_in_time_is_an_error() {

@@ -14,6 +14,8 @@ mod answers;
 mod bad_input;
 mod calibrate;
 mod calibrated;
+mod calibrated_conversations;
+mod calibration_replay;
 mod changes;
 mod chat_rerankers;
 mod claude;

@@ -50,6 +50,11 @@ pub(crate) fn start(observability: &Value) -> Telemetry {
     Telemetry::start(&agent("openai", observability), &options())
 }
 
+/// A backend that asks the agent's own model.
+pub(crate) fn wrap(telemetry: &Telemetry, backend: Arc<dyn AgentBackend>) -> Arc<dyn AgentBackend> {
+    telemetry.wrap(backend, &agent("openai", &json!({})).config.model)
+}
+
 /// Ends an export without a warning.
 pub(crate) async fn export_all(telemetry: &Telemetry) {
     assert_eq!(telemetry.shutdown(Duration::from_secs(30)).await, None);

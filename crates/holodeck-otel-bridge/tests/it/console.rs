@@ -8,7 +8,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::{
-    agent::{Scripted, agent, export_all, options, with_a_tool},
+    agent::{Scripted, agent, export_all, options, with_a_tool, wrap},
     spans::run,
 };
 
@@ -35,7 +35,7 @@ async fn the_console_gets_json_when_no_exporter_is_named_or_it_is() {
     let plain = json!({"enabled": true, "exporters": {"console": {"pretty_print": false, "include_timestamps": false}}});
     for (observability, pretty) in [(plain, false), (json!({"enabled": true}), true)] {
         let telemetry = Telemetry::start(&agent("openai", &observability), &options);
-        let backend = telemetry.wrap(Scripted::backend([with_a_tool()]));
+        let backend = wrap(&telemetry, Scripted::backend([with_a_tool()]));
         run(&backend).await;
         export_all(&telemetry).await;
         let text = String::from_utf8(std::mem::take(&mut *WRITTEN.lock().unwrap())).unwrap();

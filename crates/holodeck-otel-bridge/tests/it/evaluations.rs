@@ -9,7 +9,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::{
-    agent::{Scripted, agent, export_all, options, otlp, request, start, with_a_tool},
+    agent::{Scripted, agent, export_all, options, otlp, request, start, with_a_tool, wrap},
     collector::{Collector, attributes},
 };
 
@@ -46,7 +46,7 @@ const RESULTS: [Evaluation<'static>; 4] = [
 
 /// Runs one turn and returns its `traceparent`.
 async fn run_turn(telemetry: &Telemetry) -> Option<String> {
-    let backend = telemetry.wrap(Scripted::backend([with_a_tool()]));
+    let backend = wrap(&telemetry, Scripted::backend([with_a_tool()]));
     let request = request("PRIVATE-PROMPT");
     let slot = Arc::clone(&request.traceparent);
     let events = backend.start(request).count().await;

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::{
-    agent::{Scripted, options, otlp, plain, start},
+    agent::{Scripted, options, otlp, plain, start, wrap},
     collector::Collector,
     grpc::PARTIAL,
     spans::run,
@@ -21,7 +21,7 @@ async fn a_collector_that_is_down_is_one_warning() {
     let url = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);
     let telemetry = start(&otlp(&url, &json!({"schedule_delay_millis": 100})));
-    let backend = telemetry.wrap(Scripted::backend([plain("one"), plain("two")]));
+    let backend = wrap(&telemetry, Scripted::backend([plain("one"), plain("two")]));
     for _ in 0..2 {
         let events = run(&backend).await;
         assert!(matches!(events.last(), Some(Ok(BackendEvent::End(_)))));
@@ -41,7 +41,7 @@ async fn a_collector_that_never_answers_is_given_up() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let telemetry = start(&otlp(&url, &json!({})));
-    let backend = telemetry.wrap(Scripted::backend([plain("one")]));
+    let backend = wrap(&telemetry, Scripted::backend([plain("one")]));
     assert!(run(&backend).await.last().unwrap().is_ok());
     assert_eq!(
         telemetry.shutdown(Duration::from_millis(20)).await.unwrap(),
@@ -55,7 +55,7 @@ async fn spans_that_an_accepted_request_rejects_are_reported() {
     let mut observability = otlp(&collector.url, &json!({}));
     observability["exporters"]["otlp"]["headers"] = json!({"x-other": "xx-hush"});
     let telemetry = start(&observability);
-    let backend = telemetry.wrap(Scripted::backend([plain("one")]));
+    let backend = wrap(&telemetry, Scripted::backend([plain("one")]));
     assert!(run(&backend).await.last().unwrap().is_ok());
     let warning = telemetry.shutdown(LONG).await.unwrap();
     let start = "telemetry was not exported: ";
@@ -75,7 +75,7 @@ async fn spans_that_an_accepted_request_rejects_are_reported() {
 async fn what_is_never_run_sends_nothing() {
     let collector = Collector::start().await;
     let telemetry = start(&otlp(&collector.url, &json!({})));
-    let backend = telemetry.wrap(Scripted::backend([]));
+    let backend = wrap(&telemetry, Scripted::backend([]));
     drop((backend, telemetry));
     // Another span that is flushed, so that shutdown has to wait.
     let telemetry = start(&otlp(&collector.url, &json!({})));
@@ -95,7 +95,7 @@ async fn without_the_block_the_backend_is_the_same_one() {
         let telemetry = start(&observability);
         assert!(!telemetry.is_on(), "{observability}");
         let backend = Scripted::backend([]);
-        assert!(Arc::ptr_eq(&backend, &telemetry.wrap(Arc::clone(&backend))));
+        assert!(Arc::ptr_eq(&backend, &wrap(&telemetry, Arc::clone(&backend))));
         assert_eq!(
             (telemetry.traceparent(), telemetry.shutdown(LONG).await),
             (None, None)
@@ -110,7 +110,7 @@ async fn a_full_queue_loses_spans_and_says_so() {
     let traces = json!({"max_queue_size": 1, "max_export_batch_size": 1, "schedule_delay_millis": 100_000});
     let telemetry = start(&otlp(&collector.url, &traces));
     let scripts = (0..400).map(|_| plain("x"));
-    let backend = telemetry.wrap(Scripted::backend(scripts));
+    let backend = wrap(&telemetry, Scripted::backend(scripts));
     for _ in 0..400 {
         run(&backend).await;
     }

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::{
-    agent::{Scripted, plain, start, with_a_tool},
+    agent::{Scripted, plain, start, with_a_tool, wrap},
     collector::{Collector, Received},
     spans::run,
 };
@@ -138,7 +138,7 @@ async fn spans_and_metrics_arrive_with_the_yamls_headers() {
         more["headers"] = json!({"X-Team": "blue", "authorization": "Bearer hush", "te": "mine"});
         // As with other exporters, the path of an endpoint is ignored.
         let telemetry = start(&grpc(&format!("{}/v1/traces?x=1", collector.url), &more));
-        let backend = telemetry.wrap(Scripted::backend([with_a_tool()]));
+        let backend = wrap(&telemetry, Scripted::backend([with_a_tool()]));
         run(&backend).await;
         assert_eq!(telemetry.shutdown(LONG).await, None, "{more}");
         let spans: Vec<String> = collector.spans().into_iter().map(|span| span.name).collect();
@@ -162,7 +162,7 @@ async fn spans_and_metrics_arrive_with_the_yamls_headers() {
 /// The single warning of a run.
 async fn warning(observability: &Value, limit: Duration) -> String {
     let telemetry = start(observability);
-    let backend = telemetry.wrap(Scripted::backend([plain("one")]));
+    let backend = wrap(&telemetry, Scripted::backend([plain("one")]));
     assert!(run(&backend).await.last().unwrap().is_ok());
     telemetry.shutdown(limit).await.unwrap()
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     agent::{
         Scripted, agent, call, end, export_all, options, otlp, plain, request, result, start, text, turn_end,
-        usage, with_a_tool,
+        usage, with_a_tool, wrap,
     },
     collector::{Collector, attributes},
 };
@@ -41,7 +41,7 @@ fn shown(spans: &[Span]) -> Value {
 async fn a_turn_becomes_spans_and_measures() {
     let collector = Collector::start().await;
     let telemetry = start(&otlp(&collector.url, &json!({})));
-    let backend = telemetry.wrap(Scripted::backend([with_a_tool()]));
+    let backend = wrap(&telemetry, Scripted::backend([with_a_tool()]));
     let events = run(&backend).await;
     assert_eq!(format!("{events:?}"), format!("{:?}", with_a_tool()));
     export_all(&telemetry).await;
@@ -50,6 +50,45 @@ async fn a_turn_becomes_spans_and_measures() {
     assert_eq!(
         collector.resource(),
         json!({"service.name": "holodeck-helper", "service.version": env!("CARGO_PKG_VERSION")})
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_spans_and_measures_of_a_judge_name_its_own_model() {
+    let collector = Collector::start().await;
+    let telemetry = start(&otlp(&collector.url, &json!({})));
+    let mut judge = agent("anthropic", &json!({})).config.model.clone();
+    judge.name = "judging-model".to_owned();
+    run(&wrap(&telemetry, Scripted::backend([plain("one")]))).await;
+    run(&telemetry.wrap(Scripted::backend([plain("two")]), &judge)).await;
+    export_all(&telemetry).await;
+    let asked: Vec<_> = shown(&collector.spans())
+        .into_iter()
+        .filter(|span| span["attributes"]["gen_ai.request.model"].is_string())
+        .map(|span| {
+            let attributes = &span["attributes"];
+            (
+                span["name"].as_str().unwrap().to_owned(),
+                attributes["gen_ai.provider.name"].clone(),
+                attributes["gen_ai.request.model"].clone(),
+            )
+        })
+        .collect();
+    for (model, provider) in [("m-1", "openai"), ("judging-model", "anthropic")] {
+        for name in ["invoke_agent helper".to_owned(), format!("chat {model}")] {
+            let expected = (name, json!(provider), json!(model));
+            assert_eq!(
+                asked.iter().filter(|span| **span == expected).count(),
+                1,
+                "{asked:?}"
+            );
+        }
+    }
+    assert_eq!(asked.len(), 4, "{asked:?}");
+    let measured = collector.series().to_string();
+    assert!(
+        measured.contains("m-1") && measured.contains("judging-model"),
+        "{measured}"
     );
 }
 
@@ -65,7 +104,7 @@ async fn no_content_leaves_unless_it_is_asked_for() {
         retryable: false,
         retry_after: None,
     };
-    let backend = telemetry.wrap(Scripted::backend([with_a_tool(), vec![Err(error)]]));
+    let backend = wrap(&telemetry, Scripted::backend([with_a_tool(), vec![Err(error)]]));
     run(&backend).await;
     run(&backend).await;
     export_all(&telemetry).await;
@@ -80,7 +119,7 @@ async fn captured_content_is_redacted() {
     let telemetry = start(&otlp(&collector.url, &traces));
     let mut script = with_a_tool();
     script.insert(0, Ok(text("key sk-very-secret-key ")));
-    let backend = telemetry.wrap(Scripted::backend([script]));
+    let backend = wrap(&telemetry, Scripted::backend([script]));
     run(&backend).await;
     export_all(&telemetry).await;
     for words in [
@@ -127,7 +166,7 @@ async fn bad_ends_are_errors_without_their_words() {
         }),
     ];
     let scripts = [vec![Err(unreachable)], failing_tool, with_a_tool()];
-    let backend = telemetry.wrap(Scripted::backend(scripts));
+    let backend = wrap(&telemetry, Scripted::backend(scripts));
     run(&backend).await;
     run(&backend).await;
     // Dropped in the middle: the caller gave up.
@@ -192,7 +231,7 @@ async fn agents_of_an_agent_hang_under_the_call_that_started_them() {
         Ok(turn_end(StopReason::EndTurn, "m3")),
         Ok(end("fine", TokenUsage::new(1, 1))),
     ];
-    let backend = telemetry.wrap(Scripted::backend([script]));
+    let backend = wrap(&telemetry, Scripted::backend([script]));
     run(&backend).await;
     export_all(&telemetry).await;
     let (agent, read) = (
@@ -220,7 +259,7 @@ async fn agents_of_an_agent_hang_under_the_call_that_started_them() {
 async fn the_turns_of_a_session_share_a_conversation_and_each_is_a_trace() {
     let collector = Collector::start().await;
     let telemetry = start(&otlp(&collector.url, &json!({})));
-    let backend = telemetry.wrap(Scripted::backend([plain("one"), plain("two")]));
+    let backend = wrap(&telemetry, Scripted::backend([plain("one"), plain("two")]));
     let mut session = backend.create_session().await.unwrap();
     session.send("a").await.unwrap();
     session.send("b").await.unwrap();
@@ -253,7 +292,7 @@ async fn the_run_has_a_place_in_the_callers_trace() {
     let traceparent = telemetry.traceparent().unwrap();
     assert!(traceparent.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && traceparent.ends_with("-01"));
     assert!(!traceparent.contains("00f067aa0ba902b7"));
-    let backend = telemetry.wrap(Scripted::backend([plain("x")]));
+    let backend = wrap(&telemetry, Scripted::backend([plain("x")]));
     run(&backend).await;
     export_all(&telemetry).await;
     let run = collector.span("holodeck test");
@@ -272,7 +311,7 @@ async fn the_run_has_a_place_in_the_callers_trace() {
 async fn a_share_of_nothing_keeps_no_trace_but_measures() {
     let collector = Collector::start().await;
     let telemetry = start(&otlp(&collector.url, &json!({"sample_rate": 0.0})));
-    let backend = telemetry.wrap(Scripted::backend([plain("x")]));
+    let backend = wrap(&telemetry, Scripted::backend([plain("x")]));
     run(&backend).await;
     assert_eq!(telemetry.shutdown(std::time::Duration::from_secs(30)).await, None);
     assert!(collector.spans().is_empty());
@@ -286,7 +325,7 @@ async fn headers_compression_and_attributes_are_those_of_the_yaml() {
         "exporters": {"otlp": {"endpoint": format!("{}/base/", collector.url), "compression": "gzip",
             "headers": {"authorization": "Bearer hush"}}}});
     let telemetry = start(&observability);
-    let backend = telemetry.wrap(Scripted::backend([plain("x")]));
+    let backend = wrap(&telemetry, Scripted::backend([plain("x")]));
     run(&backend).await;
     export_all(&telemetry).await;
     let received = collector.received();

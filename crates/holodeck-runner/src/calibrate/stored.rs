@@ -19,7 +19,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::{CalibrationRun, JudgedLabel, describe_shortfall};
+use super::{CalibrationRun, JudgedLabel, describe_shortfall, digest_item};
 use crate::ExitCode;
 
 /// The version of the format.
@@ -72,7 +72,7 @@ struct StoredCalibration {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredVerdict {
-    /// Digest of the answer and of what the judge saw with it.
+    /// Digest of the answer or the conversation, and of what the judge saw with it.
     row: String,
     people: bool,
     judge: bool,
@@ -237,16 +237,8 @@ pub fn store_calibration(
 impl StoredVerdict {
     fn of(row: &JudgedLabel) -> Option<Self> {
         let verdict = row.verdict.as_ref().ok()?;
-        let answer = &row.answer;
-        let seen = (
-            &answer.case,
-            &answer.input,
-            &answer.response,
-            &answer.ground_truth,
-            &answer.retrieval_context,
-        );
         Some(Self {
-            row: digest(&serde_json::to_vec(&seen).unwrap_or_default()),
+            row: digest_item(&row.item),
             people: verdict.people,
             judge: verdict.judge,
             score: verdict.score,
@@ -389,7 +381,7 @@ impl StoredCalibration {
     }
 }
 
-fn digest(bytes: &[u8]) -> String {
+pub(super) fn digest(bytes: &[u8]) -> String {
     hex_prefix(&Sha256::digest(bytes), 8)
 }
 

@@ -34,6 +34,12 @@ fn missing_part(unit: &UnitRecord, case: &TestCase) -> Option<String> {
     (case.user.is_some() && !ended).then(|| "it did not end".to_owned())
 }
 
+/// The answers of a conversation as one text.
+pub(crate) fn join_answers<'a>(answers: impl Iterator<Item = &'a str>) -> String {
+    let answers: Vec<&str> = answers.collect();
+    answers.join(BETWEEN_ANSWERS)
+}
+
 /// The conversation as one turn that said everything.
 fn joined(unit: &UnitRecord, is_complete: bool) -> TurnRecord {
     let mut whole = TurnRecord {
@@ -44,12 +50,8 @@ fn joined(unit: &UnitRecord, is_complete: bool) -> TurnRecord {
         },
         ..TurnRecord::default()
     };
-    let answers: Vec<&str> = unit
-        .turns
-        .iter()
-        .map(|turn| turn.result.response.as_str())
-        .collect();
-    whole.result.response = answers.join(BETWEEN_ANSWERS);
+    let answers = unit.turns.iter().map(|turn| turn.result.response.as_str());
+    whole.result.response = join_answers(answers);
     whole.truncated = unit.turns.iter().any(|turn| turn.truncated);
     // A sum with a missing part would be too low.
     whole.latency_ms = unit.turns.iter().map(|turn| turn.latency_ms).sum();

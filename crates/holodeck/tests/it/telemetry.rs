@@ -256,6 +256,7 @@ async fn a_regrade_exports_its_judges_and_metrics() {
         "holodeck.regraded_run",
         "invoke_agent a",
         "first · Right",
+        "chat judging-model",
         &first,
     ] {
         assert!(collector.contains(words), "{words}");

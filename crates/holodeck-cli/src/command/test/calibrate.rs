@@ -1,15 +1,18 @@
 //! `holodeck test calibrate`: compares a judge with people.
 
-use std::{io::Write as _, path::PathBuf};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use holodeck::{
-    CalibrateError, RunInputs, TestOptions, prepare_calibration,
+    AnswerSource, CalibrateError, OpenOptions, RunInputs, TestOptions, prepare_calibration,
     runner::{ExitCode, calibration_json},
 };
 
 use super::{
     shorten,
-    targets::{Overwrite, Target, check, read_beginning, replace},
+    targets::{Overwrite, Target, check, check_recording, read_beginning, replace},
 };
 use crate::{
     args::AgentArg,
@@ -25,8 +28,8 @@ use crate::{
 pub(super) struct CalibrateArgs {
     #[command(flatten)]
     agent: AgentArg,
-    /// The answers that people judged (`.csv`, `.jsonl` or `.xlsx`), with the columns `case` or `input`, `response` and
-    /// `passed`, and if needed `ground_truth` and `retrieval_context`.
+    /// The answers or conversations that people judged (`.csv`, `.jsonl` or `.xlsx`): for answers with the columns `case`
+    /// or `input`, `response` and `passed`, for conversations with `turns` and `passed`.
     #[arg(long, value_name = "FILE")]
     labels: PathBuf,
     /// The judged metric, if the agent has several.
@@ -35,7 +38,13 @@ pub(super) struct CalibrateArgs {
     /// Write the result as JSON to this file.
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Overwrite the file of `--output` even if `holodeck` did not write it.
+    /// Record the answers of the judge to replay them later.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Replay the answers of a recording; nothing is asked, and the result is not stored in `calibration/`.
+    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    replay: Option<PathBuf>,
+    /// Overwrite the file of `--output` or `--record` even if `holodeck` did not write it.
     #[arg(long)]
     force: bool,
     /// Do not store the result in `calibration/` beside the agent file, where `require_calibrated` looks for it.
@@ -54,10 +63,8 @@ pub(super) fn run(args: &CalibrateArgs, terminal: &mut Terminal) -> Result<ExitC
     let subject = Subject {
         argument: as_argument(path),
     };
-    let options = TestOptions {
-        agent_path: path.display().to_string(),
-        ..TestOptions::default()
-    };
+    let options = args.options();
+    args.check_record(&RunInputs::new(&agent, &env, &options))?;
     let prepared = prepare_calibration(agent, &env, &options, &args.labels, args.metric.as_deref());
     let (prepared, labels) = prepared.map_err(|error| match error {
         CalibrateError::Metric { problem, hint } => Problem::config(problem).with_hint(hint),
@@ -75,6 +82,11 @@ pub(super) fn run(args: &CalibrateArgs, terminal: &mut Terminal) -> Result<ExitC
     }
     // The diagnostics have been shown above.
     let prepared = prepared.ok_or_else(|| Problem::config(""))?;
+    if let Some(replayed) = prepared.replayed()
+        && terminal.verbosity() > Verbosity::Quiet
+    {
+        terminal.write_message(&format!("{}\n", replayed.describe()));
+    }
     if let Some(warning) = prepared.warning()
         && terminal.verbosity() > Verbosity::Quiet
     {
@@ -83,12 +95,16 @@ pub(super) fn run(args: &CalibrateArgs, terminal: &mut Terminal) -> Result<ExitC
     let run = build_runtime()?.block_on(async {
         let mut interrupts = Interrupts::listen()?;
         tokio::select! {
-            run = prepared.run() => Ok::<_, Failure>(run.map_err(|error| subject.prepare(error.into()))?),
+            run = prepared.run() => Ok::<_, Failure>(run.map_err(|error| subject.test(error))?),
             request = interrupts.next() => {
                 let (judged, all) = prepared.progress();
                 let mut problem = request.problem();
-                problem.message =
-                    format!("{} after {judged} of {all} answers were judged; nothing was stored", problem.message);
+                problem.message = format!(
+                    "{} after {judged} of {all} {} were judged; nothing was stored",
+                    problem.message,
+                    prepared.subject().as_str()
+                );
+                prepared.keep_recording().map_err(|error| subject.test(error.into()))?;
                 Err(problem.into())
             }
         }
@@ -105,6 +121,7 @@ pub(super) fn run(args: &CalibrateArgs, terminal: &mut Terminal) -> Result<ExitC
     if let Some(fields) = value.as_object_mut() {
         let stored = stored.as_ref().map(|file| file.display().to_string());
         fields.insert("stored".to_owned(), stored.into());
+        fields.insert("replayed".to_owned(), serde_json::json!(prepared.replayed()));
     }
     let mut exit = run.exit();
     let written = match &output {
@@ -138,6 +155,55 @@ pub(super) fn run(args: &CalibrateArgs, terminal: &mut Terminal) -> Result<ExitC
 }
 
 impl CalibrateArgs {
+    fn options(&self) -> TestOptions {
+        TestOptions {
+            agent_path: self.agent.agent.display().to_string(),
+            open: OpenOptions {
+                // The recording of `execution.replay` has the questions of the test cases, not of these labels.
+                answers: self
+                    .replay
+                    .clone()
+                    .map_or(AnswerSource::Live, AnswerSource::Replay),
+                record: self.record.clone(),
+                ..OpenOptions::default()
+            },
+            ..TestOptions::default()
+        }
+    }
+
+    fn overwrite(&self) -> Overwrite {
+        if self.force {
+            Overwrite::Anything
+        } else {
+            Overwrite::Known
+        }
+    }
+
+    /// Whether a path is that of a file that is read.
+    fn reads(&self, path: &Path) -> bool {
+        let read = [&self.labels, &self.agent.agent].into_iter().chain(&self.replay);
+        let real = |path: &Path| path.canonicalize().ok();
+        let own = real(path);
+        own.is_some() && read.into_iter().any(|input| real(input) == own)
+    }
+
+    fn check_record(&self, inputs: &RunInputs) -> Result<(), Problem> {
+        let Some(path) = &self.record else {
+            return Ok(());
+        };
+        check_recording(path, inputs, self.overwrite())?;
+        if self.reads(path) {
+            return Err(would_overwrite("--record", path));
+        }
+        let is_output = |output: &PathBuf| {
+            output == path || (output.exists() && output.canonicalize().ok() == path.canonicalize().ok())
+        };
+        if self.output.as_ref().is_some_and(is_output) {
+            return Err(Problem::config("`--output` and `--record` name the same file"));
+        }
+        Ok(())
+    }
+
     /// Where the result is written, checked before anything is read.
     fn output(&self) -> Result<Option<Target>, Problem> {
         let Some(path) = &self.output else {
@@ -151,30 +217,31 @@ impl CalibrateArgs {
                 ));
             }
             Target::File(path) => {
-                let overwrite = if self.force {
-                    Overwrite::Anything
-                } else {
-                    Overwrite::Known
-                };
                 let is_own = |path: &std::path::Path| {
                     read_beginning(path)
                         .is_ok_and(|text| text.starts_with('{') && text.contains("\"calibration\""))
                 };
-                check(path, "calibration", &RunInputs::default(), overwrite, is_own)?;
+                check(
+                    path,
+                    "calibration",
+                    &RunInputs::default(),
+                    self.overwrite(),
+                    is_own,
+                )?;
                 // These are read after this check, and `--force` must not delete the labels.
-                if [&self.labels, &self.agent.agent].into_iter().any(|input| {
-                    input
-                        .canonicalize()
-                        .is_ok_and(|input| path.canonicalize().is_ok_and(|path| path == input))
-                }) {
-                    return Err(Problem::config(format!(
-                        "`--output {}` would overwrite what is read",
-                        path.display()
-                    )));
+                if self.reads(path) {
+                    return Err(would_overwrite("--output", path));
                 }
             }
             Target::Stdout | Target::Null => {}
         }
         Ok(Some(target))
     }
+}
+
+fn would_overwrite(flag: &str, path: &Path) -> Problem {
+    Problem::config(format!(
+        "`{flag} {}` would overwrite what is read",
+        path.display()
+    ))
 }

@@ -1,6 +1,6 @@
 use std::{os::unix::fs::symlink, path::Path};
 
-use holodeck_model::{LabelledAnswer, Location, Span};
+use holodeck_model::{LabelledContent, LabelledItem, Location, Span};
 use pretty_assertions::assert_eq;
 
 use super::*;
@@ -45,7 +45,7 @@ fn row(number: usize, people: bool, judge: bool) -> JudgedLabel {
             score: if judge { 0.9 } else { 0.1 },
             length: response.len(),
         }),
-        answer: LabelledAnswer {
+        item: LabelledItem {
             location: Location {
                 path: Path::new("labels.csv").into(),
                 line: number + 2,
@@ -53,8 +53,10 @@ fn row(number: usize, people: bool, judge: bool) -> JudgedLabel {
                 span: Span::default(),
             },
             case: None,
-            input: "A question?".to_owned(),
-            response,
+            content: LabelledContent::Answer {
+                input: "A question?".to_owned(),
+                response,
+            },
             ground_truth: None,
             retrieval_context: None,
             passed: people,
@@ -67,6 +69,7 @@ fn run(rows: Vec<JudgedLabel>) -> CalibrationRun {
     let verdicts: Vec<LabelledVerdict> = rows.iter().filter_map(|row| row.verdict.clone().ok()).collect();
     CalibrationRun {
         metric: "Helpful".to_owned(),
+        subject: crate::JudgedSubject::Answers,
         judges: vec!["a-model".to_owned()],
         threshold: Some(0.5),
         calibration: Calibration::of(&verdicts),
@@ -388,7 +391,7 @@ fn an_incomplete_calibration_is_not_stored() {
     }
     // Masked, both are the same answer, and such a file would be refused later.
     let mut judged = rows(BALANCED);
-    judged[1].answer.response = judged[0].answer.response.clone();
+    judged[1].item.content = judged[0].item.content.clone();
     let error = store_calibration(&run(judged), &judge(), dir.path()).unwrap_err();
     assert_eq!(error.to_string(), "an answer counts twice");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

@@ -184,7 +184,7 @@ pub(super) fn check_metrics(rules: &mut Rules<'_>, owner: &View, key: &str) {
         if matches!(kind, Some("standard" | "code")) {
             warn_unreachable(rules, &metric);
         }
-        check_required_calibration(rules, &metric, kind, key);
+        check_required_calibration(rules, &metric, kind);
         if kind == Some("code") {
             check_code(rules, &metric);
         }
@@ -214,8 +214,8 @@ pub(super) fn check_conversation_metrics(rules: &mut Rules<'_>, case: &View) {
     }
 }
 
-/// Reports a calibration that can never exist: of a whole conversation, or of a judge that decides nothing.
-fn check_required_calibration(rules: &mut Rules<'_>, metric: &View, kind: Option<&str>, list: &str) {
+/// Reports a calibration that can never exist: of a judge that decides nothing.
+fn check_required_calibration(rules: &mut Rules<'_>, metric: &View, kind: Option<&str>) {
     const FIELD: &str = "require_calibrated";
     // Programs and checks are reported as all other fields that they do not have.
     let is_judge = match kind {
@@ -227,10 +227,7 @@ fn check_required_calibration(rules: &mut Rules<'_>, metric: &View, kind: Option
     if !is_judge || rules.entry(metric, FIELD).is_none() || is_off(FIELD) || is_off("enabled") {
         return;
     }
-    if list == CONVERSATION {
-        let message = "a judge of conversations cannot be calibrated yet";
-        rules.report_inconsistent(metric, FIELD, message, Some("remove `require_calibrated`"));
-    } else if kind == Some("standard") && !rules.has(metric, "threshold") {
+    if kind == Some("standard") && !rules.has(metric, "threshold") {
         let message = format!(
             "`{FIELD}` needs `threshold`{}: without one, the judge decides nothing",
             rules.owner_suffix(metric)

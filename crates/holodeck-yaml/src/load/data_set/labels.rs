@@ -1,36 +1,42 @@
-//! Answers that people judged, as rows with the columns of [`LABEL_COLUMNS`].
+//! Answers or conversations that people judged, as rows with the columns of [`LABEL_COLUMNS`].
 
 use std::{
     collections::{HashMap, HashSet},
     path::Path,
 };
 
-use holodeck_model::{Code, Diagnostic, Env, Files, LabelledAnswer, Layer, Source, TestCase, closest};
+use holodeck_model::{
+    Code, Diagnostic, Env, Files, LabelledContent, LabelledItem, LabelledTurn, Layer, Source, TestCase,
+    closest,
+};
 
 use super::{super::Loader, DataFormat, table::RowKind};
 use crate::{
     load::Load,
-    yaml::{NodeId, Place, SourceFile},
+    yaml::{NodeId, Place, SourceFile, from_tree},
 };
 
 /// The columns of labelled answers.
-pub(super) const LABEL_COLUMNS: [&str; 6] = [
+pub(super) const LABEL_COLUMNS: [&str; 8] = [
     "case",
     "input",
     "response",
+    "turns",
+    "goal",
     "ground_truth",
     "retrieval_context",
     "passed",
 ];
 
-/// Reads the answers that people judged from a table or from JSON Lines. What a row does not say comes from its case
-/// among `cases`. The problems are in the [`Load`], which has no agent; with an error, there are no answers.
+/// Reads the answers, or the conversations, that people judged from a table or from JSON Lines. What a row does not say
+/// comes from its case among `cases`. The problems are in the [`Load`], which has no agent; with an error, there are no
+/// items. All items are of one kind.
 pub fn load_labels(
     path: &Path,
     cases: &[TestCase],
     env: &Env,
     files: &dyn Files,
-) -> (Vec<LabelledAnswer>, Load) {
+) -> (Vec<LabelledItem>, Load) {
     let mut loader = Loader::new(env, files);
     // What is wrong with the file as a whole has no place in it.
     let source = Source {
@@ -54,12 +60,25 @@ pub fn load_labels(
     }
     let mut seen = HashSet::new();
     let names = unique_names(cases);
-    let mut answers = Vec::with_capacity(rows.len());
+    let mut items: Vec<LabelledItem> = Vec::with_capacity(rows.len());
     for row in rows {
-        answers.extend(loader.label(row, &names, &mut seen));
+        let Some(item) = loader.label(row, &names, &mut seen) else {
+            continue;
+        };
+        if let Some(first) = items.first()
+            && first.content.is_conversation() != item.content.is_conversation()
+        {
+            let message = "this file has answers (`response`) and conversations (`turns`)";
+            let help = "a judge judges one of them: write the others to a file of their own";
+            let diagnostic = Diagnostic::error(Code::InconsistentValues, message).with_help(help);
+            let at = loader.tree.place(row);
+            loader.findings.add(&loader.tree, at, diagnostic);
+            break;
+        }
+        items.push(item);
     }
     if loader.findings.has_errors() {
-        answers.clear();
+        items.clear();
     }
     for diagnostic in &mut loader.findings.diagnostics {
         // The reader of data sets names the field of test cases; here the file is an argument.
@@ -74,7 +93,7 @@ pub fn load_labels(
             *help = help.replace("use YAML, ", "use ");
         }
     }
-    (answers, loader.finish(None))
+    (items, loader.finish(None))
 }
 
 /// The cases by name; `None` for a name that several have.
@@ -96,8 +115,8 @@ impl Loader<'_> {
         &mut self,
         row: NodeId,
         names: &HashMap<&'c str, Option<&'c TestCase>>,
-        seen: &mut HashSet<(Option<String>, String, String)>,
-    ) -> Option<LabelledAnswer> {
+        seen: &mut HashSet<(Option<String>, String)>,
+    ) -> Option<LabelledItem> {
         let at = self.tree.place(row);
         let entries = self.tree.entries(row).unwrap_or_default().to_vec();
         for entry in &entries {
@@ -105,7 +124,7 @@ impl Loader<'_> {
             if !LABEL_COLUMNS.contains(&key.as_str()) {
                 let diagnostic = Diagnostic::error(Code::UnknownField, format!("unknown column `{key}`"));
                 let columns: Vec<String> = LABEL_COLUMNS.iter().map(|name| format!("`{name}`")).collect();
-                let help = format!("the columns of labelled answers are {}", columns.join(", "));
+                let help = format!("the columns of labels are {}", columns.join(", "));
                 self.findings
                     .add(&self.tree, entry.key_place, diagnostic.with_help(help));
             }
@@ -115,33 +134,13 @@ impl Loader<'_> {
             None => None,
             Some(name) => Some(self.find_case(row, name, names)?),
         };
-        let input = self.label_text(row, "input")?;
-        let input = input.or_else(|| case.and_then(|case| case.input.clone()));
-        let response = self.label_text(row, "response")?;
+        let content = self.label_content(row, case);
         let ground_truth = self.label_text(row, "ground_truth")?;
         let label = self.label_text(row, "passed")?;
-        let mut missing = |what: &str, help: &str| {
-            let diagnostic = Diagnostic::error(Code::MissingField, format!("this row has no {what}"));
-            self.findings.add(&self.tree, at, diagnostic.with_help(help));
-        };
-        let (input, response, label) = match (input, response, label) {
-            (Some(input), Some(response), Some(label)) => (input, response, label),
-            (input, response, label) => {
-                if input.is_none() {
-                    missing(
-                        "`input`",
-                        "name a case with an `input` in the column `case`, or write the question in `input`",
-                    );
-                }
-                if response.is_none() {
-                    missing("`response`", "`response` is the answer that people judged");
-                }
-                if label.is_none() {
-                    missing("label", "write `true` or `false` in the column `passed`");
-                }
-                return None;
-            }
-        };
+        if label.is_none() {
+            self.report_missing_label(at, "label", "write `true` or `false` in the column `passed`");
+        }
+        let (mut content, label) = (content?, label?);
         let passed = match label.trim().to_ascii_lowercase().as_str() {
             "true" | "yes" | "1" => true,
             "false" | "no" | "0" => false,
@@ -154,24 +153,117 @@ impl Loader<'_> {
                 return None;
             }
         };
-        if !seen.insert((name.clone(), input.clone(), response.clone())) {
-            let message = "this answer is labelled twice";
-            let help = "delete one of the rows: each answer counts once";
+        // All that people judged, as one text.
+        let (what, identity) = match &content {
+            LabelledContent::Answer { input, response } => {
+                ("response", serde_json::to_string(&(input, response)))
+            }
+            LabelledContent::Conversation { goal, turns } => ("turns", serde_json::to_string(&(goal, turns))),
+        };
+        if !seen.insert((name.clone(), identity.unwrap_or_default())) {
+            let kind = if content.is_conversation() {
+                "conversation"
+            } else {
+                "answer"
+            };
+            let message = format!("this {kind} is labelled twice");
+            let help = format!("delete one of the rows: each {kind} counts once");
             let diagnostic = Diagnostic::error(Code::DuplicateKey, message).with_help(help);
-            let at = self.field_place(row, "response");
+            let at = self.field_place(row, what);
             self.findings.add(&self.tree, at, diagnostic);
             return None;
         }
         let own_passages = self.label_passages(row)?;
-        Some(LabelledAnswer {
+        let ground_truth = ground_truth.or_else(|| case.and_then(|case| case.ground_truth.clone()));
+        if let LabelledContent::Conversation { goal, .. } = &mut content {
+            // As in a run: the goal of the user, else the expected answer.
+            let of_user = || Some(case?.user.as_deref()?.goal.clone());
+            *goal = goal.take().or_else(of_user).or_else(|| ground_truth.clone());
+        }
+        Some(LabelledItem {
             location: self.tree.location(at),
             case: name,
-            input,
-            response,
-            ground_truth: ground_truth.or_else(|| case.and_then(|case| case.ground_truth.clone())),
+            content,
+            ground_truth,
             retrieval_context: own_passages.or_else(|| case.and_then(|case| case.retrieval_context.clone())),
             passed,
         })
+    }
+
+    fn report_missing_label(&mut self, at: Place, what: &str, help: &str) {
+        let diagnostic = Diagnostic::error(Code::MissingField, format!("this row has no {what}"));
+        self.findings.add(&self.tree, at, diagnostic.with_help(help));
+    }
+
+    /// What people judged: an answer or a conversation. `None` if the row has neither or both, which is reported.
+    fn label_content(&mut self, row: NodeId, case: Option<&TestCase>) -> Option<LabelledContent> {
+        let own_input = self.label_text(row, "input")?;
+        let response = self.label_text(row, "response")?;
+        let goal = self.label_text(row, "goal")?;
+        let at = self.tree.place(row);
+        if let Some(turns) = self.label_turns(row)? {
+            let other = [("input", &own_input), ("response", &response)];
+            if let Some((field, _)) = other.into_iter().find(|(_, text)| text.is_some()) {
+                let message = format!("this row has `turns` and `{field}`");
+                let help = "`turns` is a whole conversation with its questions and answers; an answer has `response`";
+                let diagnostic = Diagnostic::error(Code::InconsistentValues, message).with_help(help);
+                let at = self.field_place(row, field);
+                self.findings.add(&self.tree, at, diagnostic);
+                return None;
+            }
+            return Some(LabelledContent::Conversation { goal, turns });
+        }
+        if goal.is_some() {
+            let message = "`goal` is what the user wants in a conversation, and this row has no `turns`";
+            let at = self.field_place(row, "goal");
+            self.findings.add(
+                &self.tree,
+                at,
+                Diagnostic::error(Code::InconsistentValues, message),
+            );
+            return None;
+        }
+        let input = own_input.or_else(|| case.and_then(|case| case.input.clone()));
+        if input.is_none() {
+            let help = "name a case with an `input` in the column `case`, or write the question in `input`";
+            self.report_missing_label(at, "`input`", help);
+        }
+        if response.is_none() {
+            let help = "`response` is the answer that people judged; a conversation has `turns` instead";
+            self.report_missing_label(at, "`response`", help);
+        }
+        Some(LabelledContent::Answer {
+            input: input?,
+            response: response?,
+        })
+    }
+
+    /// The turns of a row, if it has any; the outer `None` if they cannot be read, which is reported.
+    #[allow(clippy::option_option, reason = "the outer one is a reported problem")]
+    fn label_turns(&mut self, row: NodeId) -> Option<Option<Vec<LabelledTurn>>> {
+        let Some(entry) = self.tree.get(row, "turns").copied() else {
+            return Some(None);
+        };
+        if self.tree.is_null(entry.value) {
+            return Some(None);
+        }
+        let turns = match self.tree.items(entry.value) {
+            None => Err("it is not a JSON list".to_owned()),
+            Some([]) => Err("there is no turn".to_owned()),
+            Some(_) => from_tree(&self.tree, entry.value).map_err(|error| error.message),
+        };
+        match turns {
+            Ok(turns) => Some(Some(turns)),
+            Err(problem) => {
+                let message = format!("`turns` cannot be read: {problem}");
+                let help = "write a JSON list, as in `[{\"user\": \"…\", \"agent\": \"…\", \"tools\": [{\"name\": \
+                            \"…\", \"arguments\": {}, \"result\": \"…\"}]}]`";
+                let at = self.tree.place(entry.value);
+                let diagnostic = Diagnostic::error(Code::WrongType, message).with_help(help);
+                self.findings.add(&self.tree, at, diagnostic);
+                None
+            }
+        }
     }
 
     fn find_case<'c>(

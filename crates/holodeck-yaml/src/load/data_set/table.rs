@@ -45,7 +45,7 @@ struct Column {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowKind {
     TestCase,
-    /// An answer that people judged.
+    /// An answer or a conversation that people judged.
     Label,
 }
 
@@ -173,7 +173,7 @@ fn read_header(
         };
         let meaning = if problem.is_some() {
             Meaning::Unusable
-        } else if kind == RowKind::Label && name != "retrieval_context" {
+        } else if kind == RowKind::Label && !["retrieval_context", "turns"].contains(&name.as_str()) {
             Meaning::Text
         } else {
             meaning_of(fields, &name)
@@ -218,7 +218,7 @@ fn unknown_column(name: &str, alone: bool, known: &[&str], kind: RowKind) -> Dia
     let names: Vec<String> = known.iter().map(|field| format!("`{field}`")).collect();
     let owner = match kind {
         RowKind::TestCase => "fields of a test case",
-        RowKind::Label => "columns of labelled answers",
+        RowKind::Label => "columns of labels",
     };
     diagnostic.with_help(format!("the {owner} are {}", names.join(", ")))
 }
