@@ -4,7 +4,7 @@ use std::{
 };
 
 use globset::{Glob, GlobMatcher};
-use holodeck_model::{CaseIdentity, Shard, ShardPart, TestCase, case_label, hex_prefix, match_cases};
+use holodeck_model::{CaseIdentity, Cases, Shard, ShardPart, case_label, hex_prefix, match_cases};
 use sha2::{Digest as _, Sha256};
 
 use crate::{Journal, JournalError};
@@ -76,11 +76,7 @@ pub enum PlanError {
 
 impl Plan {
     /// Selects from `cases`.
-    pub fn new(
-        cases: &[TestCase],
-        identities: &[CaseIdentity],
-        selection: &Selection,
-    ) -> Result<Self, PlanError> {
+    pub fn new(cases: &Cases, identities: &[CaseIdentity], selection: &Selection) -> Result<Self, PlanError> {
         let mut plan = Self::with_all_shards(cases, identities, selection)?;
         if let Some(shard) = selection.shard {
             plan.take_shard(shard);
@@ -90,7 +86,7 @@ impl Plan {
 
     /// The cases of all shards.
     pub(crate) fn with_all_shards(
-        cases: &[TestCase],
+        cases: &Cases,
         identities: &[CaseIdentity],
         selection: &Selection,
     ) -> Result<Self, PlanError> {
@@ -101,8 +97,8 @@ impl Plan {
             .map(|journals| find_not_passed(journals, cases, identities))
             .transpose()?;
         let mut chosen = Vec::new();
-        for (index, case) in cases.iter().enumerate() {
-            let label = case_label(case.name.as_deref(), index);
+        for index in 0..cases.len() {
+            let label = case_label(cases.name(index), index);
             let is_match = filter.as_ref().is_none_or(|filter| filter.is_match(&label));
             if is_match && failed.as_ref().is_none_or(|failed| failed.contains(&index)) {
                 chosen.push(PlannedCase { index, label });
@@ -134,7 +130,7 @@ impl Plan {
 /// case without a verdict there, a new case and a changed case have not passed.
 fn find_not_passed(
     journals: &[PathBuf],
-    cases: &[TestCase],
+    cases: &Cases,
     identities: &[CaseIdentity],
 ) -> Result<HashSet<usize>, PlanError> {
     let mut has_failed: HashMap<usize, bool> = HashMap::new();
@@ -157,7 +153,7 @@ fn find_not_passed(
 /// or changed belongs to it if the run would have selected it.
 pub(crate) fn match_plan(
     journal: &Journal,
-    cases: &[TestCase],
+    cases: &Cases,
     identities: &[CaseIdentity],
 ) -> Result<Vec<(usize, Option<usize>)>, PlanError> {
     let selected = &journal.header().selected;
@@ -182,7 +178,7 @@ pub(crate) fn match_plan(
 
 /// A digest of these cases with what is expected of them, by which the parts of one run are recognised.
 pub(crate) fn digest_cases(
-    cases: &[TestCase],
+    cases: &Cases,
     identities: &[CaseIdentity],
     indices: impl Iterator<Item = usize>,
 ) -> String {
@@ -190,7 +186,7 @@ pub(crate) fn digest_cases(
     for index in indices {
         if let (Some(case), Some(identity)) = (cases.get(index), identities.get(index)) {
             // A case read from YAML can always be written as JSON.
-            let case = serde_json::to_vec(case).unwrap_or_default();
+            let case = serde_json::to_vec(&*case).unwrap_or_default();
             hasher.update(format!("{}{} {} ", identity.id, identity.content, case.len()));
             hasher.update(&case);
         }

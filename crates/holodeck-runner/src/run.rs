@@ -154,15 +154,16 @@ impl PlannedCases {
     }
 
     fn result(&self, place: usize, index: usize) -> Result<Option<PlannedResult>, JournalError> {
-        let Some(case) = self.agent.config.test_cases.get(index) else {
+        let cases = &self.agent.config.test_cases;
+        if index >= cases.len() {
             return Ok(None);
-        };
+        }
         if let Some(case) = read_case(&self.agent, &self.journal, place, index, &self.redactor)? {
             return Ok(Some(PlannedResult::Finished(Box::new(case))));
         }
         Ok(Some(PlannedResult::NotRun(NotRun {
             index,
-            test_name: case.name.clone(),
+            test_name: cases.name(index).map(str::to_owned),
             reason: self.not_run_reason(place),
         })))
     }

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use holodeck_model::{DiskFiles, Env, EvaluationConfig, MetricConfig, Redactor, ResolvedAgent};
+use holodeck_model::{Cases, DiskFiles, Env, EvaluationConfig, MetricConfig, Redactor, ResolvedAgent};
 use holodeck_runner::{CalibratedJudge, CalibrationRequest, CalibrationRun, RunError, store_calibration};
 use holodeck_yaml::{Load, LoadedAgent, load_labels};
 
@@ -68,7 +68,7 @@ pub fn prepare_calibration(
     }
     // Only the judges of this metric are opened.
     let mut only = ResolvedAgent::clone(&agent.agent);
-    only.config.test_cases.clear();
+    only.config.test_cases = Cases::default();
     only.config.evaluations = Some(EvaluationConfig {
         metrics: vec![metric.clone()],
         model: only.config.evaluations.and_then(|evaluations| evaluations.model),
@@ -150,7 +150,7 @@ fn find_metric(
     let mut candidates: Vec<&MetricConfig> = Vec::new();
     let shared = agent.config.evaluations.as_ref();
     let shared = shared.map_or(&[][..], |evaluations| &evaluations.metrics);
-    let own = agent.config.test_cases.iter().flat_map(|case| {
+    let own = agent.config.test_cases.detailed().flat_map(|(_, case)| {
         let of_turns = case.turns.iter().flat_map(|turn| &turn.evaluations);
         case.evaluations.iter().chain(of_turns)
     });

@@ -100,7 +100,7 @@ fn most_user_calls(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) ->
     let planned = plan.cases.iter().enumerate();
     let calls = planned.filter_map(|(place, planned)| {
         let case = agent.config.test_cases.get(planned.index)?;
-        let user = case.user.as_deref()?;
+        let user = case.user.as_ref()?;
         let count = trials.get(place).map_or(1, |trials| u64::from(trials.count));
         Some(count * (u64::from(user.max_turns) + u64::from(case.input.is_none())))
     });

@@ -1,9 +1,9 @@
-//! `test_cases_file`.
+//! `test_cases` and `test_cases_file`.
 
-use holodeck_model::{Code, Diagnostic, FileKind, Layer};
+use holodeck_model::{Cases, Code, Diagnostic, FileKind, Layer, PlainCase, TextRange};
 
 use super::{Loader, data_set::DataFormat};
-use crate::yaml::{Entry, NodeId, Place, build};
+use crate::yaml::{Entry, FileId, NodeId, Place, build};
 
 impl Loader<'_> {
     /// Adds the cases of the file as `test_cases`.
@@ -64,6 +64,49 @@ impl Loader<'_> {
         let Some(cases) = cases else { return root };
         let entry = self.tree.entry("test_cases", reference.key_place, cases);
         self.with_entry(root, entry)
+    }
+
+    /// The cases of a list that was checked.
+    pub(super) fn read_cases(&mut self, list: NodeId) -> Option<Cases> {
+        let items = self.tree.items(list).unwrap_or_default().to_vec();
+        let file = items
+            .first()
+            .map(|item| self.tree.place(self.tree.resolve(*item)).file);
+        let text = file.map(|file| self.tree.file_text(file));
+        let mut cases = text.map(Cases::with_text).unwrap_or_default();
+        for item in items {
+            match file.and_then(|file| self.plain_case(item, file)) {
+                Some(case) => cases.push_plain(case),
+                None => cases.push(self.deserialize(item)?),
+            }
+        }
+        cases.shrink_to_fit();
+        Some(cases)
+    }
+
+    /// A case with nothing but texts that are written in this file.
+    fn plain_case(&self, case: NodeId, file: FileId) -> Option<PlainCase> {
+        if let Some(row) = self.tree.row(case) {
+            return (self.tree.place(case).file == file).then_some(row);
+        }
+        let (mut name, mut input, mut ground_truth) = (TextRange::ABSENT, None, TextRange::ABSENT);
+        for entry in self.tree.entries(case)? {
+            let text = self.tree.text_range(entry.value, file)?;
+            if self.tree.is_null(entry.value) {
+                return None;
+            }
+            match self.tree.key(entry) {
+                "name" => name = text,
+                "input" => input = Some(text),
+                "ground_truth" => ground_truth = text,
+                _ => return None,
+            }
+        }
+        Some(PlainCase {
+            name,
+            input: input?,
+            ground_truth,
+        })
     }
 
     /// Returns the list itself, or the list under `test_cases`.

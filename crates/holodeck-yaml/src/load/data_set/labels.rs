@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use holodeck_model::{Code, Diagnostic, Env, Files, LabelledAnswer, Layer, Source, TestCase, closest};
+use holodeck_model::{Cases, Code, Diagnostic, Env, Files, LabelledAnswer, Layer, Source, closest};
 
 use super::{super::Loader, DataFormat, table::RowKind};
 use crate::{
@@ -25,12 +25,7 @@ pub(super) const LABEL_COLUMNS: [&str; 6] = [
 
 /// Reads the answers that people judged from a table or from JSON Lines. What a row does not say comes from its case
 /// among `cases`. The problems are in the [`Load`], which has no agent; with an error, there are no answers.
-pub fn load_labels(
-    path: &Path,
-    cases: &[TestCase],
-    env: &Env,
-    files: &dyn Files,
-) -> (Vec<LabelledAnswer>, Load) {
+pub fn load_labels(path: &Path, cases: &Cases, env: &Env, files: &dyn Files) -> (Vec<LabelledAnswer>, Load) {
     let mut loader = Loader::new(env, files);
     // What is wrong with the file as a whole has no place in it.
     let source = Source {
@@ -56,7 +51,7 @@ pub fn load_labels(
     let names = unique_names(cases);
     let mut answers = Vec::with_capacity(rows.len());
     for row in rows {
-        answers.extend(loader.label(row, &names, &mut seen));
+        answers.extend(loader.label(row, cases, &names, &mut seen));
     }
     if loader.findings.has_errors() {
         answers.clear();
@@ -78,24 +73,23 @@ pub fn load_labels(
 }
 
 /// The cases by name; `None` for a name that several have.
-fn unique_names(cases: &[TestCase]) -> HashMap<&str, Option<&TestCase>> {
+fn unique_names(cases: &Cases) -> HashMap<&str, Option<usize>> {
     let mut names = HashMap::new();
-    for case in cases {
-        if let Some(name) = &case.name {
-            names
-                .entry(name.as_str())
-                .and_modify(|found| *found = None)
-                .or_insert(Some(case));
-        }
+    for (index, name) in (0..cases.len()).filter_map(|index| Some((index, cases.name(index)?))) {
+        names
+            .entry(name)
+            .and_modify(|found| *found = None)
+            .or_insert(Some(index));
     }
     names
 }
 
 impl Loader<'_> {
-    fn label<'c>(
+    fn label(
         &mut self,
         row: NodeId,
-        names: &HashMap<&'c str, Option<&'c TestCase>>,
+        cases: &Cases,
+        names: &HashMap<&str, Option<usize>>,
         seen: &mut HashSet<(Option<String>, String, String)>,
     ) -> Option<LabelledAnswer> {
         let at = self.tree.place(row);
@@ -113,10 +107,10 @@ impl Loader<'_> {
         let name = self.label_text(row, "case")?;
         let case = match &name {
             None => None,
-            Some(name) => Some(self.find_case(row, name, names)?),
+            Some(name) => cases.get(self.find_case(row, name, names)?),
         };
         let input = self.label_text(row, "input")?;
-        let input = input.or_else(|| case.and_then(|case| case.input.clone()));
+        let input = input.or_else(|| case.as_ref().and_then(|case| case.input.clone()));
         let response = self.label_text(row, "response")?;
         let ground_truth = self.label_text(row, "ground_truth")?;
         let label = self.label_text(row, "passed")?;
@@ -168,20 +162,16 @@ impl Loader<'_> {
             case: name,
             input,
             response,
-            ground_truth: ground_truth.or_else(|| case.and_then(|case| case.ground_truth.clone())),
-            retrieval_context: own_passages.or_else(|| case.and_then(|case| case.retrieval_context.clone())),
+            ground_truth: ground_truth.or_else(|| case.as_ref().and_then(|case| case.ground_truth.clone())),
+            retrieval_context: own_passages
+                .or_else(|| case.as_ref().and_then(|case| case.retrieval_context.clone())),
             passed,
         })
     }
 
-    fn find_case<'c>(
-        &mut self,
-        row: NodeId,
-        name: &str,
-        names: &HashMap<&'c str, Option<&'c TestCase>>,
-    ) -> Option<&'c TestCase> {
+    fn find_case(&mut self, row: NodeId, name: &str, names: &HashMap<&str, Option<usize>>) -> Option<usize> {
         let diagnostic = match names.get(name) {
-            Some(Some(case)) => return Some(case),
+            Some(Some(case)) => return Some(*case),
             Some(None) => Diagnostic::error(
                 Code::InconsistentValues,
                 format!("several cases have the name `{name}`"),
