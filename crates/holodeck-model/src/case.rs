@@ -296,10 +296,12 @@ impl Parts {
 
 /// The indexes of cases that share a name or, without a name, their content.
 pub fn equal_cases(cases: &Cases, identities: &[CaseIdentity]) -> Vec<Vec<usize>> {
+    let repeated = cases.repeated_names();
     let mut groups: BTreeMap<(Option<&str>, Option<CaseContent>), Vec<usize>> = BTreeMap::new();
     for (place, identity) in identities.iter().enumerate() {
         let key = match cases.name(place) {
-            Some(name) => (Some(name), None),
+            Some(name) if repeated.contains(name) => (Some(name), None),
+            Some(_) => continue,
             None => (None, Some(identity.content)),
         };
         groups.entry(key).or_default().push(place);

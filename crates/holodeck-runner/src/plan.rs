@@ -32,19 +32,10 @@ impl Selection {
 /// The cases of a run, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The cases.
-    pub cases: Vec<PlannedCase>,
+    /// Their places in the file, from 0.
+    pub cases: Vec<usize>,
     /// Which part of a larger run these cases are.
     pub shard: Option<ShardPart>,
-}
-
-/// One case to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedCase {
-    /// Place in the file, from 0.
-    pub index: usize,
-    /// The displayed name.
-    pub label: String,
 }
 
 /// Why there is no plan.
@@ -98,10 +89,11 @@ impl Plan {
             .transpose()?;
         let mut chosen = Vec::new();
         for index in 0..cases.len() {
-            let label = case_label(cases.name(index), index);
-            let is_match = filter.as_ref().is_none_or(|filter| filter.is_match(&label));
-            if is_match && failed.as_ref().is_none_or(|failed| failed.contains(&index)) {
-                chosen.push(PlannedCase { index, label });
+            let is_match = |filter: &GlobMatcher| filter.is_match(case_label(cases.name(index), index));
+            if filter.as_ref().is_none_or(is_match)
+                && failed.as_ref().is_none_or(|failed| failed.contains(&index))
+            {
+                chosen.push(index);
             }
         }
         if let Some(limit) = selection.limit {
@@ -119,10 +111,6 @@ impl Plan {
         let mut places = 0..;
         self.cases
             .retain(|_| places.next().is_some_and(|place| shard.has(place)));
-    }
-
-    pub(crate) fn indices(&self) -> Vec<usize> {
-        self.cases.iter().map(|case| case.index).collect()
     }
 }
 
@@ -169,7 +157,7 @@ pub(crate) fn match_plan(
         };
         Plan::new(cases, identities, &selection)?
     };
-    let chosen: HashSet<usize> = chosen.cases.iter().map(|case| case.index).collect();
+    let chosen: HashSet<usize> = chosen.cases.into_iter().collect();
     let places = match_cases(journal.plan(), identities).into_iter().enumerate();
     Ok(places
         .filter(|(index, earlier)| earlier.is_some() || chosen.contains(index))

@@ -401,12 +401,12 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec
     }
     let mut shard = None;
     if let Some(own) = request.selection.shard {
-        let digest = digest_cases(cases, &request.identities, plan.indices().into_iter());
+        let digest = digest_cases(cases, &request.identities, plan.cases.iter().copied());
         plan.take_shard(own);
         // A shard without cases has a journal too: without it, merging would miss the shard.
         shard = plan.shard.map(|part| StoredShard { part, digest });
     }
-    let indices = plan.indices();
+    let indices = plan.cases;
     let now = Timestamp::now();
     let header = JournalHeader {
         holodeck_journal: JOURNAL_VERSION,

@@ -71,6 +71,11 @@ impl Cases {
         }
     }
 
+    /// Reserves memory for this many more cases.
+    pub fn reserve(&mut self, cases: usize) {
+        self.entries.reserve_exact(cases);
+    }
+
     /// Adds a case.
     pub fn push(&mut self, case: TestCase) {
         let place = u32::try_from(self.detailed.len()).unwrap_or(u32::MAX);

@@ -49,6 +49,9 @@ impl DataFormat {
     }
 }
 
+/// Bytes of `{"input":"a"}`.
+const SHORTEST_LINE: usize = 13;
+
 impl Loader<'_> {
     /// The test cases of a data set as a list; absent if its form is wrong, which is then reported.
     pub(super) fn read_data_set(
@@ -117,7 +120,13 @@ impl Loader<'_> {
     ) -> Option<(FileId, Vec<NodeId>)> {
         let file = self.read_data_text(path, named_at)?;
         let text = self.tree.file_text(file);
-        let mut cases = Vec::new();
+        // A file of empty lines has no rows.
+        let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        let lines = lines.min(text.len() / SHORTEST_LINE + 1);
+        if kind == RowKind::TestCase {
+            self.tree.reserve_rows(lines);
+        }
+        let mut cases = Vec::with_capacity(lines);
         let mut at = 0;
         for line in text.split_inclusive('\n') {
             let start = at;

@@ -158,14 +158,9 @@ impl Loader<'_> {
         secrets.values.dedup();
         let mut sources = Sources::default();
         let redactor = Redactor::new(secrets.values.iter().cloned());
-        // The sources are shown only with diagnostics.
-        let is_shown = !self.findings.diagnostics.is_empty();
+        // Even without a diagnostic: later checks add some.
         for (file, source) in self.tree.sources() {
-            let text = if is_shown {
-                mask_file(&self.tree, file, &secrets, &redactor).into()
-            } else {
-                source.text.clone()
-            };
+            let text = mask_file(&self.tree, file, &secrets, &redactor);
             sources.add(source.path.to_path_buf(), text);
         }
         let dropped = self.findings.dropped_count();

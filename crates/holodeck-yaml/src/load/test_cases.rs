@@ -74,6 +74,7 @@ impl Loader<'_> {
             .map(|item| self.tree.place(self.tree.resolve(*item)).file);
         let text = file.map(|file| self.tree.file_text(file));
         let mut cases = text.map(Cases::with_text).unwrap_or_default();
+        cases.reserve(items.len());
         for item in items {
             match file.and_then(|file| self.plain_case(item, file)) {
                 Some(case) => cases.push_plain(case),

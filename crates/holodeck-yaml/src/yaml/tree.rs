@@ -420,12 +420,19 @@ impl Tree {
         self.entries.reserve(bytes / 32);
     }
 
+    /// Reserves memory for this many rows of a data set, for the same reason.
+    pub(crate) fn reserve_rows(&mut self, rows: usize) {
+        self.nodes.reserve(rows);
+        self.rows.reserve(rows);
+    }
+
     /// Releases memory that is needed only while loading.
     pub(crate) fn shrink(&mut self) {
         self.nodes.shrink_to_fit();
         self.items.shrink_to_fit();
         self.entries.shrink_to_fit();
-        self.rows.shrink_to_fit();
+        // Only reading the cases needs the texts of rows.
+        self.rows = Vec::new();
         self.texts.shrink_to_fit();
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use holodeck_model::{Env, MemoryFiles};
 use holodeck_yaml::{Load, load_agent};
 use pretty_assertions::assert_eq;
-use secrecy::ExposeSecret as _;
+use secrecy::ExposeSecret;
 use serde_json::json;
 
 use crate::support::render;
@@ -256,11 +256,7 @@ fn a_password_in_a_row_is_a_secret() {
         ("c.csv", "input\nRead https://ada:hunter2@example.org/a"),
     ] {
         let agent = load(name, text).agent.unwrap();
-        let secrets: Vec<&str> = agent
-            .secrets
-            .iter()
-            .map(|secret| secret.expose_secret())
-            .collect();
+        let secrets: Vec<&str> = agent.secrets.iter().map(ExposeSecret::expose_secret).collect();
         assert!(secrets.contains(&"hunter2"), "{name}: {secrets:?}");
     }
 }
