@@ -8,12 +8,15 @@ use super::TestCase;
 
 /// The test cases of an agent, in the order of the file.
 ///
-/// Most cases of a large file only ask one question. Of these *plain* cases only the places of their texts in the file are
-/// stored, and the case is made when it is needed.
+/// Most cases of a large file only ask one question. Of these *plain* cases only the places of their texts are stored, and
+/// the case is made when it is needed.
 #[derive(Clone, Default)]
 pub struct Cases {
     /// The file with the texts of plain cases.
     text: Arc<str>,
+    /// Their texts that are written otherwise in the file, with escapes or over several lines. Their offsets follow those of
+    /// `text`.
+    added: String,
     entries: Vec<Entry>,
     detailed: Vec<TestCase>,
 }
@@ -25,7 +28,7 @@ enum Entry {
     Detailed(u32),
 }
 
-/// Where the texts of a case are that has nothing else: offsets in bytes.
+/// Where the texts of a case are that has nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a case with another field is not plain")]
 pub struct PlainCase {
@@ -58,7 +61,13 @@ impl TextRange {
 
     /// The range in `text`; nothing if it is not one of characters.
     pub fn of(self, text: &str) -> Option<&str> {
-        text.get(self.start as usize..self.end as usize)
+        self.after(0, text)
+    }
+
+    /// The same, if the text begins at this offset.
+    fn after(self, offset: usize, text: &str) -> Option<&str> {
+        let at = |end: u32| (end as usize).checked_sub(offset);
+        text.get(at(self.start)?..at(self.end)?)
     }
 }
 
@@ -83,6 +92,14 @@ impl Cases {
         self.entries.push(Entry::Detailed(place));
     }
 
+    /// Adds a text of plain cases; nothing if there are too many.
+    pub fn add_text(&mut self, text: &str) -> Option<TextRange> {
+        let start = self.text.len() + self.added.len();
+        let end = u32::try_from(start + text.len()).ok()?;
+        self.added.push_str(text);
+        Some(TextRange::new(u32::try_from(start).ok()?..end))
+    }
+
     /// Adds a case that has only these texts.
     pub fn push_plain(&mut self, case: PlainCase) {
         self.entries.push(Entry::Plain(case));
@@ -90,6 +107,7 @@ impl Cases {
 
     /// Releases memory that was reserved for more cases.
     pub fn shrink_to_fit(&mut self) {
+        self.added.shrink_to_fit();
         self.entries.shrink_to_fit();
         self.detailed.shrink_to_fit();
     }
@@ -112,7 +130,7 @@ impl Cases {
     /// The name of the case at this place, if it has one.
     pub fn name(&self, index: usize) -> Option<&str> {
         match self.entries.get(index)? {
-            Entry::Plain(plain) => plain.name.of(&self.text),
+            Entry::Plain(plain) => self.text_at(plain.name),
             Entry::Detailed(place) => self.detailed.get(*place as usize)?.name.as_deref(),
         }
     }
@@ -153,10 +171,15 @@ impl Cases {
         self.detailed.iter_mut()
     }
 
+    fn text_at(&self, range: TextRange) -> Option<&str> {
+        let added = || range.after(self.text.len(), &self.added);
+        range.of(&self.text).or_else(added)
+    }
+
     fn case(&self, entry: &Entry) -> Option<Cow<'_, TestCase>> {
         match entry {
             Entry::Plain(plain) => {
-                let text = |range: TextRange| range.of(&self.text).map(str::to_owned);
+                let text = |range| self.text_at(range).map(str::to_owned);
                 Some(Cow::Owned(TestCase {
                     name: text(plain.name),
                     input: text(plain.input),
@@ -203,7 +226,7 @@ mod tests {
         TextRange::new(start..end)
     }
 
-    /// `a` asks "q1"; a detailed case asks "q2" and runs twice; a case without a name asks "q1".
+    /// `a` asks "q1"; a detailed case asks "q2" and runs twice; a case without a name asks "q1" and has a reference of two lines.
     fn cases() -> Cases {
         let mut cases = Cases::with_text("a q1 r1".into());
         cases.push_plain(PlainCase {
@@ -217,10 +240,11 @@ mod tests {
             trials: Some(2),
             ..TestCase::default()
         });
+        let reference = cases.add_text("two\nlines").unwrap();
         cases.push_plain(PlainCase {
             name: TextRange::ABSENT,
             input: range(2, 4),
-            ground_truth: TextRange::ABSENT,
+            ground_truth: reference,
         });
         cases
     }
@@ -235,7 +259,10 @@ mod tests {
         assert_eq!(first.ground_truth.as_deref(), Some("r1"));
         assert_eq!(cases.get(1).unwrap().trials, Some(2));
         let last = cases.get(2).unwrap();
-        assert_eq!((&last.name, &last.ground_truth), (&None, &None));
+        assert_eq!(
+            (last.name.as_deref(), last.ground_truth.as_deref()),
+            (None, Some("two\nlines"))
+        );
         assert!(cases.get(3).is_none());
         assert_eq!(
             (cases.name(0), cases.name(1), cases.name(2)),

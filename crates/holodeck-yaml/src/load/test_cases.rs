@@ -5,6 +5,9 @@ use holodeck_model::{Cases, Code, Diagnostic, FileKind, Layer, PlainCase, TextRa
 use super::{Loader, data_set::DataFormat};
 use crate::yaml::{Entry, FileId, NodeId, Place, build};
 
+/// The fields of a plain case.
+const PLAIN: [&str; 3] = ["name", "input", "ground_truth"];
+
 impl Loader<'_> {
     /// Adds the cases of the file as `test_cases`.
     pub(super) fn resolve_test_cases_file(&mut self, root: NodeId) -> NodeId {
@@ -76,7 +79,7 @@ impl Loader<'_> {
         let mut cases = text.map(Cases::with_text).unwrap_or_default();
         cases.reserve(items.len());
         for item in items {
-            match file.and_then(|file| self.plain_case(item, file)) {
+            match file.and_then(|file| self.plain_case(item, file, &mut cases)) {
                 Some(case) => cases.push_plain(case),
                 None => cases.push(self.deserialize(item)?),
             }
@@ -85,28 +88,30 @@ impl Loader<'_> {
         Some(cases)
     }
 
-    /// A case with nothing but texts that are written in this file.
-    fn plain_case(&self, case: NodeId, file: FileId) -> Option<PlainCase> {
+    /// A case with nothing but texts.
+    fn plain_case(&self, case: NodeId, file: FileId, cases: &mut Cases) -> Option<PlainCase> {
         if let Some(row) = self.tree.row(case) {
             return (self.tree.place(case).file == file).then_some(row);
         }
-        let (mut name, mut input, mut ground_truth) = (TextRange::ABSENT, None, TextRange::ABSENT);
-        for entry in self.tree.entries(case)? {
-            let text = self.tree.text_range(entry.value, file)?;
-            if self.tree.is_null(entry.value) {
-                return None;
-            }
-            match self.tree.key(entry) {
-                "name" => name = text,
-                "input" => input = Some(text),
-                "ground_truth" => ground_truth = text,
-                _ => return None,
-            }
+        let entries = self.tree.entries(case)?;
+        let is_text = |entry: &Entry| {
+            let is_text = self.tree.scalar(entry.value).is_some() && !self.tree.is_null(entry.value);
+            is_text && PLAIN.contains(&self.tree.key(entry))
+        };
+        if !entries.iter().all(is_text) {
+            return None;
         }
+        let mut text = |key| {
+            let Some(entry) = self.tree.get(case, key) else {
+                return Some(TextRange::ABSENT);
+            };
+            let range = self.tree.text_range(entry.value, file);
+            range.or_else(|| cases.add_text(self.tree.scalar(entry.value)?.text))
+        };
         Some(PlainCase {
-            name,
-            input: input?,
-            ground_truth,
+            name: text("name")?,
+            input: text("input").filter(|input| *input != TextRange::ABSENT)?,
+            ground_truth: text("ground_truth")?,
         })
     }
 
