@@ -158,9 +158,14 @@ impl Loader<'_> {
         secrets.values.dedup();
         let mut sources = Sources::default();
         let redactor = Redactor::new(secrets.values.iter().cloned());
-        // Even without a diagnostic: later checks add some.
+        // The sources are shown only with diagnostics.
+        let is_shown = !self.findings.diagnostics.is_empty();
         for (file, source) in self.tree.sources() {
-            let text = mask_file(&self.tree, file, &secrets, &redactor);
+            let text = if is_shown {
+                mask_file(&self.tree, file, &secrets, &redactor)
+            } else {
+                source.text.clone()
+            };
             sources.add(source.path.to_path_buf(), text);
         }
         let dropped = self.findings.dropped_count();
