@@ -18,8 +18,8 @@ fn everything() -> TestSession {
         model: Some("m-1".to_owned()),
         backend: Some("scripted".to_owned()),
     };
-    block_on(session.recording().session("s", start.clone())).unwrap();
-    block_on(session.recording().session("s", start)).unwrap();
+    block_on(session.recording().session("s", None, start.clone())).unwrap();
+    block_on(session.recording().session("s", None, start)).unwrap();
     session.run(
         "how long?",
         answered([
