@@ -16,7 +16,11 @@ pub(crate) mod validate;
 
 use std::{path::Path, time::Duration};
 
-use holodeck::{model::Env, runner::ExitCode, yaml::LoadedAgent};
+use holodeck::{
+    model::{Combination, Env},
+    runner::ExitCode,
+    yaml::{Load, LoadedAgent},
+};
 
 use crate::{
     args::{Args, Command},
@@ -43,12 +47,34 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
 
 /// Loads an agent for a command that needs a valid one; shows errors and warnings.
 fn load(path: &Path, env: &Env, terminal: &mut Terminal) -> Result<LoadedAgent, Failure> {
-    let mut load = holodeck::load(path, env);
+    accept(holodeck::load(path, env), path, env, true, terminal)
+}
+
+/// As [`load`], with a combination of the agent's `matrix`. Loading the agent itself has shown the warnings of all
+/// combinations.
+fn load_combination(
+    path: &Path,
+    env: &Env,
+    combination: &Combination,
+    shows_warnings: bool,
+    terminal: &mut Terminal,
+) -> Result<LoadedAgent, Failure> {
+    let load = holodeck::load_combination(path, env, combination);
+    accept(load, path, env, shows_warnings, terminal)
+}
+
+fn accept(
+    mut load: Load,
+    path: &Path,
+    env: &Env,
+    shows_warnings: bool,
+    terminal: &mut Terminal,
+) -> Result<LoadedAgent, Failure> {
     if let Some(agent) = &load.agent {
         terminal.apply_settings(&agent.execution);
     }
     let text = render::diagnostics(&load, path, DiagnosticFilter::Important, terminal.width());
-    if load.has_errors() || terminal.verbosity() > Verbosity::Quiet {
+    if load.has_errors() || shows_warnings && terminal.verbosity() > Verbosity::Quiet {
         terminal.write_message(&text);
     }
     let agent = load.agent.take().filter(|_| !load.has_errors());
@@ -63,13 +89,17 @@ pub(crate) fn as_argument(path: &Path) -> String {
     if path == Path::new("agent.yaml") {
         String::new()
     } else {
-        let shown = path.display().to_string();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+".contains(c);
-        if shown.chars().all(plain) {
-            format!(" {shown}")
-        } else {
-            format!(" '{}'", shown.replace('\'', "'\\''"))
-        }
+        format!(" {}", shell_word(&path.display().to_string()))
+    }
+}
+
+/// A text as one word of a shell command.
+pub(crate) fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+".contains(c);
+    if text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 

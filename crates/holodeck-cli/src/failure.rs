@@ -4,14 +4,14 @@ use std::{io, path::Path};
 
 use holodeck::{
     AnswerError, AskError, CassetteError, EnvironmentError, OpenError, PrepareError, TestError,
-    ToolSetupError,
+    ToolSetupError, UncalibratedJudges,
     backend_api::{BackendError, Explanation},
     index::{IndexError, IndexErrorKind},
     model::closest,
     runner::{ExitCode, LockError, MergeError, PlanError, RunError, StoreError},
 };
 
-use crate::command::as_argument;
+use crate::command::{as_argument, shell_word};
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -126,6 +126,7 @@ impl Subject {
     pub(crate) fn prepare(&self, error: PrepareError) -> Problem {
         match error {
             PrepareError::Open(error) => self.open(error),
+            PrepareError::Uncalibrated(judges) => self.uncalibrated(&judges),
             PrepareError::Plan(error) => plan(&error),
             PrepareError::Run(error) => self.run(&error),
             PrepareError::Store(StoreError::Io { .. }) => Problem::execution(error.to_string()),
@@ -137,6 +138,30 @@ impl Subject {
             PrepareError::Store(_) | PrepareError::FlagDiffers { .. } => Problem::config(error.to_string()),
             other => Problem::execution(other.to_string()),
         }
+    }
+
+    /// Converts the refusal of judges that are not calibrated.
+    fn uncalibrated(&self, judges: &UncalibratedJudges) -> Problem {
+        let mut names: Vec<&str> = judges.metrics.iter().map(|metric| metric.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let commands: Vec<String> = names
+            .iter()
+            .map(|name| {
+                let metric = shell_word(name);
+                format!(
+                    "`holodeck test calibrate --labels FILE --metric {metric}{}`",
+                    self.argument
+                )
+            })
+            .collect();
+        let mut lines = judges.metrics.iter().map(ToString::to_string);
+        let mut problem = Problem::config(lines.next().unwrap_or_default());
+        problem.details.extend(lines);
+        problem.with_hint(format!(
+            "{} compares the judge with labels of people and stores the result",
+            commands.join(", ")
+        ))
     }
 
     /// Converts the error of a merge that could not start.

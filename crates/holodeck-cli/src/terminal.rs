@@ -6,8 +6,8 @@ mod region;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 
 use anstream::{AutoStream, ColorChoice};
-use holodeck::model::ExecutionSettings;
-use serde_json::Value;
+use holodeck::model::{Combination, ExecutionSettings};
+use serde_json::{Value, json};
 
 use crate::args::{ColorWhen, GlobalArgs};
 
@@ -38,6 +38,7 @@ pub(crate) struct Terminal {
     out_is_tty: bool,
     err_is_tty: bool,
     width: usize,
+    combination: Option<Value>,
 }
 
 impl Terminal {
@@ -63,6 +64,7 @@ impl Terminal {
                 .or_else(|| terminal_size::terminal_size_of(io::stdout()))
                 .map_or(80, |(width, _)| usize::from(width.0))
                 .clamp(20, MAX_WIDTH),
+            combination: None,
         }
     }
 
@@ -77,6 +79,16 @@ impl Terminal {
         }
     }
 
+    /// Sets the combination of the agent's matrix that all further lines of JSON are about.
+    pub(crate) fn set_combination(&mut self, combination: Option<&Combination>) {
+        self.combination = combination.map(|combination| json!(combination));
+    }
+
+    /// The combination that lines of JSON are about.
+    pub(crate) fn combination(&self) -> Option<&Value> {
+        self.combination.as_ref()
+    }
+
     pub(crate) fn verbosity(&self) -> Verbosity {
         self.verbosity
     }
@@ -87,7 +99,8 @@ impl Terminal {
     }
 
     /// Writes a value as one line of JSON.
-    pub(crate) fn write_json(&mut self, value: Value) -> io::Result<()> {
+    pub(crate) fn write_json(&mut self, mut value: Value) -> io::Result<()> {
+        add_combination(&mut value, self.combination.as_ref());
         let line = json_line(value, self.out_is_tty);
         self.out.write_all(line.as_bytes())
     }
@@ -139,5 +152,12 @@ impl Terminal {
     /// Columns to use on stderr; 80 if the width is unknown.
     pub(crate) fn width(&self) -> usize {
         self.width
+    }
+}
+
+/// Says in an object which combination of a matrix it is about.
+pub(crate) fn add_combination(value: &mut Value, combination: Option<&Value>) {
+    if let (Some(fields), Some(combination)) = (value.as_object_mut(), combination) {
+        fields.insert("combination".to_owned(), combination.clone());
     }
 }

@@ -10,7 +10,6 @@
 //! assert!(score > 0.999);
 //! ```
 
-mod ascii;
 mod bleu;
 mod chrf;
 mod exact;
@@ -21,6 +20,7 @@ mod porter;
 mod python;
 mod rouge;
 mod sentences;
+mod shared_words;
 mod squad;
 mod unicode;
 mod word_tokens;

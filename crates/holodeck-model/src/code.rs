@@ -161,6 +161,8 @@ codes! {
     UnlistedModel = "HD0809", "unlisted-model";
     /// A model did not answer a test request.
     FailedRequest = "HD0810", "failed-request";
+    /// A metric requires a calibrated judge, and its judge is not calibrated.
+    UncalibratedJudge = "HD0811", "uncalibrated-judge";
 }
 
 impl fmt::Display for Code {

@@ -3,6 +3,7 @@
 mod agent;
 mod approvals;
 mod arg_matcher;
+mod calibration;
 mod claude;
 mod database;
 mod deployment;
@@ -15,6 +16,7 @@ mod files;
 mod global;
 mod goal_success;
 mod instructions;
+mod matrix;
 mod mock;
 mod model;
 mod observability;
@@ -33,6 +35,7 @@ pub use approvals::{
     RuleDecision,
 };
 pub use arg_matcher::{ArgMatcher, Bound};
+pub use calibration::{CalibrationMinimum, RequireCalibrated};
 pub use claude::{
     AuthProvider, BashConfig, ClaudeConfig, Effort, ExtendedThinkingConfig, FileSystemConfig, PermissionMode,
     SettingSource, SubagentConfig, SubagentModel, SubagentsConfig,
@@ -54,6 +57,7 @@ pub use files::{FileInput, FileType};
 pub use global::{GlobalConfig, VectorstoreEntry};
 pub use goal_success::GoalSuccessMetric;
 pub use instructions::InstructionsConfig;
+pub use matrix::{Combination, Matrix, axis_value};
 pub use mock::{McpMockConfig, MockAnswer, MockConfig, MockOutcome, MockUsedUp, MockedMcpTool};
 pub use model::{ModelConfig, ModelOverrides, Provider};
 pub use observability::{

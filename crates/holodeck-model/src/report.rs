@@ -6,7 +6,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{CallDecision, CallDetails, ShardPart, TokenUsage};
+use crate::{CallDecision, CallDetails, Combination, ShardPart, TokenUsage};
 
 /// Version of the run file; see [`ReportHead::schema_version`].
 pub const REPORT_SCHEMA_VERSION: u32 = 1;
@@ -596,6 +596,9 @@ pub struct ReportHead {
     /// The run whose answers were graded again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regraded_from: Option<String>,
+    /// The combination of the agent's matrix that ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub combination: Option<Combination>,
     /// Set if the run is one part of a larger one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<ShardPart>,
@@ -605,8 +608,10 @@ pub struct ReportHead {
 }
 
 impl ReportHead {
-    /// The source of the answers, if not the current agent: shown in every summary and report.
+    /// The source of the answers, if not the agent file as it is: shown in every summary and report.
     pub fn provenance(&self) -> Vec<String> {
+        let combination = self.combination.iter();
+        let combination = combination.map(|combination| format!("combination {combination}"));
         let replayed = self.replayed.iter().map(Replayed::describe);
         let regraded = self
             .regraded_from
@@ -616,7 +621,8 @@ impl ReportHead {
         let shard = self.shard.iter().map(|shard| shard.describe(own));
         let merged =
             (!self.merged_from.is_empty()).then(|| format!("merged from {} shards", self.merged_from.len()));
-        replayed.chain(regraded).chain(shard).chain(merged).collect()
+        let others = replayed.chain(regraded).chain(shard).chain(merged);
+        combination.chain(others).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use secrecy::SecretString;
 use serde::Serialize;
 
-use crate::{Agent, DatabaseConfig, ExecutionSettings, JsonMap, ModelConfig};
+use crate::{Agent, Combination, DatabaseConfig, ExecutionSettings, JsonMap, ModelConfig};
 
 /// An agent that can be run. Engines, drivers and tools take it and do not depend on where it was written.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct ResolvedAgent {
     pub config: Agent,
     /// The agent file.
     pub path: PathBuf,
+    /// The combination of its `matrix` that replaced fields of the file; `None` for the file as it is.
+    pub combination: Option<Combination>,
     /// Its directory.
     pub dir: PathBuf,
     /// The system prompt.
@@ -49,6 +51,7 @@ impl ResolvedAgent {
         Self {
             config: self.config.without_cases(),
             path: self.path.clone(),
+            combination: self.combination.clone(),
             dir: self.dir.clone(),
             instructions: self.instructions.clone(),
             response_format: self.response_format.clone(),
@@ -86,6 +89,7 @@ impl ResolvedAgent {
                 evaluations: None,
                 test_cases: Vec::new(),
                 test_cases_file: None,
+                matrix: None,
                 execution: config.execution.clone(),
                 observability: None,
                 deployment: None,
@@ -95,6 +99,7 @@ impl ResolvedAgent {
                 openai: config.openai.clone().filter(|_| has_model),
             },
             path: self.path.clone(),
+            combination: None,
             dir: self.dir.clone(),
             instructions: ResolvedInstructions {
                 text: String::new(),

@@ -37,6 +37,9 @@ pub(crate) const TOOL_RESULT: &str = "gen_ai.tool.call.result";
 pub(crate) const UNIT: &str = "holodeck.unit";
 
 pub(crate) const INVOKE_AGENT: &str = "invoke_agent";
+/// The run whose answers a regrade grades.
+pub(crate) const REGRADED_RUN: &str = "holodeck.regraded_run";
+
 pub(crate) const CHAT: &str = "chat";
 pub(crate) const EXECUTE_TOOL: &str = "execute_tool";
 

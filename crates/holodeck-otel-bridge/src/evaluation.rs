@@ -9,7 +9,8 @@ use opentelemetry::{
 
 use crate::{
     conventions::{
-        AGENT_NAME, ERROR_TYPE, EVALUATION_NAME, EVALUATION_RESULT, EXPLANATION, SCORE_LABEL, SCORE_VALUE,
+        AGENT_NAME, ERROR_TYPE, EVALUATION_NAME, EVALUATION_RESULT, EXPLANATION, REGRADED_RUN, SCORE_LABEL,
+        SCORE_VALUE, UNIT,
     },
     telemetry::Running,
 };
@@ -36,17 +37,33 @@ const MAX_EVENTS: usize = 128;
 /// The value of `error.type`; the conventions have none for evaluations.
 const NO_SCORE: &str = "evaluation_error";
 
-/// Exports the results. The span of the turn has ended, so that they are events of a span under it.
-pub(crate) fn export(running: &Running, turn: &SpanContext, results: &[Evaluation<'_>]) {
+/// The turn that results belong to.
+pub(crate) enum EvaluatedTurn<'a> {
+    /// The span of a turn of this run, which has ended: the results are events of a span under it.
+    OfThisRun(SpanContext),
+    /// A turn of an earlier run, whose trace is complete: the results are events of a trace of their own.
+    OfEarlierRun {
+        unit: &'a str,
+        turn: Option<SpanContext>,
+    },
+}
+
+/// Exports the results as events of a span.
+pub(crate) fn export(running: &Running, turn: &EvaluatedTurn<'_>, results: &[Evaluation<'_>]) {
     for results in results.chunks(MAX_EVENTS) {
         let now = SystemTime::now();
-        let span = running.span(
-            format!("evaluate {}", running.agent),
-            SpanKind::Internal,
-            &Context::new().with_remote_span_context(turn.clone()),
-            now,
-            vec![KeyValue::new(AGENT_NAME, running.agent.clone())],
-        );
+        let mut identity = vec![KeyValue::new(AGENT_NAME, running.agent.clone())];
+        let (parent, link) = match turn {
+            EvaluatedTurn::OfThisRun(turn) => (Context::new().with_remote_span_context(turn.clone()), None),
+            EvaluatedTurn::OfEarlierRun { unit, turn } => {
+                identity.push(KeyValue::new(UNIT, running.redactor.text(unit).into_owned()));
+                let run = running.regraded.clone();
+                identity.extend(run.map(|run| KeyValue::new(REGRADED_RUN, run)));
+                (Context::new(), turn.clone())
+            }
+        };
+        let name = format!("evaluate {}", running.agent);
+        let span = running.linked_span(name, SpanKind::Internal, &parent, now, identity, link);
         for result in results {
             span.span()
                 .add_event_with_timestamp(EVALUATION_RESULT, now, attributes(running, result));

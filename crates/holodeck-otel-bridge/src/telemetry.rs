@@ -24,8 +24,8 @@ use opentelemetry_sdk::trace::{SdkTracer, Span};
 use crate::{
     Evaluation,
     content::Content,
-    conventions::{AGENT_NAME, PROVIDER_NAME, REQUEST_MODEL, provider_name},
-    evaluation,
+    conventions::{AGENT_NAME, PROVIDER_NAME, REGRADED_RUN, REQUEST_MODEL, provider_name},
+    evaluation::{self, EvaluatedTurn},
     meters::Meters,
     providers::Providers,
     traced::TracedBackend,
@@ -50,6 +50,8 @@ pub struct TelemetryOptions {
     pub run: String,
     /// The W3C `traceparent` of the root span's parent.
     pub parent: Option<String>,
+    /// The earlier run whose answers are graded again.
+    pub regraded: Option<String>,
 }
 
 /// Exports HoloDeck's own spans and metrics. Clones share it; disabled, it costs nothing.
@@ -83,14 +85,17 @@ impl Telemetry {
             .as_ref()
             .map(|provider| Meters::new(&provider.meter(SCOPE)));
         let parent = options.parent.as_deref().and_then(parse_traceparent);
+        let regraded = options.regraded.clone();
         let run = tracer.as_ref().map(|tracer| {
+            let mut attributes = vec![KeyValue::new(AGENT_NAME, name.clone())];
+            attributes.extend(regraded.clone().map(|run| KeyValue::new(REGRADED_RUN, run)));
             let above = parent.map_or_else(Context::new, |parent| {
                 Context::new().with_remote_span_context(parent)
             });
             tracer
                 .span_builder(options.run.clone())
                 .with_kind(SpanKind::Internal)
-                .with_attributes([KeyValue::new(AGENT_NAME, name.clone())])
+                .with_attributes(attributes)
                 .start_with_context(tracer, &above)
         });
         let traces = config.traces.clone().unwrap_or_default();
@@ -105,6 +110,7 @@ impl Telemetry {
             redactor: Arc::clone(&options.redactor),
             agent: name.clone(),
             model: agent.config.model.name.clone(),
+            regraded,
             provider: provider_name(&agent.config.model),
             ended: AtomicU64::new(0),
             run: Mutex::new(run),
@@ -130,7 +136,16 @@ impl Telemetry {
     /// Exports the results of the evaluation of a turn, under its span, which this `traceparent` names.
     pub fn evaluated(&self, turn: &str, results: &[Evaluation<'_>]) {
         if let (Some(running), Some(turn)) = (&self.0, parse_traceparent(turn)) {
-            evaluation::export(running, &turn, results);
+            evaluation::export(running, &EvaluatedTurn::OfThisRun(turn), results);
+        }
+    }
+
+    /// Exports the results of the evaluation of a turn of an earlier run, in a trace of their own. It is linked to the span
+    /// of the turn, if the turn was traced. `unit` is the test case.
+    pub fn evaluated_again(&self, unit: &str, turn: Option<&str>, results: &[Evaluation<'_>]) {
+        if let Some(running) = &self.0 {
+            let turn = turn.and_then(parse_traceparent);
+            evaluation::export(running, &EvaluatedTurn::OfEarlierRun { unit, turn }, results);
         }
     }
 
@@ -188,6 +203,8 @@ pub(crate) struct Running {
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) agent: String,
     pub(crate) model: String,
+    /// The earlier run whose answers are graded again.
+    pub(crate) regraded: Option<String>,
     provider: &'static str,
     ended: AtomicU64,
     run_context: Option<SpanContext>,
@@ -204,6 +221,19 @@ impl Running {
         started: SystemTime,
         attributes: Vec<KeyValue>,
     ) -> Context {
+        self.linked_span(name, kind, parent, started, attributes, None)
+    }
+
+    /// A span under `parent` with a link.
+    pub(crate) fn linked_span(
+        &self,
+        name: String,
+        kind: SpanKind,
+        parent: &Context,
+        started: SystemTime,
+        attributes: Vec<KeyValue>,
+        link: Option<SpanContext>,
+    ) -> Context {
         let Some(tracer) = &self.tracer else {
             return parent.clone();
         };
@@ -213,10 +243,10 @@ impl Running {
             .with_start_time(started)
             .with_attributes(attributes);
         // Each turn is its own trace, so that sampling works per turn; a link leads to the run.
-        if !parent.has_active_span()
-            && let Some(run) = &self.run_context
-        {
-            builder = builder.with_links(vec![Link::with_context(run.clone())]);
+        let run = self.run_context.clone().filter(|_| !parent.has_active_span());
+        let links: Vec<Link> = run.into_iter().chain(link).map(Link::with_context).collect();
+        if !links.is_empty() {
+            builder = builder.with_links(links);
         }
         let span = builder.start_with_context(tracer, parent);
         parent.with_span(span)

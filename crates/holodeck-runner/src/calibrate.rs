@@ -1,8 +1,13 @@
 //! Compares a judge with people: asks it about answers that people judged.
 
-use std::sync::Arc;
+mod stored;
 
-use futures::{StreamExt as _, stream};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use futures::{FutureExt as _, StreamExt as _, stream};
 use holodeck_eval::{
     Asked, EvalInput, Grader, MetricOutcome, NoPrograms, Verdict,
     calibration::{CONFIDENCE, Calibration, LabelledVerdict, MIN_LABELS, Shortfall},
@@ -15,6 +20,8 @@ use crate::{
     ExitCode, JudgeSettings, JudgeUsage, RunError,
     judging::{RunJudge, UnitJudge},
 };
+
+pub use stored::{CalibratedJudge, VerdictSource, store_calibration};
 
 /// A request to compare a judge with people.
 #[derive(Clone, Debug)]
@@ -106,8 +113,11 @@ pub fn describe_shortfall(shortfall: Shortfall) -> String {
     }
 }
 
-/// Asks the judge about every answer. The agent is not asked.
-pub async fn calibrate(request: &CalibrationRequest) -> Result<CalibrationRun, RunError> {
+/// Asks the judge about every answer, and counts those that it has judged. The agent is not asked.
+pub async fn calibrate(
+    request: &CalibrationRequest,
+    finished: &AtomicUsize,
+) -> Result<CalibrationRun, RunError> {
     let grader = Grader::new(std::slice::from_ref(&request.metric))
         .map_err(|error| RunError::Metric(error.to_string()))?;
     // Nothing is kept in a journal.
@@ -115,12 +125,15 @@ pub async fn calibrate(request: &CalibrationRequest) -> Result<CalibrationRun, R
     let asking = request.answers.iter().enumerate().map(|(place, answer)| {
         let name = format!("label {}", place + 1);
         let unit = judge.for_unit(UnitKey::NO_CASE, name, Vec::new(), CancellationToken::new());
-        judge_answer(
+        let judged = judge_answer(
             &grader,
             unit,
             masked(answer, &request.redactor),
             &request.redactor,
-        )
+        );
+        judged.inspect(|_| {
+            finished.fetch_add(1, Ordering::Relaxed);
+        })
     });
     // Each answer may ask several times; the judge itself limits its calls.
     let judged: Vec<(JudgedLabel, Option<JudgeUsage>)> = stream::iter(asking)

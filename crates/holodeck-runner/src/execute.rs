@@ -68,7 +68,8 @@ impl Executor {
         };
         let case = self.case(index);
         let conversation = match case.map(|case| (case, &case.user)) {
-            Some((case, Some(user))) => self.run_simulated(case, user, key, &cancel).await,
+            // Boxed, because most cases have no simulated user.
+            Some((case, Some(user))) => Box::pin(self.run_simulated(case, user, key, &cancel)).await,
             Some((case, None)) if case.turns.is_empty() => self.run_single(case, key, &cancel).await,
             Some((case, None)) => self.run_conversation(case, key, &cancel).await,
             None => None,

@@ -501,7 +501,7 @@ pub(crate) fn judge_prompt(config: &MetricConfig) -> String {
 }
 
 /// The fields of a judged metric that shape no prompt.
-const NOT_IN_PROMPTS: [&str; 11] = [
+const NOT_IN_PROMPTS: [&str; 12] = [
     "threshold",
     "enabled",
     "model",
@@ -513,6 +513,7 @@ const NOT_IN_PROMPTS: [&str; 11] = [
     "timeout_ms",
     "fail_on_error",
     "when",
+    "require_calibrated",
 ];
 
 /// Whether a metric asks a model or runs a program.

@@ -17,14 +17,14 @@ use std::{
     sync::Arc,
 };
 
-pub use header::{JournalHeader, RunFlags, StoredSelection, StoredShard};
+pub use header::{JournalHeader, RunFlags, StoredCombination, StoredSelection, StoredShard};
 use place::{Line, LinePosition, Place};
 use sync::Syncer;
 use units::Units;
 pub(crate) use version_1::content_of_inputs;
 
 use crate::{
-    RunEnd,
+    RunEnd, RunEndKind,
     judging::JudgedLine,
     record::{Grade, UnitRecord},
     trials::{CaseTrials, TrialCounts},
@@ -228,6 +228,13 @@ impl Journal {
     /// The end of the run; absent if it was killed.
     pub(crate) fn ended(&self) -> Option<&RunEnd> {
         self.ended.as_ref()
+    }
+
+    /// Whether the run was completed.
+    pub fn is_completed(&self) -> bool {
+        self.ended
+            .as_ref()
+            .is_some_and(|end| end.how == RunEndKind::Completed)
     }
 
     /// The number of units: of the trials of all cases.

@@ -19,6 +19,7 @@ mod grading;
 mod journal;
 mod judging;
 mod lock;
+mod matrix;
 mod merge;
 mod plan;
 mod record;
@@ -33,7 +34,8 @@ mod trials;
 
 pub use budget::Budget;
 pub use calibrate::{
-    CalibrationRequest, CalibrationRun, JudgedLabel, calibrate, calibration_json, describe_shortfall,
+    CalibratedJudge, CalibrationRequest, CalibrationRun, JudgedLabel, VerdictSource, calibrate,
+    calibration_json, describe_shortfall, store_calibration,
 };
 pub use case_report::{CallReport, CaseReport, Expected, TurnReport};
 pub use compare::{
@@ -49,10 +51,15 @@ pub use event::{RunEvent, RunSink};
 pub use exit::ExitCode;
 pub use grade::Renew;
 pub use journal::{
-    JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, StoredSelection, StoredShard,
+    JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunFlags, StoredCombination, StoredSelection,
+    StoredShard,
 };
 pub use judging::{JudgeSettings, JudgeUsage, Judges, OpenJudge};
 pub use lock::{LockError, RunLock};
+pub use matrix::{
+    Sibling, SiblingState, SiblingsError, journals_of, new_group, pass_rate_interval, siblings,
+    stored_combination,
+};
 pub use merge::{MergeError, MergeRequest, merge_shards};
 pub use plan::{Plan, PlanError, PlannedCase, Selection};
 pub use record::{Grade, TurnGrade, UnitRecord, UserRecord};

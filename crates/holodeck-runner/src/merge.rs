@@ -20,7 +20,7 @@ use crate::{
     JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunControl, RunEnd, RunError, RunEvent, RunLock,
     RunOutcome, RunSink, RunStore, Stop,
     plan::digest_cases,
-    run::{PlannedCases, check_run_file, finish},
+    run::{PlannedCases, check_combination, check_run_file, finish},
     store::new_run_id,
     trials::{CaseTrials, read_case},
 };
@@ -130,6 +130,7 @@ pub async fn merge_shards(
     store.sweep();
     check_run_file(&store, &request.agent.config.name)?;
     let shards = Shards::open(journals)?;
+    check_combination(&request.agent, shards.first().journal.header())?;
     let indices = find_cases(&request, &shards)?;
     let header = merged_header(&request, &shards);
     let metadata = header.metadata.clone();

@@ -11,7 +11,7 @@ use crate::{
     grade::{CannotKeep, Graders},
     grading::GradingStage,
     plan::match_plan,
-    run::{PlannedCases, check_run_file, finish, select},
+    run::{PlannedCases, check_combination, check_run_file, finish, select},
     store::new_run_id,
     trials::CaseTrials,
 };
@@ -64,6 +64,7 @@ pub async fn regrade(
         let answers = Journal::open(&old.path().with_file_name(format!("{run}.jsonl")))?;
         verdicts = Some(std::mem::replace(&mut old, answers));
     }
+    check_combination(&request.agent, old.header())?;
     let planned = match_plan(&old, cases, &request.identities)?;
     let indices = indices_of(&planned);
     // How many trials of a case have an answer, and how many it has.

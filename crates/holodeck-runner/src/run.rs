@@ -8,7 +8,7 @@ use std::{
 use holodeck_backend_api::{AgentBackend, BackendError};
 use holodeck_eval::Programs;
 use holodeck_model::{
-    CaseIdentity, NotRun, REPORT_SCHEMA_VERSION, Redactor, Replayed, ReportHead, ReportSummary,
+    CaseIdentity, Combination, NotRun, REPORT_SCHEMA_VERSION, Redactor, Replayed, ReportHead, ReportSummary,
     ResolvedAgent, RunMetadata,
 };
 use holodeck_turn::TurnRunner;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::{
     Budget, ExitCode, JOURNAL_VERSION, Journal, JournalError, JournalHeader, JudgeSettings, Judges,
     LockError, OnFailure, Plan, PlanError, PlannedResult, ReportError, RunControl, RunEvent, RunFlags,
-    RunLock, RunSink, RunStore, RunView, Selection, StoredSelection, StoredShard,
+    RunLock, RunSink, RunStore, RunView, Selection, StoredCombination, StoredSelection, StoredShard,
     compare::write_baseline,
     dispatch::Dispatcher,
     execute::Executor,
@@ -67,6 +67,8 @@ pub struct TestRequest {
     pub warnings: Vec<String>,
     /// The journal of a run to resume.
     pub resume: Option<PathBuf>,
+    /// The combination of the agent's matrix, if it has one; ignored when a run is resumed.
+    pub combination: Option<StoredCombination>,
     /// About the agent, for the run file.
     pub metadata: RunMetadata,
 }
@@ -241,6 +243,16 @@ pub enum RunError {
         /// The run.
         run_id: String,
     },
+    /// The run has another combination of the agent's matrix.
+    #[error("run `{run_id}` has {run}, not {agent}")]
+    OtherCombination {
+        /// The run.
+        run_id: String,
+        /// Its combination.
+        run: String,
+        /// That of the agent.
+        agent: String,
+    },
     /// The run is a regrade, or an earlier version recorded it.
     #[error("run `{run_id}` cannot be resumed: {reason}")]
     NotResumable {
@@ -403,6 +415,7 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec
         agent_path: request.agent_path.clone(),
         model: describe_model(&request.agent),
         regrades: None,
+        combination: request.combination.clone(),
         shard,
         merged_from: Vec::new(),
         agent: request.fingerprint.clone(),
@@ -440,6 +453,7 @@ fn reopen_journal(request: &TestRequest, journal: Journal) -> Result<(Journal, V
         &request.fingerprint,
         request.accept_changes,
     )?;
+    check_combination(&request.agent, journal.header())?;
     let run_id = || journal.header().run_id.clone();
     let places: std::collections::HashMap<_, _> = request
         .identities
@@ -513,6 +527,26 @@ pub fn check_resumable(
     })
 }
 
+fn describe_combination(combination: Option<&Combination>) -> String {
+    match combination {
+        Some(combination) => format!("the combination {combination} of the matrix"),
+        None => "no combination of the matrix".to_owned(),
+    }
+}
+
+/// Refuses a run of another combination of the matrix than that of the agent.
+pub(crate) fn check_combination(agent: &ResolvedAgent, header: &JournalHeader) -> Result<(), RunError> {
+    let run = header.combination.as_ref().map(|stored| &stored.values);
+    if run == agent.combination.as_ref() {
+        return Ok(());
+    }
+    Err(RunError::OtherCombination {
+        run_id: header.run_id.clone(),
+        run: describe_combination(run),
+        agent: describe_combination(agent.combination.as_ref()),
+    })
+}
+
 /// The parts of an agent that differ between two fingerprints.
 pub(crate) fn changed_parts(
     before: &BTreeMap<String, String>,
@@ -560,6 +594,7 @@ pub(crate) fn finish(
         ended: cases.ended.how.as_str().to_owned(),
         ended_because: cases.ended.because.clone(),
         regraded_from: header.regrades.clone(),
+        combination: header.combination.as_ref().map(|stored| stored.values.clone()),
         shard: header.shard.as_ref().map(|shard| shard.part),
         merged_from: header.merged_from.clone(),
     };

@@ -149,12 +149,14 @@ impl TurnRunner {
         if turn.files.is_empty() {
             return Ok((TurnRequest::new(turn.input), Vec::new()));
         }
+        // Boxed, because most turns have no files, and every turn in flight would have room for reading them.
+        let question = Box::pin(self.files.build_question(turn.input, turn.files, cancel));
         let Question {
             message,
             images,
             processed,
             problems,
-        } = self.files.build_question(turn.input, turn.files, cancel).await;
+        } = question.await;
         if problems.is_empty() && !cancel.is_cancelled() {
             let mut request = TurnRequest::new(message);
             request.images = images;

@@ -5,6 +5,7 @@ mod finish;
 mod instructions;
 mod json;
 mod layers;
+mod matrix;
 mod read;
 mod settings;
 mod test_cases;
@@ -17,7 +18,9 @@ use std::{
     sync::Arc,
 };
 
-use holodeck_model::{Agent, Code, Diagnostic, Env, Files, Layer, Provider, ResolvedAgent, Sources};
+use holodeck_model::{
+    Agent, Code, Combination, Diagnostic, Env, Files, Layer, Provider, ResolvedAgent, Sources,
+};
 use serde_json::Value;
 
 use crate::{
@@ -55,6 +58,15 @@ pub fn load_agent(path: &Path, env: &Env, files: &dyn Files) -> Load {
     loader.finish(agent)
 }
 
+/// As [`load_agent`], with the values of one combination of the agent's `matrix` in place of those of the file. A
+/// combination that the matrix does not have is an error.
+pub fn load_combination(path: &Path, env: &Env, files: &dyn Files, combination: &Combination) -> Load {
+    let mut loader = Loader::new(env, files);
+    loader.combination = Some(combination);
+    let agent = loader.load(path);
+    loader.finish(agent)
+}
+
 struct Loader<'a> {
     env: &'a Env,
     files: &'a dyn Files,
@@ -62,6 +74,8 @@ struct Loader<'a> {
     findings: Findings,
     /// The JSON Schemas that were read, by path.
     schemas: HashMap<PathBuf, Value>,
+    /// The combination of the matrix to load.
+    combination: Option<&'a Combination>,
 }
 
 /// The result without the tree, which the loader still owns.
@@ -78,6 +92,7 @@ impl<'a> Loader<'a> {
             tree: Tree::default(),
             findings: Findings::default(),
             schemas: HashMap::new(),
+            combination: None,
         }
     }
 }
@@ -85,6 +100,8 @@ impl<'a> Loader<'a> {
 impl Loader<'_> {
     fn load(&mut self, path: &Path) -> Option<Parts> {
         let root = self.agent_tree(path)?;
+        // Before the layers, so that it is as if the file had these values.
+        let root = self.apply_combination(root);
         let dir = path.parent().map(Path::to_path_buf).unwrap_or_default();
         let configs = self.config_layers(&dir);
         let root = configs
@@ -118,6 +135,7 @@ impl Loader<'_> {
         let agent = ResolvedAgent {
             config,
             path: path.to_path_buf(),
+            combination: self.combination.cloned(),
             dir,
             instructions: instructions?,
             response_format,

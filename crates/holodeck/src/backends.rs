@@ -1,4 +1,4 @@
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
@@ -459,9 +459,6 @@ async fn add_prompts(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<(),
     Ok(())
 }
 
-/// Time limit of a search: the embedder of the question may be slow.
-const SEARCH_LIMIT: Duration = Duration::from_mins(1);
-
 /// Adds the search tools and brings their indexes up to date first. Returns warnings about incomplete indexes.
 async fn add_searches(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<Vec<String>, ToolSetupError> {
     let mut warnings = Vec::new();
@@ -473,9 +470,10 @@ async fn add_searches(toolbox: &mut Toolbox, setup: &ToolSetup<'_>) -> Result<Ve
             built.refuse_empty()?;
             warnings.extend(built.warning());
         }
+        let limit = index.call_limit();
         let tool = SearchTool::new(index.spec(), Arc::clone(index) as Arc<dyn Search>);
         toolbox
-            .add(Arc::new(tool), SEARCH_LIMIT)
+            .add(Arc::new(tool), limit)
             .map_err(|error| ToolSetupError::all(&[error]))?;
     }
     Ok(warnings)

@@ -1,15 +1,24 @@
 //! Compares a judge of an agent's metrics with people.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-use holodeck_model::{DiskFiles, Env, EvaluationConfig, MetricConfig, ResolvedAgent};
-use holodeck_runner::{CalibrationRequest, CalibrationRun, RunError};
+use holodeck_model::{DiskFiles, Env, EvaluationConfig, MetricConfig, Redactor, ResolvedAgent};
+use holodeck_runner::{CalibratedJudge, CalibrationRequest, CalibrationRun, RunError, store_calibration};
 use holodeck_yaml::{Load, LoadedAgent, load_labels};
 
 use crate::{
     AnswerSource, Answers, OpenError, PrepareError, TestOptions,
     backends::BackendSelector,
+    calibrated::calibrated_judge,
     judges::{self, AgentJudges},
+    model_keys,
     prices::prices,
     test::turn_runner,
 };
@@ -36,6 +45,9 @@ pub enum CalibrateError {
 pub struct PreparedCalibration {
     request: CalibrationRequest,
     warning: Option<String>,
+    judge: CalibratedJudge,
+    dir: PathBuf,
+    finished: AtomicUsize,
 }
 
 /// Reads the answers that people judged in the file `labels`, and prepares the judge of the metric named `metric`, or
@@ -47,7 +59,9 @@ pub fn prepare_calibration(
     labels: &Path,
     metric: Option<&str>,
 ) -> Result<(Option<PreparedCalibration>, Load), CalibrateError> {
-    let metric = find_metric(&agent.agent, metric)?;
+    let metric = find_metric(&agent.agent, metric, |metric| {
+        calibrated_judge(&agent.agent, metric, env, &Redactor::default())
+    })?;
     let (answers, load) = load_labels(labels, &agent.config.test_cases, env, &DiskFiles);
     if load.has_errors() {
         return Ok((None, load));
@@ -72,9 +86,12 @@ pub fn prepare_calibration(
     let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(|error| open(error.into()))?;
     let turns = turn_runner(&agent, env, options, prices.clone())?;
     let backends = BackendSelector::new(env.clone(), answers_of_models).prices(prices);
-    judges::check_keys(&agent, None, &backends).map_err(|error| open(error.into()))?;
+    model_keys::check_judges(&agent, None, &backends).map_err(|error| open(error.into()))?;
     let judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);
-    let judge = judge.ok_or_else(|| no_judged_metric("the agent has no metric that a model judges"))?;
+    let identity = calibrated_judge(&agent.agent, &metric, env, &redactor);
+    let (judge, identity) = judge
+        .zip(identity)
+        .ok_or_else(|| no_judged_metric("the agent has no metric that a model judges"))?;
     let warning = judges::warn_own_model(&agent, None);
     let request = CalibrationRequest {
         metric,
@@ -82,7 +99,14 @@ pub fn prepare_calibration(
         judge,
         redactor,
     };
-    Ok((Some(PreparedCalibration { request, warning }), load))
+    let prepared = PreparedCalibration {
+        request,
+        warning,
+        judge: identity,
+        dir: agent.dir.clone(),
+        finished: AtomicUsize::new(0),
+    };
+    Ok((Some(prepared), load))
 }
 
 impl PreparedCalibration {
@@ -93,7 +117,18 @@ impl PreparedCalibration {
 
     /// Asks the judge.
     pub async fn run(&self) -> Result<CalibrationRun, RunError> {
-        holodeck_runner::calibrate(&self.request).await
+        holodeck_runner::calibrate(&self.request, &self.finished).await
+    }
+
+    /// How many answers were judged so far, and how many there are.
+    pub fn progress(&self) -> (usize, usize) {
+        (self.finished.load(Ordering::Relaxed), self.request.answers.len())
+    }
+
+    /// Stores a complete result beside the agent file, for metrics with `require_calibrated`. Returns the file; `None`
+    /// if the result is not complete.
+    pub fn store(&self, run: &CalibrationRun) -> io::Result<Option<PathBuf>> {
+        store_calibration(run, &self.judge, &self.dir)
     }
 }
 
@@ -107,7 +142,11 @@ fn no_judged_metric(problem: &str) -> CalibrateError {
 }
 
 /// The metric of this name, or the only one, among those of answers that a model judges.
-fn find_metric(agent: &ResolvedAgent, name: Option<&str>) -> Result<MetricConfig, CalibrateError> {
+fn find_metric(
+    agent: &ResolvedAgent,
+    name: Option<&str>,
+    judge_of: impl Fn(&MetricConfig) -> Option<CalibratedJudge>,
+) -> Result<MetricConfig, CalibrateError> {
     let mut candidates: Vec<&MetricConfig> = Vec::new();
     let shared = agent.config.evaluations.as_ref();
     let shared = shared.map_or(&[][..], |evaluations| &evaluations.metrics);
@@ -118,7 +157,7 @@ fn find_metric(agent: &ResolvedAgent, name: Option<&str>) -> Result<MetricConfig
     for metric in shared.iter().chain(own) {
         let judged = metric.enabled() && metric.judging().is_some();
         let of_answers = !matches!(metric, MetricConfig::GoalSuccess(_));
-        let known = || candidates.iter().any(|other| is_same(other, metric));
+        let known = || candidates.iter().any(|other| judge_of(other) == judge_of(metric));
         if judged && of_answers && name.is_none_or(|name| name == metric.name()) && !known() {
             candidates.push(metric);
         }
@@ -154,8 +193,4 @@ fn find_metric(agent: &ResolvedAgent, name: Option<&str>) -> Result<MetricConfig
             })
         }
     }
-}
-
-fn is_same(a: &MetricConfig, b: &MetricConfig) -> bool {
-    serde_json::to_value(a).ok() == serde_json::to_value(b).ok()
 }

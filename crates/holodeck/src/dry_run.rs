@@ -1,8 +1,8 @@
 use holodeck_model::{ResolvedAgent, TokenUsage};
-use holodeck_runner::{CaseTrials, Journal, Plan, RunStore};
+use holodeck_runner::{CaseTrials, Journal, Plan, RunStore, journals_of};
 use holodeck_turn::Prices;
 
-use crate::judges;
+use crate::{index::chat_rerankers, judges};
 
 /// What a run would do.
 #[derive(Clone, Debug)]
@@ -30,6 +30,18 @@ pub struct Estimate {
     pub judge_calls: u64,
     /// Calls of models that play users, at most; their tokens and cost come in addition.
     pub user_calls: u64,
+    /// The tools whose every search asks a chat model to rerank. How often the agent searches is not known.
+    pub reranked: Vec<RerankedTool>,
+}
+
+/// A tool whose search results a chat model reranks, with one call for each search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RerankedTool {
+    /// The tool.
+    pub tool: String,
+    /// The model that is asked.
+    pub model: String,
 }
 
 /// Bytes of English text per token, roughly.
@@ -67,7 +79,20 @@ pub(crate) fn estimate(
         basis,
         judge_calls: judges::least_calls(agent, plan.cases.iter().map(|case| case.index)),
         user_calls: most_user_calls(agent, plan, trials),
+        reranked: reranked(agent, plan),
     }
+}
+
+fn reranked(agent: &ResolvedAgent, plan: &Plan) -> Vec<RerankedTool> {
+    if plan.cases.is_empty() {
+        return Vec::new();
+    }
+    let rerankers = chat_rerankers(agent);
+    let rerankers = rerankers.map(|(tool, model)| RerankedTool {
+        tool: tool.to_owned(),
+        model: model.name.clone(),
+    });
+    rerankers.collect()
 }
 
 /// One call for each message, and one after the last answer. An answer that does not fit is asked for once more.
@@ -84,8 +109,9 @@ fn most_user_calls(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) ->
 
 /// Multiplies the mean token usage of a trial in the newest run by the number of trials.
 fn from_last_run(agent: &ResolvedAgent, planned: u64) -> Option<(TokenUsage, String)> {
-    let store = RunStore::new(&agent.dir);
-    let journal = Journal::open(&store.find("latest").ok()?).ok()?;
+    // Another model or other instructions use other numbers of tokens.
+    let journals = journals_of(&RunStore::new(&agent.dir), agent.combination.as_ref());
+    let journal = Journal::open(journals.ok()?.first()?).ok()?;
     let mut usage = TokenUsage::default();
     let mut units = 0;
     for unit in journal.units() {

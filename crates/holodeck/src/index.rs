@@ -12,7 +12,11 @@ mod sources;
 mod status;
 mod writer;
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{ToolCx, ToolSpec};
@@ -36,7 +40,7 @@ pub(crate) use place::manifest;
 pub use report::{
     Build, IndexError, IndexErrorKind, IndexEvent, IndexStatus, Migration, Rebuild, StatusState,
 };
-pub(crate) use reranker::chat_reranker;
+pub(crate) use reranker::{chat_reranker, chat_rerankers, reranking_models};
 pub use sink::IndexSink;
 pub(crate) use sources::check_patterns;
 
@@ -155,6 +159,11 @@ impl Index {
     /// The tool, as the YAML names it.
     pub fn name(&self) -> &str {
         self.tool.name()
+    }
+
+    /// Time limit of a call of the tool.
+    pub(crate) fn call_limit(&self) -> Duration {
+        reranker::call_limit(&self.tool, self.agent.execution.llm_timeout.value)
     }
 
     /// The tool as the model sees it.

@@ -9,12 +9,11 @@ use async_trait::async_trait;
 use holodeck_backend_api::{BackendError, Occasion};
 use holodeck_eval::{Grader, JUDGE_INSTRUCTIONS, VerdictFormat};
 use holodeck_model::{
-    Code, Diagnostic, Env, MetricConfig, ModelConfig, RagMetricType, ResolvedAgent, SimulatedUser,
+    Code, Diagnostic, MetricConfig, ModelConfig, RagMetricType, ResolvedAgent, SimulatedUser,
 };
 use holodeck_runner::{JudgeSettings, Judges, OpenJudge};
 use holodeck_turn::TurnRunner;
-use holodeck_validators::{Check, check_credentials};
-use holodeck_yaml::{Load, LoadedAgent, Places};
+use holodeck_yaml::Load;
 
 use crate::{
     backends::{BackendSelector, Specialist},
@@ -111,7 +110,8 @@ impl Judges for AgentJudges {
     }
 }
 
-fn specialist(model: &ModelConfig, format: Option<VerdictFormat>) -> Specialist {
+/// A judge with this form of the answer, or any other model that has no tools.
+pub(crate) fn specialist(model: &ModelConfig, format: Option<VerdictFormat>) -> Specialist {
     Specialist {
         model: model.clone(),
         instructions: format
@@ -121,7 +121,7 @@ fn specialist(model: &ModelConfig, format: Option<VerdictFormat>) -> Specialist 
     }
 }
 
-fn default_model(agent: &ResolvedAgent) -> &ModelConfig {
+pub(crate) fn default_model(agent: &ResolvedAgent) -> &ModelConfig {
     let evaluations = agent.config.evaluations.as_ref();
     evaluations
         .and_then(|evaluations| evaluations.model.as_ref())
@@ -146,6 +146,10 @@ enum Owner {
 }
 
 impl MetricPlace {
+    pub(crate) fn is_of_conversation(self) -> bool {
+        matches!(self.owner, Owner::Conversation(_))
+    }
+
     pub(crate) fn pointer(self) -> String {
         let index = self.index;
         match self.owner {
@@ -282,63 +286,6 @@ pub(crate) fn least_calls(agent: &ResolvedAgent, cases: impl Iterator<Item = usi
             of_conversation + of_turns.sum::<u64>()
         })
         .sum()
-}
-
-/// Checks whether there is a credential for each judge and simulated user that is not the agent's own model.
-pub(crate) fn checks(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
-    let judges = judge_models(agent, None).into_iter();
-    let judges = judges.map(|model| ("judge", model));
-    let users = user_models(agent, None).into_iter();
-    let users = users.map(|model| ("simulated user", model));
-    judges
-        .chain(users)
-        .filter(|(_, model)| !is_same(&agent.config.model, model))
-        .map(|(who, model)| {
-            let judge = LoadedAgent {
-                agent: Arc::new(specialist(model, None).of(agent)),
-                places: Places::default(),
-            };
-            let check = check_credentials(&judge, env);
-            Check {
-                subject: format!("{who} {}", model.name),
-                ..check
-            }
-        })
-        .collect()
-}
-
-/// Checks that there is a key for each judge, before anything is asked.
-pub(crate) fn check_keys(
-    agent: &ResolvedAgent,
-    planned: Option<&[usize]>,
-    backends: &BackendSelector,
-) -> Result<(), BackendError> {
-    check_keys_of("judge", judge_models(agent, planned), agent, backends)
-}
-
-/// Checks that there is a key for each simulated user, before anything is asked.
-pub(crate) fn check_user_keys(
-    agent: &ResolvedAgent,
-    planned: Option<&[usize]>,
-    backends: &BackendSelector,
-) -> Result<(), BackendError> {
-    check_keys_of("simulated user", user_models(agent, planned), agent, backends)
-}
-
-fn check_keys_of(
-    who: &str,
-    models: Vec<&ModelConfig>,
-    agent: &ResolvedAgent,
-    backends: &BackendSelector,
-) -> Result<(), BackendError> {
-    for model in models {
-        backends
-            .check_specialist_key(agent, specialist(model, None))
-            .map_err(|error| {
-                BackendError::init(error.explanation().within(format!("the {who} `{}`", model.name)))
-            })?;
-    }
-    Ok(())
 }
 
 /// The warning that an agent's own model judges its answers.

@@ -7,6 +7,7 @@ mod ask;
 mod asker;
 mod backends;
 mod calibrate;
+mod calibrated;
 mod claude;
 mod compare;
 mod conversion;
@@ -20,7 +21,9 @@ mod inputs;
 mod judges;
 mod live;
 mod load;
+mod matrix;
 mod mcp;
+mod model_keys;
 mod model_places;
 mod open;
 mod prices;
@@ -38,9 +41,10 @@ pub use approvals::{PolicyApprover, approval_policy};
 pub use ask::{AskError, ask, ask_with_index_progress};
 pub use backends::{Specialist, ToolSetupError};
 pub use calibrate::{CalibrateError, PreparedCalibration, prepare_calibration};
+pub use calibrated::{UncalibratedJudges, UncalibratedMetric};
 pub use compare::{CompareError, Compared, compare_runs};
 pub use conversion::convert_documents_with;
-pub use dry_run::{DryRun, Estimate};
+pub use dry_run::{DryRun, Estimate, RerankedTool};
 pub use environment::{EnvironmentError, environment};
 pub use holodeck_backend_api as backend_api;
 pub use holodeck_cassette::CassetteError;
@@ -52,11 +56,12 @@ pub use holodeck_validators::{Check, CheckState};
 pub use holodeck_yaml as yaml;
 pub use inputs::{RunInputs, is_recording};
 pub use live::ask_briefly;
-pub use load::{check_equal_cases, doctor, load};
+pub use load::{check_equal_cases, doctor, load, load_combination};
+pub use matrix::{MatrixRun, ShardGroups, find_run, shards_by_combination};
 pub use open::{OpenAgent, OpenError, OpenOptions, Preparing};
 pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
 pub use test::{
-    PrepareError, PreparedMerge, PreparedRegrade, PreparedTest, TestError, TestOptions, prepare_merge,
-    prepare_regrade, prepare_test,
+    MatrixGroup, PrepareError, PreparedMerge, PreparedRegrade, PreparedTest, TestError, TestOptions,
+    prepare_merge, prepare_regrade, prepare_test,
 };
 pub use unsupported::UnsupportedParts;

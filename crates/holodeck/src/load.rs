@@ -1,14 +1,90 @@
 use std::path::Path;
 
-use holodeck_model::{Code, Diagnostic, DiskFiles, Env, equal_cases, identify_cases};
+use holodeck_model::{
+    Code, Combination, Diagnostic, DiskFiles, Env, Matrix, Severity, equal_cases, identify_cases,
+};
 use holodeck_validators::Check;
 use holodeck_yaml::{Load, LoadedAgent};
 
-use crate::{graders, index, judges, probe, prompts, telemetry};
+use crate::{calibrated, graders, index, judges, model_keys, probe, prompts, telemetry};
 
 /// Loads an agent with its layers; every problem is in the result.
+///
+/// If the agent has a `matrix`, every combination of its values is checked as well.
 pub fn load(path: &Path, env: &Env) -> Load {
-    let mut load = holodeck_yaml::load_agent(path, env, &DiskFiles);
+    let mut load = check(holodeck_yaml::load_agent(path, env, &DiskFiles), env);
+    let matrix = load.agent.as_ref().and_then(|agent| agent.config.matrix.clone());
+    if let Some(matrix) = matrix {
+        check_combinations(&mut load, &matrix, path, env);
+    }
+    load
+}
+
+/// As [`load`], with the values of a combination of the agent's `matrix`.
+pub fn load_combination(path: &Path, env: &Env, combination: &Combination) -> Load {
+    check(
+        holodeck_yaml::load_combination(path, env, &DiskFiles, combination),
+        env,
+    )
+}
+
+/// Adds the problems that only combinations have, each with the first combination that has it.
+fn check_combinations(load: &mut Load, matrix: &Matrix, path: &Path, env: &Env) {
+    let key = |diagnostic: &Diagnostic| {
+        (
+            diagnostic.code,
+            diagnostic.message.clone(),
+            diagnostic.primary.clone(),
+        )
+    };
+    let mut known: Vec<_> = load.diagnostics.iter().map(key).collect();
+    for combination in matrix.combinations() {
+        let other = load_combination(path, env, &combination);
+        let mut sources = other.sources;
+        let mut is_new = false;
+        for mut diagnostic in other.diagnostics {
+            // A note about one combination is of no use: the file itself has it too, or it is about its model.
+            if diagnostic.severity == Severity::Note || known.contains(&key(&diagnostic)) {
+                continue;
+            }
+            is_new = true;
+            known.push(key(&diagnostic));
+            diagnostic.message = format!("{} (with {combination})", diagnostic.message);
+            load.diagnostics.push(diagnostic);
+        }
+        if is_new {
+            // Those with diagnostics have their secrets masked, so they take precedence.
+            for source in load.sources.iter() {
+                sources.add(source.path.to_path_buf(), source.text.clone());
+            }
+            load.sources = sources;
+        }
+    }
+    warn_different_judges(load, matrix);
+    if load.has_errors() {
+        load.agent = None;
+    }
+}
+
+/// Scores of different judges are not comparable, which a matrix of models is for.
+fn warn_different_judges(load: &mut Load, matrix: &Matrix) {
+    let Some(agent) = &load.agent else { return };
+    let changes_model = matrix
+        .axes()
+        .any(|(path, _)| path.split('.').next() == Some("model"));
+    if !changes_model || judges::warn_own_model(agent, None).is_none() {
+        return;
+    }
+    let message =
+        "each combination of `matrix` is judged by its own model, so their scores cannot be compared";
+    let warning = Diagnostic::warning(Code::InconsistentValues, message)
+        .at(agent.locate("matrix"))
+        .about("matrix")
+        .with_help("set `evaluations.model`, which then judges all of them");
+    load.diagnostics.push(warning);
+}
+
+fn check(mut load: Load, env: &Env) -> Load {
     telemetry::check(&mut load);
     check_schemas(&mut load);
     prompts::check(&mut load);
@@ -61,7 +137,8 @@ pub async fn doctor(agent: &LoadedAgent, env: &Env) -> Vec<Check> {
     let mut checks = holodeck_validators::check_agent(agent, env).await;
     // After the credentials, which come first.
     checks.splice(1..1, probe::checks(agent, env).await);
-    checks.extend(judges::checks(agent, env));
+    checks.extend(model_keys::checks(agent, env));
+    checks.extend(calibrated::checks(agent, env));
     checks.extend(graders::checks(agent, env).await);
     checks.extend(index::checks(agent, env).await);
     checks

@@ -1,6 +1,6 @@
 //! An open agent: its answers, tools, servers and telemetry, and the backends that share them.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, Occasion};
 use holodeck_model::{Env, Provider, Redactor, ResolvedAgent, SideEffectGate};
@@ -12,14 +12,10 @@ use crate::{
     AnswerError, AnswerSource, Answers, ToolSetupError, UnsupportedParts,
     backends::{BackendSelector, ReadyTools, Specialist, ToolSetup, prepare_tools},
     index::{IndexSink, Rebuild},
-    judges,
     mcp::McpServers,
-    prices, telemetry,
+    model_keys, prices, telemetry,
     unsupported::refuse_unsupported,
 };
-
-/// Time limit for the last export of telemetry.
-const FLUSH: Duration = Duration::from_secs(2);
 
 /// How an agent is opened.
 #[derive(Clone, Debug, Default)]
@@ -124,8 +120,11 @@ impl CheckedAgent {
         }
         checked.backends.check_key(&checked.agent)?;
         if occasion == Occasion::Test {
-            judges::check_keys(&checked.agent, planned, &checked.backends)?;
-            judges::check_user_keys(&checked.agent, planned, &checked.backends)?;
+            model_keys::check_judges(&checked.agent, planned, &checked.backends)?;
+            model_keys::check_users(&checked.agent, planned, &checked.backends)?;
+        }
+        if planned.is_none_or(|planned| !planned.is_empty()) {
+            model_keys::check_rerankers(&checked.agent, &checked.backends)?;
         }
         Ok(checked)
     }
@@ -279,9 +278,7 @@ impl OpenAgent {
     pub async fn close(self) -> Result<(), BackendError> {
         let result = self.backend.teardown().await;
         self.servers.close().await;
-        if let Some(warning) = self.telemetry.shutdown(FLUSH).await {
-            tracing::warn!("{warning}");
-        }
+        telemetry::finish(&self.telemetry).await;
         result
     }
 }

@@ -6,7 +6,7 @@ use holodeck_model::{Env, Provider, ResolvedAgent, ToolConfig};
 use holodeck_turn::{PriceError, Prices};
 
 use crate::{
-    index::chat_reranker,
+    index::reranking_models,
     judges::{judge_models, user_models},
 };
 
@@ -27,7 +27,7 @@ pub(crate) fn prices(agent: &ResolvedAgent, env: &Env, flag: Option<&Path>) -> R
     }
 }
 
-/// The models whose cost comes from the price list, with the judges and simulated users of the `planned` cases. The Claude Code CLI reports
+/// The models whose cost comes from the price list, with the judges and simulated users of the `planned` cases and the models that rerank. The Claude Code CLI reports
 /// its own costs.
 pub(crate) fn priced_by_list<'a>(
     agent: &'a ResolvedAgent,
@@ -40,14 +40,17 @@ pub(crate) fn priced_by_list<'a>(
             let model = tool.model.as_ref()?;
             Some((model.provider.unwrap_or(own.provider), model.name.as_deref()?))
         }
-        tool => chat_reranker(tool).map(|model| (model.provider, model.name.as_str())),
+        _ => None,
     });
+    let rerankers = reranking_models(agent).into_iter();
     let judges = judge_models(agent, planned).into_iter();
     let judges = judges.chain(user_models(agent, planned));
-    let judges = judges.map(|model| (model.provider, model.name.as_str()));
+    let others = judges
+        .chain(rerankers)
+        .map(|model| (model.provider, model.name.as_str()));
     std::iter::once((own.provider, own.name.as_str()))
         .chain(tool_models)
-        .chain(judges)
+        .chain(others)
         .filter(|(provider, _)| *provider != Provider::Anthropic)
         .map(|(_, model)| model)
 }

@@ -1,12 +1,15 @@
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use holodeck_backend_api::Occasion;
 use holodeck_http::HttpOptions;
-use holodeck_model::{Env, Redactor, ResolvedAgent, env};
+use holodeck_model::{Env, Redactor, ResolvedAgent, env, recorded_trial_name};
 use holodeck_otel_bridge::{Evaluation, Telemetry, TelemetryOptions};
 use holodeck_runner::{Grade, RunEvent, RunSink, TurnGrade, UnitRecord};
 use holodeck_turn::TurnRecord;
 use holodeck_yaml::Load;
+
+/// Time limit for the last export.
+const FLUSH: Duration = Duration::from_secs(2);
 
 /// Starts what the agent's `observability` enables. A replayed run exports nothing because it calls no model.
 pub(crate) fn start(
@@ -25,19 +28,45 @@ pub(crate) fn start(
         Occasion::Chat => "holodeck chat",
         Occasion::Serve => "holodeck serve",
     };
-    let options = TelemetryOptions {
+    Telemetry::start(agent, &options(run, None, env, redactor))
+}
+
+/// The same for grading the answers of the run `regraded` again.
+pub(crate) fn start_regrade(
+    agent: &ResolvedAgent,
+    regraded: String,
+    env: &Env,
+    redactor: Arc<Redactor>,
+) -> Telemetry {
+    Telemetry::start(
+        agent,
+        &options("holodeck test regrade", Some(regraded), env, redactor),
+    )
+}
+
+fn options(run: &str, regraded: Option<String>, env: &Env, redactor: Arc<Redactor>) -> TelemetryOptions {
+    TelemetryOptions {
         http: HttpOptions::from_variables(|name| env.get(name).map(str::to_owned)),
         console: || Box::new(io::stderr()),
         run: run.to_owned(),
         redactor,
         parent: env.non_blank(env::TRACEPARENT).map(str::to_owned),
-    };
-    Telemetry::start(agent, &options)
+        regraded,
+    }
+}
+
+/// Ends the export. A problem is a warning: it changes no verdict.
+pub(crate) async fn finish(telemetry: &Telemetry) {
+    if let Some(warning) = telemetry.shutdown(FLUSH).await {
+        tracing::warn!("{warning}");
+    }
 }
 
 /// Passes the events of a run on, and exports the results of its metrics.
 pub(crate) struct TracedRun<'a> {
     pub(crate) telemetry: Telemetry,
+    /// Whether the answers are those of an earlier run.
+    pub(crate) regrades: bool,
     pub(crate) sink: &'a mut dyn RunSink,
 }
 
@@ -53,15 +82,28 @@ impl RunSink for TracedRun<'_> {
         }
         let traced = |turn: &TurnRecord| turn.traceparent.clone();
         let turns = unit.turns.iter().zip(&grade.turns);
-        let turns = turns.filter_map(|(turn, grade)| Some((traced(turn)?, grade)));
+        let turns = turns.map(|(turn, grade)| (traced(turn), grade));
         // Each turn has a trace of its own, so a conversation belongs to that of its last turn.
         let last = unit.turns.iter().rev().find_map(traced);
-        let conversation = last.zip(grade.conversation.as_deref());
+        let conversation = grade.conversation.as_deref().map(|grade| (last, grade));
         for (turn, grade) in turns.chain(conversation) {
             let results: Vec<Evaluation<'_>> = evaluations(grade).collect();
-            self.telemetry.evaluated(&turn, &results);
+            match turn {
+                turn if self.regrades => {
+                    self.telemetry
+                        .evaluated_again(&unit_name(unit), turn.as_deref(), &results);
+                }
+                Some(turn) => self.telemetry.evaluated(&turn, &results),
+                None => {}
+            }
         }
     }
+}
+
+/// The name of a trial in telemetry, as its turns have it.
+fn unit_name(unit: &UnitRecord) -> String {
+    let case = unit.name.clone();
+    recorded_trial_name(case.unwrap_or_else(|| unit.key.case.to_string()), unit.key.trial)
 }
 
 fn evaluations(grade: &TurnGrade) -> impl Iterator<Item = Evaluation<'_>> {

@@ -3,13 +3,15 @@ use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 use holodeck_backend_api::Occasion;
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_model::{
-    CaseIdentity, DiskFiles, Env, Layer, Provider, Redactor, Replayed, ResolvedAgent, RunMetadata, Shard,
-    SideEffectGate, identify_cases,
+    CaseIdentity, Combination, DiskFiles, Env, Layer, Provider, Redactor, Replayed, ResolvedAgent,
+    RunMetadata, Shard, SideEffectGate, identify_cases,
 };
+use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
     Budget, CaseTrials, Journal, JournalHeader, MergeRequest, OnFailure, Plan, PlanError, RegradeRequest,
     Renew, RunControl, RunError, RunFlags, RunOutcome, RunSettings, RunSink, RunStore, Selection, StoreError,
-    TestRequest, check_resumable, plan_trials, run_tests,
+    StoredCombination, TestRequest, VerdictSource, check_resumable, journals_of, new_group, plan_trials,
+    run_tests,
 };
 use holodeck_turn::{FileReader, Prices, TurnRunner};
 use holodeck_yaml::LoadedAgent;
@@ -19,6 +21,7 @@ use crate::{
     AnswerSource, Answers, DryRun, OpenAgent, OpenError, OpenOptions,
     answers::redactor,
     backends::BackendSelector,
+    calibrated::{UncalibratedJudges, refuse_uncalibrated},
     conversion::{Caching, converter, fetcher},
     dry_run::estimate,
     fingerprint::fingerprint,
@@ -26,9 +29,10 @@ use crate::{
     graders::GraderPrograms,
     index::Rebuild,
     judges::{self, AgentJudges, judge_models},
+    model_keys,
     open::CheckedAgent,
     prices::prices,
-    telemetry::TracedRun,
+    telemetry::{self, TracedRun},
 };
 
 /// The options of `holodeck test`.
@@ -50,6 +54,9 @@ pub struct TestOptions {
     pub trials: Option<u32>,
     /// How many trials of a case must pass, instead of what the agent file says.
     pub min_passes: Option<u32>,
+    /// The combinations of the agent's matrix that are run together, with the identity of their group: for an agent
+    /// that was loaded with one of them.
+    pub matrix: Option<MatrixGroup>,
     /// The run to resume: an id, the beginning of one, `latest`, or a path.
     pub resume: Option<String>,
     /// Resume a run although the agent changed; every report mentions it.
@@ -64,6 +71,16 @@ pub struct TestOptions {
     pub budget: Budget,
     /// The command line, for the run file.
     pub cli_args: Vec<String>,
+}
+
+/// The runs of a matrix that one command starts.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct MatrixGroup {
+    /// Its identity.
+    pub group: String,
+    /// The combinations.
+    pub planned: Vec<Combination>,
 }
 
 /// Why a run can't start.
@@ -97,6 +114,9 @@ pub enum PrepareError {
         /// Why.
         reason: String,
     },
+    /// A judge must be calibrated, and is not.
+    #[error(transparent)]
+    Uncalibrated(#[from] UncalibratedJudges),
     /// An earlier run.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -147,7 +167,7 @@ pub async fn prepare_test(
     let selection = Selection {
         filter: options.filter.clone(),
         limit: options.limit,
-        failed_in: options.failed.then(|| store.journals()).transpose()?,
+        failed_in: failed_in(&agent, options, &store)?,
         shard: options.shard,
     };
     let identities: Arc<[CaseIdentity]> = identify_cases(&agent.config.test_cases, &DiskFiles).into();
@@ -159,6 +179,14 @@ pub async fn prepare_test(
         checked.require_prices("--max-cost-usd", Some(&planned))?;
     }
     let replayed = checked.answers().replayed();
+    refuse_uncalibrated(
+        &checked.agent,
+        &checked.agent.places,
+        Some(&planned),
+        env,
+        &checked.answers().redactor(),
+        source_of_verdicts(checked.answers()),
+    )?;
     let settings = settings(&checked.agent, options, replayed.as_ref());
     // A resumed run keeps those that its journal names.
     let trials = match &resume {
@@ -203,6 +231,7 @@ pub async fn prepare_test(
         redactor,
         warnings,
         resume,
+        combination: stored(&open, options),
         metadata,
     };
     Ok(PreparedTest {
@@ -214,14 +243,50 @@ pub async fn prepare_test(
     })
 }
 
+fn source_of_verdicts(answers: &Answers) -> VerdictSource {
+    match answers.replayed() {
+        Some(_) => VerdictSource::Recorded,
+        None => VerdictSource::Live,
+    }
+}
+
+/// What the journal says about the agent's combination of its matrix.
+fn stored(open: &OpenAgent, options: &TestOptions) -> Option<StoredCombination> {
+    let values = open.agent().combination.clone()?;
+    let group = options.matrix.clone().unwrap_or_else(|| MatrixGroup {
+        group: new_group(),
+        planned: vec![values.clone()],
+    });
+    Some(StoredCombination {
+        values,
+        group: group.group,
+        planned: group.planned,
+    })
+}
+
+/// The journals that `--failed` reads: those of the same combination of the matrix. If that was never run, no case has
+/// passed, so there is no restriction.
+fn failed_in(
+    agent: &ResolvedAgent,
+    options: &TestOptions,
+    store: &RunStore,
+) -> Result<Option<Vec<PathBuf>>, StoreError> {
+    if !options.failed {
+        return Ok(None);
+    }
+    let journals = journals_of(store, agent.combination.as_ref())?;
+    Ok((!journals.is_empty()).then_some(journals))
+}
+
 /// Answers of an earlier run that can be graded again.
 pub struct PreparedRegrade {
     request: RegradeRequest,
     old: PathBuf,
+    telemetry: Telemetry,
 }
 
 /// As [`prepare_test`], for grading the answers of an earlier run again: no tool or server is needed, and of models only
-/// the judges.
+/// the judges. Must be called inside a tokio runtime if the agent's `observability` is enabled.
 pub fn prepare_regrade(
     agent: LoadedAgent,
     env: &Env,
@@ -232,14 +297,44 @@ pub fn prepare_regrade(
     let old = RunStore::new(&agent.dir).find(run)?;
     let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
     let (mut judge, mut redactor) = (None, redactor(&agent, env));
-    if !judge_models(&agent, None).is_empty() {
+    let mut telemetry = Telemetry::off();
+    let is_observed = agent
+        .config
+        .observability
+        .as_ref()
+        .is_some_and(|config| config.enabled);
+    let regraded = is_observed.then(|| Journal::open(&old)).transpose()?;
+    let regraded = regraded.map(|journal| {
+        let header = journal.header();
+        header.regrades.clone().unwrap_or_else(|| header.run_id.clone())
+    });
+    let start = |redactor| match regraded {
+        Some(run) => telemetry::start_regrade(&agent, run, env, redactor),
+        None => Telemetry::off(),
+    };
+    if judge_models(&agent, None).is_empty() {
+        telemetry = start(Arc::clone(&redactor));
+    } else {
         let answers = Answers::open(&options.open.answers, options.open.record.as_deref(), &agent, env)
             .map_err(OpenError::from)?;
         redactor = answers.redactor();
+        refuse_uncalibrated(
+            &agent,
+            &agent.places,
+            None,
+            env,
+            &redactor,
+            source_of_verdicts(&answers),
+        )?;
         let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(OpenError::from)?;
         let turns = turn_runner(&agent, env, options, prices.clone())?;
+        let is_replayed = answers.replayed().is_some();
         let backends = BackendSelector::new(env.clone(), answers).prices(prices);
-        judges::check_keys(&agent, None, &backends).map_err(OpenError::from)?;
+        model_keys::check_judges(&agent, None, &backends).map_err(OpenError::from)?;
+        if !is_replayed {
+            telemetry = start(Arc::clone(&redactor));
+        }
+        let backends = backends.traced(telemetry.clone());
         judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);
     }
     let mut cli_args = options.cli_args.clone();
@@ -256,13 +351,25 @@ pub fn prepare_regrade(
         renew,
         cli_args,
     };
-    Ok(PreparedRegrade { request, old })
+    Ok(PreparedRegrade {
+        request,
+        old,
+        telemetry,
+    })
 }
 
 impl PreparedRegrade {
     /// Grades the answers.
     pub async fn run(&self, control: &RunControl, sink: &mut dyn RunSink) -> Result<RunOutcome, TestError> {
-        Ok(holodeck_runner::regrade(&self.request, &self.old, control, sink).await?)
+        let telemetry = self.telemetry.clone();
+        let mut sink = TracedRun {
+            telemetry,
+            regrades: true,
+            sink,
+        };
+        let outcome = holodeck_runner::regrade(&self.request, &self.old, control, &mut sink).await;
+        control.within(telemetry::finish(&self.telemetry)).await;
+        Ok(outcome?)
     }
 }
 
@@ -283,6 +390,14 @@ pub fn prepare_merge(
     let journals = RunStore::new(&agent.dir).find_shards(runs)?;
     let identities = identify_cases(&agent.config.test_cases, &DiskFiles).into();
     let redactor = redactor(&agent, env);
+    refuse_uncalibrated(
+        &agent,
+        &agent.places,
+        None,
+        env,
+        &redactor,
+        VerdictSource::Recorded,
+    )?;
     let request = MergeRequest {
         metadata: metadata(&agent.agent, options, &redactor),
         agent: agent.agent,
@@ -386,7 +501,11 @@ impl PreparedTest {
         // The run creates its own plan, and with many cases two plans need much memory.
         drop(plan);
         let telemetry = open.telemetry().clone();
-        let mut sink = TracedRun { telemetry, sink };
+        let mut sink = TracedRun {
+            telemetry,
+            regrades: false,
+            sink,
+        };
         let outcome = run_tests(request, control, &mut sink).await;
         let answers = open.answers().clone();
         let closing = control.within(open.close()).await;

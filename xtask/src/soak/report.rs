@@ -1,4 +1,4 @@
-//! Opens the HTML report in a browser: nothing may be wider than the window, from a phone to a desk.
+//! Opens the HTML reports in a browser: nothing may be wider than the window, from a phone to a desk.
 
 use std::{
     fs,
@@ -19,8 +19,10 @@ const WINDOWS: [(u32, bool); 6] = [
     (1600, true),
 ];
 
-/// The page of a usual run, and the one that must open fast.
-const PAGES: [&str; 2] = ["some", "many"];
+/// The page of a usual run, the one that must open fast, and that of a comparison.
+const PAGES: [&str; 3] = ["some", "many", "comparison"];
+/// The page without pictures, because it is too long for one.
+const LONG: &str = "many";
 
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
@@ -48,7 +50,7 @@ pub(super) fn check() -> Result<()> {
                 "{page}.html at {width} px{}: {found}",
                 if dark { ", dark" } else { "" }
             );
-            if page == "some" {
+            if page != LONG {
                 window.picture(page)?;
             }
         }
@@ -91,7 +93,7 @@ impl Window<'_> {
     fn picture(&self, page: &str) -> Result<()> {
         let frame = self.frame(&format!("{page}.html"), "")?;
         let shade = if self.dark { "dark" } else { "light" };
-        let picture = self.folder.join(format!("{}-{shade}.png", self.width));
+        let picture = self.folder.join(format!("{page}-{}-{shade}.png", self.width));
         self.open(&frame, &[&format!("--screenshot={}", picture.display())])?;
         Ok(())
     }

@@ -215,7 +215,11 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     ),
     importer("htmd", &["holodeck-documents"], DOCUMENT_WHY),
     importer("quick-xml", &["holodeck-documents"], DOCUMENT_WHY),
-    importer("zip", &["holodeck-documents"], DOCUMENT_WHY),
+    importer(
+        "zip",
+        &["holodeck-documents", LANGUAGE],
+        "only holodeck-documents reads file formats, and holodeck-yaml limits workbooks of test cases",
+    ),
     importer("csv", &["holodeck-documents"], DOCUMENT_WHY),
     importer(
         "csv-core",

@@ -168,7 +168,10 @@ fn next_steps(plan: &Plan) -> String {
     if let Some(needs) = plan.provider.needs(&plan.model, plan.endpoint.as_deref()) {
         text.push_str(&crate::render::hint(&needs));
     }
-    if !plan.evals.is_empty() || !plan.servers.is_empty() || plan.store != Store::InMemory {
+    if let Some(needs) = plan.needs_passages() {
+        text.push_str(&crate::render::hint(&needs));
+    }
+    if !plan.servers.is_empty() || plan.store != Store::InMemory {
         text.push_str(&crate::render::hint(&format!(
             "`{cd}holodeck validate` and `holodeck doctor` show what is missing"
         )));

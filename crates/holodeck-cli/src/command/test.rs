@@ -3,22 +3,25 @@
 mod calibrate;
 mod compare;
 mod flags;
+mod matrix;
 mod targets;
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Instant,
 };
 
 use clap::Subcommand;
 use holodeck::{
-    RunInputs, TestError, TestOptions,
+    DryRun, RunInputs, TestError, TestOptions,
     index::IndexSink,
-    model::{Env, closest},
+    model::{Combination, Env, ReportHead, closest},
     runner::{ExitCode, Renew, RunControl, RunOutcome, words},
     yaml::LoadedAgent,
 };
 use serde_json::json;
+use tokio::runtime::Runtime;
 
 use self::{
     calibrate::CalibrateArgs,
@@ -26,7 +29,7 @@ use self::{
     flags::{HowArgs, OutputArgs, WhatArgs},
     targets::{Reports, check_baseline, check_recording, write_baseline},
 };
-use super::{as_argument, build_runtime, load};
+use super::{as_argument, build_runtime, load, load_combination};
 use crate::{
     args::AgentArg,
     failure::{Failure, Problem, Subject},
@@ -177,6 +180,9 @@ fn new_run(args: &NewRunArgs, terminal: &mut Terminal) -> Result<ExitCode, Failu
     options.min_passes = args.what.min_passes;
     let mut session = Session::open(agent, &args.output, options, terminal)?;
     session.options.shard = args.what.shard(&session.env)?;
+    if let Some(combinations) = matrix::select(&session.agent, &args.what.matrix)? {
+        return matrix::run(&session, &combinations, args.what.dry_run, terminal);
+    }
     if args.what.dry_run {
         return session.dry_run(terminal);
     }
@@ -188,13 +194,21 @@ fn resume(args: &ResumeArgs, terminal: &mut Terminal) -> Result<ExitCode, Failur
     let (run, agent) = args.run.parts();
     options.resume = Some(run.to_owned());
     options.accept_changes = args.accept_changes;
+    if let Some(found) = matrix::find(agent, run, true) {
+        return matrix::resume(&found, agent, &args.output, options, terminal);
+    }
     Session::open(agent, &args.output, options, terminal)?.execute(Kind::Run, terminal)
 }
 
 fn regrade(args: &RegradeArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let options = TestOptions::default();
     let (run, agent) = args.run.parts();
-    let session = Session::open(agent, &args.output, options, terminal)?;
+    let session = match matrix::find(agent, run, false) {
+        Some(found) => {
+            Session::open_combination(agent, &args.output, options, &found.stored.values, terminal)?
+        }
+        None => Session::open(agent, &args.output, options, terminal)?,
+    };
     let renew = match (args.errors, args.metric.as_slice()) {
         (true, _) => Renew::Errors,
         (false, []) => Renew::All,
@@ -205,6 +219,9 @@ fn regrade(args: &RegradeArgs, terminal: &mut Terminal) -> Result<ExitCode, Fail
 
 fn merge(args: &MergeArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     let (agent, runs) = args.parts()?;
+    if let Some(exit) = matrix::merge(agent, &runs, &args.output, terminal)? {
+        return Ok(exit);
+    }
     let session = Session::open(agent, &args.output, TestOptions::default(), terminal)?;
     session.execute(Kind::Merge(&runs), terminal)
 }
@@ -214,6 +231,13 @@ enum Kind<'a> {
     Run,
     Regrade(&'a str, &'a Renew),
     Merge(&'a [String]),
+}
+
+/// The end of a run.
+struct Finished {
+    exit: ExitCode,
+    /// Absent if nothing was run.
+    head: Option<Arc<ReportHead>>,
 }
 
 /// The state of one `holodeck test`.
@@ -231,12 +255,34 @@ impl<'a> Session<'a> {
     fn open(
         path: &'a Path,
         output: &'a OutputArgs,
-        mut options: TestOptions,
+        options: TestOptions,
         terminal: &mut Terminal,
+    ) -> Result<Self, Failure> {
+        Self::open_with(path, output, options, |env| load(path, env, terminal))
+    }
+
+    /// As [`Session::open`], with a combination of the agent's matrix.
+    fn open_combination(
+        path: &'a Path,
+        output: &'a OutputArgs,
+        options: TestOptions,
+        combination: &Combination,
+        terminal: &mut Terminal,
+    ) -> Result<Self, Failure> {
+        Self::open_with(path, output, options, |env| {
+            load_combination(path, env, combination, true, terminal)
+        })
+    }
+
+    fn open_with(
+        path: &'a Path,
+        output: &'a OutputArgs,
+        mut options: TestOptions,
+        load: impl FnOnce(&Env) -> Result<LoadedAgent, Failure>,
     ) -> Result<Self, Failure> {
         let reports = output.reports()?;
         let env = holodeck::environment(path).map_err(Problem::from)?;
-        let agent = load(path, &env, terminal)?;
+        let agent = load(&env)?;
         options.agent_path = path.display().to_string();
         options.cli_args = std::env::args_os()
             .skip(1)
@@ -269,19 +315,22 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn dry_run(mut self, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    fn plan(mut self) -> Result<DryRun, Failure> {
         self.options.open.preparing = holodeck::Preparing::Plan;
         let prepare = holodeck::prepare_test(self.agent, &self.env, &self.options);
-        let prepared = build_runtime()?
-            .block_on(prepare)
-            .map_err(|error| self.subject.prepare(error))?;
-        let dry = prepared.dry_run();
-        if self.output.json {
+        let prepared = build_runtime()?.block_on(prepare);
+        Ok(prepared.map_err(|error| self.subject.prepare(error))?.dry_run())
+    }
+
+    fn dry_run(self, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+        let output = self.output;
+        let dry = self.plan()?;
+        if output.json {
             terminal.write_json(render::dry_run_json(&dry))?;
         } else {
             terminal.write_data(&render::dry_run(&dry))?;
         }
-        Ok(if dry.plan.cases.is_empty() && !self.output.allow_empty {
+        Ok(if dry.plan.cases.is_empty() && !output.allow_empty {
             ExitCode::Nothing
         } else {
             ExitCode::Passed
@@ -289,7 +338,21 @@ impl<'a> Session<'a> {
     }
 
     fn execute(self, kind: Kind<'_>, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+        let runtime = build_runtime()?;
+        self.execute_in(kind, &runtime, None, terminal)
+            .map(|finished| finished.exit)
+    }
+
+    /// Runs the tests. The command of several runs passes the `interrupts` of all of them.
+    fn execute_in(
+        self,
+        kind: Kind<'_>,
+        runtime: &Runtime,
+        interrupts: Option<&mut Interrupts>,
+        terminal: &mut Terminal,
+    ) -> Result<Finished, Failure> {
         self.check_targets()?;
+        terminal.set_combination(self.agent.combination.as_ref());
         let baseline = self.output.baseline(&self.agent.dir)?;
         let started = Instant::now();
         let style = if self.output.json {
@@ -297,7 +360,7 @@ impl<'a> Session<'a> {
         } else {
             ProgressStyle::fitting(terminal, self.env.get("TERM"))
         };
-        let indexing = std::sync::Arc::new(IndexProgress::new(style, terminal));
+        let indexing = Arc::new(IndexProgress::new(style, terminal));
         let Self {
             agent,
             env,
@@ -305,7 +368,7 @@ impl<'a> Session<'a> {
             subject,
             ..
         } = self;
-        let index_listener = std::sync::Arc::clone(&indexing);
+        let index_listener = Arc::clone(&indexing);
         options.open.on_index = IndexSink::new(move |event| index_listener.on(event));
         let mut highlights = Highlights::default();
         // The names of thousands of cases are copied only where the hint needs them.
@@ -315,8 +378,12 @@ impl<'a> Session<'a> {
         } else {
             Vec::new()
         };
-        let outcome = build_runtime()?.block_on(async {
-            let mut interrupts = Interrupts::listen()?;
+        let mut own = None;
+        let outcome = runtime.block_on(async {
+            let interrupts = match interrupts {
+                Some(interrupts) => interrupts,
+                None => own.insert(Interrupts::listen()?),
+            };
             // From here on Ctrl-C ends the run in order, so nothing is shown before.
             indexing.wait_for("tools, servers and indexes");
             match kind {
@@ -335,7 +402,7 @@ impl<'a> Session<'a> {
                     let mut progress = Progress::new(style, terminal);
                     let control = RunControl::new();
                     let run = Box::pin(prepared?.run(&control, &mut progress));
-                    let outcome = drive(run, &control, &mut interrupts, &subject).await;
+                    let outcome = drive(run, &control, interrupts, &subject).await;
                     highlights = progress.into_highlights();
                     outcome
                 }
@@ -346,7 +413,7 @@ impl<'a> Session<'a> {
                     let mut progress = Progress::new(style, terminal);
                     let control = RunControl::new();
                     let run = Box::pin(prepared.run(&control, &mut progress));
-                    let outcome = drive(run, &control, &mut interrupts, &subject).await;
+                    let outcome = drive(run, &control, interrupts, &subject).await;
                     highlights = progress.into_highlights();
                     outcome
                 }
@@ -357,7 +424,7 @@ impl<'a> Session<'a> {
                     let mut progress = Progress::new(style, terminal);
                     let control = RunControl::new();
                     let run = Box::pin(prepared.run(&control, &mut progress));
-                    let outcome = drive(run, &control, &mut interrupts, &subject).await;
+                    let outcome = drive(run, &control, interrupts, &subject).await;
                     highlights = progress.into_highlights();
                     outcome
                 }
@@ -367,7 +434,10 @@ impl<'a> Session<'a> {
             Err(Failure::Problem(problem)) if problem.exit == ExitCode::Nothing => {
                 if self.output.allow_empty {
                     terminal.write_message("nothing to run\n");
-                    return Ok(ExitCode::Passed);
+                    return Ok(Finished {
+                        exit: ExitCode::Passed,
+                        head: None,
+                    });
                 }
                 let hint = match kind {
                     Kind::Run | Kind::Merge(_) => hint_for_empty_run(&options, &names),
@@ -465,12 +535,13 @@ impl<'a> Session<'a> {
         }
         match output {
             // A reader that closes the pipe does not change the verdict.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(exit),
-            output => {
-                output?;
-                Ok(exit)
-            }
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            output => output?,
         }
+        Ok(Finished {
+            exit,
+            head: Some(outcome.head),
+        })
     }
 }
 

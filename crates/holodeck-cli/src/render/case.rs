@@ -2,13 +2,13 @@
 
 use anstyle::Style;
 use holodeck::{
-    model::CaseState,
+    model::{CaseState, MetricResult},
     runner::{CaseReport, DiffLine, DiffSide, explain, explain_in_a_line, words},
 };
 
 use super::{
     style::{BAD, DIM, DOUBTFUL, GOOD, STRONG, paint},
-    text::{cut, fit, right, wrap},
+    text::{cut, fit, right, width as columns_of, wrap},
 };
 
 /// Limits of what is shown; the report has the full texts.
@@ -63,6 +63,7 @@ fn passed_trials(case: &CaseReport) -> String {
 
 /// Why a case did not pass, indented.
 fn details(case: &CaseReport, width: usize) -> String {
+    let columns = Columns::of_case(case, width);
     let mut text = String::new();
     for explanation in explain(case) {
         let turn = explanation.turn.map(|turn| format!("turn {turn}"));
@@ -70,7 +71,7 @@ fn details(case: &CaseReport, width: usize) -> String {
             text.push_str(&format!("    {turn}\n"));
         }
         for reason in &explanation.reasons {
-            text.push_str(&in_columns(&reason.what, &reason.text, width));
+            text.push_str(&columns.row(&reason.what, &reason.text));
         }
         if let Some(difference) = &explanation.difference {
             let lines = difference.lines();
@@ -103,11 +104,12 @@ impl RepeatedDetails {
 
 /// Scores of the metrics that did not fail, for verbose output.
 pub(super) fn scores(case: &CaseReport, width: usize) -> String {
+    let columns = Columns::of_case(case, width);
     let mut text = String::new();
     for metric in case.metrics().iter() {
         let Some(score) = metric.score else {
             if metric.skipped {
-                text.push_str(&in_columns(&metric.label(), words::SKIPPED, width));
+                text.push_str(&columns.row(&metric.label(), words::SKIPPED));
             }
             continue;
         };
@@ -126,11 +128,7 @@ pub(super) fn scores(case: &CaseReport, width: usize) -> String {
             .as_deref()
             .map(|reason| words::one_line(reason, 200));
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        text.push_str(&in_columns(
-            &metric.label(),
-            &format!("{score}{needs}{gated}{reason}"),
-            width,
-        ));
+        text.push_str(&columns.row(&metric.label(), &format!("{score}{needs}{gated}{reason}")));
     }
     text
 }
@@ -140,25 +138,23 @@ pub(super) fn conversation(case: &CaseReport, width: usize) -> String {
     let Some(end) = words::conversation_end(case) else {
         return String::new();
     };
+    let columns = Columns::of_case(case, width);
     let mut text = String::new();
     for turn in case.turns() {
-        text.push_str(&in_columns("user", &turn.record.input, width));
-        text.push_str(&in_columns(
-            "agent",
-            turn.answer().unwrap_or("(no answer)"),
-            width,
-        ));
+        text.push_str(&columns.row("user", &turn.record.input));
+        text.push_str(&columns.row("agent", turn.answer().unwrap_or("(no answer)")));
     }
-    text.push_str(&in_columns("conversation", &end, width));
+    text.push_str(&columns.row("conversation", &end));
     text
 }
 
 /// The tool calls of a case with result and time: all, or only those that failed, which may not affect the verdict.
 pub(super) fn calls(case: &CaseReport, width: usize, all: bool) -> String {
+    let columns = Columns::of_case(case, width);
     let calls = case.calls().filter(|call| all || call.error().is_some());
     let lines = calls.map(|call| {
         let what = format!("tool {}", call.call.name);
-        in_columns(&what, &words::call_result(&call), width)
+        columns.row(&what, &words::call_result(&call))
     });
     lines.collect()
 }
@@ -196,28 +192,70 @@ pub(super) fn one_line(text: &str) -> String {
         .join(" ")
 }
 
-/// `    what            text`, the text wrapped under itself.
-pub(super) fn in_columns(what: &str, text: &str, width: usize) -> String {
+/// Two columns, as wide as their labels need.
+#[derive(Clone, Copy)]
+pub(super) struct Columns {
+    what: usize,
+    width: usize,
+}
+
+impl Columns {
     const INDENT: usize = 4;
+    /// The usual width of the first column.
     const WHAT: usize = 17;
-    let text = words::clip(text, REASON_CHARS);
-    let text = words::printable(&text);
-    let indent = if what.is_empty() { INDENT } else { INDENT + WHAT };
-    let mut shown = String::new();
-    for (number, line) in wrap(&text, width.saturating_sub(indent)).iter().enumerate() {
-        let head = if number == 0 && !what.is_empty() {
-            let what = if what.len() < WHAT {
-                fit(what, WHAT)
-            } else {
-                format!("{} ", cut(what, 40))
-            };
-            format!("{}{}", " ".repeat(INDENT), paint(STRONG, what))
-        } else {
-            " ".repeat(indent)
-        };
-        shown.push_str(&format!("{head}{line}\n"));
+    /// The greatest width of the first column. Longer labels are cut.
+    const MAX_WHAT: usize = 41;
+
+    /// Columns for rows with these labels. The first column takes at most half of the width.
+    pub(super) fn of<'a>(labels: impl IntoIterator<Item = &'a str>, width: usize) -> Self {
+        let widest = labels.into_iter().map(columns_of).max().unwrap_or(0);
+        Self {
+            what: (widest + 1).clamp(Self::WHAT, Self::most(width)),
+            width,
+        }
     }
-    shown
+
+    fn most(width: usize) -> usize {
+        (width / 2).clamp(Self::WHAT, Self::MAX_WHAT)
+    }
+
+    /// The columns of everything below a case, in which its metrics have the longest labels.
+    fn of_case(case: &CaseReport, width: usize) -> Self {
+        let metrics = case.metrics();
+        let labels: Vec<_> = metrics.iter().map(MetricResult::label).collect();
+        Self::of(labels.iter().map(AsRef::as_ref), width)
+    }
+
+    /// `    what            text`, the text wrapped under itself.
+    pub(super) fn row(self, what: &str, text: &str) -> String {
+        let text = words::clip(text, REASON_CHARS);
+        let text = words::printable(&text);
+        let indent = if what.is_empty() {
+            Self::INDENT
+        } else {
+            Self::INDENT + self.what
+        };
+        let mut shown = String::new();
+        for (number, line) in wrap(&text, self.width.saturating_sub(indent)).iter().enumerate() {
+            let head = if number == 0 && !what.is_empty() {
+                let what = if columns_of(what) < self.what {
+                    fit(what, self.what)
+                } else {
+                    format!("{} ", cut(what, Self::most(self.width) - 1))
+                };
+                format!("{}{}", " ".repeat(Self::INDENT), paint(STRONG, what))
+            } else {
+                " ".repeat(indent)
+            };
+            shown.push_str(&format!("{head}{line}\n"));
+        }
+        shown
+    }
+}
+
+/// A row of a table whose labels are all short.
+pub(super) fn in_columns(what: &str, text: &str, width: usize) -> String {
+    Columns::of([], width).row(what, text)
 }
 
 /// `    expected  text`, the text wrapped under itself.

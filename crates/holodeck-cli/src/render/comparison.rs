@@ -7,7 +7,7 @@ use holodeck::runner::{
 };
 
 use super::{
-    case::{in_columns, one_line},
+    case::{Columns, in_columns, one_line},
     style::{BAD, DIM, DOUBTFUL, GOOD, STRONG, paint},
     text::wrap,
 };
@@ -25,24 +25,26 @@ pub(crate) fn comparison(comparison: &Comparison, width: usize) -> String {
     }
     text.push_str(&unpaired("missing", BAD, &comparison.missing, width));
     text.push_str(&unpaired("new cases", DIM, &comparison.added, width));
+    let metrics = comparison.metrics.iter().map(|metric| metric.metric.as_str());
+    let columns = Columns::of(metrics, width);
     for (name, run) in [("A", &comparison.before), ("B", &comparison.after)] {
-        text.push_str(&in_columns(name, &describe_run(run), width));
+        text.push_str(&columns.row(name, &describe_run(run)));
     }
-    text.push_str(&in_columns("cases", &headline(comparison), width));
+    text.push_str(&columns.row("cases", &headline(comparison)));
     let verdicts = &comparison.verdicts;
     for (place, line) in describe_verdicts(verdicts, comparison.alpha).iter().enumerate() {
         let (name, style) = match place {
             0 => ("verdicts", of_outcome(verdicts.outcome)),
             _ => (" ", Style::new()),
         };
-        text.push_str(&paint_lines(style, &in_columns(name, line, width)));
+        text.push_str(&paint_lines(style, &columns.row(name, line)));
     }
     for metric in &comparison.metrics {
-        let line = in_columns(&metric.metric, &describe_metric(metric), width);
+        let line = columns.row(&metric.metric, &describe_metric(metric));
         text.push_str(&paint_lines(of_outcome(metric.outcome), &line));
     }
     for note in &comparison.notes {
-        text.push_str(&in_columns("note", note, width));
+        text.push_str(&columns.row("note", note));
     }
     text.push_str(&gate(comparison, width));
     text

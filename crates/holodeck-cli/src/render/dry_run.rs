@@ -1,6 +1,6 @@
 //! Renders the plan and the estimate of a dry run.
 
-use holodeck::{DryRun, runner::words};
+use holodeck::{DryRun, RerankedTool, runner::words};
 use serde_json::{Value, json};
 
 use super::case::one_line;
@@ -53,6 +53,11 @@ pub(crate) fn dry_run(dry: &DryRun) -> String {
                     estimate.user_calls
                 ));
             }
+            for RerankedTool { tool, model, .. } in &estimate.reranked {
+                text.push_str(&format!(
+                    "each search of `{tool}` asks `{model}` once to rerank; its tokens come in addition\n"
+                ));
+            }
         }
     }
     text
@@ -61,6 +66,9 @@ pub(crate) fn dry_run(dry: &DryRun) -> String {
 /// The dry run as JSON.
 pub(crate) fn dry_run_json(dry: &DryRun) -> Value {
     let estimate = dry.estimate.as_ref().map(|estimate| {
+        let reranked = estimate.reranked.iter();
+        let reranked = reranked.map(|reranked| json!({"tool": reranked.tool, "model": reranked.model}));
+        let reranked: Vec<Value> = reranked.collect();
         json!({
             "token_usage": estimate.usage,
             "cost_usd": estimate.cost_usd,
@@ -68,6 +76,7 @@ pub(crate) fn dry_run_json(dry: &DryRun) -> Value {
             "basis": estimate.basis,
             "judge_calls": estimate.judge_calls,
             "user_calls": estimate.user_calls,
+            "reranked": reranked,
         })
     });
     let cases: Vec<_> = dry

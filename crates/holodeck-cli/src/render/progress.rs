@@ -65,7 +65,11 @@ impl Progress {
                 Box::new(Plain::new(err, terminal.verbosity()))
             }
             Style::Quiet => Box::new(()),
-            Style::Json => Box::new(Json::new(io::stdout(), terminal.stdout_is_terminal())),
+            Style::Json => Box::new(Json::new(
+                io::stdout(),
+                terminal.stdout_is_terminal(),
+                terminal.combination().cloned(),
+            )),
         };
         Self {
             sink,

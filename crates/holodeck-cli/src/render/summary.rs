@@ -138,6 +138,12 @@ pub(crate) fn hints(run: &Summary<'_>, agent: &str) -> String {
             "`holodeck test{agent} --failed` runs the {did_not_pass} that did not pass"
         ));
     }
+    if run.highlights.judge_failed && run.head.replayed.is_none() {
+        hints.push(format!(
+            "`holodeck test regrade {}{agent} --errors` asks only the judges that failed, not the agent",
+            run.head.run_id
+        ));
+    }
     if run.highlights.not_executed > 0 && run.highlights.hints.is_empty() {
         hints.push(if run.head.replayed.is_some() {
             format!("`holodeck test{agent} --live --record FILE` records what the recording lacks")

@@ -120,6 +120,46 @@ fn every_template_takes_every_option_of_0_7_1() {
 }
 
 #[test]
+fn metrics_that_judge_passages_need_some() {
+    let project = Project::empty();
+    for (template, evals, lacks) in [
+        (
+            "conversational",
+            "rag-faithfulness,rag-answer_relevancy,rag-context_recall",
+            true,
+        ),
+        ("customer-support", "rag-context_precision", true),
+        ("conversational", "rag-answer_relevancy", false),
+        ("research", "rag-faithfulness", false),
+    ] {
+        let dir = format!("{template}-{lacks}");
+        let ran = project
+            .run(&["init", &dir, "--template", template, "--evals", evals])
+            .exits(0)
+            // The recordings of the templates have no answers of judges.
+            .says(&format!("`cd {dir} && holodeck test` asks the model"));
+        assert!(!project.path(&dir).join("recordings").exists());
+        assert!(!ran.stderr.contains("replays"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("holodeck validate"), "{}", ran.stderr);
+        assert_eq!(
+            ran.stderr.contains("nothing retrieves passages"),
+            lacks,
+            "{}",
+            ran.stderr
+        );
+    }
+    let ran = project
+        .run(&[
+            "init",
+            "b",
+            "--evals",
+            "rag-faithfulness,rag-answer_relevancy,rag-context_recall",
+        ])
+        .exits(0);
+    ran.says("nothing retrieves passages for `faithfulness`, `contextual_recall`: add");
+}
+
+#[test]
 fn what_is_there_is_not_overwritten_unasked() {
     let project = Project::empty();
     project.write("mine/agent.yaml", "precious");

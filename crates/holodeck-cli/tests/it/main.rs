@@ -13,7 +13,9 @@
 mod answers;
 mod bad_input;
 mod calibrate;
+mod calibrated;
 mod changes;
+mod chat_rerankers;
 mod claude;
 mod code_graders;
 mod compare;
@@ -44,6 +46,7 @@ mod judge_usage;
 mod judges;
 mod log_probs;
 mod lookups;
+mod matrix;
 mod mcp;
 mod mocks;
 mod project;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ApprovalsConfig, ClaudeConfig, DeploymentConfig, EmbeddingConfig, EvaluationConfig, ExecutionConfig,
-    InstructionsConfig, MetricConfig, ModelConfig, ObservabilityConfig, OpenAiConfig, ResponseFormat,
+    InstructionsConfig, Matrix, MetricConfig, ModelConfig, ObservabilityConfig, OpenAiConfig, ResponseFormat,
     TestCase, ToolConfig, Turn,
 };
 use crate::value::{PathRef, nullable};
@@ -45,6 +45,9 @@ pub struct Agent {
     pub test_cases: Vec<TestCase>,
     /// A file that holds the test cases, instead of `test_cases`: YAML, CSV, JSON Lines or a workbook (`.xlsx`).
     pub test_cases_file: Option<PathRef>,
+    /// Variants to compare: `holodeck test` runs every combination of these values, each of which replaces the field at
+    /// its path, as in `model.name: [gpt-4o, gpt-4o-mini]`.
+    pub matrix: Option<Matrix>,
     /// Time-outs, concurrency, replay.
     pub execution: Option<ExecutionConfig>,
     /// OpenTelemetry export.
@@ -85,6 +88,7 @@ impl Agent {
             evaluations: self.evaluations.clone(),
             test_cases: Vec::new(),
             test_cases_file: self.test_cases_file.clone(),
+            matrix: self.matrix.clone(),
             execution: self.execution.clone(),
             observability: self.observability.clone(),
             deployment: self.deployment.clone(),

@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{GoalSuccessMetric, ModelConfig, OptimizerConfig, StandardMetric};
+use super::{GoalSuccessMetric, ModelConfig, OptimizerConfig, RequireCalibrated, StandardMetric};
 use crate::value::{PathRef, SecretMap, nullable, read_secrets, tagged_enum, write_secrets};
 
 /// The metrics of the agent's tests.
@@ -245,6 +245,9 @@ pub struct GevalMetric {
     pub judge_repeats: Option<u32>,
     /// When the metric is computed; always if absent.
     pub when: Option<MetricCondition>,
+    /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_calibrated: Option<RequireCalibrated>,
 }
 
 /// What a range of scores means.
@@ -354,6 +357,9 @@ pub struct RagMetric {
     pub judge_repeats: Option<u32>,
     /// When the metric is computed; always if absent.
     pub when: Option<MetricCondition>,
+    /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_calibrated: Option<RequireCalibrated>,
 }
 
 /// The names of the retrieval metrics.

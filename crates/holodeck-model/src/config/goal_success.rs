@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, MetricCondition, MetricConfig, ModelConfig, StandardMetricName, TestCase};
+use super::{
+    Aggregate, MetricCondition, MetricConfig, ModelConfig, RequireCalibrated, StandardMetricName, TestCase,
+};
 
 /// A judge of whether the user's goal was reached in a conversation; only in `conversation_evaluations`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -49,6 +51,9 @@ pub struct GoalSuccessMetric {
     pub judge_repeats: Option<u32>,
     /// When the metric is computed; always if absent.
     pub when: Option<MetricCondition>,
+    /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_calibrated: Option<RequireCalibrated>,
 }
 
 impl GoalSuccessMetric {

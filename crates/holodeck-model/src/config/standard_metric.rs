@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, MetricCondition, ModelConfig, SchemaRef};
+use super::{Aggregate, MetricCondition, ModelConfig, RequireCalibrated, SchemaRef};
 use crate::value::OneOrMany;
 
 /// A check, a text metric, or a ready-made judge.
@@ -45,6 +45,9 @@ pub struct StandardMetric {
     pub judge_repeats: Option<u32>,
     /// When the metric is computed; always if absent.
     pub when: Option<MetricCondition>,
+    /// Whether a run needs a stored calibration of the judge: `true`, or the lowest `min_kappa` and `min_labels`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_calibrated: Option<RequireCalibrated>,
     /// A prompt for the judge instead of the built-in one, with the placeholders `{{input}}`, `{{response}}`,
     /// `{{ground_truth}}`, `{{context}}` and `{{criteria}}`.
     #[schemars(regex(pattern = r"\S"))]

@@ -42,6 +42,7 @@ pub(crate) fn options() -> TelemetryOptions {
         redactor: Arc::new(Redactor::new(["sk-very-secret-key".to_owned()])),
         run: "holodeck test".to_owned(),
         parent: None,
+        regraded: None,
     }
 }
 

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use holodeck_otel_bridge::{Evaluation, Telemetry};
+use holodeck_otel_bridge::{Evaluation, Telemetry, TelemetryOptions};
+use opentelemetry_proto::tonic::trace::v1::Span;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::{
-    agent::{Scripted, export_all, otlp, request, start, with_a_tool},
+    agent::{Scripted, agent, export_all, options, otlp, request, start, with_a_tool},
     collector::{Collector, attributes},
 };
 
@@ -128,6 +129,49 @@ async fn a_turn_has_as_many_events_as_metrics() {
     telemetry.evaluated(&turn, &[]);
     export_all(&telemetry).await;
     assert_eq!(events(&collector).len(), 300);
+}
+
+/// The trace of an earlier run is complete, so that nothing is added to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_earlier_turn_that_is_graded_again_is_linked() {
+    let collector = Collector::start().await;
+    let options = TelemetryOptions {
+        run: "holodeck test regrade".to_owned(),
+        regraded: Some("20261123T150405123-a1b2c3".to_owned()),
+        ..options()
+    };
+    let agent = agent("openai", &otlp(&collector.url, &json!({})));
+    let telemetry = Telemetry::start(&agent, &options);
+    let earlier = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    telemetry.evaluated_again("refunds sk-very-secret-key", Some(earlier), &RESULTS[..1]);
+    // That turn was not traced.
+    telemetry.evaluated_again("refunds", None, &RESULTS[1..]);
+    telemetry.evaluated_again("refunds", Some("nonsense"), &[]);
+    export_all(&telemetry).await;
+    let run = collector.span("holodeck test regrade");
+    let marked = |span: &Span| attributes(&span.attributes)["holodeck.regraded_run"].clone();
+    assert_eq!(marked(&run), "20261123T150405123-a1b2c3");
+    let spans = collector.spans().into_iter();
+    let spans: Vec<_> = spans.filter(|span| span.name == "evaluate helper").collect();
+    let [linked, plain] = &spans[..] else {
+        panic!("{spans:?}")
+    };
+    for span in &spans {
+        assert_eq!(marked(span), "20261123T150405123-a1b2c3");
+        assert!(span.parent_span_id.is_empty() && span.trace_id != run.trace_id);
+        assert_eq!(span.links[0].span_id, run.span_id);
+    }
+    assert_eq!(attributes(&linked.attributes)["holodeck.unit"], "refunds ***");
+    let of_turn = &linked.links[1];
+    let trace: [u8; 16] = of_turn.trace_id[..].try_into().unwrap();
+    let span: [u8; 8] = of_turn.span_id[..].try_into().unwrap();
+    assert_eq!(
+        u128::from_be_bytes(trace),
+        0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736
+    );
+    assert_eq!(u64::from_be_bytes(span), 0x00f0_67aa_0ba9_02b7);
+    assert_eq!((linked.events.len(), plain.events.len()), (1, 3));
+    assert_eq!((linked.links.len(), plain.links.len()), (2, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{ExitCode, RunStore};
 
+mod browser;
+
 /// A folder with two runs.
 struct Bench {
     dir: tempfile::TempDir,

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use holodeck_model::{CaseIdentity, Replayed, RunMetadata, ShardPart};
+use holodeck_model::{CaseIdentity, Combination, Replayed, RunMetadata, ShardPart};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,6 +25,9 @@ pub struct JournalHeader {
     /// The run whose answers this one regrades; a regrade makes no model calls to the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regrades: Option<String>,
+    /// Set if the run is one of those of a matrix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub combination: Option<StoredCombination>,
     /// Set if the run is one part of a larger one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<StoredShard>,
@@ -52,6 +55,18 @@ pub struct JournalHeader {
     pub settings: Value,
     /// What is known about the agent, secrets masked.
     pub metadata: RunMetadata,
+}
+
+/// The combination of a matrix that a run has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct StoredCombination {
+    /// The value of each axis.
+    pub values: Combination,
+    /// Identifies the runs that one command started.
+    pub group: String,
+    /// The combinations that this command was to run, this one included.
+    pub planned: Vec<Combination>,
 }
 
 /// The part of a larger run that a run is.

@@ -27,6 +27,7 @@ fn header(cases: usize) -> JournalHeader {
         agent_path: "agent.yaml".to_owned(),
         model: "openai m".to_owned(),
         regrades: None,
+        combination: None,
         shard: None,
         merged_from: Vec::new(),
         agent: [("agent".to_owned(), "1".to_owned())].into(),

@@ -68,6 +68,7 @@ pub(super) fn header(line: &[u8]) -> serde_json::Result<JournalHeader> {
         agent_path: header.agent_path,
         model: String::new(),
         regrades: None,
+        combination: None,
         shard: None,
         merged_from: Vec::new(),
         agent: [("agent".to_owned(), header.agent_hash)].into(),

@@ -7,11 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use holodeck_model::Shard;
+use holodeck_model::{Combination, Shard};
 
 use super::{MergeError, display};
 use crate::{
-    JOURNAL_VERSION, Journal, JournalError, RunEndKind, RunError, RunFlags, StoredShard, run::changed_parts,
+    JOURNAL_VERSION, Journal, JournalError, JournalHeader, RunEndKind, RunError, RunFlags, StoredShard,
+    run::changed_parts,
 };
 
 /// The journal of a shard.
@@ -146,6 +147,9 @@ impl ShardJournal {
                 one.agent_name, two.agent_name
             )));
         }
+        if values_of(one) != values_of(two) {
+            return Err(differ("the combination of the matrix".to_owned()));
+        }
         if self.shard.count() != other.shard.count() {
             return Err(differ(format!(
                 "the number of shards ({}, {})",
@@ -226,6 +230,10 @@ impl ShardJournal {
             reason,
         }
     }
+}
+
+fn values_of(header: &JournalHeader) -> Option<&Combination> {
+    header.combination.as_ref().map(|stored| &stored.values)
 }
 
 /// The flags that must be the same: each machine may record to its own file.

@@ -191,7 +191,7 @@ fn is_part(metric: &str) -> bool {
 
 pub(crate) fn metric_reason(metric: &MetricResult) -> Option<Reason> {
     let text = match (metric.passed, &metric.error, metric.score) {
-        (_, Some(error), _) => format!("could not be computed: {error}"),
+        (_, Some(error), _) => format!("could not be computed: {}", without_name(error)),
         (Some(false), None, Some(score)) => match words::score(score, metric.threshold) {
             (score, Some(threshold)) => {
                 let reasoning = metric.reasoning.as_deref();
@@ -207,6 +207,17 @@ pub(crate) fn metric_reason(metric: &MetricResult) -> Option<Reason> {
         _ => return None,
     };
     Some(Reason::new(&metric.label(), text))
+}
+
+/// The error of a metric without the name of the metric, which is shown beside it.
+fn without_name(error: &str) -> &str {
+    let reason = error
+        .strip_prefix('`')
+        .and_then(|error| error.split_once("` was "));
+    let reason = reason.map(|(_, reason)| reason);
+    reason
+        .filter(|reason| reason.starts_with("not judged: "))
+        .unwrap_or(error)
 }
 
 fn describe_calls(turn: &TurnReport<'_>) -> String {

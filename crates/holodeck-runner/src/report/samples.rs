@@ -347,6 +347,7 @@ pub(crate) fn head(cases: &[CaseReport], replayed: Option<Replayed>) -> ReportHe
         ended: "completed".to_owned(),
         ended_because: None,
         regraded_from: None,
+        combination: None,
         shard: None,
         merged_from: Vec::new(),
     }

@@ -68,6 +68,7 @@ impl Project {
             redactor: Arc::new(Redactor::default()),
             warnings: Vec::new(),
             resume: None,
+            combination: None,
             metadata: RunMetadata {
                 agent_config: Value::Null,
                 prompt_version: Value::Null,

@@ -5,6 +5,7 @@ mod approvals;
 mod arguments;
 mod backends;
 mod evaluation;
+mod matrix;
 mod mocks;
 mod model;
 mod names;
@@ -37,6 +38,7 @@ pub(crate) fn check_agent_rules(tree: &Tree, root: NodeId, files: &dyn Files, fi
     test_cases::check_test_cases(&mut rules, &agent, provider);
     backends::check_backends(&mut rules, &agent, provider);
     operations::check_operations(&mut rules, &agent);
+    matrix::check_matrix(&mut rules, &agent);
     model::note_sampling_defaults(&mut rules, &agent);
 }
 

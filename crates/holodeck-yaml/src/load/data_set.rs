@@ -6,6 +6,7 @@
 mod csv;
 mod json_node;
 mod labels;
+mod package;
 mod table;
 mod workbook;
 

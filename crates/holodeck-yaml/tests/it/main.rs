@@ -16,6 +16,8 @@ mod fixtures;
 mod fuzz;
 mod limits;
 mod loaded;
+mod matrix;
 mod schema;
 mod support;
 mod trials;
+mod workbooks;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     asker::Asker,
     backends::{BackendSelector, Specialist},
+    model_places::is_same,
 };
 
 /// The system prompt.
@@ -27,6 +28,36 @@ pub(crate) fn chat_reranker(tool: &ToolConfig) -> Option<&ModelConfig> {
     };
     let model = tool.reranker_model.as_ref().filter(|_| tool.enable_reranking)?;
     (!holodeck_retrieval::serves_rerank(model)).then_some(model)
+}
+
+/// Time limit of a search: the embedder of the question may be slow.
+const SEARCH_LIMIT: Duration = Duration::from_mins(1);
+
+/// Time limit of a call of a search tool. The agent sees the end of this limit as a failed call and continues, so it must not
+/// come before those of a chat model that reranks, after which the case is an error.
+pub(super) fn call_limit(tool: &ToolConfig, llm_timeout: Duration) -> Duration {
+    match chat_reranker(tool) {
+        // It may be asked a second time.
+        Some(_) => SEARCH_LIMIT + llm_timeout * 2,
+        None => SEARCH_LIMIT,
+    }
+}
+
+/// The tools that a chat model reranks for, with that model. A tool that is mocked searches nothing.
+pub(crate) fn chat_rerankers(agent: &ResolvedAgent) -> impl Iterator<Item = (&str, &ModelConfig)> {
+    let tools = agent.config.tools.iter().filter(|tool| !tool.is_mocked());
+    tools.filter_map(|tool| Some((tool.name(), chat_reranker(tool)?)))
+}
+
+/// The chat models that rerank, each once.
+pub(crate) fn reranking_models(agent: &ResolvedAgent) -> Vec<&ModelConfig> {
+    let mut models: Vec<&ModelConfig> = Vec::new();
+    for (_, model) in chat_rerankers(agent) {
+        if !models.iter().any(|known| is_same(known, model)) {
+            models.push(model);
+        }
+    }
+    models
 }
 
 /// Asks a model for the order of the results of one search. Its usage counts towards the turn of the search.
@@ -192,6 +223,21 @@ mod tests {
         ] {
             assert_eq!(read_answer(answer, 2), Err(what.to_owned()), "{answer}");
         }
+    }
+
+    #[test]
+    fn the_limit_of_the_tool_never_comes_before_those_of_the_model() {
+        let tool = |reranker: Value| -> ToolConfig {
+            let mut tool = json!({"name": "t", "description": "d", "source": "s", "enable_reranking": true});
+            tool["reranker_model"] = reranker;
+            ToolConfig::HierarchicalDocument(serde_json::from_value(tool).unwrap())
+        };
+        let limit = Duration::from_mins(5);
+        let chat = tool(json!({"provider": "openai", "name": "m"}));
+        assert!(call_limit(&chat, limit) > limit * 2);
+        let endpoint =
+            tool(json!({"provider": "openai", "name": "m", "endpoint": "http://localhost/rerank"}));
+        assert_eq!(call_limit(&endpoint, limit), SEARCH_LIMIT);
     }
 
     #[test]

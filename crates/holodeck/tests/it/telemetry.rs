@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use holodeck::{AnswerSource, OpenOptions, TestOptions, model::Severity};
+use holodeck::{AnswerSource, OpenOptions, TestOptions, model::Severity, runner::RunControl};
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 
@@ -208,4 +208,112 @@ async fn a_metric_without_a_score_is_an_error_in_its_event() {
     assert_eq!(project.test(TestOptions::default()).await.unwrap().exit.code(), 4);
     assert_eq!(collector.count("evaluation_error"), 1);
     assert!(!collector.contains("gen_ai.evaluation.score"));
+}
+
+/// A judged metric and a check; the judge is behind `judge`.
+const JUDGED: &str = "evaluations:\n  model: {provider: openai, name: judging-model, endpoint: \"JUDGE\"}\n  metrics:\n    \
+                      - {type: geval, name: Right, criteria: Is it right?, evaluation_steps: [Look.]}\n    \
+                      - {type: standard, metric: contains}\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_regrade_exports_its_judges_and_metrics() {
+    let server = ModelServer::answering(|_| Reply::text("It is Paris."));
+    let judge = ModelServer::answering(|_| Reply::text("{\"reason\": \"fine\", \"score\": 10}"));
+    let collector = Collector::start();
+    let project = Project::asking(&server.url(), CASES);
+    let yaml = project.read("agent.yaml").replace(
+        "evaluations: {metrics: [{type: standard, metric: contains}]}\n",
+        &JUDGED.replace("JUDGE", &judge.url()),
+    );
+    project.write("agent.yaml", &yaml);
+    // The run itself is not observed.
+    assert_eq!(project.test(TestOptions::default()).await.unwrap().exit.code(), 0);
+    assert!(collector.paths().is_empty());
+    project.write(
+        "agent.yaml",
+        &format!("{yaml}observability: {}\n", otlp(&collector)),
+    );
+    let regrade = async |options: TestOptions, run: &str| {
+        let renew = holodeck::runner::Renew::All;
+        let prepared = holodeck::prepare_regrade(project.agent(), &project.env, &options, run, renew);
+        let outcome = prepared.unwrap().run(&RunControl::new(), &mut ()).await.unwrap();
+        assert_eq!(outcome.exit.code(), 0);
+    };
+    let journals = || {
+        let files = std::fs::read_dir(project.path(".holodeck/runs")).unwrap();
+        let files = files.map(|entry| entry.unwrap().path());
+        let journals = files.filter(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
+        let names = journals.map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned());
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names
+    };
+    let first = journals()[0].clone();
+    regrade(TestOptions::default(), "latest").await;
+    assert_eq!(collector.paths(), ["/v1/metrics", "/v1/traces"]);
+    for words in [
+        "holodeck test regrade",
+        "holodeck.regraded_run",
+        "invoke_agent a",
+        "first · Right",
+        &first,
+    ] {
+        assert!(collector.contains(words), "{words}");
+    }
+    assert_eq!(collector.count("gen_ai.evaluation.result"), 2);
+    assert!(!collector.contains("PRIVATE") && !collector.contains("Paris"));
+    // The run whose answers these are, also if it is named by its regrade.
+    let second = journals()[1].clone();
+    let marks = collector.count(&first);
+    regrade(TestOptions::default(), &second).await;
+    assert_eq!(
+        (collector.count(&first), collector.count(&second)),
+        (2 * marks, 0)
+    );
+    // Without judges there are still results.
+    let unjudged = project.read("agent.yaml").replace(
+        "    - {type: geval, name: Right, criteria: Is it right?, evaluation_steps: [Look.]}\n",
+        "",
+    );
+    project.write("agent.yaml", &unjudged);
+    let judged = judge.finish().len();
+    regrade(TestOptions::default(), &first).await;
+    assert_eq!((judged, collector.count("gen_ai.evaluation.result")), (3, 5));
+    server.finish();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replayed_regrade_exports_nothing() {
+    let server = ModelServer::answering(|_| Reply::text("It is Paris."));
+    let judge = ModelServer::answering(|_| Reply::text("{\"reason\": \"fine\", \"score\": 10}"));
+    let collector = Collector::start();
+    let project = Project::asking(&server.url(), CASES);
+    let yaml = project.read("agent.yaml").replace(
+        "evaluations: {metrics: [{type: standard, metric: contains}]}\n",
+        &JUDGED.replace("JUDGE", &judge.url()),
+    );
+    project.write("agent.yaml", &yaml);
+    let with = |record, answers| TestOptions {
+        open: OpenOptions {
+            record,
+            answers,
+            ..OpenOptions::default()
+        },
+        ..TestOptions::default()
+    };
+    let cassette = project.path("c.jsonl");
+    let recording = with(Some(cassette.clone()), AnswerSource::default());
+    assert_eq!(project.test(recording).await.unwrap().exit.code(), 0);
+    project.write(
+        "agent.yaml",
+        &format!("{yaml}observability: {}\n", otlp(&collector)),
+    );
+    let renew = holodeck::runner::Renew::All;
+    let replay = with(None, AnswerSource::Replay(cassette));
+    let prepared = holodeck::prepare_regrade(project.agent(), &project.env, &replay, "latest", renew);
+    let outcome = prepared.unwrap().run(&RunControl::new(), &mut ()).await.unwrap();
+    assert_eq!(outcome.exit.code(), 0);
+    assert_eq!(judge.finish().len(), 1);
+    assert!(collector.paths().is_empty());
+    server.finish();
 }

@@ -152,6 +152,11 @@ impl Eval {
             Self::ContextRecall => "contextual_recall",
         }
     }
+
+    /// Whether the metric judges passages, so that a case without any is an error.
+    pub(super) fn needs_passages(self) -> bool {
+        !matches!(self, Self::AnswerRelevancy)
+    }
 }
 
 /// MCP servers that `npx` starts. Others: `holodeck mcp add`.

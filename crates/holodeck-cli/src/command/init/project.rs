@@ -115,6 +115,24 @@ impl Plan {
             && self.servers.is_empty()
     }
 
+    /// What the chosen metrics lack: only one template retrieves passages.
+    pub(super) fn needs_passages(&self) -> Option<String> {
+        let metrics: Vec<String> = self
+            .evals
+            .iter()
+            .filter(|eval| eval.needs_passages())
+            .map(|eval| format!("`{}`", eval.metric()))
+            .collect();
+        if metrics.is_empty() || self.template == Template::Research {
+            return None;
+        }
+        Some(format!(
+            "nothing retrieves passages for {}: add `retrieval_context` to the test cases or a `vectorstore` tool, or \
+             start from `--template research`",
+            metrics.join(", ")
+        ))
+    }
+
     /// The path of a file relative to the current folder.
     pub(super) fn display_path(&self, file: &str) -> String {
         let path = if self.dir == Path::new(".") {
@@ -225,7 +243,13 @@ impl Plan {
     fn metrics(&self) -> String {
         let metrics = self.evals.iter().map(|eval| {
             let metric = eval.metric();
-            format!("    - {{type: rag, metric_type: {metric}, threshold: 0.7}}   # judged by a model\n")
+            let needs = match metric {
+                "answer_relevancy" => "",
+                _ => "; needs `retrieval_context` in a case, or a search",
+            };
+            format!(
+                "    - {{type: rag, metric_type: {metric}, threshold: 0.7}}   # judged by a model{needs}\n"
+            )
         });
         metrics.collect()
     }

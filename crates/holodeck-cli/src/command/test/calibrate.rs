@@ -7,7 +7,10 @@ use holodeck::{
     runner::{ExitCode, calibration_json},
 };
 
-use super::targets::{Overwrite, Target, check, read_beginning, replace};
+use super::{
+    shorten,
+    targets::{Overwrite, Target, check, read_beginning, replace},
+};
 use crate::{
     args::AgentArg,
     command::{as_argument, build_runtime, load},
@@ -35,6 +38,9 @@ pub(super) struct CalibrateArgs {
     /// Overwrite the file of `--output` even if `holodeck` did not write it.
     #[arg(long)]
     force: bool,
+    /// Do not store the result in `calibration/` beside the agent file, where `require_calibrated` looks for it.
+    #[arg(long)]
+    no_save: bool,
     /// Write the result as one JSON object to stdout, instead of text.
     #[arg(long)]
     json: bool,
@@ -78,10 +84,28 @@ pub(super) fn run(args: &CalibrateArgs, terminal: &mut Terminal) -> Result<ExitC
         let mut interrupts = Interrupts::listen()?;
         tokio::select! {
             run = prepared.run() => Ok::<_, Failure>(run.map_err(|error| subject.prepare(error.into()))?),
-            request = interrupts.next() => Err(request.problem().into()),
+            request = interrupts.next() => {
+                let (judged, all) = prepared.progress();
+                let mut problem = request.problem();
+                problem.message =
+                    format!("{} after {judged} of {all} answers were judged; nothing was stored", problem.message);
+                Err(problem.into())
+            }
         }
     })?;
-    let value = calibration_json(&run);
+    let (stored, not_stored) = if args.no_save {
+        (None, None)
+    } else {
+        match prepared.store(&run) {
+            Ok(file) => (file.map(|file| shorten(&file)), None),
+            Err(error) => (None, Some(error)),
+        }
+    };
+    let mut value = calibration_json(&run);
+    if let Some(fields) = value.as_object_mut() {
+        let stored = stored.as_ref().map(|file| file.display().to_string());
+        fields.insert("stored".to_owned(), stored.into());
+    }
     let mut exit = run.exit();
     let written = match &output {
         None | Some(Target::Null) => Ok(()),
@@ -94,6 +118,17 @@ pub(super) fn run(args: &CalibrateArgs, terminal: &mut Terminal) -> Result<ExitC
         terminal.write_data(&render::calibration(&run, terminal.width()))?;
     }
     terminal.flush()?;
+    if let Some(file) = &stored
+        && terminal.verbosity() > Verbosity::Quiet
+    {
+        terminal.write_message(&format!("stored the calibration in `{}`\n", file.display()));
+    }
+    if let Some(error) = not_stored {
+        let problem = Problem::execution(format!("cannot store the calibration: {error}"))
+            .with_hint("`--no-save` measures without storing");
+        exit = exit.worse(problem.exit);
+        terminal.write_message(&render::problem(&problem));
+    }
     if let Err(error) = written {
         let problem = Problem::execution(format!("cannot write the calibration: {error}"));
         exit = exit.worse(problem.exit);

@@ -39,6 +39,10 @@ pub(super) struct WhatArgs {
     /// Run only one part of the cases, as in `2/3`; `auto` reads it from the variables of GitLab CI or Kubernetes.
     #[arg(long, value_name = "I/N", value_parser = parse_shard)]
     shard: Option<ShardArg>,
+    /// Run only the combinations of the agent file's `matrix` with this value, as in `model.name=gpt-4o`. May be
+    /// repeated: values of one path are alternatives.
+    #[arg(long, value_name = "PATH=VALUE", value_parser = parse_axis)]
+    pub(super) matrix: Vec<(String, String)>,
     /// Run each case N times, whatever the agent file says.
     #[arg(long, value_name = "N", value_parser = parse_trials)]
     pub(super) trials: Option<u32>,
@@ -217,6 +221,31 @@ impl OutputArgs {
         Ok(reports)
     }
 
+    /// The reports of one of several runs, with its name in the names of their files.
+    pub(super) fn reports_named(&self, name: &str) -> Result<Reports, Problem> {
+        Ok(self.reports()?.named(name))
+    }
+
+    /// Refuses what only one run can write.
+    pub(super) fn check_several(&self, options: &TestOptions) -> Result<(), Problem> {
+        let refuse = |flag: &str, why: &str| {
+            Err(Problem::config(format!(
+                "`{flag}` cannot be used with several combinations: {why}"
+            ))
+            .with_hint("select one combination with `--matrix PATH=VALUE`"))
+        };
+        if self.save_baseline.is_some() {
+            return refuse("--save-baseline", "a baseline is that of one run");
+        }
+        if options.open.record.is_some() {
+            return refuse("--record", "a recording is that of one run");
+        }
+        if self.reports()?.use_stdout() {
+            return refuse("--output -", "each combination has its own report");
+        }
+        Ok(())
+    }
+
     fn format_of(&self, path: &Path) -> Result<Format, Problem> {
         if let Some(format) = self.format {
             return Ok(format.into());
@@ -274,6 +303,12 @@ fn parse_shard(text: &str) -> Result<ShardArg, String> {
     text.parse()
         .map(ShardArg::Part)
         .map_err(|error: ShardError| error.to_string())
+}
+
+fn parse_axis(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(path, _)| !path.is_empty());
+    let (path, value) = parts.ok_or("expected PATH=VALUE, as in `model.name=gpt-4o`")?;
+    Ok((path.to_owned(), value.to_owned()))
 }
 
 fn parse_trials(text: &str) -> Result<u32, String> {

@@ -80,6 +80,29 @@ impl Reports {
         Ok(reports)
     }
 
+    /// The same reports, with `name` in the names of their files: `report.html` becomes `report-name.html`.
+    pub(super) fn named(self, name: &str) -> Self {
+        let rename = |path: PathBuf| {
+            let mut file = path.file_stem().unwrap_or_default().to_owned();
+            file.push(format!("-{name}"));
+            if let Some(extension) = path.extension() {
+                file.push(".");
+                file.push(extension);
+            }
+            path.with_file_name(file)
+        };
+        let targets = self.targets.into_iter().map(|(format, target)| {
+            let target = match target {
+                Target::File(path) => Target::File(rename(path)),
+                other => other,
+            };
+            (format, target)
+        });
+        Self {
+            targets: targets.collect(),
+        }
+    }
+
     /// The files to write.
     fn paths(&self) -> impl Iterator<Item = PathBuf> {
         self.targets.iter().filter_map(|(_, target)| match target {

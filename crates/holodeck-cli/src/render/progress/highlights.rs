@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holodeck::{
-    model::{CaseState, ExecutionState},
+    model::{CaseState, ExecutionState, MetricResult},
     runner::{CaseReport, RunEvent, RunSink, explain},
 };
 
@@ -26,6 +26,8 @@ pub(crate) struct Highlights {
     pub(crate) hints: Vec<String>,
     /// Cases that could not be executed.
     pub(crate) not_executed: usize,
+    /// Whether the error of a case is that of a judge.
+    pub(crate) judge_failed: bool,
     /// Cases to finish.
     pub(crate) planned: usize,
 }
@@ -46,6 +48,13 @@ impl Highlights {
     }
 }
 
+fn judge_failed(case: &CaseReport) -> bool {
+    let is_judge_error = |metric: &MetricResult| metric.error.is_some() && metric.judge_prompt.is_some();
+    let mut trials = case.metrics_of_trials();
+    trials.any(|metrics| metrics.iter().any(is_judge_error))
+        || case.conversation_metrics().iter().any(is_judge_error)
+}
+
 impl RunSink for Highlights {
     fn on(&mut self, event: &RunEvent) {
         match event {
@@ -59,6 +68,7 @@ impl RunSink for Highlights {
                     if matches!(case.execution(), ExecutionState::Error | ExecutionState::Skipped) {
                         self.not_executed += 1;
                     }
+                    self.judge_failed |= judge_failed(case);
                     self.add_hints(case);
                     if self.failures.len() < MAX_FAILURES {
                         self.failures.push(Arc::clone(case));

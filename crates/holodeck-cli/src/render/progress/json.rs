@@ -5,23 +5,31 @@ use std::io::Write;
 use holodeck::runner::{RunEvent, RunSink};
 use serde_json::{Value, json};
 
-use crate::terminal::json_line;
+use crate::terminal::{add_combination, json_line};
 
 /// Writes one line of JSON for each event. The field names are a contract: `docs/cli.md`.
 pub(super) struct Json<W> {
     out: W,
     to_terminal: bool,
+    combination: Option<Value>,
 }
 
 impl<W: Write + Send> Json<W> {
-    pub(super) fn new(out: W, to_terminal: bool) -> Self {
-        Self { out, to_terminal }
+    pub(super) fn new(out: W, to_terminal: bool, combination: Option<Value>) -> Self {
+        Self {
+            out,
+            to_terminal,
+            combination,
+        }
     }
 }
 
 impl<W: Write + Send> RunSink for Json<W> {
     fn on(&mut self, event: &RunEvent) {
-        let Some(value) = event_json(event) else { return };
+        let Some(mut value) = event_json(event) else {
+            return;
+        };
+        add_combination(&mut value, self.combination.as_ref());
         // A closed stdout must not stop the run: its journal and its exit code are still needed.
         let _ = self.out.write_all(json_line(value, self.to_terminal).as_bytes());
         let _ = self.out.flush();

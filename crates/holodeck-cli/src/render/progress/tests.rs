@@ -149,6 +149,7 @@ fn head(cases: &[CaseReport], ended: &str, replayed: Option<Replayed>) -> Report
         ended: ended.to_owned(),
         ended_because: None,
         regraded_from: None,
+        combination: None,
         shard: None,
         merged_from: Vec::new(),
     }
@@ -351,7 +352,7 @@ fn many_failures_are_counted_not_listed() {
 fn a_program_gets_one_object_a_line() {
     let paper = Paper::default();
     let events = events(&cases()[..1], 1, "interrupted", Some(replayed()));
-    feed(Json::new(paper.clone(), false), &events);
+    feed(Json::new(paper.clone(), false, None), &events);
     let mut lines: Vec<Value> = paper
         .text()
         .lines()
@@ -393,6 +394,52 @@ fn e04_a_small_cost_has_its_column() {
     let cases = [case(0, "cheap", "passed", &cheap, &json!({}))];
     let text = live(80, Verbosity::Normal, &events(&cases, 1, "completed", None));
     assert!(text.contains("    812 tokens <$0.0001\n"), "{text}");
+}
+
+#[test]
+fn metrics_with_long_names_are_aligned() {
+    let gate = |name: &str, score: f64, passed: bool, why: &str| {
+        let mut metric = metric(name, score, Some(0.7), Some(passed), Some(why));
+        metric["conversation"] = name.starts_with("goal").into();
+        metric
+    };
+    let turn = json!({"metrics": [
+        gate("contains", 1.0, true, "found"),
+        gate("fluency", 0.4, false, "It repeats itself."),
+    ]});
+    let mut judged = case(0, "refund", "failed", &json!({}), &turn);
+    let reason = "The user asked for a refund, and the agent confirmed it in its last message.";
+    judged.grade.conversation = Some(from(json!({
+        "state": "passed",
+        "metrics": [gate("goal_success", 0.9, true, reason)],
+    })));
+    let events = events(&[judged], 1, "completed", None);
+    let rows = |width| {
+        let text = live(width, Verbosity::Verbose, &events);
+        let rows: Vec<_> = text.lines().filter(|line| line.starts_with("    ")).collect();
+        rows.join("\n")
+    };
+    insta::assert_snapshot!(rows(80), @"
+        fluency                     0.40, needs 0.70: It repeats itself.
+        expected  Your order #12 is in transit
+        got       I could not find order #12
+        contains                    1.00, needs 0.70: found
+        goal_success (conversation) 0.90, needs 0.70: The user asked for a refund,
+                                    and the agent confirmed it in its last message.
+    ");
+    insta::assert_snapshot!(rows(48), @"
+        fluency                 0.40, needs 0.70: It
+                                repeats itself.
+        expected  Your order #12 is in transit
+        got       I could not find order #12
+        contains                1.00, needs 0.70:
+                                found
+        goal_success (conversa… 0.90, needs 0.70:
+                                The user asked for a
+                                refund, and the
+                                agent confirmed it
+                                in its last message.
+    ");
 }
 
 /// A case that passed although one of its two tool calls failed.

@@ -80,7 +80,14 @@ const OLD_JUDGE_FIELDS: [&str; 5] = [
     "timeout_ms",
     "custom_prompt",
 ];
-const NEW_JUDGE_FIELDS: [&str; 5] = ["judges", "min_judges", "aggregate", "judge_repeats", "when"];
+const NEW_JUDGE_FIELDS: [&str; 6] = [
+    "judges",
+    "min_judges",
+    "aggregate",
+    "judge_repeats",
+    "when",
+    "require_calibrated",
+];
 
 fn is_judge(metric: &str) -> bool {
     matches!(metric, "groundedness" | "relevance" | "coherence" | "fluency")
@@ -177,6 +184,7 @@ pub(super) fn check_metrics(rules: &mut Rules<'_>, owner: &View, key: &str) {
         if matches!(kind, Some("standard" | "code")) {
             warn_unreachable(rules, &metric);
         }
+        check_required_calibration(rules, &metric, kind, key);
         if kind == Some("code") {
             check_code(rules, &metric);
         }
@@ -203,6 +211,31 @@ pub(super) fn check_conversation_metrics(rules: &mut Rules<'_>, case: &View) {
             let message = "`response_path` selects a part of one answer, and a conversation has several";
             rules.report_inconsistent(&metric, "response_path", message, None);
         }
+    }
+}
+
+/// Reports a calibration that can never exist: of a whole conversation, or of a judge that decides nothing.
+fn check_required_calibration(rules: &mut Rules<'_>, metric: &View, kind: Option<&str>, list: &str) {
+    const FIELD: &str = "require_calibrated";
+    // Programs and checks are reported as all other fields that they do not have.
+    let is_judge = match kind {
+        Some("standard") => rules.text(metric, "metric").is_some_and(is_judge),
+        Some("geval" | "rag" | "goal_success") => true,
+        _ => false,
+    };
+    let is_off = |field| rules.flag(metric, field) == Some(false);
+    if !is_judge || rules.entry(metric, FIELD).is_none() || is_off(FIELD) || is_off("enabled") {
+        return;
+    }
+    if list == CONVERSATION {
+        let message = "a judge of conversations cannot be calibrated yet";
+        rules.report_inconsistent(metric, FIELD, message, Some("remove `require_calibrated`"));
+    } else if kind == Some("standard") && !rules.has(metric, "threshold") {
+        let message = format!(
+            "`{FIELD}` needs `threshold`{}: without one, the judge decides nothing",
+            rules.owner_suffix(metric)
+        );
+        rules.report_inconsistent(metric, FIELD, message, Some("add one, as in `threshold: 0.7`"));
     }
 }
 

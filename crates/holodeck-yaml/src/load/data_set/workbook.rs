@@ -9,7 +9,7 @@ use holodeck_model::{Code, Diagnostic, Layer, Source};
 
 use super::{
     super::{Loader, read::MAX_DATA_BYTES},
-    offset,
+    offset, package,
     table::{Cell, RowKind, Table},
 };
 use crate::yaml::{FileId, NodeId, Place, SourceFile};
@@ -20,11 +20,16 @@ const MAX_WORKBOOK_BYTES: u64 = 50 * 1024 * 1024;
 /// Rows of the largest sheet that Excel writes.
 const MAX_ROWS: u32 = 1_048_576;
 
+/// Eight columns in each row of the largest sheet. A sheet with one cell at the end of each row would take much more
+/// memory than its file.
+const MAX_CELLS: usize = 8 * 1_048_576;
+
 /// The text of a sheet, and its cells by row.
 #[derive(Default)]
 struct Sheet {
     text: String,
     rows: Vec<Vec<Cell>>,
+    cells: usize,
     /// Cells without a usable value, with the reason.
     unusable: Vec<(u32, u32, String)>,
 }
@@ -72,6 +77,7 @@ impl Loader<'_> {
 
 /// The first sheet, its name, and the number of other sheets.
 fn read_first_sheet(bytes: &[u8]) -> Result<(Sheet, String, usize), String> {
+    package::check(bytes)?;
     let mut book: Xlsx<Cursor<&[u8]>> =
         open_workbook_from_rs(Cursor::new(bytes)).map_err(|error: XlsxError| error.to_string())?;
     let names: Vec<String> = book
@@ -107,6 +113,10 @@ fn read_first_sheet(bytes: &[u8]) -> Result<(Sheet, String, usize), String> {
         };
         if matches!(&value, Ok(text) if text.is_empty()) {
             continue;
+        }
+        sheet.cells += (column as usize + 1).saturating_sub(row.len());
+        if sheet.cells > MAX_CELLS {
+            return Err(format!("its first sheet has more than {MAX_CELLS} cells"));
         }
         // Cells that the sheet leaves out are empty.
         while row.len() < column as usize {

@@ -1,0 +1,508 @@
+//! The `matrix` of an agent: one run for each combination of its values, one after the other.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use holodeck::{
+    DryRun, MatrixGroup, MatrixRun, TestOptions,
+    model::{Combination, Matrix, ReportHead, TokenUsage, axis_value, closest},
+    runner::{Budget, ExitCode, OnFailure, RunEndKind, SiblingState, new_group},
+    yaml::LoadedAgent,
+};
+use serde_json::json;
+
+use super::{Finished, Kind, OutputArgs, Session};
+use crate::{
+    command::{as_argument, build_runtime, load_combination},
+    failure::{Failure, Problem},
+    interrupt::{Interrupts, StopRequest},
+    render::{self, MatrixRow},
+    terminal::{Terminal, Verbosity},
+};
+
+/// The combinations to run: all, or those that the values of `--matrix` select. `None` for an agent without a matrix.
+pub(super) fn select(
+    agent: &LoadedAgent,
+    wanted: &[(String, String)],
+) -> Result<Option<Vec<Combination>>, Problem> {
+    let Some(matrix) = &agent.config.matrix else {
+        return match wanted.first() {
+            None => Ok(None),
+            Some((path, value)) => Err(Problem::config(format!(
+                "`--matrix {path}={value}`: the agent file has no `matrix`"
+            ))
+            .with_hint(format!("add `matrix:` with `{path}: [{value}]`"))),
+        };
+    };
+    for (path, value) in wanted {
+        check_wanted(matrix, path, value)?;
+    }
+    let is_selected = |combination: &Combination| {
+        combination.values().all(|(path, value)| {
+            let mut of_path = wanted.iter().filter(|(other, _)| other == path).peekable();
+            let value = axis_value(value);
+            of_path.peek().is_none() || of_path.any(|(_, wanted)| *wanted == value)
+        })
+    };
+    let mut combinations = matrix.combinations();
+    combinations.retain(is_selected);
+    Ok(Some(combinations))
+}
+
+fn check_wanted(matrix: &Matrix, path: &str, value: &str) -> Result<(), Problem> {
+    let refuse = |message: String, typed: &str, known: Vec<String>| {
+        let problem = Problem::config(format!("`--matrix {path}={value}`: {message}"));
+        match closest(typed, known.iter().map(String::as_str)) {
+            Some(meant) => problem.with_hint(format!("did you mean `{meant}`?")),
+            None => problem.with_hint(format!("it has {}", known.join(", "))),
+        }
+    };
+    let Some((_, values)) = matrix.axes().find(|(axis, _)| *axis == path) else {
+        let known = matrix.axes().map(|(axis, _)| axis.to_owned()).collect();
+        return Err(refuse("the `matrix` has no such path".to_owned(), path, known));
+    };
+    let values: Vec<String> = values.iter().map(axis_value).collect();
+    if values.iter().any(|known| known == value) {
+        return Ok(());
+    }
+    Err(refuse(
+        format!("`{path}` has no such value in the `matrix`"),
+        value,
+        values,
+    ))
+}
+
+/// One run of the matrix.
+struct Job {
+    combination: Combination,
+    /// The name of the combination in the names of files.
+    name: String,
+    /// The shards to merge; without them, the tests are run.
+    shards: Option<Vec<String>>,
+}
+
+/// Checks every combination, then runs all of them, or shows what would run.
+pub(super) fn run(
+    base: &Session<'_>,
+    combinations: &[Combination],
+    dry_run: bool,
+    terminal: &mut Terminal,
+) -> Result<ExitCode, Failure> {
+    let mut options = base.options.clone();
+    options.matrix = Some(MatrixGroup {
+        group: new_group(),
+        planned: combinations.to_vec(),
+    });
+    let jobs = jobs(combinations.iter().map(|combination| (combination.clone(), None)));
+    if jobs.len() > 1 {
+        base.output.check_several(&options)?;
+    }
+    // A run costs money, so everything that can be known to be missing is found before the first.
+    let mut plans = Vec::new();
+    for job in &jobs {
+        let plan = |terminal: &mut Terminal| {
+            let session = base.of_job(job, jobs.len(), options.clone(), terminal)?;
+            session.check_targets()?;
+            session.plan()
+        };
+        plans.push(plan(terminal).map_err(|failure| about(&job.combination, failure))?);
+    }
+    if dry_run {
+        return show_plans(base, &jobs, &plans, terminal);
+    }
+    drop(plans);
+    run_jobs(base, &options, &jobs, &[], terminal)
+}
+
+/// Names the combination that an error is about.
+fn about(combination: &Combination, failure: Failure) -> Failure {
+    match failure {
+        Failure::Problem(mut problem) => {
+            problem.message = format!("combination {combination}: {}", problem.message);
+            Failure::Problem(problem)
+        }
+        output @ Failure::Output(_) => output,
+    }
+}
+
+fn show_plans(
+    base: &Session<'_>,
+    jobs: &[Job],
+    plans: &[DryRun],
+    terminal: &mut Terminal,
+) -> Result<ExitCode, Failure> {
+    let plans: Vec<(&Combination, &DryRun)> = jobs.iter().map(|job| &job.combination).zip(plans).collect();
+    terminal.set_combination(None);
+    if base.output.json {
+        terminal.write_json(render::matrix_plan_json(&plans))?;
+    } else {
+        terminal.write_data(&render::matrix_plan(&plans))?;
+    }
+    let is_empty = plans.iter().all(|(_, dry)| dry.plan.cases.is_empty());
+    Ok(if is_empty && !base.output.allow_empty {
+        ExitCode::Nothing
+    } else {
+        ExitCode::Passed
+    })
+}
+
+impl<'a> Session<'a> {
+    /// The session of one run of the matrix.
+    fn of_job(
+        &self,
+        job: &Job,
+        jobs: usize,
+        options: TestOptions,
+        terminal: &mut Terminal,
+    ) -> Result<Session<'a>, Failure> {
+        let reports = if jobs > 1 {
+            self.output.reports_named(&job.name)?
+        } else {
+            self.output.reports()?
+        };
+        Ok(Session {
+            path: self.path,
+            env: self.env.clone(),
+            agent: load_combination(self.path, &self.env, &job.combination, false, terminal)?,
+            subject: self.subject.clone(),
+            options,
+            output: self.output,
+            reports,
+        })
+    }
+}
+
+/// Runs all jobs and shows their results side by side. `missing` are combinations that should have been among them.
+fn run_jobs(
+    base: &Session<'_>,
+    options: &TestOptions,
+    jobs: &[Job],
+    missing: &[Combination],
+    terminal: &mut Terminal,
+) -> Result<ExitCode, Failure> {
+    let runtime = build_runtime()?;
+    let mut interrupts = Interrupts::listen()?;
+    let mut rows = Vec::new();
+    let mut exit = ExitCode::Passed;
+    let mut left = Left::of(options.budget);
+    // Why the remaining combinations are not run.
+    let mut stopped: Option<String> = None;
+    let mut has_run = false;
+    for (place, job) in jobs.iter().enumerate() {
+        let mut row = MatrixRow::new(job.combination.clone());
+        if stopped.is_none()
+            && let Some(request) = interrupts.try_next()
+        {
+            exit = exit.worse(exit_of(request));
+            stopped = Some("interrupted".to_owned());
+        }
+        if let Some(reason) = &stopped {
+            row.note = Some(format!("not run: {reason}"));
+            rows.push(row);
+            continue;
+        }
+        if jobs.len() > 1 && !base.output.json && terminal.verbosity() > Verbosity::Quiet {
+            terminal.write_message(&render::combination(&job.combination, place + 1, jobs.len()));
+        }
+        let started = Instant::now();
+        let mut options = options.clone();
+        options.budget = left.budget;
+        let session = base.of_job(job, jobs.len(), options, terminal);
+        let finished = session.and_then(|session| {
+            let kind = match &job.shards {
+                Some(shards) => Kind::Merge(shards),
+                None => Kind::Run,
+            };
+            session.execute_in(kind, &runtime, Some(&mut interrupts), terminal)
+        });
+        row.took = started.elapsed();
+        match finished {
+            Ok(Finished { exit: own, head }) => {
+                has_run = true;
+                exit = exit.worse(own);
+                row.exit = Some(own);
+                if let Some(head) = &head {
+                    stopped = left.stop_after(head, own, base.options.on_failure);
+                    if left.is_used_up && stopped.is_some() && place + 1 < jobs.len() {
+                        exit = exit.worse(ExitCode::Budget);
+                    }
+                } else {
+                    row.note = Some("nothing to run".to_owned());
+                }
+                row.head = head;
+            }
+            // Every case of the combination passed last time, which is known only if that is all that selects cases.
+            Err(Failure::Problem(problem))
+                if problem.exit == ExitCode::Nothing && options_select_failed_only(&base.options) =>
+            {
+                row.note = Some("nothing to run: every case passed last time".to_owned());
+            }
+            Err(Failure::Problem(problem)) => {
+                exit = exit.worse(problem.exit);
+                row.exit = Some(problem.exit);
+                row.note = Some(match problem.message.lines().next() {
+                    Some(line) => format!("not run: {line}"),
+                    None => "not run".to_owned(),
+                });
+                if matches!(problem.exit, ExitCode::Interrupted | ExitCode::Terminated) {
+                    stopped = Some("interrupted".to_owned());
+                } else if base.options.on_failure == OnFailure::Stop {
+                    stopped = Some("an earlier combination did not pass (`--fail-fast`)".to_owned());
+                }
+                terminal.write_message(&render::problem(&problem));
+            }
+            // A reader that closes the pipe does not change the verdict.
+            Err(Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                exit = exit.worse(ExitCode::Execution);
+                row.note = Some("its output could not be written".to_owned());
+            }
+            Err(output) => return Err(output),
+        }
+        rows.push(row);
+    }
+    for combination in missing {
+        let mut row = MatrixRow::new(combination.clone());
+        row.note = Some("not run: no shard of this combination was given".to_owned());
+        exit = exit.worse(ExitCode::Execution);
+        rows.push(row);
+    }
+    if !has_run {
+        exit = exit.worse(ExitCode::Nothing);
+    }
+    // Whatever stopped the others, a matrix that was not run completely has not passed.
+    if stopped.is_some() && rows.iter().any(|row| row.head.is_none()) {
+        exit = exit.worse(ExitCode::Execution);
+    }
+    terminal.set_combination(None);
+    let written = show(base, &rows, exit, terminal);
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(exit),
+    }
+}
+
+fn options_select_failed_only(options: &TestOptions) -> bool {
+    options.failed && options.filter.is_none() && options.shard.is_none()
+}
+
+fn exit_of(request: StopRequest) -> ExitCode {
+    request.problem().exit
+}
+
+fn show(
+    base: &Session<'_>,
+    rows: &[MatrixRow],
+    exit: ExitCode,
+    terminal: &mut Terminal,
+) -> std::io::Result<()> {
+    if rows.len() == 1 {
+        return Ok(());
+    }
+    if base.output.json {
+        terminal.write_json(json!({
+            "event": "matrix_finished",
+            "exit_code": exit.code(),
+            "combinations": rows.iter().map(MatrixRow::json).collect::<Vec<_>>(),
+        }))?;
+    } else {
+        terminal.write_data(&render::matrix(rows))?;
+    }
+    terminal.flush()?;
+    if terminal.verbosity() > Verbosity::Quiet && !base.output.json {
+        let mut runs = rows.iter().filter_map(|row| row.head.as_ref());
+        if let (Some(one), Some(other)) = (runs.next(), runs.next()) {
+            terminal.write_message(&render::hint(&format!(
+                "`holodeck test compare {} {}{}` compares two of them case by case",
+                one.run_id, other.run_id, base.subject.argument
+            )));
+        }
+        let not_run: Vec<_> = rows.iter().filter(|row| row.head.is_none()).collect();
+        if let Some(first) = not_run.first().filter(|_| exit != ExitCode::Passed) {
+            terminal.write_message(&render::hint(&format!(
+                "`holodeck test{}{}` runs a combination that was not run",
+                base.subject.argument,
+                selecting(&first.combination)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The flags that select a combination, with a leading space.
+fn selecting(combination: &Combination) -> String {
+    let flags = combination.values().map(|(path, value)| {
+        let argument = format!("{path}={}", axis_value(value));
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+=:".contains(c);
+        if argument.chars().all(plain) {
+            format!(" --matrix {argument}")
+        } else {
+            format!(" --matrix '{}'", argument.replace('\'', "'\\''"))
+        }
+    });
+    flags.collect()
+}
+
+/// What of the budget is left for the following runs: it holds for the whole matrix.
+struct Left {
+    budget: Budget,
+    is_used_up: bool,
+}
+
+impl Left {
+    fn of(budget: Budget) -> Self {
+        Self {
+            budget,
+            is_used_up: false,
+        }
+    }
+
+    /// Takes away what a run used. Returns why no further run may start, if so.
+    fn stop_after(&mut self, head: &ReportHead, exit: ExitCode, on_failure: OnFailure) -> Option<String> {
+        if matches!(exit, ExitCode::Interrupted | ExitCode::Terminated) {
+            return Some("interrupted".to_owned());
+        }
+        let summary = &head.summary;
+        let of_budget = [RunEndKind::Budget, RunEndKind::Unenforceable].map(RunEndKind::as_str);
+        let mut used_up = of_budget.contains(&head.ended.as_str());
+        if head.replayed.is_none() {
+            let tokens = |usage: Option<TokenUsage>| usage.map_or(0, |usage| usage.total_tokens);
+            let used = tokens(summary.token_usage) + tokens(summary.judge_usage) + tokens(summary.user_usage);
+            if let Some(limit) = &mut self.budget.max_tokens_total {
+                *limit = limit.saturating_sub(used);
+                used_up |= *limit == 0;
+            }
+            let costs = [summary.cost_usd, summary.judge_cost_usd, summary.user_cost_usd];
+            if let Some(limit) = &mut self.budget.max_cost_usd {
+                *limit -= costs.into_iter().flatten().sum::<f64>();
+                used_up |= *limit <= 0.0;
+            }
+        }
+        if used_up {
+            self.is_used_up = true;
+            return Some("the budget of the matrix is used up or cannot be enforced".to_owned());
+        }
+        let has_stopped = on_failure == OnFailure::Stop && exit != ExitCode::Passed;
+        has_stopped.then(|| "an earlier combination did not pass (`--fail-fast`)".to_owned())
+    }
+}
+
+/// Jobs with names for their files: their values, and a number where two would have the same name.
+fn jobs(combinations: impl Iterator<Item = (Combination, Option<Vec<String>>)>) -> Vec<Job> {
+    let mut jobs: Vec<Job> = Vec::new();
+    for (combination, shards) in combinations {
+        let plain = file_name(&combination);
+        let mut name = plain.clone();
+        let mut number = 1;
+        while jobs.iter().any(|job| job.name == name) {
+            number += 1;
+            name = format!("{plain}-{number}");
+        }
+        jobs.push(Job {
+            combination,
+            name,
+            shards,
+        });
+    }
+    jobs
+}
+
+/// The values in letters, digits, dots and `-`, short enough for the name of a file.
+fn file_name(combination: &Combination) -> String {
+    let values: Vec<String> = combination.values().map(|(_, value)| axis_value(value)).collect();
+    let mut name = String::new();
+    for character in values.join("-").chars() {
+        if character.is_ascii_alphanumeric() || (character == '.' && !name.is_empty()) {
+            name.push(character);
+        } else if !name.ends_with('-') && !name.is_empty() {
+            name.push('-');
+        }
+    }
+    name.truncate(80);
+    let name = name.trim_end_matches(['-', '.']);
+    if name.is_empty() { "combination" } else { name }.to_owned()
+}
+
+/// The run of a matrix that `name` means. An error is reported by the command itself.
+pub(super) fn find(agent: &Path, name: &str, resumes: bool) -> Option<MatrixRun> {
+    holodeck::find_run(agent, name, resumes).unwrap_or_default()
+}
+
+/// Resumes a run of a matrix. It passes only if the other runs of the same command passed as well.
+pub(super) fn resume(
+    run: &MatrixRun,
+    agent: &Path,
+    output: &OutputArgs,
+    mut options: TestOptions,
+    terminal: &mut Terminal,
+) -> Result<ExitCode, Failure> {
+    options.resume = Some(run.journal.display().to_string());
+    let session = Session::open_combination(agent, output, options, &run.stored.values, terminal)?;
+    if terminal.verbosity() > Verbosity::Quiet {
+        terminal.write_message(&format!("resuming combination {}\n", run.stored.values));
+    }
+    let mut exit = session.execute(Kind::Run, terminal)?;
+    let siblings = run
+        .siblings(agent)
+        .map_err(|error| Problem::execution(format!("cannot read the other runs of the matrix: {error}")))?;
+    let argument = as_argument(agent);
+    for sibling in siblings {
+        let (own, what, hint) = match &sibling.state {
+            SiblingState::Passed => continue,
+            SiblingState::NotRun => (
+                ExitCode::Execution,
+                "was not run".to_owned(),
+                format!("`holodeck test{argument}{}` runs it", selecting(&sibling.values)),
+            ),
+            SiblingState::Unfinished { run_id } => (
+                ExitCode::Execution,
+                "is not finished".to_owned(),
+                format!("`holodeck test resume {run_id}{argument}` resumes it"),
+            ),
+            SiblingState::NotPassed { run_id, cases } => (
+                ExitCode::Failed,
+                format!(
+                    "has {} that did not pass",
+                    holodeck::runner::words::count(*cases, "case")
+                ),
+                format!("`holodeck test regrade {run_id}{argument}` grades its answers again"),
+            ),
+        };
+        exit = exit.worse(own);
+        let problem = Problem::new(own, format!("combination {} {what}", sibling.values)).with_hint(hint);
+        terminal.write_message(&render::problem(&problem));
+    }
+    Ok(exit)
+}
+
+/// Merges shards of a matrix, each combination by itself. `None` if they are not of a matrix.
+pub(super) fn merge(
+    agent: &Path,
+    runs: &[String],
+    output: &OutputArgs,
+    terminal: &mut Terminal,
+) -> Result<Option<ExitCode>, Failure> {
+    let Ok((groups, missing)) = holodeck::shards_by_combination(agent, runs) else {
+        // The merge reports the error.
+        return Ok(None);
+    };
+    let groups: Option<Vec<(Combination, Vec<PathBuf>)>> = groups
+        .into_iter()
+        .map(|(combination, journals)| Some((combination?, journals)))
+        .collect();
+    let Some(groups) = groups.filter(|groups| !groups.is_empty()) else {
+        return Ok(None);
+    };
+    let names = |journals: Vec<PathBuf>| journals.iter().map(|path| path.display().to_string()).collect();
+    let jobs = jobs(
+        groups
+            .into_iter()
+            .map(|(combination, journals)| (combination, Some(names(journals)))),
+    );
+    let base = Session::open(agent, output, TestOptions::default(), terminal)?;
+    if jobs.len() > 1 {
+        output.check_several(&base.options)?;
+    }
+    run_jobs(&base, &base.options, &jobs, &missing, terminal).map(Some)
+}

@@ -1,0 +1,223 @@
+//! Workbooks that are small on disk and large in memory.
+
+use std::path::Path;
+
+use holodeck_model::{Diagnostic, Env, MemoryFiles};
+use holodeck_yaml::load_agent;
+
+use crate::support::render;
+
+/// The errors of an agent whose cases are in this workbook.
+fn errors(workbook: Vec<u8>) -> String {
+    let agent =
+        "name: a\nmodel: {provider: openai, name: m}\ninstructions: {inline: Hi}\ntest_cases_file: c.xlsx\n";
+    let files = MemoryFiles::new()
+        .with("agent.yaml", agent)
+        .with("c.xlsx", workbook);
+    let load = load_agent(Path::new("agent.yaml"), &Env::empty(), &files);
+    let mut found = load.diagnostics;
+    found.retain(Diagnostic::is_error);
+    assert_eq!(load.agent.is_none(), !found.is_empty());
+    render(&found)
+}
+
+/// A file in an archive; `size` is what the directory declares.
+struct Part<'a> {
+    name: &'a str,
+    method: u16,
+    data: Vec<u8>,
+    size: usize,
+}
+
+fn stored<'a>(name: &'a str, text: &str) -> Part<'a> {
+    Part {
+        name,
+        method: 0,
+        data: text.as_bytes().to_vec(),
+        size: text.len(),
+    }
+}
+
+/// An archive with exactly these parts.
+fn packed(parts: &[Part<'_>]) -> Vec<u8> {
+    let (mut archive, mut directory) = (Vec::new(), Vec::new());
+    let four = |number: usize| u32::try_from(number).unwrap().to_le_bytes();
+    let two = |number: usize| u16::try_from(number).unwrap().to_le_bytes();
+    for part in parts {
+        let at = archive.len();
+        let mut about = vec![20, 0, 0, 0];
+        about.extend(part.method.to_le_bytes());
+        about.extend([0; 4]);
+        about.extend(checksum(part).to_le_bytes());
+        about.extend(four(part.data.len()));
+        about.extend(four(part.size));
+        about.extend(two(part.name.len()));
+        about.extend([0; 2]);
+        archive.extend(b"PK\x03\x04");
+        archive.extend(&about);
+        archive.extend(part.name.as_bytes());
+        archive.extend(&part.data);
+        directory.extend(b"PK\x01\x02\x14\0");
+        directory.extend(about);
+        directory.extend([0; 10]);
+        directory.extend(four(at));
+        directory.extend(part.name.as_bytes());
+    }
+    let at = archive.len();
+    archive.extend(&directory);
+    archive.extend(b"PK\x05\x06\0\0\0\0");
+    archive.extend([two(parts.len()), two(parts.len())].concat());
+    archive.extend(four(directory.len()));
+    archive.extend(four(at));
+    archive.extend([0; 2]);
+    archive
+}
+
+/// The CRC-32 of a stored part; bombs never get as far as theirs.
+fn checksum(part: &Part<'_>) -> u32 {
+    if part.method != 0 {
+        return 0;
+    }
+    let step = |crc: u32, byte: &u8| {
+        let start = crc ^ u32::from(*byte);
+        (0..8).fold(start, |crc, _| (crc >> 1) ^ (0xEDB8_8320 * (crc & 1)))
+    };
+    !part.data.iter().fold(u32::MAX, step)
+}
+
+const RELATIONS: &str = r#"<Relationships><Relationship Id="r1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/></Relationships>"#;
+const ROOT: &str = r#"<Relationships><Relationship Id="r1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>"#;
+const BOOK: &str =
+    r#"<workbook xmlns:r="r"><sheets><sheet name="cases" sheetId="1" r:id="r1"/></sheets></workbook>"#;
+
+fn workbook(sheet: Part<'_>, texts: Option<&str>) -> Vec<u8> {
+    let mut parts = vec![
+        stored("_rels/.rels", ROOT),
+        stored("xl/workbook.xml", BOOK),
+        stored("xl/_rels/workbook.xml.rels", RELATIONS),
+        sheet,
+    ];
+    parts.extend(texts.map(|texts| stored("xl/SharedStrings.xml", texts)));
+    packed(&parts)
+}
+
+const SHEET: &str = "xl/worksheets/sheet1.xml";
+
+/// A deflated run of zeros: one, and then repeats of 258 bytes.
+fn zeros(length: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(length / 150);
+    let (mut bits, mut count) = (0_u32, 0);
+    let mut write = |code: u32, length: u32| {
+        bits |= code << count;
+        count += length;
+        while count >= 8 {
+            bytes.push(bits.to_le_bytes()[0]);
+            bits >>= 8;
+            count -= 8;
+        }
+    };
+    let reversed = |code: u32, length: u32| code.reverse_bits() >> (32 - length);
+    write(0b011, 3);
+    write(reversed(0x30, 8), 8);
+    for _ in 0..length / 258 {
+        write(reversed(0b1100_0101, 8), 8);
+        write(0, 5);
+    }
+    write(0, 7);
+    write(0, 8);
+    bytes
+}
+
+const GIB: usize = 1024 * 1024 * 1024;
+
+fn bomb(declared: usize) -> Vec<u8> {
+    let sheet = Part {
+        name: SHEET,
+        method: 8,
+        data: zeros(GIB),
+        size: declared,
+    };
+    workbook(sheet, None)
+}
+
+fn sheet(rows: &str) -> String {
+    format!("<worksheet><sheetData>{rows}</sheetData></worksheet>")
+}
+
+const TWO_ROWS: &str =
+    r#"<row r="1"><c r="A1" t="s"><v>0</v></c></row><row r="2"><c r="A2" t="s"><v>1</v></c></row>"#;
+
+#[test]
+fn what_these_tests_build_is_a_workbook() {
+    let texts = r#"<sst uniqueCount="2"><si><t>input</t></si><si><t>hello</t></si></sst>"#;
+    assert_eq!(errors(workbook(stored(SHEET, &sheet(TWO_ROWS)), Some(texts))), "");
+}
+
+#[test]
+fn a_bomb_is_refused_before_it_is_expanded() {
+    let bomb = bomb(GIB);
+    assert!(bomb.len() < 10 * 1024 * 1024);
+    let errors = errors(bomb);
+    assert!(
+        errors.contains("cannot be read as a workbook: it expands to more than 256 MB"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_bomb_that_lies_about_its_size_is_refused_at_that_size() {
+    let errors = errors(bomb(1000));
+    assert!(errors.contains("cannot be read as a workbook"), "{errors}");
+    assert!(errors.contains("larger than its declared"), "{errors}");
+}
+
+#[test]
+fn parts_count_together() {
+    let names: Vec<String> = (0..300).map(|number| format!("xl/media/{number}")).collect();
+    let parts: Vec<Part<'_>> = names
+        .iter()
+        .map(|name| Part {
+            name,
+            method: 8,
+            data: zeros(258),
+            size: 1024 * 1024,
+        })
+        .collect();
+    assert!(errors(packed(&parts)).contains("it expands to more than 256 MB"));
+    let mut many = packed(&[]);
+    many.splice(0..0, b"PK\x01\x02".repeat(10_001));
+    assert!(errors(many).contains("it has more than 10000 parts"));
+}
+
+/// The reader of workbooks would reserve memory for all of them.
+#[test]
+fn a_declared_number_of_texts_that_is_too_large_is_refused() {
+    for (texts, reason) in [
+        (
+            "<sst count='1' uniqueCount = '99999999999999'><si/></sst>",
+            "more texts than it can have",
+        ),
+        (
+            "<sst uniqueCount=\"99999999999999999999999999\"/>",
+            "more texts than it can have",
+        ),
+        (
+            "<sst unique\u{1b}(BCount='9999'/>",
+            "its texts contain control characters",
+        ),
+    ] {
+        let errors = errors(workbook(stored(SHEET, &sheet(TWO_ROWS)), Some(texts)));
+        assert!(errors.contains(reason), "{errors}");
+    }
+}
+
+/// Each row has one cell, in the last column.
+#[test]
+fn cells_that_the_sheet_leaves_out_count() {
+    let rows = (1..=600).map(|row| format!("<row r=\"{row}\"><c r=\"XFD{row}\"><v>1</v></c></row>"));
+    let errors = errors(workbook(stored(SHEET, &sheet(&rows.collect::<String>())), None));
+    assert!(
+        errors.contains("its first sheet has more than 8388608 cells"),
+        "{errors}"
+    );
+}
