@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use holodeck_model::events::{AgentEvent, EventClass, EventMeta};
+use holodeck_model::events::{AgentEvent, EventClass, EventMeta, UserMessage};
 use jiff::Timestamp;
 
 use crate::Draft;
@@ -349,10 +349,59 @@ fn owner_of(
     })
 }
 
+/// Why a message is refused whose client's id is that of `sent`, which `run_id` answers.
+fn repeated(sent: &UserMessage, again: &UserMessage, run_id: String) -> StoreError {
+    // Each attempt to send a message has its own id.
+    let again = UserMessage {
+        message_id: sent.message_id.clone(),
+        ..again.clone()
+    };
+    if *sent == again {
+        StoreError::AlreadySent { run_id }
+    } else {
+        StoreError::MessageIdReused { run_id }
+    }
+}
+
 /// Refuses a cursor beyond the last event.
 fn check_cursor(cursor: Option<u64>, head: Option<u64>) -> Result<(), StoreError> {
     match cursor {
         Some(cursor) if Some(cursor) > head => Err(StoreError::CursorAhead { cursor, head }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holodeck_model::events::UserMessage;
+
+    use super::{StoreError, repeated};
+
+    #[test]
+    fn a_message_is_the_same_only_with_all_of_its_fields() {
+        let sent = UserMessage {
+            message_id: "m-1".to_owned(),
+            content: "go".to_owned(),
+            user_id: Some("alice".to_owned()),
+            client_message_id: Some("c".to_owned()),
+        };
+        let is_same = |again: UserMessage| {
+            matches!(
+                repeated(&sent, &again, String::new()),
+                StoreError::AlreadySent { .. }
+            )
+        };
+        assert!(is_same(UserMessage {
+            message_id: "m-2".to_owned(),
+            ..sent.clone()
+        }));
+        assert!(!is_same(UserMessage {
+            content: "stop".to_owned(),
+            ..sent.clone()
+        }));
+        assert!(!is_same(UserMessage {
+            user_id: None,
+            ..sent.clone()
+        }));
     }
 }

@@ -1,33 +1,36 @@
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
-use holodeck_model::events::{EventBody, EventClass};
+use holodeck_model::events::{AgentEvent, EventBody, EventClass};
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use super::{
     EventStore, Retention, SessionInfo, StoreError, StoredEvent, Subscription, Swept, before, check_cursor,
-    fill_page, hub::Hub, interrupted::end_interrupted, owner_of, run_of, session_of, single_run,
+    fill_page, hub::Hub, interrupted::end_interrupted, owner_of, repeated, run_of, session_of, single_run,
 };
 use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
 
 /// A store in memory. Clones share it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct MemoryStore(Arc<Shared>);
 
-#[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
     hub: Hub,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     sessions: BTreeMap<String, Session>,
-    /// The ids of all runs.
-    runs: HashSet<String>,
+    /// The session of each run.
+    runs: HashMap<String, String>,
     deleted: HashSet<String>,
 }
 
@@ -39,16 +42,63 @@ struct Session {
     next_sequence: u64,
     /// The run that is open.
     open: Option<String>,
+    /// When its last event was recorded.
+    last_at: Timestamp,
+    /// What is stored at most once.
+    unique: HashSet<Unique>,
+}
+
+/// What identifies an event.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Unique {
+    Event(Uuid),
+    Call { run_id: String, tool_use_id: String },
+    Result { run_id: String, tool_use_id: String },
+}
+
+impl Unique {
+    fn of(event: &AgentEvent) -> impl Iterator<Item = Self> {
+        let run_id = || run_of(&event.meta).to_owned();
+        let tool = match &event.body {
+            EventBody::ToolUse(call) => Some(Self::Call {
+                run_id: run_id(),
+                tool_use_id: call.tool_use_id.clone(),
+            }),
+            EventBody::ToolResult(result) => Some(Self::Result {
+                run_id: run_id(),
+                tool_use_id: result.tool_use_id.clone(),
+            }),
+            _ => None,
+        };
+        tool.into_iter().chain([Self::Event(event.meta.event_id)])
+    }
 }
 
 impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_sources(Arc::new(SystemClock::default()), Arc::new(RandomIds))
+    }
+
+    /// An empty store that reads the time of its sweeps, and the time and ids of the events that it writes itself, here.
+    pub fn with_sources(clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
+        Self(Arc::new(Shared {
+            state: Mutex::default(),
+            hub: Hub::default(),
+            clock,
+            ids,
+        }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn delete(&self, state: &mut State, session_id: &str) {
+        state.sessions.remove(session_id);
+        state.runs.retain(|_, session| session != session_id);
+        state.deleted.insert(session_id.to_owned());
+        self.0.hub.close(session_id);
     }
 
     /// Stores events and delivers them; the lock keeps their order.
@@ -61,6 +111,18 @@ impl MemoryStore {
         let stored = session.append(drafts)?;
         self.0.hub.publish(session_id, &stored);
         Ok(stored)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
     }
 }
 
@@ -99,24 +161,20 @@ impl EventStore for MemoryStore {
         let EventBody::UserMessageConfirmed(message) = &first.event.body else {
             return Err(StoreError::RunNotOpen { run_id });
         };
-        let (user, client_id) = (message.user_id.clone(), message.client_message_id.clone());
-        let content = message.content.clone();
+        let message = message.clone();
+        let user = message.user_id.as_deref();
         let mut state = self.state();
-        let is_known = state.runs.contains(&run_id);
+        let is_known = state.runs.contains_key(&run_id);
         let session = state.session(&session_id)?;
         let has_runs = session.next_sequence > 0;
-        let owner = owner_of(&session_id, session.owner.as_deref(), user.as_deref(), has_runs)?;
+        let owner = owner_of(&session_id, session.owner.as_deref(), user, has_runs)?;
         for event in &session.events {
             if let EventBody::UserMessageConfirmed(sent) = &event.event().body
-                && client_id.is_some()
-                && sent.client_message_id == client_id
+                && sent.client_message_id.is_some()
+                && sent.client_message_id == message.client_message_id
             {
                 let run_id = run_of(&event.event().meta).to_owned();
-                return Err(if sent.content == content {
-                    StoreError::AlreadySent { run_id }
-                } else {
-                    StoreError::MessageIdReused { run_id }
-                });
+                return Err(repeated(sent, &message, run_id));
             }
         }
         if session.open.is_some() {
@@ -134,7 +192,7 @@ impl EventStore for MemoryStore {
         let stored = self.store(&session_id, session, &[first])?;
         session.open = Some(run_id.clone());
         session.owner = owner;
-        state.runs.insert(run_id.clone());
+        state.runs.insert(run_id.clone(), session_id);
         stored.into_iter().next().ok_or(StoreError::RunNotOpen { run_id })
     }
 
@@ -164,11 +222,7 @@ impl EventStore for MemoryStore {
         let events = session.events.iter();
         let own = events.filter(|event| run_of(&event.event().meta) == run_id);
         let own: Vec<_> = own.cloned().collect();
-        let drafts = end_interrupted(
-            &own,
-            &SystemClock::default() as &dyn Clock,
-            &RandomIds as &dyn Ids,
-        );
+        let drafts = end_interrupted(&own, &*self.0.clock, &*self.0.ids);
         // What was stored before can be stored again.
         let _ = self.store(session_id, session, &drafts);
     }
@@ -231,43 +285,45 @@ impl EventStore for MemoryStore {
                 process: None,
             });
         }
-        state.sessions.remove(session_id);
-        state.deleted.insert(session_id.to_owned());
-        self.0.hub.close(session_id);
+        self.delete(&mut state, session_id);
         Ok(())
     }
 
     async fn sweep(&self, retention: Retention) -> Result<Swept, StoreError> {
-        let now = Timestamp::now();
+        let now = self.0.clock.now();
         let mut swept = Swept::default();
         let mut state = self.state();
         let mut expired = Vec::new();
         for (id, session) in &mut state.sessions {
-            let is_old = |event: &StoredEvent, age| event.event().meta.timestamp < before(now, age);
-            let last = session.events.last();
             let is_expired = retention
                 .sessions
-                .is_some_and(|age| last.is_some_and(|last| is_old(last, age)));
+                .is_some_and(|age| session.last_at < before(now, age));
             if is_expired && session.open.is_none() {
                 expired.push(id.clone());
                 continue;
             }
+            let limit = before(now, retention.resume_window);
             let ended: HashSet<String> = session
                 .events
                 .iter()
-                .filter(|event| event.event().body.is_terminal() && is_old(event, retention.resume_window))
-                .map(|event| run_of(&event.event().meta).to_owned())
+                .map(StoredEvent::event)
+                .filter(|event| event.body.is_terminal() && event.meta.timestamp < limit)
+                .map(|event| run_of(&event.meta).to_owned())
                 .collect();
             let all = session.events.len();
-            session.events.retain(|event| {
-                event.class() != EventClass::Journaled || !ended.contains(run_of(&event.event().meta))
+            let Session { events, unique, .. } = session;
+            events.retain(|event| {
+                let keep =
+                    event.class() != EventClass::Journaled || !ended.contains(run_of(&event.event().meta));
+                if !keep {
+                    unique.remove(&Unique::Event(event.event().meta.event_id));
+                }
+                keep
             });
             swept.pieces += all - session.events.len();
         }
         for id in expired {
-            state.sessions.remove(&id);
-            self.0.hub.close(&id);
-            state.deleted.insert(id);
+            self.delete(&mut state, &id);
             swept.sessions += 1;
         }
         Ok(swept)
@@ -279,13 +335,22 @@ impl Session {
     fn append(&mut self, drafts: &[Draft]) -> Result<Vec<StoredEvent>, StoreError> {
         let (mut index, mut sequence) = (self.next_index, self.next_sequence);
         let mut stored = Vec::with_capacity(drafts.len());
+        let mut unique = HashSet::new();
         for draft in drafts {
+            for key in Unique::of(&draft.event) {
+                if self.unique.contains(&key) || !unique.insert(key) {
+                    return Err(StoreError::failed("an event of the append is stored already"));
+                }
+            }
             let number = (draft.class == EventClass::Stored).then_some(sequence);
             stored.push(StoredEvent::number(draft, index, number)?);
             index += 1;
             sequence += u64::from(number.is_some());
         }
         (self.next_index, self.next_sequence) = (index, sequence);
+        self.unique.extend(unique);
+        let times = drafts.iter().map(|draft| draft.event.meta.timestamp);
+        self.last_at = times.fold(self.last_at, Timestamp::max);
         self.events.extend(stored.iter().cloned());
         if drafts.iter().any(|draft| draft.event.body.is_terminal()) {
             self.open = None;

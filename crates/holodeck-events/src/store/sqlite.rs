@@ -16,6 +16,7 @@ use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
 
 mod database;
 mod lease;
+mod rows;
 mod tables;
 mod writer;
 
@@ -185,7 +186,7 @@ impl EventStore for SqliteStore {
             let from = after
                 .map_or(0, |after| after.saturating_add(1))
                 .min(i64::MAX as u64);
-            let rows = statement.query_map(params![session_id, from, limit], tables::read_event)?;
+            let rows = statement.query_map(params![session_id, from, limit.max(1)], rows::read_event)?;
             fill_page(rows.map(|row| row?), limit)
         })
         .await
@@ -212,11 +213,9 @@ impl EventStore for SqliteStore {
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
         let session_id = session_id.to_owned();
         self.read(move |connection| {
-            let sql = format!("{} AND session_id = ?", tables::SESSION);
+            let sql = format!("{} AND session_id = ?", rows::SESSION);
             let mut statement = connection.prepare_cached(&sql)?;
-            Ok(statement
-                .query_row([session_id], tables::read_session)
-                .optional()?)
+            Ok(statement.query_row([session_id], rows::read_session).optional()?)
         })
         .await
     }
@@ -226,10 +225,10 @@ impl EventStore for SqliteStore {
         self.read(move |connection| {
             let sql = format!(
                 "{} AND (?1 IS NULL OR owner = ?1) ORDER BY session_id",
-                tables::SESSION
+                rows::SESSION
             );
             let mut statement = connection.prepare_cached(&sql)?;
-            let sessions = statement.query_map([owner], tables::read_session)?;
+            let sessions = statement.query_map([owner], rows::read_session)?;
             Ok(sessions.collect::<Result<_, _>>()?)
         })
         .await

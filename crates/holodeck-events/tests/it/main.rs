@@ -12,6 +12,7 @@ mod agents;
 mod approvals;
 mod backend_events;
 mod checker;
+mod contract;
 mod ends;
 mod grammar;
 mod json;

@@ -190,12 +190,24 @@ fn a_run_whose_events_cannot_be_stored_is_stopped() {
     assert!(matches!(error, RecordError::Lost { .. }), "{error:?}");
     assert_eq!(told.load(Ordering::SeqCst), 2);
     let shown = shown.into_inner().unwrap();
-    let pruned = block_on(store.read_after("s", None)).unwrap();
+    let stored = block_on(store.read_after("s", None)).unwrap();
     let Some((Delivery::Transient(last), before)) = shown.split_last() else {
         panic!("{shown:?}");
     };
-    assert_eq!(before.len(), pruned.len());
-    assert!(before.iter().all(|event| matches!(event, Delivery::Stored(_))));
+    let delivered: Vec<_> = before
+        .iter()
+        .map(|event| match event {
+            Delivery::Stored(event) => event.clone(),
+            Delivery::Transient(_) => panic!("{event:?}"),
+        })
+        .collect();
+    assert_eq!(delivered, stored[..2]);
+    // The store, which works again, ends the run.
+    let kinds: Vec<_> = stored[2..]
+        .iter()
+        .map(|event| event.event().body.kind())
+        .collect();
+    assert_eq!(kinds, ["message", "error"]);
     let meta = &last.event().meta;
     assert_eq!(meta.persistence_state, PersistenceState::Transient);
     assert_eq!((meta.event_index, meta.sequence_number), (None, None));

@@ -1,43 +1,23 @@
 //! What requests do to the tables, inside a transaction.
 
 use holodeck_model::events::{EventBody, EventClass};
-use jiff::Timestamp;
-use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use rusqlite::{OptionalExtension as _, Transaction, params};
 
 use super::{
     lease,
+    rows::{
+        OpenRun, add, class_code, create_session, delete_session, end_run, open_runs, process_of, read_event,
+        refuse_repeated, session_row,
+    },
     writer::{Done, Reply, Request, State},
 };
 use crate::{
     Draft,
     store::{
-        Retention, SessionInfo, StoreError, StoredEvent, Swept, before, interrupted::end_interrupted,
-        owner_of, run_of, session_of, single_run,
+        Retention, StoreError, Swept, before, interrupted::end_interrupted, owner_of, run_of, session_of,
+        single_run,
     },
 };
-
-/// Indices between two durable ceilings.
-const BLOCK: u64 = 1024;
-
-/// The row of a session.
-struct Session {
-    number: i64,
-    session_id: String,
-    owner: Option<String>,
-    next_index: u64,
-    next_sequence: u64,
-    ceiling: u64,
-}
-
-/// An open run.
-struct OpenRun {
-    number: i64,
-    run_id: String,
-    session_id: String,
-    writer: String,
-    epoch: i64,
-    first_index: u64,
-}
 
 impl State {
     /// Executes a request. [`StoreError::Full`] and [`StoreError::Failed`] roll the transaction back; any other error is
@@ -101,7 +81,7 @@ impl State {
             let has_runs = session.next_sequence > 0;
             owner = owner_of(session_id, session.owner.as_deref(), user, has_runs)?;
             if let Some(client_id) = &message.client_message_id {
-                refuse_repeated(transaction, session, client_id, &message.content)?;
+                refuse_repeated(transaction, session, client_id, message)?;
             }
             open = open_runs(transaction, Some(session_id))?.pop();
         }
@@ -194,17 +174,10 @@ impl State {
         let mut done = Done::default();
         done.reply.events = add(transaction, &mut session, Some(number), drafts, &mut done)?;
         if drafts.iter().any(|draft| draft.event.body.is_terminal()) {
-            self.end_run(transaction, number, &session)?;
+            end_run(transaction, number, &session, drafts)?;
             done.closed.push(run_id);
         }
         Ok(done)
-    }
-
-    fn end_run(&self, transaction: &Transaction<'_>, run: i64, session: &Session) -> Result<(), StoreError> {
-        transaction
-            .prepare_cached("UPDATE runs SET last_index = ?, ended_at = ? WHERE number = ?")?
-            .execute(params![session.next_index.saturating_sub(1), self.now(), run])?;
-        Ok(())
     }
 
     fn abandon(&mut self, transaction: &Transaction<'_>, run_id: &str) -> Result<Done, StoreError> {
@@ -258,8 +231,8 @@ impl State {
             .query_row([&run.writer], |row| row.get(0))
             .optional()?;
         let now = self.options.clock.elapsed();
-        let stopped = beat.is_none_or(|beat| self.observer.has_stopped(&run.writer, beat, now));
-        // The lock's file of a stopped process remains while it is locked.
+        // A writer without a row has not shown a beat yet, and may hold its lock.
+        let stopped = self.observer.has_stopped(&run.writer, beat.unwrap_or(-1), now);
         Ok(stopped || lease::is_gone(&self.shared.path, &run.writer))
     }
 
@@ -289,7 +262,7 @@ impl State {
         }
         let drafts = end_interrupted(&events, &*self.options.clock, &*self.options.ids);
         add(transaction, &mut session, Some(run.number), &drafts, done)?;
-        self.end_run(transaction, run.number, &session)?;
+        end_run(transaction, run.number, &session, &drafts)?;
         done.closed.push(run.run_id.clone());
         Ok(())
     }
@@ -375,219 +348,4 @@ impl State {
         };
         Ok(done)
     }
-
-    fn now(&self) -> i64 {
-        self.options.clock.now().as_millisecond()
-    }
-}
-
-/// Numbers events and inserts them; the row of the session is written first.
-fn add(
-    transaction: &Transaction<'_>,
-    session: &mut Session,
-    run: Option<i64>,
-    drafts: &[Draft],
-    done: &mut Done,
-) -> Result<Vec<StoredEvent>, StoreError> {
-    let mut stored = Vec::with_capacity(drafts.len());
-    for draft in drafts {
-        let number = (draft.class == EventClass::Stored).then_some(session.next_sequence);
-        stored.push(StoredEvent::number(draft, session.next_index, number)?);
-        session.next_index += 1;
-        session.next_sequence += u64::from(number.is_some());
-    }
-    if session.next_index > session.ceiling {
-        session.ceiling = session.next_index.saturating_add(BLOCK);
-        done.raised = true;
-    }
-    let last_at = stored.last().map(|event| event.event().meta.timestamp);
-    transaction
-        .prepare_cached(
-            "UPDATE sessions SET next_index = ?, next_sequence = ?, ceiling = ?, last_at = max(last_at, ?)
-             WHERE number = ?",
-        )?
-        .execute(params![
-            session.next_index,
-            session.next_sequence,
-            session.ceiling,
-            last_at.map_or(0, Timestamp::as_millisecond),
-            session.number
-        ])?;
-    let mut insert = transaction.prepare_cached(
-        "INSERT INTO events
-             (session, event_index, sequence_number, event_id, run, tool_use_id, class, type, payload)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )?;
-    for event in &stored {
-        let body = &event.event().body;
-        let tool_use_id = match body {
-            EventBody::ToolUse(call) => Some(&call.tool_use_id),
-            EventBody::ToolResult(result) => Some(&result.tool_use_id),
-            _ => None,
-        };
-        insert.execute(params![
-            session.number,
-            event.index(),
-            event.event().meta.sequence_number,
-            event.event().meta.event_id.as_bytes(),
-            run,
-            tool_use_id,
-            class_code(event.class()),
-            body.kind(),
-            event.json()
-        ])?;
-    }
-    done.publish.push((session.session_id.clone(), stored.clone()));
-    Ok(stored)
-}
-
-fn session_row(transaction: &Transaction<'_>, session_id: &str) -> Result<Option<Session>, StoreError> {
-    let row = transaction
-        .prepare_cached(
-            "SELECT number, owner, next_index, next_sequence, ceiling, deleted
-             FROM sessions WHERE session_id = ?",
-        )?
-        .query_row([session_id], |row| {
-            let session = Session {
-                number: row.get(0)?,
-                session_id: session_id.to_owned(),
-                owner: row.get(1)?,
-                next_index: row.get(2)?,
-                next_sequence: row.get(3)?,
-                ceiling: row.get(4)?,
-            };
-            Ok((session, row.get::<_, bool>(5)?))
-        })
-        .optional()?;
-    match row {
-        Some((_, true)) => Err(StoreError::SessionDeleted {
-            session_id: session_id.to_owned(),
-        }),
-        row => Ok(row.map(|(session, _)| session)),
-    }
-}
-
-fn create_session(
-    transaction: &Transaction<'_>,
-    session_id: &str,
-    owner: Option<&str>,
-) -> Result<Session, StoreError> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO sessions (session_id, owner, next_index, next_sequence, ceiling, last_at)
-             VALUES (?, ?, 0, 0, 0, 0)",
-        )?
-        .execute(params![session_id, owner])?;
-    Ok(Session {
-        number: transaction.last_insert_rowid(),
-        session_id: session_id.to_owned(),
-        owner: owner.map(ToOwned::to_owned),
-        next_index: 0,
-        next_sequence: 0,
-        ceiling: 0,
-    })
-}
-
-fn delete_session(transaction: &Transaction<'_>, session: i64) -> Result<(), StoreError> {
-    for sql in [
-        "DELETE FROM events WHERE session = ?",
-        "DELETE FROM runs WHERE session = ?",
-        "UPDATE sessions SET deleted = 1, owner = NULL WHERE number = ?",
-    ] {
-        transaction.prepare_cached(sql)?.execute([session])?;
-    }
-    Ok(())
-}
-
-/// Refuses a message whose client's id was sent before in this session.
-fn refuse_repeated(
-    transaction: &Transaction<'_>,
-    session: &Session,
-    client_message_id: &str,
-    content: &str,
-) -> Result<(), StoreError> {
-    let sent: Option<(String, String)> = transaction
-        .prepare_cached(
-            "SELECT run_id, payload FROM runs
-             JOIN events ON events.session = runs.session AND event_index = first_index
-             WHERE runs.session = ? AND client_message_id = ?",
-        )?
-        .query_row(params![session.number, client_message_id], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .optional()?;
-    let Some((run_id, payload)) = sent else {
-        return Ok(());
-    };
-    let event: holodeck_model::events::AgentEvent =
-        serde_json::from_str(&payload).map_err(StoreError::failed)?;
-    let same = matches!(&event.body, EventBody::UserMessageConfirmed(sent) if sent.content == content);
-    Err(if same {
-        StoreError::AlreadySent { run_id }
-    } else {
-        StoreError::MessageIdReused { run_id }
-    })
-}
-
-fn open_runs(transaction: &Transaction<'_>, session_id: Option<&str>) -> Result<Vec<OpenRun>, StoreError> {
-    let runs = transaction
-        .prepare_cached(
-            "SELECT runs.number, run_id, session_id, writer, epoch, first_index
-             FROM runs JOIN sessions ON sessions.number = session
-             WHERE last_index IS NULL AND (?1 IS NULL OR session_id = ?1) ORDER BY runs.number",
-        )?
-        .query_map([session_id], |row| {
-            Ok(OpenRun {
-                number: row.get(0)?,
-                run_id: row.get(1)?,
-                session_id: row.get(2)?,
-                writer: row.get(3)?,
-                epoch: row.get(4)?,
-                first_index: row.get(5)?,
-            })
-        })?
-        .collect::<Result<_, _>>()?;
-    Ok(runs)
-}
-
-fn process_of(transaction: &Transaction<'_>, writer: &str) -> Result<Option<u32>, StoreError> {
-    let process = transaction
-        .prepare_cached("SELECT process FROM writers WHERE writer = ?")?
-        .query_row([writer], |row| row.get(0))
-        .optional()?;
-    Ok(process)
-}
-
-fn class_code(class: EventClass) -> i64 {
-    match class {
-        EventClass::Stored => 0,
-        EventClass::Durable => 1,
-        EventClass::Journaled => 2,
-    }
-}
-
-/// An event of `payload, event_index, class`.
-pub(super) fn read_event(row: &Row<'_>) -> rusqlite::Result<Result<StoredEvent, StoreError>> {
-    let class = match row.get(2)? {
-        0 => EventClass::Stored,
-        1 => EventClass::Durable,
-        _ => EventClass::Journaled,
-    };
-    Ok(StoredEvent::read(row.get(0)?, row.get(1)?, class))
-}
-
-/// The columns that [`read_session`] reads.
-pub(super) const SESSION: &str = "SELECT session_id, owner, next_index, run_id
-    FROM sessions LEFT JOIN runs ON runs.session = sessions.number AND last_index IS NULL
-    WHERE deleted = 0";
-
-/// A session of the columns of [`SESSION`].
-pub(super) fn read_session(row: &Row<'_>) -> rusqlite::Result<SessionInfo> {
-    let next_index: u64 = row.get(2)?;
-    Ok(SessionInfo {
-        session_id: row.get(0)?,
-        owner: row.get(1)?,
-        head: next_index.checked_sub(1),
-        open_run: row.get(3)?,
-    })
 }
