@@ -10,14 +10,25 @@ use super::{EventStore, PAGE, StoreError, StoredEvent};
 /// Events that a subscriber may be behind before it reads them from the store again.
 const RING: usize = 256;
 
+/// Rooms before the unused ones are removed for the first time.
+const ROOMS: usize = 64;
+
 /// Delivers stored events to subscribers. It never waits for one.
 #[derive(Debug, Default)]
-pub(super) struct Hub(Mutex<HashMap<String, broadcast::Sender<Signal>>>);
+pub(super) struct Hub(Mutex<Rooms>);
+
+#[derive(Debug, Default)]
+struct Rooms {
+    by_session: HashMap<String, broadcast::Sender<Signal>>,
+    /// The number of rooms at which the unused ones are removed.
+    limit: usize,
+    is_closed: bool,
+}
 
 #[derive(Clone, Debug)]
 enum Signal {
     Stored(StoredEvent),
-    /// Another process may have stored events.
+    /// Another process may have stored events, or deleted the session.
     Changed,
 }
 
@@ -25,63 +36,80 @@ impl Hub {
     /// Delivers events of a session. The caller keeps them in the order of their indices.
     pub(super) fn publish(&self, session_id: &str, events: &[StoredEvent]) {
         let mut rooms = self.rooms();
-        let Some(room) = rooms.get(session_id) else {
+        let Some(room) = rooms.by_session.get(session_id) else {
             return;
         };
         for event in events {
             if room.send(Signal::Stored(event.clone())).is_err() {
-                rooms.remove(session_id);
+                rooms.by_session.remove(session_id);
                 return;
             }
         }
     }
 
-    /// Ends all subscriptions.
+    /// Ends all subscriptions, and every later one.
     #[cfg(feature = "sqlite")]
     pub(super) fn close_all(&self) {
-        self.rooms().clear();
+        let mut rooms = self.rooms();
+        rooms.is_closed = true;
+        rooms.by_session.clear();
     }
 
     /// Lets every subscriber look into the store.
     #[cfg(feature = "sqlite")]
     pub(super) fn wake(&self) {
-        self.rooms().retain(|_, room| room.send(Signal::Changed).is_ok());
+        let mut rooms = self.rooms();
+        rooms
+            .by_session
+            .retain(|_, room| room.send(Signal::Changed).is_ok());
     }
 
-    /// Whether anyone subscribes.
+    /// Whether there is a subscriber.
     #[cfg(feature = "sqlite")]
     pub(super) fn is_used(&self) -> bool {
-        self.rooms().values().any(|room| room.receiver_count() > 0)
+        let rooms = self.rooms();
+        rooms.by_session.values().any(|room| room.receiver_count() > 0)
     }
 
     /// Ends the subscriptions of a session that is deleted.
     pub(super) fn close(&self, session_id: &str) {
-        self.rooms().remove(session_id);
+        self.rooms().by_session.remove(session_id);
     }
 
-    /// A subscription to `session_id`, from after this index. The caller has checked both.
+    /// A subscription to `session_id`, from after this index. The caller checks both.
     pub(super) fn subscribe(
         &self,
         store: Arc<dyn EventStore>,
         session_id: &str,
         after: Option<u64>,
     ) -> Subscription {
-        let mut rooms = self.rooms();
-        let room = rooms
-            .entry(session_id.to_owned())
-            .or_insert_with(|| broadcast::Sender::new(RING));
         Subscription {
-            live: room.subscribe(),
+            live: self.rooms().join(session_id),
             store,
             session_id: session_id.to_owned(),
             after,
             page: VecDeque::new(),
-            is_behind: true,
+            state: State::Behind,
         }
     }
 
-    fn rooms(&self) -> MutexGuard<'_, HashMap<String, broadcast::Sender<Signal>>> {
+    fn rooms(&self) -> MutexGuard<'_, Rooms> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Rooms {
+    fn join(&mut self, session_id: &str) -> broadcast::Receiver<Signal> {
+        if self.is_closed {
+            // Its sender is dropped here, which ends the subscription.
+            return broadcast::Sender::new(1).subscribe();
+        }
+        if self.by_session.len() >= self.limit.max(ROOMS) {
+            self.by_session.retain(|_, room| room.receiver_count() > 0);
+            self.limit = self.by_session.len().saturating_mul(2);
+        }
+        let room = self.by_session.entry(session_id.to_owned());
+        room.or_insert_with(|| broadcast::Sender::new(RING)).subscribe()
     }
 }
 
@@ -95,9 +123,18 @@ pub struct Subscription {
     /// The index of the last event returned.
     after: Option<u64>,
     page: VecDeque<StoredEvent>,
-    /// Read the store before live events.
-    is_behind: bool,
+    state: State,
     live: broadcast::Receiver<Signal>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Receive live events.
+    Live,
+    /// Read the store before live events.
+    Behind,
+    /// The same, and the session may not exist any more.
+    Changed,
 }
 
 impl Subscription {
@@ -108,9 +145,14 @@ impl Subscription {
                 self.after = Some(event.index());
                 return Ok(Some(event));
             }
-            if self.is_behind {
+            if self.state != State::Live {
                 let page = self.store.read_page(&self.session_id, self.after, PAGE).await?;
-                self.is_behind = !page.is_empty();
+                if page.is_empty() {
+                    if self.state == State::Changed && self.store.session(&self.session_id).await?.is_none() {
+                        return Ok(None);
+                    }
+                    self.state = State::Live;
+                }
                 self.page = page.into();
                 continue;
             }
@@ -123,9 +165,10 @@ impl Subscription {
                         self.after = Some(event.index());
                         return Ok(Some(event));
                     }
-                    self.is_behind = true;
+                    self.state = State::Behind;
                 }
-                Ok(Signal::Changed) | Err(RecvError::Lagged(_)) => self.is_behind = true,
+                // What was missed may be that the session changed.
+                Ok(Signal::Changed) | Err(RecvError::Lagged(_)) => self.state = State::Changed,
                 Err(RecvError::Closed) => return Ok(None),
             }
         }

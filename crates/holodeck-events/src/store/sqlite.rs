@@ -22,6 +22,9 @@ mod writer;
 
 use writer::{Job, Reply, Request, Writer};
 
+/// Connections that are kept for the next reader.
+const IDLE_READERS: usize = 4;
+
 /// A store in a SQLite file, which several processes may open. Clones share it.
 ///
 /// One thread writes; what it commits is delivered afterwards. Content and what a client must see again reaches the disk
@@ -123,7 +126,10 @@ impl SqliteStore {
                 None => database::connect_reader(&shared.path)?,
             };
             let result = read(&connection);
-            readers().push(connection);
+            let mut idle = readers();
+            if idle.len() < IDLE_READERS {
+                idle.push(connection);
+            }
             result
         };
         tokio::task::spawn_blocking(work)
@@ -193,14 +199,17 @@ impl EventStore for SqliteStore {
     }
 
     async fn subscribe(&self, session_id: &str, after: Option<u64>) -> Result<Subscription, StoreError> {
+        // First: a deletion after the look at the session ends the subscription.
+        let subscription = self
+            .shared
+            .hub
+            .subscribe(Arc::new(self.clone()), session_id, after);
         let Some(session) = self.session(session_id).await? else {
             return Err(StoreError::SessionNotFound {
                 session_id: session_id.to_owned(),
             });
         };
         check_cursor(after, session.head)?;
-        let store = Arc::new(self.clone());
-        let subscription = self.shared.hub.subscribe(store, session_id, after);
         // The thread begins to look for events of other processes.
         let wake = Job {
             request: Request::Wake,

@@ -20,5 +20,6 @@ mod odd;
 mod order;
 mod property;
 mod session;
+mod sqlite;
 mod storing;
 mod trajectory;

@@ -63,12 +63,16 @@ const MIGRATIONS: &[&str] = &["
 /// How long to wait for another process that is writing.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// More than the statements of this crate.
+const STATEMENTS: usize = 64;
+
 pub(super) fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "foreign_keys", true)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }
 
@@ -189,6 +193,7 @@ fn reason(error: &rusqlite::Error) -> Reason {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             format!("the file is damaged ({error}); restore it from a copy, or move it away")
         }
+        Some(ErrorCode::ConstraintViolation) => format!("an event of the append is stored already ({error})"),
         Some(ErrorCode::ReadOnly) => "the file or its folder is not writable".to_owned(),
         Some(ErrorCode::CannotOpen) => {
             "the file cannot be opened; check that its folder exists and is writable".to_owned()

@@ -74,7 +74,7 @@ pub(super) struct Done {
     /// Runs that are over.
     pub(super) closed: Vec<String>,
     pub(super) deleted: Vec<String>,
-    /// A ceiling was raised: numbers above the old one may be used only when that is durable.
+    /// A ceiling was raised: the commit has to be durable, or numbers above the old one could be given again.
     pub(super) raised: bool,
 }
 
@@ -233,10 +233,18 @@ impl Writer {
         };
         let mut unattended = Vec::new();
         for ((request, reply), result) in requests.iter().zip(replies).zip(results) {
-            if let Request::Abandon { run_id } = request
-                && result.is_err()
-            {
-                self.state.abandoned.insert(run_id.clone());
+            match (request, &result) {
+                (Request::Abandon { run_id }, Err(_)) => {
+                    self.state.abandoned.insert(run_id.clone());
+                }
+                // It was taken over or deleted.
+                (
+                    Request::Append(_),
+                    Err(StoreError::StaleOwner { run_id } | StoreError::RunNotOpen { run_id }),
+                ) => {
+                    self.state.own.remove(run_id);
+                }
+                _ => {}
             }
             let opened = result.as_ref().ok().and_then(|done| done.opened.clone());
             let result = result.map(|done| self.finish(done));
@@ -280,6 +288,21 @@ impl Writer {
     /// is its result.
     fn execute(&mut self, requests: &[Request]) -> Result<Vec<Result<Done, StoreError>>, StoreError> {
         let durable = requests.iter().any(|request| !request.is_journal());
+        if let Some(results) = self.transact(requests, durable)? {
+            return Ok(results);
+        }
+        // Numbers above the old ceiling need a commit that reaches the disk, which is decided before a transaction.
+        self.transact(requests, true)?
+            .ok_or_else(|| StoreError::failed("a durable transaction was refused"))
+    }
+
+    /// Executes requests in one transaction; `None` if nothing is stored because the commit would have to be durable.
+    #[allow(clippy::type_complexity, reason = "the result of `execute`, or none")]
+    fn transact(
+        &mut self,
+        requests: &[Request],
+        durable: bool,
+    ) -> Result<Option<Vec<Result<Done, StoreError>>>, StoreError> {
         self.set_durable(durable)?;
         let transaction = self
             .connection
@@ -288,19 +311,12 @@ impl Writer {
         for request in requests {
             match self.state.execute(&transaction, request) {
                 Err(error @ (StoreError::Full | StoreError::Failed { .. })) => return Err(error),
+                Ok(done) if done.raised && !durable => return Ok(None),
                 result => results.push(result),
             }
         }
         transaction.commit()?;
-        let raised = results
-            .iter()
-            .any(|result| result.as_ref().is_ok_and(|done| done.raised));
-        if raised && !durable {
-            // A durable commit takes all commits before it to the disk.
-            self.set_durable(true)?;
-            self.count_beat()?;
-        }
-        Ok(results)
+        Ok(Some(results))
     }
 
     /// Sets whether the next commits reach the disk before they return. Without it they survive the end of the
