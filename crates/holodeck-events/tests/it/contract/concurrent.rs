@@ -36,7 +36,7 @@ async fn e_47_a_client_that_joins_during_appends_has_no_gap(subject: Subject) {
                 subject.piece(&mut run, "x").await.unwrap();
                 progress.send_replace(step);
             }
-            subject.end(&mut run).await.unwrap();
+            run
         })
     };
     let mut readers = Vec::new();
@@ -49,7 +49,9 @@ async fn e_47_a_client_that_joins_during_appends_has_no_gap(subject: Subject) {
             readers.push((after, tokio::spawn(until_end(subscription))));
         }
     }
-    writer.await.unwrap();
+    // Only now: who joins after the end would wait for the next run.
+    let mut run = writer.await.unwrap();
+    subject.end(&mut run).await.unwrap();
     let all = subject.stored("s").await;
     assert_eq!(all.len(), 3_003);
     for (after, reader) in readers {
