@@ -16,7 +16,7 @@ const BLOCK: u64 = 1024;
 /// The row of a session.
 pub(super) struct Session {
     pub(super) number: i64,
-    pub(super) session_id: String,
+    pub(super) id: String,
     pub(super) owner: Option<String>,
     pub(super) next_index: u64,
     pub(super) next_sequence: u64,
@@ -94,7 +94,7 @@ pub(super) fn add(
             event.json()
         ])?;
     }
-    done.publish.push((session.session_id.clone(), stored.clone()));
+    done.publish.push((session.id.clone(), stored.clone()));
     Ok(stored)
 }
 
@@ -110,7 +110,7 @@ pub(super) fn session_row(
         .query_row([session_id], |row| {
             let session = Session {
                 number: row.get(0)?,
-                session_id: session_id.to_owned(),
+                id: session_id.to_owned(),
                 owner: row.get(1)?,
                 next_index: row.get(2)?,
                 next_sequence: row.get(3)?,
@@ -159,7 +159,7 @@ pub(super) fn create_session(
         .execute(params![session_id, owner])?;
     Ok(Session {
         number: transaction.last_insert_rowid(),
-        session_id: session_id.to_owned(),
+        id: session_id.to_owned(),
         owner: owner.map(ToOwned::to_owned),
         next_index: 0,
         next_sequence: 0,

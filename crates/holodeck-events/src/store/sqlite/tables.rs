@@ -28,7 +28,7 @@ impl State {
         request: &Request,
     ) -> Result<Done, StoreError> {
         match request {
-            Request::OpenSession { first, owner } => self.open_session(transaction, first, owner.as_deref()),
+            Request::OpenSession { first, owner } => open_session(transaction, first, owner.as_deref()),
             Request::OpenRun(first) => self.open_run(transaction, first),
             Request::Append(drafts) => self.append(transaction, drafts),
             Request::Abandon { run_id } => self.abandon(transaction, run_id),
@@ -37,34 +37,6 @@ impl State {
             Request::Sweep(retention) => self.sweep(transaction, *retention),
             Request::Wake | Request::Close => Ok(Done::default()),
         }
-    }
-
-    fn open_session(
-        &mut self,
-        transaction: &Transaction<'_>,
-        first: &Draft,
-        owner: Option<&str>,
-    ) -> Result<Done, StoreError> {
-        let session_id = session_of(&first.event.meta);
-        if let Some(session) = session_row(transaction, session_id)? {
-            owner_of(session_id, session.owner.as_deref(), owner, true)?;
-            return Ok(Done::default());
-        }
-        let mut session = create_session(transaction, session_id, owner)?;
-        let mut done = Done::default();
-        add(
-            transaction,
-            &mut session,
-            None,
-            std::slice::from_ref(first),
-            &mut done,
-        )?;
-        done.reply.events = done
-            .publish
-            .iter()
-            .flat_map(|(_, events)| events.clone())
-            .collect();
-        Ok(done)
     }
 
     fn open_run(&mut self, transaction: &Transaction<'_>, first: &Draft) -> Result<Done, StoreError> {
@@ -348,4 +320,31 @@ impl State {
         };
         Ok(done)
     }
+}
+
+fn open_session(
+    transaction: &Transaction<'_>,
+    first: &Draft,
+    owner: Option<&str>,
+) -> Result<Done, StoreError> {
+    let session_id = session_of(&first.event.meta);
+    if let Some(session) = session_row(transaction, session_id)? {
+        owner_of(session_id, session.owner.as_deref(), owner, true)?;
+        return Ok(Done::default());
+    }
+    let mut session = create_session(transaction, session_id, owner)?;
+    let mut done = Done::default();
+    add(
+        transaction,
+        &mut session,
+        None,
+        std::slice::from_ref(first),
+        &mut done,
+    )?;
+    done.reply.events = done
+        .publish
+        .iter()
+        .flat_map(|(_, events)| events.clone())
+        .collect();
+    Ok(done)
 }
