@@ -7,7 +7,7 @@ mod removal;
 mod runs;
 mod subject;
 
-pub(crate) use subject::{Subject, numbers_of, session_run};
+pub(crate) use subject::{ManualClock, Subject, numbers_of, session_run};
 
 /// Each test once per store.
 macro_rules! each_store {

@@ -16,6 +16,7 @@ mod contract;
 mod ends;
 mod grammar;
 mod json;
+mod kill;
 mod odd;
 mod order;
 mod property;

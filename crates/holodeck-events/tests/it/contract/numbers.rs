@@ -1,7 +1,7 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::StopReason;
-use holodeck_events::{RunRecorder, StoredEvent, View};
+use holodeck_events::{Retention, RunRecorder, StoredEvent, View};
 use pretty_assertions::assert_eq;
 
 use super::{Subject, each_store, numbers_of, session_run};
@@ -17,6 +17,7 @@ each_store! {
     e_32_a_result_delivered_twice_is_stored_once
     e_33_two_sessions_may_have_the_same_call_id
     an_append_is_stored_completely_or_not_at_all
+    e_45_a_clock_that_jumps_changes_no_order
 }
 
 fn indices(events: &[StoredEvent]) -> Vec<u64> {
@@ -174,4 +175,27 @@ async fn an_append_is_stored_completely_or_not_at_all(subject: Subject) {
     subject.piece(&mut run, "c").await.unwrap();
     subject.end(&mut run).await.unwrap();
     assert_eq!(indices(&subject.stored("s").await), up_to(5));
+}
+
+async fn e_45_a_clock_that_jumps_changes_no_order(subject: Subject) {
+    let mut run = subject.open(session_run("s")).await.unwrap();
+    for jump in [-3_600, 7_200, -86_400] {
+        subject.piece(&mut run, "x").await.unwrap();
+        subject.clock.change_time_of_day(jump);
+    }
+    subject.end(&mut run).await.unwrap();
+    let stored = subject.stored("s").await;
+    assert_eq!(indices(&stored), up_to(6));
+    assert_eq!(numbers_of(&stored), up_to(3));
+    let times = stored.iter().map(|event| event.event().meta.timestamp);
+    assert!(!times.is_sorted());
+    let events: Vec<_> = stored.iter().map(|event| event.event().clone()).collect();
+    assert_eq!(check(View::Live, &events), []);
+    // The session was last used when its latest event was recorded, an hour after the first.
+    subject.clock.change_time_of_day(86_400 - 3_600);
+    let retention = Retention {
+        resume_window: Duration::from_secs(1_000_000),
+        sessions: Some(Duration::from_mins(1)),
+    };
+    assert_eq!(subject.store.sweep(retention).await.unwrap().sessions, 0);
 }

@@ -20,7 +20,7 @@ each_store! {
     a_sweep_reads_the_clock_of_the_store
 }
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 fn retention(resume_window: Duration, sessions: Option<Duration>) -> Retention {
     Retention {

@@ -4,7 +4,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -22,27 +22,38 @@ use crate::{
 };
 
 /// A clock that only a test moves.
-pub(crate) struct ManualClock(AtomicU64);
+#[derive(Default)]
+pub(crate) struct ManualClock {
+    passed: AtomicU64,
+    /// What somebody set the time of day to, as a difference.
+    changed: AtomicI64,
+}
 
 impl ManualClock {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicU64::new(0)))
+        Arc::new(Self::default())
+    }
+
+    /// Sets the time of day, as a person or a server of time does.
+    pub(crate) fn change_time_of_day(&self, seconds: i64) {
+        self.changed.fetch_add(seconds * 1_000, Ordering::SeqCst);
     }
 
     pub(crate) fn advance(&self, time: Duration) {
         let millis = u64::try_from(time.as_millis()).unwrap();
-        self.0.fetch_add(millis, Ordering::SeqCst);
+        self.passed.fetch_add(millis, Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        let passed = i64::try_from(self.0.load(Ordering::SeqCst)).unwrap();
-        Timestamp::from_millisecond(1_795_000_000_000 + passed).unwrap()
+        let passed = i64::try_from(self.passed.load(Ordering::SeqCst)).unwrap();
+        let changed = self.changed.load(Ordering::SeqCst);
+        Timestamp::from_millisecond(1_795_000_000_000 + passed + changed).unwrap()
     }
 
     fn elapsed(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::SeqCst))
+        Duration::from_millis(self.passed.load(Ordering::SeqCst))
     }
 }
 

@@ -1,8 +1,8 @@
 use std::sync::{Arc, Mutex};
 
-use futures::future::join_all;
+use futures::{FutureExt as _, future::join_all};
 use holodeck_events::{
-    Clock, Delivery, EventStore as _, RecordError, Recording, Retention, SqliteStore, StoreError,
+    Clock, Delivery, EventStore as _, NewRun, RecordError, Recording, Retention, SqliteStore, StoreError,
     StoredEvent, View,
 };
 use holodeck_model::events::EventBody;
@@ -29,6 +29,78 @@ async fn e_42_a_replay_is_the_same_after_a_restart() {
         assert_eq!(again.read_after("s", None).await.unwrap(), delivered);
         again.close().await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e_48_a_client_resumes_a_finished_run_after_a_restart() {
+    let subject = Subject::sqlite().await;
+    let store = subject.open_file().await;
+    let emitted = answered([call("a", "f"), result("a", "f", "1"), text("done")]);
+    let delivered = subject.record(session_run("s"), emitted).await;
+    store.close().await.unwrap();
+    let again = subject.open_file().await;
+    let (seen, rest) = delivered.split_at(2);
+    let mut subscription = again
+        .subscribe("s", seen.last().map(StoredEvent::index))
+        .await
+        .unwrap();
+    for event in rest {
+        assert_eq!(subscription.next().await.unwrap().as_ref(), Some(event));
+    }
+    assert!(rest.last().unwrap().event().body.is_terminal());
+    assert!(subscription.next().now_or_never().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e_36_a_file_of_each_earlier_version_opens_with_the_same_bytes() {
+    let subject = Subject::sqlite().await;
+    let path = subject.path.with_file_name("old.db");
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(include_str!("version_1.sql")).unwrap();
+    let payloads: Vec<String> = old
+        .prepare("SELECT payload FROM events ORDER BY event_index")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    drop(old);
+    let store = SqliteStore::open(&path, subject.options()).await.unwrap();
+    let json = |event: &StoredEvent| event.json().to_owned();
+    let stored = store.read_after("s", None).await.unwrap();
+    assert_eq!(stored.iter().map(json).collect::<Vec<_>>(), payloads);
+    assert_eq!(payloads.len(), 4);
+    // Its session continues.
+    let run = NewRun {
+        user_id: Some("alice".to_owned()),
+        ..session_run("s")
+    };
+    let (_, first) = subject.draft(run);
+    let next = store.open_run(first).await.unwrap();
+    assert_eq!((next.index(), next.event().meta.sequence_number), (4, Some(2)));
+}
+
+/// The same script into both stores, apart from ids and times, which the test makes the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn e_35_both_stores_keep_the_same_events() {
+    let mut exports = Vec::new();
+    for subject in [Subject::memory(), Subject::sqlite().await] {
+        subject.start("s", Some("alice")).await.unwrap();
+        let run = || NewRun {
+            user_id: Some("alice".to_owned()),
+            ..session_run("s")
+        };
+        let emitted = answered([call("a", "f"), result("a", "f", "1"), text("one"), text("two")]);
+        subject.record(run(), emitted).await;
+        let mut cut = subject.open(run()).await.unwrap();
+        subject.piece(&mut cut, "half").await.unwrap();
+        subject.store.abandon("s", cut.run_id());
+        subject.store.recover().await.unwrap();
+        let json = |event: &StoredEvent| event.json().to_owned();
+        exports.push(subject.stored("s").await.iter().map(json).collect::<Vec<_>>());
+    }
+    assert_eq!(exports[0].len(), 12);
+    assert_eq!(exports[0], exports[1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -181,3 +181,15 @@ async fn a_writer_without_a_row_that_holds_its_lock_keeps_its_run() {
     pair.pass_a_lease();
     assert_eq!(two.recover().await.unwrap(), [run.run_id()]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e_45_a_clock_that_jumps_ends_no_lease() {
+    let Pair { one, two } = Pair::open().await;
+    let mut run = one.open(session_run("s")).await.unwrap();
+    for jump in [86_400, -172_800] {
+        assert_eq!(two.recover().await.unwrap(), nobody());
+        one.clock.change_time_of_day(jump);
+        assert_eq!(two.recover().await.unwrap(), nobody());
+    }
+    one.end(&mut run).await.unwrap();
+}
