@@ -24,6 +24,10 @@ where
 {
     let mut command = command("cargo");
     command.args(args);
+    if in_ci() {
+        // Nothing is compiled twice there, and what would allow it takes gigabytes.
+        command.env("CARGO_INCREMENTAL", "0");
+    }
     command
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct MatrixRow {
     pub(crate) took: Duration,
     /// Why there is no run.
     pub(crate) note: Option<String>,
+    /// Whether there was nothing to run, because every case passed last time.
+    pub(crate) is_idle: bool,
 }
 
 impl MatrixRow {
@@ -38,6 +40,7 @@ impl MatrixRow {
             exit: None,
             took: Duration::ZERO,
             note: None,
+            is_idle: false,
         }
     }
 
@@ -115,8 +118,13 @@ pub(crate) fn matrix(rows: &[MatrixRow]) -> String {
         shown.push_str(&format!("{}\n", paint(style, line(cells, &widths))));
     }
     let passed = rows.iter().filter(|row| row.has_passed()).count();
-    let style = if passed == rows.len() { GOOD } else { BAD };
-    let verdict = format!("{passed} of {} passed", words::count(rows.len(), "combination"));
+    let idle = rows.iter().filter(|row| row.is_idle).count();
+    let count = rows.len() - idle;
+    let style = if passed == count { GOOD } else { BAD };
+    let mut verdict = format!("{passed} of {} passed", words::count(count, "combination"));
+    if idle > 0 {
+        verdict.push_str(&format!(", {idle} had nothing to run"));
+    }
     shown.push_str(&format!("\n{}\n", paint(style.bold(), verdict)));
     shown
 }

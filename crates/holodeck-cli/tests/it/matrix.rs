@@ -280,7 +280,18 @@ fn failed_cases_are_those_of_the_same_combination() {
         "{}",
         ran.all()
     );
+    assert!(
+        ran.stdout
+            .contains("1 of 2 combinations passed, 1 had nothing to run"),
+        "{}",
+        ran.all()
+    );
     assert_eq!(combinations(&project), ["good", "bad", "bad", "other"]);
+    // One combination alone says why it has nothing to run.
+    project
+        .run(&["test", "--failed", "--matrix", "model.name=good"])
+        .exits(5)
+        .says("every selected case passed last time");
     // Nothing is left for the others, which passed; that alone is not a pass.
     project
         .run(&[

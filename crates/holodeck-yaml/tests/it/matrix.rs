@@ -165,6 +165,14 @@ fn useless_and_dangerous_values_are_refused() {
             "7:3: `model.api_key` cannot be in `matrix`: its values would be shown and stored [secrets belong in environment variables]",
         ),
         (
+            "  model.endpoint: [\"http://127.0.0.1:9\", \"http://me:s3cr3t-pass@127.0.0.1:9\"]",
+            "7:42: a value of `model.endpoint` in `matrix` contains a secret, which would be shown and stored [secrets belong in environment variables]",
+        ),
+        (
+            "  model.name: [sk-proj-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa]",
+            "7:16: a value of `model.name` in `matrix` contains a secret, which would be shown and stored [secrets belong in environment variables]",
+        ),
+        (
             "  model: [{provider: openai, name: m, api_key: x}]",
             "7:11: a value of `model` in `matrix` contains a secret, which would be shown and stored [secrets belong in environment variables]",
         ),

@@ -107,12 +107,15 @@ pub(super) fn run(
             session.check_targets()?;
             session.plan()
         };
-        plans.push(plan(terminal).map_err(|failure| about(&job.combination, failure))?);
+        let plan = plan(terminal).map_err(|failure| about(&job.combination, failure))?;
+        // The names of all cases, once for each combination, are kept only to be shown.
+        if dry_run {
+            plans.push(plan);
+        }
     }
     if dry_run {
         return show_plans(base, &jobs, &plans, terminal);
     }
-    drop(plans);
     run_jobs(base, &options, &jobs, &[], terminal)
 }
 
@@ -235,9 +238,12 @@ fn run_jobs(
             }
             // Every case of the combination passed last time, which is known only if that is all that selects cases.
             Err(Failure::Problem(problem))
-                if problem.exit == ExitCode::Nothing && options_select_failed_only(&base.options) =>
+                if jobs.len() > 1
+                    && problem.exit == ExitCode::Nothing
+                    && options_select_failed_only(&base.options) =>
             {
                 row.note = Some("nothing to run: every case passed last time".to_owned());
+                row.is_idle = true;
             }
             Err(Failure::Problem(problem)) => {
                 exit = exit.worse(problem.exit);
@@ -318,8 +324,8 @@ fn show(
                 one.run_id, other.run_id, base.subject.argument
             )));
         }
-        let not_run: Vec<_> = rows.iter().filter(|row| row.head.is_none()).collect();
-        if let Some(first) = not_run.first().filter(|_| exit != ExitCode::Passed) {
+        let mut not_run = rows.iter().filter(|row| row.head.is_none() && !row.is_idle);
+        if let Some(first) = not_run.next().filter(|_| exit != ExitCode::Passed) {
             terminal.write_message(&render::hint(&format!(
                 "`holodeck test{}{}` runs a combination that was not run",
                 base.subject.argument,

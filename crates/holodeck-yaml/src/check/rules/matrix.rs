@@ -1,8 +1,8 @@
 //! The axes of the `matrix`, their paths and their values.
 
 use holodeck_model::{
-    Code, Diagnostic, closest,
-    redact::{Names, Role, role},
+    Code, Diagnostic, Redactor, closest,
+    redact::{Names, Role, find_in_configured_urls, role},
 };
 use serde_json::Value;
 
@@ -172,7 +172,7 @@ fn check_values(rules: &mut Rules<'_>, axis: &Entry, values: &[NodeId]) {
             rules.add(place, error(Code::InconsistentValues, message, help));
             continue;
         }
-        if is_any(rules.tree, node, &has_secret_key) {
+        if is_any(rules.tree, node, &has_secret) {
             let message =
                 format!("a value of `{path}` in `matrix` contains a secret, which would be shown and stored");
             let help = "secrets belong in environment variables";
@@ -194,7 +194,13 @@ fn is_secret(key: &str) -> bool {
     matches!(role(key, Names::Fields), Role::Secret | Role::Variables)
 }
 
-fn has_secret_key(tree: &Tree, node: NodeId) -> bool {
+/// Whether a value is a secret by its place or its shape, such as a key of a provider or the password of a URL.
+fn has_secret(tree: &Tree, node: NodeId) -> bool {
+    if let Some(scalar) = tree.scalar(node) {
+        let mut found = Redactor::default().find(scalar.text);
+        find_in_configured_urls(scalar.text, &mut found);
+        return !found.is_empty();
+    }
     let mut entries = tree.entries(node).unwrap_or_default().iter();
     entries.any(|entry| is_secret(tree.key(entry)))
 }
