@@ -25,7 +25,7 @@ use holodeck_model::events::EventClass;
 
 /// Requests that share a transaction.
 const BATCH: usize = 256;
-/// How often to look for events of other processes while someone subscribes.
+/// How often to look for events of other processes while there is a subscriber.
 const POLL: Duration = Duration::from_millis(50);
 
 /// What the thread is asked to do.
@@ -45,7 +45,7 @@ pub(super) enum Request {
         force: bool,
     },
     Sweep(Retention),
-    /// Somebody subscribes.
+    /// There is a new subscriber.
     Wake,
     Close,
 }

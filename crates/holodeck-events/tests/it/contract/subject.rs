@@ -25,7 +25,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct ManualClock {
     passed: AtomicU64,
-    /// What somebody set the time of day to, as a difference.
+    /// How far the time of day was set away from what passed, in milliseconds.
     changed: AtomicI64,
 }
 
