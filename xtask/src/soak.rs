@@ -60,6 +60,20 @@ const RUNS: &[Run] = &[
         ],
     },
     Run {
+        name: "events",
+        planned_minutes: 4,
+        cargo: &[
+            "test",
+            "-p",
+            "holodeck-events",
+            "--test",
+            "it",
+            "kill::e_37",
+            "--",
+            "--nocapture",
+        ],
+    },
+    Run {
         name: "chroma",
         planned_minutes: 5,
         // The real server; its answers are compared with the recorded ones.
@@ -117,7 +131,8 @@ const RUNS: &[Run] = &[
 pub(crate) struct Args {
     /// Only these runs.
     runs: Vec<String>,
-    /// How often `resume` begins a run, and `ingest` an index, and kills it.
+    /// How often `resume` begins a run, `ingest` an index and `events` two writers, and kills them; `events` twice as
+    /// often.
     #[arg(long, default_value_t = 100)]
     rounds: u32,
 }
@@ -140,7 +155,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if run.name == "chroma" {
             services::chroma()?;
         }
-        let rounds = args.rounds.to_string();
+        let rounds = if run.name == "events" {
+            2 * args.rounds
+        } else {
+            args.rounds
+        };
+        let rounds = rounds.to_string();
         let mut cargo = host::cargo(run.cargo);
         cargo.env("HOLODECK_KILL_ROUNDS", rounds);
         let clone = (run.name == "readme").then(fresh_clone).transpose()?;

@@ -10,6 +10,8 @@ use holodeck_model::events::{
 };
 use serde_json::Value;
 
+use crate::terminal::code;
+
 /// The result of a run from its events; `None` while it is not over. It equals the direct fold of the backend's stream.
 /// Chunks are not needed.
 pub fn execution_result<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Option<ExecutionResult> {
@@ -74,7 +76,8 @@ pub fn agent_execution_result<'a>(
 }
 
 /// The history before a session's next turn: each message of the person that was answered, with its answer, or with the
-/// text that had arrived when a person stopped it. As in a live conversation, a failed turn is not part of it.
+/// text that had arrived when a person stopped it or its process ended. As in a live conversation, a failed turn is not
+/// part of it.
 pub fn history<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Vec<HistoryItem> {
     let mut history = Vec::new();
     let mut asked = None;
@@ -88,10 +91,11 @@ pub fn history<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Vec<Hist
         if !event.body.is_terminal() {
             continue;
         }
-        let stopped = matches!(
-            &event.body,
-            EventBody::Complete(end) if end.reason == CompleteReason::UserCancelled
-        );
+        let stopped = match &event.body {
+            EventBody::Complete(end) => end.reason == CompleteReason::UserCancelled,
+            EventBody::Error(end) => end.code == code::INTERRUPTED,
+            _ => false,
+        };
         let result = execution_result(run.drain(..));
         if let (Some(content), Some(result)) = (asked.take(), result) {
             let answered = matches!(result.outcome, Outcome::Completed | Outcome::Refused);

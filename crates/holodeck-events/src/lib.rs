@@ -22,6 +22,10 @@ pub use fold::{agent_execution_result, execution_result, history};
 pub use recorder::{Ignored, NewRun, RunRecorder};
 pub use recording::{Delivery, EventSink, RecordError, RecordedRun, Recording, TransientEvent};
 pub use source::{Clock, Ids, RandomIds, SystemClock};
-pub use store::{EventStore, MemoryStore, StoreError, StoredEvent};
+pub use store::{
+    EventStore, MemoryStore, Retention, SessionInfo, StoreError, StoredEvent, Subscription, Swept,
+};
+#[cfg(feature = "sqlite")]
+pub use store::{SqliteOptions, SqliteStore};
 pub use timed_stream::TimedStream;
 pub use trajectory::{Trajectory, TrajectoryEvent, TrajectoryStep};

@@ -109,12 +109,17 @@ impl<'a> Recording<'a> {
         self
     }
 
-    /// Records the beginning of a session, unless it is recorded already.
-    pub async fn session(&self, session_id: &str, start: SessionStart) -> Result<(), RecordError> {
+    /// Records the beginning of a session of `owner`, unless it is recorded already.
+    pub async fn session(
+        &self,
+        session_id: &str,
+        owner: Option<&str>,
+        start: SessionStart,
+    ) -> Result<(), RecordError> {
         let mut meta = meta(&**self.clock, &**self.ids);
         meta.session_id = Some(session_id.to_owned());
         let first = draft(meta, EventBody::SessionStart(start));
-        let stored = self.store.open_session(first).await;
+        let stored = self.store.open_session(first, owner).await;
         if let Some(stored) = stored.map_err(RecordError::NotOpened)? {
             self.deliver(Delivery::Stored(stored));
         }
@@ -126,6 +131,11 @@ impl<'a> Recording<'a> {
     pub async fn record(&self, run: NewRun, stream: EventStream<'_>) -> Result<RecordedRun, RecordError> {
         let (mut recorder, first) = RunRecorder::open(run, Arc::clone(self.clock), Arc::clone(self.ids));
         let first = self.store.open_run(first).await.map_err(RecordError::NotOpened)?;
+        let open = OpenRun {
+            store: self.store,
+            session_id: recorder.session_id().to_owned(),
+            run_id: recorder.run_id().to_owned(),
+        };
         let mut checker = StreamChecker::of_run(View::Live);
         self.deliver_stored(first, &mut checker);
         let mut stream = TimedStream::new(stream, self.limit);
@@ -138,7 +148,7 @@ impl<'a> Recording<'a> {
             };
             self.store(&recorder, drafts, &mut checker).await?;
         }
-        let run_id = recorder.run_id().to_owned();
+        let run_id = open.close();
         let backend_session_id = recorder.backend_session_id().map(ToOwned::to_owned);
         let (result, trajectory) = recorder.into_result();
         Ok(RecordedRun {
@@ -204,5 +214,27 @@ impl<'a> Recording<'a> {
             ..RunError::default()
         };
         TransientEvent(Box::new(AgentEvent::new(meta, EventBody::Error(body))))
+    }
+}
+
+/// Abandons a run that is dropped before its end is stored: its session would stay locked.
+struct OpenRun<'a> {
+    store: &'a dyn EventStore,
+    session_id: String,
+    run_id: String,
+}
+
+impl OpenRun<'_> {
+    /// The run is over; returns its id.
+    fn close(mut self) -> String {
+        std::mem::take(&mut self.run_id)
+    }
+}
+
+impl Drop for OpenRun<'_> {
+    fn drop(&mut self) {
+        if !self.run_id.is_empty() {
+            self.store.abandon(&self.session_id, &self.run_id);
+        }
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod code {
     pub(crate) const TERMINATED: &str = "SUBPROCESS_TERMINATED";
     pub(crate) const TRUNCATED: &str = "STREAM_TRUNCATED";
     pub(crate) const PERSISTENCE: &str = "PERSISTENCE_FAILED";
+    pub(crate) const INTERRUPTED: &str = "RUN_INTERRUPTED";
 }
 
 /// The last event of a run.

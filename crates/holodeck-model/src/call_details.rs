@@ -1,9 +1,10 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{SideEffects, ToolKind};
 
 /// What is known about a tool call besides its result.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[allow(
     clippy::exhaustive_structs,
@@ -45,7 +46,7 @@ impl CallDetails {
 }
 
 /// Why a call did not reach its tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallRefusal {
     /// It was not approved.
@@ -71,7 +72,7 @@ impl CallRefusal {
 }
 
 /// Something that a tool retrieved.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Passage {
     /// The text.
     pub text: String,

@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use sha2::{Digest as _, Sha256};
 
-use crate::{FileInput, Files, SimulatedUser, TestCase, hex};
+use crate::{Cases, FileInput, Files, SimulatedUser, TestCase, hex};
 
 /// Identifies a test case within its file and across edits of the file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,30 +70,28 @@ pub struct CaseIdentity {
 
 /// The identities of the cases of a file, in their order. Reads the files that the cases name; unreadable files count
 /// as equal content.
-pub fn identify_cases(cases: &[TestCase], files: &dyn Files) -> Vec<CaseIdentity> {
+pub fn identify_cases(cases: &Cases, files: &dyn Files) -> Vec<CaseIdentity> {
     let mut digests = FileDigests {
         files,
         known: HashMap::new(),
     };
-    let mut names: HashMap<&str, u32> = HashMap::new();
-    for name in cases.iter().filter_map(|case| case.name.as_deref()) {
-        *names.entry(name).or_default() += 1;
-    }
-    let mut equals: HashMap<(Option<&str>, CaseContent), u64> = HashMap::new();
+    let repeated = cases.repeated_names();
+    let mut equals: HashMap<CaseContent, u64> = HashMap::new();
     cases
         .iter()
         .map(|case| {
-            let content = content_of(case, &mut digests);
-            let name = case
-                .name
-                .as_deref()
-                .filter(|&name| names.get(name).is_some_and(|&count| count == 1));
-            let ordinal = equals.entry((name, content)).or_default();
+            let content = content_of(&case, &mut digests);
+            let name = case.name.as_deref().filter(|name| !repeated.contains(name));
+            let mut ordinal = 0;
+            if name.is_none() {
+                let count = equals.entry(content).or_default();
+                ordinal = *count;
+                *count += 1;
+            }
             let mut parts = Parts::new("case");
             parts.optional(name.map(str::as_bytes));
             parts.add(&content.0);
             parts.add(&ordinal.to_be_bytes());
-            *ordinal += 1;
             CaseIdentity {
                 id: CaseId(parts.finish()),
                 content,
@@ -297,11 +295,13 @@ impl Parts {
 }
 
 /// The indexes of cases that share a name or, without a name, their content.
-pub fn equal_cases(cases: &[TestCase], identities: &[CaseIdentity]) -> Vec<Vec<usize>> {
+pub fn equal_cases(cases: &Cases, identities: &[CaseIdentity]) -> Vec<Vec<usize>> {
+    let repeated = cases.repeated_names();
     let mut groups: BTreeMap<(Option<&str>, Option<CaseContent>), Vec<usize>> = BTreeMap::new();
-    for (place, (case, identity)) in cases.iter().zip(identities).enumerate() {
-        let key = match case.name.as_deref() {
-            Some(name) => (Some(name), None),
+    for (place, identity) in identities.iter().enumerate() {
+        let key = match cases.name(place) {
+            Some(name) if repeated.contains(name) => (Some(name), None),
+            Some(_) => continue,
             None => (None, Some(identity.content)),
         };
         groups.entry(key).or_default().push(place);

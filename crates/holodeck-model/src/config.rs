@@ -4,6 +4,7 @@ mod agent;
 mod approvals;
 mod arg_matcher;
 mod calibration;
+mod cases;
 mod claude;
 mod database;
 mod deployment;
@@ -36,6 +37,7 @@ pub use approvals::{
 };
 pub use arg_matcher::{ArgMatcher, Bound};
 pub use calibration::{CalibrationMinimum, RequireCalibrated};
+pub use cases::{Cases, PlainCase, TextRange};
 pub use claude::{
     AuthProvider, BashConfig, ClaudeConfig, Effort, ExtendedThinkingConfig, FileSystemConfig, PermissionMode,
     SettingSource, SubagentConfig, SubagentModel, SubagentsConfig,

@@ -7,6 +7,7 @@ mod body;
 mod event;
 mod meta;
 mod outcome;
+mod schema;
 mod words;
 
 pub use body::{
@@ -16,4 +17,5 @@ pub use body::{
 pub use event::AgentEvent;
 pub use meta::EventMeta;
 pub use outcome::AgentExecutionResult;
+pub use schema::event_schema;
 pub use words::{CompleteReason, Decision, IdSource, Interruption, PersistenceState, Priority, StopReason};

@@ -87,7 +87,7 @@ impl ResolvedAgent {
                 tool_filtering: None,
                 approvals: None,
                 evaluations: None,
-                test_cases: Vec::new(),
+                test_cases: crate::Cases::default(),
                 test_cases_file: None,
                 matrix: None,
                 execution: config.execution.clone(),

@@ -2,6 +2,7 @@
 //!
 //! Start with [`ToolNames::of`]. No other module parses the name of a tool.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Agent, ClaudeConfig, McpTool, Provider, ToolConfig, closest, value::Glob};
@@ -29,7 +30,7 @@ const RESERVED: [&str; 5] = [
 ];
 
 /// The kind of a tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
     /// It searches: a `vectorstore`, a `hierarchical_document`, or a tool of an MCP server with `is_retrieval`.
@@ -45,7 +46,7 @@ pub enum ToolKind {
 }
 
 /// Whether a tool may change something outside the conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SideEffects {
     /// It only reads.

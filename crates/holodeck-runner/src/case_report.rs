@@ -85,6 +85,7 @@ impl CaseReport {
         redactor: &Redactor,
     ) -> Option<Self> {
         let case = agent.config.test_cases.get(index)?;
+        let case = &*case;
         let shared = agent.config.evaluations.as_ref();
         let shared = shared.map_or(&[][..], |evaluations| &evaluations.metrics);
         let expected_turns = expectations(case, unit.turns.len()).into_iter();

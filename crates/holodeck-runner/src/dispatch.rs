@@ -361,7 +361,7 @@ impl Dispatcher<'_> {
         let case = self.index(unit).and_then(|index| self.grading.case(index));
         match self.journal.verdict(unit) {
             Some(Ok(grade)) => {
-                case.is_some_and(|case| self.grading.graders.fingerprint(case) != grade.grader)
+                case.is_some_and(|case| self.grading.graders.fingerprint(&case) != grade.grader)
             }
             Some(Err(_)) | None => true,
         }
@@ -382,13 +382,12 @@ impl Dispatcher<'_> {
         else {
             return;
         };
-        if let Some(case) = executor.case(index) {
-            self.sink.on(&RunEvent::CaseStarted {
-                index,
-                label: case_label(case.name.as_deref(), index),
-                trial: self.is_repeated(self.journal.case_of(unit)).then_some(identity.1),
-            });
-        }
+        let name = self.grading.agent.config.test_cases.name(index);
+        self.sink.on(&RunEvent::CaseStarted {
+            index,
+            label: case_label(name, index),
+            trial: self.is_repeated(self.journal.case_of(unit)).then_some(identity.1),
+        });
         let running = Arc::clone(executor).run(index, identity, cancel.child_token());
         let id = work.running.spawn(running).id();
         work.units.insert(id, unit);

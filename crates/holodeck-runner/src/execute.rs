@@ -66,8 +66,8 @@ impl Executor {
             case: identity.id,
             trial,
         };
-        let case = self.case(index);
-        let conversation = match case.map(|case| (case, &case.user)) {
+        let case = self.grading.case(index);
+        let conversation = match case.as_deref().map(|case| (case, &case.user)) {
             // Boxed, because most cases have no simulated user.
             Some((case, Some(user))) => Box::pin(self.run_simulated(case, user, key, &cancel)).await,
             Some((case, None)) if case.turns.is_empty() => self.run_single(case, key, &cancel).await,
@@ -107,10 +107,6 @@ impl Executor {
         CaseEnd::Ended { unit, grade, blocker }
     }
 
-    pub(crate) fn case(&self, index: usize) -> Option<&TestCase> {
-        self.grading.case(index)
-    }
-
     /// The record of a case that crashed inside this program: an error of the case, so that the case is not lost.
     pub(crate) fn crashed(&self, index: usize, unit: (CaseIdentity, u32), reason: &str) -> UnitRecord {
         let mut unit = self.empty_record(index, unit);
@@ -121,14 +117,15 @@ impl Executor {
     }
 
     fn empty_record(&self, index: usize, (identity, trial): (CaseIdentity, u32)) -> UnitRecord {
+        let cases = &self.grading.agent.config.test_cases;
         UnitRecord {
             key: UnitKey {
                 case: identity.id,
                 trial,
             },
             case: identity,
-            name: self.case(index).and_then(|case| case.name.clone()),
-            conversation: self.case(index).is_some_and(TestCase::is_conversation),
+            name: cases.name(index).map(str::to_owned),
+            conversation: cases.get(index).is_some_and(|case| case.is_conversation()),
             at: Timestamp::now().to_string(),
             turns: Vec::new(),
             failures: Vec::new(),

@@ -1,6 +1,7 @@
 //! The second stage of a run: grades answers.
 
 use std::{
+    borrow::Cow,
     collections::HashSet,
     sync::{
         Arc,
@@ -81,14 +82,15 @@ impl GradingStage {
         programs: &Arc<dyn Programs>,
     ) -> (Self, UnboundedReceiver<JudgedLine>) {
         let (judge, judged) = RunJudge::new(judge, Arc::clone(redactor));
+        let repeated = agent.config.test_cases.repeated_names();
         let stage = Self {
+            repeated_names: repeated.into_iter().map(str::to_owned).collect(),
             agent: Arc::clone(agent),
             graders,
             redactor: Arc::clone(redactor),
             judge,
             programs: Arc::clone(programs),
             renew: Renew::All,
-            repeated_names: repeated_names(&agent.config.test_cases),
         };
         (stage, judged)
     }
@@ -102,7 +104,7 @@ impl GradingStage {
         match self.case(index) {
             Some(case) if self.renew != Renew::All => {
                 let judges = |config: &MetricConfig| self.judges_of(config);
-                self.graders.kept(case, earlier, &self.renew, &judges)
+                self.graders.kept(&case, earlier, &self.renew, &judges)
             }
             _ => Ok(OfUnit::default()),
         }
@@ -141,6 +143,7 @@ impl GradingStage {
             let grade = Grade::of_turns(String::new(), &unit, Vec::new());
             return (unit, Some(grade));
         };
+        let case = &*case;
         let Earlier { answered, kept } = earlier;
         let judge = self
             .judge
@@ -199,14 +202,14 @@ impl GradingStage {
         let Some(case) = self.case(index) else {
             return Grade::of_turns(String::new(), unit, Vec::new());
         };
-        let OfUnit { turns, conversation } = self.graders.compute(unit, case);
+        let OfUnit { turns, conversation } = self.graders.compute(unit, &case);
         let finish =
             |computed: Computed| Some(computed?.map(|outcomes| outcomes.into_iter().flatten().collect()));
         let outcomes = OfUnit {
             turns: turns.into_iter().map(finish).collect(),
             conversation: finish(conversation),
         };
-        let mut grade = self.graders.conclude(unit, case, view, outcomes);
+        let mut grade = self.graders.conclude(unit, &case, view, outcomes);
         grade.mask(&self.redactor);
         grade
     }
@@ -249,31 +252,22 @@ impl GradingStage {
 
     /// Whether a unit can be graded synchronously without delaying others.
     pub(crate) fn is_short(&self, index: usize, unit: &UnitRecord) -> bool {
-        unit.size() <= MAX_SHORT_ANSWER && !self.case(index).is_some_and(|case| self.graders.asks(case))
+        unit.size() <= MAX_SHORT_ANSWER && !self.case(index).is_some_and(|case| self.graders.asks(&case))
     }
 
-    pub(crate) fn case(&self, index: usize) -> Option<&TestCase> {
+    pub(crate) fn case(&self, index: usize) -> Option<Cow<'_, TestCase>> {
         self.agent.config.test_cases.get(index)
     }
 
     fn compute(&self, index: usize, unit: &UnitRecord) -> OfUnit<Computed> {
         match self.case(index) {
-            Some(case) => self.graders.compute(unit, case),
+            Some(case) => self.graders.compute(unit, &case),
             None => OfUnit {
                 turns: Vec::new(),
                 conversation: None,
             },
         }
     }
-}
-
-fn repeated_names(cases: &[TestCase]) -> HashSet<String> {
-    let mut seen = HashSet::new();
-    let names = cases.iter().filter_map(|case| case.name.as_deref());
-    names
-        .filter(|name| !seen.insert(*name))
-        .map(str::to_owned)
-        .collect()
 }
 
 #[cfg(test)]

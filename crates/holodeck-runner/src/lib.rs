@@ -61,7 +61,7 @@ pub use matrix::{
     stored_combination,
 };
 pub use merge::{MergeError, MergeRequest, merge_shards};
-pub use plan::{Plan, PlanError, PlannedCase, Selection};
+pub use plan::{Plan, PlanError, Selection};
 pub use record::{Grade, TurnGrade, UnitRecord, UserRecord};
 pub use regrade::{RegradeRequest, regrade};
 pub use report::{

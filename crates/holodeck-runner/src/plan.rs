@@ -4,7 +4,7 @@ use std::{
 };
 
 use globset::{Glob, GlobMatcher};
-use holodeck_model::{CaseIdentity, Shard, ShardPart, TestCase, case_label, hex_prefix, match_cases};
+use holodeck_model::{CaseIdentity, Cases, Shard, ShardPart, case_label, hex_prefix, match_cases};
 use sha2::{Digest as _, Sha256};
 
 use crate::{Journal, JournalError};
@@ -32,19 +32,10 @@ impl Selection {
 /// The cases of a run, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The cases.
-    pub cases: Vec<PlannedCase>,
+    /// Their places in the file, from 0.
+    pub cases: Vec<usize>,
     /// Which part of a larger run these cases are.
     pub shard: Option<ShardPart>,
-}
-
-/// One case to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedCase {
-    /// Place in the file, from 0.
-    pub index: usize,
-    /// The displayed name.
-    pub label: String,
 }
 
 /// Why there is no plan.
@@ -76,11 +67,7 @@ pub enum PlanError {
 
 impl Plan {
     /// Selects from `cases`.
-    pub fn new(
-        cases: &[TestCase],
-        identities: &[CaseIdentity],
-        selection: &Selection,
-    ) -> Result<Self, PlanError> {
+    pub fn new(cases: &Cases, identities: &[CaseIdentity], selection: &Selection) -> Result<Self, PlanError> {
         let mut plan = Self::with_all_shards(cases, identities, selection)?;
         if let Some(shard) = selection.shard {
             plan.take_shard(shard);
@@ -90,7 +77,7 @@ impl Plan {
 
     /// The cases of all shards.
     pub(crate) fn with_all_shards(
-        cases: &[TestCase],
+        cases: &Cases,
         identities: &[CaseIdentity],
         selection: &Selection,
     ) -> Result<Self, PlanError> {
@@ -101,11 +88,12 @@ impl Plan {
             .map(|journals| find_not_passed(journals, cases, identities))
             .transpose()?;
         let mut chosen = Vec::new();
-        for (index, case) in cases.iter().enumerate() {
-            let label = case_label(case.name.as_deref(), index);
-            let is_match = filter.as_ref().is_none_or(|filter| filter.is_match(&label));
-            if is_match && failed.as_ref().is_none_or(|failed| failed.contains(&index)) {
-                chosen.push(PlannedCase { index, label });
+        for index in 0..cases.len() {
+            let is_match = |filter: &GlobMatcher| filter.is_match(case_label(cases.name(index), index));
+            if filter.as_ref().is_none_or(is_match)
+                && failed.as_ref().is_none_or(|failed| failed.contains(&index))
+            {
+                chosen.push(index);
             }
         }
         if let Some(limit) = selection.limit {
@@ -124,17 +112,13 @@ impl Plan {
         self.cases
             .retain(|_| places.next().is_some_and(|place| shard.has(place)));
     }
-
-    pub(crate) fn indices(&self) -> Vec<usize> {
-        self.cases.iter().map(|case| case.index).collect()
-    }
 }
 
 /// Places in the current file of the cases that did not pass last time. The newest run that planned a case decides: a
 /// case without a verdict there, a new case and a changed case have not passed.
 fn find_not_passed(
     journals: &[PathBuf],
-    cases: &[TestCase],
+    cases: &Cases,
     identities: &[CaseIdentity],
 ) -> Result<HashSet<usize>, PlanError> {
     let mut has_failed: HashMap<usize, bool> = HashMap::new();
@@ -157,7 +141,7 @@ fn find_not_passed(
 /// or changed belongs to it if the run would have selected it.
 pub(crate) fn match_plan(
     journal: &Journal,
-    cases: &[TestCase],
+    cases: &Cases,
     identities: &[CaseIdentity],
 ) -> Result<Vec<(usize, Option<usize>)>, PlanError> {
     let selected = &journal.header().selected;
@@ -173,7 +157,7 @@ pub(crate) fn match_plan(
         };
         Plan::new(cases, identities, &selection)?
     };
-    let chosen: HashSet<usize> = chosen.cases.iter().map(|case| case.index).collect();
+    let chosen: HashSet<usize> = chosen.cases.into_iter().collect();
     let places = match_cases(journal.plan(), identities).into_iter().enumerate();
     Ok(places
         .filter(|(index, earlier)| earlier.is_some() || chosen.contains(index))
@@ -182,7 +166,7 @@ pub(crate) fn match_plan(
 
 /// A digest of these cases with what is expected of them, by which the parts of one run are recognised.
 pub(crate) fn digest_cases(
-    cases: &[TestCase],
+    cases: &Cases,
     identities: &[CaseIdentity],
     indices: impl Iterator<Item = usize>,
 ) -> String {
@@ -190,7 +174,7 @@ pub(crate) fn digest_cases(
     for index in indices {
         if let (Some(case), Some(identity)) = (cases.get(index), identities.get(index)) {
             // A case read from YAML can always be written as JSON.
-            let case = serde_json::to_vec(case).unwrap_or_default();
+            let case = serde_json::to_vec(&*case).unwrap_or_default();
             hasher.update(format!("{}{} {} ", identity.id, identity.content, case.len()));
             hasher.update(&case);
         }

@@ -1,7 +1,7 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use holodeck_eval::Programs;
-use holodeck_model::{CaseIdentity, Redactor, ResolvedAgent, RunMetadata, TestCase, match_cases};
+use holodeck_model::{CaseIdentity, Cases, Redactor, ResolvedAgent, RunMetadata, TestCase, match_cases};
 use jiff::Timestamp;
 
 use crate::{
@@ -149,12 +149,16 @@ pub async fn regrade(
     finish(cases, metadata, &request.agent_path, environment, &store, sink)
 }
 
-fn check_names(renew: &Renew, graders: &Graders, cases: &[TestCase]) -> Result<(), RunError> {
+fn check_names(renew: &Renew, graders: &Graders, cases: &Cases) -> Result<(), RunError> {
     let Renew::Metrics(names) = renew else {
         return Ok(());
     };
-    let known: BTreeSet<&str> = cases
-        .iter()
+    let plain = TestCase::default();
+    let detailed: Vec<&TestCase> = cases.detailed().map(|(_, case)| case).collect();
+    let plain = (detailed.len() < cases.len()).then_some(&plain);
+    let known: BTreeSet<&str> = detailed
+        .into_iter()
+        .chain(plain)
         .flat_map(|case| graders.names_of_metrics(case))
         .collect();
     match names.iter().find(|name| !known.contains(name.as_str())) {

@@ -154,15 +154,16 @@ impl PlannedCases {
     }
 
     fn result(&self, place: usize, index: usize) -> Result<Option<PlannedResult>, JournalError> {
-        let Some(case) = self.agent.config.test_cases.get(index) else {
+        let cases = &self.agent.config.test_cases;
+        if index >= cases.len() {
             return Ok(None);
-        };
+        }
         if let Some(case) = read_case(&self.agent, &self.journal, place, index, &self.redactor)? {
             return Ok(Some(PlannedResult::Finished(Box::new(case))));
         }
         Ok(Some(PlannedResult::NotRun(NotRun {
             index,
-            test_name: case.name.clone(),
+            test_name: cases.name(index).map(str::to_owned),
             reason: self.not_run_reason(place),
         })))
     }
@@ -400,12 +401,12 @@ fn open_journal(request: &TestRequest, store: &RunStore) -> Result<(Journal, Vec
     }
     let mut shard = None;
     if let Some(own) = request.selection.shard {
-        let digest = digest_cases(cases, &request.identities, plan.indices().into_iter());
+        let digest = digest_cases(cases, &request.identities, plan.cases.iter().copied());
         plan.take_shard(own);
         // A shard without cases has a journal too: without it, merging would miss the shard.
         shard = plan.shard.map(|part| StoredShard { part, digest });
     }
-    let indices = plan.indices();
+    let indices = plan.cases;
     let now = Timestamp::now();
     let header = JournalHeader {
         holodeck_journal: JOURNAL_VERSION,

@@ -41,7 +41,7 @@ impl CaseTrials {
     /// the number of trials.
     pub(crate) fn of(agent: &ResolvedAgent, index: usize, flags: &RunFlags, count: Option<u32>) -> Self {
         let case = agent.config.test_cases.get(index);
-        let own = |field: fn(&holodeck_model::TestCase) -> Option<u32>| case.and_then(field);
+        let own = |field: fn(&holodeck_model::TestCase) -> Option<u32>| case.as_deref().and_then(field);
         let count = count
             .or(flags.trials)
             .or_else(|| own(|case| case.trials))
@@ -89,11 +89,7 @@ pub fn plan_trials(
         if trials.is_valid() && trials.min_passes <= trials.count {
             return Ok(trials);
         }
-        let name = agent
-            .config
-            .test_cases
-            .get(index)
-            .and_then(|case| case.name.as_deref());
+        let name = agent.config.test_cases.name(index);
         Err(PlanError::Trials {
             label: case_label(name, index),
             trials: trials.count,

@@ -139,7 +139,7 @@ pub fn check_schemas(agent: &LoadedAgent) -> Vec<Diagnostic> {
     let mut lists: Vec<_> = shared
         .map(|list| ("evaluations.metrics".to_owned(), list))
         .collect();
-    for (index, case) in agent.config.test_cases.iter().enumerate() {
+    for (index, case) in agent.config.test_cases.detailed() {
         lists.push((format!("test_cases.{index}.evaluations"), &case.evaluations));
         for (turn, config) in case.turns.iter().enumerate() {
             let pointer = format!("test_cases.{index}.turns.{turn}.evaluations");

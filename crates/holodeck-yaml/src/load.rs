@@ -21,13 +21,14 @@ use std::{
 use holodeck_model::{
     Agent, Code, Combination, Diagnostic, Env, Files, Layer, Provider, ResolvedAgent, Sources,
 };
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
     LoadedAgent,
     check::{Findings, check_agent_rules, check_shape},
     schema,
-    yaml::{NodeId, Tree, build, from_tree},
+    yaml::{Entry, NodeId, Tree, build, from_tree},
 };
 
 /// The result of loading: the agent unless there was an error, every problem, and the sources to show them.
@@ -120,7 +121,7 @@ impl Loader<'_> {
             return None;
         }
 
-        let mut config = self.deserialize(root)?;
+        let mut config = self.read_agent(root)?;
         self.fill_in(&mut config);
         let execution = self.execution_settings(root, &config, &dir, settings_from_env);
         self.note_tests(root, &config);
@@ -168,11 +169,25 @@ impl Loader<'_> {
         built.root
     }
 
-    fn deserialize(&mut self, root: NodeId) -> Option<Agent> {
-        match from_tree::<Agent>(&self.tree, root) {
-            Ok(agent) => Some(agent),
+    /// The agent with its cases, which are not read as a whole because there may be many.
+    fn read_agent(&mut self, root: NodeId) -> Option<Agent> {
+        let entries = self.tree.entries(root).unwrap_or_default().iter();
+        let (lists, others): (Vec<Entry>, Vec<Entry>) =
+            entries.partition(|entry| self.tree.key(entry) == "test_cases");
+        let place = self.tree.place(root);
+        let without_cases = self.tree.map_node(place, &others);
+        let mut agent: Agent = self.deserialize(without_cases)?;
+        for list in lists {
+            agent.test_cases = self.read_cases(list.value)?;
+        }
+        Some(agent)
+    }
+
+    fn deserialize<T: DeserializeOwned>(&mut self, node: NodeId) -> Option<T> {
+        match from_tree(&self.tree, node) {
+            Ok(value) => Some(value),
             Err(error) => {
-                let place = error.place.unwrap_or_else(|| self.tree.place(root));
+                let place = error.place.unwrap_or_else(|| self.tree.place(node));
                 self.findings.add(
                     &self.tree,
                     place,
@@ -199,8 +214,7 @@ impl Loader<'_> {
         {
             json::fill_metric(metric, schemas);
         }
-        agent.test_cases.shrink_to_fit();
-        for case in &mut agent.test_cases {
+        for case in agent.test_cases.detailed_mut() {
             let turns = case.turns.iter_mut().flat_map(|turn| &mut turn.evaluations);
             for metric in case.evaluations.iter_mut().chain(turns) {
                 json::fill_metric(metric, schemas);

@@ -1,6 +1,9 @@
 //! Finds the secrets in the files of an agent and the places where they are written.
 
-use std::{ops::Range, sync::LazyLock};
+use std::{
+    ops::Range,
+    sync::{Arc, LazyLock},
+};
 
 use holodeck_model::{
     Redactor, is_hidden,
@@ -201,11 +204,11 @@ fn names_of_variables(text: &str) -> Vec<Range<usize>> {
 }
 
 /// The text of a file with secrets replaced by asterisks, without moving any byte. In a file that could not be parsed
-/// everything but the keys is masked, because the bounds of its values are unknown.
-pub(crate) fn mask_file(tree: &Tree, file: FileId, secrets: &Secrets, redactor: &Redactor) -> String {
+/// everything but the keys is masked, because the bounds of its values are unknown. A text without secrets is not copied.
+pub(crate) fn mask_file(tree: &Tree, file: FileId, secrets: &Secrets, redactor: &Redactor) -> Arc<str> {
     let text = tree.file_text(file);
     if tree.is_broken(file) {
-        return replace_hidden(mask_all_but_keys(&text));
+        return replace_hidden(mask_all_but_keys(&text)).into();
     }
     let mut found = redactor.find(&text);
     let places = secrets.places.iter().filter(|place| place.file == file);
@@ -223,18 +226,24 @@ pub(crate) fn mask_file(tree: &Tree, file: FileId, secrets: &Secrets, redactor: 
         }
         start += line.len();
     }
-    replace_hidden(mask_ranges(&text, merge_ranges(found)))
+    if found.is_empty() && !has_hidden(&text) {
+        return text;
+    }
+    replace_hidden(mask_ranges(&text, merge_ranges(found))).into()
+}
+
+fn has_hidden(text: &str) -> bool {
+    !text.is_ascii() && text.contains(|c: char| !c.is_ascii() && is_hidden(c))
 }
 
 /// Replaces each byte of a hidden character by a question mark: escapes would move the places after them.
 fn replace_hidden(text: String) -> String {
-    let is_hidden = |c: char| !c.is_ascii() && is_hidden(c);
-    if !text.contains(is_hidden) {
+    if !has_hidden(&text) {
         return text;
     }
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_hidden(c) {
+        if !c.is_ascii() && is_hidden(c) {
             shown.extend(std::iter::repeat_n('?', c.len_utf8()));
         } else {
             shown.push(c);

@@ -10,7 +10,9 @@ use std::{
 };
 
 use holodeck_cassette::{CassetteError, RecordMode};
-use holodeck_model::{DiskFiles, Env, EvaluationConfig, MetricConfig, Redactor, Replayed, ResolvedAgent};
+use holodeck_model::{
+    Cases, DiskFiles, Env, EvaluationConfig, MetricConfig, Redactor, Replayed, ResolvedAgent,
+};
 use holodeck_runner::{
     CalibratedJudge, CalibrationRequest, CalibrationRun, JudgedSubject, store_calibration,
 };
@@ -73,7 +75,7 @@ pub fn prepare_calibration(
     })?;
     // Only the judges of this metric are opened.
     let mut only = ResolvedAgent::clone(&agent.agent);
-    only.config.test_cases.clear();
+    only.config.test_cases = Cases::default();
     only.config.evaluations = Some(EvaluationConfig {
         metrics: vec![metric.clone()],
         model: only.config.evaluations.and_then(|evaluations| evaluations.model),

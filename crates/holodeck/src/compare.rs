@@ -68,10 +68,9 @@ fn known_parts(agent: &Path) -> Result<(Arc<Redactor>, HashMap<CaseId, String>),
     };
     let cases = &agent.config.test_cases;
     let identities = identify_cases(cases, &DiskFiles);
-    let names = identities
-        .iter()
-        .zip(cases)
-        .filter_map(|(identity, case)| Some((identity.id, case.name.clone()?)))
+    let names = identities.iter().enumerate();
+    let names = names
+        .filter_map(|(index, identity)| Some((identity.id, cases.name(index)?.to_owned())))
         .collect();
     Ok((redactor(&agent, &env), names))
 }

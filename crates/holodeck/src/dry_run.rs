@@ -9,6 +9,8 @@ use crate::{index::chat_rerankers, judges};
 pub struct DryRun {
     /// The cases, in order.
     pub plan: Plan,
+    /// The names of these cases as reports show them.
+    pub labels: Vec<String>,
     /// How often each of them runs; empty if each runs once.
     pub trials: Vec<CaseTrials>,
     /// What it may use; `None` when answers come from a recording and cost nothing.
@@ -77,7 +79,7 @@ pub(crate) fn estimate(
         usage,
         prices_as_of: prices.as_of().to_owned(),
         basis,
-        judge_calls: judges::least_calls(agent, plan.cases.iter().map(|case| case.index)),
+        judge_calls: judges::least_calls(agent, plan.cases.iter().copied()),
         user_calls: most_user_calls(agent, plan, trials),
         reranked: reranked(agent, plan),
     }
@@ -99,8 +101,8 @@ fn reranked(agent: &ResolvedAgent, plan: &Plan) -> Vec<RerankedTool> {
 fn most_user_calls(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> u64 {
     let planned = plan.cases.iter().enumerate();
     let calls = planned.filter_map(|(place, planned)| {
-        let case = agent.config.test_cases.get(planned.index)?;
-        let user = case.user.as_deref()?;
+        let case = agent.config.test_cases.get(*planned)?;
+        let user = case.user.as_ref()?;
         let count = trials.get(place).map_or(1, |trials| u64::from(trials.count));
         Some(count * (u64::from(user.max_turns) + u64::from(case.input.is_none())))
     });
@@ -134,7 +136,7 @@ fn from_lengths(agent: &ResolvedAgent, plan: &Plan, trials: &[CaseTrials]) -> (T
     let answer = agent.config.model.max_tokens.map_or(ANSWER_TOKENS, u64::from);
     for (place, planned) in plan.cases.iter().enumerate() {
         let count = trials.get(place).map_or(1, |trials| u64::from(trials.count));
-        let Some(case) = agent.config.test_cases.get(planned.index) else {
+        let Some(case) = agent.config.test_cases.get(*planned) else {
             continue;
         };
         let single = case.input.iter().map(String::as_str);

@@ -43,7 +43,7 @@ impl RunInputs {
             }
             AnswerSource::AsConfigured | AnswerSource::Live => {}
         }
-        for case in &config.test_cases {
+        for (_, case) in config.test_cases.detailed() {
             let turn_files = case.turns.iter().flat_map(|turn| &turn.files);
             let paths = case
                 .files

@@ -176,7 +176,7 @@ pub(crate) fn metrics<'a>(
     let shared = shared
         .filter(|_| runs_cases)
         .map_or(&[][..], |evaluations| &evaluations.metrics);
-    let own = agent.config.test_cases.iter().enumerate();
+    let own = agent.config.test_cases.detailed();
     let own = own
         .filter(move |(index, _)| planned.is_none_or(|planned| planned.binary_search(index).is_ok()))
         .flat_map(|(case, config)| {
@@ -224,7 +224,7 @@ pub(crate) fn users<'a>(
     agent: &'a ResolvedAgent,
     planned: Option<&'a [usize]>,
 ) -> impl Iterator<Item = (usize, &'a SimulatedUser)> {
-    let cases = agent.config.test_cases.iter().enumerate();
+    let cases = agent.config.test_cases.detailed();
     cases
         .filter(move |(index, _)| planned.is_none_or(|planned| planned.binary_search(index).is_ok()))
         .filter_map(|(index, case)| Some((index, case.user.as_deref()?)))

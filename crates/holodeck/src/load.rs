@@ -113,7 +113,7 @@ pub fn check_equal_cases(load: &mut Load) {
         };
         let locate = |case: &usize| agent.locate(&format!("test_cases.{case}"));
         for case in others {
-            let message = match cases.get(*case).and_then(|case| case.name.as_deref()) {
+            let message = match cases.name(*case) {
                 Some(name) => format!("another test case has the name `{name}`"),
                 None => "another test case has exactly the same input".to_owned(),
             };

@@ -66,8 +66,8 @@ fn of_tools(agent: &ResolvedAgent, model: &ModelConfig) -> Option<String> {
 
 fn of_users(agent: &ResolvedAgent, model: &ModelConfig) -> Option<String> {
     let is_wanted = |own: &ModelConfig| is_same(own, model);
-    let mut cases = agent.config.test_cases.iter();
-    let case = cases.position(|case| {
+    let mut cases = agent.config.test_cases.detailed();
+    let (case, _) = cases.find(|(_, case)| {
         let own = case.user.as_ref().and_then(|user| user.model.as_ref());
         own.is_some_and(is_wanted)
     })?;

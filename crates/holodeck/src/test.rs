@@ -4,7 +4,7 @@ use holodeck_backend_api::Occasion;
 use holodeck_cassette::{CassetteError, RecordMode};
 use holodeck_model::{
     CaseIdentity, Combination, DiskFiles, Env, Layer, Provider, Redactor, Replayed, ResolvedAgent,
-    RunMetadata, Shard, SideEffectGate, identify_cases,
+    RunMetadata, Shard, SideEffectGate, case_label, identify_cases,
 };
 use holodeck_otel_bridge::Telemetry;
 use holodeck_runner::{
@@ -172,17 +172,17 @@ pub async fn prepare_test(
     };
     let identities: Arc<[CaseIdentity]> = identify_cases(&agent.config.test_cases, &DiskFiles).into();
     let plan = Plan::new(&agent.config.test_cases, &identities, &selection)?;
-    let planned: Vec<usize> = plan.cases.iter().map(|case| case.index).collect();
+    let planned = &plan.cases;
     let every_case = selection.is_everything() && resume.is_none();
-    let checked = CheckedAgent::check(agent, env, Occasion::Test, options.open.clone(), Some(&planned))?;
+    let checked = CheckedAgent::check(agent, env, Occasion::Test, options.open.clone(), Some(planned))?;
     if options.budget.max_cost_usd.is_some() {
-        checked.require_prices("--max-cost-usd", Some(&planned))?;
+        checked.require_prices("--max-cost-usd", Some(planned))?;
     }
     let replayed = checked.answers().replayed();
     refuse_uncalibrated(
         &checked.agent,
         &checked.agent.places,
-        Some(&planned),
+        Some(planned),
         env,
         &checked.answers().redactor(),
         source_of_verdicts(checked.answers()),
@@ -190,7 +190,7 @@ pub async fn prepare_test(
     let settings = settings(&checked.agent, options, replayed.as_ref());
     // A resumed run keeps those that its journal names.
     let trials = match &resume {
-        None => plan_trials(&checked.agent, &planned, &settings.flags)?,
+        None => plan_trials(&checked.agent, planned, &settings.flags)?,
         Some(_) => Vec::new(),
     };
     let turns = turn_runner(&checked.agent, env, options, checked.prices().clone())?;
@@ -206,13 +206,13 @@ pub async fn prepare_test(
         )?;
     }
     let programs = GraderPrograms::new(&checked.agent.dir, env);
-    programs.check(&checked.agent, Some(&planned)).await?;
+    programs.check(&checked.agent, Some(planned)).await?;
     let redactor = checked.answers().redactor();
     let mut metadata = metadata(&checked.agent, options, &redactor);
     let open = checked.open().await?;
     warnings.extend_from_slice(open.warnings());
-    warnings.extend(judges::warn_own_model(open.agent(), Some(&planned)));
-    warnings.extend(judges::warn_own_user(open.agent(), Some(&planned)));
+    warnings.extend(judges::warn_own_model(open.agent(), Some(planned)));
+    warnings.extend(judges::warn_own_user(open.agent(), Some(planned)));
     metadata.mcp_servers = open.servers().records(&redactor);
     let request = TestRequest {
         agent: Arc::clone(open.agent()),
@@ -221,8 +221,8 @@ pub async fn prepare_test(
         fingerprint,
         accept_changes: options.accept_changes,
         backend: Arc::clone(open.backend()),
-        judge: AgentJudges::settings(open.agent(), Some(&planned), open.backends(), &turns),
-        users: AgentJudges::users(open.agent(), Some(&planned), open.backends(), &turns),
+        judge: AgentJudges::settings(open.agent(), Some(planned), open.backends(), &turns),
+        users: AgentJudges::users(open.agent(), Some(planned), open.backends(), &turns),
         programs,
         replayed,
         selection,
@@ -477,7 +477,12 @@ impl PreparedTest {
                 &self.request.turns.prices,
             )
         });
+        let cases = &self.request.agent.config.test_cases;
+        let labels = self.plan.cases.iter();
         DryRun {
+            labels: labels
+                .map(|&index| case_label(cases.name(index), index))
+                .collect(),
             plan: self.plan.clone(),
             trials: self.trials.clone(),
             estimate,

@@ -200,7 +200,11 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
         &["holodeck-mcp-bridge"],
         "only the trait of rmcp's HTTP client needs its type; our decoder is in holodeck-http",
     ),
-    importer("rusqlite", &["holodeck-retrieval"], STORE_WHY),
+    importer(
+        "rusqlite",
+        &["holodeck-retrieval", "holodeck-events"],
+        "only holodeck-retrieval keeps an index, and only holodeck-events the events",
+    ),
     importer("tokio-postgres", &["holodeck-retrieval"], STORE_WHY),
     importer("pulp", &["holodeck-retrieval"], "only the vector scan needs it"),
     importer("pdf-extract", &["holodeck-documents"], DOCUMENT_WHY),

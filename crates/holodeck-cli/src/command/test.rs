@@ -373,8 +373,7 @@ impl<'a> Session<'a> {
         let mut highlights = Highlights::default();
         // The names of thousands of cases are copied only where the hint needs them.
         let names: Vec<String> = if options.filter.is_some() {
-            let cases = agent.config.test_cases.iter();
-            cases.filter_map(|case| case.name.clone()).collect()
+            agent.config.test_cases.names().map(str::to_owned).collect()
         } else {
             Vec::new()
         };

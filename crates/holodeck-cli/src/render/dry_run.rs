@@ -8,13 +8,13 @@ use super::case::one_line;
 /// The cases that would run and the estimated cost.
 pub(crate) fn dry_run(dry: &DryRun) -> String {
     let mut text = String::new();
-    for (place, case) in dry.plan.cases.iter().enumerate() {
-        let label = one_line(&case.label);
+    for (place, (index, label)) in dry.plan.cases.iter().zip(&dry.labels).enumerate() {
+        let label = one_line(label);
         let trials = dry.trials.get(place).filter(|trials| trials.count > 1);
         let trials = trials.map_or_else(String::new, |trials| {
             format!(" × {}, {} must pass", trials.count, trials.min_passes)
         });
-        text.push_str(&format!("{:>4}  {label}{trials}\n", case.index + 1));
+        text.push_str(&format!("{:>4}  {label}{trials}\n", index + 1));
     }
     if !dry.plan.cases.is_empty() {
         text.push('\n');
@@ -83,12 +83,13 @@ pub(crate) fn dry_run_json(dry: &DryRun) -> Value {
         .plan
         .cases
         .iter()
+        .zip(&dry.labels)
         .enumerate()
-        .map(|(place, case)| match dry.trials.get(place) {
-            None => json!({"index": case.index, "label": case.label}),
+        .map(|(place, (index, label))| match dry.trials.get(place) {
+            None => json!({"index": index, "label": label}),
             Some(trials) => json!({
-                "index": case.index,
-                "label": case.label,
+                "index": index,
+                "label": label,
                 "trials": trials.count,
                 "min_passes": trials.min_passes,
             }),

@@ -1,110 +1,379 @@
 use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
-use holodeck_model::events::{EventClass, EventMeta};
+use holodeck_model::events::{AgentEvent, EventBody, EventClass};
+use jiff::Timestamp;
+use uuid::Uuid;
 
-use super::{EventStore, StoreError, StoredEvent};
-use crate::Draft;
+use super::{
+    EventStore, Retention, SessionInfo, StoreError, StoredEvent, Subscription, Swept, before, check_cursor,
+    fill_page, hub::Hub, interrupted::end_interrupted, owner_of, repeated, run_of, session_of, single_run,
+};
+use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
 
-/// A store in memory.
+/// A store in memory. Clones share it.
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    hub: Hub,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+}
+
 #[derive(Debug, Default)]
-pub struct MemoryStore(Mutex<HashMap<String, Session>>);
+struct State {
+    sessions: BTreeMap<String, Session>,
+    /// The session of each run.
+    runs: HashMap<String, String>,
+    deleted: HashSet<String>,
+}
 
 #[derive(Debug, Default)]
 struct Session {
+    owner: Option<String>,
     events: Vec<StoredEvent>,
     next_index: u64,
     next_sequence: u64,
     /// The run that is open.
     open: Option<String>,
+    /// When its last event was recorded.
+    last_at: Timestamp,
+    /// What is stored at most once.
+    unique: HashSet<Unique>,
+}
+
+/// What identifies an event.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Unique {
+    Event(Uuid),
+    Call { run_id: String, tool_use_id: String },
+    Result { run_id: String, tool_use_id: String },
+}
+
+impl Unique {
+    fn of(event: &AgentEvent) -> impl Iterator<Item = Self> {
+        let run_id = || run_of(&event.meta).to_owned();
+        let tool = match &event.body {
+            EventBody::ToolUse(call) => Some(Self::Call {
+                run_id: run_id(),
+                tool_use_id: call.tool_use_id.clone(),
+            }),
+            EventBody::ToolResult(result) => Some(Self::Result {
+                run_id: run_id(),
+                tool_use_id: result.tool_use_id.clone(),
+            }),
+            _ => None,
+        };
+        tool.into_iter().chain([Self::Event(event.meta.event_id)])
+    }
 }
 
 impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_sources(Arc::new(SystemClock::default()), Arc::new(RandomIds))
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Session>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// An empty store that reads the time of its sweeps, and the time and ids of the events that it writes itself, here.
+    pub fn with_sources(clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
+        Self(Arc::new(Shared {
+            state: Mutex::default(),
+            hub: Hub::default(),
+            clock,
+            ids,
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn delete(&self, state: &mut State, session_id: &str) {
+        state.sessions.remove(session_id);
+        state.runs.retain(|_, session| session != session_id);
+        state.deleted.insert(session_id.to_owned());
+        self.0.hub.close(session_id);
+    }
+
+    /// Stores events and delivers them; the lock keeps their order.
+    fn store(
+        &self,
+        session_id: &str,
+        session: &mut Session,
+        drafts: &[Draft],
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        let stored = session.append(drafts)?;
+        self.0.hub.publish(session_id, &stored);
+        Ok(stored)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// A session, created if it does not exist.
+    fn session(&mut self, session_id: &str) -> Result<&mut Session, StoreError> {
+        if self.deleted.contains(session_id) {
+            return Err(deleted(session_id));
+        }
+        Ok(self.sessions.entry(session_id.to_owned()).or_default())
     }
 }
 
 #[async_trait]
 impl EventStore for MemoryStore {
-    async fn open_session(&self, first: Draft) -> Result<Option<StoredEvent>, StoreError> {
-        let mut sessions = self.sessions();
-        let session = sessions.entry(session_of(&first.event.meta)).or_default();
-        if session.next_index > 0 {
+    async fn open_session(
+        &self,
+        first: Draft,
+        owner: Option<&str>,
+    ) -> Result<Option<StoredEvent>, StoreError> {
+        let session_id = session_of(&first.event.meta).to_owned();
+        let mut state = self.state();
+        let session = state.session(&session_id)?;
+        let exists = session.next_index > 0;
+        let owner = owner_of(&session_id, session.owner.as_deref(), owner, exists)?;
+        if exists {
             return Ok(None);
         }
-        Ok(session.append(vec![first])?.pop())
+        session.owner = owner;
+        Ok(self.store(&session_id, session, &[first])?.pop())
     }
 
     async fn open_run(&self, first: Draft) -> Result<StoredEvent, StoreError> {
-        let session_id = session_of(&first.event.meta);
-        let run_id = run_of(&first.event.meta);
-        let mut sessions = self.sessions();
-        let session = sessions.entry(session_id.clone()).or_default();
-        if session.open.is_some() {
-            return Err(StoreError::RunInProgress { session_id });
+        let session_id = session_of(&first.event.meta).to_owned();
+        let run_id = run_of(&first.event.meta).to_owned();
+        let EventBody::UserMessageConfirmed(message) = &first.event.body else {
+            return Err(StoreError::RunNotOpen { run_id });
+        };
+        let message = message.clone();
+        let user = message.user_id.as_deref();
+        let mut state = self.state();
+        let is_known = state.runs.contains_key(&run_id);
+        let session = state.session(&session_id)?;
+        let has_runs = session.next_sequence > 0;
+        let owner = owner_of(&session_id, session.owner.as_deref(), user, has_runs)?;
+        for event in &session.events {
+            if let EventBody::UserMessageConfirmed(sent) = &event.event().body
+                && sent.client_message_id.is_some()
+                && sent.client_message_id == message.client_message_id
+            {
+                let run_id = run_of(&event.event().meta).to_owned();
+                return Err(repeated(sent, &message, run_id));
+            }
         }
-        let stored = session.append(vec![first])?;
+        if session.open.is_some() {
+            return Err(StoreError::RunInProgress {
+                session_id,
+                process: None,
+            });
+        }
+        if is_known {
+            if session.next_index == 0 {
+                state.sessions.remove(&session_id);
+            }
+            return Err(StoreError::RunExists { run_id });
+        }
+        let stored = self.store(&session_id, session, &[first])?;
         session.open = Some(run_id.clone());
+        session.owner = owner;
+        state.runs.insert(run_id.clone(), session_id);
         stored.into_iter().next().ok_or(StoreError::RunNotOpen { run_id })
     }
 
     async fn append(&self, drafts: Vec<Draft>) -> Result<Vec<StoredEvent>, StoreError> {
-        let Some(first) = drafts.first() else {
+        let Some((session_id, run_id)) = single_run(&drafts)? else {
             return Ok(Vec::new());
         };
-        let run_id = run_of(&first.event.meta);
-        let mut sessions = self.sessions();
-        let session = sessions.entry(session_of(&first.event.meta)).or_default();
-        if session.open.as_deref() != Some(run_id.as_str()) {
-            return Err(StoreError::RunNotOpen { run_id });
-        }
-        let over = drafts.iter().any(|draft| draft.event.body.is_terminal());
-        let stored = session.append(drafts)?;
-        if over {
-            session.open = None;
-        }
-        Ok(stored)
+        let mut state = self.state();
+        let session = state.sessions.get_mut(session_id);
+        let session = session.filter(|session| session.open.as_deref() == Some(run_id));
+        let Some(session) = session else {
+            return Err(StoreError::RunNotOpen {
+                run_id: run_id.to_owned(),
+            });
+        };
+        self.store(session_id, session, &drafts)
     }
 
-    async fn read_after(&self, session_id: &str, index: Option<u64>) -> Result<Vec<StoredEvent>, StoreError> {
-        let sessions = self.sessions();
-        let events = sessions.get(session_id).map(|session| session.events.as_slice());
-        let events = events.unwrap_or_default().iter();
-        let later = events.filter(|event| index.is_none_or(|index| event.index() > index));
-        Ok(later.cloned().collect())
+    fn abandon(&self, session_id: &str, run_id: &str) {
+        let mut state = self.state();
+        let Some(session) = state.sessions.get_mut(session_id) else {
+            return;
+        };
+        if session.open.as_deref() != Some(run_id) {
+            return;
+        }
+        let events = session.events.iter();
+        let own = events.filter(|event| run_of(&event.event().meta) == run_id);
+        let own: Vec<_> = own.cloned().collect();
+        let drafts = end_interrupted(&own, &*self.0.clock, &*self.0.ids);
+        // What was stored before can be stored again.
+        let _ = self.store(session_id, session, &drafts);
+    }
+
+    async fn recover(&self) -> Result<Vec<String>, StoreError> {
+        // No run outlives the process that this store is a part of.
+        Ok(Vec::new())
+    }
+
+    async fn read_page(
+        &self,
+        session_id: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        let state = self.state();
+        let Some(session) = state.sessions.get(session_id) else {
+            return Ok(Vec::new());
+        };
+        let events = session.events.iter();
+        let later = events.filter(|event| after.is_none_or(|after| event.index() > after));
+        fill_page(later.cloned().map(Ok), limit)
+    }
+
+    async fn subscribe(&self, session_id: &str, after: Option<u64>) -> Result<Subscription, StoreError> {
+        let state = self.state();
+        let Some(session) = state.sessions.get(session_id) else {
+            return Err(StoreError::SessionNotFound {
+                session_id: session_id.to_owned(),
+            });
+        };
+        check_cursor(after, session.head())?;
+        let store = Arc::new(self.clone());
+        Ok(self.0.hub.subscribe(store, session_id, after))
+    }
+
+    async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
+        let state = self.state();
+        let session = state.sessions.get(session_id);
+        Ok(session.map(|session| session.info(session_id)))
+    }
+
+    async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError> {
+        let state = self.state();
+        let all = state.sessions.iter();
+        let of_owner = all.filter(|(_, session)| owner.is_none() || session.owner.as_deref() == owner);
+        Ok(of_owner.map(|(id, session)| session.info(id)).collect())
+    }
+
+    async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError> {
+        let mut state = self.state();
+        let Some(session) = state.sessions.get(session_id) else {
+            return Err(StoreError::SessionNotFound {
+                session_id: session_id.to_owned(),
+            });
+        };
+        if session.open.is_some() && !force {
+            return Err(StoreError::RunInProgress {
+                session_id: session_id.to_owned(),
+                process: None,
+            });
+        }
+        self.delete(&mut state, session_id);
+        Ok(())
+    }
+
+    async fn sweep(&self, retention: Retention) -> Result<Swept, StoreError> {
+        let now = self.0.clock.now();
+        let mut swept = Swept::default();
+        let mut state = self.state();
+        let mut expired = Vec::new();
+        for (id, session) in &mut state.sessions {
+            let is_expired = retention
+                .sessions
+                .is_some_and(|age| session.last_at < before(now, age));
+            if is_expired && session.open.is_none() {
+                expired.push(id.clone());
+                continue;
+            }
+            let limit = before(now, retention.resume_window);
+            let ended: HashSet<String> = session
+                .events
+                .iter()
+                .map(StoredEvent::event)
+                .filter(|event| event.body.is_terminal() && event.meta.timestamp < limit)
+                .map(|event| run_of(&event.meta).to_owned())
+                .collect();
+            let all = session.events.len();
+            let Session { events, unique, .. } = session;
+            events.retain(|event| {
+                let keep =
+                    event.class() != EventClass::Journaled || !ended.contains(run_of(&event.event().meta));
+                if !keep {
+                    unique.remove(&Unique::Event(event.event().meta.event_id));
+                }
+                keep
+            });
+            swept.pieces += all - session.events.len();
+        }
+        for id in expired {
+            self.delete(&mut state, &id);
+            swept.sessions += 1;
+        }
+        Ok(swept)
     }
 }
 
 impl Session {
     /// Numbers and stores: the numbers are used only if all events are stored.
-    fn append(&mut self, drafts: Vec<Draft>) -> Result<Vec<StoredEvent>, StoreError> {
+    fn append(&mut self, drafts: &[Draft]) -> Result<Vec<StoredEvent>, StoreError> {
         let (mut index, mut sequence) = (self.next_index, self.next_sequence);
         let mut stored = Vec::with_capacity(drafts.len());
+        let mut unique = HashSet::new();
         for draft in drafts {
+            for key in Unique::of(&draft.event) {
+                if self.unique.contains(&key) || !unique.insert(key) {
+                    return Err(StoreError::failed("an event of the append is stored already"));
+                }
+            }
             let number = (draft.class == EventClass::Stored).then_some(sequence);
             stored.push(StoredEvent::number(draft, index, number)?);
             index += 1;
             sequence += u64::from(number.is_some());
         }
         (self.next_index, self.next_sequence) = (index, sequence);
+        self.unique.extend(unique);
+        let times = drafts.iter().map(|draft| draft.event.meta.timestamp);
+        self.last_at = times.fold(self.last_at, Timestamp::max);
         self.events.extend(stored.iter().cloned());
+        if drafts.iter().any(|draft| draft.event.body.is_terminal()) {
+            self.open = None;
+        }
         Ok(stored)
+    }
+
+    fn head(&self) -> Option<u64> {
+        self.next_index.checked_sub(1)
+    }
+
+    fn info(&self, session_id: &str) -> SessionInfo {
+        SessionInfo {
+            session_id: session_id.to_owned(),
+            owner: self.owner.clone(),
+            head: self.head(),
+            open_run: self.open.clone(),
+        }
     }
 }
 
-fn session_of(meta: &EventMeta) -> String {
-    meta.session_id.clone().unwrap_or_default()
-}
-
-fn run_of(meta: &EventMeta) -> String {
-    meta.run_id.clone().unwrap_or_default()
+fn deleted(session_id: &str) -> StoreError {
+    StoreError::SessionDeleted {
+        session_id: session_id.to_owned(),
+    }
 }

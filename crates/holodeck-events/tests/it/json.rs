@@ -1,6 +1,6 @@
 use holodeck_backend_api::{ApprovalDecision, BackendError, HistoryItem, StopReason};
 use holodeck_events::{StoredEvent, history};
-use holodeck_model::events::{AgentEvent, EventBody, SessionStart};
+use holodeck_model::events::{AgentEvent, EventBody, EventClass, SessionStart, event_schema};
 use insta::assert_snapshot;
 use pretty_assertions::assert_eq;
 use serde_json::{Map, Value};
@@ -18,8 +18,8 @@ fn everything() -> TestSession {
         model: Some("m-1".to_owned()),
         backend: Some("scripted".to_owned()),
     };
-    block_on(session.recording().session("s", start.clone())).unwrap();
-    block_on(session.recording().session("s", start)).unwrap();
+    block_on(session.recording().session("s", None, start.clone())).unwrap();
+    block_on(session.recording().session("s", None, start)).unwrap();
     session.run(
         "how long?",
         answered([
@@ -46,6 +46,85 @@ fn every_type_as_it_is_sent() {
     let stored = everything().stored();
     let lines: Vec<_> = stored.iter().map(StoredEvent::json).collect();
     assert_snapshot!(lines.join("\n"));
+}
+
+/// A change here is a change for every client: fields may be added, and nothing else may change.
+#[test]
+fn the_schema_of_every_type() {
+    let schema = event_schema();
+    let mut outline = Vec::new();
+    for kind in schema["oneOf"].as_array().unwrap() {
+        outline.push(format!("{}:", kind["title"].as_str().unwrap()));
+        outline.extend(fields(kind));
+    }
+    for (name, shared) in schema["$defs"].as_object().unwrap() {
+        outline.push(format!("{name}:"));
+        outline.extend(fields(shared));
+    }
+    assert_snapshot!(outline.join("\n"));
+}
+
+/// A line per field of an object, with `!` if it is required; or all of another schema. Without what explains it.
+fn fields(schema: &Value) -> Vec<String> {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return vec![format!("  {}", unexplained(schema.clone()))];
+    };
+    let line = |(name, field): (&String, &Value)| {
+        let required = schema["required"]
+            .as_array()
+            .is_some_and(|all| all.contains(&name.as_str().into()));
+        let mark = if required { "!" } else { "" };
+        format!("  {name}{mark}: {}", unexplained(field.clone()))
+    };
+    properties.iter().map(line).collect()
+}
+
+fn unexplained(mut schema: Value) -> Value {
+    match &mut schema {
+        Value::Object(fields) => {
+            fields.shift_remove("description");
+            for field in fields.values_mut() {
+                *field = unexplained(field.take());
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                *item = unexplained(item.take());
+            }
+        }
+        _ => {}
+    }
+    schema
+}
+
+#[test]
+fn e_08_every_event_satisfies_its_schema_and_no_other() {
+    let schema = event_schema();
+    let one_type = jsonschema::validator_for(&schema).unwrap();
+    for stored in everything().stored() {
+        let event: Value = serde_json::from_str(stored.json()).unwrap();
+        one_type.validate(&event).unwrap();
+        // Every field is described, and each one that is required is needed.
+        let kind = stored.event().body.kind();
+        let types = schema["oneOf"].as_array().unwrap();
+        let own = types.iter().find(|schema| schema["title"] == kind).unwrap();
+        for field in event.as_object().unwrap().keys() {
+            let described = [own, &schema["$defs"]["EventMeta"]]
+                .iter()
+                .any(|schema| schema["properties"].get(field).is_some());
+            assert!(described, "`{field}` of `{kind}`");
+        }
+        let (_, fields) = row(kind);
+        for field in fields {
+            let mut without = event.clone();
+            without.as_object_mut().unwrap().shift_remove(*field);
+            assert!(!one_type.is_valid(&without), "`{kind}` without `{field}`");
+        }
+        let mut renumbered = event.clone();
+        renumbered["sequenceNumber"] = 0.into();
+        let is_content = stored.class() == EventClass::Stored;
+        assert_eq!(one_type.is_valid(&renumbered), is_content, "{kind}");
+    }
 }
 
 #[test]

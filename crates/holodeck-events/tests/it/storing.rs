@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{BackendEvent, StopReason};
 use holodeck_events::{
-    Delivery, Draft, EventStore, MemoryStore, NewRun, RecordError, Recording, RunRecorder, StoreError,
-    StoredEvent, replay_violations,
+    Delivery, Draft, EventStore, MemoryStore, NewRun, RecordError, Recording, Retention, RunRecorder,
+    SessionInfo, StoreError, StoredEvent, Subscription, Swept, replay_violations,
 };
 use holodeck_model::events::{EventBody, PersistenceState};
 use pretty_assertions::assert_eq;
@@ -110,8 +110,12 @@ struct Failing {
 
 #[async_trait]
 impl EventStore for Failing {
-    async fn open_session(&self, first: Draft) -> Result<Option<StoredEvent>, StoreError> {
-        self.store.open_session(first).await
+    async fn open_session(
+        &self,
+        first: Draft,
+        owner: Option<&str>,
+    ) -> Result<Option<StoredEvent>, StoreError> {
+        self.store.open_session(first, owner).await
     }
 
     async fn open_run(&self, first: Draft) -> Result<StoredEvent, StoreError> {
@@ -127,8 +131,41 @@ impl EventStore for Failing {
         self.store.append(drafts).await
     }
 
-    async fn read_after(&self, session_id: &str, index: Option<u64>) -> Result<Vec<StoredEvent>, StoreError> {
-        self.store.read_after(session_id, index).await
+    fn abandon(&self, session_id: &str, run_id: &str) {
+        self.store.abandon(session_id, run_id);
+    }
+
+    async fn recover(&self) -> Result<Vec<String>, StoreError> {
+        self.store.recover().await
+    }
+
+    async fn read_page(
+        &self,
+        session_id: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        self.store.read_page(session_id, after, limit).await
+    }
+
+    async fn subscribe(&self, session_id: &str, after: Option<u64>) -> Result<Subscription, StoreError> {
+        self.store.subscribe(session_id, after).await
+    }
+
+    async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
+        self.store.session(session_id).await
+    }
+
+    async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError> {
+        self.store.sessions(owner).await
+    }
+
+    async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError> {
+        self.store.delete_session(session_id, force).await
+    }
+
+    async fn sweep(&self, retention: Retention) -> Result<Swept, StoreError> {
+        self.store.sweep(retention).await
     }
 }
 
@@ -153,12 +190,24 @@ fn a_run_whose_events_cannot_be_stored_is_stopped() {
     assert!(matches!(error, RecordError::Lost { .. }), "{error:?}");
     assert_eq!(told.load(Ordering::SeqCst), 2);
     let shown = shown.into_inner().unwrap();
-    let pruned = block_on(store.read_after("s", None)).unwrap();
+    let stored = block_on(store.read_after("s", None)).unwrap();
     let Some((Delivery::Transient(last), before)) = shown.split_last() else {
         panic!("{shown:?}");
     };
-    assert_eq!(before.len(), pruned.len());
-    assert!(before.iter().all(|event| matches!(event, Delivery::Stored(_))));
+    let delivered: Vec<_> = before
+        .iter()
+        .map(|event| match event {
+            Delivery::Stored(event) => event.clone(),
+            Delivery::Transient(_) => panic!("{event:?}"),
+        })
+        .collect();
+    assert_eq!(delivered, stored[..2]);
+    // The store, which works again, ends the run.
+    let kinds: Vec<_> = stored[2..]
+        .iter()
+        .map(|event| event.event().body.kind())
+        .collect();
+    assert_eq!(kinds, ["message", "error"]);
     let meta = &last.event().meta;
     assert_eq!(meta.persistence_state, PersistenceState::Transient);
     assert_eq!((meta.event_index, meta.sequence_number), (None, None));

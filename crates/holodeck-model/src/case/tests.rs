@@ -3,7 +3,7 @@ use pretty_assertions::{assert_eq, assert_ne};
 use super::*;
 use crate::MemoryFiles;
 
-fn cases(yaml: &str) -> Vec<TestCase> {
+fn cases(yaml: &str) -> Cases {
     serde_yaml::from_str(yaml).unwrap()
 }
 

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApprovalsConfig, ClaudeConfig, DeploymentConfig, EmbeddingConfig, EvaluationConfig, ExecutionConfig,
-    InstructionsConfig, Matrix, MetricConfig, ModelConfig, ObservabilityConfig, OpenAiConfig, ResponseFormat,
-    TestCase, ToolConfig, Turn,
+    ApprovalsConfig, Cases, ClaudeConfig, DeploymentConfig, EmbeddingConfig, EvaluationConfig,
+    ExecutionConfig, InstructionsConfig, Matrix, MetricConfig, ModelConfig, ObservabilityConfig,
+    OpenAiConfig, ResponseFormat, TestCase, ToolConfig, Turn,
 };
 use crate::value::{PathRef, nullable};
 
@@ -42,7 +42,7 @@ pub struct Agent {
     /// The test cases.
     #[serde(default, deserialize_with = "nullable")]
     #[schemars(with = "Option<Vec<TestCase>>")]
-    pub test_cases: Vec<TestCase>,
+    pub test_cases: Cases,
     /// A file that holds the test cases, instead of `test_cases`: YAML, CSV, JSON Lines or a workbook (`.xlsx`).
     pub test_cases_file: Option<PathRef>,
     /// Variants to compare: `holodeck test` runs every combination of these values, each of which replaces the field at
@@ -86,7 +86,7 @@ impl Agent {
             tool_filtering: self.tool_filtering.clone(),
             approvals: self.approvals.clone(),
             evaluations: self.evaluations.clone(),
-            test_cases: Vec::new(),
+            test_cases: Cases::default(),
             test_cases_file: self.test_cases_file.clone(),
             matrix: self.matrix.clone(),
             execution: self.execution.clone(),

@@ -10,7 +10,7 @@ use super::{
 use crate::value::{JsonMap, nullable};
 
 /// A test: one question, several `turns` of one conversation, or a conversation with a simulated `user`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TestCase {
     /// Name shown in reports.
@@ -72,7 +72,7 @@ impl TestCase {
 }
 
 /// One question of a conversation.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
     /// The question.

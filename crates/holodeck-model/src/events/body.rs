@@ -1,4 +1,5 @@
 use jiff::Timestamp;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -58,6 +59,11 @@ macro_rules! bodies {
                 })
             }
 
+            /// The schema of the fields of each type.
+            pub(super) fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, EventClass, Schema)> {
+                vec![$(($kind, EventClass::$class, $type::json_schema(generator)),)*]
+            }
+
             /// The fields other than those of [`EventMeta`](super::EventMeta).
             pub(super) fn fields(&self) -> serde_json::Result<Map<String, Value>> {
                 let value = match self {
@@ -110,7 +116,7 @@ impl EventBody {
 }
 
 /// `session_start`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionStart {
     /// The agent.
@@ -125,7 +131,7 @@ pub struct SessionStart {
 }
 
 /// `user_message_confirmed`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserMessage {
     /// Its id.
@@ -141,7 +147,7 @@ pub struct UserMessage {
 }
 
 /// `thinking_chunk`, `thinking_complete`, `message_chunk`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TextChunk {
     /// The text.
@@ -154,7 +160,7 @@ pub struct TextChunk {
 }
 
 /// `thinking`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Thinking {
     /// All reasoning of the turn.
@@ -170,7 +176,7 @@ pub struct Thinking {
 }
 
 /// A block of reasoning.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReasoningBlock {
     /// Its text.
@@ -181,7 +187,7 @@ pub struct ReasoningBlock {
 }
 
 /// `message`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentMessage {
     /// Its id.
@@ -210,7 +216,7 @@ pub struct AgentMessage {
 }
 
 /// `tool_use`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolUse {
     /// The provider's id of the call.
@@ -225,7 +231,7 @@ pub struct ToolUse {
 }
 
 /// `tool_result`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResult {
     /// The id of the call.
@@ -251,7 +257,7 @@ pub struct ToolResult {
 }
 
 /// `approval_requested`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalRequested {
     /// Its id.
@@ -271,11 +277,12 @@ pub struct ApprovalRequested {
     pub priority: Option<Priority>,
     /// When it is resolved automatically.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "deadline")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub expires_at: Option<Timestamp>,
 }
 
 /// `approval_resolved`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalResolved {
     /// The id of the request.
@@ -297,7 +304,7 @@ pub struct ApprovalResolved {
 }
 
 /// `complete`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Complete {
     /// How it ended.
@@ -314,7 +321,7 @@ pub struct Complete {
 }
 
 /// `error`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunError {
     /// The error.
@@ -334,7 +341,7 @@ pub struct RunError {
 }
 
 /// What a run used, reported at its end.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunTotals {
     /// Tokens of all model calls; absent if none were reported.
@@ -361,7 +368,7 @@ pub struct RunTotals {
 }
 
 /// Token counts with the field names of events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
     /// Tokens of the prompt, cached ones included.

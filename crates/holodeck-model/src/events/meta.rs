@@ -1,17 +1,20 @@
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use uuid::Uuid;
 
 use super::PersistenceState;
 
 /// The metadata of every event.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventMeta {
     /// When it was recorded. Never used for ordering.
     #[serde(serialize_with = "milliseconds")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub timestamp: Timestamp,
     /// Its id, the same in every replay.
+    #[schemars(with = "String", extend("format" = "uuid"))]
     pub event_id: Uuid,
     /// Whether it was stored before it was delivered.
     pub persistence_state: PersistenceState,

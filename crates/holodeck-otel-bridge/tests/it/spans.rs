@@ -62,8 +62,11 @@ async fn the_spans_and_measures_of_a_judge_name_its_own_model() {
     run(&wrap(&telemetry, Scripted::backend([plain("one")]))).await;
     run(&telemetry.wrap(Scripted::backend([plain("two")]), &judge)).await;
     export_all(&telemetry).await;
-    let asked: Vec<_> = shown(&collector.spans())
-        .into_iter()
+    let spans = shown(&collector.spans());
+    let asked: Vec<_> = spans
+        .as_array()
+        .unwrap()
+        .iter()
         .filter(|span| span["attributes"]["gen_ai.request.model"].is_string())
         .map(|span| {
             let attributes = &span["attributes"];
@@ -85,7 +88,7 @@ async fn the_spans_and_measures_of_a_judge_name_its_own_model() {
         }
     }
     assert_eq!(asked.len(), 4, "{asked:?}");
-    let measured = collector.series().to_string();
+    let measured = serde_json::to_string(&collector.series()).unwrap();
     assert!(
         measured.contains("m-1") && measured.contains("judging-model"),
         "{measured}"

@@ -1,7 +1,7 @@
 use std::fs;
 
 use holodeck_model::{
-    CaseIdentity, ExecutionState, MemoryFiles, RunMetadata, TestCase, UnitKey, identify_cases,
+    CaseIdentity, Cases, ExecutionState, MemoryFiles, RunMetadata, TestCase, UnitKey, identify_cases,
 };
 use holodeck_turn::TurnRecord;
 use pretty_assertions::assert_eq;
@@ -14,7 +14,7 @@ fn plan(cases: usize) -> Vec<CaseIdentity> {
     let yaml: Vec<Value> = (0..cases)
         .map(|n| serde_json::json!({"name": format!("n{n}"), "input": format!("q{n}")}))
         .collect();
-    let cases: Vec<TestCase> = serde_json::from_value(yaml.into()).unwrap();
+    let cases: Cases = serde_json::from_value(yaml.into()).unwrap();
     identify_cases(&cases, &MemoryFiles::new())
 }
 
@@ -239,10 +239,10 @@ fn version_1_is_read() {
     fs::write(&path, include_str!("../../tests/data/version_1.jsonl")).unwrap();
     let journal = Journal::open(&path).unwrap();
     let case = |yaml: Value| -> TestCase { serde_json::from_value(yaml).unwrap() };
-    let current = [
+    let current = Cases::from_iter([
         case(serde_json::json!({"name": "capital", "input": "The capital of France?"})),
         case(serde_json::json!({"name": "sum", "turns": [{"input": "7 + 5?"}, {"input": "And 1 more?"}]})),
-    ];
+    ]);
     assert_eq!(
         match_cases(journal.plan(), &identify_cases(&current, &MemoryFiles::new())),
         [Some(0), Some(1)]

@@ -2,7 +2,7 @@
 
 use holodeck_backend_api::{ExecutionResult, Outcome, Redactions, ToolCall, ToolResult};
 use holodeck_model::{
-    CaseContent, CaseId, CaseIdentity, ExecutionState, Failure, FailureKind, FileInput, FileType,
+    CaseContent, CaseId, CaseIdentity, Cases, ExecutionState, Failure, FailureKind, FileInput, FileType,
     McpServerRecord, MemoryFiles, Replayed, RunMetadata, TestCase, TestResult, ToolInvocation, Turn,
     TurnResult, UnitKey, identify_cases,
 };
@@ -114,6 +114,7 @@ pub(super) fn scan(journal: &mut Journal, lines: &mut Lines) -> std::io::Result<
         }
     }
     let (cases, positions): (Vec<_>, Vec<_>) = cases.into_values().unzip();
+    let cases = Cases::from_iter(cases);
     journal.header.plan = identify_cases(&cases, &MemoryFiles::new()).into();
     journal.units = Units::new(journal.header.plan.len(), &[]);
     journal.places = positions
@@ -142,7 +143,7 @@ fn restore_case(result: &TestResult) -> TestCase {
 /// What a case without files asks.
 pub(crate) fn content_of_inputs(input: &str, turns: Option<Vec<&str>>) -> Option<CaseContent> {
     let case = case_of_inputs(input, turns);
-    let identities = identify_cases(std::slice::from_ref(&case), &MemoryFiles::new());
+    let identities = identify_cases(&Cases::from_iter([case]), &MemoryFiles::new());
     identities.first().map(|identity| identity.content)
 }
 
@@ -150,32 +151,12 @@ fn case_of_inputs(input: &str, turns: Option<Vec<&str>>) -> TestCase {
     let is_single = turns.is_none();
     let turns = turns.into_iter().flatten().map(|input| Turn {
         input: input.to_owned(),
-        ground_truth: None,
-        expected_tools: None,
-        expected_tools_order: holodeck_model::ToolOrder::default(),
-        forbidden_tools: Vec::new(),
-        expected_approvals: Vec::new(),
-        files: Vec::new(),
-        retrieval_context: None,
-        evaluations: Vec::new(),
-        turn_config: None,
+        ..Turn::default()
     });
     TestCase {
-        name: None,
         input: is_single.then(|| input.to_owned()),
-        expected_tools: None,
-        expected_tools_order: holodeck_model::ToolOrder::default(),
-        forbidden_tools: Vec::new(),
-        expected_approvals: Vec::new(),
-        ground_truth: None,
-        files: Vec::new(),
-        retrieval_context: None,
-        evaluations: Vec::new(),
-        conversation_evaluations: Vec::new(),
         turns: turns.collect(),
-        user: None,
-        trials: None,
-        min_passes: None,
+        ..TestCase::default()
     }
 }
 

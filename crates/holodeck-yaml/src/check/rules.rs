@@ -129,7 +129,7 @@ impl<'a> Rules<'a> {
             .is_some_and(|scalar| scalar.substituted)
     }
 
-    /// The items of a list.
+    /// The items of a list; rows of a data set that need no check are left out.
     fn list(&self, view: &View, key: &str) -> Vec<View> {
         let Some(list) = self.child(view, key) else {
             return Vec::new();
@@ -138,6 +138,7 @@ impl<'a> Rules<'a> {
         items
             .iter()
             .enumerate()
+            .filter(|(_, item)| self.tree.row(**item).is_none())
             .map(|(index, item)| View {
                 node: *item,
                 path: list.path.with_index(index, *item),

@@ -56,6 +56,9 @@ impl Walk<'_> {
             self.findings.mark_invalid(node);
             return;
         }
+        if self.tree.row(node).is_some() {
+            return;
+        }
         if self.tree.is_null(node) {
             if !shape.nullable {
                 self.report_empty_value(&shape.kind, node, named_at);

@@ -7,6 +7,7 @@ mod csv;
 mod json_node;
 mod labels;
 mod package;
+mod plain;
 mod table;
 mod workbook;
 
@@ -18,6 +19,7 @@ pub use self::labels::load_labels;
 use self::{
     csv::CsvRows,
     json_node::read_json,
+    plain::plain_line,
     table::{RowKind, Table},
 };
 use super::Loader;
@@ -47,6 +49,9 @@ impl DataFormat {
     }
 }
 
+/// Bytes of `{"input":"a"}`.
+const SHORTEST_LINE: usize = 13;
+
 impl Loader<'_> {
     /// The test cases of a data set as a list; absent if its form is wrong, which is then reported.
     pub(super) fn read_data_set(
@@ -75,7 +80,7 @@ impl Loader<'_> {
     ) -> Option<(FileId, Vec<NodeId>)> {
         match format {
             DataFormat::Csv => self.read_csv(path, named_at, kind),
-            DataFormat::JsonLines => self.read_json_lines(path, named_at),
+            DataFormat::JsonLines => self.read_json_lines(path, named_at, kind),
             DataFormat::Workbook => self.read_workbook(path, named_at, kind),
             DataFormat::Unsupported => {
                 let message = format!("`{}` has a format that is not supported", path.display());
@@ -107,10 +112,21 @@ impl Loader<'_> {
         Some((file, table.finish(self)?))
     }
 
-    fn read_json_lines(&mut self, path: &Path, named_at: Place) -> Option<(FileId, Vec<NodeId>)> {
+    fn read_json_lines(
+        &mut self,
+        path: &Path,
+        named_at: Place,
+        kind: RowKind,
+    ) -> Option<(FileId, Vec<NodeId>)> {
         let file = self.read_data_text(path, named_at)?;
         let text = self.tree.file_text(file);
-        let mut cases = Vec::new();
+        // A file of empty lines has no rows.
+        let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        let lines = lines.min(text.len() / SHORTEST_LINE + 1);
+        if kind == RowKind::TestCase {
+            self.tree.reserve_rows(lines);
+        }
+        let mut cases = Vec::with_capacity(lines);
         let mut at = 0;
         for line in text.split_inclusive('\n') {
             let start = at;
@@ -124,6 +140,12 @@ impl Loader<'_> {
                 start: offset(start),
                 end: offset(start + content.len()),
             };
+            if kind == RowKind::TestCase
+                && let Some(row) = plain_line(start, content)
+            {
+                cases.push(self.tree.row_node(place, row));
+                continue;
+            }
             match read_json(&mut self.tree, content, place) {
                 Ok(node) if self.tree.entries(node).is_some() => cases.push(node),
                 Ok(_) => {

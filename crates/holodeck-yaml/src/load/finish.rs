@@ -28,7 +28,7 @@ impl Loader<'_> {
             .as_ref()
             .map_or(&[][..], |evaluations| &evaluations.metrics);
         self.note_ungated(root, "evaluations.metrics", shared);
-        for (index, case) in agent.test_cases.iter().enumerate() {
+        for (index, case) in agent.test_cases.detailed() {
             self.note_ungated(
                 root,
                 &format!("test_cases.{index}.evaluations"),
@@ -54,13 +54,13 @@ impl Loader<'_> {
     /// Reports one warning for each metric that lacks a reference for some question. It is not an error: in files for
     /// 0.7.1 the metric itself reports it.
     fn warn_missing_references(&mut self, root: NodeId, agent: &Agent) {
-        let mut found: IndexMap<&str, Vec<String>> = IndexMap::new();
+        let mut found: IndexMap<String, Vec<String>> = IndexMap::new();
         let mut questions = 0;
         for (index, case) in agent.test_cases.iter().enumerate() {
             if case.ground_truth.is_none() {
                 let metrics = case.conversation_metrics();
                 for metric in metrics.filter(|metric| metric.needs_ground_truth()) {
-                    let pointers = found.entry(metric.name()).or_default();
+                    let pointers = found.entry(metric.name().to_owned()).or_default();
                     pointers.push(format!("test_cases.{index}"));
                 }
             }
@@ -75,9 +75,12 @@ impl Loader<'_> {
                 if has_reference {
                     continue;
                 }
-                for metric in agent.metrics_for(case, turn) {
+                for metric in agent.metrics_for(&case, turn) {
                     if metric.enabled() && metric.needs_ground_truth() {
-                        found.entry(metric.name()).or_default().push(pointer.clone());
+                        found
+                            .entry(metric.name().to_owned())
+                            .or_default()
+                            .push(pointer.clone());
                     }
                 }
             }
@@ -159,7 +162,7 @@ impl Loader<'_> {
         let is_shown = !self.findings.diagnostics.is_empty();
         for (file, source) in self.tree.sources() {
             let text = if is_shown {
-                mask_file(&self.tree, file, &secrets, &redactor).into()
+                mask_file(&self.tree, file, &secrets, &redactor)
             } else {
                 source.text.clone()
             };

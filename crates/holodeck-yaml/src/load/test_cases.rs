@@ -1,9 +1,12 @@
-//! `test_cases_file`.
+//! `test_cases` and `test_cases_file`.
 
-use holodeck_model::{Code, Diagnostic, FileKind, Layer};
+use holodeck_model::{Cases, Code, Diagnostic, FileKind, Layer, PlainCase, TextRange};
 
 use super::{Loader, data_set::DataFormat};
-use crate::yaml::{Entry, NodeId, Place, build};
+use crate::yaml::{Entry, FileId, NodeId, Place, build};
+
+/// The fields of a plain case.
+const PLAIN: [&str; 3] = ["name", "input", "ground_truth"];
 
 impl Loader<'_> {
     /// Adds the cases of the file as `test_cases`.
@@ -64,6 +67,52 @@ impl Loader<'_> {
         let Some(cases) = cases else { return root };
         let entry = self.tree.entry("test_cases", reference.key_place, cases);
         self.with_entry(root, entry)
+    }
+
+    /// The cases of a list that was checked.
+    pub(super) fn read_cases(&mut self, list: NodeId) -> Option<Cases> {
+        let items = self.tree.items(list).unwrap_or_default().to_vec();
+        let file = items
+            .first()
+            .map(|item| self.tree.place(self.tree.resolve(*item)).file);
+        let text = file.map(|file| self.tree.file_text(file));
+        let mut cases = text.map(Cases::with_text).unwrap_or_default();
+        cases.reserve(items.len());
+        for item in items {
+            match file.and_then(|file| self.plain_case(item, file, &mut cases)) {
+                Some(case) => cases.push_plain(case),
+                None => cases.push(self.deserialize(item)?),
+            }
+        }
+        cases.shrink_to_fit();
+        Some(cases)
+    }
+
+    /// A case with nothing but texts.
+    fn plain_case(&self, case: NodeId, file: FileId, cases: &mut Cases) -> Option<PlainCase> {
+        if let Some(row) = self.tree.row(case) {
+            return (self.tree.place(case).file == file).then_some(row);
+        }
+        let entries = self.tree.entries(case)?;
+        let is_text = |entry: &Entry| {
+            let is_text = self.tree.scalar(entry.value).is_some() && !self.tree.is_null(entry.value);
+            is_text && PLAIN.contains(&self.tree.key(entry))
+        };
+        if !entries.iter().all(is_text) {
+            return None;
+        }
+        let mut text = |key| {
+            let Some(entry) = self.tree.get(case, key) else {
+                return Some(TextRange::ABSENT);
+            };
+            let range = self.tree.text_range(entry.value, file);
+            range.or_else(|| cases.add_text(self.tree.scalar(entry.value)?.text))
+        };
+        Some(PlainCase {
+            name: text("name")?,
+            input: text("input").filter(|input| *input != TextRange::ABSENT)?,
+            ground_truth: text("ground_truth")?,
+        })
     }
 
     /// Returns the list itself, or the list under `test_cases`.

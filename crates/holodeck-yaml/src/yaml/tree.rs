@@ -12,7 +12,7 @@ use std::{
 
 pub(crate) use source_file::SourceFile;
 
-use holodeck_model::{Layer, Location, Source, Span};
+use holodeck_model::{Layer, Location, PlainCase, Source, Span, TextRange};
 
 /// A node of the tree, counted from 1 so that `Option<NodeId>` has the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,6 +47,8 @@ enum Kind {
     Seq(Slice),
     Map(Slice),
     Alias(NodeId),
+    /// A row of a data set that is a valid plain case, in the side table of these.
+    Row(u32),
 }
 
 /// A part of one of the arena's side tables.
@@ -112,6 +114,7 @@ pub(crate) struct Tree {
     nodes: Vec<Node>,
     items: Vec<NodeId>,
     entries: Vec<Entry>,
+    rows: Vec<PlainCase>,
     texts: Vec<Box<str>>,
     keys: Vec<Arc<str>>,
     key_ids: HashMap<Arc<str>, u32>,
@@ -257,6 +260,13 @@ impl Tree {
         self.push(place, Kind::Map(slice))
     }
 
+    /// A row of a data set that needs no check: a case with nothing but these texts, none of which is blank, begins a
+    /// variable or contains a URL.
+    pub(crate) fn row_node(&mut self, place: Place, row: PlainCase) -> NodeId {
+        self.rows.push(row);
+        self.push(place, Kind::Row(index(self.rows.len() - 1)))
+    }
+
     pub(crate) fn alias_node(&mut self, place: Place, target: NodeId) -> NodeId {
         self.push(place, Kind::Alias(target))
     }
@@ -337,6 +347,25 @@ impl Tree {
         })
     }
 
+    pub(crate) fn row(&self, id: NodeId) -> Option<PlainCase> {
+        match self.node(self.resolve(id)).kind {
+            Kind::Row(row) => self.rows.get(row as usize).copied(),
+            _ => None,
+        }
+    }
+
+    /// Where the text of a scalar is in this file; nothing if it is not written there exactly so.
+    pub(crate) fn text_range(&self, id: NodeId, file: FileId) -> Option<TextRange> {
+        let node = self.node(self.resolve(id));
+        match node.kind {
+            Kind::Scalar {
+                text: Text::InFile { start, end },
+                ..
+            } if node.place.file == file => Some(TextRange::new(start..end)),
+            _ => None,
+        }
+    }
+
     pub(crate) fn items(&self, id: NodeId) -> Option<&[NodeId]> {
         match self.node(self.resolve(id)).kind {
             Kind::Seq(slice) => Some(part(&self.items, slice)),
@@ -391,11 +420,19 @@ impl Tree {
         self.entries.reserve(bytes / 32);
     }
 
+    /// Reserves memory for this many rows of a data set, for the same reason.
+    pub(crate) fn reserve_rows(&mut self, rows: usize) {
+        self.nodes.reserve(rows);
+        self.rows.reserve(rows);
+    }
+
     /// Releases memory that is needed only while loading.
     pub(crate) fn shrink(&mut self) {
         self.nodes.shrink_to_fit();
         self.items.shrink_to_fit();
         self.entries.shrink_to_fit();
+        // Only reading the cases needs the texts of rows.
+        self.rows = Vec::new();
         self.texts.shrink_to_fit();
     }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use holodeck_model::{Env, MemoryFiles};
 use holodeck_yaml::{Load, load_agent};
 use pretty_assertions::assert_eq;
+use secrecy::ExposeSecret;
 use serde_json::json;
 
 use crate::support::render;
@@ -177,5 +178,85 @@ fn many_rows_are_all_there() {
     let load = load("c.csv", text);
     let cases = &load.agent.unwrap().agent.config.test_cases;
     assert_eq!(cases.len(), 100_000);
-    assert_eq!(cases[99_999].ground_truth.as_deref(), Some("199998"));
+    let last = cases.get(99_999).unwrap();
+    assert_eq!(last.name.as_deref(), Some("case 99999"));
+    assert_eq!(last.input.as_deref(), Some("What is 99999, doubled?"));
+    assert_eq!(last.ground_truth.as_deref(), Some("199998"));
+}
+
+/// Rows with nothing but texts are read without the checks of the others, so both ways must agree. An escaped letter and a
+/// field without effect on the case take the other way.
+#[test]
+fn plain_rows_are_read_as_all_others_are() {
+    let plain = [
+        r#"{"name":"a","input":"What?","ground_truth":"42"}"#,
+        r#"{"input":" Spaces, \t and ümläuts 🦀 ","name":null}"#,
+        r#"  {"input":"null","ground_truth":"~"}  "#,
+        r#"{"input":"3","ground_truth":"yes"}"#,
+    ]
+    .map(|line| line.replace(r"\t", "-"));
+    let others = plain
+        .clone()
+        .map(|line| line.replace(r#""input":""#, r#""trials":null,"input":""#));
+    let read = |lines: &[String]| cases(&load("c.jsonl", lines.join("\r\n")));
+    assert_eq!(read(&plain), read(&others));
+    assert_eq!(read(&plain).len(), 4);
+
+    let rows =
+        "name,input,ground_truth\na,What?,42\n,\" Spaces, and ümläuts 🦀 \",\nnull,null,~\nyes, 3 ,yes\n";
+    let with_trials = rows.replace("ground_truth\n", "ground_truth,trials\n");
+    let with_trials: Vec<String> = with_trials
+        .lines()
+        .enumerate()
+        .map(|(row, line)| {
+            if row == 0 {
+                line.to_owned()
+            } else {
+                format!("{line},1")
+            }
+        })
+        .collect();
+    let mut others = cases(&load("c.csv", with_trials.join("\n")));
+    for case in &mut others {
+        assert_eq!(case.as_object_mut().unwrap().remove("trials"), Some(json!(1)));
+    }
+    assert_eq!(cases(&load("c.csv", rows)), others);
+}
+
+#[test]
+fn a_row_that_is_not_plain_is_checked() {
+    let wrong = [
+        r#"{"input":"a","input":"b"}"#,
+        r#"{"input":" "}"#,
+        r#"{"name":"","input":"a"}"#,
+        r#"{"input":null}"#,
+        r#"{"input":["a"]}"#,
+        r#"{"name":"a"}"#,
+        r#"{"input":"a"} {"input":"b"}"#,
+        r#"{"input":"a","ground_truth":"b","groundtruth":"c"}"#,
+    ];
+    for line in wrong {
+        let errors = errors("c.jsonl", format!("{{\"input\":\"first\"}}\n{line}\n"));
+        assert!(errors.contains("c.jsonl:2:"), "{line}: {errors}");
+    }
+    for row in [" ,r", "\"\",r", "a,b,c"] {
+        let errors = errors("c.csv", format!("input,ground_truth\nfirst,\n{row}\n"));
+        assert!(errors.contains("c.csv:3:"), "{row}: {errors}");
+    }
+}
+
+#[test]
+fn a_password_in_a_row_is_a_secret() {
+    for (name, text) in [
+        ("c.jsonl", r#"{"input":"Read https://ada:hunter2@example.org/a"}"#),
+        (
+            "d.jsonl",
+            r#"{"input":"Read https:\/\/ada:hunter2@example.org/a"}"#,
+        ),
+        ("c.csv", "input\nRead https://ada:hunter2@example.org/a"),
+    ] {
+        let agent = load(name, text).agent.unwrap();
+        let secrets: Vec<&str> = agent.secrets.iter().map(ExposeSecret::expose_secret).collect();
+        assert!(secrets.contains(&"hunter2"), "{name}: {secrets:?}");
+    }
 }

@@ -89,7 +89,10 @@ fn strings_keep_their_text() {
     assert_eq!(agent.config.model.name, "42");
     assert_eq!(agent.config.model.temperature, Some(0.5));
     assert_eq!(agent.execution.llm_timeout.value, Duration::from_mins(1));
-    assert_eq!(agent.config.test_cases[0].ground_truth.as_deref(), Some("4"));
+    assert_eq!(
+        agent.config.test_cases.get(0).unwrap().ground_truth.as_deref(),
+        Some("4")
+    );
     let MetricConfig::Standard(equality) = &agent.config.evaluations.as_ref().unwrap().metrics[0] else {
         panic!()
     };
@@ -104,7 +107,8 @@ fn strings_keep_their_text() {
 #[test]
 fn arguments_are_matchers_or_literals() {
     let agent = fixture("expected-tools.yaml");
-    let call = &agent.config.test_cases[0].expected_tools.as_ref().unwrap()[1];
+    let case = agent.config.test_cases.get(0).unwrap();
+    let call = &case.expected_tools.as_ref().unwrap()[1];
     assert_eq!(call.args["id"], ArgMatcher::Literal(json!(7)));
     let inclusive = Bound {
         value: 1.into(),
@@ -133,7 +137,10 @@ fn arguments_are_matchers_or_literals() {
         ArgMatcher::Literal(json!({"gt": 9, "name": "x"}))
     );
     assert_eq!(call.args["empty"], ArgMatcher::Literal(json!({})));
-    insta::assert_json_snapshot!("expected_tools", agent.config.test_cases[0].expected_tools);
+    insta::assert_json_snapshot!(
+        "expected_tools",
+        agent.config.test_cases.get(0).unwrap().expected_tools
+    );
 }
 
 #[test]
@@ -159,7 +166,8 @@ fn schemas_in_files_are_read() {
 #[test]
 fn paths_are_relative_to_the_file_that_names_them() {
     let agent = fixture("test-cases-file-map.yaml");
-    let file = agent.config.test_cases[0].files[0].path.as_ref().unwrap();
+    let case = agent.config.test_cases.get(0).unwrap();
+    let file = case.files[0].path.as_ref().unwrap();
     assert_eq!(file.as_str(), "../data/faq.md");
     assert_eq!(file.path(), Path::new("valid/../files/cases/../data/faq.md"));
     assert_eq!(

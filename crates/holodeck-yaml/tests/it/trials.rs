@@ -43,7 +43,7 @@ fn the_numbers_are_read() {
         ),
         (10, Some(8), &[3, 5][..])
     );
-    let case = &agent.config.test_cases[0];
+    let case = agent.config.test_cases.get(0).unwrap();
     assert_eq!((case.trials, case.min_passes), (Some(3), Some(2)));
 }
 

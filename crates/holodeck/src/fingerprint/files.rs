@@ -102,8 +102,8 @@ pub(crate) fn files_of_claude(agent: &ResolvedAgent) -> Vec<(&'static str, FileD
 
 /// The files of this machine that test cases send.
 pub(super) fn attachments(agent: &ResolvedAgent) -> FileDigests {
-    let cases = agent.config.test_cases.iter();
-    let files = cases.flat_map(|case| {
+    let cases = agent.config.test_cases.detailed();
+    let files = cases.flat_map(|(_, case)| {
         let turns = case.turns.iter().flat_map(|turn| &turn.files);
         case.files.iter().chain(turns)
     });

@@ -6,8 +6,8 @@ use std::{
 };
 
 use holodeck_model::{
-    Code, Diagnostic, Env, Files, LabelledContent, LabelledItem, LabelledTurn, Layer, Source, TestCase,
-    closest,
+    Cases, Code, Diagnostic, Env, Files, LabelledContent, LabelledItem, LabelledTurn, Layer, Source,
+    TestCase, closest,
 };
 
 use super::{super::Loader, DataFormat, table::RowKind};
@@ -31,12 +31,7 @@ pub(super) const LABEL_COLUMNS: [&str; 8] = [
 /// Reads the answers, or the conversations, that people judged from a table or from JSON Lines. What a row does not say
 /// comes from its case among `cases`. The problems are in the [`Load`], which has no agent; with an error, there are no
 /// items. All items are of one kind.
-pub fn load_labels(
-    path: &Path,
-    cases: &[TestCase],
-    env: &Env,
-    files: &dyn Files,
-) -> (Vec<LabelledItem>, Load) {
+pub fn load_labels(path: &Path, cases: &Cases, env: &Env, files: &dyn Files) -> (Vec<LabelledItem>, Load) {
     let mut loader = Loader::new(env, files);
     // What is wrong with the file as a whole has no place in it.
     let source = Source {
@@ -62,7 +57,7 @@ pub fn load_labels(
     let names = unique_names(cases);
     let mut items: Vec<LabelledItem> = Vec::with_capacity(rows.len());
     for row in rows {
-        let Some(item) = loader.label(row, &names, &mut seen) else {
+        let Some(item) = loader.label(row, cases, &names, &mut seen) else {
             continue;
         };
         if let Some(first) = items.first()
@@ -97,24 +92,23 @@ pub fn load_labels(
 }
 
 /// The cases by name; `None` for a name that several have.
-fn unique_names(cases: &[TestCase]) -> HashMap<&str, Option<&TestCase>> {
+fn unique_names(cases: &Cases) -> HashMap<&str, Option<usize>> {
     let mut names = HashMap::new();
-    for case in cases {
-        if let Some(name) = &case.name {
-            names
-                .entry(name.as_str())
-                .and_modify(|found| *found = None)
-                .or_insert(Some(case));
-        }
+    for (index, name) in (0..cases.len()).filter_map(|index| Some((index, cases.name(index)?))) {
+        names
+            .entry(name)
+            .and_modify(|found| *found = None)
+            .or_insert(Some(index));
     }
     names
 }
 
 impl Loader<'_> {
-    fn label<'c>(
+    fn label(
         &mut self,
         row: NodeId,
-        names: &HashMap<&'c str, Option<&'c TestCase>>,
+        cases: &Cases,
+        names: &HashMap<&str, Option<usize>>,
         seen: &mut HashSet<(Option<String>, String)>,
     ) -> Option<LabelledItem> {
         let at = self.tree.place(row);
@@ -132,8 +126,9 @@ impl Loader<'_> {
         let name = self.label_text(row, "case")?;
         let case = match &name {
             None => None,
-            Some(name) => Some(self.find_case(row, name, names)?),
+            Some(name) => cases.get(self.find_case(row, name, names)?),
         };
+        let case = case.as_deref();
         let content = self.label_content(row, case);
         let ground_truth = self.label_text(row, "ground_truth")?;
         let label = self.label_text(row, "passed")?;
@@ -266,14 +261,9 @@ impl Loader<'_> {
         }
     }
 
-    fn find_case<'c>(
-        &mut self,
-        row: NodeId,
-        name: &str,
-        names: &HashMap<&'c str, Option<&'c TestCase>>,
-    ) -> Option<&'c TestCase> {
+    fn find_case(&mut self, row: NodeId, name: &str, names: &HashMap<&str, Option<usize>>) -> Option<usize> {
         let diagnostic = match names.get(name) {
-            Some(Some(case)) => return Some(case),
+            Some(Some(case)) => return Some(*case),
             Some(None) => Diagnostic::error(
                 Code::InconsistentValues,
                 format!("several cases have the name `{name}`"),

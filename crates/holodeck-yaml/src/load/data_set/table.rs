@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use holodeck_model::{Code, Diagnostic, closest};
+use holodeck_model::{Code, Diagnostic, PlainCase, TextRange, closest};
 
-use super::{super::Loader, json_node::read_json, labels::LABEL_COLUMNS};
+use super::{super::Loader, json_node::read_json, labels::LABEL_COLUMNS, plain::is_plain};
 use crate::{
     schema,
     shape::{Record, ShapeId, ShapeKind},
@@ -113,6 +113,12 @@ impl Table {
             start: cells.first().map_or(0, |cell| cell.start),
             end: cells.last().map_or(0, |cell| cell.end),
         };
+        if self.kind == RowKind::TestCase
+            && let Some(case) = plain_row(&loader.tree.file_text(self.file), columns, &cells)
+        {
+            self.cases.push(loader.tree.row_node(row, case));
+            return Some(());
+        }
         let mut entries = Vec::with_capacity(width);
         for (column, cell) in columns.iter().zip(cells) {
             entries.extend(read_cell(loader, column, self.file, cell));
@@ -121,6 +127,35 @@ impl Table {
         self.cases.push(case);
         Some(())
     }
+}
+
+/// The case of a row, if it is plain.
+fn plain_row(text: &str, columns: &[Column], cells: &[Cell]) -> Option<PlainCase> {
+    let (mut name, mut input, mut ground_truth) = (TextRange::ABSENT, None, TextRange::ABSENT);
+    for (column, cell) in columns.iter().zip(cells) {
+        if cell.owned.is_some() {
+            return None;
+        }
+        let range = TextRange::new(cell.start..cell.end);
+        let content = range.of(text)?;
+        if content.trim().is_empty() {
+            continue;
+        }
+        if !is_plain(content) || column.meaning == Meaning::Unusable {
+            return None;
+        }
+        match column.name.as_str() {
+            "name" => name = range,
+            "input" => input = Some(range),
+            "ground_truth" => ground_truth = range,
+            _ => return None,
+        }
+    }
+    Some(PlainCase {
+        name,
+        input: input?,
+        ground_truth,
+    })
 }
 
 fn cell_text(loader: &Loader<'_>, file: FileId, cell: &Cell) -> String {

@@ -1,0 +1,267 @@
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension as _, params};
+use tokio::sync::oneshot;
+
+use super::{
+    EventStore, Retention, SessionInfo, StoreError, StoredEvent, Subscription, Swept, check_cursor,
+    fill_page, hub::Hub, session_of,
+};
+use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
+
+mod database;
+mod lease;
+mod rows;
+mod tables;
+mod writer;
+
+use writer::{Job, Reply, Request, Writer};
+
+/// Connections that are kept for the next reader.
+const IDLE_READERS: usize = 4;
+
+/// A store in a SQLite file, which several processes may open. Clones share it.
+///
+/// One thread writes; what it commits is delivered afterwards. Content and what a client must see again reaches the disk
+/// before that; pieces of text survive the end of the process, and not that of the machine. Call it within a Tokio
+/// runtime: reading happens on its threads for blocking work.
+#[derive(Clone)]
+pub struct SqliteStore {
+    shared: Arc<Shared>,
+    jobs: mpsc::Sender<Job>,
+}
+
+/// What the writing thread and the readers share.
+struct Shared {
+    path: PathBuf,
+    hub: Hub,
+    /// Idle connections. Readers never wait for a writer.
+    readers: Mutex<Vec<Connection>>,
+}
+
+/// Settings of a [`SqliteStore`].
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct SqliteOptions {
+    /// The time of the events that the store itself writes, of sweeps and of leases.
+    pub clock: Arc<dyn Clock>,
+    /// Their ids.
+    pub ids: Arc<dyn Ids>,
+    /// How long a process may show no sign of life before others end its runs. One that ended loses them at once.
+    pub lease: Duration,
+    /// The most pages of 4 KiB that the file may have.
+    pub max_pages: Option<u32>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(SystemClock::default()),
+            ids: Arc::new(RandomIds),
+            lease: Duration::from_secs(10),
+            max_pages: None,
+        }
+    }
+}
+
+impl SqliteStore {
+    /// Opens the file, or creates it, and ends the runs whose processes are gone.
+    pub async fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
+        let shared = Arc::new(Shared {
+            path: path.as_ref().to_owned(),
+            hub: Hub::default(),
+            readers: Mutex::default(),
+        });
+        let (jobs, receiver) = mpsc::channel();
+        let (opened, open) = oneshot::channel();
+        let writer_shared = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("holodeck-events".to_owned())
+            .spawn(move || match Writer::open(writer_shared, options) {
+                Ok(writer) => {
+                    if opened.send(Ok(())).is_ok() {
+                        writer.run(&receiver);
+                    }
+                }
+                Err(error) => {
+                    let _ = opened.send(Err(error));
+                }
+            })
+            .map_err(StoreError::failed)?;
+        open.await.map_err(|_| closed())??;
+        Ok(Self { shared, jobs })
+    }
+
+    /// Finishes what was requested before and closes the file. Open runs end when another store opens it.
+    pub async fn close(self) -> Result<(), StoreError> {
+        self.request(Request::Close).await.map(|_| ())
+    }
+
+    async fn request(&self, request: Request) -> Result<Reply, StoreError> {
+        let (reply, result) = oneshot::channel();
+        let job = Job {
+            request,
+            reply: Some(reply),
+        };
+        self.jobs.send(job).map_err(|_| closed())?;
+        result.await.map_err(|_| closed())?
+    }
+
+    /// Reads on a thread for blocking work.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            let readers = || shared.readers.lock().unwrap_or_else(PoisonError::into_inner);
+            let idle = readers().pop();
+            let connection = match idle {
+                Some(connection) => connection,
+                None => database::connect_reader(&shared.path)?,
+            };
+            let result = read(&connection);
+            let mut idle = readers();
+            if idle.len() < IDLE_READERS {
+                idle.push(connection);
+            }
+            result
+        };
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(StoreError::failed)?
+    }
+}
+
+#[async_trait]
+impl EventStore for SqliteStore {
+    async fn open_session(
+        &self,
+        first: Draft,
+        owner: Option<&str>,
+    ) -> Result<Option<StoredEvent>, StoreError> {
+        let owner = owner.map(ToOwned::to_owned);
+        let mut reply = self.request(Request::OpenSession { first, owner }).await?;
+        Ok(reply.events.pop())
+    }
+
+    async fn open_run(&self, first: Draft) -> Result<StoredEvent, StoreError> {
+        let session_id = session_of(&first.event.meta).to_owned();
+        let mut reply = self.request(Request::OpenRun(first)).await?;
+        reply
+            .events
+            .pop()
+            .ok_or(StoreError::SessionNotFound { session_id })
+    }
+
+    async fn append(&self, drafts: Vec<Draft>) -> Result<Vec<StoredEvent>, StoreError> {
+        Ok(self.request(Request::Append(drafts)).await?.events)
+    }
+
+    fn abandon(&self, _session_id: &str, run_id: &str) {
+        let run_id = run_id.to_owned();
+        // The thread of a closed store is gone, and its runs end when another store opens the file.
+        let _ = self.jobs.send(Job {
+            request: Request::Abandon { run_id },
+            reply: None,
+        });
+    }
+
+    async fn recover(&self) -> Result<Vec<String>, StoreError> {
+        Ok(self.request(Request::Recover).await?.runs)
+    }
+
+    async fn read_page(
+        &self,
+        session_id: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        let session_id = session_id.to_owned();
+        self.read(move |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT payload, event_index, class FROM events
+                 WHERE session = (SELECT number FROM sessions WHERE session_id = ?1) AND event_index >= ?2
+                 ORDER BY event_index LIMIT ?3",
+            )?;
+            let from = after
+                .map_or(0, |after| after.saturating_add(1))
+                .min(i64::MAX as u64);
+            let rows = statement.query_map(params![session_id, from, limit.max(1)], rows::read_event)?;
+            fill_page(rows.map(|row| row?), limit)
+        })
+        .await
+    }
+
+    async fn subscribe(&self, session_id: &str, after: Option<u64>) -> Result<Subscription, StoreError> {
+        // First: a deletion after the look at the session ends the subscription.
+        let subscription = self
+            .shared
+            .hub
+            .subscribe(Arc::new(self.clone()), session_id, after);
+        let Some(session) = self.session(session_id).await? else {
+            return Err(StoreError::SessionNotFound {
+                session_id: session_id.to_owned(),
+            });
+        };
+        check_cursor(after, session.head)?;
+        // The thread begins to look for events of other processes.
+        let wake = Job {
+            request: Request::Wake,
+            reply: None,
+        };
+        self.jobs.send(wake).map_err(|_| closed())?;
+        Ok(subscription)
+    }
+
+    async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
+        let session_id = session_id.to_owned();
+        self.read(move |connection| {
+            let sql = format!("{} AND session_id = ?", rows::SESSION);
+            let mut statement = connection.prepare_cached(&sql)?;
+            Ok(statement.query_row([session_id], rows::read_session).optional()?)
+        })
+        .await
+    }
+
+    async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError> {
+        let owner = owner.map(ToOwned::to_owned);
+        self.read(move |connection| {
+            let sql = format!(
+                "{} AND (?1 IS NULL OR owner = ?1) ORDER BY session_id",
+                rows::SESSION
+            );
+            let mut statement = connection.prepare_cached(&sql)?;
+            let sessions = statement.query_map([owner], rows::read_session)?;
+            Ok(sessions.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError> {
+        let session_id = session_id.to_owned();
+        let delete = Request::Delete { session_id, force };
+        self.request(delete).await.map(|_| ())
+    }
+
+    async fn sweep(&self, retention: Retention) -> Result<Swept, StoreError> {
+        Ok(self.request(Request::Sweep(retention)).await?.swept)
+    }
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore")
+            .field("path", &self.shared.path)
+            .finish_non_exhaustive()
+    }
+}
+
+fn closed() -> StoreError {
+    StoreError::failed("the store is closed")
+}

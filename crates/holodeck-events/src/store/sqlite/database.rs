@@ -1,0 +1,203 @@
+//! The file: its tables, its connections and its errors.
+
+use std::{path::Path, time::Duration};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+use super::StoreError;
+
+/// `HDev`: distinguishes a store of events from other programs' databases.
+const APPLICATION: i64 = 0x4844_6576;
+
+/// Migrations from each version of the tables to the next. Only ever append.
+const MIGRATIONS: &[&str] = &["
+    -- A deleted session keeps its row without its owner, so that its id and numbers are never used again.
+    CREATE TABLE sessions (
+        number INTEGER PRIMARY KEY,
+        session_id TEXT NOT NULL UNIQUE,
+        owner TEXT,
+        next_index INTEGER NOT NULL,
+        next_sequence INTEGER NOT NULL,
+        -- Every index that was ever delivered is below it, also after a power loss.
+        ceiling INTEGER NOT NULL,
+        last_at INTEGER NOT NULL,
+        deleted INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE TABLE runs (
+        number INTEGER PRIMARY KEY,
+        run_id TEXT NOT NULL UNIQUE,
+        session INTEGER NOT NULL REFERENCES sessions (number),
+        writer TEXT NOT NULL,
+        epoch INTEGER NOT NULL,
+        client_message_id TEXT,
+        first_index INTEGER NOT NULL,
+        last_index INTEGER,
+        ended_at INTEGER,
+        pruned INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE UNIQUE INDEX open_runs ON runs (session) WHERE last_index IS NULL;
+    CREATE UNIQUE INDEX sent ON runs (session, client_message_id) WHERE client_message_id IS NOT NULL;
+    CREATE INDEX unpruned ON runs (ended_at) WHERE pruned = 0;
+    CREATE TABLE events (
+        session INTEGER NOT NULL REFERENCES sessions (number),
+        event_index INTEGER NOT NULL,
+        sequence_number INTEGER,
+        event_id BLOB NOT NULL UNIQUE,
+        run INTEGER REFERENCES runs (number),
+        tool_use_id TEXT,
+        class INTEGER NOT NULL,
+        type TEXT NOT NULL,
+        payload TEXT NOT NULL,
+        PRIMARY KEY (session, event_index)
+    );
+    CREATE UNIQUE INDEX content ON events (session, sequence_number) WHERE sequence_number IS NOT NULL;
+    CREATE UNIQUE INDEX tools ON events (run, tool_use_id, type) WHERE tool_use_id IS NOT NULL;
+    -- `beat` grows while the writer lives.
+    CREATE TABLE writers (
+        writer TEXT PRIMARY KEY,
+        process INTEGER NOT NULL,
+        beat INTEGER NOT NULL
+    ) WITHOUT ROWID;
+"];
+
+/// How long to wait for another process that is writing.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// More than the statements of this crate.
+const STATEMENTS: usize = 64;
+
+pub(super) fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+/// A connection that cannot write.
+pub(super) fn connect_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
+    let connection = connect(path)?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+/// The connection that writes, with the tables of this version.
+pub(super) fn connect_writer(path: &Path, max_pages: Option<u32>) -> Result<Connection, StoreError> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            StoreError::failed(format_args!(
+                "`{}` cannot be created: {}",
+                folder.display(),
+                holodeck_model::io_reason(&error)
+            ))
+        })?;
+    }
+    // SQLite gives its other files the permissions of this one. Errors are reported when it is opened.
+    let _ = holodeck_model::private_file().open(path);
+    let mut connection = connect(path).map_err(|error| in_file(path, &error))?;
+    migrate(&mut connection, path)?;
+    let set = || {
+        connection.pragma_update(None, "journal_mode", "wal")?;
+        connection.pragma_update(None, "journal_size_limit", 1 << 26)?;
+        // What is deleted does not stay in free pages.
+        connection.pragma_update(None, "secure_delete", true)?;
+        if let Some(pages) = max_pages {
+            connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+        }
+        Ok(())
+    };
+    set().map_err(|error| in_file(path, &error))?;
+    Ok(connection)
+}
+
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let failed = |error: rusqlite::Error| in_file(path, &error);
+    if version(connection, path)? == MIGRATIONS.len() {
+        return Ok(());
+    }
+    connection
+        .pragma_update(None, "journal_mode", "wal")
+        .map_err(failed)?;
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(failed)?;
+    // Check again: another process may have migrated it meanwhile.
+    for migration in MIGRATIONS.iter().skip(version(&transaction, path)?) {
+        transaction.execute_batch(migration).map_err(failed)?;
+    }
+    let finish = || {
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", MIGRATIONS.len())
+    };
+    finish().map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+/// The version of the file's tables; 0 for an empty file.
+fn version(connection: &Connection, path: &Path) -> Result<usize, StoreError> {
+    let read = || -> rusqlite::Result<(i64, i64, i64)> {
+        let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+        let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        Ok((number("application_id")?, number("user_version")?, tables))
+    };
+    let (application, version, tables) = read().map_err(|error| in_file(path, &error))?;
+    if tables > 0 && application != APPLICATION {
+        return Err(StoreError::failed(format_args!(
+            "`{}` is another program's database, not a HoloDeck store of events",
+            path.display()
+        )));
+    }
+    let known = usize::try_from(version).ok();
+    known
+        .filter(|version| *version <= MIGRATIONS.len())
+        .ok_or_else(|| StoreError::Newer {
+            path: path.display().to_string(),
+        })
+}
+
+fn in_file(path: &Path, error: &rusqlite::Error) -> StoreError {
+    match StoreError::from(reason(error)) {
+        StoreError::Failed { reason } => StoreError::failed(format_args!("`{}`: {reason}", path.display())),
+        full => full,
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        reason(&error).into()
+    }
+}
+
+impl From<Reason> for StoreError {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Full => Self::Full,
+            Reason::Other(reason) => Self::Failed { reason },
+        }
+    }
+}
+
+enum Reason {
+    Full,
+    Other(String),
+}
+
+fn reason(error: &rusqlite::Error) -> Reason {
+    Reason::Other(match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => return Reason::Full,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            "another process is writing to the store; try again when it has finished".to_owned()
+        }
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            format!("the file is damaged ({error}); restore it from a copy, or move it away")
+        }
+        Some(ErrorCode::ConstraintViolation) => format!("an event of the append is stored already ({error})"),
+        Some(ErrorCode::ReadOnly) => "the file or its folder is not writable".to_owned(),
+        Some(ErrorCode::CannotOpen) => {
+            "the file cannot be opened; check that its folder exists and is writable".to_owned()
+        }
+        _ => error.to_string(),
+    })
+}

@@ -1,0 +1,273 @@
+//! The rows of the tables: how they are read and written.
+
+use holodeck_model::events::{AgentEvent, EventBody, EventClass, UserMessage};
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+
+use super::writer::Done;
+use crate::{
+    Draft,
+    store::{SessionInfo, StoreError, StoredEvent, repeated},
+};
+
+/// Indices between two durable ceilings.
+const BLOCK: u64 = 1024;
+
+/// The row of a session.
+pub(super) struct Session {
+    pub(super) number: i64,
+    pub(super) id: String,
+    pub(super) owner: Option<String>,
+    pub(super) next_index: u64,
+    pub(super) next_sequence: u64,
+    pub(super) ceiling: u64,
+    /// When its last event was recorded.
+    last_at: i64,
+}
+
+/// An open run.
+pub(super) struct OpenRun {
+    pub(super) number: i64,
+    pub(super) run_id: String,
+    pub(super) session_id: String,
+    pub(super) writer: String,
+    pub(super) epoch: i64,
+    pub(super) first_index: u64,
+}
+
+/// Numbers events and inserts them; the row of the session is written first.
+pub(super) fn add(
+    transaction: &Transaction<'_>,
+    session: &mut Session,
+    run: Option<i64>,
+    drafts: &[Draft],
+    done: &mut Done,
+) -> Result<Vec<StoredEvent>, StoreError> {
+    let mut stored = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        let number = (draft.class == EventClass::Stored).then_some(session.next_sequence);
+        stored.push(StoredEvent::number(draft, session.next_index, number)?);
+        session.next_index += 1;
+        session.next_sequence += u64::from(number.is_some());
+    }
+    if session.next_index > session.ceiling {
+        session.ceiling = session.next_index.saturating_add(BLOCK);
+        done.raised = true;
+    }
+    let times = drafts.iter().map(|draft| draft.event.meta.timestamp);
+    session.last_at = times
+        .map(Timestamp::as_millisecond)
+        .fold(session.last_at, i64::max);
+    transaction
+        .prepare_cached(
+            "UPDATE sessions SET next_index = ?, next_sequence = ?, ceiling = ?, last_at = ?
+             WHERE number = ?",
+        )?
+        .execute(params![
+            session.next_index,
+            session.next_sequence,
+            session.ceiling,
+            session.last_at,
+            session.number
+        ])?;
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO events
+             (session, event_index, sequence_number, event_id, run, tool_use_id, class, type, payload)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )?;
+    for event in &stored {
+        let body = &event.event().body;
+        let tool_use_id = match body {
+            EventBody::ToolUse(call) => Some(&call.tool_use_id),
+            EventBody::ToolResult(result) => Some(&result.tool_use_id),
+            _ => None,
+        };
+        insert.execute(params![
+            session.number,
+            event.index(),
+            event.event().meta.sequence_number,
+            event.event().meta.event_id.as_bytes(),
+            run,
+            tool_use_id,
+            class_code(event.class()),
+            body.kind(),
+            event.json()
+        ])?;
+    }
+    done.publish.push((session.id.clone(), stored.clone()));
+    Ok(stored)
+}
+
+pub(super) fn session_row(
+    transaction: &Transaction<'_>,
+    session_id: &str,
+) -> Result<Option<Session>, StoreError> {
+    let row = transaction
+        .prepare_cached(
+            "SELECT number, owner, next_index, next_sequence, ceiling, last_at, deleted
+             FROM sessions WHERE session_id = ?",
+        )?
+        .query_row([session_id], |row| {
+            let session = Session {
+                number: row.get(0)?,
+                id: session_id.to_owned(),
+                owner: row.get(1)?,
+                next_index: row.get(2)?,
+                next_sequence: row.get(3)?,
+                ceiling: row.get(4)?,
+                last_at: row.get(5)?,
+            };
+            Ok((session, row.get::<_, bool>(6)?))
+        })
+        .optional()?;
+    match row {
+        Some((_, true)) => Err(StoreError::SessionDeleted {
+            session_id: session_id.to_owned(),
+        }),
+        row => Ok(row.map(|(session, _)| session)),
+    }
+}
+
+/// Marks a run as over, at the time of the last of `drafts`.
+pub(super) fn end_run(
+    transaction: &Transaction<'_>,
+    run: i64,
+    session: &Session,
+    drafts: &[Draft],
+) -> Result<(), StoreError> {
+    let at = drafts.last().map(|draft| draft.event.meta.timestamp);
+    transaction
+        .prepare_cached("UPDATE runs SET last_index = ?, ended_at = ? WHERE number = ?")?
+        .execute(params![
+            session.next_index.saturating_sub(1),
+            at.map_or(session.last_at, Timestamp::as_millisecond),
+            run
+        ])?;
+    Ok(())
+}
+
+pub(super) fn create_session(
+    transaction: &Transaction<'_>,
+    session_id: &str,
+    owner: Option<&str>,
+) -> Result<Session, StoreError> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO sessions (session_id, owner, next_index, next_sequence, ceiling, last_at)
+             VALUES (?, ?, 0, 0, 0, 0)",
+        )?
+        .execute(params![session_id, owner])?;
+    Ok(Session {
+        number: transaction.last_insert_rowid(),
+        id: session_id.to_owned(),
+        owner: owner.map(ToOwned::to_owned),
+        next_index: 0,
+        next_sequence: 0,
+        ceiling: 0,
+        last_at: 0,
+    })
+}
+
+pub(super) fn delete_session(transaction: &Transaction<'_>, session: i64) -> Result<(), StoreError> {
+    for sql in [
+        "DELETE FROM events WHERE session = ?",
+        "DELETE FROM runs WHERE session = ?",
+        "UPDATE sessions SET deleted = 1, owner = NULL WHERE number = ?",
+    ] {
+        transaction.prepare_cached(sql)?.execute([session])?;
+    }
+    Ok(())
+}
+
+/// Refuses a message whose client's id was sent before in this session.
+pub(super) fn refuse_repeated(
+    transaction: &Transaction<'_>,
+    session: &Session,
+    client_message_id: &str,
+    message: &UserMessage,
+) -> Result<(), StoreError> {
+    let sent: Option<(String, String)> = transaction
+        .prepare_cached(
+            "SELECT run_id, payload FROM runs
+             JOIN events ON events.session = runs.session AND event_index = first_index
+             WHERE runs.session = ? AND client_message_id = ?",
+        )?
+        .query_row(params![session.number, client_message_id], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()?;
+    let Some((run_id, payload)) = sent else {
+        return Ok(());
+    };
+    let event: AgentEvent = serde_json::from_str(&payload).map_err(StoreError::failed)?;
+    Err(match &event.body {
+        EventBody::UserMessageConfirmed(sent) => repeated(sent, message, run_id),
+        _ => StoreError::MessageIdReused { run_id },
+    })
+}
+
+pub(super) fn open_runs(
+    transaction: &Transaction<'_>,
+    session_id: Option<&str>,
+) -> Result<Vec<OpenRun>, StoreError> {
+    let runs = transaction
+        .prepare_cached(
+            "SELECT runs.number, run_id, session_id, writer, epoch, first_index
+             FROM runs JOIN sessions ON sessions.number = session
+             WHERE last_index IS NULL AND (?1 IS NULL OR session_id = ?1) ORDER BY runs.number",
+        )?
+        .query_map([session_id], |row| {
+            Ok(OpenRun {
+                number: row.get(0)?,
+                run_id: row.get(1)?,
+                session_id: row.get(2)?,
+                writer: row.get(3)?,
+                epoch: row.get(4)?,
+                first_index: row.get(5)?,
+            })
+        })?
+        .collect::<Result<_, _>>()?;
+    Ok(runs)
+}
+
+pub(super) fn process_of(transaction: &Transaction<'_>, writer: &str) -> Result<Option<u32>, StoreError> {
+    let process = transaction
+        .prepare_cached("SELECT process FROM writers WHERE writer = ?")?
+        .query_row([writer], |row| row.get(0))
+        .optional()?;
+    Ok(process)
+}
+
+pub(super) fn class_code(class: EventClass) -> i64 {
+    match class {
+        EventClass::Stored => 0,
+        EventClass::Durable => 1,
+        EventClass::Journaled => 2,
+    }
+}
+
+/// An event of `payload, event_index, class`.
+pub(super) fn read_event(row: &Row<'_>) -> rusqlite::Result<Result<StoredEvent, StoreError>> {
+    let class = match row.get(2)? {
+        0 => EventClass::Stored,
+        1 => EventClass::Durable,
+        _ => EventClass::Journaled,
+    };
+    Ok(StoredEvent::read(row.get(0)?, row.get(1)?, class))
+}
+
+/// The columns that [`read_session`] reads.
+pub(super) const SESSION: &str = "SELECT session_id, owner, next_index, run_id
+    FROM sessions LEFT JOIN runs ON runs.session = sessions.number AND last_index IS NULL
+    WHERE deleted = 0";
+
+/// A session of the columns of [`SESSION`].
+pub(super) fn read_session(row: &Row<'_>) -> rusqlite::Result<SessionInfo> {
+    let next_index: u64 = row.get(2)?;
+    Ok(SessionInfo {
+        session_id: row.get(0)?,
+        owner: row.get(1)?,
+        head: next_index.checked_sub(1),
+        open_run: row.get(3)?,
+    })
+}

@@ -1,0 +1,344 @@
+//! The thread that owns the writing connection. It executes requests in their order, many in one transaction, and
+//! delivers their events after the commit.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use super::{
+    Shared, SqliteOptions, StoreError, database,
+    lease::{Observer, WriterLock},
+};
+use crate::{
+    Draft,
+    store::{Retention, StoredEvent, Swept},
+};
+use holodeck_model::events::EventClass;
+
+/// Requests that share a transaction.
+const BATCH: usize = 256;
+/// How often to look for events of other processes while there is a subscriber.
+const POLL: Duration = Duration::from_millis(50);
+
+/// What the thread is asked to do.
+pub(super) enum Request {
+    OpenSession {
+        first: Draft,
+        owner: Option<String>,
+    },
+    OpenRun(Draft),
+    Append(Vec<Draft>),
+    Abandon {
+        run_id: String,
+    },
+    Recover,
+    Delete {
+        session_id: String,
+        force: bool,
+    },
+    Sweep(Retention),
+    /// There is a new subscriber.
+    Wake,
+    Close,
+}
+
+/// A request and where its result goes.
+pub(super) struct Job {
+    pub(super) request: Request,
+    pub(super) reply: Option<oneshot::Sender<Result<Reply, StoreError>>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    pub(super) events: Vec<StoredEvent>,
+    pub(super) runs: Vec<String>,
+    pub(super) swept: Swept,
+}
+
+/// What follows a request once it is committed.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) reply: Reply,
+    /// Events by session, in their order.
+    pub(super) publish: Vec<(String, Vec<StoredEvent>)>,
+    /// A run that this writer owns from now on, with its epoch.
+    pub(super) opened: Option<(String, i64)>,
+    /// Runs that are over.
+    pub(super) closed: Vec<String>,
+    pub(super) deleted: Vec<String>,
+    /// A ceiling was raised: the commit has to be durable, or numbers above the old one could be given again.
+    pub(super) raised: bool,
+}
+
+pub(super) struct Writer {
+    connection: Connection,
+    state: State,
+    shared: Arc<Shared>,
+    /// Whether each commit reaches the disk.
+    is_durable: Option<bool>,
+    beat_at: Instant,
+    data_version: i64,
+    _lock: WriterLock,
+}
+
+/// What requests read; it changes only after a commit.
+pub(super) struct State {
+    /// The name of this writer, never used before.
+    pub(super) name: String,
+    pub(super) options: SqliteOptions,
+    pub(super) shared: Arc<Shared>,
+    /// The epoch of each open run that this writer owns.
+    pub(super) own: HashMap<String, i64>,
+    /// Those that nothing will continue.
+    pub(super) abandoned: HashSet<String>,
+    pub(super) observer: Observer,
+}
+
+impl Writer {
+    /// Opens the file and recovers it.
+    pub(super) fn open(shared: Arc<Shared>, options: SqliteOptions) -> Result<Self, StoreError> {
+        let connection = database::connect_writer(&shared.path, options.max_pages)?;
+        let name = uuid::Uuid::new_v4().to_string();
+        let lock = WriterLock::take(&shared.path, &name)?;
+        let mut writer = Self {
+            connection,
+            state: State {
+                name,
+                observer: Observer::new(options.lease),
+                options,
+                shared: Arc::clone(&shared),
+                own: HashMap::new(),
+                abandoned: HashSet::new(),
+            },
+            shared,
+            is_durable: None,
+            beat_at: Instant::now(),
+            data_version: 0,
+            _lock: lock,
+        };
+        match writer.execute(&[Request::Recover]) {
+            // A full store can still be read.
+            Ok(_) | Err(StoreError::Full) => Ok(writer),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Works until the store is closed or its last handle is gone.
+    pub(super) fn run(mut self, jobs: &Receiver<Job>) {
+        loop {
+            let job = match self.patience() {
+                None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(patience) => jobs.recv_timeout(patience),
+            };
+            match job {
+                Ok(job) => {
+                    let mut batch = vec![job];
+                    batch.extend(jobs.try_iter().take(BATCH));
+                    let closing = batch.iter().position(|job| matches!(job.request, Request::Close));
+                    let close = closing.map(|at| batch.split_off(at));
+                    self.process(batch);
+                    if let Some(close) = close {
+                        self.leave();
+                        // Their senders are dropped, which reports that the store is closed.
+                        drop(self);
+                        if let Some(reply) = close.into_iter().next().and_then(|job| job.reply) {
+                            let _ = reply.send(Ok(Reply::default()));
+                        }
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.leave();
+                    return;
+                }
+            }
+            self.beat();
+            self.look();
+        }
+    }
+
+    /// How long to wait for a request.
+    fn patience(&self) -> Option<Duration> {
+        let beat = (!self.state.own.is_empty()).then(|| self.beat_interval());
+        let poll = self.shared.hub.is_used().then_some(POLL);
+        beat.into_iter().chain(poll).min()
+    }
+
+    fn beat_interval(&self) -> Duration {
+        self.state.options.lease / 5
+    }
+
+    /// Shows other processes that this one lives.
+    fn beat(&mut self) {
+        if self.state.own.is_empty() || self.beat_at.elapsed() < self.beat_interval() {
+            return;
+        }
+        self.beat_at = Instant::now();
+        // A beat that fails is as if this process had stopped: it may lose its runs, and nothing else.
+        let _ = self.set_durable(false).and_then(|()| self.count_beat());
+    }
+
+    fn count_beat(&self) -> Result<(), StoreError> {
+        let sql = "UPDATE writers SET beat = beat + 1 WHERE writer = ?";
+        self.connection.prepare_cached(sql)?.execute([&self.state.name])?;
+        Ok(())
+    }
+
+    /// Wakes subscribers if another process has written.
+    fn look(&mut self) {
+        if !self.shared.hub.is_used() {
+            return;
+        }
+        let version = self
+            .connection
+            .pragma_query_value(None, "data_version", |row| row.get(0));
+        // An error is not a reason to let subscribers wait.
+        if version.as_ref().ok() != Some(&self.data_version) {
+            self.data_version = version.unwrap_or(0);
+            self.shared.hub.wake();
+        }
+    }
+
+    /// Leaves the store in a state in which others take over at once what is open.
+    fn leave(&mut self) {
+        let sql = "DELETE FROM writers WHERE writer = ?1
+            AND NOT EXISTS (SELECT 1 FROM runs WHERE writer = ?1 AND last_index IS NULL)";
+        let _ = self.connection.execute(sql, [&self.state.name]);
+        self.shared.hub.close_all();
+    }
+
+    fn process(&mut self, batch: Vec<Job>) {
+        let (requests, replies): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|job| (job.request, job.reply)).unzip();
+        let results = match self.execute(&requests) {
+            Ok(results) => results,
+            // Nothing of it is stored. Each by itself, so that one does not fail for another.
+            Err(_) if requests.len() > 1 => requests
+                .chunks(1)
+                .map(|one| {
+                    let mut results = self.execute(one)?;
+                    results.pop().unwrap_or_else(|| Ok(Done::default()))
+                })
+                .collect(),
+            Err(error) => vec![Err(error)],
+        };
+        let mut unattended = Vec::new();
+        for ((request, reply), result) in requests.iter().zip(replies).zip(results) {
+            match (request, &result) {
+                (Request::Abandon { run_id }, Err(_)) => {
+                    self.state.abandoned.insert(run_id.clone());
+                }
+                // It was taken over or deleted.
+                (
+                    Request::Append(_),
+                    Err(StoreError::StaleOwner { run_id } | StoreError::RunNotOpen { run_id }),
+                ) => {
+                    self.state.own.remove(run_id);
+                }
+                _ => {}
+            }
+            let opened = result.as_ref().ok().and_then(|done| done.opened.clone());
+            let result = result.map(|done| self.finish(done));
+            let reply = reply.map(|reply| reply.send(result));
+            // The caller was cancelled: it does not know of its run.
+            if let (Some((run_id, _)), Some(Err(_))) = (opened, reply) {
+                unattended.push(run_id);
+            }
+        }
+        for run_id in unattended {
+            self.process(vec![Job {
+                request: Request::Abandon { run_id },
+                reply: None,
+            }]);
+        }
+    }
+
+    /// Delivers what is committed.
+    fn finish(&mut self, done: Done) -> Reply {
+        self.state.own.extend(done.opened);
+        for run_id in &done.closed {
+            self.state.own.remove(run_id);
+            self.state.abandoned.remove(run_id);
+        }
+        for (session_id, events) in &done.publish {
+            self.shared.hub.publish(session_id, events);
+        }
+        for session_id in &done.deleted {
+            self.shared.hub.close(session_id);
+        }
+        if !done.deleted.is_empty() {
+            // The deleted text is also in the log of the database. Readers may delay this.
+            let _ = self
+                .connection
+                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        }
+        done.reply
+    }
+
+    /// Executes requests in one transaction. An error means that nothing of them is stored; a refusal of one request
+    /// is its result.
+    fn execute(&mut self, requests: &[Request]) -> Result<Vec<Result<Done, StoreError>>, StoreError> {
+        let durable = requests.iter().any(|request| !request.is_journal());
+        if let Some(results) = self.transact(requests, durable)? {
+            return Ok(results);
+        }
+        // Numbers above the old ceiling need a commit that reaches the disk, which is decided before a transaction.
+        self.transact(requests, true)?
+            .ok_or_else(|| StoreError::failed("a durable transaction was refused"))
+    }
+
+    /// Executes requests in one transaction; `None` if nothing is stored because the commit would have to be durable.
+    #[allow(clippy::type_complexity, reason = "the result of `execute`, or none")]
+    fn transact(
+        &mut self,
+        requests: &[Request],
+        durable: bool,
+    ) -> Result<Option<Vec<Result<Done, StoreError>>>, StoreError> {
+        self.set_durable(durable)?;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut results = Vec::with_capacity(requests.len());
+        for request in requests {
+            match self.state.execute(&transaction, request) {
+                Err(error @ (StoreError::Full | StoreError::Failed { .. })) => return Err(error),
+                Ok(done) if done.raised && !durable => return Ok(None),
+                result => results.push(result),
+            }
+        }
+        transaction.commit()?;
+        Ok(Some(results))
+    }
+
+    /// Sets whether the next commits reach the disk before they return. Without it they survive the end of the
+    /// process, and not that of the machine.
+    fn set_durable(&mut self, durable: bool) -> Result<(), StoreError> {
+        if self.is_durable != Some(durable) {
+            self.is_durable = None;
+            let level = if durable { "full" } else { "normal" };
+            self.connection.pragma_update(None, "synchronous", level)?;
+            self.is_durable = Some(durable);
+        }
+        Ok(())
+    }
+}
+
+impl Request {
+    /// Whether it stores nothing but pieces of text.
+    fn is_journal(&self) -> bool {
+        match self {
+            Self::Append(drafts) => drafts.iter().all(|draft| draft.class == EventClass::Journaled),
+            Self::Wake | Self::Close => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What every store does, tested on each of them.
+
+mod concurrent;
+mod numbers;
+mod reading;
+mod removal;
+mod runs;
+mod subject;
+
+pub(crate) use subject::{ManualClock, Subject, numbers_of, session_run};
+
+/// Each test once per store.
+macro_rules! each_store {
+    ($($name:ident)*) => {
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name(crate::contract::Subject::memory()).await;
+            })*
+        }
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name(crate::contract::Subject::sqlite().await).await;
+            })*
+        }
+    };
+}
+pub(crate) use each_store;

@@ -1,0 +1,475 @@
+//! Processes that write to a store and are killed, at random moments or at a chosen one.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test starts itself, configured by its environment"
+)]
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    env,
+    io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use holodeck_backend_api::StopReason;
+use holodeck_events::{
+    Clock, Delivery, EventStore, Ids, NewRun, RandomIds, RecordError, Recording, RunRecorder, SqliteOptions,
+    SqliteStore, StoreError, StoredEvent, SystemClock, View,
+};
+use holodeck_model::events::{AgentEvent, EventBody};
+use pretty_assertions::assert_eq;
+
+use crate::{
+    backend_events::{Emitted, answer, answered, ask, call, result, stop, text, thinking},
+    contract::{ManualClock, numbers_of},
+    session::check,
+};
+
+/// Rounds; `cargo xtask soak events` sets more.
+const ROUNDS: &str = "HOLODECK_KILL_ROUNDS";
+/// Seed of the random choices, to repeat a failure.
+const SEED: &str = "HOLODECK_KILL_SEED";
+/// What a child does, its name, and the file.
+const TASK: &str = "HOLODECK_TEST_TASK";
+const NAME: &str = "HOLODECK_TEST_WRITER";
+const FILE: &str = "HOLODECK_TEST_EVENTS";
+
+/// Rounds after which the next file begins.
+const ROUNDS_PER_FILE: u64 = 8;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e_37_e_38_what_was_delivered_survives_kills_at_random_moments() {
+    let wanted = number_from_env(ROUNDS).unwrap_or(20);
+    let seed = number_from_env(SEED).unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        now.unwrap().as_secs()
+    });
+    let (mut rounds, mut file, mut delivered) = (0, 0, 0);
+    while rounds < wanted {
+        println!("file {file}; repeat with {SEED}={} {ROUNDS}=1", seed + file);
+        let random = &mut Random(seed + file);
+        let mut log = Log::new();
+        for round in 1..=ROUNDS_PER_FILE {
+            log.kill_two_writers(random);
+            rounds += 1;
+            // The next two writers may have to end the runs of these themselves, both at the same time.
+            if round == ROUNDS_PER_FILE || random.below(3) > 0 {
+                log.check().await;
+            }
+        }
+        delivered += log.delivered.len();
+        file += 1;
+    }
+    println!("{} kills, {delivered} events delivered before them", 2 * rounds);
+    assert!(
+        delivered as u64 > 10 * rounds,
+        "hardly anything was delivered: {delivered}"
+    );
+}
+
+/// A file, and what its writers delivered before they were killed.
+struct Log {
+    folder: tempfile::TempDir,
+    /// By session and index.
+    delivered: BTreeMap<(String, u64), String>,
+}
+
+impl Log {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            delivered: BTreeMap::new(),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("events.db")
+    }
+
+    fn kill_two_writers(&mut self, random: &mut Random) {
+        let victims: Vec<_> = ["one", "two"]
+            .into_iter()
+            .map(|name| {
+                let moment = Moment::choose(random);
+                let victim = Victim::start("write", name, &self.path());
+                std::thread::spawn(move || victim.kill_at(moment))
+            })
+            .collect();
+        for victim in victims {
+            for json in victim.join().unwrap() {
+                let event: AgentEvent = serde_json::from_str(&json).unwrap();
+                let key = (event.meta.session_id.unwrap(), event.meta.event_index.unwrap());
+                let before = self.delivered.insert(key, json.clone());
+                assert_eq!(before, None, "a number was given twice: {json}");
+            }
+        }
+    }
+
+    async fn check(&self) {
+        let store = SqliteStore::open(self.path(), SqliteOptions::default())
+            .await
+            .unwrap();
+        let (mut found, mut cut) = (0, HashSet::new());
+        for session in store.sessions(None).await.unwrap() {
+            assert_eq!(session.open_run, None);
+            let stored = store.read_after(&session.session_id, None).await.unwrap();
+            let events: Vec<_> = stored.iter().map(|event| event.event().clone()).collect();
+            assert_eq!(check(View::Live, &events), []);
+            let numbers = numbers_of(&stored);
+            assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
+            for event in &stored {
+                let run = event.event().meta.run_id.clone();
+                let key = (session.session_id.clone(), event.index());
+                if let Some(json) = self.delivered.get(&key) {
+                    found += 1;
+                    assert_eq!(json, event.json());
+                    assert!(
+                        !cut.contains(&run),
+                        "an event before it was not delivered: {json}"
+                    );
+                } else {
+                    // Committed and not delivered, or written by a recovery.
+                    cut.insert(run);
+                }
+            }
+        }
+        assert_eq!(found, self.delivered.len(), "what was delivered is lost");
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e_40_a_kill_while_a_person_is_asked_leaves_the_call_unapproved() {
+    let log = Log::new();
+    ask_and_die(&log.path());
+    let stored = recovered(&log.path()).await;
+    let bodies: Vec<_> = stored.iter().map(|event| &event.event().body).collect();
+    let [
+        ..,
+        EventBody::ApprovalRequested(asked),
+        EventBody::ApprovalResolved(resolved),
+        EventBody::ToolResult(closed),
+        EventBody::Error(end),
+    ] = &bodies[..]
+    else {
+        panic!("{bodies:?}");
+    };
+    assert_eq!(asked.approval_id, resolved.approval_id);
+    assert!(!resolved.approved);
+    assert_eq!((closed.tool_use_id.as_str(), closed.success), ("a", false));
+    assert_eq!(end.code, "RUN_INTERRUPTED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e_39_a_recovery_that_is_killed_is_as_one_that_is_not() {
+    let crashed = Log::new();
+    ask_and_die(&crashed.path());
+    let copy = || {
+        let log = Log::new();
+        copy_folder(crashed.folder.path(), log.folder.path());
+        log
+    };
+    let expected = normalized(&recovered(&copy().path()).await);
+    let random = &mut Random(39);
+    for _ in 0..6 {
+        let log = copy();
+        for _ in 0..2 {
+            // Before it opens the file, while it does, or when it has.
+            let victim = Victim::start("recover", "one", &log.path());
+            victim.kill_at(Moment {
+                lines: 1,
+                turns: random.below(1_000_000),
+            });
+        }
+        assert_eq!(normalized(&recovered(&log.path()).await), expected);
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn e_44_a_process_that_was_stopped_over_its_lease_cannot_write() {
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let log = Log::new();
+    let mut zombie = Victim::start("step", "one", &log.path());
+    zombie.wait_for("began");
+    let pid = Pid::from_child(&zombie.child);
+    kill_process(pid, Signal::STOP).unwrap();
+    let clock = ManualClock::new();
+    let mut options = SqliteOptions::default();
+    options.clock = clock.clone();
+    let lease = options.lease;
+    let store = SqliteStore::open(log.path(), options).await.unwrap();
+    // It holds its lock: only a lease that was watched completely counts.
+    let process = |error: StoreError| match error {
+        StoreError::RunInProgress { process, .. } => process,
+        error => panic!("{error}"),
+    };
+    let busy = store.delete_session("s", false).await.unwrap_err();
+    assert_eq!(process(busy), Some(zombie.child.id()));
+    clock.advance(lease);
+    assert_eq!(store.recover().await.unwrap().len(), 1);
+    let before = store.read_after("s", None).await.unwrap();
+    kill_process(pid, Signal::CONT).unwrap();
+    zombie.resume();
+    let refused = zombie.next_line().unwrap();
+    assert!(refused.contains("no longer owned"), "{refused}");
+    assert_eq!(store.read_after("s", None).await.unwrap(), before);
+    zombie.kill_at(Moment::NOW);
+}
+
+/// A process that streams text, asks a person, and is killed while it waits.
+fn ask_and_die(path: &Path) {
+    let mut victim = Victim::start("ask", "one", path);
+    victim.wait_for("asked");
+    victim.kill_at(Moment::NOW);
+}
+
+/// The session after a recovery in this process, without a violation.
+async fn recovered(path: &Path) -> Vec<StoredEvent> {
+    let store = SqliteStore::open(path, SqliteOptions::default()).await.unwrap();
+    let stored = store.read_after("s", None).await.unwrap();
+    store.close().await.unwrap();
+    let events: Vec<_> = stored.iter().map(|event| event.event().clone()).collect();
+    assert_eq!(check(View::Live, &events), []);
+    stored
+}
+
+/// Events without what is new in each recovery: ids and times.
+fn normalized(events: &[StoredEvent]) -> Vec<serde_json::Value> {
+    let read = |event: &StoredEvent| {
+        let mut event: serde_json::Value = serde_json::from_str(event.json()).unwrap();
+        let fields = event.as_object_mut().unwrap();
+        for key in ["eventId", "timestamp", "messageId"] {
+            fields.remove(key);
+        }
+        event
+    };
+    events.iter().map(read).collect()
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&target).unwrap();
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// When a process is killed: by its progress, not by the clock.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    /// After this number of lines.
+    lines: u64,
+    /// And this number of busy-loop iterations.
+    turns: u64,
+}
+
+impl Moment {
+    const NOW: Self = Self { lines: 0, turns: 0 };
+
+    fn choose(random: &mut Random) -> Self {
+        Self {
+            // The first line comes before the file is opened.
+            lines: random.below(4).min(1) * random.below(300),
+            turns: random.below(2_000_000),
+        }
+    }
+}
+
+/// The mark of a line that is meant for the process that kills.
+const MARK: &str = "event: ";
+
+struct Victim {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Victim {
+    fn start(task: &str, name: &str, path: &Path) -> Self {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "kill::child", "--ignored", "--nocapture"])
+            .env(TASK, task)
+            .env(NAME, name)
+            .env(FILE, path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            input: child.stdin.take().unwrap(),
+            output: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        }
+    }
+
+    /// Its next complete line.
+    fn next_line(&mut self) -> Option<String> {
+        loop {
+            let mut line = String::new();
+            self.output.read_line(&mut line).unwrap();
+            if !line.ends_with('\n') {
+                return None;
+            }
+            if let Some((_, line)) = line.trim_end().split_once(MARK) {
+                return Some(line.to_owned());
+            }
+        }
+    }
+
+    fn wait_for(&mut self, line: &str) {
+        while self.next_line().unwrap() != line {}
+    }
+
+    fn resume(&mut self) {
+        self.input.write_all(b"\n").unwrap();
+    }
+
+    /// Kills it; returns the events that it delivered.
+    fn kill_at(mut self, moment: Moment) -> Vec<String> {
+        let mut lines = Vec::new();
+        for _ in 0..moment.lines {
+            lines.push(self.next_line().expect("it writes until it is killed"));
+        }
+        for turn in 0..moment.turns {
+            std::hint::black_box(turn);
+        }
+        self.child.kill().unwrap();
+        lines.extend(std::iter::from_fn(|| self.next_line()));
+        let end = self.child.wait().unwrap();
+        assert!(!end.success(), "it ended by itself");
+        lines.retain(|line| line.starts_with('{'));
+        lines
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    /// `SplitMix64`.
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+}
+
+fn number_from_env(name: &str) -> Option<u64> {
+    env::var(name).ok().map(|number| number.parse().unwrap())
+}
+
+/// The process that is killed; the environment configures it.
+#[test]
+#[ignore = "a part of the others"]
+fn child() {
+    let Some(path) = env::var_os(FILE).map(PathBuf::from) else {
+        return;
+    };
+    let name = env::var(NAME).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        say("opens");
+        let store = SqliteStore::open(path, SqliteOptions::default()).await.unwrap();
+        match env::var(TASK).unwrap().as_str() {
+            "write" => write(&Arc::new(store), &name).await,
+            "recover" => {}
+            "ask" => ask_a_person(&store).await,
+            "step" => step(&store).await,
+            task => panic!("{task}"),
+        }
+        // Until it is killed.
+        std::future::pending::<()>().await;
+    });
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("{MARK}{line}\n").as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+/// Records runs for ever, in a session of its own and in one of all writers, and reports each event that is delivered.
+async fn write(store: &Arc<SqliteStore>, name: &str) {
+    let sessions = [format!("of-{name}"), "of-all".to_owned()];
+    let tasks: [tokio::task::JoinHandle<()>; 2] = sessions.map(|session| {
+        let store = Arc::clone(store);
+        tokio::spawn(async move {
+            let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+            let ids: Arc<dyn Ids> = Arc::new(RandomIds);
+            let sink = |event: Delivery| match event {
+                Delivery::Stored(event) => say(event.json()),
+                Delivery::Transient(event) => panic!("{event:?}"),
+            };
+            loop {
+                let recording = Recording::new(&*store, &clock, &ids).with_sink(&sink);
+                let stream = Box::pin(futures::stream::iter(script()));
+                match recording
+                    .record(NewRun::new(session.as_str(), "go"), stream)
+                    .await
+                {
+                    // The other process has a run.
+                    Ok(_) | Err(RecordError::NotOpened(StoreError::RunInProgress { .. })) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        })
+    });
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+fn script() -> Vec<Emitted> {
+    let mut events = vec![thinking("hm"), text("let me look")];
+    events.extend([call("a", "f"), stop(StopReason::ToolUse, "msg_1"), ask("a", "f")]);
+    events.push(answer("a", holodeck_backend_api::ApprovalDecision::approve()));
+    events.push(result("a", "f", "1"));
+    events.extend((0..20).map(|piece| text(&format!("piece {piece} "))));
+    events.push(stop(StopReason::EndTurn, "msg_2"));
+    answered(events)
+}
+
+/// Opens a run.
+async fn begin(store: &SqliteStore) -> RunRecorder {
+    let (recorder, first) = RunRecorder::open(
+        NewRun::new("s", "go"),
+        Arc::new(SystemClock::default()),
+        Arc::new(RandomIds),
+    );
+    store.open_run(first).await.unwrap();
+    recorder
+}
+
+async fn ask_a_person(store: &SqliteStore) {
+    let mut recorder = begin(store).await;
+    for event in [text("let me "), text("look"), call("a", "f"), ask("a", "f")] {
+        store.append(recorder.observe(&event)).await.unwrap();
+    }
+    say("asked");
+}
+
+/// Appends when told to.
+async fn step(store: &SqliteStore) {
+    let mut recorder = begin(store).await;
+    store.append(recorder.observe(&text("x"))).await.unwrap();
+    say("began");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    let appended = store.append(recorder.observe(&text("late"))).await;
+    say(&appended.unwrap_err().to_string());
+}

@@ -1,0 +1,4 @@
+//! What only the store in a SQLite file has to prove: other writers, ends of processes, a full disk.
+
+mod file;
+mod writers;
