@@ -18,7 +18,11 @@ fn server() -> ModelServer {
         let quote = json!({"turn": 2, "effect": "contributed", "quote": "a good answer"});
         let evidence = if is_good { vec![quote] } else { Vec::new() };
         let score = if is_good { 10 } else { 0 };
-        Reply::text(json!({"reason": "because of it", "score": score, "evidence": evidence}).to_string())
+        let mut verdict = json!({"reason": "because of it", "score": score});
+        if request.body["response_format"].to_string().contains("evidence") {
+            verdict["evidence"] = evidence.into();
+        }
+        Reply::text(verdict.to_string())
     })
 }
 
@@ -107,7 +111,7 @@ fn a_judge_of_conversations_is_refused_until_it_is_calibrated() {
         let refused = project.run(args).exits(2);
         insta::allow_duplicates! {
             insta::assert_snapshot!(refused.stderr, @"
-            error: agent.yaml:13:51: metric `goal_success` requires a calibrated judge: its judge was never calibrated
+            error: agent.yaml:12:85: metric `goal_success` requires a calibrated judge: its judge was never calibrated
 
             hint: `holodeck test calibrate --labels FILE --metric goal_success` compares the judge with labels of people and stores the result
             ");
@@ -177,7 +181,7 @@ fn a_calibration_of_the_same_metric_for_single_answers_does_not_count() {
     calibrate(&project, "answers.jsonl", &[]).exits(0);
     let refused = project.run(&["test"]).exits(2);
     insta::assert_snapshot!(refused.stderr, @"
-    error: agent.yaml:13:119: metric `Kind` requires a calibrated judge: it has changed since its calibration: what it judges (answers or conversations) differs
+    error: agent.yaml:12:108: metric `Kind` requires a calibrated judge: it has changed since its calibration: what it judges (answers or conversations) differs
 
     hint: `holodeck test calibrate --labels FILE --metric Kind` compares the judge with labels of people and stores the result
     ");
@@ -199,11 +203,11 @@ fn a_calibration_of_the_same_metric_for_single_answers_does_not_count() {
     std::fs::remove_file(project.path(&format!("calibration/{}", of_answers[0]))).unwrap();
     let refused = project.run(&["test"]).exits(2);
     assert!(
-        refused.stderr.contains("agent.yaml:7:117: metric `Kind`"),
+        refused.stderr.contains("agent.yaml:7:106: metric `Kind`"),
         "{}",
         refused.stderr
     );
-    assert!(!refused.stderr.contains("agent.yaml:13:"), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("agent.yaml:12:"), "{}", refused.stderr);
     server.finish();
 }
 
@@ -217,7 +221,7 @@ fn labels_of_the_other_kind_are_refused_before_the_judge_is_asked() {
         .says("write them to the column `turns`");
     project.write(
         "agent.yaml",
-        agent(&server.url(), "{type: standard, metric: cost, max: 1}", KIND),
+        agent(&server.url(), "{type: standard, metric: cost, max_usd: 1}", KIND),
     );
     calibrate(&project, "labels.jsonl", &["--metric", "Kind"])
         .exits(2)
@@ -320,7 +324,7 @@ fn resuming_grading_again_merging_and_replaying_need_the_calibration() {
         project
             .run(args)
             .exits(2)
-            .says("agent.yaml:13:51: metric `goal_success` requires a calibrated judge");
+            .says("agent.yaml:12:85: metric `goal_success` requires a calibrated judge");
     }
     assert_eq!(server.requests().len(), asked);
     calibrate(&project, "labels.jsonl", &[]).exits(0);
@@ -332,8 +336,10 @@ fn resuming_grading_again_merging_and_replaying_need_the_calibration() {
 #[test]
 fn a_table_has_the_same_labels_and_secrets_are_masked() {
     let server = server();
-    let project =
-        project(&agent(&server.url(), GOAL, FREE).replace("goal: Know", "goal: ${SERVICE_TOKEN} Know"));
+    let project = project(&agent(&server.url(), GOAL, FREE).replace(
+        "{inline: Be kind.}",
+        "{inline: \"Be kind to ${SERVICE_TOKEN:-all}.\"}",
+    ));
     let leak = format!("\"\"result\"\":\"\"30 days {SECRET}\"\"");
     let text = table(12);
     let secret = text.replace("\"\"result\"\":\"\"30 days\"\"", &leak);
