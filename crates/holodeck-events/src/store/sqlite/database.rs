@@ -1,6 +1,10 @@
 //! The file: its tables, its connections and its errors.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
@@ -63,6 +67,9 @@ const MIGRATIONS: &[&str] = &["
 /// How long to wait for another process that is writing.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long to wait before another try.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// More than the statements of this crate.
 const STATEMENTS: usize = 64;
 
@@ -99,7 +106,7 @@ pub(super) fn connect_writer(path: &Path, max_pages: Option<u32>) -> Result<Conn
     let mut connection = connect(path).map_err(|error| in_file(path, &error))?;
     migrate(&mut connection, path)?;
     let set = || {
-        connection.pragma_update(None, "journal_mode", "wal")?;
+        use_wal(&connection)?;
         connection.pragma_update(None, "journal_size_limit", 1 << 26)?;
         // What is deleted does not stay in free pages.
         connection.pragma_update(None, "secure_delete", true)?;
@@ -112,14 +119,29 @@ pub(super) fn connect_writer(path: &Path, max_pages: Option<u32>) -> Result<Conn
     Ok(connection)
 }
 
+/// Makes the file one with a write-ahead log. SQLite does not wait when two processes do so at the same time, because each
+/// has a lock that the other needs.
+fn use_wal(connection: &Connection) -> Result<(), rusqlite::Error> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "wal") {
+            Err(error) if is_busy(&error) && Instant::now() < end => thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let failed = |error: rusqlite::Error| in_file(path, &error);
     if version(connection, path)? == MIGRATIONS.len() {
         return Ok(());
     }
-    connection
-        .pragma_update(None, "journal_mode", "wal")
-        .map_err(failed)?;
+    use_wal(connection).map_err(failed)?;
     let transaction = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(failed)?;
