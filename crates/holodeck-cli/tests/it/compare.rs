@@ -245,8 +245,14 @@ fn every_format_of_a_comparison() {
         .says("is not a holodeck comparison");
     project.write("README.md", "# mine\n");
     compare(&["-o", "README.md"]).exits(2);
-    let piped = compare(&["-o", "-", "--format", "markdown"]).exits(0);
-    assert_eq!(piped.stdout, project.read("out/c.md"));
+    for to_stdout in [
+        &["-o", "-", "--format", "markdown"][..],
+        &["--format", "markdown"],
+    ] {
+        let piped = compare(to_stdout).exits(0);
+        assert_eq!(piped.stdout, project.read("out/c.md"));
+        compare(&[to_stdout, &["--json"]].concat()).exits(2);
+    }
 }
 
 /// A run file with this many cases, of which the first `failed` fail.

@@ -50,8 +50,8 @@ pub(super) struct CompareArgs {
     /// Write the comparison; `--format` or the file extension selects the format.
     #[arg(short, long, value_name = "PATH", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// The format of `--output`.
-    #[arg(long, value_name = "FORMAT", requires = "output", help_heading = "Output")]
+    /// The format; without `--output` the comparison is written to the standard output.
+    #[arg(long, value_name = "FORMAT", help_heading = "Output")]
     format: Option<ComparisonFormat>,
     /// Overwrite the file of `--output` even if `holodeck` did not write it.
     #[arg(long, help_heading = "Output")]
@@ -144,8 +144,10 @@ pub(super) fn run(args: &CompareArgs, terminal: &mut Terminal) -> Result<ExitCod
 impl CompareArgs {
     /// Where the comparison is written, checked before anything is read.
     fn output(&self) -> Result<Option<(ComparisonFormat, Target)>, Problem> {
-        let Some(path) = &self.output else {
-            return Ok(None);
+        let path = match (&self.output, self.format) {
+            (Some(path), _) => path,
+            (None, Some(_)) => Path::new("-"),
+            (None, None) => return Ok(None),
         };
         let format = self
             .format
@@ -154,11 +156,11 @@ impl CompareArgs {
                 Problem::config(format!("`--output {}`: the format is not known", path.display()))
                     .with_hint("name it with `--format markdown`, `html` or `json`")
             })?;
-        let target = Target::of(path.clone());
+        let target = Target::of(path.to_owned());
         match &target {
             Target::Stdout if self.json => {
                 return Err(Problem::config(
-                    "`--json` and `--output` would both be written to the standard output",
+                    "`--json` and another format would both be written to the standard output",
                 ));
             }
             Target::File(path) => {
