@@ -114,9 +114,10 @@ fn rows(title: &str, rows: &[&JudgedLabel], width: usize) -> String {
             }
             Err(error) => text.push_str(&in_columns("judge", &one_line(error), width)),
         }
-        let what = match row.item.content.is_conversation() {
-            false => "answer",
-            true => "answers",
+        let what = if row.item.content.is_conversation() {
+            "answers"
+        } else {
+            "answer"
         };
         text.push_str(&in_columns(what, &one_line(&row.text()), width));
     }
