@@ -47,7 +47,7 @@ fn agent(server: &str, of_conversation: &str, of_answers: &str) -> String {
 const FREE: &str = "{type: standard, metric: json_valid, enabled: false}";
 
 fn turns(number: usize) -> Value {
-    let kind = if number % 2 == 0 { "good" } else { "bad" };
+    let kind = if number.is_multiple_of(2) { "good" } else { "bad" };
     json!([
         {"user": "How long do refunds take?", "agent": "Wait."},
         {"user": "Please.", "agent": format!("a {kind} answer {number}"), "tools": [
@@ -59,7 +59,8 @@ fn turns(number: usize) -> Value {
 /// Half of these many conversations are good.
 fn lines(count: usize) -> String {
     let line = |number: usize| {
-        json!({"case": "refunds", "turns": turns(number), "passed": number % 2 == 0}).to_string() + "\n"
+        json!({"case": "refunds", "turns": turns(number), "passed": number.is_multiple_of(2)}).to_string()
+            + "\n"
     };
     (0..count).map(line).collect()
 }
@@ -68,7 +69,7 @@ fn lines(count: usize) -> String {
 fn table(count: usize) -> String {
     let row = |number: usize| {
         let turns = turns(number).to_string().replace('"', "\"\"");
-        let label = if number % 2 == 0 { "yes" } else { "no" };
+        let label = if number.is_multiple_of(2) { "yes" } else { "no" };
         format!("refunds,\"{turns}\",{label}\n")
     };
     format!("case,turns,passed\n{}", (0..count).map(row).collect::<String>())
@@ -76,8 +77,8 @@ fn table(count: usize) -> String {
 
 fn answers() -> String {
     let line = |number: usize| {
-        let kind = if number % 2 == 0 { "good" } else { "bad" };
-        json!({"input": "How?", "response": format!("a {kind} answer {number}"), "passed": number % 2 == 0})
+        let kind = if number.is_multiple_of(2) { "good" } else { "bad" };
+        json!({"input": "How?", "response": format!("a {kind} answer {number}"), "passed": number.is_multiple_of(2)})
             .to_string()
             + "\n"
     };
@@ -397,7 +398,7 @@ fn the_goal_is_that_of_the_row_else_of_its_case() {
         .replace("goal: Know how long refunds take., ", "");
     let project = project(&agent);
     let row = |number: usize, more: &Value| {
-        let mut row = json!({"case": "refunds", "turns": turns(number), "passed": number % 2 == 0});
+        let mut row = json!({"case": "refunds", "turns": turns(number), "passed": number.is_multiple_of(2)});
         row.as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());

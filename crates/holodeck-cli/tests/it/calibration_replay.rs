@@ -31,7 +31,7 @@ fn project(server: &str) -> Project {
 
 fn rows(numbers: impl Iterator<Item = usize>) -> Vec<String> {
     let row = |number: usize| {
-        let (kind, label) = if number % 2 == 0 {
+        let (kind, label) = if number.is_multiple_of(2) {
             ("good", "yes")
         } else {
             ("bad", "no")

@@ -46,7 +46,7 @@ const RESULTS: [Evaluation<'static>; 4] = [
 
 /// Runs one turn and returns its `traceparent`.
 async fn run_turn(telemetry: &Telemetry) -> Option<String> {
-    let backend = wrap(&telemetry, Scripted::backend([with_a_tool()]));
+    let backend = wrap(telemetry, Scripted::backend([with_a_tool()]));
     let request = request("PRIVATE-PROMPT");
     let slot = Arc::clone(&request.traceparent);
     let events = backend.start(request).count().await;
