@@ -18,4 +18,6 @@ pub use event::AgentEvent;
 pub use meta::EventMeta;
 pub use outcome::AgentExecutionResult;
 pub use schema::event_schema;
-pub use words::{CompleteReason, Decision, IdSource, Interruption, PersistenceState, Priority, StopReason};
+pub use words::{
+    ApprovalScope, CompleteReason, Decision, IdSource, Interruption, PersistenceState, Priority, StopReason,
+};

@@ -1,17 +1,23 @@
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
-use holodeck_model::events::{AgentEvent, EventBody, EventClass};
+use holodeck_model::events::{AgentEvent, ApprovalScope, EventBody, EventClass};
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::{
-    EventStore, Retention, SessionInfo, StoreError, StoredEvent, Subscription, Swept, before, check_cursor,
-    fill_page, hub::Hub, interrupted::end_interrupted, owner_of, repeated, run_of, session_of, single_run,
+    ApprovalAnswer, ApprovalInfo, Counts, EventStore, Retention, SessionInfo, StoreError, StoredEvent,
+    Subscription, Swept, agent_of,
+    approvals::{Answered, Approval, remembered},
+    before, check_cursor, fill_page,
+    hub::Hub,
+    interrupted::end_interrupted,
+    owner_of, repeated, run_of, session_of, single_run, user_message,
 };
 use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
 
@@ -32,6 +38,8 @@ struct State {
     /// The session of each run.
     runs: HashMap<String, String>,
     deleted: HashSet<String>,
+    /// Tools that are always approved, by owner and agent.
+    always: HashMap<(Option<String>, String), BTreeSet<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -42,10 +50,25 @@ struct Session {
     next_sequence: u64,
     /// The run that is open.
     open: Option<String>,
+    /// When its first event was recorded.
+    created_at: Option<Timestamp>,
     /// When its last event was recorded.
     last_at: Timestamp,
+    agent: Option<String>,
+    counts: Counts,
     /// What is stored at most once.
     unique: HashSet<Unique>,
+    /// By id, in the order in which they were asked.
+    approvals: Vec<Question>,
+    /// Tools that are approved for the rest of it.
+    approved: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Question {
+    approval_id: String,
+    asked: StoredEvent,
+    resolved: Option<StoredEvent>,
 }
 
 /// What identifies an event.
@@ -54,6 +77,8 @@ enum Unique {
     Event(Uuid),
     Call { run_id: String, tool_use_id: String },
     Result { run_id: String, tool_use_id: String },
+    Question(String),
+    Answer(String),
 }
 
 impl Unique {
@@ -68,6 +93,8 @@ impl Unique {
                 run_id: run_id(),
                 tool_use_id: result.tool_use_id.clone(),
             }),
+            EventBody::ApprovalRequested(request) => Some(Self::Question(request.approval_id.clone())),
+            EventBody::ApprovalResolved(answer) => Some(Self::Answer(answer.approval_id.clone())),
             _ => None,
         };
         tool.into_iter().chain([Self::Event(event.meta.event_id)])
@@ -108,8 +135,8 @@ impl MemoryStore {
         session: &mut Session,
         drafts: &[Draft],
     ) -> Result<Vec<StoredEvent>, StoreError> {
-        let stored = session.append(drafts)?;
-        self.0.hub.publish(session_id, &stored);
+        let (stored, new) = session.append(drafts)?;
+        self.0.hub.publish(session_id, &new);
         Ok(stored)
     }
 }
@@ -133,6 +160,14 @@ impl State {
             return Err(deleted(session_id));
         }
         Ok(self.sessions.entry(session_id.to_owned()).or_default())
+    }
+
+    fn approval(&self, approval_id: &str) -> Option<Approval> {
+        self.sessions.values().find_map(|session| {
+            let mut approvals = session.approvals.iter();
+            let known = approvals.find(|known| known.approval_id == approval_id)?;
+            Some(session.approval(known))
+        })
     }
 }
 
@@ -269,7 +304,77 @@ impl EventStore for MemoryStore {
         let state = self.state();
         let all = state.sessions.iter();
         let of_owner = all.filter(|(_, session)| owner.is_none() || session.owner.as_deref() == owner);
-        Ok(of_owner.map(|(id, session)| session.info(id)).collect())
+        let mut sessions: Vec<_> = of_owner.map(|(id, session)| session.info(id)).collect();
+        sessions.sort_by_key(|session| Reverse(session.last_at));
+        Ok(sessions)
+    }
+
+    async fn resolve_approval(&self, answer: ApprovalAnswer) -> Result<StoredEvent, StoreError> {
+        let not_found = || StoreError::ApprovalNotFound {
+            approval_id: answer.approval_id.clone(),
+        };
+        let mut state = self.state();
+        let approval = state.approval(&answer.approval_id).ok_or_else(not_found)?;
+        let draft = match approval.resolve(&answer, &*self.0.clock, &*self.0.ids)? {
+            Answered::Before(stored) => return Ok(stored),
+            Answered::Now(draft) => draft,
+        };
+        let session_id = approval.session_id();
+        let session = state.sessions.get_mut(session_id).ok_or_else(not_found)?;
+        if session.open.as_deref() != Some(approval.run_id()) {
+            return Err(StoreError::RunNotOpen {
+                run_id: approval.run_id().to_owned(),
+            });
+        }
+        let stored = self.store(session_id, session, &[*draft])?;
+        let stored = stored.into_iter().next().ok_or_else(not_found)?;
+        let scope = remembered(&stored);
+        if scope.is_some() {
+            session.approved.insert(approval.tool().to_owned());
+        }
+        if let (Some(ApprovalScope::Always), Some(agent)) = (scope, &approval.agent) {
+            let key = (approval.owner.clone(), agent.clone());
+            let tools = state.always.entry(key).or_default();
+            tools.insert(approval.tool().to_owned());
+        }
+        Ok(stored)
+    }
+
+    async fn approval(&self, approval_id: &str) -> Result<Option<ApprovalInfo>, StoreError> {
+        let approval = self.state().approval(approval_id);
+        Ok(approval.and_then(|approval| approval.info()))
+    }
+
+    async fn approvals(
+        &self,
+        session_id: Option<&str>,
+        owner: Option<&str>,
+    ) -> Result<Vec<ApprovalInfo>, StoreError> {
+        let state = self.state();
+        let mut pending = Vec::new();
+        for (id, session) in &state.sessions {
+            let is_wanted = session_id.is_none_or(|wanted| wanted == id)
+                && (owner.is_none() || session.owner.as_deref() == owner);
+            if is_wanted {
+                let waiting = session.approvals.iter().filter(|known| known.resolved.is_none());
+                pending.extend(waiting.filter_map(|known| session.approval(known).info()));
+            }
+        }
+        pending.sort_by_key(|approval| approval.requested_at);
+        Ok(pending)
+    }
+
+    async fn remembered_approvals(&self, session_id: &str) -> Result<Vec<String>, StoreError> {
+        let state = self.state();
+        let Some(session) = state.sessions.get(session_id) else {
+            return Ok(Vec::new());
+        };
+        let mut tools = session.approved.clone();
+        if let Some(agent) = &session.agent {
+            let always = state.always.get(&(session.owner.clone(), agent.clone()));
+            tools.extend(always.into_iter().flatten().cloned());
+        }
+        Ok(tools.into_iter().collect())
     }
 
     async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError> {
@@ -331,31 +436,81 @@ impl EventStore for MemoryStore {
 }
 
 impl Session {
-    /// Numbers and stores: the numbers are used only if all events are stored.
-    fn append(&mut self, drafts: &[Draft]) -> Result<Vec<StoredEvent>, StoreError> {
+    /// Numbers and stores: the numbers are used only if all events are stored. Returns the events of the drafts, and
+    /// those of them that are new.
+    fn append(&mut self, drafts: &[Draft]) -> Result<(Vec<StoredEvent>, Vec<StoredEvent>), StoreError> {
         let (mut index, mut sequence) = (self.next_index, self.next_sequence);
-        let mut stored = Vec::with_capacity(drafts.len());
+        let (mut stored, mut new) = (Vec::with_capacity(drafts.len()), Vec::with_capacity(drafts.len()));
         let mut unique = HashSet::new();
         for draft in drafts {
+            if let Some(earlier) = self.answer_to(&draft.event) {
+                stored.push(earlier);
+                continue;
+            }
             for key in Unique::of(&draft.event) {
                 if self.unique.contains(&key) || !unique.insert(key) {
                     return Err(StoreError::failed("an event of the append is stored already"));
                 }
             }
             let number = (draft.class == EventClass::Stored).then_some(sequence);
-            stored.push(StoredEvent::number(draft, index, number)?);
+            let event = StoredEvent::number(draft, index, number)?;
+            stored.push(event.clone());
+            new.push(event);
             index += 1;
             sequence += u64::from(number.is_some());
         }
         (self.next_index, self.next_sequence) = (index, sequence);
         self.unique.extend(unique);
-        let times = drafts.iter().map(|draft| draft.event.meta.timestamp);
-        self.last_at = times.fold(self.last_at, Timestamp::max);
-        self.events.extend(stored.iter().cloned());
-        if drafts.iter().any(|draft| draft.event.body.is_terminal()) {
-            self.open = None;
+        for event in &new {
+            self.observe(event);
         }
-        Ok(stored)
+        self.events.extend(new.iter().cloned());
+        Ok((stored, new))
+    }
+
+    /// Takes in an event that is stored.
+    fn observe(&mut self, stored: &StoredEvent) {
+        let event = stored.event();
+        self.created_at.get_or_insert(event.meta.timestamp);
+        self.last_at = self.last_at.max(event.meta.timestamp);
+        self.counts.observe(event);
+        if let Some(agent) = agent_of(event) {
+            self.agent = Some(agent.to_owned());
+        }
+        match &event.body {
+            EventBody::ApprovalRequested(request) => self.approvals.push(Question {
+                approval_id: request.approval_id.clone(),
+                asked: stored.clone(),
+                resolved: None,
+            }),
+            EventBody::ApprovalResolved(answer) => {
+                let mut approvals = self.approvals.iter_mut();
+                if let Some(known) = approvals.find(|known| known.approval_id == answer.approval_id) {
+                    known.resolved = Some(stored.clone());
+                }
+            }
+            body if body.is_terminal() => self.open = None,
+            _ => {}
+        }
+    }
+
+    /// The stored answer to the approval that this event answers.
+    fn answer_to(&self, event: &AgentEvent) -> Option<StoredEvent> {
+        let EventBody::ApprovalResolved(answer) = &event.body else {
+            return None;
+        };
+        let mut approvals = self.approvals.iter();
+        let known = approvals.find(|known| known.approval_id == answer.approval_id)?;
+        known.resolved.clone()
+    }
+
+    fn approval(&self, known: &Question) -> Approval {
+        Approval {
+            owner: self.owner.clone(),
+            agent: self.agent.clone(),
+            asked: known.asked.clone(),
+            resolved: known.resolved.clone(),
+        }
     }
 
     fn head(&self) -> Option<u64> {
@@ -368,6 +523,12 @@ impl Session {
             owner: self.owner.clone(),
             head: self.head(),
             open_run: self.open.clone(),
+            agent: self.agent.clone(),
+            first_message: self.events.iter().find_map(|event| user_message(event.event())),
+            runs: self.counts.runs,
+            messages: self.counts.messages,
+            created_at: self.created_at.unwrap_or_default(),
+            last_at: self.last_at,
         }
     }
 }

@@ -9,11 +9,12 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
 use super::{
-    EventStore, Retention, SessionInfo, StoreError, StoredEvent, Subscription, Swept, check_cursor,
-    fill_page, hub::Hub, session_of,
+    ApprovalAnswer, ApprovalInfo, EventStore, Retention, SessionInfo, StoreError, StoredEvent, Subscription,
+    Swept, check_cursor, fill_page, hub::Hub, session_of,
 };
 use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
 
+mod approvals;
 mod database;
 mod lease;
 mod rows;
@@ -233,7 +234,7 @@ impl EventStore for SqliteStore {
         let owner = owner.map(ToOwned::to_owned);
         self.read(move |connection| {
             let sql = format!(
-                "{} AND (?1 IS NULL OR owner = ?1) ORDER BY session_id",
+                "{} AND (?1 IS NULL OR owner = ?1) ORDER BY last_at DESC, session_id",
                 rows::SESSION
             );
             let mut statement = connection.prepare_cached(&sql)?;
@@ -241,6 +242,40 @@ impl EventStore for SqliteStore {
             Ok(sessions.collect::<Result<_, _>>()?)
         })
         .await
+    }
+
+    async fn resolve_approval(&self, answer: ApprovalAnswer) -> Result<StoredEvent, StoreError> {
+        let approval_id = answer.approval_id.clone();
+        let mut reply = self.request(Request::Resolve(answer)).await?;
+        reply
+            .events
+            .pop()
+            .ok_or(StoreError::ApprovalNotFound { approval_id })
+    }
+
+    async fn approval(&self, approval_id: &str) -> Result<Option<ApprovalInfo>, StoreError> {
+        let approval_id = approval_id.to_owned();
+        self.read(move |connection| {
+            let approval = approvals::find(connection, &approval_id)?;
+            Ok(approval.and_then(|approval| approval.info()))
+        })
+        .await
+    }
+
+    async fn approvals(
+        &self,
+        session_id: Option<&str>,
+        owner: Option<&str>,
+    ) -> Result<Vec<ApprovalInfo>, StoreError> {
+        let (session_id, owner) = (session_id.map(str::to_owned), owner.map(str::to_owned));
+        self.read(move |connection| approvals::pending(connection, session_id.as_deref(), owner.as_deref()))
+            .await
+    }
+
+    async fn remembered_approvals(&self, session_id: &str) -> Result<Vec<String>, StoreError> {
+        let session_id = session_id.to_owned();
+        self.read(move |connection| approvals::remembered_tools(connection, &session_id))
+            .await
     }
 
     async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError> {

@@ -3,7 +3,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{CompleteReason, Decision, IdSource, Interruption, Priority, StopReason, meta::milliseconds};
+use super::{
+    ApprovalScope, CompleteReason, Decision, IdSource, Interruption, Priority, StopReason, meta::milliseconds,
+};
 use crate::{CallDetails, TokenUsage};
 
 /// How an event is stored.
@@ -301,6 +303,9 @@ pub struct ApprovalResolved {
     /// The arguments that replace the original ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_args: Option<Value>,
+    /// How long the approval counts; absent: for this call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<ApprovalScope>,
 }
 
 /// `complete`.

@@ -33,6 +33,7 @@ impl State {
             Request::Append(drafts) => self.append(transaction, drafts),
             Request::Abandon { run_id } => self.abandon(transaction, run_id),
             Request::Recover => self.recover(transaction),
+            Request::Resolve(answer) => self.resolve(transaction, answer),
             Request::Delete { session_id, force } => self.delete(transaction, session_id, *force),
             Request::Sweep(retention) => self.sweep(transaction, *retention),
             Request::Wake | Request::Close => Ok(Done::default()),
@@ -75,7 +76,7 @@ impl State {
         }
         let mut session = match session_row(transaction, session_id)? {
             Some(session) => session,
-            None => create_session(transaction, session_id, user)?,
+            None => create_session(transaction, first, user)?,
         };
         transaction
             .prepare_cached("UPDATE sessions SET owner = ? WHERE number = ?")?
@@ -332,7 +333,7 @@ fn open_session(
         owner_of(session_id, session.owner.as_deref(), owner, true)?;
         return Ok(Done::default());
     }
-    let mut session = create_session(transaction, session_id, owner)?;
+    let mut session = create_session(transaction, first, owner)?;
     let mut done = Done::default();
     add(
         transaction,

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Draft,
-    store::{Retention, StoredEvent, Swept},
+    store::{ApprovalAnswer, Retention, StoredEvent, Swept},
 };
 use holodeck_model::events::EventClass;
 
@@ -40,6 +40,7 @@ pub(super) enum Request {
         run_id: String,
     },
     Recover,
+    Resolve(ApprovalAnswer),
     Delete {
         session_id: String,
         force: bool,
