@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::Draft;
 
 mod approvals;
+mod fork;
 mod hub;
 mod interrupted;
 mod memory;
@@ -94,6 +95,16 @@ pub trait EventStore: Send + Sync {
     /// The tools that a person approved for the rest of the session, or for all sessions of its owner with its agent; by
     /// name. The latter is kept when sessions are deleted.
     async fn remembered_approvals(&self, session_id: &str) -> Result<Vec<String>, StoreError>;
+
+    /// Copies a session of `owner` as a new one: all but pieces of text, up to the end of a finished run, which
+    /// `after_index` names, or of the last one. The copies have new ids and numbers, and the times of the originals.
+    async fn fork_session(
+        &self,
+        from: &str,
+        after_index: Option<u64>,
+        session_id: &str,
+        owner: Option<&str>,
+    ) -> Result<SessionInfo, StoreError>;
 
     /// Deletes a session with all its events. Its id is never used again. With `force`, also while a run is open.
     async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError>;
@@ -204,6 +215,18 @@ pub enum StoreError {
     /// The session was deleted.
     #[error("session `{session_id}` was deleted; use another id")]
     SessionDeleted {
+        /// The session.
+        session_id: String,
+    },
+    /// A session with this id exists.
+    #[error("session `{session_id}` exists already")]
+    SessionExists {
+        /// The session.
+        session_id: String,
+    },
+    /// A session is copied only up to the end of a run.
+    #[error("session `{session_id}` can be forked only after a finished run")]
+    NotAfterARun {
         /// The session.
         session_id: String,
     },

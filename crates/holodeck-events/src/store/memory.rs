@@ -15,6 +15,7 @@ use super::{
     Subscription, Swept, agent_of,
     approvals::{Answered, Approval, remembered},
     before, check_cursor, fill_page,
+    fork::{check_owner, fork},
     hub::Hub,
     interrupted::end_interrupted,
     owner_of, repeated, run_of, session_of, single_run, user_message,
@@ -375,6 +376,48 @@ impl EventStore for MemoryStore {
             tools.extend(always.into_iter().flatten().cloned());
         }
         Ok(tools.into_iter().collect())
+    }
+
+    async fn fork_session(
+        &self,
+        from: &str,
+        after_index: Option<u64>,
+        session_id: &str,
+        owner: Option<&str>,
+    ) -> Result<SessionInfo, StoreError> {
+        let mut state = self.state();
+        if state.deleted.contains(session_id) {
+            return Err(deleted(session_id));
+        }
+        if state.sessions.contains_key(session_id) {
+            return Err(StoreError::SessionExists {
+                session_id: session_id.to_owned(),
+            });
+        }
+        let Some(origin) = state.sessions.get(from) else {
+            return Err(StoreError::SessionNotFound {
+                session_id: from.to_owned(),
+            });
+        };
+        check_owner(from, origin.owner.as_deref(), owner)?;
+        let sources = (&*self.0.clock, &*self.0.ids);
+        let fork = fork(&origin.events, from, after_index, session_id, sources)?;
+        let mut session = Session {
+            owner: owner.map(ToOwned::to_owned),
+            ..Session::default()
+        };
+        session.append(&[fork.start])?;
+        for (_, drafts) in &fork.runs {
+            session.append(drafts)?;
+        }
+        let runs = fork
+            .runs
+            .into_iter()
+            .map(|(run_id, _)| (run_id, session_id.to_owned()));
+        state.runs.extend(runs);
+        let info = session.info(session_id);
+        state.sessions.insert(session_id.to_owned(), session);
+        Ok(info)
     }
 
     async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError> {

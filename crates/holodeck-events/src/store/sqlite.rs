@@ -5,7 +5,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
 use super::{
@@ -16,6 +16,7 @@ use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
 
 mod approvals;
 mod database;
+mod fork;
 mod lease;
 mod rows;
 mod tables;
@@ -222,12 +223,8 @@ impl EventStore for SqliteStore {
 
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
         let session_id = session_id.to_owned();
-        self.read(move |connection| {
-            let sql = format!("{} AND session_id = ?", rows::SESSION);
-            let mut statement = connection.prepare_cached(&sql)?;
-            Ok(statement.query_row([session_id], rows::read_session).optional()?)
-        })
-        .await
+        self.read(move |connection| rows::session_info(connection, &session_id))
+            .await
     }
 
     async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError> {
@@ -276,6 +273,26 @@ impl EventStore for SqliteStore {
         let session_id = session_id.to_owned();
         self.read(move |connection| approvals::remembered_tools(connection, &session_id))
             .await
+    }
+
+    async fn fork_session(
+        &self,
+        from: &str,
+        after_index: Option<u64>,
+        session_id: &str,
+        owner: Option<&str>,
+    ) -> Result<SessionInfo, StoreError> {
+        let copy = fork::Copy {
+            from: from.to_owned(),
+            after_index,
+            session_id: session_id.to_owned(),
+            owner: owner.map(ToOwned::to_owned),
+        };
+        let reply = self.request(Request::Fork(copy)).await?;
+        let forked = reply.session.map(|session| *session);
+        forked.ok_or_else(|| StoreError::SessionNotFound {
+            session_id: from.to_owned(),
+        })
     }
 
     async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError> {

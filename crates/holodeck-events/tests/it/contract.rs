@@ -2,6 +2,7 @@
 
 mod approvals;
 mod concurrent;
+mod fork;
 mod numbers;
 mod reading;
 mod removal;

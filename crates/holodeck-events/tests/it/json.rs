@@ -17,6 +17,7 @@ fn everything() -> TestSession {
         agent_name: Some("helper".to_owned()),
         model: Some("m-1".to_owned()),
         backend: Some("scripted".to_owned()),
+        forked_from: None,
     };
     block_on(session.recording().session("s", None, start.clone())).unwrap();
     block_on(session.recording().session("s", None, start)).unwrap();

@@ -202,6 +202,44 @@ async fn e_39_a_recovery_that_is_killed_is_as_one_that_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_fork_that_is_killed_is_complete_or_does_not_exist() {
+    let log = Log::new();
+    let store = SqliteStore::open(log.path(), SqliteOptions::default())
+        .await
+        .unwrap();
+    let (clock, ids): (Arc<dyn Clock>, Arc<dyn Ids>) =
+        (Arc::new(SystemClock::default()), Arc::new(RandomIds));
+    for _ in 0..5 {
+        let stream = Box::pin(futures::stream::iter(script()));
+        let recording = Recording::new(&store, &clock, &ids);
+        recording.record(NewRun::new("s", "go"), stream).await.unwrap();
+    }
+    let random = &mut Random(4);
+    for _ in 0..6 {
+        let victim = Victim::start("fork", "one", &log.path());
+        victim.kill_at(Moment {
+            lines: 1 + random.below(5),
+            turns: random.below(2_000_000),
+        });
+    }
+    let mut forks = 0;
+    for session in store.sessions(None).await.unwrap() {
+        if session.session_id == "s" {
+            continue;
+        }
+        forks += 1;
+        let stored = store.read_after(&session.session_id, None).await.unwrap();
+        let events: Vec<_> = stored.iter().map(|event| event.event().clone()).collect();
+        assert_eq!(check(View::Replay, &events), []);
+        assert_eq!((session.runs, session.open_run), (5, None));
+        // A beginning, and of each run its message, reasoning, two messages, a call, a question with its answer, a
+        // result and the end.
+        assert_eq!(stored.len(), 1 + 5 * 9);
+    }
+    assert!(forks >= 6, "{forks}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_two_decisions_at_once_from_two_processes_one_is_stored() {
     let log = Log::new();
     let store = SqliteStore::open(log.path(), SqliteOptions::default())
@@ -442,6 +480,7 @@ fn child() {
             "recover" => {}
             "ask" => ask_a_person(&store).await,
             "step" => step(&store).await,
+            "fork" => fork(&store).await,
             "decide" => decide(&store, &name).await,
             task => panic!("{task}"),
         }
@@ -551,4 +590,13 @@ async fn last_question(store: &SqliteStore) -> String {
         _ => None,
     });
     asked.unwrap()
+}
+
+/// Copies a session for ever.
+async fn fork(store: &SqliteStore) {
+    loop {
+        let id = RandomIds.next().to_string();
+        store.fork_session("s", None, &id, None).await.unwrap();
+        say("forked");
+    }
 }

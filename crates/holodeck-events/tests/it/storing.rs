@@ -180,6 +180,18 @@ impl EventStore for Failing {
         self.store.remembered_approvals(session_id).await
     }
 
+    async fn fork_session(
+        &self,
+        from: &str,
+        after_index: Option<u64>,
+        session_id: &str,
+        owner: Option<&str>,
+    ) -> Result<SessionInfo, StoreError> {
+        self.store
+            .fork_session(from, after_index, session_id, owner)
+            .await
+    }
+
     async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError> {
         self.store.delete_session(session_id, force).await
     }

@@ -130,6 +130,19 @@ pub struct SessionStart {
     /// The backend that runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
+    /// What its first events were copied from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkOrigin>,
+}
+
+/// The end of the copied part of another session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkOrigin {
+    /// The session.
+    pub session_id: String,
+    /// The index of the last event that was copied.
+    pub event_index: u64,
 }
 
 /// `user_message_confirmed`.

@@ -2,7 +2,7 @@
 
 use holodeck_model::events::{AgentEvent, EventBody, EventClass, UserMessage};
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use super::{approvals, writer::Done};
 use crate::{
@@ -282,6 +282,16 @@ pub(super) const SESSION: &str = "SELECT session_id, owner, next_index, run_id, 
         runs, messages, created_at, last_at
     FROM sessions LEFT JOIN runs ON runs.session = sessions.number AND last_index IS NULL
     WHERE deleted = 0";
+
+/// A session, unless it does not exist.
+pub(super) fn session_info(
+    connection: &Connection,
+    session_id: &str,
+) -> Result<Option<SessionInfo>, StoreError> {
+    let sql = format!("{SESSION} AND session_id = ?");
+    let mut statement = connection.prepare_cached(&sql)?;
+    Ok(statement.query_row([session_id], read_session).optional()?)
+}
 
 /// A session of the columns of [`SESSION`].
 pub(super) fn read_session(row: &Row<'_>) -> rusqlite::Result<SessionInfo> {

@@ -33,6 +33,7 @@ impl State {
             Request::Append(drafts) => self.append(transaction, drafts),
             Request::Abandon { run_id } => self.abandon(transaction, run_id),
             Request::Recover => self.recover(transaction),
+            Request::Fork(copy) => self.fork(transaction, copy),
             Request::Resolve(answer) => self.resolve(transaction, answer),
             Request::Delete { session_id, force } => self.delete(transaction, session_id, *force),
             Request::Sweep(retention) => self.sweep(transaction, *retention),

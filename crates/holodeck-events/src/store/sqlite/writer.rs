@@ -15,11 +15,12 @@ use tokio::sync::oneshot;
 
 use super::{
     Shared, SqliteOptions, StoreError, database,
+    fork::Copy,
     lease::{Observer, WriterLock},
 };
 use crate::{
     Draft,
-    store::{ApprovalAnswer, Retention, StoredEvent, Swept},
+    store::{ApprovalAnswer, Retention, SessionInfo, StoredEvent, Swept},
 };
 use holodeck_model::events::EventClass;
 
@@ -41,6 +42,7 @@ pub(super) enum Request {
     },
     Recover,
     Resolve(ApprovalAnswer),
+    Fork(Copy),
     Delete {
         session_id: String,
         force: bool,
@@ -61,6 +63,7 @@ pub(super) struct Job {
 pub(super) struct Reply {
     pub(super) events: Vec<StoredEvent>,
     pub(super) runs: Vec<String>,
+    pub(super) session: Option<Box<SessionInfo>>,
     pub(super) swept: Swept,
 }
 
