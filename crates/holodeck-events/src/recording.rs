@@ -37,7 +37,8 @@ impl<F: Fn(Delivery) + Send + Sync> EventSink for F {
 /// What a sink receives.
 #[derive(Clone, Debug)]
 pub enum Delivery {
-    /// An event that is stored.
+    /// An event that is stored. Their indices increase, but for the answer to an approval that another process stored: it
+    /// is delivered when the run reports it.
     Stored(StoredEvent),
     /// The end of a run whose events cannot be stored.
     Transient(TransientEvent),

@@ -75,8 +75,19 @@ pub trait EventStore: Send + Sync {
     /// A session, unless it does not exist.
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError>;
 
+    /// Up to `limit` sessions, or those of `owner`, the one with the latest event first: those that come after `after`, or
+    /// the first.
+    async fn sessions_page(
+        &self,
+        owner: Option<&str>,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<Vec<SessionInfo>, StoreError>;
+
     /// All sessions, or those of `owner`, the one with the latest event first.
-    async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError>;
+    async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError> {
+        self.sessions_page(owner, None, usize::MAX).await
+    }
 
     /// Answers an approval, also one of a run that another process owns: one transaction checks that it is pending and
     /// stores the answer. An answer that is the stored one, by the same user, is returned without storing it again.
@@ -142,6 +153,26 @@ pub struct SessionInfo {
     pub created_at: Timestamp,
     /// When its latest event was recorded.
     pub last_at: Timestamp,
+}
+
+/// A place in the list of sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the order of the list")]
+pub struct SessionCursor {
+    /// When the latest event of the session was recorded, as precise as a millisecond.
+    pub last_at: Timestamp,
+    /// The session.
+    pub session_id: String,
+}
+
+impl SessionInfo {
+    /// Its place in the list.
+    pub fn cursor(&self) -> SessionCursor {
+        SessionCursor {
+            last_at: self.last_at,
+            session_id: self.session_id.clone(),
+        }
+    }
 }
 
 /// How long events are kept, by the time of day at which they were recorded.

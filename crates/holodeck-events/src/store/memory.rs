@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::{
-    ApprovalAnswer, ApprovalInfo, Counts, EventStore, Retention, SessionInfo, StoreError, StoredEvent,
-    Subscription, Swept, agent_of,
+    ApprovalAnswer, ApprovalInfo, Counts, EventStore, Retention, SessionCursor, SessionInfo, StoreError,
+    StoredEvent, Subscription, Swept, agent_of,
     approvals::{Answered, Approval, remembered},
     before, check_cursor, fill_page,
     fork::{check_owner, fork},
@@ -301,12 +301,23 @@ impl EventStore for MemoryStore {
         Ok(session.map(|session| session.info(session_id)))
     }
 
-    async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError> {
+    async fn sessions_page(
+        &self,
+        owner: Option<&str>,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<Vec<SessionInfo>, StoreError> {
         let state = self.state();
         let all = state.sessions.iter();
         let of_owner = all.filter(|(_, session)| owner.is_none() || session.owner.as_deref() == owner);
         let mut sessions: Vec<_> = of_owner.map(|(id, session)| session.info(id)).collect();
         sessions.sort_by_key(|session| Reverse(session.last_at));
+        if let Some(after) = after {
+            let place = |at, id: &str| (Reverse(at), id.to_owned());
+            let from = place(after.last_at, &after.session_id);
+            sessions.retain(|session| place(session.last_at, &session.session_id) > from);
+        }
+        sessions.truncate(limit);
         Ok(sessions)
     }
 

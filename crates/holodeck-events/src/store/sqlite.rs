@@ -9,8 +9,8 @@ use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
 use super::{
-    ApprovalAnswer, ApprovalInfo, EventStore, Retention, SessionInfo, StoreError, StoredEvent, Subscription,
-    Swept, check_cursor, fill_page, hub::Hub, session_of,
+    ApprovalAnswer, ApprovalInfo, EventStore, Retention, SessionCursor, SessionInfo, StoreError, StoredEvent,
+    Subscription, Swept, check_cursor, fill_page, hub::Hub, session_of,
 };
 use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
 
@@ -227,15 +227,26 @@ impl EventStore for SqliteStore {
             .await
     }
 
-    async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError> {
+    async fn sessions_page(
+        &self,
+        owner: Option<&str>,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<Vec<SessionInfo>, StoreError> {
         let owner = owner.map(ToOwned::to_owned);
+        let after = after.map(|after| (after.last_at.as_millisecond(), after.session_id.clone()));
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.read(move |connection| {
             let sql = format!(
-                "{} AND (?1 IS NULL OR owner = ?1) ORDER BY last_at DESC, session_id",
+                "{} AND (?1 IS NULL OR owner = ?1)
+                 AND (?2 IS NULL OR last_at < ?2 OR (last_at = ?2 AND session_id > ?3))
+                 ORDER BY last_at DESC, session_id LIMIT ?4",
                 rows::SESSION
             );
             let mut statement = connection.prepare_cached(&sql)?;
-            let sessions = statement.query_map([owner], rows::read_session)?;
+            let (last_at, session_id) = after.unzip();
+            let sessions =
+                statement.query_map(params![owner, last_at, session_id, limit], rows::read_session)?;
             Ok(sessions.collect::<Result<_, _>>()?)
         })
         .await

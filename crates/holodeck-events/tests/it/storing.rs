@@ -8,7 +8,8 @@ use futures::StreamExt as _;
 use holodeck_backend_api::{BackendEvent, StopReason};
 use holodeck_events::{
     ApprovalAnswer, ApprovalInfo, Delivery, Draft, EventStore, MemoryStore, NewRun, RecordError, Recording,
-    Retention, RunRecorder, SessionInfo, StoreError, StoredEvent, Subscription, Swept, replay_violations,
+    Retention, RunRecorder, SessionCursor, SessionInfo, StoreError, StoredEvent, Subscription, Swept,
+    replay_violations,
 };
 use holodeck_model::events::{EventBody, PersistenceState};
 use pretty_assertions::assert_eq;
@@ -156,8 +157,13 @@ impl EventStore for Failing {
         self.store.session(session_id).await
     }
 
-    async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError> {
-        self.store.sessions(owner).await
+    async fn sessions_page(
+        &self,
+        owner: Option<&str>,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<Vec<SessionInfo>, StoreError> {
+        self.store.sessions_page(owner, after, limit).await
     }
 
     async fn resolve_approval(&self, answer: ApprovalAnswer) -> Result<StoredEvent, StoreError> {

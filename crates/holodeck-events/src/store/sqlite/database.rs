@@ -80,7 +80,6 @@ const MIGRATIONS: &[&str] = &[
         created_at = (SELECT CAST(round(unixepoch(json_extract(payload, '$.timestamp'), 'subsec') * 1000) AS INTEGER)
             FROM events WHERE session = number ORDER BY event_index LIMIT 1)
         WHERE deleted = 0;
-    CREATE INDEX latest ON sessions (last_at) WHERE deleted = 0;
     CREATE TABLE approvals (
         approval_id TEXT PRIMARY KEY,
         session INTEGER NOT NULL REFERENCES sessions (number),

@@ -11,6 +11,7 @@ use crate::backend_events::{answered, call, nested, result, stop, text};
 each_store! {
     a_list_has_what_it_shows_without_reading_events
     the_session_with_the_latest_event_is_first
+    pages_of_sessions_are_the_list
     a_session_without_a_run_has_no_message
 }
 
@@ -68,6 +69,35 @@ async fn the_session_with_the_latest_event_is_first(subject: Subject) {
     assert_eq!(ids().await, ["c", "b", "a"]);
     subject.record(session_run("a"), answered([text("x")])).await;
     assert_eq!(ids().await, ["a", "c", "b"]);
+}
+
+async fn pages_of_sessions_are_the_list(subject: Subject) {
+    for session in ["c", "a", "d", "b", "e"] {
+        subject.start(session, Some("alice")).await.unwrap();
+        // Two at the same time.
+        if session != "a" {
+            subject.clock.advance(Duration::from_secs(1));
+        }
+    }
+    subject.start("other", Some("bob")).await.unwrap();
+    let all = subject.store.sessions(Some("alice")).await.unwrap();
+    let ids: Vec<_> = all.iter().map(|session| session.session_id.as_str()).collect();
+    assert_eq!(ids, ["e", "b", "a", "d", "c"]);
+    for limit in 1..=6 {
+        let (mut listed, mut after) = (Vec::new(), None);
+        loop {
+            let page = subject
+                .store
+                .sessions_page(Some("alice"), after.as_ref(), limit)
+                .await
+                .unwrap();
+            assert!(page.len() <= limit);
+            let Some(last) = page.last() else { break };
+            after = Some(last.cursor());
+            listed.extend(page);
+        }
+        assert_eq!(listed, all);
+    }
 }
 
 async fn a_session_without_a_run_has_no_message(subject: Subject) {
