@@ -1,6 +1,6 @@
 use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::{Map, Value};
 
 use super::{
@@ -31,6 +31,18 @@ macro_rules! bodies {
                 /// The type.
                 kind: String,
             },
+        }
+
+        /// The fields of a body, to be written into an object.
+        pub(super) struct Fields<'a>(pub(super) &'a EventBody);
+
+        impl Serialize for Fields<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self.0 {
+                    $(EventBody::$variant(body) => body.serialize(serializer),)*
+                    EventBody::Unknown { .. } => serializer.serialize_map(Some(0))?.end(),
+                }
+            }
         }
 
         impl EventBody {
@@ -430,7 +442,7 @@ impl From<Usage> for TokenUsage {
 }
 
 #[expect(clippy::ref_option, reason = "serde's signature")]
-fn deadline<S: serde::Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+fn deadline<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
     match time {
         Some(time) => milliseconds(time, serializer),
         None => serializer.serialize_none(),

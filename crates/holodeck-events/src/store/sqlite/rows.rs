@@ -119,16 +119,7 @@ pub(super) fn session_row(
              FROM sessions WHERE session_id = ?",
         )?
         .query_row([session_id], |row| {
-            let session = Session {
-                number: row.get(0)?,
-                id: session_id.to_owned(),
-                owner: row.get(1)?,
-                next_index: row.get(2)?,
-                next_sequence: row.get(3)?,
-                ceiling: row.get(4)?,
-                last_at: row.get(5)?,
-            };
-            Ok((session, row.get::<_, bool>(6)?))
+            Ok((read_row(session_id, row)?, row.get::<_, bool>(6)?))
         })
         .optional()?;
     match row {
@@ -137,6 +128,53 @@ pub(super) fn session_row(
         }),
         row => Ok(row.map(|(session, _)| session)),
     }
+}
+
+/// A session of its first six columns.
+fn read_row(session_id: &str, row: &Row<'_>) -> rusqlite::Result<Session> {
+    Ok(Session {
+        number: row.get(0)?,
+        id: session_id.to_owned(),
+        owner: row.get(1)?,
+        next_index: row.get(2)?,
+        next_sequence: row.get(3)?,
+        ceiling: row.get(4)?,
+        last_at: row.get(5)?,
+    })
+}
+
+/// A run, open or not, of a session.
+pub(super) struct Run {
+    pub(super) number: i64,
+    pub(super) writer: String,
+    pub(super) epoch: i64,
+    pub(super) is_open: bool,
+}
+
+/// A run of a session, with the session: what an append needs, in one query.
+pub(super) fn run_row(
+    transaction: &Transaction<'_>,
+    session_id: &str,
+    run_id: &str,
+) -> Result<Option<(Run, Session)>, StoreError> {
+    let row = transaction
+        .prepare_cached(
+            "SELECT sessions.number, owner, next_index, next_sequence, ceiling, last_at,
+                 runs.number, writer, epoch, last_index IS NULL
+             FROM runs JOIN sessions ON sessions.number = session
+             WHERE run_id = ? AND session_id = ? AND deleted = 0",
+        )?
+        .query_row([run_id, session_id], |row| {
+            let run = Run {
+                number: row.get(6)?,
+                writer: row.get(7)?,
+                epoch: row.get(8)?,
+                is_open: row.get(9)?,
+            };
+            Ok((run, read_row(session_id, row)?))
+        })
+        .optional()?;
+    Ok(row)
 }
 
 /// Marks a run as over, at the time of the last of `drafts`.

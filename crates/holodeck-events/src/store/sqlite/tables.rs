@@ -7,7 +7,7 @@ use super::{
     lease,
     rows::{
         OpenRun, add, class_code, create_session, delete_session, end_run, open_runs, process_of, read_event,
-        refuse_repeated, session_row,
+        refuse_repeated, run_row, session_row,
     },
     writer::{Done, Reply, Request, State},
 };
@@ -120,35 +120,21 @@ impl State {
         let Some((session_id, run_id)) = single_run(drafts)? else {
             return Ok(Done::default());
         };
-        let run = transaction
-            .prepare_cached(
-                "SELECT runs.number, writer, epoch, last_index IS NULL
-                 FROM runs JOIN sessions ON sessions.number = session
-                 WHERE run_id = ? AND session_id = ?",
-            )?
-            .query_row([run_id, session_id], |row| {
-                Ok((
-                    row.get::<_, i64>(0)?,
-                    row.get::<_, String>(1)?,
-                    row.get::<_, i64>(2)?,
-                    row.get::<_, bool>(3)?,
-                ))
-            })
-            .optional()?;
+        let known = run_row(transaction, session_id, run_id)?;
         let run_id = run_id.to_owned();
-        let Some((number, writer, epoch, is_open)) = run else {
+        let Some((run, mut session)) = known else {
             return Err(StoreError::RunNotOpen { run_id });
         };
-        if writer != self.name || (is_open && self.own.get(&run_id) != Some(&epoch)) {
+        if run.writer != self.name || (run.is_open && self.own.get(&run_id) != Some(&run.epoch)) {
             return Err(StoreError::StaleOwner { run_id });
         }
-        let Some(mut session) = session_row(transaction, session_id)?.filter(|_| is_open) else {
+        if !run.is_open {
             return Err(StoreError::RunNotOpen { run_id });
-        };
+        }
         let mut done = Done::default();
-        done.reply.events = add(transaction, &mut session, Some(number), drafts, &mut done)?;
+        done.reply.events = add(transaction, &mut session, Some(run.number), drafts, &mut done)?;
         if drafts.iter().any(|draft| draft.event.body.is_terminal()) {
-            end_run(transaction, number, &session, drafts)?;
+            end_run(transaction, run.number, &session, drafts)?;
             done.closed.push(run_id);
         }
         Ok(done)
