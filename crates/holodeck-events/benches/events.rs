@@ -91,42 +91,60 @@ async fn append(folder: &Path) -> Value {
     let mut recorder = begin(&store).await;
     let mut normal = ByHand::open(folder, "normal", 2).await;
     let mut full = ByHand::open(folder, "full", 0).await;
-    let (mut pieces, mut raw_pieces, mut hand_over) = (Vec::new(), Vec::new(), Vec::new());
+    let [mut pieces, mut contents, mut questions] = [(); 3].map(|()| Times::default());
     let piece = "x".repeat(20);
     for _ in 0..PIECES {
-        let drafts = recorder.observe(&text(&piece));
-        pieces.push(timed(&store, drafts).await);
-        // Nothing to store: what remains is the way to the thread that writes, and back, and an empty transaction.
-        hand_over.push(
-            timed(&store, Vec::new())
-                .await
-                .saturating_sub(normal.transact_nothing()),
-        );
-        raw_pieces.push(normal.transact());
+        pieces.append(&store, recorder.observe(&text(&piece))).await;
+        pieces.by_hand.push(normal.transact());
     }
-    let (mut contents, mut questions, mut raw_contents) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..CALLS {
         let [call, ask, answer, result] = call(&format!("call_{number}"));
         store.append(recorder.observe(&call)).await.unwrap();
         store.append(recorder.observe(&stop())).await.unwrap();
-        questions.push(timed(&store, recorder.observe(&ask)).await);
+        questions.append(&store, recorder.observe(&ask)).await;
+        questions.by_hand.push(full.transact());
         store.append(recorder.observe(&answer)).await.unwrap();
-        contents.push(timed(&store, recorder.observe(&result)).await);
-        raw_contents.push(full.transact());
+        contents.append(&store, recorder.observe(&result)).await;
+        contents.by_hand.push(full.transact());
     }
     json!({
-        "hand_over": spread(hand_over),
-        "journaled": {"append": spread(pieces), "raw": spread(raw_pieces)},
-        "stored": {"append": spread(contents), "raw": spread(raw_contents.clone())},
-        "durable": {"append": spread(questions), "raw": spread(raw_contents)},
+        "journaled": pieces.figures(),
+        "durable": questions.figures(),
+        "stored": contents.figures(),
         "memory_kib": memory("VmHWM"),
     })
 }
 
-async fn timed(store: &dyn EventStore, drafts: Vec<Draft>) -> Duration {
-    let begin = Instant::now();
-    store.append(drafts).await.unwrap();
-    begin.elapsed()
+/// The times of appends of one class.
+#[derive(Default)]
+struct Times {
+    whole: Vec<Duration>,
+    /// The part of it on the thread that writes.
+    transaction: Vec<Duration>,
+    /// The rest: the way to that thread, and back.
+    hand_over: Vec<Duration>,
+    by_hand: Vec<Duration>,
+}
+
+impl Times {
+    async fn append(&mut self, store: &SqliteStore, drafts: Vec<Draft>) {
+        let begin = Instant::now();
+        store.append(drafts).await.unwrap();
+        let whole = begin.elapsed();
+        let transaction = store.transaction_time();
+        self.whole.push(whole);
+        self.transaction.push(transaction);
+        self.hand_over.push(whole.saturating_sub(transaction));
+    }
+
+    fn figures(self) -> Value {
+        json!({
+            "append": spread(self.whole),
+            "transaction": spread(self.transaction),
+            "hand_over": spread(self.hand_over),
+            "by_hand": spread(self.by_hand),
+        })
+    }
 }
 
 /// A call, the question about it, its answer and its result of about [`PAYLOAD`] bytes of JSON.
@@ -197,14 +215,6 @@ impl ByHand {
             next: 1,
             payload: "x".repeat(PAYLOAD),
         }
-    }
-
-    fn transact_nothing(&self) -> Duration {
-        let begin = Instant::now();
-        for sql in ["BEGIN IMMEDIATE", "COMMIT"] {
-            self.connection.prepare_cached(sql).unwrap().execute([]).unwrap();
-        }
-        begin.elapsed()
     }
 
     fn transact(&mut self) -> Duration {

@@ -1,6 +1,10 @@
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
@@ -44,6 +48,8 @@ struct Shared {
     hub: Hub,
     /// Idle connections. Readers never wait for a writer.
     readers: Mutex<Vec<Connection>>,
+    /// How long the latest transaction took, in nanoseconds.
+    transaction: AtomicU64,
 }
 
 /// Settings of a [`SqliteStore`].
@@ -78,6 +84,7 @@ impl SqliteStore {
             path: path.as_ref().to_owned(),
             hub: Hub::default(),
             readers: Mutex::default(),
+            transaction: AtomicU64::default(),
         });
         let (jobs, receiver) = mpsc::channel();
         let (opened, open) = oneshot::channel();
@@ -102,6 +109,12 @@ impl SqliteStore {
     /// Finishes what was requested before and closes the file. Open runs end when another store opens it.
     pub async fn close(self) -> Result<(), StoreError> {
         self.request(Request::Close).await.map(|_| ())
+    }
+
+    /// How long the latest transaction took, on the thread that writes. The rest of an append's time is the way there and
+    /// back.
+    pub fn transaction_time(&self) -> Duration {
+        Duration::from_nanos(self.shared.transaction.load(Ordering::Relaxed))
     }
 
     async fn request(&self, request: Request) -> Result<Reply, StoreError> {

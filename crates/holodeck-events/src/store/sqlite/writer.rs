@@ -5,6 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc,
+        atomic::Ordering,
         mpsc::{Receiver, RecvTimeoutError},
     },
     time::{Duration, Instant},
@@ -308,6 +309,7 @@ impl Writer {
         durable: bool,
     ) -> Result<Option<Vec<Result<Done, StoreError>>>, StoreError> {
         self.set_durable(durable)?;
+        let begin = Instant::now();
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -320,6 +322,8 @@ impl Writer {
             }
         }
         transaction.commit()?;
+        let nanos = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.shared.transaction.store(nanos, Ordering::Relaxed);
         Ok(Some(results))
     }
 
