@@ -21,7 +21,7 @@ const APPROVAL: &str =
     LEFT JOIN events AS answer ON answer.session = approvals.session AND answer.event_index = resolved_index";
 
 impl State {
-    /// Stores the answer to an approval, whoever owns its run.
+    /// Stores the answer to an approval, also of a run that another process owns.
     pub(super) fn resolve(
         &self,
         transaction: &Transaction<'_>,
