@@ -107,6 +107,10 @@ pub trait EventStore: Send + Sync {
     /// name. The latter is kept when sessions are deleted.
     async fn remembered_approvals(&self, session_id: &str) -> Result<Vec<String>, StoreError>;
 
+    /// Forgets that a person approved a tool for the rest of the session, and for all sessions of its owner with its agent.
+    /// Returns whether it was approved.
+    async fn forget_approval(&self, session_id: &str, tool: &str) -> Result<bool, StoreError>;
+
     /// Copies a session of `owner` as a new one: all but pieces of text, up to the end of a finished run, which
     /// `after_index` names, or of the last one. The copies have new ids and numbers, and the times of the originals.
     async fn fork_session(

@@ -332,6 +332,21 @@ impl EventStore for MemoryStore {
         Ok(tools.into_iter().collect())
     }
 
+    async fn forget_approval(&self, session_id: &str, tool: &str) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        let State { sessions, always, .. } = &mut *state;
+        let Some(session) = sessions.get_mut(session_id) else {
+            return Ok(false);
+        };
+        let mut was_approved = session.approved.remove(tool);
+        if let Some(agent) = &session.agent
+            && let Some(tools) = always.get_mut(&(session.owner.clone(), agent.clone()))
+        {
+            was_approved |= tools.remove(tool);
+        }
+        Ok(was_approved)
+    }
+
     async fn fork_session(
         &self,
         from: &str,

@@ -299,6 +299,11 @@ impl EventStore for SqliteStore {
             .await
     }
 
+    async fn forget_approval(&self, session_id: &str, tool: &str) -> Result<bool, StoreError> {
+        let (session_id, tool) = (session_id.to_owned(), tool.to_owned());
+        Ok(self.request(Request::Forget { session_id, tool }).await?.forgot)
+    }
+
     async fn fork_session(
         &self,
         from: &str,

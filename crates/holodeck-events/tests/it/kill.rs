@@ -121,6 +121,13 @@ impl Log {
             assert_eq!(check(View::Live, &events), []);
             let numbers = numbers_of(&stored);
             assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
+            for event in &events {
+                let EventBody::ApprovalResolved(answer) = &event.body else {
+                    continue;
+                };
+                let known = store.approval(&answer.approval_id).await.unwrap().unwrap();
+                assert_eq!(known.resolved.as_ref(), Some(answer));
+            }
             for event in &stored {
                 let run = event.event().meta.run_id.clone();
                 let key = (session.session_id.clone(), event.index());
@@ -137,6 +144,7 @@ impl Log {
                 }
             }
         }
+        assert_eq!(store.approvals(None, None).await.unwrap(), []);
         assert_eq!(found, self.delivered.len(), "what was delivered is lost");
         store.close().await.unwrap();
     }

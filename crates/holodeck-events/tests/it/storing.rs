@@ -186,6 +186,10 @@ impl EventStore for Failing {
         self.store.remembered_approvals(session_id).await
     }
 
+    async fn forget_approval(&self, session_id: &str, tool: &str) -> Result<bool, StoreError> {
+        self.store.forget_approval(session_id, tool).await
+    }
+
     async fn fork_session(
         &self,
         from: &str,

@@ -75,6 +75,27 @@ fn remember(
     Ok(())
 }
 
+/// Forgets that a tool is approved for a session, and for all sessions of its owner with its agent.
+pub(super) fn forget(
+    transaction: &Transaction<'_>,
+    session_id: &str,
+    tool: &str,
+) -> Result<Done, StoreError> {
+    let of_session = "session = (SELECT number FROM sessions WHERE session_id = ?1)";
+    let always = "EXISTS (SELECT 1 FROM sessions WHERE session_id = ?1
+        AND sessions.owner IS always_approved.owner AND sessions.agent = always_approved.agent)";
+    let mut forgotten = 0;
+    for sql in [
+        format!("UPDATE approvals SET approved_tool = NULL WHERE {of_session} AND approved_tool = ?2"),
+        format!("DELETE FROM always_approved WHERE {always} AND tool = ?2"),
+    ] {
+        forgotten += transaction.prepare_cached(&sql)?.execute([session_id, tool])?;
+    }
+    let mut done = Done::default();
+    done.reply.forgot = forgotten > 0;
+    Ok(done)
+}
+
 /// The stored answer to the approval that this event answers.
 pub(super) fn answer_to(
     transaction: &Transaction<'_>,

@@ -4,6 +4,7 @@ use holodeck_model::events::{EventBody, EventClass};
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
 use super::{
+    approvals::forget,
     lease,
     rows::{
         OpenRun, add, class_code, create_session, delete_session, end_run, open_runs, process_of, read_event,
@@ -33,6 +34,7 @@ impl State {
             Request::Append(drafts) => self.append(transaction, drafts),
             Request::Abandon { run_id } => self.abandon(transaction, run_id),
             Request::Recover => self.recover(transaction),
+            Request::Forget { session_id, tool } => forget(transaction, session_id, tool),
             Request::Fork(copy) => self.fork(transaction, copy),
             Request::Resolve(answer) => self.resolve(transaction, answer),
             Request::Delete { session_id, force } => self.delete(transaction, session_id, *force),

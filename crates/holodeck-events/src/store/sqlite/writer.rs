@@ -43,6 +43,10 @@ pub(super) enum Request {
     },
     Recover,
     Resolve(ApprovalAnswer),
+    Forget {
+        session_id: String,
+        tool: String,
+    },
     Fork(Copy),
     Delete {
         session_id: String,
@@ -64,6 +68,7 @@ pub(super) struct Job {
 pub(super) struct Reply {
     pub(super) events: Vec<StoredEvent>,
     pub(super) runs: Vec<String>,
+    pub(super) forgot: bool,
     pub(super) session: Option<Box<SessionInfo>>,
     pub(super) swept: Swept,
 }

@@ -32,6 +32,7 @@ each_store! {
     pending_approvals_are_listed_by_session_and_owner
     a_decision_is_remembered_for_its_scope
     only_an_unchanged_approval_is_remembered
+    a_remembered_approval_can_be_forgotten
     a_deletion_removes_approvals_and_keeps_what_is_always_approved
     a_subscriber_receives_the_answer
     an_approval_of_a_run_that_is_over_cannot_be_answered
@@ -574,6 +575,42 @@ async fn only_an_unchanged_approval_is_remembered(subject: Subject) {
         subject.store.remembered_approvals("second").await.unwrap(),
         Vec::<String>::new()
     );
+}
+
+async fn a_remembered_approval_can_be_forgotten(subject: Subject) {
+    let all = [("s", "alice"), ("same", "alice"), ("other", "bob")];
+    for (session, owner) in all {
+        start(&subject, session, owner, "helper").await;
+    }
+    for (session, owner) in [("s", "alice"), ("other", "bob")] {
+        decide(
+            &subject,
+            session,
+            owner,
+            Resolution::Approve,
+            ApprovalScope::Always,
+        )
+        .await;
+    }
+    let remembered = async || {
+        let mut sessions = Vec::new();
+        for (session, _) in all {
+            if subject.store.remembered_approvals(session).await.unwrap() == ["f"] {
+                sessions.push(session);
+            }
+        }
+        sessions
+    };
+    assert_eq!(remembered().await, ["s", "same", "other"]);
+    assert_eq!(subject.store.forget_approval("s", "g").await, Ok(false));
+    assert_eq!(subject.store.forget_approval("unknown", "f").await, Ok(false));
+    assert_eq!(remembered().await, ["s", "same", "other"]);
+    // From another session of the owner: what is approved for one session stays there.
+    assert_eq!(subject.store.forget_approval("same", "f").await, Ok(true));
+    assert_eq!(remembered().await, ["s", "other"]);
+    assert_eq!(subject.store.forget_approval("s", "f").await, Ok(true));
+    assert_eq!(remembered().await, ["other"]);
+    assert_eq!(subject.store.forget_approval("s", "f").await, Ok(false));
 }
 
 async fn a_deletion_removes_approvals_and_keeps_what_is_always_approved(subject: Subject) {
