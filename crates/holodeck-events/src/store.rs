@@ -103,6 +103,28 @@ pub trait EventStore: Send + Sync {
         owner: Option<&str>,
     ) -> Result<Vec<ApprovalInfo>, StoreError>;
 
+    /// Resolves the approvals whose deadline is not after `now`, as expired. Returns their events.
+    async fn expire_approvals(&self, now: Timestamp) -> Result<Vec<StoredEvent>, StoreError> {
+        let mut expired = Vec::new();
+        for ApprovalInfo { request, .. } in self.approvals(None, None).await? {
+            if request.expires_at.is_none_or(|deadline| deadline > now) {
+                continue;
+            }
+            let answer = ApprovalAnswer::new(request.approval_id, Resolution::Expire);
+            match self.resolve_approval(answer).await {
+                Ok(event) => expired.push(event),
+                // A person was faster, or the run or the session ended.
+                Err(
+                    StoreError::AlreadyResolved { .. }
+                    | StoreError::ApprovalNotFound { .. }
+                    | StoreError::RunNotOpen { .. },
+                ) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(expired)
+    }
+
     /// The tools that a person approved for the rest of the session, or for all sessions of its owner with its agent; by
     /// name. The latter is kept when sessions are deleted.
     async fn remembered_approvals(&self, session_id: &str) -> Result<Vec<String>, StoreError>;

@@ -22,6 +22,7 @@ each_store! {
     e_62_an_approved_call_is_asked_for_answered_and_run_in_this_order
     e_63_a_rejected_call_is_not_run_and_the_run_continues
     e_45_an_answer_is_accepted_until_the_stored_deadline
+    e_64_an_approval_without_an_answer_expires_once
     e_65_of_an_approval_and_its_expiry_at_once_one_is_stored
     e_66_a_second_decision_is_refused_and_a_repeated_one_is_the_first
     e_67_both_arguments_of_a_modified_call_are_recorded
@@ -259,6 +260,43 @@ async fn e_45_an_answer_is_accepted_until_the_stored_deadline(subject: Subject) 
         .resolve_approval(approve(&approvals[0]))
         .await
         .unwrap();
+}
+
+async fn e_64_an_approval_without_an_answer_expires_once(subject: Subject) {
+    let run = NewRun {
+        approval_timeout: Some(Duration::from_mins(5)),
+        ..run_of(Some("alice"), "s")
+    };
+    let (mut recorder, approvals) = ask_in(&subject, run, &["a", "b"]).await;
+    ask_in(&subject, run_of(Some("alice"), "forever"), &["a"]).await;
+    let approve = by_alice(&approvals[1], Resolution::Approve);
+    subject.store.resolve_approval(approve).await.unwrap();
+    let expire = async || {
+        let now = holodeck_events::Clock::now(&*subject.clock);
+        subject.store.expire_approvals(now).await.unwrap()
+    };
+    subject.clock.advance(Duration::from_secs(299));
+    assert_eq!(expire().await, []);
+    subject.clock.advance(Duration::from_secs(1));
+    let events = expire().await;
+    assert_eq!(events.len(), 1);
+    let answer = resolved(&events[0]);
+    assert_eq!(
+        (answer.approved, &answer.decision),
+        (false, &Some(Decision::Expired))
+    );
+    assert_eq!(answer.approval_id, approvals[0]);
+    assert_eq!(expire().await, []);
+    assert_eq!(status(&subject, &approvals[1]).await, "approved");
+    let waiting = subject.store.approvals(None, None).await.unwrap();
+    assert_eq!(waiting.len(), 1);
+    assert_eq!(waiting[0].session_id, "forever");
+    // What the backend reports of it adds nothing.
+    let decision = approval_decision(answer);
+    assert!(!decision.is_approved());
+    let drafts = recorder.observe(&crate::backend_events::answer("a", decision));
+    assert_eq!(subject.store.append(drafts).await.unwrap(), events);
+    assert_eq!(answers(&subject).await.len(), 2);
 }
 
 async fn e_65_of_an_approval_and_its_expiry_at_once_one_is_stored(subject: Subject) {
