@@ -7,7 +7,10 @@ use std::{
 use async_trait::async_trait;
 use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
 use holodeck_events::{ApprovalAnswer, EventStore, Resolution, StoreError, StoredEvent, approval_decision};
-use holodeck_model::{OnApprovalTimeout, events::{Decision, EventBody}};
+use holodeck_model::{
+    OnApprovalTimeout,
+    events::{Decision, EventBody},
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

@@ -136,10 +136,16 @@ impl LiveSessions {
                 head,
                 used: idle.clock,
             };
-            let mut removed: Vec<_> = idle.sessions.insert(session_id.to_owned(), parked).into_iter().collect();
+            let mut removed: Vec<_> = idle
+                .sessions
+                .insert(session_id.to_owned(), parked)
+                .into_iter()
+                .collect();
             while idle.sessions.len() > self.limit {
                 let oldest = idle.sessions.iter().min_by_key(|(_, parked)| parked.used);
-                let Some(oldest) = oldest.map(|(id, _)| id.clone()) else { break };
+                let Some(oldest) = oldest.map(|(id, _)| id.clone()) else {
+                    break;
+                };
                 removed.extend(idle.sessions.remove(&oldest));
             }
             removed

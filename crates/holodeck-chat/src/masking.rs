@@ -75,7 +75,10 @@ impl Masking {
                 event,
             } => {
                 let inner = self.mask_of(Some(parent_call_id.clone()), *event);
-                inner.into_iter().map(|event| nested(&parent_call_id, event)).collect()
+                inner
+                    .into_iter()
+                    .map(|event| nested(&parent_call_id, event))
+                    .collect()
             }
             // These do not end a text.
             other @ (BackendEvent::Usage(_)
@@ -138,7 +141,9 @@ impl Masking {
             BackendEvent::ApprovalDecided(approval) => self.decision(&mut approval.decision),
             BackendEvent::ApprovalAnswered { decision, .. } => self.decision(decision),
             BackendEvent::StructuredOutput(value) => self.value(value),
-            BackendEvent::Retrying { cause: text, .. } | BackendEvent::Notice { message: text } => self.text(text),
+            BackendEvent::Retrying { cause: text, .. } | BackendEvent::Notice { message: text } => {
+                self.text(text)
+            }
             BackendEvent::End(result) => self.whole_result(result),
             _ => {}
         }
@@ -147,7 +152,10 @@ impl Masking {
     fn whole_result(&self, result: &mut ExecutionResult) {
         self.text(&mut result.response);
         result.thinking.iter_mut().for_each(|text| self.text(text));
-        result.structured_output.iter_mut().for_each(|value| self.value(value));
+        result
+            .structured_output
+            .iter_mut()
+            .for_each(|value| self.value(value));
         for call in &mut result.tool_calls {
             self.value(&mut call.arguments);
         }
@@ -223,10 +231,14 @@ mod tests {
     const SECRET: &str = "hunter2-is-long";
 
     fn text(text: &str) -> BackendEvent {
-        BackendEvent::Text { text: text.to_owned() }
+        BackendEvent::Text {
+            text: text.to_owned(),
+        }
     }
 
-    async fn masked(events: Vec<Result<BackendEvent, BackendError>>) -> Vec<Result<BackendEvent, BackendError>> {
+    async fn masked(
+        events: Vec<Result<BackendEvent, BackendError>>,
+    ) -> Vec<Result<BackendEvent, BackendError>> {
         let redactor = Arc::new(Redactor::new([SECRET.to_owned()]));
         mask_events(Box::pin(iter(events)), &redactor).collect().await
     }

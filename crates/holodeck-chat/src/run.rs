@@ -35,6 +35,11 @@ impl RunHandle {
         self.cancel.cancel();
     }
 
+    /// Whether it was asked to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
     /// Whether the run is over.
     pub fn is_over(&self) -> bool {
         self.outcome.borrow().is_some()

@@ -229,7 +229,11 @@ impl AgentRunService {
     }
 
     /// The request to the backend, with the attached files.
-    async fn prepare(&self, request: &RunRequest, cancel: &CancellationToken) -> Result<TurnRequest, RunError> {
+    async fn prepare(
+        &self,
+        request: &RunRequest,
+        cancel: &CancellationToken,
+    ) -> Result<TurnRequest, RunError> {
         let mut turn = match &self.0.options.turns {
             Some(turns) => {
                 let input = TurnInput {
@@ -409,7 +413,10 @@ impl Inner {
     fn forget(&self, run: &RunHandle) {
         self.runs().remove(&run.run_id);
         let mut queues = self.queues();
-        if queues.get(&run.session_id).is_some_and(|queue| Arc::strong_count(queue) == 1) {
+        if queues
+            .get(&run.session_id)
+            .is_some_and(|queue| Arc::strong_count(queue) == 1)
+        {
             queues.remove(&run.session_id);
         }
     }

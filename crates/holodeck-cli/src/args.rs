@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::command::{
-    completions::CompletionsArgs, config::ConfigArgs, doctor::DoctorArgs, index::IndexArgs, init::InitArgs,
-    internal::InternalArgs, mcp::McpArgs, run::RunArgs, schema::SchemaArgs, test::TestArgs,
+    chat::ChatArgs, completions::CompletionsArgs, config::ConfigArgs, doctor::DoctorArgs, index::IndexArgs,
+    init::InitArgs, internal::InternalArgs, mcp::McpArgs, run::RunArgs, schema::SchemaArgs, test::TestArgs,
     validate::ValidateArgs,
 };
 
@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Schema(SchemaArgs),
     /// Ask the agent one question.
     Run(RunArgs),
+    /// Hold a conversation with the agent.
+    Chat(Box<ChatArgs>),
     /// Run an agent's test cases, check every answer and report the results.
     Test(Box<TestArgs>),
     /// Check what the agent needs: credentials, the model's endpoint, programs, folders, indexes.

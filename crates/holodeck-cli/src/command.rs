@@ -1,6 +1,7 @@
 //! The commands, one file each: interprets the arguments and executes the command. All output goes through `render`
 //! and `terminal`.
 
+pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
@@ -35,6 +36,7 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
         Command::Validate(args) => validate::run(&args, terminal),
         Command::Schema(args) => schema::run(&args, terminal),
         Command::Run(args) => run::run(&args, terminal),
+        Command::Chat(args) => chat::run(&args, terminal),
         Command::Test(args) => test::run(*args, terminal),
         Command::Doctor(args) => doctor::run(&args, terminal),
         Command::Index(args) => index::run(&args, terminal),

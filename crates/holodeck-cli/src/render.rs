@@ -35,5 +35,6 @@ pub(crate) use problem::problem;
 pub(crate) use progress::{Highlights, Progress, Style as ProgressStyle};
 pub(crate) use reference::{command_reference, diagnostic_reference};
 pub(crate) use settings::settings;
-pub(crate) use style::hint;
+pub(crate) use style::{dim, failed_text, hint, strong};
 pub(crate) use summary::{FailureList, Summary, hints, summary};
+pub(crate) use text::cut;
