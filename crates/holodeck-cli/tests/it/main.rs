@@ -17,6 +17,7 @@ mod calibrated;
 mod calibrated_conversations;
 mod calibration_replay;
 mod changes;
+mod chat;
 mod chat_rerankers;
 mod claude;
 mod code_graders;

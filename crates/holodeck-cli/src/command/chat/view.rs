@@ -152,7 +152,7 @@ impl View {
             CompleteReason::UserCancelled => terminal.write_message(&format!("{}\n", dim("stopped"))),
             CompleteReason::Success => {}
             _ => {
-                let reason = end.error.as_deref().unwrap_or(reason_of(end.reason));
+                let reason = end.error.as_deref().unwrap_or(reason_of(&end.reason));
                 terminal.write_message(&format!("{}: {}\n", failed_text("error"), printable(reason)));
             }
         }
@@ -179,7 +179,7 @@ impl View {
     }
 }
 
-fn reason_of(reason: CompleteReason) -> &'static str {
+fn reason_of(reason: &CompleteReason) -> &'static str {
     match reason {
         CompleteReason::MaxTurns => "max_turns limit reached",
         _ => "the agent did not answer",
