@@ -4,9 +4,7 @@ use std::{
 };
 
 use futures::StreamExt as _;
-use holodeck_backend_api::{
-    AgentBackend, Approver, BackendEvent, EventStream, Spending, TurnRequest,
-};
+use holodeck_backend_api::{AgentBackend, Approver, BackendEvent, EventStream, Spending, TurnRequest};
 use holodeck_events::{
     ApprovalAnswer, Clock, EventSink, EventStore, Ids, NewRun, RandomIds, Recording, StoreError, StoredEvent,
     SystemClock,

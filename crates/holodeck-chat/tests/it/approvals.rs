@@ -4,7 +4,8 @@ use holodeck_chat::{
     AgentRunService, Patience, RunError, RunRequest, ServiceOptions,
     api::ToolCall,
     events::{
-        ApprovalAnswer, EventStore, MemoryStore, Resolution, SqliteOptions, SqliteStore, StoreError, StoredEvent,
+        ApprovalAnswer, EventStore, MemoryStore, Resolution, SqliteOptions, SqliteStore, StoreError,
+        StoredEvent,
     },
     model::{
         OnApprovalTimeout,
@@ -50,7 +51,11 @@ impl Asking {
     }
 
     /// Sends a message, and answers the question about its call.
-    async fn run(&self, message: &str, decide: impl FnOnce(&str) -> ApprovalAnswer) -> Result<AgentExecutionResult, RunError> {
+    async fn run(
+        &self,
+        message: &str,
+        decide: impl FnOnce(&str) -> ApprovalAnswer,
+    ) -> Result<AgentExecutionResult, RunError> {
         let mut run = self.service.start(RunRequest::new("s", message), None).await?;
         let id = self.question(run.run_id()).await;
         self.service.answer(decide(&id)).await.unwrap();
@@ -79,8 +84,12 @@ impl Asking {
             Some(match &event.event().body {
                 EventBody::ToolUse(_) => "called".to_owned(),
                 EventBody::ApprovalRequested(_) => "asked".to_owned(),
-                EventBody::ApprovalResolved(resolved) => resolved.decision.as_ref().unwrap().as_str().to_owned(),
-                EventBody::ToolResult(result) => format!("{}: {}", result.success, result.result.as_str().unwrap()),
+                EventBody::ApprovalResolved(resolved) => {
+                    resolved.decision.as_ref().unwrap().as_str().to_owned()
+                }
+                EventBody::ToolResult(result) => {
+                    format!("{}: {}", result.success, result.result.as_str().unwrap())
+                }
                 EventBody::Complete(end) => match &end.error {
                     Some(error) => format!("complete: {}: {error}", end.reason.as_str()),
                     None => format!("complete: {}", end.reason.as_str()),
@@ -107,7 +116,10 @@ async fn e62_an_approved_call_runs() {
     let asking = Asking::patient();
     let result = asking.run("hello", approve).await.unwrap();
     assert_eq!(result.response, "done");
-    assert_eq!(asking.calls().await, ["called", "asked", "approved", "true: hello", "complete: success"]);
+    assert_eq!(
+        asking.calls().await,
+        ["called", "asked", "approved", "true: hello", "complete: success"]
+    );
 }
 
 #[tokio::test]
@@ -121,7 +133,13 @@ async fn e63_a_rejected_call_does_not_run_and_the_model_learns_why() {
     assert_eq!(asking.run("hello", reject).await.unwrap().response, "done");
     assert_eq!(
         asking.calls().await,
-        ["called", "asked", "rejected", "false: not today", "complete: success"]
+        [
+            "called",
+            "asked",
+            "rejected",
+            "false: not today",
+            "complete: success"
+        ]
     );
     assert_eq!(asking.tools.called(), []);
 }
@@ -146,7 +164,13 @@ async fn a_person_may_end_the_run() {
     assert_eq!(asking.tools.called(), []);
     let calls = asking.calls().await;
     assert_eq!(calls[2], "terminated");
-    assert!(calls.last().unwrap().starts_with("complete: error: terminated by approval"), "{calls:?}");
+    assert!(
+        calls
+            .last()
+            .unwrap()
+            .starts_with("complete: error: terminated by approval"),
+        "{calls:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,7 +184,10 @@ async fn e64_nobody_answers() {
     ] {
         let limit = Some(Duration::from_secs(300));
         let asking = Asking::new(Arc::new(MemoryStore::new()), Patience { limit, then });
-        let _ = asking.service.run_graph(RunRequest::new("s", "hello"), None).await;
+        let _ = asking
+            .service
+            .run_graph(RunRequest::new("s", "hello"), None)
+            .await;
         let calls = asking.calls().await;
         assert_eq!(calls[..3], ["called", "asked", "expired"]);
         assert_eq!(calls.iter().filter(|call| *call == "expired").count(), 1);
@@ -172,11 +199,22 @@ async fn e64_nobody_answers() {
 #[tokio::test]
 async fn e66_the_first_answer_counts() {
     let asking = Asking::patient();
-    let mut run = asking.service.start(RunRequest::new("s", "hello"), None).await.unwrap();
+    let mut run = asking
+        .service
+        .start(RunRequest::new("s", "hello"), None)
+        .await
+        .unwrap();
     let id = asking.question(run.run_id()).await;
-    asking.service.answer(ApprovalAnswer::new(&id, Resolution::Reject)).await.unwrap();
+    asking
+        .service
+        .answer(ApprovalAnswer::new(&id, Resolution::Reject))
+        .await
+        .unwrap();
     let second = asking.service.answer(approve(&id)).await;
-    assert!(matches!(second, Err(StoreError::AlreadyResolved { .. })), "{second:?}");
+    assert!(
+        matches!(second, Err(StoreError::AlreadyResolved { .. })),
+        "{second:?}"
+    );
     run.finish().await.unwrap();
     assert_eq!(asking.tools.called(), []);
     let unknown = asking.service.answer(approve("nothing")).await;
@@ -195,9 +233,16 @@ async fn e66_a_stranger_cannot_answer() {
     let id = asking.question(run.run_id()).await;
     for stranger in [Some("mallory"), None] {
         let answer = asking.service.answer(approve(&id).by(stranger)).await;
-        assert!(matches!(answer, Err(StoreError::ApprovalNotFound { .. })), "{answer:?}");
+        assert!(
+            matches!(answer, Err(StoreError::ApprovalNotFound { .. })),
+            "{answer:?}"
+        );
     }
-    asking.service.answer(approve(&id).by(Some("alice"))).await.unwrap();
+    asking
+        .service
+        .answer(approve(&id).by(Some("alice")))
+        .await
+        .unwrap();
     run.finish().await.unwrap();
     assert_eq!(asking.tools.called().len(), 1);
 }
@@ -210,17 +255,28 @@ async fn an_answer_may_come_from_another_process() {
     let open = || async { SqliteStore::open(&path, SqliteOptions::default()).await.unwrap() };
     let asking = Asking::new(Arc::new(open().await), FOR_EVER);
     let elsewhere = open().await;
-    let mut run = asking.service.start(RunRequest::new("s", "hello"), None).await.unwrap();
+    let mut run = asking
+        .service
+        .start(RunRequest::new("s", "hello"), None)
+        .await
+        .unwrap();
     let id = asking.question(run.run_id()).await;
     elsewhere.resolve_approval(approve(&id)).await.unwrap();
     assert_eq!(run.finish().await.unwrap().response, "done");
-    assert_eq!(asking.calls().await, ["called", "asked", "approved", "true: hello", "complete: success"]);
+    assert_eq!(
+        asking.calls().await,
+        ["called", "asked", "approved", "true: hello", "complete: success"]
+    );
 }
 
 #[tokio::test]
 async fn e59_a_question_is_withdrawn_when_the_run_is_stopped() {
     let asking = Asking::patient();
-    let mut run = asking.service.start(RunRequest::new("s", "hello"), None).await.unwrap();
+    let mut run = asking
+        .service
+        .start(RunRequest::new("s", "hello"), None)
+        .await
+        .unwrap();
     let id = asking.question(run.run_id()).await;
     run.cancel();
     assert!(run.finish().await.is_err());
@@ -229,7 +285,10 @@ async fn e59_a_question_is_withdrawn_when_the_run_is_stopped() {
     assert!(calls[3].starts_with("false"), "{calls:?}");
     assert_eq!(asking.tools.called(), []);
     let late = asking.service.answer(approve(&id)).await;
-    assert!(matches!(late, Err(StoreError::AlreadyResolved { .. })), "{late:?}");
+    assert!(
+        matches!(late, Err(StoreError::AlreadyResolved { .. })),
+        "{late:?}"
+    );
 }
 
 #[tokio::test]
@@ -241,12 +300,25 @@ async fn a_tool_that_is_approved_for_the_session_is_not_asked_about_again() {
         answer
     };
     asking.run("one", for_session).await.unwrap();
-    asking.service.run_graph(RunRequest::new("s", "two"), None).await.unwrap();
+    asking
+        .service
+        .run_graph(RunRequest::new("s", "two"), None)
+        .await
+        .unwrap();
     assert_eq!(asking.tools.called().len(), 2);
-    let asked = asking.calls().await.iter().filter(|call| *call == "asked").count();
+    let asked = asking
+        .calls()
+        .await
+        .iter()
+        .filter(|call| *call == "asked")
+        .count();
     assert_eq!(asked, 1);
     // Another conversation asks.
-    let mut other = asking.service.start(RunRequest::new("t", "three"), None).await.unwrap();
+    let mut other = asking
+        .service
+        .start(RunRequest::new("t", "three"), None)
+        .await
+        .unwrap();
     let id = loop {
         let pending = asking.store.approvals(Some("t"), None).await.unwrap();
         if let Some(asked) = pending.first() {
@@ -254,7 +326,11 @@ async fn a_tool_that_is_approved_for_the_session_is_not_asked_about_again() {
         }
         tokio::task::yield_now().await;
     };
-    asking.service.answer(ApprovalAnswer::new(&id, Resolution::Reject)).await.unwrap();
+    asking
+        .service
+        .answer(ApprovalAnswer::new(&id, Resolution::Reject))
+        .await
+        .unwrap();
     other.finish().await.unwrap();
     assert_eq!(asking.tools.called().len(), 2);
 }

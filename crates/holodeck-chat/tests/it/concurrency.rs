@@ -17,9 +17,13 @@ fn busy(concurrency: Concurrency) -> (World, Gate) {
         concurrency,
         ..ServiceOptions::default()
     };
-    let world = World::with(Arc::new(MemoryStore::new()), options, move |asked| match asked.index {
-        0 => ScriptedTurn::nothing().and_text("first").and_wait_for(&script_gate),
-        _ => ScriptedTurn::text(&format!("re: {}", asked.message)),
+    let world = World::with(Arc::new(MemoryStore::new()), options, move |asked| {
+        match asked.index {
+            0 => ScriptedTurn::nothing()
+                .and_text("first")
+                .and_wait_for(&script_gate),
+            _ => ScriptedTurn::text(&format!("re: {}", asked.message)),
+        }
     });
     (world, gate)
 }
@@ -46,7 +50,10 @@ async fn e56_a_message_that_is_sent_ten_times_is_answered_once() {
         ..request()
     };
     let other = world.service.start(other, None).await.unwrap_err();
-    assert!(matches!(other, RunError::Store(StoreError::MessageIdReused { .. })));
+    assert!(matches!(
+        other,
+        RunError::Store(StoreError::MessageIdReused { .. })
+    ));
     gate.open();
     world.service.drain().await;
     assert_eq!(world.questions(), 1);
@@ -55,7 +62,11 @@ async fn e56_a_message_that_is_sent_ten_times_is_answered_once() {
 #[tokio::test]
 async fn e57_a_second_message_is_refused() {
     let (world, gate) = busy(Concurrency::Reject);
-    let mut first = world.service.start(RunRequest::new("s", "one"), None).await.unwrap();
+    let mut first = world
+        .service
+        .start(RunRequest::new("s", "one"), None)
+        .await
+        .unwrap();
     let second = world.service.start(RunRequest::new("s", "two"), None).await;
     assert!(matches!(
         second,
@@ -78,20 +89,32 @@ async fn e57_further_messages_wait_in_their_order() {
         runs.push(world.service.start(request, None).await.unwrap());
     }
     let full = world.service.start(RunRequest::new("s", "more"), None).await;
-    assert!(matches!(full, Err(RunError::QueueFull { waiting: 16, .. })), "{full:?}");
+    assert!(
+        matches!(full, Err(RunError::QueueFull { waiting: 16, .. })),
+        "{full:?}"
+    );
     // One of those that wait is withdrawn: it is never asked, and nothing of it is stored.
     runs[3].cancel();
     assert!(matches!(runs[3].finish().await, Err(RunError::Refused { .. })));
     gate.open();
     for (number, run) in runs.iter_mut().enumerate().filter(|(number, _)| *number != 3) {
         let answer = run.finish().await.unwrap().response;
-        assert_eq!(answer, if number == 0 { "first".to_owned() } else { format!("re: {number}") });
+        assert_eq!(
+            answer,
+            if number == 0 {
+                "first".to_owned()
+            } else {
+                format!("re: {number}")
+            }
+        );
     }
     let events = world.events().await;
     let asked: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.event().body {
-            holodeck_chat::model::events::EventBody::UserMessageConfirmed(message) => Some(message.content.clone()),
+            holodeck_chat::model::events::EventBody::UserMessageConfirmed(message) => {
+                Some(message.content.clone())
+            }
             _ => None,
         })
         .collect();
@@ -102,7 +125,11 @@ async fn e57_further_messages_wait_in_their_order() {
 #[tokio::test]
 async fn e57_a_second_message_stops_the_first() {
     let (world, _gate) = busy(Concurrency::Interrupt);
-    let mut first = world.service.start(RunRequest::new("s", "one"), None).await.unwrap();
+    let mut first = world
+        .service
+        .start(RunRequest::new("s", "one"), None)
+        .await
+        .unwrap();
     world.wait_for("message_chunk").await;
     assert_eq!(world.say("two").await, "re: two");
     assert!(matches!(first.finish().await, Err(RunError::Execution(_))));
@@ -112,7 +139,11 @@ async fn e57_a_second_message_stops_the_first() {
 #[tokio::test]
 async fn closing_stops_and_stores_what_runs() {
     let (world, _gate) = busy(Concurrency::Reject);
-    let mut run = world.service.start(RunRequest::new("s", "one"), None).await.unwrap();
+    let mut run = world
+        .service
+        .start(RunRequest::new("s", "one"), None)
+        .await
+        .unwrap();
     world.wait_for("message_chunk").await;
     world.service.close().await;
     assert!(run.finish().await.is_err());

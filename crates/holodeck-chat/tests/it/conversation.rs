@@ -86,7 +86,9 @@ async fn e41_after_a_process_ended_the_next_message_works() {
     let world = World::new(|asked| match asked.index {
         0 => ScriptedTurn::nothing()
             .and_text("half")
-            .and_fail(BackendError::Terminated { detail: "exit code 9".to_owned() }),
+            .and_fail(BackendError::Terminated {
+                detail: "exit code 9".to_owned(),
+            }),
         _ => echo(asked),
     });
     let failed = world.service.run_graph(RunRequest::new("s", "one"), None).await;
@@ -101,23 +103,35 @@ async fn e58_a_stopped_answer_keeps_its_text_and_the_model_sees_it() {
     let gate = Gate::new();
     let script_gate = gate.clone();
     let world = World::new(move |asked| match asked.index {
-        0 => ScriptedTurn::nothing().and_text("half an answer").and_wait_for(&script_gate),
+        0 => ScriptedTurn::nothing()
+            .and_text("half an answer")
+            .and_wait_for(&script_gate),
         _ => echo(asked),
     });
-    let mut run = world.service.start(RunRequest::new("s", "one"), None).await.unwrap();
+    let mut run = world
+        .service
+        .start(RunRequest::new("s", "one"), None)
+        .await
+        .unwrap();
     world.wait_for("message_chunk").await;
     run.cancel();
     let Err(RunError::Execution(result)) = run.finish().await else {
         panic!("it was stopped")
     };
-    assert_eq!((result.response.as_str(), result.success), ("half an answer", false));
+    assert_eq!(
+        (result.response.as_str(), result.success),
+        ("half an answer", false)
+    );
     let before = world.events().await.len();
     // E-61: stopping again changes nothing.
     run.cancel();
     assert!(world.service.run(run.run_id()).is_none());
     assert_eq!(world.events().await.len(), before);
     let kinds = world.kinds().await;
-    assert_eq!(kinds, ["session_start", "user_message_confirmed", "message", "complete"]);
+    assert_eq!(
+        kinds,
+        ["session_start", "user_message_confirmed", "message", "complete"]
+    );
     assert!(world.wait_for("complete").await.json().contains("user_cancelled"));
     world.say("two").await;
     assert_eq!(world.history(), ["user: one", "stopped: half an answer"]);
@@ -126,7 +140,11 @@ async fn e58_a_stopped_answer_keeps_its_text_and_the_model_sees_it() {
 #[tokio::test(start_paused = true)]
 async fn e58_a_backend_that_does_not_stop_is_dropped() {
     let world = World::new(|_| ScriptedTurn::nothing().and_text("half").and_hang());
-    let mut run = world.service.start(RunRequest::new("s", "one"), None).await.unwrap();
+    let mut run = world
+        .service
+        .start(RunRequest::new("s", "one"), None)
+        .await
+        .unwrap();
     world.wait_for("message_chunk").await;
     run.cancel();
     assert!(matches!(run.finish().await, Err(RunError::Execution(_))));
@@ -152,7 +170,11 @@ async fn e59_a_call_that_runs_is_closed_before_the_end() {
             })
             .and_wait_for(&script_gate)
     });
-    let mut run = world.service.start(RunRequest::new("s", "one"), None).await.unwrap();
+    let mut run = world
+        .service
+        .start(RunRequest::new("s", "one"), None)
+        .await
+        .unwrap();
     world.wait_for("tool_use").await;
     run.cancel();
     assert!(run.finish().await.is_err());
@@ -166,7 +188,13 @@ async fn e60_a_run_goes_on_when_its_handle_is_dropped() {
     let gate = Gate::new();
     let script_gate = gate.clone();
     let world = World::new(move |_| ScriptedTurn::text("late").and_wait_for(&script_gate));
-    drop(world.service.start(RunRequest::new("s", "one"), None).await.unwrap());
+    drop(
+        world
+            .service
+            .start(RunRequest::new("s", "one"), None)
+            .await
+            .unwrap(),
+    );
     gate.open();
     world.service.drain().await;
     assert!(world.wait_for("complete").await.json().contains("\"success\""));
@@ -199,7 +227,11 @@ async fn nothing_that_is_stored_or_delivered_has_a_secret() {
     };
     let world = World::with(Arc::new(MemoryStore::new()), options, |_| {
         ScriptedTurn::nothing()
-            .and_called("log_in", json!({"password": SECRET}), &format!("welcome {SECRET}"))
+            .and_called(
+                "log_in",
+                json!({"password": SECRET}),
+                &format!("welcome {SECRET}"),
+            )
             .and_text("It is hun")
             .and_text("ter2-is-long.")
     });

@@ -77,7 +77,11 @@ impl World {
     pub(crate) async fn wait_for(&self, kind: &str) -> StoredEvent {
         loop {
             let events = self.store.read_after("s", None).await.unwrap_or_default();
-            if let Some(event) = events.into_iter().rev().find(|event| event.event().body.kind() == kind) {
+            if let Some(event) = events
+                .into_iter()
+                .rev()
+                .find(|event| event.event().body.kind() == kind)
+            {
                 return event;
             }
             yield_now().await;

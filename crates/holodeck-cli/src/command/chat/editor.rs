@@ -3,10 +3,17 @@
 use std::{fs, path::PathBuf};
 
 use rustyline::{
-    Cmd, Config, DefaultEditor, EventHandler, KeyCode, KeyEvent, Modifiers, config::Configurer as _,
+    Cmd, Config, Context, EventHandler, Helper, KeyCode, KeyEvent, Modifiers,
+    completion::Completer,
+    config::Configurer as _,
     error::ReadlineError,
+    highlight::Highlighter,
+    hint::Hinter,
+    history::FileHistory,
+    validate::{ValidationContext, ValidationResult, Validator},
 };
 
+use super::slash::HELP;
 use crate::failure::{Failure, Problem};
 
 /// Messages that are remembered.
@@ -15,13 +22,10 @@ const MAX_HISTORY: usize = 1_000;
 /// What is typed.
 const PROMPT: &str = "you › ";
 
-/// The line that a message that ends with a backslash continues on.
-const CONTINUATION: &str = "    › ";
-
 /// An editor that runs on a thread of its own, so that the program goes on while it waits.
 pub(super) struct Editor {
     /// Absent while a thread reads.
-    editor: Option<DefaultEditor>,
+    editor: Option<rustyline::Editor<Lines, FileHistory>>,
     history: Option<PathBuf>,
 }
 
@@ -38,7 +42,8 @@ impl Editor {
     /// Opens an editor that remembers messages in `history`.
     pub(super) fn open(history: Option<PathBuf>) -> Result<Self, Failure> {
         let config = Config::builder().auto_add_history(false).build();
-        let mut editor = DefaultEditor::with_config(config).map_err(|error| failed(&error))?;
+        let mut editor = rustyline::Editor::with_config(config).map_err(|error| failed(&error))?;
+        editor.set_helper(Some(Lines));
         // An invalid length cannot be set.
         let _ = editor.set_max_history_size(MAX_HISTORY);
         editor.bind_sequence(
@@ -57,29 +62,19 @@ impl Editor {
 
     /// A message; `None` if the person leaves. A line that ends with `\` continues.
     pub(super) async fn read_message(&mut self) -> Result<Option<String>, Failure> {
-        let mut message = String::new();
         let mut was_interrupted = false;
         loop {
-            let prompt = if message.is_empty() { PROMPT } else { CONTINUATION };
-            match self.read(prompt.to_owned(), String::new()).await? {
+            match self.read(PROMPT.to_owned(), String::new()).await? {
                 Typed::End => return Ok(None),
-                // The first one drops the line, the second one leaves.
+                // The first one drops the message, the second one leaves.
                 Typed::Interrupt if was_interrupted => return Ok(None),
                 Typed::Interrupt => {
                     was_interrupted = true;
-                    message.clear();
-                    eprint_hint();
+                    show_way_out();
                 }
-                Typed::Text(line) => {
-                    was_interrupted = false;
-                    if let Some(begun) = line.strip_suffix('\\') {
-                        message.push_str(begun);
-                        message.push('\n');
-                        continue;
-                    }
-                    message.push_str(&line);
-                    self.remember(&message);
-                    return Ok(Some(message));
+                Typed::Text(text) => {
+                    self.remember(&text);
+                    return Ok(Some(text.replace("\\\n", "\n")));
                 }
             }
         }
@@ -130,7 +125,39 @@ impl Editor {
     }
 }
 
-fn eprint_hint() {
+/// What the editor knows about messages: which lines continue, and the commands.
+struct Lines;
+
+impl Validator for Lines {
+    fn validate(&self, typed: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        Ok(if typed.input().ends_with('\\') {
+            ValidationResult::Incomplete
+        } else {
+            ValidationResult::Valid(None)
+        })
+    }
+}
+
+impl Completer for Lines {
+    type Candidate = String;
+
+    fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
+        let typed = line.get(..at).unwrap_or_default();
+        let names = HELP.iter().map(|(name, _, _)| (*name).to_owned());
+        let fits = |name: &String| typed.starts_with('/') && name.starts_with(typed);
+        Ok((0, names.filter(fits).collect()))
+    }
+}
+
+impl Hinter for Lines {
+    type Hint = String;
+}
+
+impl Highlighter for Lines {}
+
+impl Helper for Lines {}
+
+fn show_way_out() {
     let _ = crate::terminal::write_to_stderr(b"(Ctrl-C again, or /quit, leaves)\n");
 }
 
