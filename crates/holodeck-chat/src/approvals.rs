@@ -24,8 +24,8 @@ pub struct Patience {
     pub then: OnApprovalTimeout,
 }
 
-/// The questions of one run. A question and its answer are events: the answer counts once it is stored, whoever gave it
-/// and in whichever process.
+/// The questions of one run. A question and its answer are events: the answer counts once it is stored, also if
+/// another process stored it.
 pub(crate) struct RunQuestions {
     store: Arc<dyn EventStore>,
     policy: Option<Arc<dyn Approver>>,
@@ -97,7 +97,7 @@ impl RunQuestions {
         lock(&self.remembered).extend(tools);
     }
 
-    /// Stores that nobody answered in time. If somebody did in the same moment, that answer counts.
+    /// Stores that no answer arrived in time. If a person answers in the same moment, that answer counts.
     async fn expire(&self, approval_id: &str) -> Result<(), StoreError> {
         let seconds = self.patience.limit.unwrap_or_default().as_secs_f64();
         let mut answer = ApprovalAnswer::new(approval_id, Resolution::Expire);

@@ -174,7 +174,7 @@ impl LiveSessions {
     }
 }
 
-/// The next event; `None` for a turn that goes on for too long after it was cancelled.
+/// The next event; `None` for a turn that runs for too long after it was cancelled.
 async fn next_unless_stuck(
     events: &mut EventStream<'_>,
     cancel: &CancellationToken,

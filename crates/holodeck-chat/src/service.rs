@@ -76,7 +76,7 @@ impl Default for ServiceOptions {
 
 /// Answers messages in conversations, and records every event in a store. Cheap to clone.
 ///
-/// A run goes on whether anybody listens or not: its events are in the store, and [`EventStore::subscribe`] delivers
+/// A run continues without a listener: its events are in the store, and [`EventStore::subscribe`] delivers
 /// them.
 #[derive(Clone)]
 pub struct AgentRunService(Arc<Inner>);
@@ -303,7 +303,7 @@ enum Place {
     /// The store refuses it if the conversation is busy.
     Any,
     /// It is the next one.
-    Taken(#[expect(dead_code, reason = "held while the run goes on")] OwnedMutexGuard<()>),
+    Taken(#[expect(dead_code, reason = "held during the run")] OwnedMutexGuard<()>),
     /// Others come first.
     Waiting(Queue),
 }

@@ -5,6 +5,7 @@ pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod events;
 pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod internal;
@@ -12,6 +13,7 @@ pub(crate) mod mcp;
 mod questions;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod sessions;
 pub(crate) mod test;
 pub(crate) mod validate;
 
@@ -38,6 +40,8 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
         Command::Run(args) => run::run(&args, terminal),
         Command::Chat(args) => chat::run(&args, terminal),
         Command::Test(args) => test::run(*args, terminal),
+        Command::Sessions(args) => sessions::run(&args, terminal),
+        Command::Events(args) => events::run(&args, terminal),
         Command::Doctor(args) => doctor::run(&args, terminal),
         Command::Index(args) => index::run(&args, terminal),
         Command::Mcp(args) => mcp::run(&args, terminal),

@@ -60,6 +60,7 @@ mod retrieval;
 mod run;
 mod sampling;
 mod servers;
+mod sessions;
 mod sharding;
 mod stores;
 mod surface;

@@ -22,7 +22,7 @@ const MAX_HISTORY: usize = 1_000;
 /// What is typed.
 const PROMPT: &str = "you › ";
 
-/// An editor that runs on a thread of its own, so that the program goes on while it waits.
+/// An editor that runs on a thread of its own, so that the program continues while it waits.
 pub(super) struct Editor {
     /// Absent while a thread reads.
     editor: Option<rustyline::Editor<Lines, FileHistory>>,
@@ -118,7 +118,7 @@ impl Editor {
             return;
         }
         if let Some(folder) = path.parent() {
-            // Without a history the conversation goes on.
+            // A conversation needs no history.
             let _ = fs::create_dir_all(folder);
         }
         let _ = editor.save_history(path);

@@ -23,12 +23,13 @@ use super::{
     describe_agent,
     editor::Editor,
     slash::{HELP, Slash},
-    view::{View, arguments, describe_totals},
+    view::{View, describe_totals},
 };
+
 use crate::{
     failure::{Failure, Problem},
     interrupt::{Interrupts, StopRequest},
-    render::{dim, failed_text, strong},
+    render::{call_arguments, conversation, dim, failed_text, strong},
     terminal::Terminal,
 };
 
@@ -215,7 +216,7 @@ impl<'a> Talk<'a> {
         run: &RunHandle,
     ) -> Result<(), Failure> {
         let tool = printable(&asked.tool_name).into_owned();
-        let args = asked.args.as_ref().map(arguments).unwrap_or_default();
+        let args = asked.args.as_ref().map(call_arguments).unwrap_or_default();
         let masked = crate::terminal::mask_text(&args).into_owned();
         self.terminal
             .write_message(&format!("  ? {} {masked}\n", strong(&tool)));
@@ -277,7 +278,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Executes a command. What goes wrong is shown, and the conversation goes on.
+    /// Executes a command. What goes wrong is shown, and the conversation continues.
     pub(super) async fn execute(&mut self, command: Slash, editor: &mut Editor) -> Result<(), Failure> {
         let done = match command {
             Slash::Help => {
@@ -300,10 +301,10 @@ impl<'a> Talk<'a> {
                 Ok(())
             }
             Slash::Cost => self.cost().await,
-            Slash::History => self
-                .conversation(false)
-                .await
-                .map(|text| self.terminal.write_message(&text)),
+            Slash::History => self.events().await.map(|events| {
+                let events: Vec<_> = events.iter().collect();
+                self.terminal.write_message(&conversation(&events));
+            }),
             Slash::Export(path) => self.export(&path).await,
             Slash::Fork => self.fork(None).await,
             Slash::Retry => match self.rewind().await {
@@ -382,7 +383,7 @@ impl<'a> Talk<'a> {
     }
 
     async fn export(&mut self, path: &Path) -> Result<(), String> {
-        let text = self.conversation(true).await?;
+        let text = self.markdown().await?;
         let cannot = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
         let mut file = fs::File::create_new(path).map_err(cannot)?;
         file.write_all(crate::terminal::mask_text(&text).as_bytes())
@@ -392,28 +393,20 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    /// The conversation as text.
-    async fn conversation(&self, is_markdown: bool) -> Result<String, String> {
+    /// The conversation in Markdown.
+    async fn markdown(&self) -> Result<String, String> {
         use holodeck::backend_api::HistoryItem as Item;
         let events = self.events().await?;
-        let agent = &self.chat.agent().config.name;
-        let mut text = if is_markdown {
-            format!("# {agent}\n\n")
-        } else {
-            String::new()
-        };
+        let mut text = format!("# {}\n\n", self.chat.agent().config.name);
         for item in history(events.iter()) {
-            let shown = match &item {
-                Item::User { text } if is_markdown => format!("**You:** {text}\n\n"),
-                Item::User { text } => format!("you › {}\n", printable(text)),
-                Item::Assistant { text } | Item::Partial { text } if is_markdown => format!("{text}\n\n"),
-                Item::Assistant { text } => format!("{}\n\n", printable(text)),
-                Item::Partial { text } => format!("{}\n{}\n\n", printable(text), dim("stopped")),
-                Item::Call(call) if is_markdown => format!("`{}` `{}`\n\n", call.name, call.arguments),
-                Item::Call(call) => format!("  ⚙ {} {}\n", printable(&call.name), arguments(&call.arguments)),
-                _ => continue,
-            };
-            text += &shown;
+            match &item {
+                Item::User { text: message } => text += &format!("**You:** {message}\n\n"),
+                Item::Assistant { text: answer } | Item::Partial { text: answer } => {
+                    text += &format!("{answer}\n\n");
+                }
+                Item::Call(call) => text += &format!("`{}` `{}`\n\n", call.name, call.arguments),
+                _ => {}
+            }
         }
         Ok(text)
     }

@@ -9,19 +9,18 @@ use holodeck::{
     },
     runner::words::{cost, count, duration, tokens},
 };
-use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    render::{cut, dim, failed_text},
+    render::{call_arguments, cut, dim, failed_text},
     terminal::{Terminal, Verbosity},
 };
 
 /// The column where the result of a tool begins.
 const RESULT_COLUMN: usize = 50;
 
-/// What a call's arguments may take of a line.
-const ARGUMENTS_WIDTH: usize = 40;
+/// What an error of a tool may take of a line.
+const ERROR_WIDTH: usize = 40;
 
 /// What has been shown, as far as it matters for what comes next.
 pub(super) struct View {
@@ -41,7 +40,7 @@ enum Cursor {
     Text,
     /// In reasoning, on stderr.
     Reasoning,
-    /// After the call with this id, on stderr; so many columns are used.
+    /// After the call with this id, on stderr, and the columns that are used.
     Call { id: String, columns: usize },
 }
 
@@ -68,7 +67,7 @@ impl View {
                 let line = format!(
                     "{indent}⚙ {} {}",
                     printable(&call.tool_name),
-                    arguments(&call.args)
+                    call_arguments(&call.args)
                 );
                 terminal.write_message(&line);
                 self.cursor = Cursor::Call {
@@ -199,19 +198,6 @@ pub(super) fn describe_totals(totals: &RunTotals) -> String {
     parts.join(" · ")
 }
 
-/// The arguments of a call in a few words: the only text as it is, else JSON.
-pub(super) fn arguments(args: &Value) -> String {
-    let text = match args {
-        Value::Object(fields) if fields.is_empty() => String::new(),
-        Value::Object(fields) => match fields.values().next() {
-            Some(only @ Value::String(_)) if fields.len() == 1 => only.to_string(),
-            _ => args.to_string(),
-        },
-        other => other.to_string(),
-    };
-    cut(&printable(&text), ARGUMENTS_WIDTH)
-}
-
 /// `3 results, 12 ms`
 fn summary(result: &ToolResult) -> String {
     let passages = result.details.passages.len();
@@ -220,7 +206,7 @@ fn summary(result: &ToolResult) -> String {
             let line = error.lines().next().unwrap_or_default();
             Some(failed_text(&format!(
                 "failed: {}",
-                cut(&printable(line), ARGUMENTS_WIDTH)
+                cut(&printable(line), ERROR_WIDTH)
             )))
         }
         _ if !result.success => Some(failed_text("failed")),
@@ -233,31 +219,5 @@ fn summary(result: &ToolResult) -> String {
         "done".to_owned()
     } else {
         parts.join(", ")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use pretty_assertions::assert_eq;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn arguments_are_short_and_harmless() {
-        for (args, shown) in [
-            (json!({}), ""),
-            (json!({"query": "changes section 4"}), r#""changes section 4""#),
-            (json!({"id": 7}), r#"{"id":7}"#),
-            (json!({"a": "x", "b": "y"}), r#"{"a":"x","b":"y"}"#),
-        ] {
-            assert_eq!(arguments(&args), shown);
-        }
-        let hostile = arguments(&json!({"q": "\u{1b}[2J\nnext"}));
-        assert!(
-            !hostile.contains('\u{1b}') && !hostile.contains('\n'),
-            "{hostile}"
-        );
-        assert!(arguments(&json!({"q": "x".repeat(500)})).width() <= ARGUMENTS_WIDTH);
     }
 }
