@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, EventStream, Opening, SessionState, TurnRequest,
 };
-use holodeck_events::{EventStore, history};
+use holodeck_events::{EventStore, StoredEvent, history};
 use tokio_util::sync::CancellationToken;
 
 /// Time limit for a backend to end a turn that was cancelled; then the turn is dropped, which ends its process.
@@ -122,7 +122,7 @@ impl LiveSessions {
         let stored = store.read_after(session_id, None).await;
         let stored = stored.map_err(|error| BackendError::session(error.to_string()))?;
         let before = stored.iter().filter(|event| event.index() < first);
-        let opening = Opening::after(history(before.map(|event| event.event())));
+        let opening = Opening::after(history(before.map(StoredEvent::event)));
         self.backend.open_session(opening).await
     }
 

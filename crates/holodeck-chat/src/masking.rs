@@ -142,7 +142,7 @@ impl Masking {
             BackendEvent::ApprovalAnswered { decision, .. } => self.decision(decision),
             BackendEvent::StructuredOutput(value) => self.value(value),
             BackendEvent::Retrying { cause: text, .. } | BackendEvent::Notice { message: text } => {
-                self.text(text)
+                self.text(text);
             }
             BackendEvent::End(result) => self.whole_result(result),
             _ => {}
@@ -179,8 +179,12 @@ impl Masking {
 
     fn decision(&self, decision: &mut holodeck_backend_api::ApprovalDecision) {
         let (arguments, reason) = decision.parts_mut();
-        arguments.into_iter().for_each(|value| self.value(value));
-        reason.into_iter().for_each(|text| self.text(text));
+        if let Some(value) = arguments {
+            self.value(value);
+        }
+        if let Some(text) = reason {
+            self.text(text);
+        }
     }
 
     fn text(&self, text: &mut String) {

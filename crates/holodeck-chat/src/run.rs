@@ -82,7 +82,7 @@ impl RunSink {
 impl Seen {
     /// The result of a run that is over.
     pub(crate) fn result(&self) -> Option<AgentExecutionResult> {
-        agent_execution_result(self.events.iter().map(|event| event.event()))
+        agent_execution_result(self.events.iter().map(StoredEvent::event))
     }
 }
 

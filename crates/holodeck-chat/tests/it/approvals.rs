@@ -182,7 +182,7 @@ async fn e64_nobody_answers() {
             "complete: error: terminated by approval: no answer within 300 s",
         ),
     ] {
-        let limit = Some(Duration::from_secs(300));
+        let limit = Some(Duration::from_mins(5));
         let asking = Asking::new(Arc::new(MemoryStore::new()), Patience { limit, then });
         let _ = asking
             .service

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use holodeck_chat::{
     RunError, RunRequest, ServiceOptions,
     api::{AgentBackend as _, BackendError, TurnRequest, collect},
-    events::{EventStore, MemoryStore, SqliteOptions, SqliteStore, execution_result},
+    events::{EventStore, MemoryStore, SqliteOptions, SqliteStore, StoredEvent, execution_result},
     model::Redactor,
 };
 use holodeck_testkit::{Asked, Gate, ScriptedBackend, ScriptedTurn};
@@ -212,7 +212,7 @@ async fn e79_the_fold_of_the_stored_events_is_the_result_of_the_turn() {
     let world = World::new(move |_| turn());
     world.say("one").await;
     let events = world.events().await;
-    let folded = execution_result(events.iter().map(|event| event.event())).unwrap();
+    let folded = execution_result(events.iter().map(StoredEvent::event)).unwrap();
     let backend = ScriptedBackend::answering(move |_| turn());
     let direct = collect(backend.start(TurnRequest::new("one"))).await.unwrap();
     assert_eq!(folded, direct);

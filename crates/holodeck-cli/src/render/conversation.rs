@@ -20,7 +20,7 @@ pub(crate) fn conversation(events: &[&AgentEvent]) -> String {
             Item::User { text: message } => shown += &format!("you › {}\n", printable(message)),
             Item::Assistant { text: answer } => shown += &format!("{}\n\n", printable(answer)),
             Item::Partial { text: answer } => {
-                shown += &format!("{}\n{}\n\n", printable(answer), dim("stopped"))
+                shown += &format!("{}\n{}\n\n", printable(answer), dim("stopped"));
             }
             Item::Call(call) => {
                 let arguments = call_arguments(&call.arguments);

@@ -1,5 +1,10 @@
 //! A conversation in progress: sends messages, shows what happens, asks about tool calls.
 
+#![allow(
+    clippy::format_push_string,
+    reason = "the texts are short; readable code is worth an allocation"
+)]
+
 use std::{fs, io::Write as _, mem, path::Path, sync::Arc};
 
 use holodeck::{
