@@ -12,8 +12,10 @@ use crate::{host, workspace};
 
 mod claude;
 mod eval;
+mod events;
 mod figures;
 mod machine;
+mod program;
 mod project;
 mod report;
 mod retrieval;
@@ -50,6 +52,8 @@ enum Subject {
     Eval,
     /// The embedded index beside sqlite-vec and Chroma.
     Retrieval,
+    /// The stores of events beside plain SQLite.
+    Events,
 }
 
 /// Work that is done once by `holodeck test` and once by the floor client.
@@ -101,6 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         Subject::Claude => ("cargo xtask bench claude", claude::measure(&machine, args.runs)?),
         Subject::Eval => ("cargo xtask bench eval", eval::measure(&machine, args.runs)?),
+        Subject::Events => ("cargo xtask bench events", events::measure(&machine, args.runs)?),
         Subject::Retrieval => (
             "cargo xtask bench retrieval",
             retrieval::measure(&machine, args.runs)?,

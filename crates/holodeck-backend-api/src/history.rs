@@ -99,11 +99,13 @@ impl Opening {
     }
 }
 
-/// Collects what remains of an interrupted turn in its conversation.
+/// Collects what remains of a turn in its conversation, also of one that was interrupted.
 #[derive(Debug)]
 pub struct HistoryFold {
     items: Vec<HistoryItem>,
     text: String,
+    /// The text is of a message that was cut off. If another message follows, the provider was asked again.
+    is_cut: bool,
 }
 
 impl HistoryFold {
@@ -112,24 +114,39 @@ impl HistoryFold {
         Self {
             items: vec![HistoryItem::user(message)],
             text: String::new(),
+            is_cut: false,
         }
     }
 
     /// Processes one event.
     pub fn observe(&mut self, event: &BackendEvent) {
         match event {
-            BackendEvent::Text { text } => self.text.push_str(text),
+            BackendEvent::Text { text } => {
+                self.drop_cut_text();
+                self.text.push_str(text);
+            }
             BackendEvent::ToolCall(call) => {
+                self.drop_cut_text();
                 self.end_text();
                 self.items.push(HistoryItem::Call(call.clone()));
             }
-            BackendEvent::TurnEnd { .. } => self.end_text(),
+            BackendEvent::TurnEnd { stop_reason, .. } if stop_reason.is_aborted() => self.is_cut = true,
+            BackendEvent::TurnEnd { .. } => {
+                self.drop_cut_text();
+                self.end_text();
+            }
             BackendEvent::ToolResult(result) => self.items.push(HistoryItem::Result(result.clone())),
             _ => {}
         }
     }
 
-    /// The items that remain in the conversation; empty if nothing was received.
+    /// The items of a turn that was answered.
+    pub fn answered(mut self) -> Vec<HistoryItem> {
+        self.end_text();
+        complete_history(self.items)
+    }
+
+    /// The items that remain of a turn that was interrupted; empty if nothing was received.
     pub fn interrupted(mut self) -> Vec<HistoryItem> {
         if !self.text.is_empty() {
             self.items.push(HistoryItem::Partial { text: self.text });
@@ -138,6 +155,12 @@ impl HistoryFold {
             return Vec::new();
         }
         complete_history(self.items)
+    }
+
+    fn drop_cut_text(&mut self) {
+        if std::mem::take(&mut self.is_cut) {
+            self.text.clear();
+        }
     }
 
     fn end_text(&mut self) {
@@ -251,6 +274,23 @@ mod tests {
             ]
         );
         assert_eq!(HistoryFold::new("go").interrupted(), []);
+    }
+
+    #[test]
+    fn a_message_that_was_cut_off_is_replaced_by_the_next_one() {
+        let cut = BackendEvent::TurnEnd {
+            stop_reason: StopReason::aborted(),
+            message_id: None,
+            model: None,
+        };
+        let mut fold = HistoryFold::new("go");
+        for event in [text("it is pro"), cut, text("it is probably")] {
+            fold.observe(&event);
+        }
+        assert_eq!(
+            fold.answered(),
+            [HistoryItem::user("go"), HistoryItem::assistant("it is probably")]
+        );
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::command::{
-    completions::CompletionsArgs, config::ConfigArgs, doctor::DoctorArgs, index::IndexArgs, init::InitArgs,
-    internal::InternalArgs, mcp::McpArgs, run::RunArgs, schema::SchemaArgs, test::TestArgs,
-    validate::ValidateArgs,
+    chat::ChatArgs, completions::CompletionsArgs, config::ConfigArgs, doctor::DoctorArgs, events::EventsArgs,
+    index::IndexArgs, init::InitArgs, internal::InternalArgs, mcp::McpArgs, run::RunArgs, schema::SchemaArgs,
+    sessions::SessionsArgs, test::TestArgs, validate::ValidateArgs,
 };
 
 /// Define AI agents in YAML, test them and evaluate their answers.
@@ -67,8 +67,14 @@ pub(crate) enum Command {
     Schema(SchemaArgs),
     /// Ask the agent one question.
     Run(RunArgs),
+    /// Hold a conversation with the agent.
+    Chat(Box<ChatArgs>),
     /// Run an agent's test cases, check every answer and report the results.
     Test(Box<TestArgs>),
+    /// List, show and delete conversations.
+    Sessions(SessionsArgs),
+    /// Export and check the events of conversations.
+    Events(EventsArgs),
     /// Check what the agent needs: credentials, the model's endpoint, programs, folders, indexes.
     Doctor(DoctorArgs),
     /// Build, inspect and search the agent's indexes.

@@ -1,9 +1,11 @@
 //! The commands, one file each: interprets the arguments and executes the command. All output goes through `render`
 //! and `terminal`.
 
+pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod events;
 pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod internal;
@@ -11,6 +13,7 @@ pub(crate) mod mcp;
 mod questions;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod sessions;
 pub(crate) mod test;
 pub(crate) mod validate;
 
@@ -35,7 +38,10 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
         Command::Validate(args) => validate::run(&args, terminal),
         Command::Schema(args) => schema::run(&args, terminal),
         Command::Run(args) => run::run(&args, terminal),
+        Command::Chat(args) => chat::run(&args, terminal),
         Command::Test(args) => test::run(*args, terminal),
+        Command::Sessions(args) => sessions::run(&args, terminal),
+        Command::Events(args) => events::run(&args, terminal),
         Command::Doctor(args) => doctor::run(&args, terminal),
         Command::Index(args) => index::run(&args, terminal),
         Command::Mcp(args) => mcp::run(&args, terminal),

@@ -1,7 +1,15 @@
 //! Signals that stop the program. A separate thread receives them, so that a blocked main thread (a slow disk, a pipe
 //! without a writer) cannot keep the program alive.
 
-use std::{fs, io, process, thread, time::Duration};
+use std::{
+    fs, io, process,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -41,7 +49,11 @@ impl StopRequest {
 }
 
 /// Receives signals from its creation on.
-pub(crate) struct Interrupts(mpsc::UnboundedReceiver<StopRequest>);
+pub(crate) struct Interrupts {
+    requests: mpsc::UnboundedReceiver<StopRequest>,
+    /// How often Ctrl-C was pressed.
+    pressed: Arc<AtomicUsize>,
+}
 
 impl Interrupts {
     pub(crate) fn listen() -> io::Result<Self> {
@@ -52,16 +64,23 @@ impl Interrupts {
             let _inside = runtime.enter();
             Signals::receive()?
         };
-        let (sender, receiver) = mpsc::unbounded_channel();
+        let (sender, requests) = mpsc::unbounded_channel();
+        let pressed = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&pressed);
         thread::Builder::new()
             .name("signals".to_owned())
-            .spawn(move || runtime.block_on(signals.pass_on(&sender)))?;
-        Ok(Self(receiver))
+            .spawn(move || runtime.block_on(signals.pass_on(&sender, &counted)))?;
+        Ok(Self { requests, pressed })
+    }
+
+    /// Forgets how often Ctrl-C was pressed: what it stopped is over.
+    pub(crate) fn forget(&self) {
+        self.pressed.store(0, Ordering::Relaxed);
     }
 
     /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> StopRequest {
-        match self.0.recv().await {
+        match self.requests.recv().await {
             Some(request) => request,
             None => std::future::pending().await,
         }
@@ -69,7 +88,7 @@ impl Interrupts {
 
     /// A signal that has already arrived, without waiting.
     pub(crate) fn try_next(&mut self) -> Option<StopRequest> {
-        self.0.try_recv().ok()
+        self.requests.try_recv().ok()
     }
 }
 
@@ -108,18 +127,18 @@ impl Signals {
         }
     }
 
-    async fn pass_on(mut self, to: &mpsc::UnboundedSender<StopRequest>) {
-        let mut interrupts = 0;
+    async fn pass_on(mut self, to: &mpsc::UnboundedSender<StopRequest>, pressed: &AtomicUsize) {
         loop {
             let request = self.next().await;
             // Without a receiver the command has ended, and the process is about to exit.
             let _ = to.send(request);
             match request {
                 StopRequest::Terminate => end_after(TERMINATE_LIMIT, ExitCode::Terminated).await,
-                StopRequest::Interrupt => interrupts += 1,
-            }
-            if interrupts == 3 {
-                end_after(THIRD_INTERRUPT_LIMIT, ExitCode::Interrupted).await;
+                StopRequest::Interrupt => {
+                    if pressed.fetch_add(1, Ordering::Relaxed) == 2 {
+                        end_after(THIRD_INTERRUPT_LIMIT, ExitCode::Interrupted).await;
+                    }
+                }
             }
         }
     }

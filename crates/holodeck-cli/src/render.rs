@@ -9,6 +9,7 @@
 mod calibration;
 mod case;
 mod comparison;
+mod conversation;
 mod diagnostics;
 mod doctor;
 mod dry_run;
@@ -25,6 +26,7 @@ mod text;
 
 pub(crate) use calibration::calibration;
 pub(crate) use comparison::comparison;
+pub(crate) use conversation::{call_arguments, conversation};
 pub(crate) use diagnostics::{DiagnosticFilter, diagnostics, diagnostics_json};
 pub(crate) use doctor::{doctor, doctor_json};
 pub(crate) use dry_run::{dry_run, dry_run_json};
@@ -35,5 +37,6 @@ pub(crate) use problem::problem;
 pub(crate) use progress::{Highlights, Progress, Style as ProgressStyle};
 pub(crate) use reference::{command_reference, diagnostic_reference};
 pub(crate) use settings::settings;
-pub(crate) use style::hint;
+pub(crate) use style::{dim, failed_text, hint, strong};
 pub(crate) use summary::{FailureList, Summary, hints, summary};
+pub(crate) use text::cut;

@@ -205,6 +205,13 @@ impl StreamChecker {
         }
     }
 
+    /// Takes in the answer to an approval that another process stored before events which were taken in already.
+    pub(crate) fn observe_earlier_answer(&mut self, event: &AgentEvent) {
+        let last = self.last_index.take();
+        self.observe(event);
+        self.last_index = last.max(self.last_index);
+    }
+
     /// The violations in a complete session, in which each run must be over.
     pub fn finish(mut self) -> Vec<Violation> {
         self.findings.at = None;

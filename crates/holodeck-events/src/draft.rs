@@ -31,6 +31,8 @@ pub(crate) struct Drafts {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     started: Duration,
+    /// How long a person may take to answer a question.
+    pub(crate) approval_timeout: Option<Duration>,
     pub(crate) new: Vec<Draft>,
 }
 
@@ -57,6 +59,7 @@ impl Drafts {
             started: clock.elapsed(),
             clock,
             ids,
+            approval_timeout: None,
             new: Vec::new(),
         }
     }

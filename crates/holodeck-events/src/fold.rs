@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use holodeck_backend_api::{
-    BackendEvent, ExecutionResult, HistoryItem, Outcome, Redactions, ResultFold, StopReason, ToolCall,
-    ToolResult,
+    BackendEvent, ExecutionResult, HistoryFold, HistoryItem, Outcome, Redactions, ResultFold, StopReason,
+    ToolCall, ToolResult,
 };
 use holodeck_model::events::{
     AgentEvent, AgentExecutionResult, Complete, CompleteReason, EventBody, RunTotals,
@@ -75,42 +75,69 @@ pub fn agent_execution_result<'a>(
     Some(summary)
 }
 
-/// The history before a session's next turn: each message of the person that was answered, with its answer, or with the
-/// text that had arrived when a person stopped it or its process ended. As in a live conversation, a failed turn is not
-/// part of it.
+/// The history before a session's next turn: each message of the person that was answered, with the agent's texts, calls
+/// and results in their order; nested agents are a part of the call that started them. Of a run that a person stopped or
+/// whose process ended, it has what had arrived. As in a live conversation, a run that failed, and a message to which
+/// nothing had arrived, are not part of it.
 pub fn history<'a>(events: impl IntoIterator<Item = &'a AgentEvent>) -> Vec<HistoryItem> {
     let mut history = Vec::new();
-    let mut asked = None;
     let mut run = Vec::new();
     for event in events {
-        if let EventBody::UserMessageConfirmed(message) = &event.body {
-            asked = Some(message.content.clone());
+        if matches!(event.body, EventBody::UserMessageConfirmed(_)) {
             run.clear();
         }
         run.push(event);
-        if !event.body.is_terminal() {
-            continue;
-        }
-        let stopped = match &event.body {
-            EventBody::Complete(end) => end.reason == CompleteReason::UserCancelled,
-            EventBody::Error(end) => end.code == code::INTERRUPTED,
-            _ => false,
-        };
-        let result = execution_result(run.drain(..));
-        if let (Some(content), Some(result)) = (asked.take(), result) {
-            let answered = matches!(result.outcome, Outcome::Completed | Outcome::Refused);
-            if (answered || stopped) && !result.response.trim().is_empty() {
-                history.push(HistoryItem::user(content));
-                let text = result.response;
-                history.push(if answered {
-                    HistoryItem::Assistant { text }
-                } else {
-                    HistoryItem::Partial { text }
-                });
-            }
+        if event.body.is_terminal() {
+            history.extend(history_of_run(&run));
+            run.clear();
         }
     }
     history
+}
+
+/// What remains of a run in the conversation.
+fn history_of_run(run: &[&AgentEvent]) -> Vec<HistoryItem> {
+    let (Some(first), Some(last)) = (run.first(), run.last()) else {
+        return Vec::new();
+    };
+    let EventBody::UserMessageConfirmed(message) = &first.body else {
+        return Vec::new();
+    };
+    let mut fold = HistoryFold::new(&message.content);
+    let mut cut_turn = None;
+    for event in run.iter().filter(|event| event.meta.parent_tool_use_id.is_none()) {
+        let Some(emitted) = backend_event(&event.body) else {
+            continue;
+        };
+        // The calls of a message that was cut off follow it. In another turn, the provider was asked again.
+        if cut_turn.is_some_and(|turn| turn != event.meta.turn) {
+            fold.observe(&end_of_message(StopReason::aborted()));
+        }
+        cut_turn = None;
+        fold.observe(&emitted);
+        match &event.body {
+            EventBody::Message(message) if message.partial => cut_turn = Some(event.meta.turn),
+            EventBody::Message(_) => fold.observe(&message_end()),
+            _ => {}
+        }
+    }
+    let was_stopped = match &last.body {
+        EventBody::Complete(end) => end.reason == CompleteReason::UserCancelled,
+        EventBody::Error(end) => end.code == code::INTERRUPTED,
+        _ => false,
+    };
+    if was_stopped {
+        return fold.interrupted();
+    }
+    match execution_result(run.iter().copied()) {
+        Some(result) if is_answered(&result) => fold.answered(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a live conversation continues after this result.
+fn is_answered(result: &ExecutionResult) -> bool {
+    matches!(result.outcome, Outcome::Completed | Outcome::Refused) && !result.response.trim().is_empty()
 }
 
 /// The event of a backend from which this was recorded.
@@ -193,8 +220,12 @@ fn finish(mut fold: ResultFold, outcome: Outcome, totals: &RunTotals) -> Executi
 }
 
 fn message_end() -> BackendEvent {
+    end_of_message(StopReason::EndTurn)
+}
+
+fn end_of_message(stop_reason: StopReason) -> BackendEvent {
     BackendEvent::TurnEnd {
-        stop_reason: StopReason::EndTurn,
+        stop_reason,
         message_id: None,
         model: None,
     }

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, ResultFold, ToolResult};
 use holodeck_model::events::{EventBody, UserMessage};
@@ -25,6 +25,8 @@ pub struct NewRun {
     pub user_id: Option<String>,
     /// The client's own id of the message.
     pub client_message_id: Option<String>,
+    /// How long a person may take to answer a question; `None`: as long as the run lasts.
+    pub approval_timeout: Option<Duration>,
 }
 
 impl NewRun {
@@ -95,7 +97,8 @@ impl RunRecorder {
     /// A recorder, and the first event of its run.
     pub fn open(run: NewRun, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> (Self, Draft) {
         let run_id = run.run_id.unwrap_or_else(|| ids.next().to_string());
-        let drafts = Drafts::new(run.session_id, run_id, clock, ids);
+        let mut drafts = Drafts::new(run.session_id, run_id, clock, ids);
+        drafts.approval_timeout = run.approval_timeout;
         let message = UserMessage {
             message_id: drafts.new_id(),
             content: run.message,

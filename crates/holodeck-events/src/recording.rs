@@ -2,6 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use holodeck_backend_api::{BackendError, BackendEvent, EventStream, ExecutionResult};
 use holodeck_model::events::{AgentEvent, EventBody, PersistenceState, RunError, SessionStart};
+use uuid::Uuid;
 
 use crate::{
     Clock, Draft, EventStore, Ids, NewRun, RunRecorder, StoreError, StoredEvent, StreamChecker, TimedStream,
@@ -36,7 +37,8 @@ impl<F: Fn(Delivery) + Send + Sync> EventSink for F {
 /// What a sink receives.
 #[derive(Clone, Debug)]
 pub enum Delivery {
-    /// An event that is stored.
+    /// An event that is stored. Their indices increase, but for the answer to an approval that another process stored: it
+    /// is delivered when the run reports it.
     Stored(StoredEvent),
     /// The end of a run whose events cannot be stored.
     Transient(TransientEvent),
@@ -137,7 +139,7 @@ impl<'a> Recording<'a> {
             run_id: recorder.run_id().to_owned(),
         };
         let mut checker = StreamChecker::of_run(View::Live);
-        self.deliver_stored(first, &mut checker);
+        self.deliver_stored(first, false, &mut checker);
         let mut stream = TimedStream::new(stream, self.limit);
         let mut failure = None;
         while recorder.result().is_none() {
@@ -170,10 +172,15 @@ impl<'a> Recording<'a> {
         if drafts.is_empty() {
             return Ok(());
         }
+        let own: Vec<Uuid> = drafts
+            .iter()
+            .filter_map(|draft| answer_id(&draft.event))
+            .collect();
         match self.store.append(drafts).await {
             Ok(stored) => {
                 for event in stored {
-                    self.deliver_stored(event, checker);
+                    let is_earlier = answer_id(event.event()).is_some_and(|id| !own.contains(&id));
+                    self.deliver_stored(event, is_earlier, checker);
                 }
                 Ok(())
             }
@@ -187,10 +194,15 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Delivers a stored event. A debug build also checks the recorder's own work.
-    fn deliver_stored(&self, event: StoredEvent, checker: &mut StreamChecker) {
+    /// Delivers a stored event. A debug build also checks the recorder's own work; `is_earlier` if the event is an
+    /// answer that another process stored.
+    fn deliver_stored(&self, event: StoredEvent, is_earlier: bool, checker: &mut StreamChecker) {
         if cfg!(debug_assertions) {
-            checker.observe(event.event());
+            if is_earlier {
+                checker.observe_earlier_answer(event.event());
+            } else {
+                checker.observe(event.event());
+            }
             debug_assert!(checker.is_clean(), "{checker:?}");
         }
         self.deliver(Delivery::Stored(event));
@@ -215,6 +227,11 @@ impl<'a> Recording<'a> {
         };
         TransientEvent(Box::new(AgentEvent::new(meta, EventBody::Error(body))))
     }
+}
+
+/// The id of an event that answers an approval.
+fn answer_id(event: &AgentEvent) -> Option<Uuid> {
+    matches!(event.body, EventBody::ApprovalResolved(_)).then_some(event.meta.event_id)
 }
 
 /// Abandons a run that is dropped before its end is stored: its session would stay locked.

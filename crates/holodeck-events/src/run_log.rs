@@ -1,12 +1,13 @@
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use holodeck_backend_api::{
     Approval, ApprovalAsk, ApprovalDecision, CallDetails, DecidedBy, ToolCall, ToolResult,
 };
 use holodeck_model::events::{
-    ApprovalRequested, ApprovalResolved, Decision, EventBody, IdSource, Priority, ToolResult as ResultBody,
-    ToolUse,
+    AgentEvent, ApprovalRequested, ApprovalResolved, Decision, EventBody, IdSource, Priority,
+    ToolResult as ResultBody, ToolUse,
 };
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
@@ -274,8 +275,15 @@ impl RunLog {
                 expires_at: None,
             })
         });
-        if let Some(draft) = self.drafts.as_mut().and_then(|drafts| drafts.new.last_mut()) {
-            draft.event.meta.agent_id.clone_from(&ask.agent_id);
+        let Some(drafts) = &mut self.drafts else {
+            return;
+        };
+        let timeout = drafts.approval_timeout;
+        if let Some(AgentEvent { meta, body, .. }) = drafts.new.last_mut().map(|draft| &mut draft.event) {
+            meta.agent_id.clone_from(&ask.agent_id);
+            if let (EventBody::ApprovalRequested(request), Some(timeout)) = (body, timeout) {
+                request.expires_at = after(meta.timestamp, timeout);
+            }
         }
     }
 
@@ -309,10 +317,17 @@ impl RunLog {
                 reason,
                 decided_by: None,
                 modified_args,
+                scope: None,
             })
         });
         true
     }
+}
+
+/// The time `timeout` after `time`; `None` if it is too far away to be a date.
+fn after(time: Timestamp, timeout: Duration) -> Option<Timestamp> {
+    let timeout = SignedDuration::try_from(timeout).ok()?;
+    time.checked_add(timeout).ok()
 }
 
 fn with_id(call: &ToolCall, id: &str) -> ToolCall {

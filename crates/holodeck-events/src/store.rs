@@ -1,17 +1,20 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use holodeck_model::events::{AgentEvent, EventClass, EventMeta, UserMessage};
+use holodeck_model::events::{AgentEvent, Decision, EventBody, EventClass, EventMeta, UserMessage};
 use jiff::Timestamp;
 
 use crate::Draft;
 
+mod approvals;
+mod fork;
 mod hub;
 mod interrupted;
 mod memory;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+pub use approvals::{ApprovalAnswer, ApprovalInfo, Resolution, approval_decision};
 pub use hub::Subscription;
 pub use memory::MemoryStore;
 #[cfg(feature = "sqlite")]
@@ -33,7 +36,8 @@ pub trait EventStore: Send + Sync {
     /// message that has a client's id is stored once.
     async fn open_run(&self, first: Draft) -> Result<StoredEvent, StoreError>;
 
-    /// Stores events of an open run, in this order. A terminal event closes the run.
+    /// Stores events of an open run, in this order. A terminal event closes the run. An answer to an approval that has
+    /// one already is not stored: the stored answer, which may come before other events, is returned in its place.
     async fn append(&self, drafts: Vec<Draft>) -> Result<Vec<StoredEvent>, StoreError>;
 
     /// Ends a run that nothing will continue, as recovery would. Returns at once; if the end cannot be stored yet, the
@@ -71,8 +75,73 @@ pub trait EventStore: Send + Sync {
     /// A session, unless it does not exist.
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError>;
 
-    /// All sessions, or those of `owner`, by id.
-    async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError>;
+    /// Up to `limit` sessions, or those of `owner`, the one with the latest event first: those that come after `after`, or
+    /// the first.
+    async fn sessions_page(
+        &self,
+        owner: Option<&str>,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<Vec<SessionInfo>, StoreError>;
+
+    /// All sessions, or those of `owner`, the one with the latest event first.
+    async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError> {
+        self.sessions_page(owner, None, usize::MAX).await
+    }
+
+    /// Answers an approval, also one of a run that another process owns: one transaction checks that it is pending and
+    /// stores the answer. An answer that is the stored one, by the same user, is returned without storing it again.
+    async fn resolve_approval(&self, answer: ApprovalAnswer) -> Result<StoredEvent, StoreError>;
+
+    /// An approval, pending or not, unless it does not exist.
+    async fn approval(&self, approval_id: &str) -> Result<Option<ApprovalInfo>, StoreError>;
+
+    /// The pending approvals of a session or of all, and of `owner` or of all, the oldest first.
+    async fn approvals(
+        &self,
+        session_id: Option<&str>,
+        owner: Option<&str>,
+    ) -> Result<Vec<ApprovalInfo>, StoreError>;
+
+    /// Resolves the approvals whose deadline is not after `now`, as expired. Returns their events.
+    async fn expire_approvals(&self, now: Timestamp) -> Result<Vec<StoredEvent>, StoreError> {
+        let mut expired = Vec::new();
+        for ApprovalInfo { request, .. } in self.approvals(None, None).await? {
+            if request.expires_at.is_none_or(|deadline| deadline > now) {
+                continue;
+            }
+            let answer = ApprovalAnswer::new(request.approval_id, Resolution::Expire);
+            match self.resolve_approval(answer).await {
+                Ok(event) => expired.push(event),
+                // A person was faster, or the run or the session ended.
+                Err(
+                    StoreError::AlreadyResolved { .. }
+                    | StoreError::ApprovalNotFound { .. }
+                    | StoreError::RunNotOpen { .. },
+                ) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(expired)
+    }
+
+    /// The tools that a person approved for the rest of the session, or for all sessions of its owner with its agent; by
+    /// name. The latter is kept when sessions are deleted.
+    async fn remembered_approvals(&self, session_id: &str) -> Result<Vec<String>, StoreError>;
+
+    /// Forgets that a person approved a tool for the rest of the session, and for all sessions of its owner with its agent.
+    /// Returns whether it was approved.
+    async fn forget_approval(&self, session_id: &str, tool: &str) -> Result<bool, StoreError>;
+
+    /// Copies a session of `owner` as a new one: all but pieces of text, up to the end of a finished run, which
+    /// `after_index` names, or of the last one. The copies have new ids and numbers, and the times of the originals.
+    async fn fork_session(
+        &self,
+        from: &str,
+        after_index: Option<u64>,
+        session_id: &str,
+        owner: Option<&str>,
+    ) -> Result<SessionInfo, StoreError>;
 
     /// Deletes a session with all its events. Its id is never used again. With `force`, also while a run is open.
     async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError>;
@@ -98,6 +167,38 @@ pub struct SessionInfo {
     pub head: Option<u64>,
     /// The run that is open.
     pub open_run: Option<String>,
+    /// The agent, if its beginning names it.
+    pub agent: Option<String>,
+    /// The person's first message.
+    pub first_message: Option<String>,
+    /// Its runs.
+    pub runs: u64,
+    /// The messages of the person and of the agent, without those of nested agents.
+    pub messages: u64,
+    /// When its first event was recorded.
+    pub created_at: Timestamp,
+    /// When its latest event was recorded.
+    pub last_at: Timestamp,
+}
+
+/// A place in the list of sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the order of the list")]
+pub struct SessionCursor {
+    /// When the latest event of the session was recorded, as precise as a millisecond.
+    pub last_at: Timestamp,
+    /// The session.
+    pub session_id: String,
+}
+
+impl SessionInfo {
+    /// Its place in the list.
+    pub fn cursor(&self) -> SessionCursor {
+        SessionCursor {
+            last_at: self.last_at,
+            session_id: self.session_id.clone(),
+        }
+    }
 }
 
 /// How long events are kept, by the time of day at which they were recorded.
@@ -174,6 +275,40 @@ pub enum StoreError {
         /// The session.
         session_id: String,
     },
+    /// A session with this id exists.
+    #[error("session `{session_id}` exists already")]
+    SessionExists {
+        /// The session.
+        session_id: String,
+    },
+    /// A session is copied only up to the end of a run.
+    #[error("session `{session_id}` can be forked only after a finished run")]
+    NotAfterARun {
+        /// The session.
+        session_id: String,
+    },
+    /// The approval does not exist, or is another user's or session's.
+    #[error("approval `{approval_id}` does not exist")]
+    ApprovalNotFound {
+        /// The approval.
+        approval_id: String,
+    },
+    /// The approval has another answer.
+    #[error("approval `{approval_id}` was already resolved: {decision}{}", by_user(.by.as_deref()))]
+    AlreadyResolved {
+        /// The approval.
+        approval_id: String,
+        /// The answer.
+        decision: Decision,
+        /// Who gave it, if it was a person with a name.
+        by: Option<String>,
+    },
+    /// The time for an answer is over.
+    #[error("approval `{approval_id}` has expired")]
+    Expired {
+        /// The approval.
+        approval_id: String,
+    },
     /// A reader asks for what follows an event that the session does not have.
     #[error("the cursor {cursor} is beyond the last event of the session")]
     CursorAhead {
@@ -209,6 +344,10 @@ impl StoreError {
 
 fn in_process(process: Option<u32>) -> String {
     process.map_or_else(String::new, |id| format!("; process {id} runs it"))
+}
+
+fn by_user(user: Option<&str>) -> String {
+    user.map_or_else(String::new, |user| format!(" by {user}"))
 }
 
 /// An event that is stored. Only a store creates one, so it may be delivered.
@@ -268,6 +407,42 @@ impl StoredEvent {
     /// The JSON that every client receives, now and in any replay.
     pub fn json(&self) -> &str {
         &self.0.json
+    }
+}
+
+/// What a list of sessions counts of a session's events.
+#[derive(Debug, Default)]
+struct Counts {
+    runs: u64,
+    messages: u64,
+}
+
+impl Counts {
+    fn observe(&mut self, event: &AgentEvent) {
+        match &event.body {
+            EventBody::UserMessageConfirmed(_) => {
+                self.runs += 1;
+                self.messages += 1;
+            }
+            EventBody::Message(_) if event.meta.parent_tool_use_id.is_none() => self.messages += 1,
+            _ => {}
+        }
+    }
+}
+
+/// The text of the person's message, if this event is one.
+fn user_message(event: &AgentEvent) -> Option<String> {
+    match &event.body {
+        EventBody::UserMessageConfirmed(message) => Some(message.content.clone()),
+        _ => None,
+    }
+}
+
+/// The name of the agent, if this event names it.
+fn agent_of(event: &AgentEvent) -> Option<&str> {
+    match &event.body {
+        EventBody::SessionStart(start) => start.agent_name.as_deref(),
+        _ => None,
     }
 }
 

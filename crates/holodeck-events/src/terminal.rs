@@ -28,7 +28,7 @@ pub(crate) fn terminal(
         (Some(BackendError::Cancelled), _) => Some(CompleteReason::UserCancelled),
         (None, Outcome::Completed) => Some(CompleteReason::Success),
         (None, Outcome::MaxTurns) => Some(CompleteReason::MaxTurns),
-        (None, Outcome::Refused) => Some(CompleteReason::Error),
+        (None, Outcome::Refused | Outcome::Terminated { .. }) => Some(CompleteReason::Error),
         _ => None,
     };
     let Some(completed) = completed else {

@@ -11,11 +11,14 @@ mod schema;
 mod words;
 
 pub use body::{
-    AgentMessage, ApprovalRequested, ApprovalResolved, Complete, EventBody, EventClass, ReasoningBlock,
-    RunError, RunTotals, SessionStart, TextChunk, Thinking, ToolResult, ToolUse, Usage, UserMessage,
+    AgentMessage, ApprovalRequested, ApprovalResolved, Complete, EventBody, EventClass, ForkOrigin,
+    ReasoningBlock, RunError, RunTotals, SessionStart, TextChunk, Thinking, ToolResult, ToolUse, Usage,
+    UserMessage,
 };
 pub use event::AgentEvent;
 pub use meta::EventMeta;
 pub use outcome::AgentExecutionResult;
 pub use schema::event_schema;
-pub use words::{CompleteReason, Decision, IdSource, Interruption, PersistenceState, Priority, StopReason};
+pub use words::{
+    ApprovalScope, CompleteReason, Decision, IdSource, Interruption, PersistenceState, Priority, StopReason,
+};

@@ -1,9 +1,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
-use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult};
+use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, HistoryItem};
 use holodeck_events::{
     Clock, Draft, EventStore as _, Ids, MemoryStore, NewRun, RandomIds, RunRecorder, StreamChecker,
-    SystemClock, View, execution_result,
+    SystemClock, View, execution_result, history,
 };
 use holodeck_model::events::{AgentEvent, EventBody, EventClass};
 
@@ -83,6 +83,11 @@ impl RecordedTurn {
     /// The result of the turn, once it has ended.
     pub fn result(&self) -> Option<&ExecutionResult> {
         self.recorder.result()
+    }
+
+    /// What remains of the turn when its conversation is opened from the record.
+    pub fn history(&self) -> Vec<HistoryItem> {
+        history(self.kept())
     }
 
     /// The types of the events, repetitions as one.

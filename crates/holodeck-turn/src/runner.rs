@@ -140,8 +140,14 @@ impl TurnRunner {
         }
     }
 
+    /// Adds to the result of a turn what its tools used, and its cost.
+    pub fn add_totals(&self, result: &mut ExecutionResult, by_tools: &[ToolUsage]) {
+        result.cost_usd = self.cost(result, by_tools);
+        result.token_usage = total_usage(result.token_usage, result.num_turns, by_tools);
+    }
+
     /// Returns the request and how its files were processed, or the record of a turn whose files could not be read.
-    async fn prepare_request(
+    pub async fn prepare_request(
         &self,
         turn: TurnInput<'_>,
         cancel: &CancellationToken,

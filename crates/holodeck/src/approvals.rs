@@ -29,6 +29,12 @@ impl PolicyApprover {
         }
     }
 
+    /// Leaves to a person what the policy does not decide.
+    pub fn with_person(mut self) -> Self {
+        self.context.presence = Presence::Person;
+        self
+    }
+
     /// The policy.
     pub fn policy(&self) -> &ApprovalPolicy {
         &self.policy

@@ -90,7 +90,7 @@ pub fn prepare_calibration(
         .map_err(|error| open(error.into()))?;
     let redactor = answers.redactor();
     let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(|error| open(error.into()))?;
-    let turns = turn_runner(&agent, env, options, prices.clone())?;
+    let turns = turn_runner(&agent, env, options.timeout, prices.clone())?;
     let backends = BackendSelector::new(env.clone(), answers.clone()).prices(prices);
     model_keys::check_judges(&agent, None, &backends).map_err(|error| open(error.into()))?;
     let judge = AgentJudges::settings(&agent.agent, None, &backends, &turns);

@@ -193,7 +193,7 @@ pub async fn prepare_test(
         None => plan_trials(&checked.agent, planned, &settings.flags)?,
         Some(_) => Vec::new(),
     };
-    let turns = turn_runner(&checked.agent, env, options, checked.prices().clone())?;
+    let turns = turn_runner(&checked.agent, env, options.timeout, checked.prices().clone())?;
     let fingerprint = fingerprint(&checked.agent, env, checked.answers());
     if let Some(journal) = &journal {
         // Checked before servers are started and indexes are built.
@@ -327,7 +327,7 @@ pub fn prepare_regrade(
             source_of_verdicts(&answers),
         )?;
         let prices = prices(&agent, env, options.open.prices.as_deref()).map_err(OpenError::from)?;
-        let turns = turn_runner(&agent, env, options, prices.clone())?;
+        let turns = turn_runner(&agent, env, options.timeout, prices.clone())?;
         let is_replayed = answers.replayed().is_some();
         let backends = BackendSelector::new(env.clone(), answers).prices(prices);
         model_keys::check_judges(&agent, None, &backends).map_err(OpenError::from)?;
@@ -555,11 +555,11 @@ fn file_reader(agent: &ResolvedAgent, env: &Env) -> Result<FileReader, PrepareEr
 pub(crate) fn turn_runner(
     agent: &ResolvedAgent,
     env: &Env,
-    options: &TestOptions,
+    limit: Option<Duration>,
     prices: Prices,
 ) -> Result<TurnRunner, PrepareError> {
     let mut timeout = agent.execution.llm_timeout.clone();
-    timeout.override_with(options.timeout);
+    timeout.override_with(limit);
     let timeout_source = match timeout.layer {
         Layer::Cli => "`--timeout`",
         Layer::Env => "`HOLODECK_LLM_TIMEOUT`",

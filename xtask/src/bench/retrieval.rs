@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde_json::Value;
 
 use super::figures::grouped;
 use super::machine::Machine;
+use super::program::{self, median};
 use super::report::{at_least, at_most, budget_table, table};
 use crate::host;
 use crate::workspace::Metadata;
@@ -28,7 +29,7 @@ struct Size {
 }
 
 pub(super) fn measure(machine: &Machine, runs: u32) -> Result<String> {
-    let program = build()?;
+    let program = program::build("holodeck-retrieval", "retrieval")?;
     let python = python();
     if let Err(error) = &python {
         println!("without other programs to compare with: {error:#}");
@@ -43,7 +44,7 @@ pub(super) fn measure(machine: &Machine, runs: u32) -> Result<String> {
 
 fn measure_size(program: &Path, count: usize, runs: u32, python: Option<&Path>) -> Result<Size> {
     let folder = tempfile::Builder::new().prefix("holodeck-retrieval-").tempdir()?;
-    run(program, "make", folder.path(), Some(count))?;
+    program::run(program, "make", folder.path(), Some(count))?;
     let mut size = Size {
         count,
         builds: Vec::new(),
@@ -51,8 +52,10 @@ fn measure_size(program: &Path, count: usize, runs: u32, python: Option<&Path>) 
         peers: Vec::new(),
     };
     for _ in 0..runs {
-        size.builds.push(run(program, "build", folder.path(), None)?);
-        size.searches.push(run(program, "search", folder.path(), None)?);
+        size.builds
+            .push(program::run(program, "build", folder.path(), None)?);
+        size.searches
+            .push(program::run(program, "search", folder.path(), None)?);
     }
     for peer in PEERS {
         println!("{peer}");
@@ -66,40 +69,6 @@ fn measure_size(program: &Path, count: usize, runs: u32, python: Option<&Path>) 
         size.peers.push((peer, figures));
     }
     Ok(size)
-}
-
-/// Builds the bench and returns its path.
-fn build() -> Result<PathBuf> {
-    let bench = [
-        "bench",
-        "--locked",
-        "-p",
-        "holodeck-retrieval",
-        "--bench",
-        "retrieval",
-        "--no-run",
-    ];
-    let messages = host::output(host::cargo(bench).args(["--message-format", "json-render-diagnostics"]))?;
-    let messages = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut programs =
-        messages.filter_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)));
-    programs.next_back().context("cargo built no bench")
-}
-
-fn run(program: &Path, what: &str, folder: &Path, count: Option<usize>) -> Result<Value> {
-    let mut command = host::command(program);
-    command
-        .arg(what)
-        .arg(folder)
-        .args(count.map(|count| count.to_string()));
-    figures(&host::output(&mut command)?)
-}
-
-fn figures(output: &str) -> Result<Value> {
-    let line = output.lines().find(|line| line.starts_with('{'));
-    serde_json::from_str(line.context("the bench printed no figures")?).context("the figures are not JSON")
 }
 
 /// A Python that has the other programs, kept for the next time.
@@ -121,7 +90,7 @@ fn python() -> Result<PathBuf> {
 fn ask_peer(python: &Path, peer: &str, folder: &Path) -> Result<Value> {
     let program = folder.join("peers.py");
     fs::write(&program, PEERS_PROGRAM)?;
-    figures(&host::output(
+    program::figures(&host::output(
         host::command(python).arg(program).arg(peer).arg(folder),
     )?)
 }
@@ -134,15 +103,6 @@ impl Size {
     fn searched(&self, pointer: &str) -> f64 {
         median(&self.searches, pointer)
     }
-}
-
-fn median(runs: &[Value], pointer: &str) -> f64 {
-    let mut found: Vec<f64> = runs
-        .iter()
-        .filter_map(|run| run.pointer(pointer)?.as_f64())
-        .collect();
-    found.sort_by(f64::total_cmp);
-    found.get(found.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 fn render(machine: &Machine, runs: u32, sizes: &[Size]) -> String {

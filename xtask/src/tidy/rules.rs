@@ -102,6 +102,16 @@ pub(super) const CRATES: &[Crate] = &[
         ],
     ),
     member(
+        "holodeck-chat",
+        3,
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-events",
+            "holodeck-turn",
+        ],
+    ),
+    member(
         "holodeck",
         4,
         &[
@@ -122,6 +132,8 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-cassette",
             "holodeck-runner",
             "holodeck-turn",
+            "holodeck-chat",
+            "holodeck-events",
         ],
     ),
     member("holodeck-cli", 4, &["holodeck"]),
@@ -263,6 +275,7 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
         "only the command line draws",
     ),
     importer("indicatif", &["holodeck-cli"], "only the command line draws"),
+    importer("rustyline", &["holodeck-cli"], "only the command line reads keys"),
     importer(
         "clap_mangen",
         &["holodeck-cli"],

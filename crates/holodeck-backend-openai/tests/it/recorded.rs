@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use holodeck_backend_api::{AgentBackend as _, TurnRequest};
+use holodeck_backend_api::{AgentBackend as _, BackendEvent, ModelDelta, Opening, ToolCall, TurnRequest};
 use holodeck_model::events::{AgentEvent, EventBody};
-use holodeck_testkit::{ModelServer, RecordedTurn, Reply, ScriptedTools};
+use holodeck_testkit::{ModelReply, ModelServer, RecordedTurn, Reply, ScriptedModel, ScriptedTools};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::setup::{agent_of, equipped};
+use crate::setup::{agent_of, equipped, scripted};
 
 async fn record(replies: impl IntoIterator<Item = Reply>, rest: &str) -> RecordedTurn {
     let server = ModelServer::replies(replies);
@@ -163,4 +163,46 @@ async fn e_16_the_turn_limit_closes_the_calls_that_were_not_run() {
             "complete max_turns",
         ]
     );
+}
+
+/// After an answer with a call, and after a turn that was stopped.
+#[tokio::test]
+async fn a_conversation_opened_from_its_record_is_that_of_the_live_session() {
+    let call = ToolCall {
+        name: "echo".to_owned(),
+        arguments: json!({"text": "x"}),
+        call_id: "c1".to_owned(),
+    };
+    let model = ScriptedModel::replies([
+        ModelReply::tool_calls([call]),
+        ModelReply::text("first"),
+        ModelReply::hangs_after([ModelDelta::Text("so far".to_owned())]),
+        ModelReply::text("third"),
+        ModelReply::text("third"),
+    ]);
+    let backend = scripted("", &model, Arc::new(ScriptedTools::default()));
+    let mut session = backend.create_session().await.unwrap();
+    let answered: Vec<_> = session.turn(TurnRequest::new("go")).collect().await;
+    let mut stopped = Vec::new();
+    let control = session.control();
+    let mut turn = session.turn(TurnRequest::new("go"));
+    while let Some(event) = turn.next().await {
+        if matches!(event, Ok(BackendEvent::Text { .. })) {
+            control.interrupt();
+        }
+        stopped.push(event);
+    }
+    drop(turn);
+    session.send("then").await.unwrap();
+    let mut history = RecordedTurn::of(answered).await.history();
+    history.extend(RecordedTurn::of(stopped).await.history());
+    let mut again = backend.open_session(Opening::after(history)).await.unwrap();
+    again.send("then").await.unwrap();
+    let requests = model.requests();
+    let [.., live, opened] = &requests[..] else {
+        panic!("{} requests", requests.len());
+    };
+    assert_eq!(live.body["messages"], opened.body["messages"]);
+    // The instructions, two messages and what was answered, the last message.
+    assert_eq!(live.body["messages"].as_array().unwrap().len(), 8);
 }

@@ -21,3 +21,18 @@ pub(super) fn paint(style: Style, text: impl Display) -> String {
 pub(crate) fn hint(text: &str) -> String {
     format!("{}: {text}\n", paint(ACTION, "hint"))
 }
+
+/// Text that matters less.
+pub(crate) fn dim(text: &str) -> String {
+    paint(DIM, text)
+}
+
+/// Text that stands out.
+pub(crate) fn strong(text: &str) -> String {
+    paint(STRONG, text)
+}
+
+/// What went wrong.
+pub(crate) fn failed_text(text: &str) -> String {
+    paint(ERROR, text)
+}

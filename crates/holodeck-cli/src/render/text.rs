@@ -15,7 +15,7 @@ pub(super) fn fit(text: &str, columns: usize) -> String {
 }
 
 /// `text` in at most `columns`, cut with `…`.
-pub(super) fn cut(text: &str, columns: usize) -> String {
+pub(crate) fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }

@@ -1,19 +1,28 @@
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
-use holodeck_model::events::{AgentEvent, EventBody, EventClass};
-use jiff::Timestamp;
-use uuid::Uuid;
+use holodeck_model::events::{ApprovalScope, EventBody, EventClass};
 
 use super::{
-    EventStore, Retention, SessionInfo, StoreError, StoredEvent, Subscription, Swept, before, check_cursor,
-    fill_page, hub::Hub, interrupted::end_interrupted, owner_of, repeated, run_of, session_of, single_run,
+    ApprovalAnswer, ApprovalInfo, EventStore, Retention, SessionCursor, SessionInfo, StoreError, StoredEvent,
+    Subscription, Swept,
+    approvals::{Answered, Approval, remembered},
+    before, check_cursor, fill_page,
+    fork::{check_owner, fork},
+    hub::Hub,
+    interrupted::end_interrupted,
+    owner_of, repeated, run_of, session_of, single_run,
 };
 use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
+
+mod session;
+
+use session::{Session, Unique};
 
 /// A store in memory. Clones share it.
 #[derive(Clone)]
@@ -32,46 +41,8 @@ struct State {
     /// The session of each run.
     runs: HashMap<String, String>,
     deleted: HashSet<String>,
-}
-
-#[derive(Debug, Default)]
-struct Session {
-    owner: Option<String>,
-    events: Vec<StoredEvent>,
-    next_index: u64,
-    next_sequence: u64,
-    /// The run that is open.
-    open: Option<String>,
-    /// When its last event was recorded.
-    last_at: Timestamp,
-    /// What is stored at most once.
-    unique: HashSet<Unique>,
-}
-
-/// What identifies an event.
-#[derive(Debug, PartialEq, Eq, Hash)]
-enum Unique {
-    Event(Uuid),
-    Call { run_id: String, tool_use_id: String },
-    Result { run_id: String, tool_use_id: String },
-}
-
-impl Unique {
-    fn of(event: &AgentEvent) -> impl Iterator<Item = Self> {
-        let run_id = || run_of(&event.meta).to_owned();
-        let tool = match &event.body {
-            EventBody::ToolUse(call) => Some(Self::Call {
-                run_id: run_id(),
-                tool_use_id: call.tool_use_id.clone(),
-            }),
-            EventBody::ToolResult(result) => Some(Self::Result {
-                run_id: run_id(),
-                tool_use_id: result.tool_use_id.clone(),
-            }),
-            _ => None,
-        };
-        tool.into_iter().chain([Self::Event(event.meta.event_id)])
-    }
+    /// Tools that are always approved, by owner and agent.
+    always: HashMap<(Option<String>, String), BTreeSet<String>>,
 }
 
 impl MemoryStore {
@@ -108,8 +79,8 @@ impl MemoryStore {
         session: &mut Session,
         drafts: &[Draft],
     ) -> Result<Vec<StoredEvent>, StoreError> {
-        let stored = session.append(drafts)?;
-        self.0.hub.publish(session_id, &stored);
+        let (stored, new) = session.append(drafts)?;
+        self.0.hub.publish(session_id, &new);
         Ok(stored)
     }
 }
@@ -133,6 +104,14 @@ impl State {
             return Err(deleted(session_id));
         }
         Ok(self.sessions.entry(session_id.to_owned()).or_default())
+    }
+
+    fn approval(&self, approval_id: &str) -> Option<Approval> {
+        self.sessions.values().find_map(|session| {
+            let mut approvals = session.approvals.iter();
+            let known = approvals.find(|known| known.approval_id == approval_id)?;
+            Some(session.approval(known))
+        })
     }
 }
 
@@ -265,11 +244,149 @@ impl EventStore for MemoryStore {
         Ok(session.map(|session| session.info(session_id)))
     }
 
-    async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError> {
+    async fn sessions_page(
+        &self,
+        owner: Option<&str>,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<Vec<SessionInfo>, StoreError> {
         let state = self.state();
         let all = state.sessions.iter();
         let of_owner = all.filter(|(_, session)| owner.is_none() || session.owner.as_deref() == owner);
-        Ok(of_owner.map(|(id, session)| session.info(id)).collect())
+        let mut sessions: Vec<_> = of_owner.map(|(id, session)| session.info(id)).collect();
+        sessions.sort_by_key(|session| Reverse(session.last_at));
+        if let Some(after) = after {
+            let place = |at, id: &str| (Reverse(at), id.to_owned());
+            let from = place(after.last_at, &after.session_id);
+            sessions.retain(|session| place(session.last_at, &session.session_id) > from);
+        }
+        sessions.truncate(limit);
+        Ok(sessions)
+    }
+
+    async fn resolve_approval(&self, answer: ApprovalAnswer) -> Result<StoredEvent, StoreError> {
+        let not_found = || StoreError::ApprovalNotFound {
+            approval_id: answer.approval_id.clone(),
+        };
+        let mut state = self.state();
+        let approval = state.approval(&answer.approval_id).ok_or_else(not_found)?;
+        let draft = match approval.resolve(&answer, &*self.0.clock, &*self.0.ids)? {
+            Answered::Before(stored) => return Ok(stored),
+            Answered::Now(draft) => draft,
+        };
+        let session_id = approval.session_id();
+        let session = state.sessions.get_mut(session_id).ok_or_else(not_found)?;
+        if session.open.as_deref() != Some(approval.run_id()) {
+            return Err(StoreError::RunNotOpen {
+                run_id: approval.run_id().to_owned(),
+            });
+        }
+        let stored = self.store(session_id, session, &[*draft])?;
+        let stored = stored.into_iter().next().ok_or_else(not_found)?;
+        let scope = remembered(&stored);
+        if scope.is_some() {
+            session.approved.insert(approval.tool().to_owned());
+        }
+        if let (Some(ApprovalScope::Always), Some(agent)) = (scope, &approval.agent) {
+            let key = (approval.owner.clone(), agent.clone());
+            let tools = state.always.entry(key).or_default();
+            tools.insert(approval.tool().to_owned());
+        }
+        Ok(stored)
+    }
+
+    async fn approval(&self, approval_id: &str) -> Result<Option<ApprovalInfo>, StoreError> {
+        let approval = self.state().approval(approval_id);
+        Ok(approval.and_then(|approval| approval.info()))
+    }
+
+    async fn approvals(
+        &self,
+        session_id: Option<&str>,
+        owner: Option<&str>,
+    ) -> Result<Vec<ApprovalInfo>, StoreError> {
+        let state = self.state();
+        let mut pending = Vec::new();
+        for (id, session) in &state.sessions {
+            let is_wanted = session_id.is_none_or(|wanted| wanted == id)
+                && (owner.is_none() || session.owner.as_deref() == owner);
+            if is_wanted {
+                let waiting = session.approvals.iter().filter(|known| known.resolved.is_none());
+                pending.extend(waiting.filter_map(|known| session.approval(known).info()));
+            }
+        }
+        pending.sort_by_key(|approval| approval.requested_at);
+        Ok(pending)
+    }
+
+    async fn remembered_approvals(&self, session_id: &str) -> Result<Vec<String>, StoreError> {
+        let state = self.state();
+        let Some(session) = state.sessions.get(session_id) else {
+            return Ok(Vec::new());
+        };
+        let mut tools = session.approved.clone();
+        if let Some(agent) = &session.agent {
+            let always = state.always.get(&(session.owner.clone(), agent.clone()));
+            tools.extend(always.into_iter().flatten().cloned());
+        }
+        Ok(tools.into_iter().collect())
+    }
+
+    async fn forget_approval(&self, session_id: &str, tool: &str) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        let State { sessions, always, .. } = &mut *state;
+        let Some(session) = sessions.get_mut(session_id) else {
+            return Ok(false);
+        };
+        let mut was_approved = session.approved.remove(tool);
+        if let Some(agent) = &session.agent
+            && let Some(tools) = always.get_mut(&(session.owner.clone(), agent.clone()))
+        {
+            was_approved |= tools.remove(tool);
+        }
+        Ok(was_approved)
+    }
+
+    async fn fork_session(
+        &self,
+        from: &str,
+        after_index: Option<u64>,
+        session_id: &str,
+        owner: Option<&str>,
+    ) -> Result<SessionInfo, StoreError> {
+        let mut state = self.state();
+        if state.deleted.contains(session_id) {
+            return Err(deleted(session_id));
+        }
+        if state.sessions.contains_key(session_id) {
+            return Err(StoreError::SessionExists {
+                session_id: session_id.to_owned(),
+            });
+        }
+        let Some(origin) = state.sessions.get(from) else {
+            return Err(StoreError::SessionNotFound {
+                session_id: from.to_owned(),
+            });
+        };
+        check_owner(from, origin.owner.as_deref(), owner)?;
+        let sources = (&*self.0.clock, &*self.0.ids);
+        let fork = fork(&origin.events, from, after_index, session_id, sources)?;
+        let mut session = Session {
+            owner: owner.map(ToOwned::to_owned),
+            ..Session::default()
+        };
+        session.append(&[fork.start])?;
+        for (_, drafts) in &fork.runs {
+            session.append(drafts)?;
+        }
+        let runs = fork
+            .runs
+            .into_iter()
+            .map(|(run_id, _)| (run_id, session_id.to_owned()));
+        state.runs.extend(runs);
+        let info = session.info(session_id);
+        state.sessions.insert(session_id.to_owned(), session);
+        Ok(info)
     }
 
     async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError> {
@@ -327,48 +444,6 @@ impl EventStore for MemoryStore {
             swept.sessions += 1;
         }
         Ok(swept)
-    }
-}
-
-impl Session {
-    /// Numbers and stores: the numbers are used only if all events are stored.
-    fn append(&mut self, drafts: &[Draft]) -> Result<Vec<StoredEvent>, StoreError> {
-        let (mut index, mut sequence) = (self.next_index, self.next_sequence);
-        let mut stored = Vec::with_capacity(drafts.len());
-        let mut unique = HashSet::new();
-        for draft in drafts {
-            for key in Unique::of(&draft.event) {
-                if self.unique.contains(&key) || !unique.insert(key) {
-                    return Err(StoreError::failed("an event of the append is stored already"));
-                }
-            }
-            let number = (draft.class == EventClass::Stored).then_some(sequence);
-            stored.push(StoredEvent::number(draft, index, number)?);
-            index += 1;
-            sequence += u64::from(number.is_some());
-        }
-        (self.next_index, self.next_sequence) = (index, sequence);
-        self.unique.extend(unique);
-        let times = drafts.iter().map(|draft| draft.event.meta.timestamp);
-        self.last_at = times.fold(self.last_at, Timestamp::max);
-        self.events.extend(stored.iter().cloned());
-        if drafts.iter().any(|draft| draft.event.body.is_terminal()) {
-            self.open = None;
-        }
-        Ok(stored)
-    }
-
-    fn head(&self) -> Option<u64> {
-        self.next_index.checked_sub(1)
-    }
-
-    fn info(&self, session_id: &str) -> SessionInfo {
-        SessionInfo {
-            session_id: session_id.to_owned(),
-            owner: self.owner.clone(),
-            head: self.head(),
-            open_run: self.open.clone(),
-        }
     }
 }
 

@@ -1,20 +1,26 @@
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
 use super::{
-    EventStore, Retention, SessionInfo, StoreError, StoredEvent, Subscription, Swept, check_cursor,
-    fill_page, hub::Hub, session_of,
+    ApprovalAnswer, ApprovalInfo, EventStore, Retention, SessionCursor, SessionInfo, StoreError, StoredEvent,
+    Subscription, Swept, check_cursor, fill_page, hub::Hub, session_of,
 };
 use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
 
+mod approvals;
 mod database;
+mod fork;
 mod lease;
 mod rows;
 mod tables;
@@ -42,6 +48,8 @@ struct Shared {
     hub: Hub,
     /// Idle connections. Readers never wait for a writer.
     readers: Mutex<Vec<Connection>>,
+    /// How long the latest transaction took, in nanoseconds.
+    transaction: AtomicU64,
 }
 
 /// Settings of a [`SqliteStore`].
@@ -76,6 +84,7 @@ impl SqliteStore {
             path: path.as_ref().to_owned(),
             hub: Hub::default(),
             readers: Mutex::default(),
+            transaction: AtomicU64::default(),
         });
         let (jobs, receiver) = mpsc::channel();
         let (opened, open) = oneshot::channel();
@@ -100,6 +109,12 @@ impl SqliteStore {
     /// Finishes what was requested before and closes the file. Open runs end when another store opens it.
     pub async fn close(self) -> Result<(), StoreError> {
         self.request(Request::Close).await.map(|_| ())
+    }
+
+    /// How long the latest transaction took, on the thread that writes. The rest of an append's time is the way there and
+    /// back.
+    pub fn transaction_time(&self) -> Duration {
+        Duration::from_nanos(self.shared.transaction.load(Ordering::Relaxed))
     }
 
     async fn request(&self, request: Request) -> Result<Reply, StoreError> {
@@ -221,26 +236,92 @@ impl EventStore for SqliteStore {
 
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
         let session_id = session_id.to_owned();
+        self.read(move |connection| rows::session_info(connection, &session_id))
+            .await
+    }
+
+    async fn sessions_page(
+        &self,
+        owner: Option<&str>,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<Vec<SessionInfo>, StoreError> {
+        let owner = owner.map(ToOwned::to_owned);
+        let after = after.map(|after| (after.last_at.as_millisecond(), after.session_id.clone()));
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.read(move |connection| {
-            let sql = format!("{} AND session_id = ?", rows::SESSION);
+            let sql = format!(
+                "{} AND (?1 IS NULL OR owner = ?1)
+                 AND (?2 IS NULL OR last_at < ?2 OR (last_at = ?2 AND session_id > ?3))
+                 ORDER BY last_at DESC, session_id LIMIT ?4",
+                rows::SESSION
+            );
             let mut statement = connection.prepare_cached(&sql)?;
-            Ok(statement.query_row([session_id], rows::read_session).optional()?)
+            let (last_at, session_id) = after.unzip();
+            let sessions =
+                statement.query_map(params![owner, last_at, session_id, limit], rows::read_session)?;
+            Ok(sessions.collect::<Result<_, _>>()?)
         })
         .await
     }
 
-    async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError> {
-        let owner = owner.map(ToOwned::to_owned);
+    async fn resolve_approval(&self, answer: ApprovalAnswer) -> Result<StoredEvent, StoreError> {
+        let approval_id = answer.approval_id.clone();
+        let mut reply = self.request(Request::Resolve(answer)).await?;
+        reply
+            .events
+            .pop()
+            .ok_or(StoreError::ApprovalNotFound { approval_id })
+    }
+
+    async fn approval(&self, approval_id: &str) -> Result<Option<ApprovalInfo>, StoreError> {
+        let approval_id = approval_id.to_owned();
         self.read(move |connection| {
-            let sql = format!(
-                "{} AND (?1 IS NULL OR owner = ?1) ORDER BY session_id",
-                rows::SESSION
-            );
-            let mut statement = connection.prepare_cached(&sql)?;
-            let sessions = statement.query_map([owner], rows::read_session)?;
-            Ok(sessions.collect::<Result<_, _>>()?)
+            let approval = approvals::find(connection, &approval_id)?;
+            Ok(approval.and_then(|approval| approval.info()))
         })
         .await
+    }
+
+    async fn approvals(
+        &self,
+        session_id: Option<&str>,
+        owner: Option<&str>,
+    ) -> Result<Vec<ApprovalInfo>, StoreError> {
+        let (session_id, owner) = (session_id.map(str::to_owned), owner.map(str::to_owned));
+        self.read(move |connection| approvals::pending(connection, session_id.as_deref(), owner.as_deref()))
+            .await
+    }
+
+    async fn remembered_approvals(&self, session_id: &str) -> Result<Vec<String>, StoreError> {
+        let session_id = session_id.to_owned();
+        self.read(move |connection| approvals::remembered_tools(connection, &session_id))
+            .await
+    }
+
+    async fn forget_approval(&self, session_id: &str, tool: &str) -> Result<bool, StoreError> {
+        let (session_id, tool) = (session_id.to_owned(), tool.to_owned());
+        Ok(self.request(Request::Forget { session_id, tool }).await?.forgot)
+    }
+
+    async fn fork_session(
+        &self,
+        from: &str,
+        after_index: Option<u64>,
+        session_id: &str,
+        owner: Option<&str>,
+    ) -> Result<SessionInfo, StoreError> {
+        let copy = fork::Copy {
+            from: from.to_owned(),
+            after_index,
+            session_id: session_id.to_owned(),
+            owner: owner.map(ToOwned::to_owned),
+        };
+        let reply = self.request(Request::Fork(copy)).await?;
+        let forked = reply.session.map(|session| *session);
+        forked.ok_or_else(|| StoreError::SessionNotFound {
+            session_id: from.to_owned(),
+        })
     }
 
     async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError> {

@@ -1,10 +1,13 @@
 //! What every store does, tested on each of them.
 
+mod approvals;
 mod concurrent;
+mod fork;
 mod numbers;
 mod reading;
 mod removal;
 mod runs;
+mod sessions;
 mod subject;
 
 pub(crate) use subject::{ManualClock, Subject, numbers_of, session_run};

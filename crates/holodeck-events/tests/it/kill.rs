@@ -17,8 +17,8 @@ use std::{
 
 use holodeck_backend_api::StopReason;
 use holodeck_events::{
-    Clock, Delivery, EventStore, Ids, NewRun, RandomIds, RecordError, Recording, RunRecorder, SqliteOptions,
-    SqliteStore, StoreError, StoredEvent, SystemClock, View,
+    ApprovalAnswer, Clock, Delivery, EventStore, Ids, NewRun, RandomIds, RecordError, Recording, Resolution,
+    RunRecorder, SqliteOptions, SqliteStore, StoreError, StoredEvent, SystemClock, View,
 };
 use holodeck_model::events::{AgentEvent, EventBody};
 use pretty_assertions::assert_eq;
@@ -121,6 +121,13 @@ impl Log {
             assert_eq!(check(View::Live, &events), []);
             let numbers = numbers_of(&stored);
             assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
+            for event in &events {
+                let EventBody::ApprovalResolved(answer) = &event.body else {
+                    continue;
+                };
+                let known = store.approval(&answer.approval_id).await.unwrap().unwrap();
+                assert_eq!(known.resolved.as_ref(), Some(answer));
+            }
             for event in &stored {
                 let run = event.event().meta.run_id.clone();
                 let key = (session.session_id.clone(), event.index());
@@ -137,6 +144,7 @@ impl Log {
                 }
             }
         }
+        assert_eq!(store.approvals(None, None).await.unwrap(), []);
         assert_eq!(found, self.delivered.len(), "what was delivered is lost");
         store.close().await.unwrap();
     }
@@ -160,6 +168,18 @@ async fn e_40_a_kill_while_a_person_is_asked_leaves_the_call_unapproved() {
     };
     assert_eq!(asked.approval_id, resolved.approval_id);
     assert!(!resolved.approved);
+    let store = SqliteStore::open(log.path(), SqliteOptions::default())
+        .await
+        .unwrap();
+    assert_eq!(store.approvals(None, None).await.unwrap(), []);
+    let known = store.approval(&asked.approval_id).await.unwrap().unwrap();
+    assert_eq!(known.resolved.as_ref(), Some(resolved));
+    let late = ApprovalAnswer::new(asked.approval_id.as_str(), Resolution::Approve);
+    let late = store.resolve_approval(late).await;
+    assert!(
+        matches!(late, Err(StoreError::AlreadyResolved { .. })),
+        "{late:?}"
+    );
     assert_eq!((closed.tool_use_id.as_str(), closed.success), ("a", false));
     assert_eq!(end.code, "RUN_INTERRUPTED");
 }
@@ -186,6 +206,83 @@ async fn e_39_a_recovery_that_is_killed_is_as_one_that_is_not() {
             });
         }
         assert_eq!(normalized(&recovered(&log.path()).await), expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_that_is_killed_is_complete_or_does_not_exist() {
+    let log = Log::new();
+    let store = SqliteStore::open(log.path(), SqliteOptions::default())
+        .await
+        .unwrap();
+    let (clock, ids): (Arc<dyn Clock>, Arc<dyn Ids>) =
+        (Arc::new(SystemClock::default()), Arc::new(RandomIds));
+    for _ in 0..5 {
+        let stream = Box::pin(futures::stream::iter(script()));
+        let recording = Recording::new(&store, &clock, &ids);
+        recording.record(NewRun::new("s", "go"), stream).await.unwrap();
+    }
+    let random = &mut Random(4);
+    for _ in 0..6 {
+        let victim = Victim::start("fork", "one", &log.path());
+        victim.kill_at(Moment {
+            lines: 1 + random.below(5),
+            turns: random.below(2_000_000),
+        });
+    }
+    let mut forks = 0;
+    for session in store.sessions(None).await.unwrap() {
+        if session.session_id == "s" {
+            continue;
+        }
+        forks += 1;
+        let stored = store.read_after(&session.session_id, None).await.unwrap();
+        let events: Vec<_> = stored.iter().map(|event| event.event().clone()).collect();
+        assert_eq!(check(View::Replay, &events), []);
+        assert_eq!((session.runs, session.open_run), (5, None));
+        // A beginning, and of each run its message, reasoning, two messages, a call, a question with its answer, a
+        // result and the end.
+        assert_eq!(stored.len(), 1 + 5 * 9);
+    }
+    assert!(forks >= 6, "{forks}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_decisions_at_once_from_two_processes_one_is_stored() {
+    let log = Log::new();
+    let store = SqliteStore::open(log.path(), SqliteOptions::default())
+        .await
+        .unwrap();
+    let mut recorder = begin(&store).await;
+    let mut deciders = ["one", "two"].map(|name| Victim::start("decide", name, &log.path()));
+    for decider in &mut deciders {
+        decider.wait_for("ready");
+    }
+    for round in 0..20 {
+        let id = format!("call_{round}");
+        for event in [call(&id, "f"), ask(&id, "f")] {
+            store.append(recorder.observe(&event)).await.unwrap();
+        }
+        for decider in &mut deciders {
+            decider.resume();
+        }
+        let mut lines: Vec<_> = deciders
+            .iter_mut()
+            .map(|decider| decider.next_line().unwrap())
+            .collect();
+        lines.sort_by_key(|line| line == "decided");
+        assert!(lines[0].contains("was already resolved"), "{lines:?}");
+        assert_eq!(lines[1], "decided");
+        let decision = holodeck_backend_api::ApprovalDecision::approve();
+        for event in [answer(&id, decision), result(&id, "f", "1")] {
+            store.append(recorder.observe(&event)).await.unwrap();
+        }
+    }
+    let stored = store.read_after("s", None).await.unwrap();
+    let answers = |event: &&StoredEvent| matches!(event.event().body, EventBody::ApprovalResolved(_));
+    assert_eq!(stored.iter().filter(answers).count(), 20);
+    for decider in deciders {
+        decider.kill_at(Moment::NOW);
     }
 }
 
@@ -391,6 +488,8 @@ fn child() {
             "recover" => {}
             "ask" => ask_a_person(&store).await,
             "step" => step(&store).await,
+            "fork" => fork(&store).await,
+            "decide" => decide(&store, &name).await,
             task => panic!("{task}"),
         }
         // Until it is killed.
@@ -472,4 +571,40 @@ async fn step(store: &SqliteStore) {
     std::io::stdin().read_line(&mut String::new()).unwrap();
     let appended = store.append(recorder.observe(&text("late"))).await;
     say(&appended.unwrap_err().to_string());
+}
+
+/// Answers the question that is pending, each time it is told to.
+async fn decide(store: &SqliteStore, name: &str) {
+    say("ready");
+    loop {
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+        let asked = last_question(store).await;
+        let decision = match name {
+            "one" => Resolution::Approve,
+            _ => Resolution::Reject,
+        };
+        match store.resolve_approval(ApprovalAnswer::new(asked, decision)).await {
+            Ok(_) => say("decided"),
+            Err(error) => say(&error.to_string()),
+        }
+    }
+}
+
+/// Answered or not: the other process may be faster.
+async fn last_question(store: &SqliteStore) -> String {
+    let events = store.read_after("s", None).await.unwrap();
+    let asked = events.iter().rev().find_map(|event| match &event.event().body {
+        EventBody::ApprovalRequested(request) => Some(request.approval_id.clone()),
+        _ => None,
+    });
+    asked.unwrap()
+}
+
+/// Copies a session for ever.
+async fn fork(store: &SqliteStore) {
+    loop {
+        let id = RandomIds.next().to_string();
+        store.fork_session("s", None, &id, None).await.unwrap();
+        say("forked");
+    }
 }

@@ -15,6 +15,7 @@ mod checker;
 mod contract;
 mod ends;
 mod grammar;
+mod history;
 mod json;
 mod kill;
 mod odd;

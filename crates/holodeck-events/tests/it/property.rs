@@ -1,7 +1,8 @@
 use holodeck_backend_api::{
-    ApprovalDecision, BackendError, BackendEvent, ExecutionResult, Outcome, StopReason, collect,
+    ApprovalDecision, BackendError, BackendEvent, ExecutionResult, HistoryFold, Opening, Outcome, StopReason,
+    collect,
 };
-use holodeck_events::{RunRecorder, Trajectory, View, execution_result};
+use holodeck_events::{RunRecorder, Trajectory, View, execution_result, history};
 use pretty_assertions::assert_eq as same;
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::json;
@@ -257,6 +258,44 @@ proptest! {
             session.run("go", emitted);
         }
         holds(&session);
+    }
+
+    #[test]
+    fn the_history_of_any_recording_is_complete(runs in vec(prop_oneof![wild(), tame()], 1..4)) {
+        let mut session = TestSession::new();
+        for emitted in runs {
+            session.run("go", emitted);
+        }
+        let history = history(&session.events());
+        // What providers accept, without adding or removing anything; pieces of text are not needed.
+        prop_assert_eq!(&Opening::after(history.clone()).whole_history(), &history);
+        prop_assert_eq!(holodeck_events::history(&session.pruned()), history);
+    }
+
+    /// What a conversation that stays open keeps is what is read from its log.
+    #[test]
+    fn the_history_of_an_orderly_run_is_that_of_the_live_conversation(emitted in tame()) {
+        let mut live = HistoryFold::new("go");
+        for event in emitted.iter().flatten() {
+            live.observe(event);
+        }
+        let expected = match emitted.last() {
+            Some(Ok(BackendEvent::End(end)))
+                if matches!(end.outcome, Outcome::Completed | Outcome::Refused)
+                    && !end.response.trim().is_empty() =>
+            {
+                Some(live.answered())
+            }
+            Some(Err(BackendError::Cancelled)) => Some(live.interrupted()),
+            _ => None,
+        };
+        let mut session = TestSession::new();
+        session.run("go", emitted.clone());
+        let structured = emitted.iter().flatten().any(|event| matches!(event, BackendEvent::StructuredOutput(_)));
+        // An answer that is an object is a message of the record.
+        if !structured {
+            prop_assert_eq!(history(&session.events()), expected.unwrap_or_default());
+        }
     }
 
     #[test]

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use holodeck_backend_api::{BackendEvent, StopReason};
 use holodeck_events::{
-    Delivery, Draft, EventStore, MemoryStore, NewRun, RecordError, Recording, Retention, RunRecorder,
-    SessionInfo, StoreError, StoredEvent, Subscription, Swept, replay_violations,
+    ApprovalAnswer, ApprovalInfo, Delivery, Draft, EventStore, MemoryStore, NewRun, RecordError, Recording,
+    Retention, RunRecorder, SessionCursor, SessionInfo, StoreError, StoredEvent, Subscription, Swept,
+    replay_violations,
 };
 use holodeck_model::events::{EventBody, PersistenceState};
 use pretty_assertions::assert_eq;
@@ -156,8 +157,49 @@ impl EventStore for Failing {
         self.store.session(session_id).await
     }
 
-    async fn sessions(&self, owner: Option<&str>) -> Result<Vec<SessionInfo>, StoreError> {
-        self.store.sessions(owner).await
+    async fn sessions_page(
+        &self,
+        owner: Option<&str>,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<Vec<SessionInfo>, StoreError> {
+        self.store.sessions_page(owner, after, limit).await
+    }
+
+    async fn resolve_approval(&self, answer: ApprovalAnswer) -> Result<StoredEvent, StoreError> {
+        self.store.resolve_approval(answer).await
+    }
+
+    async fn approval(&self, approval_id: &str) -> Result<Option<ApprovalInfo>, StoreError> {
+        self.store.approval(approval_id).await
+    }
+
+    async fn approvals(
+        &self,
+        session_id: Option<&str>,
+        owner: Option<&str>,
+    ) -> Result<Vec<ApprovalInfo>, StoreError> {
+        self.store.approvals(session_id, owner).await
+    }
+
+    async fn remembered_approvals(&self, session_id: &str) -> Result<Vec<String>, StoreError> {
+        self.store.remembered_approvals(session_id).await
+    }
+
+    async fn forget_approval(&self, session_id: &str, tool: &str) -> Result<bool, StoreError> {
+        self.store.forget_approval(session_id, tool).await
+    }
+
+    async fn fork_session(
+        &self,
+        from: &str,
+        after_index: Option<u64>,
+        session_id: &str,
+        owner: Option<&str>,
+    ) -> Result<SessionInfo, StoreError> {
+        self.store
+            .fork_session(from, after_index, session_id, owner)
+            .await
     }
 
     async fn delete_session(&self, session_id: &str, force: bool) -> Result<(), StoreError> {

@@ -1,9 +1,11 @@
 use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::{Map, Value};
 
-use super::{CompleteReason, Decision, IdSource, Interruption, Priority, StopReason, meta::milliseconds};
+use super::{
+    ApprovalScope, CompleteReason, Decision, IdSource, Interruption, Priority, StopReason, meta::milliseconds,
+};
 use crate::{CallDetails, TokenUsage};
 
 /// How an event is stored.
@@ -29,6 +31,18 @@ macro_rules! bodies {
                 /// The type.
                 kind: String,
             },
+        }
+
+        /// The fields of a body, to be written into an object.
+        pub(super) struct Fields<'a>(pub(super) &'a EventBody);
+
+        impl Serialize for Fields<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self.0 {
+                    $(EventBody::$variant(body) => body.serialize(serializer),)*
+                    EventBody::Unknown { .. } => serializer.serialize_map(Some(0))?.end(),
+                }
+            }
         }
 
         impl EventBody {
@@ -128,6 +142,19 @@ pub struct SessionStart {
     /// The backend that runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
+    /// What its first events were copied from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkOrigin>,
+}
+
+/// The end of the copied part of another session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkOrigin {
+    /// The session.
+    pub session_id: String,
+    /// The index of the last event that was copied.
+    pub event_index: u64,
 }
 
 /// `user_message_confirmed`.
@@ -301,6 +328,9 @@ pub struct ApprovalResolved {
     /// The arguments that replace the original ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_args: Option<Value>,
+    /// How long the approval counts; absent: for this call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<ApprovalScope>,
 }
 
 /// `complete`.
@@ -412,7 +442,7 @@ impl From<Usage> for TokenUsage {
 }
 
 #[expect(clippy::ref_option, reason = "serde's signature")]
-fn deadline<S: serde::Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+fn deadline<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
     match time {
         Some(time) => milliseconds(time, serializer),
         None => serializer.serialize_none(),

@@ -5,7 +5,7 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use super::{EventBody, EventMeta};
+use super::{EventBody, EventMeta, body::Fields};
 
 /// One event of a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,9 +29,27 @@ impl AgentEvent {
     }
 }
 
+/// An event without unknown fields, written without intermediate values.
+#[derive(Serialize)]
+struct Known<'a> {
+    r#type: &'a str,
+    #[serde(flatten)]
+    meta: &'a EventMeta,
+    #[serde(flatten)]
+    body: Fields<'a>,
+}
+
 /// One flat object: the type, the metadata, the body, the unknown fields.
 impl Serialize for AgentEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.extra.is_empty() {
+            let known = Known {
+                r#type: self.body.kind(),
+                meta: &self.meta,
+                body: Fields(&self.body),
+            };
+            return known.serialize(serializer);
+        }
         let meta = match serde_json::to_value(&self.meta).map_err(S::Error::custom)? {
             Value::Object(meta) => meta,
             _ => Map::new(),

@@ -151,6 +151,18 @@ words! {
 }
 
 words! {
+    /// How long an approval counts.
+    ApprovalScope {
+        /// For the call that was asked about.
+        Once = "once",
+        /// For the tool, in this session.
+        Session = "session",
+        /// For the tool, in every session of its owner with this agent.
+        Always = "always",
+    }
+}
+
+words! {
     /// How urgent an approval is.
     Priority {
         /// Low urgency.

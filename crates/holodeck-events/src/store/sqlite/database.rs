@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
 
 use super::StoreError;
 
@@ -14,7 +14,8 @@ use super::StoreError;
 const APPLICATION: i64 = 0x4844_6576;
 
 /// Migrations from each version of the tables to the next. Only ever append.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     -- A deleted session keeps its row without its owner, so that its id and numbers are never used again.
     CREATE TABLE sessions (
         number INTEGER PRIMARY KEY,
@@ -62,7 +63,49 @@ const MIGRATIONS: &[&str] = &["
         process INTEGER NOT NULL,
         beat INTEGER NOT NULL
     ) WITHOUT ROWID;
-"];
+",
+    "
+    -- What a list of sessions shows, so that it reads no events but the first.
+    ALTER TABLE sessions ADD COLUMN agent TEXT;
+    ALTER TABLE sessions ADD COLUMN runs INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE sessions ADD COLUMN messages INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE sessions ADD COLUMN created_at INTEGER;
+    UPDATE sessions SET
+        agent = (SELECT json_extract(payload, '$.agentName') FROM events
+            WHERE session = number AND type = 'session_start' ORDER BY event_index LIMIT 1),
+        runs = (SELECT count(*) FROM events WHERE session = number AND type = 'user_message_confirmed'),
+        messages = (SELECT count(*) FROM events WHERE session = number
+            AND type IN ('user_message_confirmed', 'message')
+            AND json_extract(payload, '$.parentToolUseId') IS NULL),
+        created_at = (SELECT CAST(round(unixepoch(json_extract(payload, '$.timestamp'), 'subsec') * 1000) AS INTEGER)
+            FROM events WHERE session = number ORDER BY event_index LIMIT 1)
+        WHERE deleted = 0;
+    CREATE TABLE approvals (
+        approval_id TEXT PRIMARY KEY,
+        session INTEGER NOT NULL REFERENCES sessions (number),
+        requested_index INTEGER NOT NULL,
+        -- The event that resolved it; NULL while it is pending.
+        resolved_index INTEGER,
+        -- The tool, if the answer approves it for the rest of the session.
+        approved_tool TEXT
+    ) WITHOUT ROWID;
+    CREATE INDEX approvals_of ON approvals (session);
+    CREATE INDEX pending ON approvals (session) WHERE resolved_index IS NULL;
+    INSERT OR IGNORE INTO approvals (approval_id, session, requested_index, resolved_index)
+        SELECT json_extract(asked.payload, '$.approvalId'), asked.session, asked.event_index,
+            (SELECT min(answer.event_index) FROM events AS answer
+             WHERE answer.session = asked.session AND answer.type = 'approval_resolved'
+             AND json_extract(answer.payload, '$.approvalId') = json_extract(asked.payload, '$.approvalId'))
+        FROM events AS asked WHERE asked.type = 'approval_requested';
+    -- Tools that an owner approved for all sessions with an agent. They do not belong to a session.
+    CREATE TABLE always_approved (
+        owner TEXT,
+        agent TEXT NOT NULL,
+        tool TEXT NOT NULL
+    );
+    CREATE INDEX always ON always_approved (agent, tool);
+",
+];
 
 /// How long to wait for another process that is writing.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -78,6 +121,8 @@ pub(super) fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
+    // Otherwise a query of a table with partial indices is prepared again each time it is executed.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)

@@ -2,12 +2,12 @@
 
 use holodeck_model::events::{AgentEvent, EventBody, EventClass, UserMessage};
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
-use super::writer::Done;
+use super::{approvals, writer::Done};
 use crate::{
     Draft,
-    store::{SessionInfo, StoreError, StoredEvent, repeated},
+    store::{Counts, SessionInfo, StoreError, StoredEvent, agent_of, repeated, session_of, user_message},
 };
 
 /// Indices between two durable ceilings.
@@ -35,7 +35,8 @@ pub(super) struct OpenRun {
     pub(super) first_index: u64,
 }
 
-/// Numbers events and inserts them; the row of the session is written first.
+/// Numbers events and inserts them; the row of the session is written first. Returns the events of the drafts: in the
+/// place of an answer to an approval that has one already, the stored one.
 pub(super) fn add(
     transaction: &Transaction<'_>,
     session: &mut Session,
@@ -44,23 +45,30 @@ pub(super) fn add(
     done: &mut Done,
 ) -> Result<Vec<StoredEvent>, StoreError> {
     let mut stored = Vec::with_capacity(drafts.len());
+    let mut new = Vec::with_capacity(drafts.len());
+    let mut counts = Counts::default();
     for draft in drafts {
+        if let Some(earlier) = approvals::answer_to(transaction, session.number, &draft.event)? {
+            stored.push(earlier);
+            continue;
+        }
         let number = (draft.class == EventClass::Stored).then_some(session.next_sequence);
-        stored.push(StoredEvent::number(draft, session.next_index, number)?);
+        let event = StoredEvent::number(draft, session.next_index, number)?;
         session.next_index += 1;
         session.next_sequence += u64::from(number.is_some());
+        session.last_at = session.last_at.max(draft.event.meta.timestamp.as_millisecond());
+        counts.observe(event.event());
+        stored.push(event.clone());
+        new.push(event);
     }
     if session.next_index > session.ceiling {
         session.ceiling = session.next_index.saturating_add(BLOCK);
         done.raised = true;
     }
-    let times = drafts.iter().map(|draft| draft.event.meta.timestamp);
-    session.last_at = times
-        .map(Timestamp::as_millisecond)
-        .fold(session.last_at, i64::max);
     transaction
         .prepare_cached(
-            "UPDATE sessions SET next_index = ?, next_sequence = ?, ceiling = ?, last_at = ?
+            "UPDATE sessions SET next_index = ?, next_sequence = ?, ceiling = ?, last_at = ?,
+                 runs = runs + ?, messages = messages + ?
              WHERE number = ?",
         )?
         .execute(params![
@@ -68,6 +76,8 @@ pub(super) fn add(
             session.next_sequence,
             session.ceiling,
             session.last_at,
+            counts.runs,
+            counts.messages,
             session.number
         ])?;
     let mut insert = transaction.prepare_cached(
@@ -75,7 +85,7 @@ pub(super) fn add(
              (session, event_index, sequence_number, event_id, run, tool_use_id, class, type, payload)
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
-    for event in &stored {
+    for event in &new {
         let body = &event.event().body;
         let tool_use_id = match body {
             EventBody::ToolUse(call) => Some(&call.tool_use_id),
@@ -93,8 +103,9 @@ pub(super) fn add(
             body.kind(),
             event.json()
         ])?;
+        approvals::record(transaction, session.number, event)?;
     }
-    done.publish.push((session.id.clone(), stored.clone()));
+    done.publish.push((session.id.clone(), new));
     Ok(stored)
 }
 
@@ -108,16 +119,7 @@ pub(super) fn session_row(
              FROM sessions WHERE session_id = ?",
         )?
         .query_row([session_id], |row| {
-            let session = Session {
-                number: row.get(0)?,
-                id: session_id.to_owned(),
-                owner: row.get(1)?,
-                next_index: row.get(2)?,
-                next_sequence: row.get(3)?,
-                ceiling: row.get(4)?,
-                last_at: row.get(5)?,
-            };
-            Ok((session, row.get::<_, bool>(6)?))
+            Ok((read_row(session_id, row)?, row.get::<_, bool>(6)?))
         })
         .optional()?;
     match row {
@@ -126,6 +128,53 @@ pub(super) fn session_row(
         }),
         row => Ok(row.map(|(session, _)| session)),
     }
+}
+
+/// A session of its first six columns.
+fn read_row(session_id: &str, row: &Row<'_>) -> rusqlite::Result<Session> {
+    Ok(Session {
+        number: row.get(0)?,
+        id: session_id.to_owned(),
+        owner: row.get(1)?,
+        next_index: row.get(2)?,
+        next_sequence: row.get(3)?,
+        ceiling: row.get(4)?,
+        last_at: row.get(5)?,
+    })
+}
+
+/// A run, open or not, of a session.
+pub(super) struct Run {
+    pub(super) number: i64,
+    pub(super) writer: String,
+    pub(super) epoch: i64,
+    pub(super) is_open: bool,
+}
+
+/// A run of a session, with the session: what an append needs, in one query.
+pub(super) fn run_row(
+    transaction: &Transaction<'_>,
+    session_id: &str,
+    run_id: &str,
+) -> Result<Option<(Run, Session)>, StoreError> {
+    let row = transaction
+        .prepare_cached(
+            "SELECT sessions.number, owner, next_index, next_sequence, ceiling, last_at,
+                 runs.number, writer, epoch, last_index IS NULL
+             FROM runs JOIN sessions ON sessions.number = session
+             WHERE run_id = ? AND session_id = ? AND deleted = 0",
+        )?
+        .query_row([run_id, session_id], |row| {
+            let run = Run {
+                number: row.get(6)?,
+                writer: row.get(7)?,
+                epoch: row.get(8)?,
+                is_open: row.get(9)?,
+            };
+            Ok((run, read_row(session_id, row)?))
+        })
+        .optional()?;
+    Ok(row)
 }
 
 /// Marks a run as over, at the time of the last of `drafts`.
@@ -148,15 +197,22 @@ pub(super) fn end_run(
 
 pub(super) fn create_session(
     transaction: &Transaction<'_>,
-    session_id: &str,
+    first: &Draft,
     owner: Option<&str>,
 ) -> Result<Session, StoreError> {
+    let session_id = session_of(&first.event.meta);
     transaction
         .prepare_cached(
-            "INSERT INTO sessions (session_id, owner, next_index, next_sequence, ceiling, last_at)
-             VALUES (?, ?, 0, 0, 0, 0)",
+            "INSERT INTO sessions
+                 (session_id, owner, agent, created_at, next_index, next_sequence, ceiling, last_at)
+             VALUES (?, ?, ?, ?, 0, 0, 0, 0)",
         )?
-        .execute(params![session_id, owner])?;
+        .execute(params![
+            session_id,
+            owner,
+            agent_of(&first.event),
+            first.event.meta.timestamp.as_millisecond()
+        ])?;
     Ok(Session {
         number: transaction.last_insert_rowid(),
         id: session_id.to_owned(),
@@ -170,9 +226,10 @@ pub(super) fn create_session(
 
 pub(super) fn delete_session(transaction: &Transaction<'_>, session: i64) -> Result<(), StoreError> {
     for sql in [
+        "DELETE FROM approvals WHERE session = ?",
         "DELETE FROM events WHERE session = ?",
         "DELETE FROM runs WHERE session = ?",
-        "UPDATE sessions SET deleted = 1, owner = NULL WHERE number = ?",
+        "UPDATE sessions SET deleted = 1, owner = NULL, agent = NULL WHERE number = ?",
     ] {
         transaction.prepare_cached(sql)?.execute([session])?;
     }
@@ -257,17 +314,44 @@ pub(super) fn read_event(row: &Row<'_>) -> rusqlite::Result<Result<StoredEvent, 
 }
 
 /// The columns that [`read_session`] reads.
-pub(super) const SESSION: &str = "SELECT session_id, owner, next_index, run_id
+pub(super) const SESSION: &str = "SELECT session_id, owner, next_index, run_id, agent,
+        (SELECT payload FROM events WHERE events.session = sessions.number
+         AND type = 'user_message_confirmed' ORDER BY event_index LIMIT 1),
+        runs, messages, created_at, last_at
     FROM sessions LEFT JOIN runs ON runs.session = sessions.number AND last_index IS NULL
     WHERE deleted = 0";
+
+/// A session, unless it does not exist.
+pub(super) fn session_info(
+    connection: &Connection,
+    session_id: &str,
+) -> Result<Option<SessionInfo>, StoreError> {
+    let sql = format!("{SESSION} AND session_id = ?");
+    let mut statement = connection.prepare_cached(&sql)?;
+    Ok(statement.query_row([session_id], read_session).optional()?)
+}
 
 /// A session of the columns of [`SESSION`].
 pub(super) fn read_session(row: &Row<'_>) -> rusqlite::Result<SessionInfo> {
     let next_index: u64 = row.get(2)?;
+    let first: Option<String> = row.get(5)?;
+    let first = first.and_then(|payload| serde_json::from_str::<AgentEvent>(&payload).ok());
+    let last_at = row.get(9)?;
+    let created_at: Option<i64> = row.get(8)?;
     Ok(SessionInfo {
         session_id: row.get(0)?,
         owner: row.get(1)?,
         head: next_index.checked_sub(1),
         open_run: row.get(3)?,
+        agent: row.get(4)?,
+        first_message: first.as_ref().and_then(user_message),
+        runs: row.get(6)?,
+        messages: row.get(7)?,
+        created_at: time(created_at.unwrap_or(last_at)),
+        last_at: time(last_at),
     })
+}
+
+fn time(milliseconds: i64) -> Timestamp {
+    Timestamp::from_millisecond(milliseconds).unwrap_or_default()
 }

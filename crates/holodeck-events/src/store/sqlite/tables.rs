@@ -4,10 +4,11 @@ use holodeck_model::events::{EventBody, EventClass};
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
 use super::{
+    approvals::forget,
     lease,
     rows::{
         OpenRun, add, class_code, create_session, delete_session, end_run, open_runs, process_of, read_event,
-        refuse_repeated, session_row,
+        refuse_repeated, run_row, session_row,
     },
     writer::{Done, Reply, Request, State},
 };
@@ -33,6 +34,9 @@ impl State {
             Request::Append(drafts) => self.append(transaction, drafts),
             Request::Abandon { run_id } => self.abandon(transaction, run_id),
             Request::Recover => self.recover(transaction),
+            Request::Forget { session_id, tool } => forget(transaction, session_id, tool),
+            Request::Fork(copy) => self.fork(transaction, copy),
+            Request::Resolve(answer) => self.resolve(transaction, answer),
             Request::Delete { session_id, force } => self.delete(transaction, session_id, *force),
             Request::Sweep(retention) => self.sweep(transaction, *retention),
             Request::Wake | Request::Close => Ok(Done::default()),
@@ -75,7 +79,7 @@ impl State {
         }
         let mut session = match session_row(transaction, session_id)? {
             Some(session) => session,
-            None => create_session(transaction, session_id, user)?,
+            None => create_session(transaction, first, user)?,
         };
         transaction
             .prepare_cached("UPDATE sessions SET owner = ? WHERE number = ?")?
@@ -118,35 +122,21 @@ impl State {
         let Some((session_id, run_id)) = single_run(drafts)? else {
             return Ok(Done::default());
         };
-        let run = transaction
-            .prepare_cached(
-                "SELECT runs.number, writer, epoch, last_index IS NULL
-                 FROM runs JOIN sessions ON sessions.number = session
-                 WHERE run_id = ? AND session_id = ?",
-            )?
-            .query_row([run_id, session_id], |row| {
-                Ok((
-                    row.get::<_, i64>(0)?,
-                    row.get::<_, String>(1)?,
-                    row.get::<_, i64>(2)?,
-                    row.get::<_, bool>(3)?,
-                ))
-            })
-            .optional()?;
+        let known = run_row(transaction, session_id, run_id)?;
         let run_id = run_id.to_owned();
-        let Some((number, writer, epoch, is_open)) = run else {
+        let Some((run, mut session)) = known else {
             return Err(StoreError::RunNotOpen { run_id });
         };
-        if writer != self.name || (is_open && self.own.get(&run_id) != Some(&epoch)) {
+        if run.writer != self.name || (run.is_open && self.own.get(&run_id) != Some(&run.epoch)) {
             return Err(StoreError::StaleOwner { run_id });
         }
-        let Some(mut session) = session_row(transaction, session_id)?.filter(|_| is_open) else {
+        if !run.is_open {
             return Err(StoreError::RunNotOpen { run_id });
-        };
+        }
         let mut done = Done::default();
-        done.reply.events = add(transaction, &mut session, Some(number), drafts, &mut done)?;
+        done.reply.events = add(transaction, &mut session, Some(run.number), drafts, &mut done)?;
         if drafts.iter().any(|draft| draft.event.body.is_terminal()) {
-            end_run(transaction, number, &session, drafts)?;
+            end_run(transaction, run.number, &session, drafts)?;
             done.closed.push(run_id);
         }
         Ok(done)
@@ -332,7 +322,7 @@ fn open_session(
         owner_of(session_id, session.owner.as_deref(), owner, true)?;
         return Ok(Done::default());
     }
-    let mut session = create_session(transaction, session_id, owner)?;
+    let mut session = create_session(transaction, first, owner)?;
     let mut done = Done::default();
     add(
         transaction,

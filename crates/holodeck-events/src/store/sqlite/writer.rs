@@ -5,6 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc,
+        atomic::Ordering,
         mpsc::{Receiver, RecvTimeoutError},
     },
     time::{Duration, Instant},
@@ -15,11 +16,12 @@ use tokio::sync::oneshot;
 
 use super::{
     Shared, SqliteOptions, StoreError, database,
+    fork::Copy,
     lease::{Observer, WriterLock},
 };
 use crate::{
     Draft,
-    store::{Retention, StoredEvent, Swept},
+    store::{ApprovalAnswer, Retention, SessionInfo, StoredEvent, Swept},
 };
 use holodeck_model::events::EventClass;
 
@@ -40,6 +42,12 @@ pub(super) enum Request {
         run_id: String,
     },
     Recover,
+    Resolve(ApprovalAnswer),
+    Forget {
+        session_id: String,
+        tool: String,
+    },
+    Fork(Copy),
     Delete {
         session_id: String,
         force: bool,
@@ -60,6 +68,8 @@ pub(super) struct Job {
 pub(super) struct Reply {
     pub(super) events: Vec<StoredEvent>,
     pub(super) runs: Vec<String>,
+    pub(super) forgot: bool,
+    pub(super) session: Option<Box<SessionInfo>>,
     pub(super) swept: Swept,
 }
 
@@ -304,6 +314,7 @@ impl Writer {
         durable: bool,
     ) -> Result<Option<Vec<Result<Done, StoreError>>>, StoreError> {
         self.set_durable(durable)?;
+        let begin = Instant::now();
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -316,6 +327,8 @@ impl Writer {
             }
         }
         transaction.commit()?;
+        let nanos = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.shared.transaction.store(nanos, Ordering::Relaxed);
         Ok(Some(results))
     }
 

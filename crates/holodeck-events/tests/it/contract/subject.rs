@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use holodeck_backend_api::EventStream;
 use holodeck_events::{
     Clock, Delivery, Draft, EventStore, Ids, MemoryStore, NewRun, Recording, RunRecorder, SqliteOptions,
     SqliteStore, StoreError, StoredEvent,
@@ -135,15 +136,29 @@ impl Subject {
 
     /// Records a session's beginning.
     pub(crate) async fn start(&self, session_id: &str, owner: Option<&str>) -> Result<(), String> {
+        self.start_with(session_id, owner, SessionStart::default()).await
+    }
+
+    pub(crate) async fn start_with(
+        &self,
+        session_id: &str,
+        owner: Option<&str>,
+        start: SessionStart,
+    ) -> Result<(), String> {
         let clock: Arc<dyn Clock> = self.clock.clone();
         let recording = Recording::new(&*self.store, &clock, &self.ids);
-        let start = SessionStart::default();
         let started = recording.session(session_id, owner, start).await;
         started.map_err(|error| error.to_string())
     }
 
     /// Records a whole run; returns what was delivered.
     pub(crate) async fn record(&self, run: NewRun, emitted: Vec<Emitted>) -> Vec<StoredEvent> {
+        self.record_stream(run, Box::pin(futures::stream::iter(emitted)))
+            .await
+    }
+
+    /// Records the run of a backend that reacts to what is stored.
+    pub(crate) async fn record_stream(&self, run: NewRun, stream: EventStream<'_>) -> Vec<StoredEvent> {
         let clock: Arc<dyn Clock> = self.clock.clone();
         let delivered = Mutex::new(Vec::new());
         let sink = |event: Delivery| match event {
@@ -151,7 +166,6 @@ impl Subject {
             Delivery::Transient(event) => panic!("{event:?}"),
         };
         let recording = Recording::new(&*self.store, &clock, &self.ids).with_sink(&sink);
-        let stream = Box::pin(futures::stream::iter(emitted));
         recording.record(run, stream).await.unwrap();
         delivered.into_inner().unwrap()
     }

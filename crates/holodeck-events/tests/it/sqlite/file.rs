@@ -15,6 +15,28 @@ use crate::{
     session::check,
 };
 
+/// A session of the first version with a run that was killed while it asked for the second time.
+const QUESTIONS: &str = r#"
+INSERT INTO sessions (number, session_id, owner, next_index, next_sequence, ceiling, last_at)
+VALUES (2, 't', 'alice', 7, 3, 1025, 1795464000300);
+INSERT INTO runs (number, run_id, session, writer, epoch, first_index) VALUES (2, 'r2', 2, 'w', 0, 1);
+INSERT INTO events (session, event_index, sequence_number, event_id, run, tool_use_id, class, type, payload) VALUES
+(2, 0, NULL, x'b0000000000040008000000000000000', NULL, NULL, 1, 'session_start',
+ '{"type":"session_start","timestamp":"2026-11-23T20:00:00.000Z","eventId":"b0000000-0000-4000-8000-000000000000","persistenceState":"transient","eventIndex":0,"sessionId":"t","agentName":"helper"}'),
+(2, 1, 0, x'b0000000000040008000000000000001', 2, NULL, 0, 'user_message_confirmed',
+ '{"type":"user_message_confirmed","timestamp":"2026-11-23T20:00:00.000Z","eventId":"b0000000-0000-4000-8000-000000000001","persistenceState":"persisted","eventIndex":1,"sequenceNumber":0,"sessionId":"t","runId":"r2","messageId":"m-1","content":"go","userId":"alice"}'),
+(2, 2, 1, x'b0000000000040008000000000000002', 2, 'a', 0, 'tool_use',
+ '{"type":"tool_use","timestamp":"2026-11-23T20:00:00.000Z","eventId":"b0000000-0000-4000-8000-000000000002","persistenceState":"persisted","eventIndex":2,"sequenceNumber":1,"sessionId":"t","runId":"r2","turn":1,"toolUseId":"a","toolName":"f","args":{}}'),
+(2, 3, 2, x'b0000000000040008000000000000003', 2, 'b', 0, 'tool_use',
+ '{"type":"tool_use","timestamp":"2026-11-23T20:00:00.000Z","eventId":"b0000000-0000-4000-8000-000000000003","persistenceState":"persisted","eventIndex":3,"sequenceNumber":2,"sessionId":"t","runId":"r2","turn":1,"toolUseId":"b","toolName":"f","args":{}}'),
+(2, 4, NULL, x'b0000000000040008000000000000004', 2, NULL, 1, 'approval_requested',
+ '{"type":"approval_requested","timestamp":"2026-11-23T20:00:00.000Z","eventId":"b0000000-0000-4000-8000-000000000004","persistenceState":"pending","eventIndex":4,"sessionId":"t","runId":"r2","turn":1,"approvalId":"ap-1","toolName":"f","description":"Run `f`","toolUseId":"a"}'),
+(2, 5, NULL, x'b0000000000040008000000000000005', 2, NULL, 1, 'approval_resolved',
+ '{"type":"approval_resolved","timestamp":"2026-11-23T20:00:00.000Z","eventId":"b0000000-0000-4000-8000-000000000005","persistenceState":"transient","eventIndex":5,"sessionId":"t","runId":"r2","turn":1,"approvalId":"ap-1","approved":true,"decision":"approved"}'),
+(2, 6, NULL, x'b0000000000040008000000000000006', 2, NULL, 1, 'approval_requested',
+ '{"type":"approval_requested","timestamp":"2026-11-23T20:00:00.000Z","eventId":"b0000000-0000-4000-8000-000000000006","persistenceState":"pending","eventIndex":6,"sessionId":"t","runId":"r2","turn":1,"approvalId":"ap-2","toolName":"f","description":"Run `f`","toolUseId":"b"}');
+"#;
+
 fn long_run() -> Vec<crate::backend_events::Emitted> {
     answered((0..2_000).map(|_| text(&"x".repeat(500))))
 }
@@ -57,8 +79,9 @@ async fn e_36_a_file_of_each_earlier_version_opens_with_the_same_bytes() {
     let path = subject.path.with_file_name("old.db");
     let old = Connection::open(&path).unwrap();
     old.execute_batch(include_str!("version_1.sql")).unwrap();
+    old.execute_batch(QUESTIONS).unwrap();
     let payloads: Vec<String> = old
-        .prepare("SELECT payload FROM events ORDER BY event_index")
+        .prepare("SELECT payload FROM events WHERE session = 1 ORDER BY event_index")
         .unwrap()
         .query_map([], |row| row.get(0))
         .unwrap()
@@ -70,6 +93,24 @@ async fn e_36_a_file_of_each_earlier_version_opens_with_the_same_bytes() {
     let stored = store.read_after("s", None).await.unwrap();
     assert_eq!(stored.iter().map(json).collect::<Vec<_>>(), payloads);
     assert_eq!(payloads.len(), 4);
+    let known = store.session("s").await.unwrap().unwrap();
+    assert_eq!((known.runs, known.messages, known.agent), (1, 2, None));
+    assert_eq!(known.first_message.as_deref(), Some("go"));
+    let times = [known.created_at, known.last_at].map(|time| time.as_millisecond() - 1_795_464_000_000);
+    assert_eq!(times, [0, 300]);
+    // What was asked before, answered or not, and the end of the run whose process is gone.
+    let known = store.session("t").await.unwrap().unwrap();
+    assert_eq!((known.agent.as_deref(), known.open_run), (Some("helper"), None));
+    let known = store.approval("ap-1").await.unwrap().unwrap();
+    assert_eq!(
+        (known.status(), known.agent.as_deref()),
+        ("approved", Some("helper"))
+    );
+    assert_eq!(
+        store.approval("ap-2").await.unwrap().unwrap().status(),
+        "cancelled"
+    );
+    assert_eq!(store.approvals(None, None).await.unwrap(), []);
     // Its session continues.
     let run = NewRun {
         user_id: Some("alice".to_owned()),
@@ -270,7 +311,7 @@ async fn a_file_of_a_newer_version_or_of_another_program_is_refused_and_not_chan
     let Subject { path, store, .. } = &subject;
     drop(store.session("s").await);
     let other = Connection::open(path).unwrap();
-    other.pragma_update(None, "user_version", 2).unwrap();
+    other.pragma_update(None, "user_version", 99).unwrap();
     let newer = SqliteStore::open(path, subject.options()).await.err();
     assert_eq!(
         newer,
@@ -281,7 +322,7 @@ async fn a_file_of_a_newer_version_or_of_another_program_is_refused_and_not_chan
     let version: i64 = other
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .unwrap();
-    assert_eq!(version, 2);
+    assert_eq!(version, 99);
 
     let foreign = path.with_file_name("foreign.db");
     let theirs = Connection::open(&foreign).unwrap();

@@ -1,0 +1,180 @@
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use holodeck_backend_api::{ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
+use holodeck_events::{ApprovalAnswer, EventStore, Resolution, StoreError, StoredEvent, approval_decision};
+use holodeck_model::{
+    OnApprovalTimeout,
+    events::{Decision, EventBody},
+};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// How long a person has, and what happens then.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the two settings of `approvals:`")]
+pub struct Patience {
+    /// The time for an answer; `None`: as long as the run lasts.
+    pub limit: Option<Duration>,
+    /// What happens after it.
+    pub then: OnApprovalTimeout,
+}
+
+/// The questions of one run. A question and its answer are events: the answer counts once it is stored, also if
+/// another process stored it.
+pub(crate) struct RunQuestions {
+    store: Arc<dyn EventStore>,
+    policy: Option<Arc<dyn Approver>>,
+    patience: Patience,
+    /// Tools that a person approved for longer than one call.
+    remembered: Mutex<HashSet<String>>,
+    calls: Mutex<HashMap<String, Call>>,
+    changed: watch::Sender<()>,
+}
+
+/// What is known of a question.
+#[derive(Clone, Debug, Default)]
+struct Call {
+    approval_id: Option<String>,
+    decision: Option<ApprovalDecision>,
+    is_expired: bool,
+}
+
+impl RunQuestions {
+    pub(crate) fn new(
+        store: Arc<dyn EventStore>,
+        policy: Option<Arc<dyn Approver>>,
+        patience: Patience,
+        remembered: Vec<String>,
+    ) -> Self {
+        Self {
+            store,
+            policy,
+            patience,
+            remembered: Mutex::new(remembered.into_iter().collect()),
+            calls: Mutex::default(),
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    /// Takes in an event of the run's session, from any process; may see it twice.
+    pub(crate) fn observe(&self, event: &StoredEvent) {
+        match &event.event().body {
+            EventBody::ApprovalRequested(asked) => {
+                let Some(call_id) = &asked.tool_use_id else { return };
+                let mut calls = lock(&self.calls);
+                calls.entry(call_id.clone()).or_default().approval_id = Some(asked.approval_id.clone());
+            }
+            EventBody::ApprovalResolved(resolved) => {
+                let mut calls = lock(&self.calls);
+                let of_question = |call: &&mut Call| call.approval_id.as_ref() == Some(&resolved.approval_id);
+                if let Some(call) = calls.values_mut().find(of_question) {
+                    call.decision = Some(approval_decision(resolved));
+                    call.is_expired = resolved.decision == Some(Decision::Expired);
+                }
+            }
+            _ => return,
+        }
+        self.changed.send_replace(());
+    }
+
+    /// Waits until the run asks a person.
+    pub(crate) async fn wait_for_question(&self) {
+        let mut changes = self.changed.subscribe();
+        while lock(&self.calls).is_empty() {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Approves further calls of a tool without asking.
+    pub(crate) fn remember(&self, tools: Vec<String>) {
+        lock(&self.remembered).extend(tools);
+    }
+
+    /// Stores that no answer arrived in time. If a person answers in the same moment, that answer counts.
+    async fn expire(&self, approval_id: &str) -> Result<(), StoreError> {
+        let seconds = self.patience.limit.unwrap_or_default().as_secs_f64();
+        let mut answer = ApprovalAnswer::new(approval_id, Resolution::Expire);
+        answer.reason = Some(format!("no answer within {seconds} s"));
+        match self.store.resolve_approval(answer).await {
+            Ok(event) => {
+                self.observe(&event);
+                Ok(())
+            }
+            // The answer that is stored arrives as an event.
+            Err(StoreError::AlreadyResolved { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn call(&self, call_id: &str) -> Call {
+        lock(&self.calls).get(call_id).cloned().unwrap_or_default()
+    }
+
+    /// Waits until `get` finds something in what is known of a question.
+    async fn wait<T>(&self, call_id: &str, get: impl Fn(Call) -> Option<T>) -> T {
+        let mut changes = self.changed.subscribe();
+        loop {
+            if let Some(found) = get(self.call(call_id)) {
+                return found;
+            }
+            if changes.changed().await.is_err() {
+                // The sender is in `self`.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// The answer of a person, or what happens without one.
+    async fn answer(&self, call_id: &str) -> ApprovalDecision {
+        let decision = self.wait(call_id, |call| call.decision);
+        let Some(limit) = self.patience.limit else {
+            return decision.await;
+        };
+        if let Ok(decision) = tokio::time::timeout(limit, decision).await {
+            return decision;
+        }
+        // The question is stored before anybody can wait for its answer for long.
+        let approval_id = self.wait(call_id, |call| call.approval_id).await;
+        if let Err(error) = self.expire(&approval_id).await {
+            return ApprovalDecision::reject(error.to_string());
+        }
+        let decision = self.wait(call_id, |call| call.decision).await;
+        match decision {
+            ApprovalDecision::Reject { reason }
+                if self.patience.then == OnApprovalTimeout::Terminate && self.call(call_id).is_expired =>
+            {
+                ApprovalDecision::Terminate { reason }
+            }
+            decision => decision,
+        }
+    }
+}
+
+#[async_trait]
+impl Approver for RunQuestions {
+    fn decide(&self, ask: &ApprovalAsk) -> Option<(ApprovalDecision, DecidedBy)> {
+        // Without a policy a person decides about every call that the backend asks about.
+        let decided = self.policy.as_ref().and_then(|policy| policy.decide(ask));
+        let is_remembered = || lock(&self.remembered).contains(&ask.tool_name);
+        decided.or_else(|| is_remembered().then(|| (ApprovalDecision::approve(), DecidedBy::Person)))
+    }
+
+    async fn ask(&self, ask: &ApprovalAsk, cancel: &CancellationToken) -> ApprovalDecision {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => ApprovalDecision::Withdrawn,
+            decision = self.answer(&ask.call_id) => decision,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,16 @@
+#![doc = include_str!("../README.md")]
+
+mod approvals;
+mod live;
+mod masking;
+mod request;
+mod run;
+mod service;
+
+#[doc(no_inline)]
+pub use {holodeck_backend_api as api, holodeck_events as events, holodeck_model as model};
+
+pub use approvals::Patience;
+pub use request::{Concurrency, RunError, RunRequest, Thinking};
+pub use run::RunHandle;
+pub use service::{AgentRunService, ServiceOptions, run_graph};

@@ -1,0 +1,176 @@
+use std::ops::RangeInclusive;
+
+use holodeck_events::{RecordError, StoreError};
+use holodeck_model::{FileInput, events::AgentExecutionResult};
+
+/// A message to an agent, and how it is answered.
+#[derive(Clone, Debug, Default)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "callers construct it as a literal with `..Default::default()`"
+)]
+pub struct RunRequest {
+    /// The conversation; without one, a new one begins.
+    pub session_id: Option<String>,
+    /// The message of the person.
+    pub message: String,
+    /// The person.
+    pub user_id: Option<String>,
+    /// The client's own id of the message: a message that is sent again is answered once.
+    pub client_message_id: Option<String>,
+    /// Files attached to the message.
+    pub files: Vec<FileInput>,
+    /// Whether the model reasons before it answers; `None`: as the agent's YAML says.
+    pub thinking: Option<Thinking>,
+}
+
+impl RunRequest {
+    /// A message in a conversation.
+    pub fn new(session_id: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            session_id: Some(session_id.into()),
+            message: message.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Refuses what can never be answered, before anything is stored.
+    pub(crate) fn check(&self) -> Result<(), RunError> {
+        if self.message.trim().is_empty() {
+            return Err(RunError::refused("the message is empty"));
+        }
+        if self.session_id.as_deref().is_some_and(|id| !is_id(id)) {
+            return Err(RunError::refused(
+                "a session id has 1 to 128 letters, digits, `-`, `_`, `.` or `:`",
+            ));
+        }
+        match self.thinking {
+            Some(Thinking::Budget(tokens)) if !THINKING_BUDGET.contains(&tokens) => Err(RunError::refused(
+                format!("`thinkingBudget` must be from 1024 to 100000, got {tokens}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Tokens that a client may allow for reasoning.
+const THINKING_BUDGET: RangeInclusive<u32> = 1024..=100_000;
+
+/// Longer ids are refused.
+const MAX_ID: usize = 128;
+
+/// Ids appear in paths, headers and terminals.
+fn is_id(id: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+    !id.is_empty() && id.len() <= MAX_ID && id.chars().all(fits)
+}
+
+/// Whether the model reasons before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "on with a budget, or off")]
+pub enum Thinking {
+    /// It does not.
+    Off,
+    /// It does, with at most this many tokens.
+    Budget(u32),
+}
+
+/// What happens to a message while the conversation's last one is being answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Concurrency {
+    /// It is refused.
+    #[default]
+    Reject,
+    /// It waits for its turn.
+    Enqueue,
+    /// It stops the answer in progress.
+    Interrupt,
+}
+
+/// Why a message was not answered.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// It was refused before anything was stored.
+    #[error("{reason}")]
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// It could not be stored, for instance because the conversation is busy.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Too many messages wait for their turn.
+    #[error("{waiting} messages wait already in session `{session_id}`")]
+    QueueFull {
+        /// The session.
+        session_id: String,
+        /// How many.
+        waiting: usize,
+    },
+    /// The run began, and then its events could not be stored: it was stopped.
+    #[error("run `{run_id}` was stopped: {error}")]
+    Lost {
+        /// The run.
+        run_id: String,
+        /// Why.
+        error: StoreError,
+    },
+    /// The run ended without an answer.
+    #[error("{}", .0.error.as_deref().unwrap_or("the run failed"))]
+    Execution(Box<AgentExecutionResult>),
+    /// The service is closing.
+    #[error("the service is closing")]
+    Closing,
+}
+
+impl RunError {
+    pub(crate) fn refused(reason: impl Into<String>) -> Self {
+        Self::Refused {
+            reason: reason.into(),
+        }
+    }
+}
+
+impl From<RecordError> for RunError {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::NotOpened(error) => Self::Store(error),
+            RecordError::Lost { run_id, error } => Self::Lost { run_id, error },
+            other => Self::refused(other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e17_budgets_outside_the_range_are_refused() {
+        for (tokens, accepted) in [(1023, false), (1024, true), (100_000, true), (100_001, false)] {
+            let request = RunRequest {
+                thinking: Some(Thinking::Budget(tokens)),
+                ..RunRequest::new("s", "go")
+            };
+            assert_eq!(request.check().is_ok(), accepted, "{tokens}");
+        }
+    }
+
+    #[test]
+    fn ids_are_fit_for_paths_and_terminals() {
+        for (id, accepted) in [
+            ("a-1_b.c:d", true),
+            ("", false),
+            ("a b", false),
+            ("../x", false),
+            ("\u{1b}[2J", false),
+            (&"x".repeat(128), true),
+            (&"x".repeat(129), false),
+        ] {
+            assert_eq!(RunRequest::new(id, "go").check().is_ok(), accepted, "{id:?}");
+        }
+        assert!(RunRequest::new("s", " \n").check().is_err());
+    }
+}

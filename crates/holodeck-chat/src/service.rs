@@ -1,0 +1,451 @@
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::StreamExt as _;
+use holodeck_backend_api::{AgentBackend, Approver, BackendEvent, EventStream, Spending, TurnRequest};
+use holodeck_events::{
+    ApprovalAnswer, Clock, EventSink, EventStore, Ids, NewRun, RandomIds, Recording, StoreError, StoredEvent,
+    SystemClock,
+};
+use holodeck_model::{
+    OnApprovalTimeout, Redactor,
+    events::{AgentExecutionResult, EventBody, SessionStart},
+};
+use holodeck_turn::{TurnInput, TurnRunner};
+use tokio::sync::{OwnedMutexGuard, watch};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    Concurrency, Patience, RunError, RunHandle, RunRequest,
+    approvals::RunQuestions,
+    live::{LiveSessions, Slot, Turn},
+    masking::mask_events,
+    run::{RunOutcome, RunSink, Seen},
+};
+
+/// Messages that may wait in one conversation.
+const MAX_WAITING: usize = 16;
+
+/// How a service runs its agent.
+#[derive(Clone)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "callers construct it as a literal with `..Default::default()`"
+)]
+pub struct ServiceOptions {
+    /// How new sessions begin.
+    pub session: SessionStart,
+    /// Files, prices, and the time limit of a turn.
+    pub turns: Option<TurnRunner>,
+    /// Decides about tool calls; what it leaves open, a person decides.
+    pub policy: Option<Arc<dyn Approver>>,
+    /// How long a person has to decide.
+    pub patience: Patience,
+    /// What happens to a message while another one is answered.
+    pub concurrency: Concurrency,
+    /// Masks secrets before anything is stored or delivered.
+    pub redactor: Option<Arc<Redactor>>,
+    /// Conversations that the backend keeps open between turns.
+    pub live_sessions: usize,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// New ids.
+    pub ids: Arc<dyn Ids>,
+}
+
+impl Default for ServiceOptions {
+    fn default() -> Self {
+        Self {
+            session: SessionStart::default(),
+            turns: None,
+            policy: None,
+            patience: Patience {
+                limit: None,
+                then: OnApprovalTimeout::Reject,
+            },
+            concurrency: Concurrency::default(),
+            redactor: None,
+            live_sessions: 4,
+            clock: Arc::new(SystemClock::default()),
+            ids: Arc::new(RandomIds),
+        }
+    }
+}
+
+/// Answers messages in conversations, and records every event in a store. Cheap to clone.
+///
+/// A run continues without a listener: its events are in the store, and [`EventStore::subscribe`] delivers
+/// them.
+#[derive(Clone)]
+pub struct AgentRunService(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn EventStore>,
+    live: Arc<LiveSessions>,
+    options: ServiceOptions,
+    runs: Mutex<HashMap<String, RunHandle>>,
+    /// The order of the messages of a conversation.
+    queues: Mutex<HashMap<String, Queue>>,
+    tasks: TaskTracker,
+    closing: CancellationToken,
+}
+
+type Queue = Arc<tokio::sync::Mutex<()>>;
+
+/// Answers one message, in a service of its own.
+pub async fn run_graph(
+    backend: Arc<dyn AgentBackend>,
+    store: Arc<dyn EventStore>,
+    options: ServiceOptions,
+    request: RunRequest,
+    sink: Option<Arc<dyn EventSink>>,
+) -> Result<AgentExecutionResult, RunError> {
+    let service = AgentRunService::new(backend, store, options);
+    let result = service.run_graph(request, sink).await;
+    service.close().await;
+    result
+}
+
+impl AgentRunService {
+    /// A service for one agent.
+    pub fn new(backend: Arc<dyn AgentBackend>, store: Arc<dyn EventStore>, options: ServiceOptions) -> Self {
+        let live = Arc::new(LiveSessions::new(backend, options.live_sessions));
+        Self(Arc::new(Inner {
+            store,
+            live,
+            options,
+            runs: Mutex::default(),
+            queues: Mutex::default(),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        }))
+    }
+
+    /// The store of all events.
+    pub fn store(&self) -> &Arc<dyn EventStore> {
+        &self.0.store
+    }
+
+    /// Answers a message and waits for the result. Each event of the run is delivered to `sink` once it is stored; the
+    /// run is recorded in the same way without a sink.
+    pub async fn run_graph(
+        &self,
+        request: RunRequest,
+        sink: Option<Arc<dyn EventSink>>,
+    ) -> Result<AgentExecutionResult, RunError> {
+        self.start(request, sink).await?.finish().await
+    }
+
+    /// Begins to answer a message. Returns once the message is stored, or once it waits for its turn.
+    pub async fn start(
+        &self,
+        request: RunRequest,
+        sink: Option<Arc<dyn EventSink>>,
+    ) -> Result<RunHandle, RunError> {
+        request.check()?;
+        if self.0.closing.is_cancelled() {
+            return Err(RunError::Closing);
+        }
+        let cancel = self.0.closing.child_token();
+        let turn = self.prepare(&request, &cancel).await?;
+        let new_id = || self.0.options.ids.next().to_string();
+        let session_id = request.session_id.clone().unwrap_or_else(new_id);
+        let (outcome, ended) = watch::channel(None);
+        let handle = RunHandle {
+            session_id: session_id.clone(),
+            run_id: new_id(),
+            cancel,
+            outcome: ended,
+        };
+        let place = self.wait_for_place(&session_id).await?;
+        let waits = matches!(place, Place::Waiting(_));
+        let run = NewRun {
+            session_id,
+            message: self.masked(&request.message),
+            run_id: Some(handle.run_id.clone()),
+            user_id: request.user_id,
+            client_message_id: request.client_message_id,
+            approval_timeout: self.0.options.patience.limit,
+        };
+        let (begun, mut has_begun) = watch::channel(false);
+        self.runs().insert(handle.run_id.clone(), handle.clone());
+        let (inner, task) = (Arc::clone(&self.0), handle.clone());
+        self.0.tasks.spawn(async move {
+            let result = inner.run(&task, place, run, turn, begun, sink).await;
+            inner.forget(&task);
+            outcome.send_replace(Some(result));
+        });
+        if !waits {
+            // A run that could not begin drops the sender.
+            let begun = has_begun.wait_for(|begun| *begun).await.is_ok();
+            if !begun {
+                let mut handle = handle;
+                return Err(handle.finish().await.err().unwrap_or(RunError::Closing));
+            }
+        }
+        Ok(handle)
+    }
+
+    /// The run, if this service runs it at present.
+    pub fn run(&self, run_id: &str) -> Option<RunHandle> {
+        self.runs().get(run_id).cloned()
+    }
+
+    /// The runs of a conversation that this service runs at present.
+    pub fn runs_of(&self, session_id: &str) -> Vec<RunHandle> {
+        let runs = self.runs();
+        runs.values()
+            .filter(|run| run.session_id == session_id)
+            .cloned()
+            .collect()
+    }
+
+    /// Answers a question to a person.
+    pub async fn answer(&self, answer: ApprovalAnswer) -> Result<StoredEvent, StoreError> {
+        self.0.store.resolve_approval(answer).await
+    }
+
+    /// Closes what is kept open for a conversation, for instance before it is deleted.
+    pub async fn release(&self, session_id: &str) {
+        self.0.live.close(Some(session_id)).await;
+    }
+
+    /// Refuses further messages, stops all runs and waits until they are stored.
+    pub async fn close(&self) {
+        self.0.closing.cancel();
+        self.drain().await;
+        self.0.live.close(None).await;
+    }
+
+    /// Waits for the end of all runs.
+    pub async fn drain(&self) {
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+        self.0.tasks.reopen();
+    }
+
+    /// The request to the backend, with the attached files.
+    async fn prepare(
+        &self,
+        request: &RunRequest,
+        cancel: &CancellationToken,
+    ) -> Result<TurnRequest, RunError> {
+        let mut turn = match &self.0.options.turns {
+            Some(turns) => {
+                let input = TurnInput {
+                    input: &request.message,
+                    files: &request.files,
+                    unit: None,
+                };
+                let prepared = turns.prepare_request(input, cancel).await;
+                let (turn, _) = prepared.map_err(|record| {
+                    let problems = record.failures.iter().map(|failure| failure.text.as_str());
+                    RunError::refused(problems.collect::<Vec<_>>().join("\n"))
+                })?;
+                turn
+            }
+            None if request.files.is_empty() => TurnRequest::new(&request.message),
+            None => return Err(RunError::refused("this service reads no files")),
+        };
+        turn.cancel = cancel.clone();
+        Ok(turn)
+    }
+
+    /// What happens to a message while its conversation is busy.
+    async fn wait_for_place(&self, session_id: &str) -> Result<Place, RunError> {
+        match self.0.options.concurrency {
+            Concurrency::Reject => Ok(Place::Any),
+            Concurrency::Interrupt => {
+                for mut run in self.runs_of(session_id) {
+                    run.cancel();
+                    // However it ended, the conversation is free.
+                    let _ = run.finish().await;
+                }
+                Ok(Place::Any)
+            }
+            Concurrency::Enqueue => {
+                let queue = {
+                    let mut queues = self.0.queues();
+                    Arc::clone(queues.entry(session_id.to_owned()).or_default())
+                };
+                if let Ok(place) = Arc::clone(&queue).try_lock_owned() {
+                    return Ok(Place::Taken(place));
+                }
+                // Those that wait, the one that runs, the map, and this.
+                let waiting = Arc::strong_count(&queue).saturating_sub(3);
+                if waiting >= MAX_WAITING {
+                    return Err(RunError::QueueFull {
+                        session_id: session_id.to_owned(),
+                        waiting,
+                    });
+                }
+                Ok(Place::Waiting(queue))
+            }
+        }
+    }
+
+    fn masked(&self, text: &str) -> String {
+        match &self.0.options.redactor {
+            Some(redactor) => redactor.text(text).into_owned(),
+            None => text.to_owned(),
+        }
+    }
+
+    fn runs(&self) -> MutexGuard<'_, HashMap<String, RunHandle>> {
+        self.0.runs()
+    }
+}
+
+/// The place of a message among those of its conversation.
+enum Place {
+    /// The store refuses it if the conversation is busy.
+    Any,
+    /// It is the next one.
+    Taken(#[expect(dead_code, reason = "held during the run")] OwnedMutexGuard<()>),
+    /// Others come first.
+    Waiting(Queue),
+}
+
+impl Inner {
+    async fn run(
+        &self,
+        handle: &RunHandle,
+        place: Place,
+        run: NewRun,
+        mut turn: TurnRequest,
+        begun: watch::Sender<bool>,
+        client: Option<Arc<dyn EventSink>>,
+    ) -> RunOutcome {
+        let _place = match place {
+            Place::Waiting(queue) => {
+                let taken = tokio::select! {
+                    biased;
+                    () = handle.cancel.cancelled() => {
+                        return Err(RunError::refused("the message was withdrawn before it was answered"));
+                    }
+                    taken = queue.lock_owned() => taken,
+                };
+                Place::Taken(taken)
+            }
+            place => place,
+        };
+        let session_id = run.session_id.clone();
+        let remembered = match self.store.remembered_approvals(&session_id).await {
+            Ok(tools) => tools,
+            Err(StoreError::SessionNotFound { .. }) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        let policy = self.options.policy.clone();
+        let questions = RunQuestions::new(Arc::clone(&self.store), policy, self.options.patience, remembered);
+        let questions = Arc::new(questions);
+        let sink = RunSink {
+            questions: Arc::clone(&questions),
+            client,
+            first: Arc::default(),
+            begun,
+            seen: Mutex::new(Seen::default()),
+        };
+        turn.approver = Some(Arc::clone(&questions) as Arc<dyn Approver>);
+        let spending = turn.spending.clone();
+        let slot = Slot::default();
+        let events = Arc::clone(&self.live).turn(
+            Arc::clone(&self.store),
+            Turn {
+                session_id: session_id.clone(),
+                first: Arc::clone(&sink.first),
+                request: turn,
+                slot: Arc::clone(&slot),
+            },
+        );
+        let recording = Recording::new(&*self.store, &self.options.clock, &self.options.ids).with_sink(&sink);
+        let recording = match self.options.turns.as_ref().and_then(|turns| turns.timeout) {
+            Some(limit) => recording.with_limit(limit),
+            None => recording,
+        };
+        let owner = run.user_id.clone();
+        let start = self.options.session.clone();
+        recording.session(&session_id, owner.as_deref(), start).await?;
+        let recorded = {
+            let events = self.complete(events, spending);
+            let record = recording.record(run, events);
+            tokio::select! {
+                recorded = record => recorded,
+                never = watch_answers(&*self.store, &session_id, &questions) => match never {},
+            }
+        };
+        recorded?;
+        let (result, head) = {
+            let seen = sink.seen();
+            (seen.result(), seen.head)
+        };
+        let session = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(session) = session {
+            self.live.park(&session_id, session, head).await;
+        }
+        match result {
+            Some(result) if result.success => Ok(result),
+            Some(result) => Err(RunError::Execution(Box::new(result))),
+            None => Err(RunError::refused("the run has no end")),
+        }
+    }
+
+    /// Adds what the tools used to the result, and masks secrets.
+    fn complete<'a>(&'a self, events: EventStream<'a>, spending: Spending) -> EventStream<'a> {
+        let totals = self.options.turns.as_ref();
+        let events: EventStream<'a> = Box::pin(events.map(move |event| match (event, totals) {
+            (Ok(BackendEvent::End(mut result)), Some(turns)) => {
+                turns.add_totals(&mut result, &spending.take());
+                Ok(BackendEvent::End(result))
+            }
+            (event, _) => event,
+        }));
+        match &self.options.redactor {
+            Some(redactor) => mask_events(events, redactor),
+            None => events,
+        }
+    }
+
+    /// Removes a run that is over.
+    fn forget(&self, run: &RunHandle) {
+        self.runs().remove(&run.run_id);
+        let mut queues = self.queues();
+        if queues
+            .get(&run.session_id)
+            .is_some_and(|queue| Arc::strong_count(queue) == 1)
+        {
+            queues.remove(&run.session_id);
+        }
+    }
+
+    fn runs(&self) -> MutexGuard<'_, HashMap<String, RunHandle>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queues(&self) -> MutexGuard<'_, HashMap<String, Queue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Passes the answers of people to the run, also those that another process stored. Never ends.
+async fn watch_answers(
+    store: &dyn EventStore,
+    session_id: &str,
+    questions: &RunQuestions,
+) -> std::convert::Infallible {
+    questions.wait_for_question().await;
+    let follow = async {
+        let mut events = store.subscribe(session_id, None).await?;
+        while let Some(event) = events.next().await? {
+            questions.observe(&event);
+            if let EventBody::ApprovalResolved(_) = event.event().body {
+                questions.remember(store.remembered_approvals(session_id).await?);
+            }
+        }
+        Ok::<_, StoreError>(())
+    };
+    // If the store fails, the run ends when its next event cannot be stored.
+    let _ = follow.await;
+    std::future::pending().await
+}

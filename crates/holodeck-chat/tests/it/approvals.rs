@@ -1,0 +1,336 @@
+use std::{sync::Arc, time::Duration};
+
+use holodeck_chat::{
+    AgentRunService, Patience, RunError, RunRequest, ServiceOptions,
+    api::ToolCall,
+    events::{
+        ApprovalAnswer, EventStore, MemoryStore, Resolution, SqliteOptions, SqliteStore, StoreError,
+        StoredEvent,
+    },
+    model::{
+        OnApprovalTimeout,
+        events::{AgentExecutionResult, ApprovalScope, EventBody},
+    },
+};
+use holodeck_testkit::{ScriptedBackend, ScriptedTools, ScriptedTurn};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+/// An agent that calls `echo` in each turn, and asks a person before.
+struct Asking {
+    service: AgentRunService,
+    store: Arc<dyn EventStore>,
+    tools: Arc<ScriptedTools>,
+}
+
+impl Asking {
+    fn new(store: Arc<dyn EventStore>, patience: Patience) -> Self {
+        let tools = Arc::new(ScriptedTools::default());
+        let backend = ScriptedBackend::answering(|asked| {
+            let call = ToolCall {
+                name: "echo".to_owned(),
+                arguments: json!({"text": asked.message}),
+                call_id: format!("call-{}", asked.index),
+            };
+            ScriptedTurn::nothing().and_call(vec![call]).and_text("done")
+        });
+        let options = ServiceOptions {
+            patience,
+            ..ServiceOptions::default()
+        };
+        let backend = Arc::new(backend.with_tools(Arc::clone(&tools) as Arc<_>));
+        Self {
+            service: AgentRunService::new(backend, Arc::clone(&store), options),
+            store,
+            tools,
+        }
+    }
+
+    fn patient() -> Self {
+        Self::new(Arc::new(MemoryStore::new()), FOR_EVER)
+    }
+
+    /// Sends a message, and answers the question about its call.
+    async fn run(
+        &self,
+        message: &str,
+        decide: impl FnOnce(&str) -> ApprovalAnswer,
+    ) -> Result<AgentExecutionResult, RunError> {
+        let mut run = self.service.start(RunRequest::new("s", message), None).await?;
+        let id = self.question(run.run_id()).await;
+        self.service.answer(decide(&id)).await.unwrap();
+        run.finish().await
+    }
+
+    /// The id of the question that a run asks.
+    async fn question(&self, run_id: &str) -> String {
+        loop {
+            let pending = self.store.approvals(Some("s"), None).await.unwrap();
+            if let Some(asked) = pending.iter().find(|asked| asked.run_id == run_id) {
+                return asked.request.approval_id.clone();
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn events(&self) -> Vec<StoredEvent> {
+        self.store.read_after("s", None).await.unwrap()
+    }
+
+    /// The types of the events about calls, with their outcome.
+    async fn calls(&self) -> Vec<String> {
+        let events = self.events().await;
+        let calls = events.iter().filter_map(|event| {
+            Some(match &event.event().body {
+                EventBody::ToolUse(_) => "called".to_owned(),
+                EventBody::ApprovalRequested(_) => "asked".to_owned(),
+                EventBody::ApprovalResolved(resolved) => {
+                    resolved.decision.as_ref().unwrap().as_str().to_owned()
+                }
+                EventBody::ToolResult(result) => {
+                    format!("{}: {}", result.success, result.result.as_str().unwrap())
+                }
+                EventBody::Complete(end) => match &end.error {
+                    Some(error) => format!("complete: {}: {error}", end.reason.as_str()),
+                    None => format!("complete: {}", end.reason.as_str()),
+                },
+                EventBody::Error(error) => format!("error: {}", error.error),
+                _ => return None,
+            })
+        });
+        calls.collect()
+    }
+}
+
+const FOR_EVER: Patience = Patience {
+    limit: None,
+    then: OnApprovalTimeout::Reject,
+};
+
+fn approve(id: &str) -> ApprovalAnswer {
+    ApprovalAnswer::new(id, Resolution::Approve)
+}
+
+#[tokio::test]
+async fn e62_an_approved_call_runs() {
+    let asking = Asking::patient();
+    let result = asking.run("hello", approve).await.unwrap();
+    assert_eq!(result.response, "done");
+    assert_eq!(
+        asking.calls().await,
+        ["called", "asked", "approved", "true: hello", "complete: success"]
+    );
+}
+
+#[tokio::test]
+async fn e63_a_rejected_call_does_not_run_and_the_model_learns_why() {
+    let asking = Asking::patient();
+    let reject = |id: &str| {
+        let mut answer = ApprovalAnswer::new(id, Resolution::Reject);
+        answer.reason = Some("not today".to_owned());
+        answer
+    };
+    assert_eq!(asking.run("hello", reject).await.unwrap().response, "done");
+    assert_eq!(
+        asking.calls().await,
+        [
+            "called",
+            "asked",
+            "rejected",
+            "false: not today",
+            "complete: success"
+        ]
+    );
+    assert_eq!(asking.tools.called(), []);
+}
+
+#[tokio::test]
+async fn e67_a_modified_call_runs_with_the_new_arguments() {
+    let asking = Asking::patient();
+    let modify = |id: &str| ApprovalAnswer::new(id, Resolution::Modify(json!({"text": "other"})));
+    asking.run("hello", modify).await.unwrap();
+    assert_eq!(asking.calls().await[2..4], ["modified", "true: other"]);
+    assert_eq!(asking.tools.called()[0].arguments, json!({"text": "other"}));
+}
+
+#[tokio::test]
+async fn a_person_may_end_the_run() {
+    let asking = Asking::patient();
+    let terminate = |id: &str| ApprovalAnswer::new(id, Resolution::Terminate);
+    let Err(RunError::Execution(result)) = asking.run("hello", terminate).await else {
+        panic!("the run was ended")
+    };
+    assert!(!result.success);
+    assert_eq!(asking.tools.called(), []);
+    let calls = asking.calls().await;
+    assert_eq!(calls[2], "terminated");
+    assert!(
+        calls
+            .last()
+            .unwrap()
+            .starts_with("complete: error: terminated by approval"),
+        "{calls:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn e64_nobody_answers() {
+    for (then, end) in [
+        (OnApprovalTimeout::Reject, "complete: success"),
+        (
+            OnApprovalTimeout::Terminate,
+            "complete: error: terminated by approval: no answer within 300 s",
+        ),
+    ] {
+        let limit = Some(Duration::from_mins(5));
+        let asking = Asking::new(Arc::new(MemoryStore::new()), Patience { limit, then });
+        let _ = asking
+            .service
+            .run_graph(RunRequest::new("s", "hello"), None)
+            .await;
+        let calls = asking.calls().await;
+        assert_eq!(calls[..3], ["called", "asked", "expired"]);
+        assert_eq!(calls.iter().filter(|call| *call == "expired").count(), 1);
+        assert_eq!(calls.last().unwrap(), end);
+        assert_eq!(asking.tools.called(), []);
+    }
+}
+
+#[tokio::test]
+async fn e66_the_first_answer_counts() {
+    let asking = Asking::patient();
+    let mut run = asking
+        .service
+        .start(RunRequest::new("s", "hello"), None)
+        .await
+        .unwrap();
+    let id = asking.question(run.run_id()).await;
+    asking
+        .service
+        .answer(ApprovalAnswer::new(&id, Resolution::Reject))
+        .await
+        .unwrap();
+    let second = asking.service.answer(approve(&id)).await;
+    assert!(
+        matches!(second, Err(StoreError::AlreadyResolved { .. })),
+        "{second:?}"
+    );
+    run.finish().await.unwrap();
+    assert_eq!(asking.tools.called(), []);
+    let unknown = asking.service.answer(approve("nothing")).await;
+    assert!(matches!(unknown, Err(StoreError::ApprovalNotFound { .. })));
+}
+
+/// Another user's answer is refused as if there were no question.
+#[tokio::test]
+async fn e66_a_stranger_cannot_answer() {
+    let asking = Asking::patient();
+    let request = RunRequest {
+        user_id: Some("alice".to_owned()),
+        ..RunRequest::new("s", "hello")
+    };
+    let mut run = asking.service.start(request, None).await.unwrap();
+    let id = asking.question(run.run_id()).await;
+    for stranger in [Some("mallory"), None] {
+        let answer = asking.service.answer(approve(&id).by(stranger)).await;
+        assert!(
+            matches!(answer, Err(StoreError::ApprovalNotFound { .. })),
+            "{answer:?}"
+        );
+    }
+    asking
+        .service
+        .answer(approve(&id).by(Some("alice")))
+        .await
+        .unwrap();
+    run.finish().await.unwrap();
+    assert_eq!(asking.tools.called().len(), 1);
+}
+
+/// Another process, which has the same file open, answers.
+#[tokio::test]
+async fn an_answer_may_come_from_another_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("events.db");
+    let open = || async { SqliteStore::open(&path, SqliteOptions::default()).await.unwrap() };
+    let asking = Asking::new(Arc::new(open().await), FOR_EVER);
+    let elsewhere = open().await;
+    let mut run = asking
+        .service
+        .start(RunRequest::new("s", "hello"), None)
+        .await
+        .unwrap();
+    let id = asking.question(run.run_id()).await;
+    elsewhere.resolve_approval(approve(&id)).await.unwrap();
+    assert_eq!(run.finish().await.unwrap().response, "done");
+    assert_eq!(
+        asking.calls().await,
+        ["called", "asked", "approved", "true: hello", "complete: success"]
+    );
+}
+
+#[tokio::test]
+async fn e59_a_question_is_withdrawn_when_the_run_is_stopped() {
+    let asking = Asking::patient();
+    let mut run = asking
+        .service
+        .start(RunRequest::new("s", "hello"), None)
+        .await
+        .unwrap();
+    let id = asking.question(run.run_id()).await;
+    run.cancel();
+    assert!(run.finish().await.is_err());
+    let calls = asking.calls().await;
+    assert_eq!(calls[..3], ["called", "asked", "cancelled"]);
+    assert!(calls[3].starts_with("false"), "{calls:?}");
+    assert_eq!(asking.tools.called(), []);
+    let late = asking.service.answer(approve(&id)).await;
+    assert!(
+        matches!(late, Err(StoreError::AlreadyResolved { .. })),
+        "{late:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_tool_that_is_approved_for_the_session_is_not_asked_about_again() {
+    let asking = Asking::patient();
+    let for_session = |id: &str| {
+        let mut answer = approve(id);
+        answer.scope = ApprovalScope::Session;
+        answer
+    };
+    asking.run("one", for_session).await.unwrap();
+    asking
+        .service
+        .run_graph(RunRequest::new("s", "two"), None)
+        .await
+        .unwrap();
+    assert_eq!(asking.tools.called().len(), 2);
+    let asked = asking
+        .calls()
+        .await
+        .iter()
+        .filter(|call| *call == "asked")
+        .count();
+    assert_eq!(asked, 1);
+    // Another conversation asks.
+    let mut other = asking
+        .service
+        .start(RunRequest::new("t", "three"), None)
+        .await
+        .unwrap();
+    let id = loop {
+        let pending = asking.store.approvals(Some("t"), None).await.unwrap();
+        if let Some(asked) = pending.first() {
+            break asked.request.approval_id.clone();
+        }
+        tokio::task::yield_now().await;
+    };
+    asking
+        .service
+        .answer(ApprovalAnswer::new(&id, Resolution::Reject))
+        .await
+        .unwrap();
+    other.finish().await.unwrap();
+    assert_eq!(asking.tools.called().len(), 2);
+}

@@ -1,0 +1,12 @@
+//! Conversations over scripted backends.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod approvals;
+mod concurrency;
+mod conversation;
+mod world;

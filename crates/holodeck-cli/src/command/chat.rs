@@ -1,0 +1,298 @@
+//! `holodeck chat`: a conversation with an agent, in a terminal or from a pipe.
+
+mod editor;
+mod slash;
+mod talk;
+mod view;
+
+use std::{
+    io::{self, IsTerminal as _, Read as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use holodeck::{
+    AnswerSource, Chat, ChatOptions, OpenOptions,
+    backend_api::Occasion,
+    conversation::Concurrency,
+    event_store_path,
+    events::{EventStore, MemoryStore, SessionInfo},
+    index::IndexSink,
+    model::{Presence, Provider, ResolvedAgent, printable},
+    open_event_store,
+    runner::ExitCode,
+};
+
+use super::{as_argument, build_runtime, load, parse_seconds};
+use crate::{
+    failure::{Failure, Problem, Subject},
+    interrupt::Interrupts,
+    render::{IndexProgress, ProgressStyle},
+    terminal::{Terminal, Verbosity},
+};
+
+use editor::Editor;
+use talk::Talk;
+
+/// Flags of `holodeck chat`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ChatArgs {
+    /// The agent file.
+    #[arg(value_name = "AGENT", default_value = "agent.yaml")]
+    agent: PathBuf,
+    /// Continue the latest conversation with this agent.
+    #[arg(long, conflicts_with = "session")]
+    resume: bool,
+    /// Continue this conversation, or begin it under this id.
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// Send one message, print the answer and exit; `-` reads all of stdin as the message.
+    #[arg(long, value_name = "QUESTION")]
+    once: Option<String>,
+    /// Store the conversation of `--once`.
+    #[arg(long, requires = "once")]
+    save: bool,
+    /// Attach a file to the first message; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
+    /// Answer from a recording instead of the model.
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+    /// Time out each answer after this many seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Option<Duration>,
+    /// Write the result of each message as a line of JSON instead of the text of the answer.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Size limit of a message; no model accepts more.
+const MAX_MESSAGE: u64 = 16 * 1024 * 1024;
+
+impl ChatArgs {
+    /// Whether the conversation is kept when the command ends.
+    fn is_stored(&self) -> bool {
+        self.once.is_none() || self.save || self.resume || self.session.is_some()
+    }
+}
+
+/// Holds a conversation.
+pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let env = holodeck::environment(&args.agent).map_err(Problem::from)?;
+    let agent = load(&args.agent, &env, terminal)?;
+    let subject = Subject {
+        argument: as_argument(&args.agent),
+    };
+    let once = args.once.as_deref().map(read_message).transpose()?;
+    let is_interactive = once.is_none() && terminal.is_interactive() && !args.json;
+    let style = ProgressStyle::fitting(terminal, env.get("TERM"));
+    let progress = Arc::new(IndexProgress::new(style, terminal));
+    let listener = Arc::clone(&progress);
+    let options = ChatOptions {
+        open: OpenOptions {
+            answers: args
+                .replay
+                .clone()
+                .map_or(AnswerSource::AsConfigured, AnswerSource::Replay),
+            on_index: IndexSink::new(move |event| listener.on(event)),
+            ..OpenOptions::default()
+        },
+        occasion: Occasion::Chat,
+        timeout: args.timeout,
+        presence: if is_interactive {
+            Presence::Person
+        } else {
+            Presence::None
+        },
+        concurrency: Concurrency::Reject,
+    };
+    build_runtime()?.block_on(async {
+        let mut interrupts = Interrupts::listen()?;
+        let store = open_store(args).await?;
+        let (session_id, known) = find_session(args, &agent.config.name, &*store).await?;
+        progress.wait_for("the agent");
+        let opened = tokio::select! {
+            opened = Chat::open(agent, &env, Arc::clone(&store), options) => opened,
+            request = interrupts.next() => return Err(request.problem().into()),
+        };
+        progress.end();
+        let chat = opened.map_err(|error| subject.prepare(error))?;
+        let mut talk = Talk::new(&chat, session_id, terminal, &mut interrupts, args.json);
+        for path in &args.attach {
+            talk.attach(path)?;
+        }
+        let ended = match once {
+            Some(message) => talk.send(&message, None).await.map(|()| talk.exit_code()),
+            None if is_interactive => converse(&mut talk, &args.agent, known.as_ref()).await,
+            None => talk_from_pipe(&mut talk).await,
+        };
+        let session_id = talk.session_id().to_owned();
+        let has_messages = talk.has_messages();
+        let closed = chat.close().await;
+        let ended = ended?;
+        closed.map_err(|error| Problem::execution(error.to_string()))?;
+        if args.is_stored() && has_messages && terminal.verbosity() > Verbosity::Quiet {
+            terminal.write_message(&format!(
+                "continue with `holodeck chat --session {session_id}{}`\n",
+                subject.argument
+            ));
+        }
+        Ok(ended)
+    })
+}
+
+/// A conversation with a person at a terminal.
+async fn converse(
+    talk: &mut Talk<'_>,
+    agent_file: &Path,
+    known: Option<&SessionInfo>,
+) -> Result<ExitCode, Failure> {
+    talk.greet(known);
+    let history = event_store_path(agent_file).with_file_name("chat_history");
+    let mut editor = Editor::open(Some(history))?;
+    loop {
+        let line = tokio::select! {
+            line = editor.read_message() => line?,
+            request = talk.interrupts.next() => return Err(request.problem().into()),
+        };
+        let Some(line) = line else {
+            return Ok(ExitCode::Passed);
+        };
+        talk.interrupts.forget();
+        match slash::Slash::parse(&line) {
+            None if line.trim().is_empty() => {}
+            None => {
+                talk.send(&line, Some(&mut editor)).await?;
+                if talk.is_left() {
+                    return Ok(ExitCode::Passed);
+                }
+            }
+            Some(Ok(slash::Slash::Quit)) => return Ok(ExitCode::Passed),
+            Some(Ok(command)) => talk.execute(command, &mut editor).await?,
+            Some(Err(problem)) => talk.complain(&problem),
+        }
+    }
+}
+
+/// A conversation whose messages are the lines of stdin.
+async fn talk_from_pipe(talk: &mut Talk<'_>) -> Result<ExitCode, Failure> {
+    // A thread reads, so that a pipe without a writer cannot keep the program from ending.
+    let (sender, mut lines) = tokio::sync::mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in io::stdin().lines() {
+            let ended = line.is_err();
+            if sender.blocking_send(line).is_err() || ended {
+                return;
+            }
+        }
+    });
+    loop {
+        let line = tokio::select! {
+            line = lines.recv() => line,
+            request = talk.interrupts.next() => return Err(request.problem().into()),
+        };
+        let Some(line) = line else {
+            return Ok(talk.exit_code());
+        };
+        let line = line.map_err(|error| Problem::config(format!("cannot read stdin: {error}")))?;
+        match line.trim() {
+            "" => {}
+            "exit" | "quit" | "/exit" | "/quit" => return Ok(talk.exit_code()),
+            message => talk.send(message, None).await?,
+        }
+        if talk.is_left() {
+            return Ok(talk.exit_code());
+        }
+    }
+}
+
+async fn open_store(args: &ChatArgs) -> Result<Arc<dyn EventStore>, Failure> {
+    if !args.is_stored() {
+        return Ok(Arc::new(MemoryStore::new()));
+    }
+    let path = event_store_path(&args.agent);
+    let store = open_event_store(&path).await;
+    let store = store.map_err(|error| Problem::execution(error.to_string()))?;
+    Ok(Arc::new(store))
+}
+
+/// The conversation to continue, with what is known of it, or the id of a new one.
+async fn find_session(
+    args: &ChatArgs,
+    agent: &str,
+    store: &dyn EventStore,
+) -> Result<(Option<String>, Option<SessionInfo>), Failure> {
+    let failed = |error: holodeck::events::StoreError| Problem::execution(error.to_string());
+    let known = match &args.session {
+        Some(id) => store.session(id).await.map_err(failed)?,
+        None if args.resume => {
+            let sessions = store.sessions(None).await.map_err(failed)?;
+            let latest = sessions
+                .into_iter()
+                .find(|session| session.agent.as_deref() == Some(agent));
+            Some(latest.ok_or_else(|| {
+                Problem::config(format!("there is no conversation with `{agent}` to resume"))
+                    .with_hint("without `--resume`, `holodeck chat` begins one")
+            })?)
+        }
+        None => None,
+    };
+    if let Some(known) = &known {
+        if let Some(other) = known.agent.as_deref().filter(|other| *other != agent) {
+            return Err(Problem::config(format!(
+                "session `{}` is a conversation with `{}`, not with `{agent}`",
+                known.session_id,
+                printable(other)
+            ))
+            .into());
+        }
+        if known.open_run.is_some() {
+            return Err(Problem::execution(format!(
+                "session `{}` is being answered by another process",
+                known.session_id
+            ))
+            .with_hint("wait until it ends, or stop it there")
+            .into());
+        }
+    }
+    let id = known
+        .as_ref()
+        .map(|known| known.session_id.clone())
+        .or_else(|| args.session.clone());
+    Ok((id, known))
+}
+
+fn read_message(argument: &str) -> Result<String, Failure> {
+    let mut message = argument.to_owned();
+    if argument == "-" {
+        message.clear();
+        if io::stdin().is_terminal() {
+            return Err(
+                Problem::config("`--once -` reads the message from a pipe, and stdin is a terminal").into(),
+            );
+        }
+        let read = io::stdin()
+            .lock()
+            .take(MAX_MESSAGE + 1)
+            .read_to_string(&mut message);
+        read.map_err(|error| Problem::config(format!("cannot read the message from stdin: {error}")))?;
+        if message.len() as u64 > MAX_MESSAGE {
+            return Err(Problem::config("the message is larger than 16 MiB").into());
+        }
+    }
+    if message.trim().is_empty() {
+        return Err(Problem::config("the message is empty").into());
+    }
+    Ok(message)
+}
+
+/// The agent and its model, in one line.
+fn describe_agent(agent: &ResolvedAgent) -> String {
+    let model = &agent.config.model;
+    let provider = match model.provider {
+        Provider::Anthropic => String::new(),
+        other => format!("{other} "),
+    };
+    format!("{} · {provider}{}", agent.config.name, model.name)
+}

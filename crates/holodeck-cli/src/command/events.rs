@@ -1,0 +1,168 @@
+//! `holodeck events`: the recorded events of conversations.
+
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use clap::Subcommand;
+use holodeck::{
+    events::{StreamChecker, View},
+    model::{events::AgentEvent, printable},
+    runner::{ExitCode, words::count},
+};
+use serde_json::json;
+
+use super::{
+    build_runtime,
+    sessions::{SessionArg, StoreArgs, find, no_conversations, open_existing, read},
+};
+use crate::{
+    failure::{Failure, Problem},
+    terminal::Terminal,
+};
+
+/// Flags of `holodeck events`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EventsArgs {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    place: StoreArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Write the events of a conversation as they are stored, one JSON object a line.
+    Export {
+        #[command(flatten)]
+        session: SessionArg,
+        /// The file to write, which must not exist; without it, stdout.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Check the invariants of recorded events.
+    Check {
+        /// A conversation, a file with one event a line, or `-` for stdin.
+        #[arg(value_name = "SESSION|FILE|-")]
+        what: String,
+    },
+}
+
+pub(crate) fn run(args: &EventsArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    match &args.action {
+        Action::Export { session, output } => export(args, session, output.as_deref(), terminal),
+        Action::Check { what } => {
+            let lines = read_lines(args, what)?;
+            check(what, &lines, args.place.json, terminal)
+        }
+    }
+}
+
+/// The events of a conversation, one a line, as they are stored.
+fn stored_lines(args: &EventsArgs, session: &str) -> Result<String, Failure> {
+    build_runtime()?.block_on(async {
+        let store = open_existing(&args.place).await?;
+        let store = store.ok_or_else(|| no_conversations(&args.place))?;
+        let info = find(&store, session).await?;
+        let mut lines = String::new();
+        for event in read(&store, &info).await? {
+            lines += event.json();
+            lines.push('\n');
+        }
+        Ok(lines)
+    })
+}
+
+fn export(
+    args: &EventsArgs,
+    session: &SessionArg,
+    output: Option<&Path>,
+    terminal: &mut Terminal,
+) -> Result<ExitCode, Failure> {
+    let lines = stored_lines(args, &session.session)?;
+    match output {
+        // JSON escapes control characters, and secrets were masked before they were stored.
+        None => terminal.write_raw(&lines)?,
+        Some(path) => {
+            let written = fs::File::create_new(path).and_then(|mut file| file.write_all(lines.as_bytes()));
+            written.map_err(|error| Problem::config(format!("cannot write {}: {error}", path.display())))?;
+        }
+    }
+    Ok(ExitCode::Passed)
+}
+
+fn read_lines(args: &EventsArgs, what: &str) -> Result<String, Failure> {
+    let cannot = |error: io::Error| Problem::config(format!("cannot read {}: {error}", printable(what)));
+    if what == "-" {
+        let mut text = String::new();
+        io::stdin().lock().read_to_string(&mut text).map_err(cannot)?;
+        return Ok(text);
+    }
+    let path = Path::new(what);
+    if path.is_file() {
+        return Ok(fs::read_to_string(path).map_err(cannot)?);
+    }
+    stored_lines(args, what)
+}
+
+fn check(what: &str, lines: &str, json: bool, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let mut events = Vec::new();
+    for (number, line) in (1..)
+        .zip(lines.lines())
+        .filter(|(_, line)| !line.trim().is_empty())
+    {
+        let event: AgentEvent = serde_json::from_str(line).map_err(|error| {
+            let column = error.column();
+            Problem::config(format!(
+                "{}:{number}:{column}: not an event: {error}",
+                printable(what)
+            ))
+        })?;
+        events.push((number, event));
+    }
+    if events.is_empty() {
+        return Err(Problem::config(format!("{} has no events", printable(what))).into());
+    }
+    // The store deletes pieces of text some time after their run.
+    let has_pieces = events
+        .iter()
+        .any(|(_, event)| event.body.kind().ends_with("_chunk"));
+    let mut checker = StreamChecker::new(if has_pieces { View::Live } else { View::Replay });
+    for (_, event) in &events {
+        checker.observe(event);
+    }
+    let violations = checker.finish();
+    let found = violations.len();
+    for violation in &violations {
+        let line = violation
+            .at
+            .and_then(|at| events.get(at))
+            .map(|(number, _)| *number);
+        if json {
+            terminal.write_json(json!({
+                "invariant": violation.invariant.name(),
+                "line": line,
+                "message": violation.detail,
+            }))?;
+        } else {
+            let place = line.map_or_else(|| "at the end".to_owned(), |line| format!("line {line}"));
+            let message = printable(&violation.detail);
+            terminal.write_data(&format!("{place}: {}: {message}\n", violation.invariant.name()))?;
+        }
+    }
+    if !json {
+        let result = if found == 0 {
+            "no violation".to_owned()
+        } else {
+            count(found, "violation")
+        };
+        terminal.write_data(&format!("{}, {result}\n", count(events.len(), "event")))?;
+    }
+    Ok(if found == 0 {
+        ExitCode::Passed
+    } else {
+        ExitCode::Failed
+    })
+}

@@ -1,0 +1,207 @@
+//! `holodeck sessions`: the conversations that are stored.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use holodeck::{
+    event_store_path,
+    events::{EventStore as _, SessionInfo, SqliteStore, StoreError, StoredEvent},
+    model::{events::AgentEvent, printable},
+    open_event_store,
+    runner::{ExitCode, words::count},
+};
+use serde_json::{Value, json};
+
+use super::build_runtime;
+use crate::{
+    failure::{Failure, Problem},
+    render::{conversation, cut, dim, strong},
+    terminal::Terminal,
+};
+
+/// Flags of `holodeck sessions`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SessionsArgs {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    place: StoreArgs,
+}
+
+/// Which conversations, and how they are shown.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct StoreArgs {
+    /// The agent file whose conversations these are.
+    #[arg(long, global = true, value_name = "AGENT", default_value = "agent.yaml")]
+    pub(crate) agent: PathBuf,
+    /// Write JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the conversations, the latest first.
+    List,
+    /// Show a conversation.
+    Show(SessionArg),
+    /// Delete a conversation with all its events.
+    Delete {
+        #[command(flatten)]
+        session: SessionArg,
+        /// Also while a process answers a message in it.
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// A conversation.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SessionArg {
+    /// The id of the conversation, its beginning, or `last`.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+}
+
+pub(crate) fn run(args: &SessionsArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    build_runtime()?.block_on(async {
+        let store = open_existing(&args.place).await?;
+        match (&args.action, store) {
+            (Action::List, store) => list(store.as_ref(), args.place.json, terminal).await,
+            (Action::Show(session), Some(store)) => {
+                let info = find(&store, &session.session).await?;
+                show(&read(&store, &info).await?, args.place.json, terminal)
+            }
+            (Action::Delete { session, force }, Some(store)) => {
+                let info = find(&store, &session.session).await?;
+                let deleted = store.delete_session(&info.session_id, *force).await;
+                deleted.map_err(|error| match error {
+                    StoreError::RunInProgress { .. } => Problem::execution(error.to_string())
+                        .with_hint("wait until it ends, or delete it with `--force`"),
+                    other => Problem::execution(other.to_string()),
+                })?;
+                terminal.write_message(&format!("deleted {}\n", info.session_id));
+                Ok(ExitCode::Passed)
+            }
+            (_, None) => Err(no_conversations(&args.place).into()),
+        }
+    })
+}
+
+/// The store of the agent's conversations; `None` if there are none. It is not created.
+pub(crate) async fn open_existing(place: &StoreArgs) -> Result<Option<SqliteStore>, Failure> {
+    let path = event_store_path(&place.agent);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let store = open_event_store(&path).await;
+    Ok(Some(
+        store.map_err(|error| Problem::execution(error.to_string()))?,
+    ))
+}
+
+pub(crate) fn no_conversations(place: &StoreArgs) -> Problem {
+    let path = event_store_path(&place.agent);
+    Problem::config(format!(
+        "there are no conversations: {} does not exist",
+        path.display()
+    ))
+    .with_hint("`holodeck chat` begins one; `--agent` names the agent file")
+}
+
+/// The conversation that an argument means.
+pub(crate) async fn find(store: &SqliteStore, named: &str) -> Result<SessionInfo, Failure> {
+    let failed = |error: StoreError| Problem::execution(error.to_string());
+    if let Some(session) = store.session(named).await.map_err(failed)? {
+        return Ok(session);
+    }
+    let mut sessions = store.sessions(None).await.map_err(failed)?;
+    if named != "last" {
+        sessions.retain(|session| session.session_id.starts_with(named));
+        if sessions.len() > 1 {
+            let ids: Vec<_> = sessions
+                .iter()
+                .map(|session| session.session_id.as_str())
+                .collect();
+            return Err(
+                Problem::config(format!("`{}` may mean {}", printable(named), ids.join(" or "))).into(),
+            );
+        }
+    }
+    sessions.into_iter().next().ok_or_else(|| {
+        Problem::config(format!("there is no conversation `{}`", printable(named)))
+            .with_hint("`holodeck sessions list` lists them")
+            .into()
+    })
+}
+
+pub(crate) async fn read(store: &SqliteStore, session: &SessionInfo) -> Result<Vec<StoredEvent>, Failure> {
+    let events = store.read_after(&session.session_id, None).await;
+    Ok(events.map_err(|error| Problem::execution(error.to_string()))?)
+}
+
+async fn list(store: Option<&SqliteStore>, json: bool, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let sessions = match store {
+        Some(store) => store
+            .sessions(None)
+            .await
+            .map_err(|error| Problem::execution(error.to_string()))?,
+        None => Vec::new(),
+    };
+    if json {
+        terminal.write_json(sessions.iter().map(describe).collect())?;
+    } else if sessions.is_empty() {
+        terminal.write_message("no conversations yet\n");
+    }
+    let width = terminal.width();
+    for session in sessions.iter().filter(|_| !json) {
+        let runs = usize::try_from(session.runs).unwrap_or(usize::MAX);
+        let state = if session.open_run.is_some() {
+            ", being answered"
+        } else {
+            ""
+        };
+        let about = format!(
+            "  {} · {} · {}{state}",
+            session.last_at.strftime("%Y-%m-%d %H:%M"),
+            printable(session.agent.as_deref().unwrap_or("unknown agent")),
+            count(runs, "message"),
+        );
+        let first = session.first_message.as_deref().unwrap_or_default();
+        let first = cut(&printable(&first.replace('\n', " ")), width.saturating_sub(2));
+        terminal.write_data(&format!(
+            "{}\n{}\n  {first}\n",
+            strong(&session.session_id),
+            dim(&about)
+        ))?;
+    }
+    Ok(ExitCode::Passed)
+}
+
+fn describe(session: &SessionInfo) -> Value {
+    json!({
+        "sessionId": session.session_id,
+        "agent": session.agent,
+        "owner": session.owner,
+        "firstMessage": session.first_message,
+        "runs": session.runs,
+        "messages": session.messages,
+        "createdAt": session.created_at.to_string(),
+        "lastAt": session.last_at.to_string(),
+        "headIndex": session.head,
+        "openRun": session.open_run,
+    })
+}
+
+fn show(events: &[StoredEvent], json: bool, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    if json {
+        for event in events {
+            let event: Value = serde_json::from_str(event.json()).map_err(std::io::Error::from)?;
+            terminal.write_json(event)?;
+        }
+    } else {
+        let events: Vec<&AgentEvent> = events.iter().map(StoredEvent::event).collect();
+        terminal.write_data(&conversation(&events))?;
+    }
+    Ok(ExitCode::Passed)
+}

@@ -1,0 +1,270 @@
+//! `holodeck chat`.
+
+use std::{io::Write as _, process::Stdio};
+
+use holodeck_testkit::{ModelServer, Reply};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::{
+    interrupt::signal,
+    project::{CommandOutput, Project, SECRET, TWO_CASES, agent, correct_server},
+    terminal::OnTerminal,
+};
+
+/// A server that answers with the number of messages it got.
+fn counting_server() -> ModelServer {
+    ModelServer::answering(|request| {
+        let texts = request.conversation_texts();
+        Reply::text(format!("{} after {}.", texts.last().unwrap(), texts.len() - 1))
+    })
+}
+
+fn piped(project: &Project, args: &[&str], input: &str) -> CommandOutput {
+    let mut child = project
+        .command(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    CommandOutput::of(&child.wait_with_output().unwrap())
+}
+
+#[test]
+fn one_question() {
+    let server = correct_server();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let ran = project
+        .run(&["chat", "--once", "The capital of France?"])
+        .exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("Paris.\n", ""));
+    // It stores nothing.
+    assert!(!project.path(".holodeck/events.db").exists());
+    let ran = piped(&project, &["chat", "--once", "-"], "The capital\nof France?\n").exits(0);
+    assert_eq!(ran.stdout, "Paris.\n");
+    let result = project
+        .run(&["chat", "--once", "7 + 5?", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(
+        (&result["response"], &result["success"]),
+        (&json!("It is 12."), &json!(true))
+    );
+    project
+        .run(&["chat", "--once", " "])
+        .exits(2)
+        .says("the message is empty");
+    server.finish();
+}
+
+#[test]
+fn each_line_of_a_pipe_is_a_message_and_the_conversation_goes_on_later() {
+    let server = counting_server();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let ran = piped(&project, &["chat", "--session", "s-1"], "one\n\n  two\n").exits(0);
+    // The agent's instructions are no part of the conversation.
+    assert_eq!(ran.stdout, "one after 0.\ntwo after 2.\n");
+    assert_eq!(ran.stderr, "continue with `holodeck chat --session s-1`\n");
+    let ran = piped(&project, &["chat", "--resume"], "three\nexit\nfour\n").exits(0);
+    assert_eq!(ran.stdout, "three after 4.\n");
+    let ran = project
+        .run(&["chat", "--session", "s-1", "--once", "five"])
+        .exits(0);
+    assert_eq!(ran.stdout, "five after 6.\n");
+    server.finish();
+}
+
+#[test]
+fn there_must_be_something_to_resume() {
+    let server = correct_server();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    project
+        .run(&["chat", "--resume"])
+        .exits(2)
+        .says("there is no conversation with `support` to resume");
+    project
+        .run(&["chat", "--session", "../s", "--once", "one"])
+        .exits(2)
+        .says("a session id has 1 to 128 letters");
+    assert_eq!(server.finish().len(), 0);
+}
+
+#[test]
+fn a_failed_answer_is_an_exit_code() {
+    let server = ModelServer::answering(|request| match request.texts("user").last() {
+        Some(&"fail") => Reply::openai_error(400, "no such thing", None, None),
+        _ => Reply::text("fine"),
+    });
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let ran = project.run(&["chat", "--once", "fail"]).exits(3);
+    assert_eq!(ran.stdout, "");
+    assert!(ran.stderr.contains("no such thing"), "{}", ran.all());
+    // The conversation goes on, and its end reports the failure.
+    let ran = piped(&project, &["chat"], "fail\ngo on\n").exits(3);
+    assert_eq!(ran.stdout, "fine\n");
+    server.finish();
+}
+
+#[test]
+fn nothing_that_is_stored_has_a_secret() {
+    let server = ModelServer::answering(|_| Reply::text(format!("It is {SECRET}.")).in_pieces(7));
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    project.write(".env", format!("OPENAI_API_KEY={SECRET}\n"));
+    let ran = piped(&project, &["chat"], &format!("my key is {SECRET}\n")).exits(0);
+    assert!(
+        !ran.all().contains(SECRET) && ran.stdout.starts_with("It is "),
+        "{}",
+        ran.all()
+    );
+    for file in std::fs::read_dir(project.path(".holodeck")).unwrap() {
+        let path = file.unwrap().path();
+        if path.is_file() {
+            let bytes = std::fs::read(&path).unwrap();
+            assert!(
+                !String::from_utf8_lossy(&bytes).contains(SECRET),
+                "{}",
+                path.display()
+            );
+        }
+    }
+    server.finish();
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_can_read_conversations() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let server = correct_server();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    piped(&project, &["chat"], "7 + 5?\n").exits(0);
+    let mode = std::fs::metadata(project.path(".holodeck/events.db"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    server.finish();
+}
+
+#[tokio::test]
+async fn an_interrupt_keeps_the_text_and_the_conversation() {
+    let server = ModelServer::answering(|request| match request.texts("user").last() {
+        Some(&"long") => Reply::text("a long answer, and more of it")
+            .in_pieces(6)
+            .hang_after(4),
+        _ => Reply::text(request.conversation_texts().join(" | ")),
+    });
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let mut child = project
+        .command(&["chat", "--session", "s", "--once", "long"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    server.until_open(1).await;
+    // The text that arrived is shown before the signal.
+    let mut begin = [0; 6];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut begin).unwrap();
+    signal(&child, "-INT");
+    let ran = CommandOutput::of(&child.wait_with_output().unwrap()).exits(130);
+    assert!(ran.stderr.contains("stopped"), "{}", ran.all());
+    let ran = project
+        .run(&["chat", "--session", "s", "--once", "go on"])
+        .exits(0);
+    assert!(ran.stdout.starts_with("long | a long"), "{}", ran.all());
+    server.finish();
+}
+
+#[test]
+fn a_conversation_on_a_terminal() {
+    let server = counting_server();
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let mut terminal = OnTerminal::start(&project, &["chat"]);
+    terminal.until("support · openai test-model");
+    terminal.until("/help for commands");
+    terminal.until("you › ");
+    terminal.types("hello\r");
+    terminal.until("hello after 0.");
+    terminal.until("tokens");
+    terminal.types("a second line\\\rgoes here\r");
+    terminal.until("goes here after 2.");
+    terminal.types("/histroy\r");
+    terminal.until("did you mean `/history`?");
+    terminal.types("/retry\r");
+    terminal.until("a copy of");
+    terminal.types("/export talk.md\r");
+    terminal.until("written to talk.md");
+    terminal.types("/quit\r");
+    let (code, shown) = terminal.ends();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(
+        shown.contains("continue with `holodeck chat --session "),
+        "{shown}"
+    );
+    let exported = project.read("talk.md");
+    let expected = "# support\n\n**You:** hello\n\nhello after 0.\n\n**You:** a second line\ngoes here\n\n\
+                    a second line\ngoes here after 2.\n\n";
+    assert_eq!(exported, expected);
+    server.finish();
+}
+
+#[test]
+fn a_person_is_asked_about_a_call() {
+    let server = ModelServer::answering(|request| match request.texts("tool").last() {
+        None => Reply::tool_call("call-1", "echo", &json!({"text": "tea"})),
+        Some(result) => Reply::text(format!("It said {result}.")),
+    });
+    let yaml = format!(
+        "{}tools:\n  - {{type: function, name: echo, description: Echoes., command: cat, parameters: \
+         {{text: {{type: string, description: What.}}}}}}\napprovals:\n  rules:\n    - {{tools: \
+         '*', approver: human}}\n",
+        agent(&server.url(), TWO_CASES)
+    );
+    let project = Project::with(&yaml);
+    let mut terminal = OnTerminal::start(&project, &["chat"]);
+    terminal.until("you › ");
+    terminal.types("go\r");
+    terminal.until("allow?");
+    terminal.types("what\r");
+    terminal.until("allow?");
+    terminal.types("y\r");
+    terminal.until("It said");
+    terminal.until("tea");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.ends().0, Some(0));
+    // Nobody can be asked in a pipe.
+    let ran = piped(&project, &["chat"], "go\n").exits(0);
+    assert!(ran.stdout.contains("no person"), "{}", ran.all());
+    server.finish();
+}
+
+#[test]
+fn an_answer_is_stopped_on_a_terminal_and_the_conversation_goes_on() {
+    let server = ModelServer::answering(|request| match request.texts("user").last() {
+        Some(&"wait") => Reply::text("a long answer, and more of it")
+            .in_pieces(6)
+            .hang_after(4),
+        _ => Reply::text("still here"),
+    });
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let mut terminal = OnTerminal::start(&project, &["chat"]);
+    terminal.until("you › ");
+    // Three interrupts in a row would end the program: those of answers that are over do not count.
+    for _ in 0..4 {
+        terminal.shown.clear();
+        terminal.types("wait\r");
+        // The key is a signal only while an answer is awaited.
+        terminal.until("a long");
+        terminal.types("\u{3}");
+        terminal.until("stopped");
+        terminal.until("you › ");
+    }
+    terminal.types("hello\r");
+    terminal.until("still here");
+    terminal.shown.clear();
+    terminal.until("you › ");
+    terminal.types("\u{4}");
+    assert_eq!(terminal.ends().0, Some(0));
+    server.finish();
+}

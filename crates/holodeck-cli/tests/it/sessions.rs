@@ -1,0 +1,134 @@
+//! `holodeck sessions` and `holodeck events`.
+
+use holodeck_testkit::{ModelServer, Reply};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::project::{Project, TWO_CASES, agent};
+
+/// A project with the conversations `first` and `second`.
+fn two_conversations() -> Project {
+    let server = ModelServer::answering(|request| {
+        let question = request.texts("user").last().unwrap().to_string();
+        Reply::text(format!("re: {question}"))
+    });
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    for (session, question) in [("first", "one"), ("second", "two\u{1b}[2J"), ("first", "three")] {
+        project
+            .run(&["chat", "--session", session, "--once", question])
+            .exits(0);
+    }
+    server.finish();
+    project
+}
+
+#[test]
+fn without_conversations_nothing_is_created() {
+    let project = Project::with(&agent("http://127.0.0.1:9", TWO_CASES));
+    let ran = project.run(&["sessions", "list"]).exits(0);
+    assert_eq!(
+        (ran.stdout.as_str(), ran.stderr.as_str()),
+        ("", "no conversations yet\n")
+    );
+    assert_eq!(
+        project.run(&["sessions", "list", "--json"]).exits(0).json(),
+        json!([])
+    );
+    project
+        .run(&["sessions", "show", "last"])
+        .exits(2)
+        .says("there are no conversations");
+    assert!(!project.path(".holodeck").exists());
+}
+
+#[test]
+fn conversations_are_listed_shown_and_deleted() {
+    let project = two_conversations();
+    let list = project.run(&["sessions", "list", "--json"]).exits(0).json();
+    let ids: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|session| &session["sessionId"])
+        .collect();
+    assert_eq!(ids, ["first", "second"]);
+    assert_eq!(
+        (&list[0]["runs"], &list[0]["firstMessage"]),
+        (&json!(2), &json!("one"))
+    );
+    let ran = project.run(&["sessions", "list"]).exits(0);
+    assert!(
+        ran.stdout.contains("support · 2 messages") && !ran.stdout.contains('\u{1b}'),
+        "{}",
+        ran.all()
+    );
+
+    let ran = project.run(&["sessions", "show", "fir"]).exits(0);
+    assert_eq!(ran.stdout, "you › one\nre: one\n\nyou › three\nre: three\n\n");
+    let ran = project.run(&["sessions", "show", "second"]).exits(0);
+    assert!(!ran.stdout.contains('\u{1b}'), "{}", ran.all());
+
+    project
+        .run(&["sessions", "delete", "last"])
+        .exits(0)
+        .says("deleted first");
+    project
+        .run(&["sessions", "show", "first"])
+        .exits(2)
+        .says("there is no conversation `first`");
+    let ran = project
+        .run(&["chat", "--session", "first", "--once", "again"])
+        .exits(3);
+    assert!(ran.stderr.contains("was deleted"), "{}", ran.all());
+}
+
+#[test]
+fn events_are_exported_as_they_are_stored_and_checked() {
+    let project = two_conversations();
+    let exported = project.run(&["events", "export", "first"]).exits(0).stdout;
+    assert_eq!(
+        project.run(&["events", "export", "first"]).exits(0).stdout,
+        exported
+    );
+    let events: Vec<Value> = exported
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(events[0]["type"], "session_start");
+    project
+        .run(&["events", "export", "first", "-o", "events.jsonl"])
+        .exits(0);
+    assert_eq!(project.read("events.jsonl"), exported);
+    project
+        .run(&["events", "export", "first", "-o", "events.jsonl"])
+        .exits(2)
+        .says("cannot write events.jsonl");
+    for what in ["first", "events.jsonl"] {
+        project
+            .run(&["events", "check", what])
+            .exits(0)
+            .says("no violation");
+    }
+
+    // The end of the first run is missing.
+    let without_end: Vec<&str> = exported
+        .lines()
+        .filter(|line| !line.contains(r#""type":"complete""#))
+        .collect();
+    project.write("cut.jsonl", without_end.join("\n"));
+    project
+        .run(&["events", "check", "cut.jsonl"])
+        .exits(1)
+        .says("INV-5");
+    let found = project.run(&["events", "check", "cut.jsonl", "--json"]).exits(1);
+    let first: Value = serde_json::from_str(found.stdout.lines().next().unwrap()).unwrap();
+    assert!(first["line"].is_u64() && first["message"].is_string(), "{first}");
+
+    for (content, message) in [("", "has no events"), ("{\"type\":\n", "broken.jsonl:1:")] {
+        project.write("broken.jsonl", content);
+        project
+            .run(&["events", "check", "broken.jsonl"])
+            .exits(2)
+            .says(message);
+    }
+}

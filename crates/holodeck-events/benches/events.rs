@@ -1,0 +1,303 @@
+//! The cost of the stores: `cargo xtask bench events` runs this and saves the figures. `append` measures appends beside
+//! the same transactions by hand; `fan-out` the way of a piece of text to each subscriber; each in its own process, so
+//! that memory is measured separately.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::disallowed_methods,
+    reason = "a bench"
+)]
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use holodeck_events::api::{
+    ApprovalAsk, ApprovalDecision, BackendEvent, CallDetails, StopReason, ToolCall, ToolResult,
+};
+use holodeck_events::{
+    Clock, Draft, EventStore, Ids, MemoryStore, NewRun, RandomIds, RunRecorder, SqliteOptions, SqliteStore,
+    SystemClock,
+};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+/// Appends of pieces of text, and of what must reach the disk.
+const PIECES: usize = 3_000;
+const CALLS: usize = 300;
+/// What a subscriber receives, and how often.
+const CHUNKS: usize = 100;
+const INTERVAL: Duration = Duration::from_millis(20);
+/// As long as the events whose transactions are compared.
+const PAYLOAD: usize = 300;
+
+fn main() {
+    let arguments: Vec<String> = env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
+    let Some([what, folder]) = arguments.first_chunk() else {
+        return;
+    };
+    let folder = Path::new(folder);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let count = arguments.get(2).map_or(0, |count| count.parse().unwrap());
+    let figures = runtime.block_on(async {
+        match what.as_str() {
+            "append" => append(folder).await,
+            "memory" => fan_out(Arc::new(MemoryStore::new()), count).await,
+            "sqlite" => fan_out(Arc::new(open(folder).await), count).await,
+            other => panic!("{other}"),
+        }
+    });
+    println!("{figures}");
+}
+
+async fn open(folder: &Path) -> SqliteStore {
+    SqliteStore::open(folder.join("events.db"), SqliteOptions::default())
+        .await
+        .unwrap()
+}
+
+/// Opens a run of a session.
+async fn begin(store: &dyn EventStore) -> RunRecorder {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let ids: Arc<dyn Ids> = Arc::new(RandomIds);
+    let (recorder, first) = RunRecorder::open(NewRun::new("s", "go"), clock, ids);
+    store.open_run(first).await.unwrap();
+    recorder
+}
+
+fn text(text: &str) -> BackendEvent {
+    BackendEvent::Text {
+        text: text.to_owned(),
+    }
+}
+
+/// Appends of each class, and the same transactions by hand, in turns.
+async fn append(folder: &Path) -> Value {
+    let store = open(folder).await;
+    let mut recorder = begin(&store).await;
+    let mut normal = ByHand::open(folder, "normal", 2).await;
+    let mut full = ByHand::open(folder, "full", 0).await;
+    let [mut pieces, mut contents, mut questions] = [(); 3].map(|()| Times::default());
+    let piece = "x".repeat(20);
+    for _ in 0..PIECES {
+        pieces.append(&store, recorder.observe(&text(&piece))).await;
+        pieces.by_hand.push(normal.transact());
+    }
+    for number in 0..CALLS {
+        let [call, ask, answer, result] = call(&format!("call_{number}"));
+        store.append(recorder.observe(&call)).await.unwrap();
+        store.append(recorder.observe(&stop())).await.unwrap();
+        questions.append(&store, recorder.observe(&ask)).await;
+        questions.by_hand.push(full.transact());
+        store.append(recorder.observe(&answer)).await.unwrap();
+        contents.append(&store, recorder.observe(&result)).await;
+        contents.by_hand.push(full.transact());
+    }
+    json!({
+        "journaled": pieces.figures(),
+        "durable": questions.figures(),
+        "stored": contents.figures(),
+        "memory_kib": memory("VmHWM"),
+    })
+}
+
+/// The times of appends of one class.
+#[derive(Default)]
+struct Times {
+    whole: Vec<Duration>,
+    /// The part of it on the thread that writes.
+    transaction: Vec<Duration>,
+    /// The rest: the way to that thread, and back.
+    hand_over: Vec<Duration>,
+    by_hand: Vec<Duration>,
+}
+
+impl Times {
+    async fn append(&mut self, store: &SqliteStore, drafts: Vec<Draft>) {
+        let begin = Instant::now();
+        store.append(drafts).await.unwrap();
+        let whole = begin.elapsed();
+        let transaction = store.transaction_time();
+        self.whole.push(whole);
+        self.transaction.push(transaction);
+        self.hand_over.push(whole.saturating_sub(transaction));
+    }
+
+    fn figures(self) -> Value {
+        json!({
+            "append": spread(self.whole),
+            "transaction": spread(self.transaction),
+            "hand_over": spread(self.hand_over),
+            "by_hand": spread(self.by_hand),
+        })
+    }
+}
+
+/// A call, the question about it, its answer and its result of about [`PAYLOAD`] bytes of JSON.
+fn call(id: &str) -> [BackendEvent; 4] {
+    let arguments = json!({"q": "refunds"});
+    [
+        BackendEvent::ToolCall(ToolCall {
+            name: "search".to_owned(),
+            arguments: arguments.clone(),
+            call_id: id.to_owned(),
+        }),
+        BackendEvent::ApprovalAsked(ApprovalAsk {
+            tool_name: "search".to_owned(),
+            arguments,
+            call_id: id.to_owned(),
+            description: None,
+            agent_id: None,
+        }),
+        BackendEvent::ApprovalAnswered {
+            call_id: id.to_owned(),
+            decision: ApprovalDecision::approve(),
+        },
+        BackendEvent::ToolResult(ToolResult {
+            call_id: id.to_owned(),
+            name: "search".to_owned(),
+            result: "30 days".to_owned(),
+            is_error: false,
+            duration_ms: Some(5),
+            details: CallDetails::default(),
+        }),
+    ]
+}
+
+fn stop() -> BackendEvent {
+    BackendEvent::TurnEnd {
+        stop_reason: StopReason::ToolUse,
+        message_id: None,
+        model: None,
+    }
+}
+
+/// The transaction of an append, written by hand, in a file with the same tables and settings: the numbers of the session,
+/// and one event.
+struct ByHand {
+    connection: Connection,
+    class: u8,
+    next: u64,
+    payload: String,
+}
+
+impl ByHand {
+    async fn open(folder: &Path, synchronous: &str, class: u8) -> Self {
+        let folder = folder.join(synchronous);
+        let store = open(&folder).await;
+        begin(&store).await;
+        store.close().await.unwrap();
+        let connection = Connection::open(folder.join("events.db")).unwrap();
+        for (name, value) in [
+            ("synchronous", synchronous),
+            ("foreign_keys", "on"),
+            ("secure_delete", "on"),
+        ] {
+            connection.pragma_update(None, name, value).unwrap();
+        }
+        Self {
+            connection,
+            class,
+            next: 1,
+            payload: "x".repeat(PAYLOAD),
+        }
+    }
+
+    fn transact(&mut self) -> Duration {
+        let (id, index) = (RandomIds.next(), self.next);
+        self.next += 1;
+        let is_content = self.class == 0;
+        let tool_use_id = is_content.then(|| format!("call_{index}"));
+        let begin = Instant::now();
+        let statement = |sql| self.connection.prepare_cached(sql).unwrap();
+        statement("BEGIN IMMEDIATE").execute([]).unwrap();
+        statement("UPDATE sessions SET next_index = ?, next_sequence = ?, ceiling = ?, last_at = ? WHERE number = 1")
+            .execute((index + 1, index + 1, 100_000, index))
+            .unwrap();
+        statement(
+            "INSERT INTO events
+                 (session, event_index, sequence_number, event_id, run, tool_use_id, class, type, payload)
+             VALUES (1, ?, ?, ?, 1, ?, ?, 'tool_result', ?)",
+        )
+        .execute((
+            index,
+            is_content.then_some(index),
+            id.as_bytes(),
+            tool_use_id,
+            self.class,
+            &self.payload,
+        ))
+        .unwrap();
+        statement("COMMIT").execute([]).unwrap();
+        begin.elapsed()
+    }
+}
+
+/// The time from the append of a piece to its receipt, by each of `count` subscribers.
+async fn fan_out(store: Arc<dyn EventStore>, count: usize) -> Value {
+    let mut recorder = begin(&*store).await;
+    let idle = memory("VmRSS");
+    let sent: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let mut subscribers = Vec::new();
+    for _ in 0..count {
+        let mut subscription = store.subscribe("s", Some(0)).await.unwrap();
+        let sent = Arc::clone(&sent);
+        subscribers.push(tokio::spawn(async move {
+            let mut latencies = Vec::with_capacity(CHUNKS);
+            for piece in 0..CHUNKS {
+                let event = subscription.next().await.unwrap().unwrap();
+                let received = Instant::now();
+                assert_eq!(event.index(), piece as u64 + 1);
+                latencies.push(received - sent.lock().unwrap()[piece]);
+            }
+            latencies
+        }));
+    }
+    let mut interval = tokio::time::interval(INTERVAL);
+    for _ in 0..CHUNKS {
+        interval.tick().await;
+        let drafts = recorder.observe(&text("a piece of the answer "));
+        sent.lock().unwrap().push(Instant::now());
+        store.append(drafts).await.unwrap();
+    }
+    let mut latencies = Vec::new();
+    for subscriber in subscribers {
+        latencies.extend(subscriber.await.unwrap());
+    }
+    json!({
+        "latency": spread(latencies),
+        "idle_kib": idle,
+        "memory_kib": memory("VmHWM"),
+    })
+}
+
+/// Median and 99th percentile, in microseconds.
+fn spread(mut times: Vec<Duration>) -> Value {
+    times.sort_unstable();
+    let at = |share: f64| {
+        let place = ((times.len() - 1) as f64 * share).round() as usize;
+        times[place].as_secs_f64() * 1e6
+    };
+    json!({"p50_us": at(0.5), "p99_us": at(0.99)})
+}
+
+fn memory(field: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let digits = line.map(|line| line.chars().filter(char::is_ascii_digit).collect::<String>());
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}

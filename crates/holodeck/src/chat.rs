@@ -1,0 +1,157 @@
+//! Conversations with an agent: its backend and a store of events, behind one service.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use holodeck_backend_api::{Approver, BackendError, Occasion};
+use holodeck_chat::{AgentRunService, Concurrency, Patience, ServiceOptions};
+use holodeck_events::EventStore;
+use holodeck_model::{
+    Env, FileInput, FileType, PathRef, Presence, Provider, ResolvedAgent, SideEffectGate,
+    events::SessionStart,
+};
+use holodeck_yaml::LoadedAgent;
+
+use crate::{OpenAgent, OpenOptions, PolicyApprover, PrepareError, approval_policy, test::turn_runner};
+
+/// How conversations are run.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct ChatOptions {
+    /// How the agent is opened.
+    pub open: OpenOptions,
+    /// What the conversations are for.
+    pub occasion: Occasion,
+    /// Overrides the time limit of a turn.
+    pub timeout: Option<Duration>,
+    /// Whether a person can be asked about tool calls.
+    pub presence: Presence,
+    /// What happens to a message while another one is answered.
+    pub concurrency: Concurrency,
+}
+
+/// An open agent with which conversations can be held. [`close`](Self::close) it.
+pub struct Chat {
+    open: OpenAgent,
+    service: AgentRunService,
+}
+
+impl Chat {
+    /// Opens the agent. Its conversations are recorded in `store`.
+    pub async fn open(
+        agent: LoadedAgent,
+        env: &Env,
+        store: Arc<dyn EventStore>,
+        options: ChatOptions,
+    ) -> Result<Self, PrepareError> {
+        let open = OpenAgent::open(agent, env, options.occasion, options.open.clone()).await?;
+        let service = service(&open, env, store, &options);
+        match service {
+            Ok(service) => Ok(Self { open, service }),
+            Err(error) => {
+                // The first error is the cause.
+                let _ = open.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The agent.
+    pub fn agent(&self) -> &Arc<ResolvedAgent> {
+        self.open.agent()
+    }
+
+    /// Answers messages.
+    pub fn service(&self) -> &AgentRunService {
+        &self.service
+    }
+
+    /// Warnings about the agent's tools.
+    pub fn warnings(&self) -> &[String] {
+        self.open.warnings()
+    }
+
+    /// Stops what runs, stores how it ended, and closes the agent.
+    pub async fn close(self) -> Result<(), BackendError> {
+        self.service.close().await;
+        drop(self.service);
+        self.open.close().await
+    }
+}
+
+fn service(
+    open: &OpenAgent,
+    env: &Env,
+    store: Arc<dyn EventStore>,
+    options: &ChatOptions,
+) -> Result<AgentRunService, PrepareError> {
+    let agent = open.agent();
+    let config = &agent.config;
+    let approvals = config.approvals.clone().unwrap_or_default();
+    let mut policy = PolicyApprover::new(approval_policy(config), options.occasion, SideEffectGate::Open);
+    if options.presence == Presence::Person {
+        policy = policy.with_person();
+    }
+    let backend = if config.model.provider == Provider::Anthropic {
+        "claude"
+    } else {
+        "openai"
+    };
+    let options = ServiceOptions {
+        session: SessionStart {
+            agent_name: Some(config.name.clone()),
+            model: Some(config.model.name.clone()),
+            backend: Some(backend.to_owned()),
+            ..SessionStart::default()
+        },
+        turns: Some(turn_runner(
+            agent,
+            env,
+            options.timeout,
+            open.backends().price_list().clone(),
+        )?),
+        policy: Some(Arc::new(policy) as Arc<dyn Approver>),
+        patience: Patience {
+            limit: approvals
+                .timeout_seconds
+                .map(|seconds| Duration::from_secs(seconds.into())),
+            then: approvals.on_timeout,
+        },
+        concurrency: options.concurrency,
+        redactor: Some(open.redactor()),
+        ..ServiceOptions::default()
+    };
+    Ok(AgentRunService::new(Arc::clone(open.backend()), store, options))
+}
+
+/// A file of this machine that is attached to a message.
+pub fn attached_file(path: &Path) -> Result<FileInput, String> {
+    let shown = path.display();
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let file_type = match extension.unwrap_or_default().to_ascii_lowercase().as_str() {
+        "png" | "jpg" | "jpeg" | "gif" | "webp" => FileType::Image,
+        "pdf" => FileType::Pdf,
+        "xlsx" | "xls" | "ods" => FileType::Excel,
+        "docx" | "doc" => FileType::Word,
+        "pptx" | "ppt" => FileType::Powerpoint,
+        "csv" | "tsv" => FileType::Csv,
+        _ => FileType::Text,
+    };
+    let found = std::fs::metadata(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    if !found.is_file() {
+        return Err(format!("{shown} is not a file"));
+    }
+    let path = std::path::absolute(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let text = path
+        .to_str()
+        .ok_or_else(|| format!("{shown} is not valid UTF-8"))?;
+    Ok(FileInput {
+        path: Some(PathRef::new(text, "/")),
+        url: None,
+        file_type,
+        description: None,
+        pages: Vec::new(),
+        sheet: None,
+        range: None,
+        cache: None,
+    })
+}

@@ -1,0 +1,154 @@
+//! What storing and delivering events costs, beside the same transactions in plain SQLite.
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::figures::grouped;
+use super::machine::Machine;
+use super::program::{self, median};
+use super::report::{at_most, budget_table, table};
+
+const STORES: [&str; 2] = ["memory", "sqlite"];
+const SUBSCRIBERS: [usize; 3] = [1, 100, 1_000];
+
+/// The deliveries of one store to a number of subscribers, in each run.
+struct FanOut {
+    store: &'static str,
+    subscribers: usize,
+    runs: Vec<Value>,
+}
+
+pub(super) fn measure(machine: &Machine, runs: u32) -> Result<String> {
+    let program = program::build("holodeck-events", "events")?;
+    let mut appends = Vec::new();
+    let mut deliveries: Vec<FanOut> = Vec::new();
+    for store in STORES {
+        deliveries.extend(SUBSCRIBERS.map(|subscribers| FanOut {
+            store,
+            subscribers,
+            runs: Vec::new(),
+        }));
+    }
+    for run in 1..=runs {
+        println!("run {run} of {runs}");
+        let folder = || tempfile::Builder::new().prefix("holodeck-events-").tempdir();
+        appends.push(program::run(&program, "append", folder()?.path(), None)?);
+        for delivery in &mut deliveries {
+            let count = Some(delivery.subscribers);
+            let figures = program::run(&program, delivery.store, folder()?.path(), count)?;
+            delivery.runs.push(figures);
+        }
+    }
+    Ok(render(machine, runs, &appends, &deliveries))
+}
+
+fn render(machine: &Machine, runs: u32, appends: &[Value], deliveries: &[FanOut]) -> String {
+    let of = |pointer: &str| median(appends, pointer);
+    let ratio = |class: &str| {
+        let [transaction, by_hand] =
+            ["transaction", "by_hand"].map(|part| of(&format!("/{class}/{part}/p50_us")));
+        transaction / by_hand
+    };
+    let find = |store: &str, subscribers: usize, pointer: &str| {
+        let mut all = deliveries.iter();
+        let found = all.find(|delivery| delivery.store == store && delivery.subscribers == subscribers);
+        found.map_or(f64::NAN, |delivery| median(&delivery.runs, pointer))
+    };
+    let late = |store| find(store, 1, "/latency/p99_us") / 1e3;
+    let memory =
+        find("memory", 1_000, "/memory_kib").max(find("sqlite", 1_000, "/memory_kib")) * 1024.0 / 1e6;
+    let budgets = vec![
+        at_most(
+            "transaction of a piece of text, over one by hand",
+            ratio("journaled"),
+            1.3,
+            "×",
+        ),
+        at_most(
+            "transaction of a result, over one by hand",
+            ratio("stored"),
+            1.3,
+            "×",
+        ),
+        at_most(
+            "the hand-over to the thread that writes, median",
+            of("/journaled/hand_over/p50_us"),
+            150.0,
+            "µs",
+        ),
+        at_most(
+            "a piece to one subscriber, store in memory, p99",
+            late("memory"),
+            2.0,
+            "ms",
+        ),
+        at_most(
+            "a piece to one subscriber, SQLite, p99",
+            late("sqlite"),
+            50.0,
+            "ms",
+        ),
+        at_most("peak memory, 1,000 subscribers", memory, 150.0, "MB"),
+    ];
+    let spread = |pointer: &str| {
+        let at = |part: &str| of(&format!("{pointer}/{part}_us"));
+        format!("{} (p99 {})", micros(at("p50")), micros(at("p99")))
+    };
+    let classes = [
+        ("piece of text", "journaled"),
+        ("question to a person", "durable"),
+        ("result of a tool", "stored"),
+    ];
+    let appended = classes.map(|(what, class)| {
+        [
+            what.to_owned(),
+            spread(&format!("/{class}/append")),
+            spread(&format!("/{class}/transaction")),
+            spread(&format!("/{class}/by_hand")),
+        ]
+    });
+    let delivered = deliveries.iter().map(|delivery| {
+        let of = |pointer: &str| median(&delivery.runs, pointer);
+        [
+            delivery.store.to_owned(),
+            grouped(delivery.subscribers),
+            micros(of("/latency/p50_us")),
+            micros(of("/latency/p99_us")),
+            format!("{:.1} MB", of("/idle_kib") * 1024.0 / 1e6),
+            format!("{:.1} MB", of("/memory_kib") * 1024.0 / 1e6),
+        ]
+    });
+    format!(
+        "{} Medians of {runs} runs.\n\n{}\n{}\n{}",
+        machine.describe(),
+        budget_table(budgets),
+        table(
+            [
+                "one event",
+                "append",
+                "of which its transaction",
+                "transaction by hand"
+            ],
+            appended
+        ),
+        table(
+            [
+                "store",
+                "subscribers",
+                "p50",
+                "p99",
+                "memory without them",
+                "peak memory"
+            ],
+            delivered
+        )
+    )
+}
+
+fn micros(micros: f64) -> String {
+    if micros < 1e3 {
+        format!("{micros:.0} µs")
+    } else {
+        format!("{:.1} ms", micros / 1e3)
+    }
+}
