@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::command::{
-    chat::ChatArgs, completions::CompletionsArgs, config::ConfigArgs, doctor::DoctorArgs, events::EventsArgs,
-    index::IndexArgs, init::InitArgs, internal::InternalArgs, mcp::McpArgs, run::RunArgs, schema::SchemaArgs,
-    sessions::SessionsArgs, test::TestArgs, validate::ValidateArgs,
+    approvals::ApprovalsArgs, chat::ChatArgs, completions::CompletionsArgs, config::ConfigArgs,
+    doctor::DoctorArgs, events::EventsArgs, index::IndexArgs, init::InitArgs, internal::InternalArgs,
+    mcp::McpArgs, run::RunArgs, schema::SchemaArgs, sessions::SessionsArgs, test::TestArgs,
+    validate::ValidateArgs,
 };
 
 /// Define AI agents in YAML, test them and evaluate their answers.
@@ -73,6 +74,8 @@ pub(crate) enum Command {
     Test(Box<TestArgs>),
     /// List, show and delete conversations.
     Sessions(SessionsArgs),
+    /// Answer questions about tool calls from another terminal.
+    Approvals(ApprovalsArgs),
     /// Export and check the events of conversations.
     Events(EventsArgs),
     /// Check what the agent needs: credentials, the model's endpoint, programs, folders, indexes.

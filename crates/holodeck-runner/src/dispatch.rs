@@ -240,8 +240,8 @@ impl Dispatcher<'_> {
                 }
             }
             if work.is_done() {
-                while let Ok(line) = self.judged.try_recv() {
-                    self.journal.judged(&line)?;
+                if let Ok(line) = self.judged.try_recv() {
+                    self.write_judged(line)?;
                 }
                 while let Ok(message) = self.notices.try_recv() {
                     self.sink.on(&RunEvent::Notice { message });
@@ -281,7 +281,7 @@ impl Dispatcher<'_> {
                     continue;
                 }
                 Some(line) = self.judged.recv() => {
-                    self.journal.judged(&line)?;
+                    self.write_judged(line)?;
                     continue;
                 }
                 Some(joined) = work.running.join_next_with_id() => {
@@ -418,6 +418,15 @@ impl Dispatcher<'_> {
         let id = work.grading.spawn(grading).id();
         work.units.insert(id, unit);
         Ok(())
+    }
+
+    /// Writes a call of a judge, and those that arrived with it.
+    fn write_judged(&mut self, first: JudgedLine) -> Result<(), RunError> {
+        let mut lines = vec![first];
+        while let Ok(line) = self.judged.try_recv() {
+            lines.push(line);
+        }
+        Ok(self.journal.judged(lines)?)
     }
 
     /// For a masked record, includes the verdict that was computed before masking.

@@ -324,10 +324,18 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a call of a judge. After this returns, its answer is not asked for again.
-    pub(crate) fn judged(&mut self, line: &JudgedLine) -> Result<(), JournalError> {
-        self.write(&Line::<(), ()>::Judged(Box::new(line.clone())))
-            .map(drop)
+    /// Writes calls of judges. After this returns, their answers are not asked for again.
+    pub(crate) fn judged(&mut self, lines: Vec<JudgedLine>) -> Result<(), JournalError> {
+        let mut text = Vec::new();
+        for line in lines {
+            if !text.is_empty() {
+                text.push(b'\n');
+            }
+            serde_json::to_writer(&mut text, &Line::<(), ()>::Judged(Box::new(line)))
+                .map_err(|error| io_error(&self.path, error.into()))?;
+        }
+        // One write: there are several for each unit.
+        self.append(text).map(drop)
     }
 
     /// The calls of judges for a unit that a killed run did not grade. Returns them once.

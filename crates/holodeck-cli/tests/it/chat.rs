@@ -20,6 +20,24 @@ fn counting_server() -> ModelServer {
     })
 }
 
+/// A server that calls `echo` once, then repeats what it said.
+fn calling_server() -> ModelServer {
+    ModelServer::answering(|request| match request.texts("tool").last() {
+        None => Reply::tool_call("call-1", "echo", &json!({"text": "tea"})),
+        Some(result) => Reply::text(format!("It said {result}.")),
+    })
+}
+
+/// An agent that may call `echo` if a person approves it.
+fn asking_agent(server: &ModelServer) -> String {
+    format!(
+        "{}tools:\n  - {{type: function, name: echo, description: Echoes., command: cat, parameters: \
+         {{text: {{type: string, description: What.}}}}}}\napprovals:\n  rules:\n    - {{tools: \
+         '*', approver: human}}\n",
+        agent(&server.url(), TWO_CASES)
+    )
+}
+
 fn piped(project: &Project, args: &[&str], input: &str) -> CommandOutput {
     let mut child = project
         .command(args)
@@ -211,17 +229,8 @@ fn a_conversation_on_a_terminal() {
 
 #[test]
 fn a_person_is_asked_about_a_call() {
-    let server = ModelServer::answering(|request| match request.texts("tool").last() {
-        None => Reply::tool_call("call-1", "echo", &json!({"text": "tea"})),
-        Some(result) => Reply::text(format!("It said {result}.")),
-    });
-    let yaml = format!(
-        "{}tools:\n  - {{type: function, name: echo, description: Echoes., command: cat, parameters: \
-         {{text: {{type: string, description: What.}}}}}}\napprovals:\n  rules:\n    - {{tools: \
-         '*', approver: human}}\n",
-        agent(&server.url(), TWO_CASES)
-    );
-    let project = Project::with(&yaml);
+    let server = calling_server();
+    let project = Project::with(&asking_agent(&server));
     let mut terminal = OnTerminal::start(&project, &["chat"]);
     terminal.until("you › ");
     terminal.types("go\r");
@@ -236,6 +245,52 @@ fn a_person_is_asked_about_a_call() {
     // Nobody can be asked in a pipe.
     let ran = piped(&project, &["chat"], "go\n").exits(0);
     assert!(ran.stdout.contains("no person"), "{}", ran.all());
+    server.finish();
+}
+
+/// The person answers from another terminal.
+#[test]
+fn a_question_is_answered_elsewhere() {
+    let server = calling_server();
+    let project = Project::with(&asking_agent(&server));
+    project
+        .run(&["approvals", "list"])
+        .exits(0)
+        .says("no question waits");
+    project
+        .run(&["approvals", "approve", "x"])
+        .exits(2)
+        .says("there are no conversations");
+    let mut terminal = OnTerminal::start(&project, &["chat"]);
+    terminal.until("you › ");
+    terminal.types("go\r");
+    terminal.until("allow?");
+    let waiting = project.run(&["approvals", "list", "--json"]).exits(0).json();
+    assert_eq!(
+        (&waiting[0]["toolName"], &waiting[0]["args"]),
+        (&json!("echo"), &json!({"text": "tea"}))
+    );
+    let id = waiting[0]["approvalId"].as_str().unwrap();
+    project
+        .run(&["approvals", "reject", id, "--reason", "not now"])
+        .exits(0)
+        .says("answered");
+    project
+        .run(&["approvals", "approve", id])
+        .exits(1)
+        .says("was already resolved: rejected");
+    project
+        .run(&["approvals", "approve", "x"])
+        .exits(2)
+        .says("approval `x` does not exist");
+    // What is typed here comes too late.
+    terminal.types("y\r");
+    terminal.until("was already resolved: rejected");
+    terminal.until("It said not now.");
+    terminal.shown.clear();
+    terminal.until("you › ");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.ends().0, Some(0));
     server.finish();
 }
 

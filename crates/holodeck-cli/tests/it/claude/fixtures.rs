@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Bench, workspace};
 
-fn fixture(name: &str) -> String {
+pub(super) fn fixture(name: &str) -> String {
     fs::read_to_string(workspace().join("fixtures").join(name)).unwrap()
 }
 

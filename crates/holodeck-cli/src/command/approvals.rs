@@ -1,0 +1,152 @@
+//! `holodeck approvals`: the questions about tool calls that wait for a person, answered from any terminal.
+
+use clap::{Subcommand, ValueEnum};
+use holodeck::{
+    events::{ApprovalAnswer, ApprovalInfo, EventStore as _, Resolution, StoreError},
+    model::{events::ApprovalScope, printable},
+    runner::ExitCode,
+};
+use serde_json::json;
+
+use super::{
+    build_runtime,
+    sessions::{StoreArgs, no_conversations, open_existing},
+};
+use crate::{
+    failure::{Failure, Problem},
+    render::{call_arguments, dim, strong},
+    terminal::Terminal,
+};
+
+/// Flags of `holodeck approvals`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ApprovalsArgs {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    place: StoreArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the questions that wait, the oldest first.
+    List,
+    /// Let a call run.
+    Approve {
+        /// The id of the question.
+        id: String,
+        /// How long the approval counts.
+        #[arg(long, value_enum, default_value_t = Scope::Once)]
+        scope: Scope,
+    },
+    /// Do not let a call run; the agent continues without it.
+    Reject {
+        /// The id of the question.
+        id: String,
+        /// Why; the model reads it.
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+}
+
+/// How long an approval counts.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Scope {
+    /// For this call.
+    Once,
+    /// For further calls of the tool in this conversation.
+    Session,
+    /// For further calls of the tool in all conversations with the agent.
+    Always,
+}
+
+pub(crate) fn run(args: &ApprovalsArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    build_runtime()?.block_on(async {
+        let store = open_existing(&args.place).await?;
+        let (id, resolution) = match (&args.action, &store) {
+            (Action::List, store) => {
+                let waiting = match store {
+                    Some(store) => store
+                        .approvals(None, None)
+                        .await
+                        .map_err(|error| failed(&error))?,
+                    None => Vec::new(),
+                };
+                return list(&waiting, args.place.json, terminal);
+            }
+            (_, None) => return Err(no_conversations(&args.place).into()),
+            (Action::Approve { id, .. }, Some(_)) => (id, Resolution::Approve),
+            (Action::Reject { id, .. }, Some(_)) => (id, Resolution::Reject),
+        };
+        let mut answer = ApprovalAnswer::new(id, resolution);
+        match &args.action {
+            Action::Approve { scope, .. } => {
+                answer.scope = match scope {
+                    Scope::Once => ApprovalScope::Once,
+                    Scope::Session => ApprovalScope::Session,
+                    Scope::Always => ApprovalScope::Always,
+                };
+            }
+            Action::Reject { reason, .. } => answer.reason.clone_from(reason),
+            Action::List => {}
+        }
+        let Some(store) = store else {
+            return Err(no_conversations(&args.place).into());
+        };
+        store
+            .resolve_approval(answer)
+            .await
+            .map_err(|error| failed(&error))?;
+        terminal.write_message("answered\n");
+        Ok(ExitCode::Passed)
+    })
+}
+
+fn failed(error: &StoreError) -> Problem {
+    match error {
+        StoreError::ApprovalNotFound { .. } => {
+            Problem::config(error.to_string()).with_hint("`holodeck approvals list` lists those that wait")
+        }
+        StoreError::AlreadyResolved { .. } | StoreError::Expired { .. } => {
+            Problem::new(ExitCode::Failed, error.to_string())
+        }
+        _ => Problem::execution(error.to_string()),
+    }
+}
+
+fn list(waiting: &[ApprovalInfo], json: bool, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    if json {
+        let waiting = waiting.iter().map(|approval| {
+            json!({
+                "approvalId": approval.request.approval_id,
+                "sessionId": approval.session_id,
+                "runId": approval.run_id,
+                "agent": approval.agent,
+                "toolName": approval.request.tool_name,
+                "args": approval.request.args,
+                "requestedAt": approval.requested_at.to_string(),
+                "expiresAt": approval.request.expires_at.map(|at| at.to_string()),
+            })
+        });
+        terminal.write_json(waiting.collect())?;
+        return Ok(ExitCode::Passed);
+    }
+    if waiting.is_empty() {
+        terminal.write_message("no question waits\n");
+    }
+    for approval in waiting {
+        let arguments = approval
+            .request
+            .args
+            .as_ref()
+            .map(call_arguments)
+            .unwrap_or_default();
+        let tool = printable(&approval.request.tool_name).into_owned();
+        let about = format!(
+            "  {} · session {}",
+            approval.request.approval_id, approval.session_id
+        );
+        terminal.write_data(&format!("{} {arguments}\n{}\n", strong(&tool), dim(&about)))?;
+    }
+    Ok(ExitCode::Passed)
+}
