@@ -27,6 +27,7 @@ pub struct Patience {
 /// The questions of one run. A question and its answer are events: the answer counts once it is stored, also if
 /// another process stored it.
 pub(crate) struct RunQuestions {
+    run_id: String,
     store: Arc<dyn EventStore>,
     policy: Option<Arc<dyn Approver>>,
     patience: Patience,
@@ -46,12 +47,14 @@ struct Call {
 
 impl RunQuestions {
     pub(crate) fn new(
+        run_id: String,
         store: Arc<dyn EventStore>,
         policy: Option<Arc<dyn Approver>>,
         patience: Patience,
         remembered: Vec<String>,
     ) -> Self {
         Self {
+            run_id,
             store,
             policy,
             patience,
@@ -64,7 +67,10 @@ impl RunQuestions {
     /// Takes in an event of the run's session, from any process; may see it twice.
     pub(crate) fn observe(&self, event: &StoredEvent) {
         match &event.event().body {
-            EventBody::ApprovalRequested(asked) => {
+            // A call of an earlier run may have the same id.
+            EventBody::ApprovalRequested(asked)
+                if event.event().meta.run_id.as_ref() == Some(&self.run_id) =>
+            {
                 let Some(call_id) = &asked.tool_use_id else { return };
                 let mut calls = lock(&self.calls);
                 calls.entry(call_id.clone()).or_default().approval_id = Some(asked.approval_id.clone());

@@ -338,7 +338,13 @@ impl Inner {
             Err(error) => return Err(error.into()),
         };
         let policy = self.options.policy.clone();
-        let questions = RunQuestions::new(Arc::clone(&self.store), policy, self.options.patience, remembered);
+        let questions = RunQuestions::new(
+            handle.run_id.clone(),
+            Arc::clone(&self.store),
+            policy,
+            self.options.patience,
+            remembered,
+        );
         let questions = Arc::new(questions);
         let sink = RunSink {
             questions: Arc::clone(&questions),

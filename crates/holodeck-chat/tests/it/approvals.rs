@@ -25,12 +25,17 @@ struct Asking {
 
 impl Asking {
     fn new(store: Arc<dyn EventStore>, patience: Patience) -> Self {
+        Self::with_ids(store, patience, |index| format!("call-{index}"))
+    }
+
+    /// With ids of the calls by the number of the turn.
+    fn with_ids(store: Arc<dyn EventStore>, patience: Patience, id: fn(usize) -> String) -> Self {
         let tools = Arc::new(ScriptedTools::default());
-        let backend = ScriptedBackend::answering(|asked| {
+        let backend = ScriptedBackend::answering(move |asked| {
             let call = ToolCall {
                 name: "echo".to_owned(),
                 arguments: json!({"text": asked.message}),
-                call_id: format!("call-{}", asked.index),
+                call_id: id(asked.index),
             };
             ScriptedTurn::nothing().and_call(vec![call]).and_text("done")
         });
@@ -333,4 +338,27 @@ async fn a_tool_that_is_approved_for_the_session_is_not_asked_about_again() {
         .unwrap();
     other.finish().await.unwrap();
     assert_eq!(asking.tools.called().len(), 2);
+}
+
+/// Some providers number the calls of each turn from the beginning.
+#[tokio::test]
+async fn an_earlier_approval_of_a_call_with_the_same_id_does_not_count() {
+    let same = |_| "call-1".to_owned();
+    let asking = Asking::with_ids(Arc::new(MemoryStore::new()), FOR_EVER, same);
+    asking.run("one", approve).await.unwrap();
+    let mut run = asking
+        .service
+        .start(RunRequest::new("s", "two"), None)
+        .await
+        .unwrap();
+    let id = asking.question(run.run_id()).await;
+    // Everything that could run, runs.
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(asking.tools.called().len(), 1);
+    let reject = ApprovalAnswer::new(&id, Resolution::Reject);
+    asking.service.answer(reject).await.unwrap();
+    run.finish().await.unwrap();
+    assert_eq!(asking.tools.called().len(), 1);
 }
