@@ -155,15 +155,9 @@ impl LiveSessions {
         }
     }
 
-    /// Closes the session of a conversation, or all.
-    pub(crate) async fn close(&self, session_id: Option<&str>) {
-        let closed: Vec<_> = {
-            let mut idle = self.idle();
-            match session_id {
-                Some(id) => idle.sessions.remove(id).into_iter().collect(),
-                None => idle.sessions.drain().map(|(_, parked)| parked).collect(),
-            }
-        };
+    /// Closes all sessions.
+    pub(crate) async fn close(&self) {
+        let closed: Vec<_> = self.idle().sessions.drain().map(|(_, parked)| parked).collect();
         for mut parked in closed {
             let _ = parked.session.close().await;
         }

@@ -40,11 +40,6 @@ impl RunHandle {
         self.cancel.is_cancelled()
     }
 
-    /// Whether the run is over.
-    pub fn is_over(&self) -> bool {
-        self.outcome.borrow().is_some()
-    }
-
     /// Waits for the end of the run. A run that a person stopped is an error, as is one that failed.
     pub async fn finish(&mut self) -> Result<AgentExecutionResult, RunError> {
         match self.outcome.wait_for(Option::is_some).await {

@@ -207,16 +207,11 @@ impl AgentRunService {
         self.0.store.resolve_approval(answer).await
     }
 
-    /// Closes what is kept open for a conversation, for instance before it is deleted.
-    pub async fn release(&self, session_id: &str) {
-        self.0.live.close(Some(session_id)).await;
-    }
-
     /// Refuses further messages, stops all runs and waits until they are stored.
     pub async fn close(&self) {
         self.0.closing.cancel();
         self.drain().await;
-        self.0.live.close(None).await;
+        self.0.live.close().await;
     }
 
     /// Waits for the end of all runs.
@@ -378,7 +373,7 @@ impl Inner {
             let record = recording.record(run, events);
             tokio::select! {
                 recorded = record => recorded,
-                never = watch_answers(&*self.store, &session_id, &questions) => match never {},
+                never = watch_answers(&*self.store, &session_id, &sink) => match never {},
             }
         };
         recorded?;
@@ -435,14 +430,12 @@ impl Inner {
 }
 
 /// Passes the answers of people to the run, also those that another process stored. Never ends.
-async fn watch_answers(
-    store: &dyn EventStore,
-    session_id: &str,
-    questions: &RunQuestions,
-) -> std::convert::Infallible {
+async fn watch_answers(store: &dyn EventStore, session_id: &str, sink: &RunSink) -> std::convert::Infallible {
+    let questions = &sink.questions;
     questions.wait_for_question().await;
+    let first = *sink.first.lock().unwrap_or_else(PoisonError::into_inner);
     let follow = async {
-        let mut events = store.subscribe(session_id, None).await?;
+        let mut events = store.subscribe(session_id, first).await?;
         while let Some(event) = events.next().await? {
             questions.observe(&event);
             if let EventBody::ApprovalResolved(_) = event.event().body {

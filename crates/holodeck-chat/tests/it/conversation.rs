@@ -182,7 +182,7 @@ async fn e59_a_call_that_runs_is_closed_before_the_end() {
     assert_eq!(kinds[2..], ["tool_use", "tool_result", "complete"]);
 }
 
-/// E-60: nobody listens, and the run goes on.
+/// E-60: without a listener, the run continues.
 #[tokio::test]
 async fn e60_a_run_goes_on_when_its_handle_is_dropped() {
     let gate = Gate::new();

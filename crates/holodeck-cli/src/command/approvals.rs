@@ -63,36 +63,17 @@ enum Scope {
 pub(crate) fn run(args: &ApprovalsArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     build_runtime()?.block_on(async {
         let store = open_existing(&args.place).await?;
-        let (id, resolution) = match (&args.action, &store) {
-            (Action::List, store) => {
-                let waiting = match store {
-                    Some(store) => store
-                        .approvals(None, None)
-                        .await
-                        .map_err(|error| failed(&error))?,
-                    None => Vec::new(),
-                };
-                return list(&waiting, args.place.json, terminal);
-            }
-            (_, None) => return Err(no_conversations(&args.place).into()),
-            (Action::Approve { id, .. }, Some(_)) => (id, Resolution::Approve),
-            (Action::Reject { id, .. }, Some(_)) => (id, Resolution::Reject),
+        let Some(answer) = args.action.answer() else {
+            let waiting = match store {
+                Some(store) => store
+                    .approvals(None, None)
+                    .await
+                    .map_err(|error| failed(&error))?,
+                None => Vec::new(),
+            };
+            return list(&waiting, args.place.json, terminal);
         };
-        let mut answer = ApprovalAnswer::new(id, resolution);
-        match &args.action {
-            Action::Approve { scope, .. } => {
-                answer.scope = match scope {
-                    Scope::Once => ApprovalScope::Once,
-                    Scope::Session => ApprovalScope::Session,
-                    Scope::Always => ApprovalScope::Always,
-                };
-            }
-            Action::Reject { reason, .. } => answer.reason.clone_from(reason),
-            Action::List => {}
-        }
-        let Some(store) = store else {
-            return Err(no_conversations(&args.place).into());
-        };
+        let store = store.ok_or_else(|| no_conversations(&args.place))?;
         store
             .resolve_approval(answer)
             .await
@@ -100,6 +81,29 @@ pub(crate) fn run(args: &ApprovalsArgs, terminal: &mut Terminal) -> Result<ExitC
         terminal.write_message("answered\n");
         Ok(ExitCode::Passed)
     })
+}
+
+impl Action {
+    /// The answer to give, unless the questions are listed.
+    fn answer(&self) -> Option<ApprovalAnswer> {
+        Some(match self {
+            Self::List => return None,
+            Self::Approve { id, scope } => {
+                let mut answer = ApprovalAnswer::new(id, Resolution::Approve);
+                answer.scope = match scope {
+                    Scope::Once => ApprovalScope::Once,
+                    Scope::Session => ApprovalScope::Session,
+                    Scope::Always => ApprovalScope::Always,
+                };
+                answer
+            }
+            Self::Reject { id, reason } => {
+                let mut answer = ApprovalAnswer::new(id, Resolution::Reject);
+                answer.reason.clone_from(reason);
+                answer
+            }
+        })
+    }
 }
 
 fn failed(error: &StoreError) -> Problem {

@@ -119,7 +119,7 @@ fn a_failed_answer_is_an_exit_code() {
     let ran = project.run(&["chat", "--once", "fail"]).exits(3);
     assert_eq!(ran.stdout, "");
     assert!(ran.stderr.contains("no such thing"), "{}", ran.all());
-    // The conversation goes on, and its end reports the failure.
+    // The conversation continues, and its end reports the failure.
     let ran = piped(&project, &["chat"], "fail\ngo on\n").exits(3);
     assert_eq!(ran.stdout, "fine\n");
     server.finish();
