@@ -23,8 +23,8 @@ pub use recorder::{Ignored, NewRun, RunRecorder};
 pub use recording::{Delivery, EventSink, RecordError, RecordedRun, Recording, TransientEvent};
 pub use source::{Clock, Ids, RandomIds, SystemClock};
 pub use store::{
-    ApprovalAnswer, ApprovalInfo, EventStore, MemoryStore, Resolution, Retention, SessionCursor, SessionInfo,
-    StoreError, StoredEvent, Subscription, Swept, approval_decision,
+    ApprovalAnswer, ApprovalInfo, EventStore, MemoryStore, Resolution, Retention, RunInfo, SessionCursor,
+    SessionInfo, StoreError, StoredEvent, Subscription, Swept, approval_decision,
 };
 #[cfg(feature = "sqlite")]
 pub use store::{SqliteOptions, SqliteStore};

@@ -75,6 +75,9 @@ pub trait EventStore: Send + Sync {
     /// A session, unless it does not exist.
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError>;
 
+    /// A run, open or over, unless it does not exist.
+    async fn run(&self, run_id: &str) -> Result<Option<RunInfo>, StoreError>;
+
     /// Up to `limit` sessions, or those of `owner`, the one with the latest event first: those that come after `after`, or
     /// the first.
     async fn sessions_page(
@@ -179,6 +182,22 @@ pub struct SessionInfo {
     pub created_at: Timestamp,
     /// When its latest event was recorded.
     pub last_at: Timestamp,
+}
+
+/// A run as its store describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunInfo {
+    /// Its id.
+    pub run_id: String,
+    /// The session.
+    pub session_id: String,
+    /// The user whose session it is, if one was named.
+    pub owner: Option<String>,
+    /// The index of its first event, the person's message.
+    pub first_index: u64,
+    /// The index of its last event, once it is over.
+    pub last_index: Option<u64>,
 }
 
 /// A place in the list of sessions.

@@ -7,7 +7,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 use super::{approvals, writer::Done};
 use crate::{
     Draft,
-    store::{Counts, SessionInfo, StoreError, StoredEvent, agent_of, repeated, session_of, user_message},
+    store::{
+        Counts, RunInfo, SessionInfo, StoreError, StoredEvent, agent_of, repeated, session_of, user_message,
+    },
 };
 
 /// Indices between two durable ceilings.
@@ -172,6 +174,27 @@ pub(super) fn run_row(
                 is_open: row.get(9)?,
             };
             Ok((run, read_row(session_id, row)?))
+        })
+        .optional()?;
+    Ok(row)
+}
+
+/// A run as the store describes it.
+pub(super) fn run_info(connection: &Connection, run_id: &str) -> Result<Option<RunInfo>, StoreError> {
+    let row = connection
+        .prepare_cached(
+            "SELECT session_id, owner, first_index, last_index
+             FROM runs JOIN sessions ON sessions.number = session
+             WHERE run_id = ? AND deleted = 0",
+        )?
+        .query_row([run_id], |row| {
+            Ok(RunInfo {
+                run_id: run_id.to_owned(),
+                session_id: row.get(0)?,
+                owner: row.get(1)?,
+                first_index: row.get(2)?,
+                last_index: row.get(3)?,
+            })
         })
         .optional()?;
     Ok(row)
