@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod approvals;
+mod import;
 mod live;
 mod masking;
 mod request;

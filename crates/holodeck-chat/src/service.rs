@@ -4,7 +4,9 @@ use std::{
 };
 
 use futures::StreamExt as _;
-use holodeck_backend_api::{AgentBackend, Approver, BackendEvent, EventStream, Spending, TurnRequest};
+use holodeck_backend_api::{
+    AgentBackend, Approver, BackendEvent, EventStream, HistoryItem, Spending, TurnRequest,
+};
 use holodeck_events::{
     ApprovalAnswer, Clock, EventSink, EventStore, Ids, NewRun, RandomIds, Recording, StoreError, StoredEvent,
     SystemClock,
@@ -20,8 +22,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     Concurrency, Patience, RunError, RunHandle, RunRequest,
     approvals::RunQuestions,
+    import::{answered, exchanges},
     live::{LiveSessions, Slot, Turn},
     masking::mask_events,
+    request::{SESSION_ID_FORM, is_id},
     run::{RunOutcome, RunSink, Seen},
 };
 
@@ -136,6 +140,62 @@ impl AgentRunService {
         sink: Option<Arc<dyn EventSink>>,
     ) -> Result<AgentExecutionResult, RunError> {
         self.start(request, sink).await?.finish().await
+    }
+
+    /// Begins a conversation without a message; returns its id.
+    pub async fn open_session(
+        &self,
+        session_id: Option<String>,
+        user: Option<&str>,
+    ) -> Result<String, RunError> {
+        let session_id = self.new_session_id(session_id)?;
+        if let Some(known) = self.0.store.session(&session_id).await? {
+            let session_id = known.session_id;
+            return Err(RunError::Store(if known.owner.as_deref() == user {
+                StoreError::SessionExists { session_id }
+            } else {
+                StoreError::SessionNotFound { session_id }
+            }));
+        }
+        let options = &self.0.options;
+        let recording = Recording::new(&*self.0.store, &options.clock, &options.ids);
+        recording
+            .session(&session_id, user, options.session.clone())
+            .await?;
+        Ok(session_id)
+    }
+
+    /// Records messages of a conversation that was held elsewhere, as a new conversation. Only texts are kept.
+    pub async fn import(
+        &self,
+        session_id: &str,
+        user: Option<&str>,
+        history: Vec<HistoryItem>,
+    ) -> Result<(), RunError> {
+        let session_id = self.open_session(Some(session_id.to_owned()), user).await?;
+        let options = &self.0.options;
+        let recording = Recording::new(&*self.0.store, &options.clock, &options.ids);
+        for (message, answer) in exchanges(history) {
+            let run = NewRun {
+                session_id: session_id.clone(),
+                message: self.masked(&message),
+                run_id: None,
+                user_id: user.map(ToOwned::to_owned),
+                client_message_id: None,
+                approval_timeout: None,
+            };
+            recording.record(run, answered(self.masked(&answer))).await?;
+        }
+        Ok(())
+    }
+
+    /// The id of a new conversation: this one, or any.
+    fn new_session_id(&self, session_id: Option<String>) -> Result<String, RunError> {
+        match session_id {
+            Some(id) if is_id(&id) => Ok(id),
+            Some(_) => Err(RunError::refused(SESSION_ID_FORM)),
+            None => Ok(self.0.options.ids.next().to_string()),
+        }
     }
 
     /// Begins to answer a message. Returns once the message is stored, or once it waits for its turn.

@@ -3,6 +3,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use holodeck_model::events::{AgentEvent, Decision, EventBody, EventClass, EventMeta, UserMessage};
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::Draft;
 
@@ -159,7 +160,8 @@ const PAGE: usize = 256;
 const PAGE_BYTES: usize = 1 << 20;
 
 /// A session as its store describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SessionInfo {
     /// Its id.
@@ -167,6 +169,7 @@ pub struct SessionInfo {
     /// The user it belongs to, if one was named.
     pub owner: Option<String>,
     /// The index of its last event.
+    #[serde(rename = "headIndex")]
     pub head: Option<u64>,
     /// The run that is open.
     pub open_run: Option<String>,

@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+
+mod app;
+mod approvals;
+mod auth;
+mod completions;
+mod extract;
+mod guard;
+mod messages;
+mod metrics;
+mod operation;
+mod options;
+mod page;
+mod problem;
+mod runs;
+mod server;
+mod sessions;
+mod stream;
+
+pub use app::App;
+pub use auth::{Access, Token};
+pub use options::{OnDisconnect, ServeOptions, ServedAgent, ServedTool, UnstoredService};
+pub use server::serve;
+
+#[doc(no_inline)]
+pub use {holodeck_chat as chat, holodeck_events as events};
