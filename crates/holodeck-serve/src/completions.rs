@@ -1,5 +1,7 @@
 //! The endpoint that OpenAI clients know. Nothing is stored: the client sends the whole conversation each time.
 
+use std::sync::Arc;
+
 use axum::{
     extract::{FromRequest as _, Request, State},
     response::{IntoResponse as _, Response},
@@ -7,12 +9,16 @@ use axum::{
 use bytes::Bytes;
 use holodeck_backend_api::HistoryItem;
 use holodeck_chat::{AgentRunService, RunHandle, RunRequest};
-use holodeck_events::StoredEvent;
+use holodeck_events::{EventStore, StoredEvent};
 use holodeck_model::events::{AgentExecutionResult, EventBody, StopReason};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{self, Sender};
-use tokio_util::sync::DropGuard;
+use tokio::sync::{
+    OwnedSemaphorePermit,
+    mpsc::{self, Sender},
+    oneshot,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     App, ServedAgent,
@@ -113,24 +119,17 @@ async fn answer(app: &App, request: CompletionRequest) -> Result<Response, Refus
     };
     let started = service.start(RunRequest::new(session_id, message), None).await;
     let run = started.map_err(Problem::from)?;
-    app.metrics().count_started();
-    let unfinished = Unfinished {
-        app: app.clone(),
-        run,
-        service,
-        _place: place,
-    };
+    let unfinished = Unfinished::begin(app, run, service, place);
     if request.stream {
         let (sender, receiver) = mpsc::channel(2);
         let with_usage = request
             .stream_options
             .is_some_and(|options| options.include_usage);
-        app.tasks().spawn(answer.stream(unfinished, with_usage, sender));
+        app.tasks()
+            .spawn(answer.stream(app.clone(), unfinished, with_usage, sender));
         return Ok(frames(receiver));
     }
     let id = format!("chatcmpl-{}", unfinished.run.run_id());
-    // If the client leaves, this is dropped, and nobody will read the answer.
-    let _stop = unfinished.stop_when_dropped();
     let (result, reason) = unfinished.finish().await?;
     Ok(axum::Json(answer.whole(&id, &result, reason)).into_response())
 }
@@ -182,44 +181,75 @@ fn text_of(message: &Message) -> Result<String, Problem> {
     }
 }
 
-/// A run for one client, in a service of its own.
+/// A run for one client. Dropping it cancels the run: nobody else can read the answer.
 struct Unfinished {
-    app: App,
     run: RunHandle,
-    service: AgentRunService,
-    _place: tokio::sync::OwnedSemaphorePermit,
+    store: Arc<dyn EventStore>,
+    ended: oneshot::Receiver<Ended>,
+    _stop: DropGuard,
 }
 
+/// The result, and why the answer ended.
+type Ended = Result<(AgentExecutionResult, &'static str), Problem>;
+
 impl Unfinished {
-    fn stop_when_dropped(&self) -> DropGuard {
-        let stop = tokio_util::sync::CancellationToken::new();
-        let (stopped, run, closing) = (stop.clone(), self.run.clone(), self.app.closing().clone());
-        self.app.tasks().spawn(async move {
-            tokio::select! {
-                () = stopped.cancelled() => {}
-                () = closing.cancelled() => {}
-            }
-            run.cancel();
+    /// Follows a run to its end, and closes its service then.
+    fn begin(app: &App, run: RunHandle, service: AgentRunService, place: OwnedSemaphorePermit) -> Self {
+        let stop = CancellationToken::new();
+        let (sender, ended) = oneshot::channel();
+        let unfinished = Self {
+            run: run.clone(),
+            store: Arc::clone(service.store()),
+            ended,
+            _stop: stop.clone().drop_guard(),
+        };
+        let app = app.clone();
+        app.metrics().count_started();
+        app.tasks().clone().spawn(async move {
+            let mut run = run;
+            let ending = run.clone();
+            let leave = async {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = app.closing().cancelled() => {}
+                }
+                ending.cancel();
+            };
+            let (result, ()) = tokio::join!(
+                async {
+                    let result = run.finish().await;
+                    stop.cancel();
+                    result
+                },
+                leave
+            );
+            app.metrics().count_ended(result.is_ok());
+            let reason = finish_reason(&**service.store(), &run).await;
+            service.close().await;
+            drop(place);
+            let result = result.map_err(Problem::from);
+            // The client may have left.
+            let _ = sender.send(result.map(|result| (result, reason)));
         });
-        stop.drop_guard()
+        unfinished
     }
 
-    /// The result, and why the answer ended.
-    async fn finish(mut self) -> Result<(AgentExecutionResult, &'static str), Problem> {
-        let result = self.run.finish().await;
-        self.app.metrics().count_ended(result.is_ok());
-        let events = self.service.store().read_after(self.run.session_id(), None).await;
-        let is_cut = events.iter().flatten().any(|event| {
-            let of_run = event.event().meta.run_id.as_deref() == Some(self.run.run_id());
-            let EventBody::Complete(end) = &event.event().body else {
-                return false;
-            };
-            of_run && end.stop_reason == Some(StopReason::MaxTokens)
-        });
-        self.service.close().await;
-        let result = result.map_err(Problem::from)?;
-        Ok((result, if is_cut { "length" } else { "stop" }))
+    async fn finish(self) -> Ended {
+        self.ended.await.unwrap_or_else(|_| Err(Problem::closing()))
     }
+}
+
+/// Why the answer ended, in the words of the endpoint.
+async fn finish_reason(store: &dyn EventStore, run: &RunHandle) -> &'static str {
+    let events = store.read_after(run.session_id(), None).await;
+    let is_cut = events.iter().flatten().any(|event| {
+        let of_run = event.event().meta.run_id.as_deref() == Some(run.run_id());
+        let EventBody::Complete(end) = &event.event().body else {
+            return false;
+        };
+        of_run && end.stop_reason == Some(StopReason::MaxTokens)
+    });
+    if is_cut { "length" } else { "stop" }
 }
 
 /// What all parts of an answer say.
@@ -256,15 +286,12 @@ impl Answer {
     }
 
     /// Sends the text while it arrives; messages before the last one, too.
-    async fn stream(self, unfinished: Unfinished, with_usage: bool, sender: Sender<Bytes>) {
+    async fn stream(self, app: App, unfinished: Unfinished, with_usage: bool, sender: Sender<Bytes>) {
         let id = format!("chatcmpl-{}", unfinished.run.run_id());
-        let app = unfinished.app.clone();
-        let _stop = unfinished.stop_when_dropped();
         let say = async |value: Value| send(&app, &sender, format!("data: {value}\n\n").into()).await;
         let run_id = unfinished.run.run_id().to_owned();
         let events = unfinished
-            .service
-            .store()
+            .store
             .subscribe(unfinished.run.session_id(), None)
             .await;
         let Ok(mut events) = events else { return };

@@ -1,6 +1,6 @@
 //! Routes, connections, and the end of a server.
 
-use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::pending, pin::pin, sync::Arc, time::Duration};
 
 use axum::{
     Router, middleware,
@@ -14,7 +14,7 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{Semaphore, mpsc::UnboundedReceiver},
     time::{sleep, timeout},
 };
 
@@ -28,11 +28,17 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 /// Pause after the machine has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until `stop` returns. Then new runs are refused, those that are active may end within `drain` or until it
-/// returns again, the rest are cancelled, which stores what arrived, and open streams end with what is stored.
-pub async fn serve(app: App, listener: TcpListener, mut stop: impl AsyncFnMut()) {
+/// Serves until a first signal. Then new runs are refused, those that are active may end within `drain` or until a second
+/// signal, the rest are cancelled, which stores what arrived, and open streams end with what is stored. Without its
+/// sender, the channel never signals.
+pub async fn serve(app: App, listener: TcpListener, mut signals: UnboundedReceiver<()>) {
+    let mut signal = async || {
+        if signals.recv().await.is_none() {
+            pending::<()>().await;
+        }
+    };
     let end = async {
-        stop().await;
+        signal().await;
         app.begin_draining();
         let active = async {
             for agent in app.agents() {
@@ -42,7 +48,7 @@ pub async fn serve(app: App, listener: TcpListener, mut stop: impl AsyncFnMut())
         tokio::select! {
             () = active => {}
             () = sleep(app.options().drain) => {}
-            () = stop() => {}
+            () = signal() => {}
         }
         for agent in app.agents() {
             agent.service.close().await;

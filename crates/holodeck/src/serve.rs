@@ -19,6 +19,7 @@ use holodeck_yaml::LoadedAgent;
 use secrecy::SecretString;
 use tokio::{
     net::{TcpListener, lookup_host},
+    sync::mpsc::UnboundedReceiver,
     time::{MissedTickBehavior, interval},
 };
 
@@ -184,11 +185,11 @@ impl Server {
         &self.chats
     }
 
-    /// Serves until `stop` returns, then lets runs end until it returns again, and closes the agents.
-    pub async fn run(self, stop: impl AsyncFnMut()) -> Result<(), BackendError> {
+    /// Serves until a first signal, then lets runs end until a second one, and closes the agents.
+    pub async fn run(self, signals: UnboundedReceiver<()>) -> Result<(), BackendError> {
         let sweeping = sweep(&*self.store, self.retention);
         tokio::select! {
-            () = holodeck_serve::serve(self.app, self.listener, stop) => {}
+            () = holodeck_serve::serve(self.app, self.listener, signals) => {}
             never = sweeping => match never {},
         }
         let mut result = Ok(());

@@ -10,6 +10,8 @@ use holodeck::{
     runner::ExitCode,
 };
 
+use tokio::sync::mpsc;
+
 use super::{as_argument, chat::describe_agent, load, parse_seconds};
 use crate::{
     failure::{Failure, Problem, Subject},
@@ -111,19 +113,25 @@ pub(crate) fn run(args: &ServeArgs, terminal: &mut Terminal) -> Result<ExitCode,
         };
         announce(&server, &kept, args.json, terminal)?;
         let mut stopped_by = None;
-        let stop = async || {
-            let request = interrupts.next().await;
-            if stopped_by.is_none() && terminal.verbosity() > Verbosity::Quiet {
-                let seconds = args.drain.as_secs_f64();
-                let text = format!("stopping: runs have {seconds} s to end; Ctrl-C again stops them now\n");
-                terminal.write_message(&text);
+        let (sender, signals) = mpsc::unbounded_channel();
+        let stop = async {
+            loop {
+                let request = interrupts.next().await;
+                if stopped_by.is_none() && terminal.verbosity() > Verbosity::Quiet {
+                    let seconds = args.drain.as_secs_f64();
+                    let text =
+                        format!("stopping: runs have {seconds} s to end; Ctrl-C again stops them now\n");
+                    terminal.write_message(&text);
+                }
+                stopped_by.get_or_insert(request);
+                // Without a receiver the server has ended.
+                let _ = sender.send(());
             }
-            stopped_by.get_or_insert(request);
         };
-        server
-            .run(stop)
-            .await
-            .map_err(|error| Problem::execution(error.to_string()))?;
+        tokio::select! {
+            ended = server.run(signals) => ended.map_err(|error| Problem::execution(error.to_string()))?,
+            () = stop => {}
+        }
         Ok(match stopped_by {
             Some(StopRequest::Interrupt) => ExitCode::Interrupted,
             _ => ExitCode::Passed,

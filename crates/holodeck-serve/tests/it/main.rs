@@ -1,0 +1,16 @@
+//! The server over real connections, with scripted agents.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod access;
+mod approvals;
+mod completions;
+mod ending;
+mod messages;
+mod resuming;
+mod surface;
+mod world;
