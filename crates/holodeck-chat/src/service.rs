@@ -8,14 +8,15 @@ use holodeck_backend_api::{
     AgentBackend, Approver, BackendEvent, EventStream, HistoryItem, Spending, TurnRequest,
 };
 use holodeck_events::{
-    ApprovalAnswer, Clock, EventSink, EventStore, Ids, NewRun, RandomIds, Recording, StoreError, StoredEvent,
-    SystemClock,
+    ApprovalAnswer, Clock, EventSink, EventStore, Ids, NewRun, RandomIds, Recording, Resolution, StoreError,
+    StoredEvent, SystemClock,
 };
 use holodeck_model::{
     OnApprovalTimeout, Redactor,
     events::{AgentExecutionResult, EventBody, SessionStart},
 };
 use holodeck_turn::{TurnInput, TurnRunner};
+use serde_json::Value;
 use tokio::sync::{OwnedMutexGuard, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -32,6 +33,12 @@ use crate::{
 /// Messages that may wait in one conversation.
 const MAX_WAITING: usize = 16;
 
+/// Knows which arguments tools accept.
+pub trait CheckArguments: Send + Sync {
+    /// Says why a tool does not accept these arguments.
+    fn check(&self, tool: &str, arguments: &Value) -> Result<(), String>;
+}
+
 /// How a service runs its agent.
 #[derive(Clone)]
 #[allow(
@@ -45,6 +52,8 @@ pub struct ServiceOptions {
     pub turns: Option<TurnRunner>,
     /// Decides about tool calls; what it leaves open, a person decides.
     pub policy: Option<Arc<dyn Approver>>,
+    /// Checks the arguments that a person changed.
+    pub tools: Option<Arc<dyn CheckArguments>>,
     /// How long a person has to decide.
     pub patience: Patience,
     /// What happens to a message while another one is answered.
@@ -65,6 +74,7 @@ impl Default for ServiceOptions {
             session: SessionStart::default(),
             turns: None,
             policy: None,
+            tools: None,
             patience: Patience {
                 limit: None,
                 then: OnApprovalTimeout::Reject,
@@ -262,9 +272,17 @@ impl AgentRunService {
             .collect()
     }
 
-    /// Answers a question to a person.
-    pub async fn answer(&self, answer: ApprovalAnswer) -> Result<StoredEvent, StoreError> {
-        self.0.store.resolve_approval(answer).await
+    /// Answers a question to a person. Changed arguments that the tool does not accept are refused, and the question
+    /// stays open.
+    pub async fn answer(&self, answer: ApprovalAnswer) -> Result<StoredEvent, RunError> {
+        if let (Resolution::Modify(arguments), Some(tools)) = (&answer.decision, &self.0.options.tools)
+            && let Some(asked) = self.0.store.approval(&answer.approval_id).await?
+            && asked.owner == answer.user
+            && let Err(reason) = tools.check(&asked.request.tool_name, arguments)
+        {
+            return Err(RunError::refused(reason));
+        }
+        Ok(self.0.store.resolve_approval(answer).await?)
     }
 
     /// Refuses further messages, stops all runs and waits until they are stored.

@@ -6,7 +6,7 @@ use std::{
     },
 };
 
-use holodeck_events::{EventStore, SessionInfo};
+use holodeck_events::{ApprovalAnswer, EventStore, SessionInfo, StoredEvent};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -104,6 +104,13 @@ impl App {
         known
             .filter(|session| session.owner.as_deref() == Some(user))
             .ok_or_else(|| Problem::session_not_found(session_id))
+    }
+
+    /// Answers a question about a tool call, as the agent of its conversation accepts it.
+    pub(crate) async fn answer(&self, answer: ApprovalAnswer) -> Result<StoredEvent> {
+        let asked = self.0.store.approval(&answer.approval_id).await?;
+        let agent = self.agent(asked.as_ref().and_then(|asked| asked.agent.as_deref()))?;
+        Ok(agent.service.answer(answer).await?)
     }
 
     /// A place for one more run of an agent.

@@ -67,10 +67,7 @@ pub(crate) async fn answer(
     Path(approval_id): Path<String>,
     Json(answer): Json<Answer>,
 ) -> Result<axum::Json<Value>> {
-    let stored = app
-        .store()
-        .resolve_approval(answer.into_answer(approval_id, &user)?)
-        .await?;
+    let stored = app.answer(answer.into_answer(approval_id, &user)?).await?;
     let event = serde_json::from_str::<Value>(stored.json()).unwrap_or_default();
     Ok(axum::Json(event))
 }

@@ -22,6 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     App, ServedAgent,
+    chat::tokens,
     extract::Json,
     problem::Problem,
     stream::{frames, send},
@@ -271,7 +272,7 @@ impl Answer {
                 "finish_reason": reason,
                 "logprobs": null,
             }],
-            "usage": usage(result),
+            "usage": tokens(result),
         })
     }
 
@@ -329,7 +330,7 @@ impl Answer {
             let mut last = self.chunk(&id, json!({}), None);
             if let Some(last) = last.as_object_mut() {
                 last.insert("choices".to_owned(), json!([]));
-                last.insert("usage".to_owned(), usage(&result));
+                last.insert("usage".to_owned(), tokens(&result));
             }
             is_open = say(last).await;
         }
@@ -367,17 +368,6 @@ impl Written {
             _ => String::new(),
         }
     }
-}
-
-fn usage(result: &AgentExecutionResult) -> Value {
-    let Some(usage) = &result.usage else {
-        return Value::Null;
-    };
-    json!({
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.total_tokens,
-    })
 }
 
 /// The agents, as models.

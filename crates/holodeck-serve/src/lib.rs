@@ -3,6 +3,7 @@
 mod app;
 mod approvals;
 mod auth;
+mod chat;
 mod completions;
 mod extract;
 mod guard;
@@ -15,6 +16,7 @@ mod problem;
 mod runs;
 mod server;
 mod sessions;
+mod socket;
 mod stream;
 
 pub use app::App;
@@ -23,4 +25,4 @@ pub use options::{OnDisconnect, ServeOptions, ServedAgent, ServedTool, UnstoredS
 pub use server::serve;
 
 #[doc(no_inline)]
-pub use {holodeck_chat as chat, holodeck_events as events};
+pub use {holodeck_chat as conversation, holodeck_events as events};

@@ -7,7 +7,7 @@ use axum::{
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::{App, ServedAgent};
+use crate::{App, ServedAgent, ServedTool};
 
 /// The interface, for programs.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
@@ -42,8 +42,23 @@ pub(crate) async fn agent_health(State(app): State<App>) -> axum::Json<Value> {
 }
 
 pub(crate) async fn tools(State(app): State<App>) -> axum::Json<Value> {
-    let describe = |agent: &ServedAgent| json!({ "agent": agent.name, "tools": agent.tools });
-    axum::Json(json!({ "agents": app.agents().map(describe).collect::<Vec<_>>() }))
+    let describe = |agent: &ServedAgent, tool: &ServedTool| {
+        json!({
+            "name": tool.name,
+            "type": tool.kind,
+            "description": tool.description,
+            "agent": agent.name,
+            // Tools are ready when the server is.
+            "supports_init": false,
+            "init_status": null,
+        })
+    };
+    let of_agent = |agent| {
+        let agent: &ServedAgent = agent;
+        agent.tools.iter().map(move |tool| describe(agent, tool))
+    };
+    let tools: Vec<Value> = app.agents().flat_map(of_agent).collect();
+    axum::Json(json!({ "total": tools.len(), "tools": tools }))
 }
 
 pub(crate) async fn metrics(State(app): State<App>) -> Response {

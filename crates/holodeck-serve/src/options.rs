@@ -28,7 +28,7 @@ pub struct ServedAgent {
 pub type UnstoredService = std::sync::Arc<dyn Fn() -> AgentRunService + Send + Sync>;
 
 /// A tool of an agent.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
 pub struct ServedTool {
     /// Its name.
@@ -36,7 +36,6 @@ pub struct ServedTool {
     /// What it is for.
     pub description: Option<String>,
     /// Its kind, as in the YAML.
-    #[serde(rename = "type")]
     pub kind: String,
 }
 

@@ -4,7 +4,7 @@ use std::{convert::Infallible, future::pending, pin::pin, sync::Arc, time::Durat
 
 use axum::{
     Router, middleware,
-    routing::{get, post},
+    routing::{delete, get, post},
 };
 use http::StatusCode;
 use hyper::server::conn::http1;
@@ -19,7 +19,8 @@ use tokio::{
 };
 
 use crate::{
-    App, approvals, completions, guard, messages, operation, page, problem::Problem, runs, sessions,
+    App, approvals, chat, completions, guard, messages, operation, page, problem::Problem, runs, sessions,
+    socket,
 };
 
 /// Time limit for connections to end after the streams on them have.
@@ -124,8 +125,12 @@ fn router(app: &App) -> Router {
         .route("/v1/runs/{id}/cancel", post(runs::cancel))
         .route("/v1/approvals", get(approvals::list))
         .route("/v1/approvals/{id}", post(approvals::answer))
+        .route("/v1/ws", get(socket::connect))
         .route("/v1/models", get(completions::models))
         .route("/v1/chat/completions", post(completions::complete))
+        .route("/agent/{agent}/chat", post(chat::chat))
+        .route("/agent/{agent}/chat/stream", post(chat::stream))
+        .route("/sessions/{id}", delete(chat::delete))
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))

@@ -112,14 +112,19 @@ pub(crate) async fn delete(
     Params(deletion): Params<Deletion>,
 ) -> Result<StatusCode> {
     let session = app.session(&session_id, &user).await?;
-    if deletion.force {
-        for mut run in app.agent_of(&session)?.service.runs_of(&session_id) {
+    remove(&app, &session, deletion.force).await
+}
+
+/// Deletes a conversation; with `force`, ends what is answered in it.
+pub(crate) async fn remove(app: &App, session: &SessionInfo, force: bool) -> Result<StatusCode> {
+    if force {
+        for mut run in app.agent_of(session)?.service.runs_of(&session.session_id) {
             run.cancel();
             // However it ended, it is over.
             let _ = run.finish().await;
         }
     }
-    app.store().delete_session(&session_id, deletion.force).await?;
+    app.store().delete_session(&session.session_id, force).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

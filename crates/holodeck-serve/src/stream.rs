@@ -49,7 +49,7 @@ pub(crate) enum Until {
     RunEnds(String),
 }
 
-/// Where a feed ends when the server stops, and the reason why a frame could not be sent.
+/// What a feed does next.
 enum Step {
     Event(StoredEvent),
     Over,

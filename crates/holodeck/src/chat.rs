@@ -11,7 +11,10 @@ use holodeck_model::{
 };
 use holodeck_yaml::LoadedAgent;
 
-use crate::{OpenAgent, OpenOptions, PolicyApprover, PrepareError, approval_policy, test::turn_runner};
+use crate::{
+    OpenAgent, OpenOptions, PolicyApprover, PrepareError, approval_policy, test::turn_runner,
+    tool_arguments::ToolArguments,
+};
 
 /// How conversations are run.
 #[derive(Clone, Debug)]
@@ -123,6 +126,7 @@ fn service_options(
             open.backends().price_list().clone(),
         )?),
         policy: policy(options.presence),
+        tools: Some(Arc::new(ToolArguments(Arc::clone(open.tools())))),
         patience: Patience {
             limit: approvals
                 .timeout_seconds

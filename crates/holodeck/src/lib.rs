@@ -36,6 +36,7 @@ mod serve;
 mod servers;
 mod telemetry;
 mod test;
+mod tool_arguments;
 mod turn_key;
 mod unsupported;
 

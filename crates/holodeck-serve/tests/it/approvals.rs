@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use holodeck_serve::{ServeOptions, chat::api::ToolCall};
+use holodeck_serve::{ServeOptions, conversation::api::ToolCall};
 use holodeck_testkit::{ScriptedBackend, ScriptedTools, ScriptedTurn};
 use http::Method;
 use pretty_assertions::assert_eq;

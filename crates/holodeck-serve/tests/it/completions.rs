@@ -1,4 +1,4 @@
-use holodeck_serve::chat::api::BackendError;
+use holodeck_serve::conversation::api::BackendError;
 use holodeck_testkit::{Gate, ScriptedTurn};
 use http::Method;
 use pretty_assertions::assert_eq;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use holodeck_serve::{ServeOptions, chat::RunRequest};
+use holodeck_serve::{ServeOptions, conversation::RunRequest};
 use holodeck_testkit::{Gate, ScriptedTurn};
 use pretty_assertions::assert_eq;
 

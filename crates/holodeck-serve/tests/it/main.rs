@@ -12,5 +12,6 @@ mod completions;
 mod ending;
 mod messages;
 mod resuming;
+mod sockets;
 mod surface;
 mod world;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use holodeck_serve::{
     OnDisconnect, ServeOptions,
-    chat::{Concurrency, ServiceOptions},
+    conversation::{Concurrency, ServiceOptions},
     events::MemoryStore,
 };
 use holodeck_testkit::{Gate, ScriptedTurn};
@@ -79,7 +79,7 @@ async fn a_message_is_answered_in_three_ways() {
 
 #[tokio::test]
 async fn a_run_that_fails_is_no_success() {
-    let error = || holodeck_serve::chat::api::BackendError::session("the model is away");
+    let error = || holodeck_serve::conversation::api::BackendError::session("the model is away");
     let world = World::new(move |_| ScriptedTurn::nothing().and_text("so far").and_fail(error())).await;
     let failed = world
         .post("/v1/sessions/s/messages?wait=true", json!({"message": "a"}))

@@ -15,7 +15,12 @@ async fn every_described_call_exists() {
         for (method, call) in methods.as_object().unwrap() {
             let method: Method = method.to_uppercase().parse().unwrap();
             let reply = world
-                .send(method.clone(), &path.replace("{id}", "none"), &[], "{")
+                .send(
+                    method.clone(),
+                    &path.replace("{id}", "none").replace("{agent}", "helper"),
+                    &[],
+                    "{",
+                )
                 .await;
             let known = reply.status.as_u16().to_string();
             let described = call["responses"].get(&known).or(call["responses"].get("default"));
@@ -33,7 +38,7 @@ async fn every_described_call_exists() {
             calls += 1;
         }
     }
-    assert_eq!(calls, 21);
+    assert_eq!(calls, 25);
     assert_eq!(
         world.get("/v1/nothing").await.problem(),
         (404, "NOT_FOUND".to_owned())
@@ -109,4 +114,76 @@ async fn a_deletion_ends_what_is_answered_only_if_it_should() {
     assert_eq!(deleted.status, 204);
     // Its streams end.
     stream.rest().await;
+}
+
+#[tokio::test]
+async fn clients_of_the_previous_release_are_answered() {
+    let world = World::new(|asked| {
+        ScriptedTurn::nothing()
+            .and_called("search", json!({"q": asked.message}), "found")
+            .and_text(&format!("{} before", asked.history.len()))
+    })
+    .await;
+    let first = world
+        .post("/agent/helper/chat", json!({"message": "hello"}))
+        .await
+        .json();
+    assert_eq!(first["content"], "0 before");
+    assert_eq!(
+        first["tool_calls"],
+        json!([{"name": "search", "arguments": {"q": "hello"}, "status": "success"}])
+    );
+    assert!(first["execution_time_ms"].is_u64() && first["message_id"].is_string());
+    let session = first["session_id"].as_str().unwrap();
+    let body = json!({"message": "more", "session_id": session}).to_string();
+    let stream = world
+        .open(Method::POST, "/agent/helper/chat/stream", &[], &body)
+        .await;
+    let frames = stream.rest().await;
+    let names: Vec<_> = frames.iter().map(|frame| frame.event.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "stream_start",
+            "tool_call_start",
+            "tool_call_args",
+            "tool_call_end",
+            "message_delta",
+            "stream_end"
+        ]
+    );
+    assert_eq!(frames[0].json()["session_id"], session);
+    assert_eq!(frames[2].json()["args_delta"], r#"{"q":"more"}"#);
+    assert_eq!(frames[4].json()["delta"], "2 before");
+    let path = format!("/sessions/{session}");
+    for _ in 0..2 {
+        assert_eq!(world.send(Method::DELETE, &path, &[], "").await.status, 204);
+    }
+    assert_eq!(
+        world
+            .post("/agent/nobody/chat", json!({"message": "x"}))
+            .await
+            .problem()
+            .0,
+        404
+    );
+    let failing = World::new(|_| {
+        let error = holodeck_serve::conversation::api::BackendError::session("away");
+        ScriptedTurn::nothing().and_text("so far").and_fail(error)
+    })
+    .await;
+    assert_eq!(
+        failing
+            .post("/agent/helper/chat", json!({"message": "x"}))
+            .await
+            .status,
+        502
+    );
+    let body = json!({"message": "x"}).to_string();
+    let frames = failing
+        .open(Method::POST, "/agent/helper/chat/stream", &[], &body)
+        .await
+        .rest()
+        .await;
+    assert_eq!(frames.last().unwrap().event, "error");
 }

@@ -3,7 +3,7 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc};
 use bytes::Bytes;
 use holodeck_serve::{
     Access, App, ServeOptions, ServedAgent, Token,
-    chat::{AgentRunService, ServiceOptions},
+    conversation::{AgentRunService, ServiceOptions},
     events::{EventStore, MemoryStore},
 };
 use holodeck_testkit::{Asked, ScriptedBackend, ScriptedTurn};

@@ -264,7 +264,11 @@ impl<'a> Talk<'a> {
                 .await
             {
                 Ok(_) => return Ok(()),
-                Err(error @ (StoreError::AlreadyResolved { .. } | StoreError::Expired { .. })) => {
+                // The arguments are not what the tool accepts: the question is asked again.
+                Err(RunError::Refused { reason }) => self.complain(&reason),
+                Err(RunError::Store(
+                    error @ (StoreError::AlreadyResolved { .. } | StoreError::Expired { .. }),
+                )) => {
                     self.complain(&error.to_string());
                     return Ok(());
                 }
