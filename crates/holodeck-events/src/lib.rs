@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod agent_log;
+pub mod agui;
 mod check;
 mod draft;
 mod fold;
