@@ -71,7 +71,9 @@ pub(crate) fn gate(args: &Args) -> Result<Outcome> {
     programs::check()?;
     println!();
     if let Err(error) = install::agui() {
-        return Ok(Outcome::Skipped(format!("the check of AG-UI can't be had: {error:#}")));
+        return Ok(Outcome::Skipped(format!(
+            "the check of AG-UI can't be had: {error:#}"
+        )));
     }
     let installed = match install::install() {
         Ok(installed) => installed,

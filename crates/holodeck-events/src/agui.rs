@@ -221,7 +221,7 @@ impl AgUiRun {
             EventBody::UserMessageConfirmed(_) => self.out.begin(),
             EventBody::ThinkingChunk(chunk) => {
                 self.with_agent(nested, |agent, out| {
-                    agent.add_reasoning(turn, &chunk.content, out)
+                    agent.add_reasoning(turn, &chunk.content, out);
                 });
             }
             EventBody::ThinkingComplete(_) => self.with_agent(nested, Agent::end_reasoning),

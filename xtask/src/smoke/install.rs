@@ -134,7 +134,13 @@ pub(super) fn agui() -> Result<()> {
     println!("installing what checks AG-UI streams");
     fs::write(dir.join("package.json"), manifest)?;
     fs::write(dir.join("package-lock.json"), &lock)?;
-    let args = ["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
+    let args = [
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--ignore-scripts",
+        "--loglevel=error",
+    ];
     host::run(host::command("npm").args(args).current_dir(&dir))?;
     fs::write(&done, lock)?;
     Ok(())

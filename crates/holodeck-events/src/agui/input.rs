@@ -264,14 +264,13 @@ fn resolved(at: usize, id: &str, payload: &Map<String, Value>) -> Result<Approva
     for (key, value) in payload {
         match (key.as_str(), value) {
             ("approved", Value::Bool(value)) => approved = Some(*value),
-            ("approved", _) => return Err(wrong(key, value, "a boolean")),
             ("editedArgs" | "reason" | "scope" | "terminate", Value::Null) => {}
             ("editedArgs", Value::Object(_)) => edited = Some(value.clone()),
             ("editedArgs", _) => return Err(wrong(key, value, "an object")),
             ("reason", Value::String(reason)) => answer.reason = Some(reason.clone()),
             ("reason", _) => return Err(wrong(key, value, "a string")),
             ("terminate", Value::Bool(value)) => terminate = *value,
-            ("terminate", _) => return Err(wrong(key, value, "a boolean")),
+            ("approved" | "terminate", _) => return Err(wrong(key, value, "a boolean")),
             ("scope", value) => match ApprovalScope::from(value.as_str().unwrap_or_default().to_owned()) {
                 ApprovalScope::Other(_) => return Err(wrong(key, value, "`once`, `session` or `always`")),
                 scope => answer.scope = scope,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use holodeck_events::agui::{AgUiEvent, AgUiOptions, AgUiRun};
+use holodeck_events::{AgUiEvent, AgUiOptions, AgUiRun};
 use holodeck_events::{ApprovalAnswer, Resolution};
 use holodeck_model::events::{AgentEvent, EventBody};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Runs that a reader can follow.
 
 use holodeck_backend_api::{ApprovalDecision, BackendError, BackendEvent, Outcome, StopReason};
-use holodeck_events::agui::{AgUiEvent, AgUiOptions, AgUiRun};
+use holodeck_events::{AgUiEvent, AgUiOptions, AgUiRun};
 use insta::{assert_json_snapshot, assert_snapshot};
 
 use super::{all, approve, json, lines, thread};

@@ -1,7 +1,7 @@
 //! What AG-UI clients send.
 
 use holodeck_backend_api::{HistoryItem, Opening};
-use holodeck_events::agui::{AgUiRequest, RunAgentInput};
+use holodeck_events::{AgUiRequest, RunAgentInput};
 use holodeck_events::{ApprovalAnswer, Resolution};
 use holodeck_model::events::ApprovalScope;
 use insta::assert_snapshot;
@@ -9,11 +9,12 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 fn input(fields: Value) -> RunAgentInput {
-    let mut all = json!({ "threadId": "s", "runId": "r" });
-    all.as_object_mut()
-        .unwrap()
-        .extend(fields.as_object().unwrap().clone());
-    serde_json::from_value(all).unwrap()
+    let Value::Object(mut all) = fields else {
+        panic!("{fields}");
+    };
+    all.insert("threadId".to_owned(), json!("s"));
+    all.insert("runId".to_owned(), json!("r"));
+    serde_json::from_value(Value::Object(all)).unwrap()
 }
 
 fn request(fields: Value) -> AgUiRequest {
@@ -27,7 +28,9 @@ fn refusal(fields: Value) -> String {
 }
 
 fn resumed(payload: Value) -> Value {
-    json!({ "resume": [{ "interruptId": "ask", "status": "resolved", "payload": payload }] })
+    let mut entry = json!({ "interruptId": "ask", "status": "resolved" });
+    entry["payload"] = payload;
+    json!({ "resume": [entry] })
 }
 
 #[test]

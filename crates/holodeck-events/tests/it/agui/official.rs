@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use holodeck_events::agui::{AgUiEvent, AgUiOptions};
+use holodeck_events::{AgUiEvent, AgUiOptions};
 use proptest::{
     collection::vec,
     strategy::{Strategy as _, ValueTree as _},

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holodeck_events::agui::{AgUiEvent, AgUiOptions, AgUiRun};
+use holodeck_events::{AgUiEvent, AgUiOptions, AgUiRun};
 use holodeck_model::events::{AgentEvent, EventBody};
 use proptest::{collection::vec, prelude::*};
 use serde_json::Value;
