@@ -38,6 +38,16 @@ fn run(input: &str) -> Output {
         "{} is missing; `cargo xtask smoke` installs it",
         folder.display()
     );
+    // What is installed is what is pinned.
+    let pinned = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/agui");
+    for (installed, source) in [
+        ("check.mjs", "check.mjs"),
+        ("installed-lock.json", "package-lock.json"),
+    ] {
+        let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        let is_same = read(folder.join(installed)) == read(pinned.join(source));
+        assert!(is_same, "{source} has changed; `cargo xtask smoke` installs it");
+    }
     #[expect(clippy::disallowed_methods, reason = "a check that runs on Node")]
     let mut child = Command::new("node")
         .arg(folder.join("check.mjs"))
