@@ -139,6 +139,11 @@ impl AgUiRun {
         Some((run, events))
     }
 
+    /// Names the run whose events these are, if others may come before them.
+    pub fn follow(&mut self, run_id: impl Into<String>) {
+        self.source = Some(run_id.into());
+    }
+
     /// What an event becomes.
     pub fn project(&mut self, event: &AgentEvent) -> Vec<AgUiEvent> {
         self.project_all([event])

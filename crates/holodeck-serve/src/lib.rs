@@ -3,6 +3,7 @@
 mod app;
 mod approvals;
 mod auth;
+mod awp;
 mod chat;
 mod completions;
 mod extract;
@@ -21,7 +22,7 @@ mod stream;
 
 pub use app::App;
 pub use auth::{Access, Token};
-pub use options::{OnDisconnect, ServeOptions, ServedAgent, ServedTool, UnstoredService};
+pub use options::{OnDisconnect, Protocols, ServeOptions, ServedAgent, ServedTool, UnstoredService};
 pub use server::serve;
 
 #[doc(no_inline)]

@@ -50,6 +50,16 @@ pub enum OnDisconnect {
     Cancel,
 }
 
+/// What clients can speak. Health, metrics and the page are always there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the protocols of `deployment.protocol`")]
+pub struct Protocols {
+    /// REST, server-sent events, WebSockets, and the endpoint for OpenAI clients.
+    pub rest: bool,
+    /// AG-UI.
+    pub ag_ui: bool,
+}
+
 /// How agents are served.
 #[derive(Clone, Debug)]
 #[allow(
@@ -59,6 +69,8 @@ pub enum OnDisconnect {
 pub struct ServeOptions {
     /// Who may use the server.
     pub access: Access,
+    /// What clients can speak.
+    pub protocols: Protocols,
     /// Origins of pages that may use it besides its own.
     pub cors_origins: Vec<String>,
     /// What happens to a run without clients.
@@ -83,6 +95,10 @@ impl Default for ServeOptions {
     fn default() -> Self {
         Self {
             access: Access::Open,
+            protocols: Protocols {
+                rest: true,
+                ag_ui: true,
+            },
             cors_origins: Vec::new(),
             on_disconnect: OnDisconnect::default(),
             slow_consumer: Duration::from_secs(30),

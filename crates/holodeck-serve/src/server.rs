@@ -19,8 +19,8 @@ use tokio::{
 };
 
 use crate::{
-    App, approvals, chat, completions, guard, messages, operation, page, problem::Problem, runs, sessions,
-    socket,
+    App, approvals, awp, chat, completions, guard, messages, operation, page, problem::Problem, runs,
+    sessions, socket,
 };
 
 /// Time limit for connections to end after the streams on them have.
@@ -107,7 +107,7 @@ async fn connect(app: App, router: Router, stream: TcpStream) {
 
 /// All that is served.
 fn router(app: &App) -> Router {
-    Router::new()
+    let mut router = Router::new()
         .route("/", get(page::page))
         .route("/health", get(operation::health))
         .route("/ready", get(operation::ready))
@@ -115,22 +115,29 @@ fn router(app: &App) -> Router {
         .route("/metrics", get(operation::metrics))
         .route("/openapi.json", get(operation::openapi))
         .route("/docs", get(operation::docs))
-        .route("/tools", get(operation::tools))
-        .route("/v1/sessions", get(sessions::list).post(sessions::create))
-        .route("/v1/sessions/{id}", get(sessions::show).delete(sessions::delete))
-        .route("/v1/sessions/{id}/messages", post(messages::send))
-        .route("/v1/sessions/{id}/events", get(sessions::events))
-        .route("/v1/sessions/{id}/fork", post(sessions::fork))
-        .route("/v1/runs/{id}/events", get(runs::events))
-        .route("/v1/runs/{id}/cancel", post(runs::cancel))
-        .route("/v1/approvals", get(approvals::list))
-        .route("/v1/approvals/{id}", post(approvals::answer))
-        .route("/v1/ws", get(socket::connect))
-        .route("/v1/models", get(completions::models))
-        .route("/v1/chat/completions", post(completions::complete))
-        .route("/agent/{agent}/chat", post(chat::chat))
-        .route("/agent/{agent}/chat/stream", post(chat::stream))
-        .route("/sessions/{id}", delete(chat::delete))
+        .route("/tools", get(operation::tools));
+    if app.options().protocols.rest {
+        router = router
+            .route("/v1/sessions", get(sessions::list).post(sessions::create))
+            .route("/v1/sessions/{id}", get(sessions::show).delete(sessions::delete))
+            .route("/v1/sessions/{id}/messages", post(messages::send))
+            .route("/v1/sessions/{id}/events", get(sessions::events))
+            .route("/v1/sessions/{id}/fork", post(sessions::fork))
+            .route("/v1/runs/{id}/events", get(runs::events))
+            .route("/v1/runs/{id}/cancel", post(runs::cancel))
+            .route("/v1/approvals", get(approvals::list))
+            .route("/v1/approvals/{id}", post(approvals::answer))
+            .route("/v1/ws", get(socket::connect))
+            .route("/v1/models", get(completions::models))
+            .route("/v1/chat/completions", post(completions::complete))
+            .route("/agent/{agent}/chat", post(chat::chat))
+            .route("/agent/{agent}/chat/stream", post(chat::stream))
+            .route("/sessions/{id}", delete(chat::delete));
+    }
+    if app.options().protocols.ag_ui {
+        router = router.route("/awp", post(awp::run));
+    }
+    router
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))

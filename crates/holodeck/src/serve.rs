@@ -12,9 +12,9 @@ use holodeck_backend_api::{BackendError, Occasion};
 use holodeck_chat::{AgentRunService, Concurrency};
 use holodeck_events::{EventStore, MemoryStore, Retention};
 use holodeck_model::{
-    Agent, AuthMode, Env, OnDisconnect, Presence, Provider, ServeConcurrency, ServeConfig, env,
+    Agent, AuthMode, Env, OnDisconnect, Presence, Provider, ServeConcurrency, ServeConfig, ServeProtocol, env,
 };
-use holodeck_serve::{Access, App, ServeOptions, ServedAgent, ServedTool, Token};
+use holodeck_serve::{Access, App, Protocols, ServeOptions, ServedAgent, ServedTool, Token};
 use holodeck_yaml::LoadedAgent;
 use secrecy::SecretString;
 use tokio::{
@@ -49,6 +49,8 @@ pub struct ServeFlags {
     pub cors_origins: Vec<String>,
     /// How long runs may take to end when the server stops.
     pub drain: Option<Duration>,
+    /// What clients can speak.
+    pub protocol: Option<ServeProtocol>,
     /// How the agents are opened.
     pub open: OpenOptions,
     /// Overrides the time limit of a turn.
@@ -127,6 +129,12 @@ impl Server {
             .cloned()
             .collect();
         let access = access(&config, env, address, &cors_origins)?;
+        let deployed = first
+            .config
+            .deployment
+            .as_ref()
+            .map(|deployment| deployment.protocol);
+        let protocol = flags.protocol.or(deployed).unwrap_or(ServeProtocol::Both);
         let mut opened = Opened::default();
         for (file, agent) in agents {
             let agent = open_agent(agent, &file, env, &store, &config, &flags).await;
@@ -146,6 +154,7 @@ impl Server {
         let needs_token = matches!(access, Access::Tokens(_));
         let options = ServeOptions {
             access,
+            protocols: protocols(protocol),
             cors_origins,
             on_disconnect: match config.on_disconnect {
                 OnDisconnect::Continue => holodeck_serve::OnDisconnect::Continue,
@@ -306,6 +315,13 @@ fn memory_mib() -> Option<u64> {
     let group =
         number("/sys/fs/cgroup/memory.max").or_else(|| number("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
     machine.into_iter().chain(group).min()
+}
+
+fn protocols(protocol: ServeProtocol) -> Protocols {
+    Protocols {
+        rest: protocol != ServeProtocol::AgUi,
+        ag_ui: protocol != ServeProtocol::Rest,
+    }
 }
 
 async fn listen(

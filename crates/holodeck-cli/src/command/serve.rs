@@ -2,10 +2,11 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use clap::ValueEnum;
 use holodeck::{
     AnswerSource, OpenOptions, ServeError, ServeFlags, Server, event_store_path,
     index::IndexSink,
-    model::{EventStoreKind, printable},
+    model::{EventStoreKind, ServeProtocol, printable},
     open_events,
     runner::ExitCode,
 };
@@ -32,6 +33,9 @@ pub(crate) struct ServeArgs {
     /// Listen on this port; 0 takes a free one.
     #[arg(short, long)]
     port: Option<u16>,
+    /// What clients can speak.
+    #[arg(long, value_enum)]
+    protocol: Option<Protocol>,
     /// Let web pages of these origins use the server; separated by commas.
     #[arg(long, value_name = "ORIGINS", value_delimiter = ',')]
     cors_origins: Vec<String>,
@@ -47,6 +51,17 @@ pub(crate) struct ServeArgs {
     /// Write where the server listens as a line of JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// What clients can speak.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Protocol {
+    /// REST, server-sent events, WebSockets, and the endpoint for OpenAI clients.
+    Rest,
+    /// AG-UI.
+    AgUi,
+    /// All of it.
+    Both,
 }
 
 /// Time for what comes after the runs: streams, agents, telemetry.
@@ -75,6 +90,11 @@ pub(crate) fn run(args: &ServeArgs, terminal: &mut Terminal) -> Result<ExitCode,
         host: args.host.clone(),
         port: args.port,
         cors_origins: args.cors_origins.clone(),
+        protocol: args.protocol.map(|protocol| match protocol {
+            Protocol::Rest => ServeProtocol::Rest,
+            Protocol::AgUi => ServeProtocol::AgUi,
+            Protocol::Both => ServeProtocol::Both,
+        }),
         drain: Some(args.drain),
         timeout: args.timeout,
         open: OpenOptions {

@@ -7,6 +7,7 @@
 )]
 
 mod access;
+mod ag_ui;
 mod approvals;
 mod completions;
 mod ending;

@@ -1,9 +1,10 @@
+use holodeck_serve::{Protocols, ServeOptions};
 use holodeck_testkit::ScriptedTurn;
 use http::Method;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{Setup, World};
 
 /// What is described exists, and answers in the described form.
 #[tokio::test]
@@ -38,7 +39,7 @@ async fn every_described_call_exists() {
             calls += 1;
         }
     }
-    assert_eq!(calls, 25);
+    assert_eq!(calls, 26);
     assert_eq!(
         world.get("/v1/nothing").await.problem(),
         (404, "NOT_FOUND".to_owned())
@@ -186,4 +187,38 @@ async fn clients_of_the_previous_release_are_answered() {
         .rest()
         .await;
     assert_eq!(frames.last().unwrap().event, "error");
+}
+
+#[tokio::test]
+async fn only_the_chosen_protocols_are_served() {
+    for (protocols, rest, ag_ui) in [
+        (
+            Protocols {
+                rest: true,
+                ag_ui: false,
+            },
+            200,
+            404,
+        ),
+        (
+            Protocols {
+                rest: false,
+                ag_ui: true,
+            },
+            404,
+            400,
+        ),
+    ] {
+        let setup = Setup {
+            options: ServeOptions {
+                protocols,
+                ..ServeOptions::default()
+            },
+            ..Setup::default()
+        };
+        let world = World::with(setup, |_| ScriptedTurn::text("x")).await;
+        assert_eq!(world.get("/v1/sessions").await.status, rest);
+        assert_eq!(world.post("/awp", json!({})).await.status, ag_ui);
+        assert_eq!(world.get("/health").await.status, 200);
+    }
 }
