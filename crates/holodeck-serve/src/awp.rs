@@ -5,7 +5,8 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use holodeck_chat::RunError;
 use holodeck_events::{
-    AgUiEvent, AgUiRequest, AgUiRun, ApprovalAnswer, Resolution, RunAgentInput, StoreError, StoredEvent, Subscription,
+    AgUiEvent, AgUiRequest, AgUiRun, ApprovalAnswer, Resolution, RunAgentInput, StoreError, StoredEvent,
+    Subscription,
 };
 use http::StatusCode;
 use tokio::sync::mpsc::{self, Sender};

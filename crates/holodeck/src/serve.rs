@@ -23,7 +23,10 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use crate::{Chat, ChatOptions, OpenOptions, PrepareError, event_store::{open_events, retention}};
+use crate::{
+    Chat, ChatOptions, OpenOptions, PrepareError,
+    event_store::{open_events, retention},
+};
 
 /// Runs at the same time where nothing else limits them.
 const MAX_RUNS: usize = 64;
@@ -137,7 +140,9 @@ impl Server {
             .as_ref()
             .map(|deployment| deployment.protocol);
         let protocol = flags.protocol.or(deployed).unwrap_or(ServeProtocol::Both);
-        let store = open_events(first_file, &first.config).await.map_err(ServeError::Store)?;
+        let store = open_events(first_file, &first.config)
+            .await
+            .map_err(ServeError::Store)?;
         let mut opened = Opened::default();
         for (file, agent) in agents {
             let agent = open_agent(agent, &file, env, &store, &config, &flags).await;

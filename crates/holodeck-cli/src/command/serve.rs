@@ -169,7 +169,11 @@ fn announce(server: &Server, kept: &str, json: bool, terminal: &mut Terminal) ->
             .iter()
             .map(|chat| chat.agent().config.name.clone())
             .collect();
-        terminal.write_data(&format!("{}\n", serde_json::json!({ "url": url, "agents": names })))?;
+        terminal.write_data(&format!(
+            "{}\n",
+            serde_json::json!({ "url": url, "agents": names })
+        ))?;
+        terminal.flush()?;
         return Ok(());
     }
     if terminal.verbosity() == Verbosity::Quiet {

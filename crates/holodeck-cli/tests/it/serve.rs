@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     interrupt::signal,
-    project::{CommandOutput, Project, TWO_CASES, agent},
+    project::{CommandOutput, Project, TWO_CASES, agent, correct_server},
 };
 
 /// A server that listens.
@@ -92,7 +92,7 @@ fn it_answers_and_ends_with_a_signal() {
     let ran = project.run(&["sessions", "show", "last"]).exits(0);
     assert_eq!(ran.stdout, "you › hello\nre: hello\n\n");
     project.run(&["chat", "--resume", "--once", "more"]).exits(0);
-    project.run(&["events", "check"]).exits(0);
+    project.run(&["events", "check", "last"]).exits(0);
     let server = Server::start(&project, &[]);
     let session = server.ask("GET", "/v1/sessions/s", "", "");
     assert!(session.contains(r#""runs":2"#), "{session}");
@@ -115,14 +115,16 @@ fn what_was_said_survives_a_kill() {
     let events = server.ask("GET", "/v1/sessions/s/events", "", "");
     assert!(events.contains("RUN_INTERRUPTED"), "{events}");
     let payload = |text: &str| {
-        let mut lines = text.lines().filter(|line| line.contains("user_message_confirmed"));
+        let mut lines = text
+            .lines()
+            .filter(|line| line.contains("user_message_confirmed"));
         lines.next().unwrap().to_owned()
     };
     assert_eq!(payload(&events), payload(&seen));
     let session = server.ask("GET", "/v1/sessions/s", "", "");
     assert!(session.contains(r#""openRun":null"#), "{session}");
     server.end("-TERM").exits(0);
-    project.run(&["events", "check"]).exits(0);
+    project.run(&["events", "check", "last"]).exits(0);
     gate.open();
 }
 
@@ -130,17 +132,33 @@ fn what_was_said_survives_a_kill() {
 fn without_a_token_only_this_machine_is_served() {
     let yaml = agent("http://127.0.0.1:9", TWO_CASES);
     let project = Project::with(&yaml);
-    let refused = project.run(&["serve", "--port", "0", "--host", "0.0.0.0"]).exits(2);
-    let refused = refused.says("can be reached from other machines").says("HOLODECK_TOKEN");
+    let refused = project
+        .run(&["serve", "--port", "0", "--host", "0.0.0.0"])
+        .exits(2);
+    let refused = refused
+        .says("can be reached from other machines")
+        .says("HOLODECK_TOKEN");
     assert_eq!(refused.stdout, "");
     project
         .run(&["serve", "--port", "0", "--cors-origins", "*"])
         .exits(2)
         .says("any web page could use the agent");
-    let server = Server::start_with(&project, &["--host", "0.0.0.0"], &[("HOLODECK_TOKEN", "tok-0123456789")]);
-    assert!(server.ask("GET", "/v1/sessions", "", "").starts_with("HTTP/1.1 401"));
+    let server = Server::start_with(
+        &project,
+        &["--host", "0.0.0.0"],
+        &[("HOLODECK_TOKEN", "tok-0123456789")],
+    );
+    assert!(
+        server
+            .ask("GET", "/v1/sessions", "", "")
+            .starts_with("HTTP/1.1 401")
+    );
     let token = "authorization: Bearer tok-0123456789\r\n";
-    assert!(server.ask("GET", "/v1/sessions", token, "").starts_with("HTTP/1.1 200"));
+    assert!(
+        server
+            .ask("GET", "/v1/sessions", token, "")
+            .starts_with("HTTP/1.1 200")
+    );
     let ended = server.end("-TERM").exits(0);
     assert!(!ended.all().contains("tok-0123456789"));
 
@@ -148,11 +166,26 @@ fn without_a_token_only_this_machine_is_served() {
         "agent.yaml",
         format!("{yaml}serve:\n  auth: {{tokens: [{{user: alice, token_env: A_SECRET}}]}}\n"),
     );
-    project.run(&["serve", "--port", "0"]).exits(2).says("`A_SECRET` has no token for the user `alice`");
-    let server = Server::start_with(&project, &[], &[("A_SECRET", "tok-0123456789"), ("HOLODECK_TOKEN", "other")]);
-    assert!(server.ask("GET", "/v1/sessions", token, "").starts_with("HTTP/1.1 200"));
+    project
+        .run(&["serve", "--port", "0"])
+        .exits(2)
+        .says("`A_SECRET` has no token for the user `alice`");
+    let server = Server::start_with(
+        &project,
+        &[],
+        &[("A_SECRET", "tok-0123456789"), ("HOLODECK_TOKEN", "other")],
+    );
+    assert!(
+        server
+            .ask("GET", "/v1/sessions", token, "")
+            .starts_with("HTTP/1.1 200")
+    );
     let other = "authorization: Bearer other\r\n";
-    assert!(server.ask("GET", "/v1/sessions", other, "").starts_with("HTTP/1.1 401"));
+    assert!(
+        server
+            .ask("GET", "/v1/sessions", other, "")
+            .starts_with("HTTP/1.1 401")
+    );
     server.end("-TERM").exits(0);
 }
 
@@ -167,7 +200,10 @@ fn what_is_wrong_is_said_before_it_listens() {
         .exits(3)
         .says(&format!("cannot listen on 127.0.0.1:{port}"))
         .says("--port");
-    project.run(&["serve", "agent.yaml", "agent.yaml"]).exits(2).says("two agents have the name");
+    project
+        .run(&["serve", "agent.yaml", "agent.yaml"])
+        .exits(2)
+        .says("two agents have the name");
     for (block, says) in [
         ("serve: {listen: 8000}", "agent.yaml:"),
         ("serve: {listen: '127.0.0.1:99999'}", "above 65535"),
@@ -181,7 +217,10 @@ fn what_is_wrong_is_said_before_it_listens() {
         project.write("agent.yaml", format!("{yaml}{block}\n"));
         let ran = project.run(&["serve", "--port", "0"]).exits(2);
         let all = ran.all();
-        assert!(all.contains(says) && all.contains("agent.yaml:"), "{block}: {all}");
+        assert!(
+            all.contains(says) && all.contains("agent.yaml:"),
+            "{block}: {all}"
+        );
     }
     assert!(!project.path(".holodeck").exists());
 }
@@ -191,7 +230,9 @@ fn a_recording_is_served_without_a_key_and_memory_keeps_nothing() {
     let model = echoing();
     let yaml = agent(&model.url(), TWO_CASES);
     let project = Project::with(&yaml);
-    project.run(&["chat", "--once", "hello", "--timeout", "60"]).exits(0);
+    project
+        .run(&["chat", "--once", "hello", "--timeout", "60"])
+        .exits(0);
     project.write("agent.yaml", format!("{yaml}events: {{store: memory}}\n"));
     let server = Server::start(&project, &[]);
     assert!(server.say("hello").contains("re: hello"));
@@ -202,5 +243,11 @@ fn a_recording_is_served_without_a_key_and_memory_keeps_nothing() {
     server.say("hello");
     server.end("-TERM").exits(0);
     assert!(project.path("kept/log.db").exists());
-    assert!(project.run(&["sessions", "list"]).exits(0).stdout.contains("hello"));
+    assert!(
+        project
+            .run(&["sessions", "list"])
+            .exits(0)
+            .stdout
+            .contains("hello")
+    );
 }
