@@ -217,7 +217,11 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
         &["holodeck-retrieval", "holodeck-events"],
         "only holodeck-retrieval keeps an index, and only holodeck-events the events",
     ),
-    importer("tokio-postgres", &["holodeck-retrieval"], STORE_WHY),
+    importer(
+        "tokio-postgres",
+        &["holodeck-retrieval", "holodeck-events"],
+        "only holodeck-retrieval keeps an index, and only holodeck-events the events",
+    ),
     importer("pulp", &["holodeck-retrieval"], "only the vector scan needs it"),
     importer("pdf-extract", &["holodeck-documents"], DOCUMENT_WHY),
     importer(
