@@ -51,8 +51,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A store in a PostgreSQL database, which several processes may open. Clones share it.
 ///
 /// What a process commits is delivered to its own subscribers at once, and to those of other processes by the server's
-/// notifications. Content and what a client must see again reaches the disk before that; pieces of text survive the end
-/// of the process, and not that of the server. Lost connections are reopened. It works within the Tokio runtime that
+/// notifications. All of it reaches the server's disk before that, pieces of text too: a run outlives a crash of the
+/// server, and its pieces must then be its message. Lost connections are reopened. It works within the Tokio runtime that
 /// opens it.
 #[derive(Clone)]
 pub struct PostgresStore {

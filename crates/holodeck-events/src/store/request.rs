@@ -1,5 +1,6 @@
 //! What a store in a database is asked to write, and what follows from it.
 
+#[cfg(feature = "sqlite")]
 use holodeck_model::events::EventClass;
 use tokio::sync::oneshot;
 
@@ -89,6 +90,7 @@ impl Request {
     }
 
     /// Whether it stores nothing but pieces of text.
+    #[cfg(feature = "sqlite")]
     pub(in crate::store) fn is_journal(&self) -> bool {
         match self {
             Self::Append(drafts) => drafts.iter().all(|draft| draft.class == EventClass::Journaled),

@@ -20,6 +20,8 @@ mod json;
 mod kill;
 mod odd;
 mod order;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod property;
 mod session;
 mod sqlite;

@@ -19,7 +19,7 @@ const MIGRATIONS: &[&str] = &["
         -- The numbers of the next event: they are taken inside the transaction that stores it, never from a sequence.
         next_index BIGINT NOT NULL DEFAULT 0,
         next_sequence BIGINT NOT NULL DEFAULT 0,
-        -- Every index that was ever delivered is below it, also after a crash of the server.
+        -- Every index that was ever delivered is below it, also where a server that takes over lost the last commits.
         ceiling BIGINT NOT NULL DEFAULT 0,
         -- The start of the server that last gave a number.
         server BIGINT NOT NULL,

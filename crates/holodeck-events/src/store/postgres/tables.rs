@@ -206,7 +206,7 @@ impl Shared {
             .await?;
         let events: Vec<StoredEvent> = events.iter().map(read_event).collect::<Result<_, _>>()?;
         if run.writer != self.name {
-            // A crash of the server may have dropped pieces of text that were delivered with indices below it.
+            // A server that took over may have lost what was delivered with indices below it.
             session.next_index = session.ceiling;
         }
         let own = self.own().get(&run.run_id).copied();
@@ -329,7 +329,7 @@ impl Shared {
     }
 }
 
-/// Continues above every number that was delivered, also where a crash of the server dropped pieces of text.
+/// Continues above every number that was delivered, also where a standby that took over lost the last commits.
 fn skip_lost(session: &mut Session, delivered: u64) {
     if session.is_restarted || session.next_index < delivered {
         session.next_index = session.next_index.max(session.ceiling).max(delivered);

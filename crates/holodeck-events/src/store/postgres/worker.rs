@@ -169,14 +169,7 @@ impl Worker {
             Some(db) if !db.is_closed() => db,
             _ => self.shared.target.connect().await?,
         };
-        let is_journal = matches!(work, Work::Request(request) if request.is_journal());
-        // Pieces of text survive the end of a process without it, and not that of the server.
-        db.run(if is_journal {
-            "BEGIN; SET LOCAL synchronous_commit = off"
-        } else {
-            "BEGIN"
-        })
-        .await?;
+        db.run("BEGIN").await?;
         let done = match self.shared.execute(&db, work).await {
             Ok(done) => done,
             Err(failure) => {
@@ -186,10 +179,6 @@ impl Worker {
                 return Err(failure);
             }
         };
-        if done.raised && is_journal {
-            // Numbers above the old ceiling need a commit that reaches the disk.
-            db.run("SET LOCAL synchronous_commit = on").await?;
-        }
         self.announce(&db, &done).await?;
         db.run("COMMIT").await.map_err(Failure::of_commit)?;
         self.db = Some(db);
