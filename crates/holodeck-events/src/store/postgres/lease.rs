@@ -143,7 +143,7 @@ pub(super) async fn beat(shared: &Shared, db: &Db) -> Result<(), Failure> {
 /// Whether nothing will continue an open run.
 pub(super) async fn is_over(shared: &Shared, db: &Db, run: &Run) -> Result<bool, Failure> {
     if run.writer == shared.name {
-        return Ok(shared.abandoned().contains(&run.run_id));
+        return Ok(shared.abandoned().contains(&run.id));
     }
     let row = db
         .query_opt(

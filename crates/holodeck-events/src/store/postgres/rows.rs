@@ -36,7 +36,7 @@ pub(super) struct Session {
 /// A run, open or not, of a session.
 pub(super) struct Run {
     pub(super) number: i64,
-    pub(super) run_id: String,
+    pub(super) id: String,
     pub(super) writer: String,
     pub(super) epoch: i64,
     pub(super) first_index: i64,
@@ -265,7 +265,7 @@ pub(super) async fn open_run(db: &Db, session: i64) -> Result<Option<Run>, Failu
 fn read_run(row: &Row) -> Result<Run, Failure> {
     Ok(Run {
         number: row.try_get(0)?,
-        run_id: row.try_get(1)?,
+        id: row.try_get(1)?,
         writer: row.try_get(2)?,
         epoch: row.try_get(3)?,
         first_index: row.try_get(4)?,

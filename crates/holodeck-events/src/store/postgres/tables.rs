@@ -162,7 +162,7 @@ impl Shared {
             return Ok(done);
         };
         if let Some(run) = open_run(db, session.number).await?
-            && run.run_id == run_id
+            && run.id == run_id
             && run.writer == self.name
         {
             self.take_over(db, &mut session, &run, &mut done).await?;
@@ -179,7 +179,7 @@ impl Shared {
             && lease::is_over(self, db, &run).await?
         {
             self.take_over(db, &mut session, &run, &mut done).await?;
-            done.reply.runs.push(run.run_id);
+            done.reply.runs.push(run.id);
         }
         Ok(done)
     }
@@ -209,12 +209,12 @@ impl Shared {
             // A server that took over may have lost what was delivered with indices below it.
             session.next_index = session.ceiling;
         }
-        let own = self.own().get(&run.run_id).copied();
+        let own = self.own().get(&run.id).copied();
         skip_lost(session, own.map_or(0, |own| own.next_index));
         let drafts = end_interrupted(&events, &*self.options.clock, &*self.options.ids);
         add(db, session, Some(run.number), &drafts, done).await?;
         end_run(db, run.number, session, &drafts).await?;
-        done.closed.push(run.run_id.clone());
+        done.closed.push(run.id.clone());
         Ok(())
     }
 
@@ -246,7 +246,7 @@ impl Shared {
             .ok_or_else(|| StoreError::RunNotOpen {
                 run_id: approval.run_id().to_owned(),
             })?;
-        let own = self.own().get(&run.run_id).copied();
+        let own = self.own().get(&run.id).copied();
         skip_lost(&mut session, own.map_or(0, |own| own.next_index));
         done.reply.events = add(db, &mut session, Some(run.number), &[*draft], &mut done).await?;
         if let Some(scope) = done.reply.events.first().and_then(remembered) {
@@ -271,7 +271,7 @@ impl Shared {
         }
         delete_session(db, session.number).await?;
         Ok(Done {
-            closed: open.into_iter().map(|run| run.run_id).collect(),
+            closed: open.into_iter().map(|run| run.id).collect(),
             deleted: vec![session_id.to_owned()],
             ..Done::default()
         })
