@@ -70,6 +70,11 @@ pub(crate) fn newest_cli() -> Result<PathBuf> {
 pub(crate) fn gate(args: &Args) -> Result<Outcome> {
     programs::check()?;
     println!();
+    if let Err(error) = install::agui() {
+        return Ok(Outcome::Skipped(format!(
+            "the check of AG-UI can't be had: {error:#}"
+        )));
+    }
     let installed = match install::install() {
         Ok(installed) => installed,
         Err(error) => return Ok(Outcome::Skipped(format!("the CLI can't be had: {error:#}"))),

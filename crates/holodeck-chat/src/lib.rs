@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod approvals;
+mod import;
 mod live;
 mod masking;
 mod request;
@@ -13,4 +14,4 @@ pub use {holodeck_backend_api as api, holodeck_events as events, holodeck_model 
 pub use approvals::Patience;
 pub use request::{Concurrency, RunError, RunRequest, Thinking};
 pub use run::RunHandle;
-pub use service::{AgentRunService, ServiceOptions, run_graph};
+pub use service::{AgentRunService, CheckArguments, ServiceOptions, run_graph};

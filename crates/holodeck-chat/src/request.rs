@@ -40,9 +40,7 @@ impl RunRequest {
             return Err(RunError::refused("the message is empty"));
         }
         if self.session_id.as_deref().is_some_and(|id| !is_id(id)) {
-            return Err(RunError::refused(
-                "a session id has 1 to 128 letters, digits, `-`, `_`, `.` or `:`",
-            ));
+            return Err(RunError::refused(SESSION_ID_FORM));
         }
         match self.thinking {
             Some(Thinking::Budget(tokens)) if !THINKING_BUDGET.contains(&tokens) => Err(RunError::refused(
@@ -59,8 +57,11 @@ const THINKING_BUDGET: RangeInclusive<u32> = 1024..=100_000;
 /// Longer ids are refused.
 const MAX_ID: usize = 128;
 
+/// What a session id looks like.
+pub(crate) const SESSION_ID_FORM: &str = "a session id has 1 to 128 letters, digits, `-`, `_`, `.` or `:`";
+
 /// Ids appear in paths, headers and terminals.
-fn is_id(id: &str) -> bool {
+pub(crate) fn is_id(id: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
     !id.is_empty() && id.len() <= MAX_ID && id.chars().all(fits)
 }

@@ -4,29 +4,40 @@ use std::{
 };
 
 use futures::StreamExt as _;
-use holodeck_backend_api::{AgentBackend, Approver, BackendEvent, EventStream, Spending, TurnRequest};
+use holodeck_backend_api::{
+    AgentBackend, Approver, BackendEvent, EventStream, HistoryItem, Spending, TurnRequest,
+};
 use holodeck_events::{
-    ApprovalAnswer, Clock, EventSink, EventStore, Ids, NewRun, RandomIds, Recording, StoreError, StoredEvent,
-    SystemClock,
+    ApprovalAnswer, Clock, EventSink, EventStore, Ids, NewRun, RandomIds, Recording, Resolution, StoreError,
+    StoredEvent, SystemClock,
 };
 use holodeck_model::{
     OnApprovalTimeout, Redactor,
     events::{AgentExecutionResult, EventBody, SessionStart},
 };
 use holodeck_turn::{TurnInput, TurnRunner};
+use serde_json::Value;
 use tokio::sync::{OwnedMutexGuard, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Concurrency, Patience, RunError, RunHandle, RunRequest,
     approvals::RunQuestions,
+    import::{answered, exchanges},
     live::{LiveSessions, Slot, Turn},
     masking::mask_events,
+    request::{SESSION_ID_FORM, is_id},
     run::{RunOutcome, RunSink, Seen},
 };
 
 /// Messages that may wait in one conversation.
 const MAX_WAITING: usize = 16;
+
+/// Knows which arguments tools accept.
+pub trait CheckArguments: Send + Sync {
+    /// Says why a tool does not accept these arguments.
+    fn check(&self, tool: &str, arguments: &Value) -> Result<(), String>;
+}
 
 /// How a service runs its agent.
 #[derive(Clone)]
@@ -41,6 +52,8 @@ pub struct ServiceOptions {
     pub turns: Option<TurnRunner>,
     /// Decides about tool calls; what it leaves open, a person decides.
     pub policy: Option<Arc<dyn Approver>>,
+    /// Checks the arguments that a person changed.
+    pub tools: Option<Arc<dyn CheckArguments>>,
     /// How long a person has to decide.
     pub patience: Patience,
     /// What happens to a message while another one is answered.
@@ -61,6 +74,7 @@ impl Default for ServiceOptions {
             session: SessionStart::default(),
             turns: None,
             policy: None,
+            tools: None,
             patience: Patience {
                 limit: None,
                 then: OnApprovalTimeout::Reject,
@@ -138,6 +152,62 @@ impl AgentRunService {
         self.start(request, sink).await?.finish().await
     }
 
+    /// Begins a conversation without a message; returns its id.
+    pub async fn open_session(
+        &self,
+        session_id: Option<String>,
+        user: Option<&str>,
+    ) -> Result<String, RunError> {
+        let session_id = self.new_session_id(session_id)?;
+        if let Some(known) = self.0.store.session(&session_id).await? {
+            let session_id = known.session_id;
+            return Err(RunError::Store(if known.owner.as_deref() == user {
+                StoreError::SessionExists { session_id }
+            } else {
+                StoreError::SessionNotFound { session_id }
+            }));
+        }
+        let options = &self.0.options;
+        let recording = Recording::new(&*self.0.store, &options.clock, &options.ids);
+        recording
+            .session(&session_id, user, options.session.clone())
+            .await?;
+        Ok(session_id)
+    }
+
+    /// Records messages of a conversation that was held elsewhere, as a new conversation. Only texts are kept.
+    pub async fn import(
+        &self,
+        session_id: &str,
+        user: Option<&str>,
+        history: Vec<HistoryItem>,
+    ) -> Result<(), RunError> {
+        let session_id = self.open_session(Some(session_id.to_owned()), user).await?;
+        let options = &self.0.options;
+        let recording = Recording::new(&*self.0.store, &options.clock, &options.ids);
+        for (message, answer) in exchanges(history) {
+            let run = NewRun {
+                session_id: session_id.clone(),
+                message: self.masked(&message),
+                run_id: None,
+                user_id: user.map(ToOwned::to_owned),
+                client_message_id: None,
+                approval_timeout: None,
+            };
+            recording.record(run, answered(self.masked(&answer))).await?;
+        }
+        Ok(())
+    }
+
+    /// The id of a new conversation: this one, or any.
+    fn new_session_id(&self, session_id: Option<String>) -> Result<String, RunError> {
+        match session_id {
+            Some(id) if is_id(&id) => Ok(id),
+            Some(_) => Err(RunError::refused(SESSION_ID_FORM)),
+            None => Ok(self.0.options.ids.next().to_string()),
+        }
+    }
+
     /// Begins to answer a message. Returns once the message is stored, or once it waits for its turn.
     pub async fn start(
         &self,
@@ -202,9 +272,17 @@ impl AgentRunService {
             .collect()
     }
 
-    /// Answers a question to a person.
-    pub async fn answer(&self, answer: ApprovalAnswer) -> Result<StoredEvent, StoreError> {
-        self.0.store.resolve_approval(answer).await
+    /// Answers a question to a person. Changed arguments that the tool does not accept are refused, and the question
+    /// stays open.
+    pub async fn answer(&self, answer: ApprovalAnswer) -> Result<StoredEvent, RunError> {
+        if let (Resolution::Modify(arguments), Some(tools)) = (&answer.decision, &self.0.options.tools)
+            && let Some(asked) = self.0.store.approval(&answer.approval_id).await?
+            && asked.owner == answer.user
+            && let Err(reason) = tools.check(&asked.request.tool_name, arguments)
+        {
+            return Err(RunError::refused(reason));
+        }
+        Ok(self.0.store.resolve_approval(answer).await?)
     }
 
     /// Refuses further messages, stops all runs and waits until they are stored.

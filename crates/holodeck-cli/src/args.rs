@@ -7,7 +7,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use crate::command::{
     approvals::ApprovalsArgs, chat::ChatArgs, completions::CompletionsArgs, config::ConfigArgs,
     doctor::DoctorArgs, events::EventsArgs, index::IndexArgs, init::InitArgs, internal::InternalArgs,
-    mcp::McpArgs, run::RunArgs, schema::SchemaArgs, sessions::SessionsArgs, test::TestArgs,
+    mcp::McpArgs, run::RunArgs, schema::SchemaArgs, serve::ServeArgs, sessions::SessionsArgs, test::TestArgs,
     validate::ValidateArgs,
 };
 
@@ -70,6 +70,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Hold a conversation with the agent.
     Chat(Box<ChatArgs>),
+    /// Serve agents over HTTP.
+    Serve(ServeArgs),
     /// Run an agent's test cases, check every answer and report the results.
     Test(Box<TestArgs>),
     /// List, show and delete conversations.

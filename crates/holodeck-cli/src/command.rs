@@ -14,6 +14,7 @@ pub(crate) mod mcp;
 mod questions;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod serve;
 pub(crate) mod sessions;
 pub(crate) mod test;
 pub(crate) mod validate;
@@ -40,6 +41,7 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal) -> Result<ExitCode, Failu
         Command::Schema(args) => schema::run(&args, terminal),
         Command::Run(args) => run::run(&args, terminal),
         Command::Chat(args) => chat::run(&args, terminal),
+        Command::Serve(args) => serve::run(&args, terminal),
         Command::Test(args) => test::run(*args, terminal),
         Command::Sessions(args) => sessions::run(&args, terminal),
         Command::Approvals(args) => approvals::run(&args, terminal),

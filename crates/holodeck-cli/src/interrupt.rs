@@ -57,6 +57,11 @@ pub(crate) struct Interrupts {
 
 impl Interrupts {
     pub(crate) fn listen() -> io::Result<Self> {
+        Self::listen_with(TERMINATE_LIMIT)
+    }
+
+    /// As [`listen`](Self::listen); the process exits this long after SIGTERM in any case.
+    pub(crate) fn listen_with(terminate_limit: Duration) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -69,7 +74,7 @@ impl Interrupts {
         let counted = Arc::clone(&pressed);
         thread::Builder::new()
             .name("signals".to_owned())
-            .spawn(move || runtime.block_on(signals.pass_on(&sender, &counted)))?;
+            .spawn(move || runtime.block_on(signals.pass_on(&sender, &counted, terminate_limit)))?;
         Ok(Self { requests, pressed })
     }
 
@@ -127,13 +132,18 @@ impl Signals {
         }
     }
 
-    async fn pass_on(mut self, to: &mpsc::UnboundedSender<StopRequest>, pressed: &AtomicUsize) {
+    async fn pass_on(
+        mut self,
+        to: &mpsc::UnboundedSender<StopRequest>,
+        pressed: &AtomicUsize,
+        terminate_limit: Duration,
+    ) {
         loop {
             let request = self.next().await;
             // Without a receiver the command has ended, and the process is about to exit.
             let _ = to.send(request);
             match request {
-                StopRequest::Terminate => end_after(TERMINATE_LIMIT, ExitCode::Terminated).await,
+                StopRequest::Terminate => end_after(terminate_limit, ExitCode::Terminated).await,
                 StopRequest::Interrupt => {
                     if pressed.fetch_add(1, Ordering::Relaxed) == 2 {
                         end_after(THIRD_INTERRUPT_LIMIT, ExitCode::Interrupted).await;

@@ -166,7 +166,8 @@ fn backend_event(body: &EventBody) -> Option<BackendEvent> {
     })
 }
 
-fn text_of(result: &ResultBody) -> String {
+/// The result as the model gets it.
+pub(crate) fn text_of(result: &ResultBody) -> String {
     match &result.result {
         Value::String(text) => text.clone(),
         other => other.to_string(),

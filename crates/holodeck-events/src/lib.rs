@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod agent_log;
+mod agui;
 mod check;
 mod draft;
 mod fold;
@@ -16,6 +17,11 @@ mod trajectory;
 #[doc(no_inline)]
 pub use {holodeck_backend_api as api, holodeck_model as model};
 
+pub use agui::{
+    AgUiBody, AgUiContext, AgUiEvent, AgUiFunction, AgUiInputError, AgUiInterrupt, AgUiMessage, AgUiMetadata,
+    AgUiOptions, AgUiOutcome, AgUiRequest, AgUiResume, AgUiRun, AgUiSubagentOutcome, AgUiToolCall, AgUiUsage,
+    AgUiUserMessage, RunAgentInput,
+};
 pub use check::{Invariant, StreamChecker, View, Violation, replay_violations};
 pub use draft::Draft;
 pub use fold::{agent_execution_result, execution_result, history};
@@ -23,8 +29,8 @@ pub use recorder::{Ignored, NewRun, RunRecorder};
 pub use recording::{Delivery, EventSink, RecordError, RecordedRun, Recording, TransientEvent};
 pub use source::{Clock, Ids, RandomIds, SystemClock};
 pub use store::{
-    ApprovalAnswer, ApprovalInfo, EventStore, MemoryStore, Resolution, Retention, SessionCursor, SessionInfo,
-    StoreError, StoredEvent, Subscription, Swept, approval_decision,
+    ApprovalAnswer, ApprovalInfo, EventStore, MemoryStore, Resolution, Retention, RunInfo, SessionCursor,
+    SessionInfo, StoreError, StoredEvent, Subscription, Swept, approval_decision,
 };
 #[cfg(feature = "postgres")]
 pub use store::{PostgresOptions, PostgresStore};

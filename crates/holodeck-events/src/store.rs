@@ -3,6 +3,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use holodeck_model::events::{AgentEvent, Decision, EventBody, EventClass, EventMeta, UserMessage};
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::Draft;
 
@@ -80,6 +81,9 @@ pub trait EventStore: Send + Sync {
 
     /// A session, unless it does not exist.
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError>;
+
+    /// A run, open or over, unless it does not exist.
+    async fn run(&self, run_id: &str) -> Result<Option<RunInfo>, StoreError>;
 
     /// Up to `limit` sessions, or those of `owner`, the one with the latest event first: those that come after `after`, or
     /// the first.
@@ -162,7 +166,8 @@ const PAGE: usize = 256;
 const PAGE_BYTES: usize = 1 << 20;
 
 /// A session as its store describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SessionInfo {
     /// Its id.
@@ -170,6 +175,7 @@ pub struct SessionInfo {
     /// The user it belongs to, if one was named.
     pub owner: Option<String>,
     /// The index of its last event.
+    #[serde(rename = "headIndex")]
     pub head: Option<u64>,
     /// The run that is open.
     pub open_run: Option<String>,
@@ -185,6 +191,22 @@ pub struct SessionInfo {
     pub created_at: Timestamp,
     /// When its latest event was recorded.
     pub last_at: Timestamp,
+}
+
+/// A run as its store describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunInfo {
+    /// Its id.
+    pub run_id: String,
+    /// The session.
+    pub session_id: String,
+    /// The user whose session it is, if one was named.
+    pub owner: Option<String>,
+    /// The index of its first event, the person's message.
+    pub first_index: u64,
+    /// The index of its last event, once it is over.
+    pub last_index: Option<u64>,
 }
 
 /// A place in the list of sessions.

@@ -25,6 +25,7 @@ mod openai;
 mod optimizer;
 mod retrieval_tool;
 mod schema_ref;
+mod serve;
 mod simulated_user;
 mod standard_metric;
 mod test_case;
@@ -72,6 +73,10 @@ pub use retrieval_tool::{
     ChunkingStrategy, DocumentDomain, HierarchicalDocumentTool, SearchMode, VectorstoreTool,
 };
 pub use schema_ref::{ResponseFormat, SchemaRef};
+pub use serve::{
+    AuthMode, EventStoreKind, EventsConfig, OnDisconnect, OnRestart, ServeAuth, ServeConcurrency,
+    ServeConfig, ServeToken,
+};
 pub use simulated_user::{ConversationEnd, SimulatedUser};
 pub use standard_metric::{RougeVariant, StandardMetric, StandardMetricName};
 pub use test_case::{TestCase, Turn};

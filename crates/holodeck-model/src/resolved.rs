@@ -92,6 +92,8 @@ impl ResolvedAgent {
                 matrix: None,
                 execution: config.execution.clone(),
                 observability: None,
+                events: None,
+                serve: None,
                 deployment: None,
                 embedding_provider: None,
                 claude: None,

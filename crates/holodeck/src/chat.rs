@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use holodeck_backend_api::{Approver, BackendError, Occasion};
+use holodeck_backend_api::{AgentBackend, Approver, BackendError, Occasion};
 use holodeck_chat::{AgentRunService, Concurrency, Patience, ServiceOptions};
 use holodeck_events::EventStore;
 use holodeck_model::{
@@ -11,7 +11,10 @@ use holodeck_model::{
 };
 use holodeck_yaml::LoadedAgent;
 
-use crate::{OpenAgent, OpenOptions, PolicyApprover, PrepareError, approval_policy, test::turn_runner};
+use crate::{
+    OpenAgent, OpenOptions, PolicyApprover, PrepareError, approval_policy, test::turn_runner,
+    tool_arguments::ToolArguments,
+};
 
 /// How conversations are run.
 #[derive(Clone, Debug)]
@@ -33,6 +36,7 @@ pub struct ChatOptions {
 pub struct Chat {
     open: OpenAgent,
     service: AgentRunService,
+    unstored: ServiceOptions,
 }
 
 impl Chat {
@@ -44,9 +48,12 @@ impl Chat {
         options: ChatOptions,
     ) -> Result<Self, PrepareError> {
         let open = OpenAgent::open(agent, env, options.occasion, options.open.clone()).await?;
-        let service = service(&open, env, store, &options);
-        match service {
-            Ok(service) => Ok(Self { open, service }),
+        match service_options(&open, env, &options) {
+            Ok((settings, unstored)) => Ok(Self {
+                service: AgentRunService::new(Arc::clone(open.backend()), store, settings),
+                open,
+                unstored,
+            }),
             Err(error) => {
                 // The first error is the cause.
                 let _ = open.close().await;
@@ -65,6 +72,11 @@ impl Chat {
         &self.service
     }
 
+    /// The backend, and how a service answers on it without storing anything: no person can be asked.
+    pub(crate) fn unstored(&self) -> (Arc<dyn AgentBackend>, ServiceOptions) {
+        (Arc::clone(self.open.backend()), self.unstored.clone())
+    }
+
     /// Warnings about the agent's tools.
     pub fn warnings(&self) -> &[String] {
         self.open.warnings()
@@ -78,25 +90,29 @@ impl Chat {
     }
 }
 
-fn service(
+/// How messages are answered: in stored conversations, and without storing anything.
+fn service_options(
     open: &OpenAgent,
     env: &Env,
-    store: Arc<dyn EventStore>,
     options: &ChatOptions,
-) -> Result<AgentRunService, PrepareError> {
+) -> Result<(ServiceOptions, ServiceOptions), PrepareError> {
     let agent = open.agent();
     let config = &agent.config;
     let approvals = config.approvals.clone().unwrap_or_default();
-    let mut policy = PolicyApprover::new(approval_policy(config), options.occasion, SideEffectGate::Open);
-    if options.presence == Presence::Person {
-        policy = policy.with_person();
-    }
+    let policy = |presence| {
+        let policy = PolicyApprover::new(approval_policy(config), options.occasion, SideEffectGate::Open);
+        let policy = match presence {
+            Presence::Person => policy.with_person(),
+            Presence::None => policy,
+        };
+        Some(Arc::new(policy) as Arc<dyn Approver>)
+    };
     let backend = if config.model.provider == Provider::Anthropic {
         "claude"
     } else {
         "openai"
     };
-    let options = ServiceOptions {
+    let stored = ServiceOptions {
         session: SessionStart {
             agent_name: Some(config.name.clone()),
             model: Some(config.model.name.clone()),
@@ -109,7 +125,8 @@ fn service(
             options.timeout,
             open.backends().price_list().clone(),
         )?),
-        policy: Some(Arc::new(policy) as Arc<dyn Approver>),
+        policy: policy(options.presence),
+        tools: Some(Arc::new(ToolArguments(Arc::clone(open.tools())))),
         patience: Patience {
             limit: approvals
                 .timeout_seconds
@@ -120,7 +137,13 @@ fn service(
         redactor: Some(open.redactor()),
         ..ServiceOptions::default()
     };
-    Ok(AgentRunService::new(Arc::clone(open.backend()), store, options))
+    let unstored = ServiceOptions {
+        policy: policy(Presence::None),
+        concurrency: Concurrency::Reject,
+        live_sessions: 0,
+        ..stored.clone()
+    };
+    Ok((stored, unstored))
 }
 
 /// A file of this machine that is attached to a message.

@@ -5,14 +5,44 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
-use holodeck_events::{SqliteOptions, SqliteStore, StoreError};
+use holodeck_events::{EventStore, MemoryStore, Retention, SqliteOptions, SqliteStore, StoreError};
+use holodeck_model::{Agent, EventStoreKind, EventsConfig};
 
-/// The file with the conversations of the agent in this file: beside its runs.
-pub fn event_store_path(agent_file: &Path) -> PathBuf {
+/// The file with the conversations of the agent in this file: as its `events:` block says, or beside its runs.
+pub fn event_store_path(agent_file: &Path, agent: Option<&Agent>) -> PathBuf {
     let folder = agent_file.parent().map(Path::to_path_buf).unwrap_or_default();
-    folder.join(".holodeck/events.db")
+    let events = agent.and_then(|agent| agent.events.as_ref());
+    match events {
+        Some(events) => folder.join(&events.path),
+        None => folder.join(EventsConfig::default().path),
+    }
+}
+
+/// Opens what keeps the conversations with an agent: a file, or nothing but memory.
+pub async fn open_events(agent_file: &Path, agent: &Agent) -> Result<Arc<dyn EventStore>, StoreError> {
+    let kind = agent.events.as_ref().map(|events| events.store);
+    Ok(match kind {
+        Some(EventStoreKind::Memory) => Arc::new(MemoryStore::new()),
+        Some(EventStoreKind::Sqlite) | None => {
+            Arc::new(open_event_store(&event_store_path(agent_file, Some(agent))).await?)
+        }
+    })
+}
+
+/// How long events are kept.
+pub(crate) fn retention(agent: &Agent) -> Retention {
+    let events = agent.events.clone().unwrap_or_default();
+    let days = events
+        .retention_days
+        .map(|days| Duration::from_hours(24 * u64::from(days)));
+    Retention {
+        resume_window: Duration::from_secs(events.resume_window_seconds.into()),
+        sessions: days,
+    }
 }
 
 /// Opens the store, or creates it readable only by its owner, and ends the runs whose processes are gone.

@@ -32,9 +32,11 @@ mod prices;
 mod probe;
 mod prompts;
 mod sampling;
+mod serve;
 mod servers;
 mod telemetry;
 mod test;
+mod tool_arguments;
 mod turn_key;
 mod unsupported;
 
@@ -49,7 +51,7 @@ pub use compare::{CompareError, Compared, compare_runs};
 pub use conversion::convert_documents_with;
 pub use dry_run::{DryRun, Estimate, RerankedTool};
 pub use environment::{EnvironmentError, environment};
-pub use event_store::{event_store_path, open_event_store};
+pub use event_store::{event_store_path, open_event_store, open_events};
 pub use holodeck_backend_api as backend_api;
 pub use holodeck_cassette::CassetteError;
 pub use holodeck_chat as conversation;
@@ -65,6 +67,7 @@ pub use live::ask_briefly;
 pub use load::{check_equal_cases, doctor, load, load_combination};
 pub use matrix::{MatrixRun, ShardGroups, find_run, shards_by_combination};
 pub use open::{OpenAgent, OpenError, OpenOptions, Preparing};
+pub use serve::{ServeError, ServeFlags, Server};
 pub use servers::{ListedServer, ServerFile, ServerScope, ServersError, list_servers, registry};
 pub use test::{
     MatrixGroup, PrepareError, PreparedMerge, PreparedRegrade, PreparedTest, TestError, TestOptions,

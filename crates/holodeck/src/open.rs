@@ -183,7 +183,8 @@ impl CheckedAgent {
             servers,
             warnings,
         } = prepare_tools(&setup).await?;
-        let backend = match backends.create(Arc::clone(&agent.agent), occasion, tools).await {
+        let backend = backends.create(Arc::clone(&agent.agent), occasion, Arc::clone(&tools));
+        let backend = match backend.await {
             Ok(backend) => backend,
             Err(error) => {
                 servers.close().await;
@@ -195,6 +196,7 @@ impl CheckedAgent {
             // Places are not needed from here on, and with many test cases they are large.
             backends: backends.places(Places::default()),
             backend,
+            tools,
             servers,
             telemetry,
             warnings,
@@ -208,6 +210,7 @@ pub struct OpenAgent {
     agent: Arc<ResolvedAgent>,
     backends: BackendSelector,
     backend: Arc<dyn AgentBackend>,
+    tools: Arc<dyn ToolHost>,
     servers: McpServers,
     telemetry: Telemetry,
     warnings: Vec<String>,
@@ -244,6 +247,11 @@ impl OpenAgent {
         occasion: Occasion,
     ) -> Result<Arc<dyn AgentBackend>, BackendError> {
         self.backends.specialist(&self.agent, specialist, occasion).await
+    }
+
+    /// Its tools.
+    pub(crate) fn tools(&self) -> &Arc<dyn ToolHost> {
+        &self.tools
     }
 
     pub(crate) fn backends(&self) -> &BackendSelector {

@@ -39,6 +39,9 @@ const MCP: [Pin; 4] = [
     Pin::new("@modelcontextprotocol/conformance", "0.1.16"),
 ];
 
+/// What checks AG-UI streams: the protocol's own schemas and client, pinned by a lock file, and the script that tests run.
+const AGUI: [&str; 3] = ["package.json", "package-lock.json", "check.mjs"];
+
 /// The bare binary: what the package for people links to, which an older Node silently gets an older release of.
 const CLI_PACKAGE: &str = "@anthropic-ai/claude-code-linux-x64";
 const SDK_PACKAGE: &str = "@anthropic-ai/claude-agent-sdk";
@@ -113,6 +116,34 @@ fn cli(pin: &CliPin) -> Result<PathBuf> {
 
 pub(super) fn size(file: &Path) -> Option<u64> {
     fs::metadata(file).ok().map(|data| data.len())
+}
+
+/// Installs what checks AG-UI streams. The lock file is copied last, so that an interrupted installation is repeated.
+pub(super) fn agui() -> Result<()> {
+    let from = workspace::root().join("fixtures/agui");
+    let dir = workspace::root().join(FOLDER).join("agui");
+    fs::create_dir_all(&dir).with_context(|| format!("failed to make {}", dir.display()))?;
+    let wanted = AGUI.map(|name| fs::read(from.join(name)).with_context(|| format!("failed to read {name}")));
+    let [manifest, lock, script] = wanted;
+    let (manifest, lock, script) = (manifest?, lock?, script?);
+    fs::write(dir.join("check.mjs"), script)?;
+    let done = dir.join("installed-lock.json");
+    if fs::read(&done).is_ok_and(|installed| installed == lock) {
+        return Ok(());
+    }
+    println!("installing what checks AG-UI streams");
+    fs::write(dir.join("package.json"), manifest)?;
+    fs::write(dir.join("package-lock.json"), &lock)?;
+    let args = [
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--ignore-scripts",
+        "--loglevel=error",
+    ];
+    host::run(host::command("npm").args(args).current_dir(&dir))?;
+    fs::write(&done, lock)?;
+    Ok(())
 }
 
 /// The folder of the first of these packages, all of them in exactly these versions. Together, since npm removes what

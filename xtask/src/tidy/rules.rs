@@ -112,6 +112,16 @@ pub(super) const CRATES: &[Crate] = &[
         ],
     ),
     member(
+        "holodeck-serve",
+        3,
+        &[
+            "holodeck-model",
+            "holodeck-backend-api",
+            "holodeck-events",
+            "holodeck-chat",
+        ],
+    ),
+    member(
         "holodeck",
         4,
         &[
@@ -133,6 +143,7 @@ pub(super) const CRATES: &[Crate] = &[
             "holodeck-runner",
             "holodeck-turn",
             "holodeck-chat",
+            "holodeck-serve",
             "holodeck-events",
         ],
     ),
@@ -307,10 +318,11 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
     },
     Importer {
         package: "hyper",
-        crates: &["holodeck-testkit"],
+        crates: &["holodeck-serve", "holodeck-testkit"],
         tests: Tests::Anyone,
-        why: "servers are for tests here",
+        why: "only holodeck-serve is a server, and the scripted ones of tests",
     },
+    importer("axum", &["holodeck-serve"], "only holodeck-serve is a server"),
 ];
 
 const fn importer(package: &'static str, crates: &'static [&'static str], why: &'static str) -> Importer {

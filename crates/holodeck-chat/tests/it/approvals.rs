@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use holodeck_chat::{
-    AgentRunService, Patience, RunError, RunRequest, ServiceOptions,
+    AgentRunService, CheckArguments, Patience, RunError, RunRequest, ServiceOptions,
     api::ToolCall,
     events::{
         ApprovalAnswer, EventStore, MemoryStore, Resolution, SqliteOptions, SqliteStore, StoreError,
@@ -14,7 +14,7 @@ use holodeck_chat::{
 };
 use holodeck_testkit::{ScriptedBackend, ScriptedTools, ScriptedTurn};
 use pretty_assertions::assert_eq;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// An agent that calls `echo` in each turn, and asks a person before.
 struct Asking {
@@ -30,6 +30,14 @@ impl Asking {
 
     /// With ids of the calls by the number of the turn.
     fn with_ids(store: Arc<dyn EventStore>, patience: Patience, id: fn(usize) -> String) -> Self {
+        let options = ServiceOptions {
+            patience,
+            ..ServiceOptions::default()
+        };
+        Self::with_options(store, options, id)
+    }
+
+    fn with_options(store: Arc<dyn EventStore>, options: ServiceOptions, id: fn(usize) -> String) -> Self {
         let tools = Arc::new(ScriptedTools::default());
         let backend = ScriptedBackend::answering(move |asked| {
             let call = ToolCall {
@@ -39,10 +47,6 @@ impl Asking {
             };
             ScriptedTurn::nothing().and_call(vec![call]).and_text("done")
         });
-        let options = ServiceOptions {
-            patience,
-            ..ServiceOptions::default()
-        };
         let backend = Arc::new(backend.with_tools(Arc::clone(&tools) as Arc<_>));
         Self {
             service: AgentRunService::new(backend, Arc::clone(&store), options),
@@ -149,6 +153,55 @@ async fn e63_a_rejected_call_does_not_run_and_the_model_learns_why() {
     assert_eq!(asking.tools.called(), []);
 }
 
+/// Accepts a `text` only.
+struct TextOnly;
+
+impl CheckArguments for TextOnly {
+    fn check(&self, tool: &str, arguments: &Value) -> Result<(), String> {
+        assert_eq!(tool, "echo");
+        let is_text = arguments["text"].is_string();
+        if is_text {
+            Ok(())
+        } else {
+            Err("`text` is no text".to_owned())
+        }
+    }
+}
+
+#[tokio::test]
+async fn e67_arguments_that_the_tool_does_not_accept_leave_the_question_open() {
+    let options = ServiceOptions {
+        tools: Some(Arc::new(TextOnly)),
+        ..ServiceOptions::default()
+    };
+    let store = Arc::new(MemoryStore::new());
+    let asking = Asking::with_options(store, options, |_| "call-0".to_owned());
+    let mut run = asking
+        .service
+        .start(RunRequest::new("s", "hello"), None)
+        .await
+        .unwrap();
+    let id = asking.question(run.run_id()).await;
+    let modify = |text: Value| ApprovalAnswer::new(&id, Resolution::Modify(json!({"text": text})));
+    let refused = asking.service.answer(modify(json!(7))).await.unwrap_err();
+    assert!(matches!(&refused, RunError::Refused { reason } if reason == "`text` is no text"));
+    // A stranger learns nothing about the arguments.
+    let foreign = asking
+        .service
+        .answer(modify(json!(7)).by(Some("eve")))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(foreign, RunError::Store(StoreError::ApprovalNotFound { .. })),
+        "{foreign:?}"
+    );
+    assert_eq!(asking.question(run.run_id()).await, id);
+    assert_eq!(asking.tools.called().len(), 0);
+    asking.service.answer(modify(json!("other"))).await.unwrap();
+    run.finish().await.unwrap();
+    assert_eq!(asking.calls().await[2..4], ["modified", "true: other"]);
+}
+
 #[tokio::test]
 async fn e67_a_modified_call_runs_with_the_new_arguments() {
     let asking = Asking::patient();
@@ -217,13 +270,16 @@ async fn e66_the_first_answer_counts() {
         .unwrap();
     let second = asking.service.answer(approve(&id)).await;
     assert!(
-        matches!(second, Err(StoreError::AlreadyResolved { .. })),
+        matches!(second, Err(RunError::Store(StoreError::AlreadyResolved { .. }))),
         "{second:?}"
     );
     run.finish().await.unwrap();
     assert_eq!(asking.tools.called(), []);
     let unknown = asking.service.answer(approve("nothing")).await;
-    assert!(matches!(unknown, Err(StoreError::ApprovalNotFound { .. })));
+    assert!(matches!(
+        unknown,
+        Err(RunError::Store(StoreError::ApprovalNotFound { .. }))
+    ));
 }
 
 /// Another user's answer is refused as if there were no question.
@@ -239,7 +295,7 @@ async fn e66_a_stranger_cannot_answer() {
     for stranger in [Some("mallory"), None] {
         let answer = asking.service.answer(approve(&id).by(stranger)).await;
         assert!(
-            matches!(answer, Err(StoreError::ApprovalNotFound { .. })),
+            matches!(answer, Err(RunError::Store(StoreError::ApprovalNotFound { .. }))),
             "{answer:?}"
         );
     }
@@ -291,7 +347,7 @@ async fn e59_a_question_is_withdrawn_when_the_run_is_stopped() {
     assert_eq!(asking.tools.called(), []);
     let late = asking.service.answer(approve(&id)).await;
     assert!(
-        matches!(late, Err(StoreError::AlreadyResolved { .. })),
+        matches!(late, Err(RunError::Store(StoreError::AlreadyResolved { .. }))),
         "{late:?}"
     );
 }

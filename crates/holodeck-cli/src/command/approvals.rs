@@ -6,7 +6,6 @@ use holodeck::{
     model::{events::ApprovalScope, printable},
     runner::ExitCode,
 };
-use serde_json::json;
 
 use super::{
     build_runtime,
@@ -74,8 +73,13 @@ pub(crate) fn run(args: &ApprovalsArgs, terminal: &mut Terminal) -> Result<ExitC
             return list(&waiting, args.place.json, terminal);
         };
         let store = store.ok_or_else(|| no_conversations(&args.place))?;
+        // A person who can open the file may answer for the user of the conversation.
+        let asked = store.approval(&answer.approval_id).await;
+        let owner = asked
+            .map_err(|error| failed(&error))?
+            .and_then(|asked| asked.owner);
         store
-            .resolve_approval(answer)
+            .resolve_approval(answer.by(owner.as_deref()))
             .await
             .map_err(|error| failed(&error))?;
         terminal.write_message("answered\n");
@@ -120,19 +124,7 @@ fn failed(error: &StoreError) -> Problem {
 
 fn list(waiting: &[ApprovalInfo], json: bool, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     if json {
-        let waiting = waiting.iter().map(|approval| {
-            json!({
-                "approvalId": approval.request.approval_id,
-                "sessionId": approval.session_id,
-                "runId": approval.run_id,
-                "agent": approval.agent,
-                "toolName": approval.request.tool_name,
-                "args": approval.request.args,
-                "requestedAt": approval.requested_at.to_string(),
-                "expiresAt": approval.request.expires_at.map(|at| at.to_string()),
-            })
-        });
-        terminal.write_json(waiting.collect())?;
+        terminal.write_json(serde_json::to_value(waiting).map_err(std::io::Error::from)?)?;
         return Ok(ExitCode::Passed);
     }
     if waiting.is_empty() {

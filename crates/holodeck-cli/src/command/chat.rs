@@ -19,8 +19,8 @@ use holodeck::{
     event_store_path,
     events::{EventStore, MemoryStore, SessionInfo},
     index::IndexSink,
-    model::{Presence, Provider, ResolvedAgent, printable},
-    open_event_store,
+    model::{Agent, Presence, Provider, ResolvedAgent, printable},
+    open_events,
     runner::ExitCode,
 };
 
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
     };
     build_runtime()?.block_on(async {
         let mut interrupts = Interrupts::listen()?;
-        let store = open_store(args).await?;
+        let store = open_store(args, &agent.config).await?;
         let (session_id, known) = find_session(args, &agent.config.name, &*store).await?;
         progress.wait_for("the agent");
         let opened = tokio::select! {
@@ -118,7 +118,8 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
         };
         progress.end();
         let chat = opened.map_err(|error| subject.prepare(error))?;
-        let mut talk = Talk::new(&chat, session_id, terminal, &mut interrupts, args.json);
+        let user = known.as_ref().and_then(|known| known.owner.clone());
+        let mut talk = Talk::new(&chat, session_id, user, terminal, &mut interrupts, args.json);
         for path in &args.attach {
             talk.attach(path)?;
         }
@@ -149,7 +150,7 @@ async fn converse(
     known: Option<&SessionInfo>,
 ) -> Result<ExitCode, Failure> {
     talk.greet(known);
-    let history = event_store_path(agent_file).with_file_name("chat_history");
+    let history = event_store_path(agent_file, None).with_file_name("chat_history");
     let mut editor = Editor::open(Some(history))?;
     loop {
         let line = tokio::select! {
@@ -207,14 +208,12 @@ async fn talk_from_pipe(talk: &mut Talk<'_>) -> Result<ExitCode, Failure> {
     }
 }
 
-async fn open_store(args: &ChatArgs) -> Result<Arc<dyn EventStore>, Failure> {
+async fn open_store(args: &ChatArgs, agent: &Agent) -> Result<Arc<dyn EventStore>, Failure> {
     if !args.is_stored() {
         return Ok(Arc::new(MemoryStore::new()));
     }
-    let path = event_store_path(&args.agent);
-    let store = open_event_store(&path).await;
-    let store = store.map_err(|error| Problem::execution(error.to_string()))?;
-    Ok(Arc::new(store))
+    let store = open_events(&args.agent, agent).await;
+    Ok(store.map_err(|error| Problem::execution(error.to_string()))?)
 }
 
 /// The conversation to continue, with what is known of it, or the id of a new one.
@@ -288,7 +287,7 @@ fn read_message(argument: &str) -> Result<String, Failure> {
 }
 
 /// The agent and its model, in one line.
-fn describe_agent(agent: &ResolvedAgent) -> String {
+pub(super) fn describe_agent(agent: &ResolvedAgent) -> String {
     let model = &agent.config.model;
     let provider = match model.provider {
         Provider::Anthropic => String::new(),

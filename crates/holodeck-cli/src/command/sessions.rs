@@ -10,7 +10,7 @@ use holodeck::{
     open_event_store,
     runner::{ExitCode, words::count},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::build_runtime;
 use crate::{
@@ -88,9 +88,19 @@ pub(crate) fn run(args: &SessionsArgs, terminal: &mut Terminal) -> Result<ExitCo
     })
 }
 
+impl StoreArgs {
+    /// The file of the conversations. If the agent file has errors, they are in the default place.
+    fn path(&self) -> PathBuf {
+        let env = holodeck::environment(&self.agent).ok();
+        let load = env.map(|env| holodeck::load(&self.agent, &env));
+        let agent = load.and_then(|load| load.agent);
+        event_store_path(&self.agent, agent.as_ref().map(|agent| &agent.config))
+    }
+}
+
 /// The store of the agent's conversations; `None` if there are none. It is not created.
 pub(crate) async fn open_existing(place: &StoreArgs) -> Result<Option<SqliteStore>, Failure> {
-    let path = event_store_path(&place.agent);
+    let path = place.path();
     if !path.exists() {
         return Ok(None);
     }
@@ -101,7 +111,7 @@ pub(crate) async fn open_existing(place: &StoreArgs) -> Result<Option<SqliteStor
 }
 
 pub(crate) fn no_conversations(place: &StoreArgs) -> Problem {
-    let path = event_store_path(&place.agent);
+    let path = place.path();
     Problem::config(format!(
         "there are no conversations: {} does not exist",
         path.display()
@@ -149,7 +159,7 @@ async fn list(store: Option<&SqliteStore>, json: bool, terminal: &mut Terminal) 
         None => Vec::new(),
     };
     if json {
-        terminal.write_json(sessions.iter().map(describe).collect())?;
+        terminal.write_json(serde_json::to_value(&sessions).map_err(std::io::Error::from)?)?;
     } else if sessions.is_empty() {
         terminal.write_message("no conversations yet\n");
     }
@@ -176,21 +186,6 @@ async fn list(store: Option<&SqliteStore>, json: bool, terminal: &mut Terminal) 
         ))?;
     }
     Ok(ExitCode::Passed)
-}
-
-fn describe(session: &SessionInfo) -> Value {
-    json!({
-        "sessionId": session.session_id,
-        "agent": session.agent,
-        "owner": session.owner,
-        "firstMessage": session.first_message,
-        "runs": session.runs,
-        "messages": session.messages,
-        "createdAt": session.created_at.to_string(),
-        "lastAt": session.last_at.to_string(),
-        "headIndex": session.head,
-        "openRun": session.open_run,
-    })
 }
 
 fn show(events: &[StoredEvent], json: bool, terminal: &mut Terminal) -> Result<ExitCode, Failure> {

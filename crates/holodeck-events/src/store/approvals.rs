@@ -3,6 +3,7 @@
 use holodeck_backend_api::ApprovalDecision;
 use holodeck_model::events::{ApprovalRequested, ApprovalResolved, ApprovalScope, Decision, EventBody};
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{StoreError, StoredEvent, run_of, session_of};
@@ -47,8 +48,9 @@ pub enum Resolution {
     Cancel,
 }
 
-/// An approval as its store describes it.
-#[derive(Clone, Debug, PartialEq)]
+/// An approval as its store describes it. Its JSON has the fields of the question beside its own.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ApprovalInfo {
     /// The session.
@@ -62,8 +64,10 @@ pub struct ApprovalInfo {
     /// When it was asked.
     pub requested_at: Timestamp,
     /// What is asked.
+    #[serde(flatten)]
     pub request: ApprovalRequested,
     /// The answer; `None` while it is pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved: Option<ApprovalResolved>,
 }
 

@@ -146,6 +146,11 @@ enum State {
 }
 
 impl Subscription {
+    /// The index of the last event it returned, or the one it began after.
+    pub fn position(&self) -> Option<u64> {
+        self.after
+    }
+
     /// The next event; `None` once the session is deleted or its store closed. May be cancelled and called again.
     pub async fn next(&mut self) -> Result<Option<StoredEvent>, StoreError> {
         loop {

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use holodeck_model::events::{ApprovalScope, EventBody, EventClass};
 
 use super::{
-    ApprovalAnswer, ApprovalInfo, EventStore, Retention, SessionCursor, SessionInfo, StoreError, StoredEvent,
-    Subscription, Swept,
+    ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo, StoreError,
+    StoredEvent, Subscription, Swept,
     approvals::{Answered, Approval, remembered},
     before, check_cursor, fill_page,
     fork::{check_owner, fork},
@@ -242,6 +242,25 @@ impl EventStore for MemoryStore {
         let state = self.state();
         let session = state.sessions.get(session_id);
         Ok(session.map(|session| session.info(session_id)))
+    }
+
+    async fn run(&self, run_id: &str) -> Result<Option<RunInfo>, StoreError> {
+        let state = self.state();
+        let find = || {
+            let session_id = state.runs.get(run_id)?;
+            let session = state.sessions.get(session_id)?;
+            let of_run = |event: &&StoredEvent| run_of(&event.event().meta) == run_id;
+            let is_open = session.open.as_deref() == Some(run_id);
+            let last = session.events.iter().rfind(of_run).filter(|_| !is_open);
+            Some(RunInfo {
+                run_id: run_id.to_owned(),
+                session_id: session_id.clone(),
+                owner: session.owner.clone(),
+                first_index: session.events.iter().find(of_run)?.index(),
+                last_index: last.map(StoredEvent::index),
+            })
+        };
+        Ok(find())
     }
 
     async fn sessions_page(

@@ -19,8 +19,8 @@ use tokio::{
 };
 
 use super::{
-    ApprovalAnswer, ApprovalInfo, EventStore, Retention, SessionCursor, SessionInfo, StoreError, StoredEvent,
-    Subscription, Swept, check_cursor,
+    ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo, StoreError,
+    StoredEvent, Subscription, Swept, check_cursor,
     hub::Hub,
     request::{Copy, Job, Reply, Request},
     session_of,
@@ -332,6 +332,12 @@ impl EventStore for PostgresStore {
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
         self.shared
             .read(&|db| Box::pin(async move { rows::session_info(&db, session_id).await }))
+            .await
+    }
+
+    async fn run(&self, run_id: &str) -> Result<Option<RunInfo>, StoreError> {
+        self.shared
+            .read(&|db| Box::pin(async move { rows::run_info(&db, run_id).await }))
             .await
     }
 

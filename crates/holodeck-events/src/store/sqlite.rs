@@ -13,8 +13,8 @@ use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
 use super::{
-    ApprovalAnswer, ApprovalInfo, EventStore, Retention, SessionCursor, SessionInfo, StoreError, StoredEvent,
-    Subscription, Swept, check_cursor, fill_page,
+    ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo, StoreError,
+    StoredEvent, Subscription, Swept, check_cursor, fill_page,
     hub::Hub,
     request::{Copy, Job, Reply, Request},
     session_of,
@@ -240,6 +240,12 @@ impl EventStore for SqliteStore {
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
         let session_id = session_id.to_owned();
         self.read(move |connection| rows::session_info(connection, &session_id))
+            .await
+    }
+
+    async fn run(&self, run_id: &str) -> Result<Option<RunInfo>, StoreError> {
+        let run_id = run_id.to_owned();
+        self.read(move |connection| rows::run_info(connection, &run_id))
             .await
     }
 

@@ -9,6 +9,7 @@
 )]
 
 mod agents;
+mod agui;
 mod approvals;
 mod backend_events;
 mod checker;

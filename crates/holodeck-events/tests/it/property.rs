@@ -89,7 +89,7 @@ fn error() -> impl Strategy<Value = BackendError> {
 }
 
 /// A run of a backend that breaks the order.
-fn wild() -> impl Strategy<Value = Vec<Emitted>> {
+pub(crate) fn wild() -> impl Strategy<Value = Vec<Emitted>> {
     let events = || vec(any_event(), 0..24);
     prop_oneof![
         (events(), outcome()).prop_map(|(events, outcome)| ended(events, outcome)),
@@ -189,7 +189,7 @@ fn events_of(messages: &[Message]) -> Vec<BackendEvent> {
 }
 
 /// A run that obeys the contract, cut off anywhere.
-fn tame() -> impl Strategy<Value = Vec<Emitted>> {
+pub(crate) fn tame() -> impl Strategy<Value = Vec<Emitted>> {
     let cut = proptest::option::of((any::<prop::sample::Index>(), error()));
     let shape = (
         vec(message(), 1..5),

@@ -8,8 +8,8 @@ use futures::StreamExt as _;
 use holodeck_backend_api::{BackendEvent, StopReason};
 use holodeck_events::{
     ApprovalAnswer, ApprovalInfo, Delivery, Draft, EventStore, MemoryStore, NewRun, RecordError, Recording,
-    Retention, RunRecorder, SessionCursor, SessionInfo, StoreError, StoredEvent, Subscription, Swept,
-    replay_violations,
+    Retention, RunInfo, RunRecorder, SessionCursor, SessionInfo, StoreError, StoredEvent, Subscription,
+    Swept, replay_violations,
 };
 use holodeck_model::events::{EventBody, PersistenceState};
 use pretty_assertions::assert_eq;
@@ -155,6 +155,10 @@ impl EventStore for Failing {
 
     async fn session(&self, session_id: &str) -> Result<Option<SessionInfo>, StoreError> {
         self.store.session(session_id).await
+    }
+
+    async fn run(&self, run_id: &str) -> Result<Option<RunInfo>, StoreError> {
+        self.store.run(run_id).await
     }
 
     async fn sessions_page(

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApprovalsConfig, Cases, ClaudeConfig, DeploymentConfig, EmbeddingConfig, EvaluationConfig,
+    ApprovalsConfig, Cases, ClaudeConfig, DeploymentConfig, EmbeddingConfig, EvaluationConfig, EventsConfig,
     ExecutionConfig, InstructionsConfig, Matrix, MetricConfig, ModelConfig, ObservabilityConfig,
-    OpenAiConfig, ResponseFormat, TestCase, ToolConfig, Turn,
+    OpenAiConfig, ResponseFormat, ServeConfig, TestCase, ToolConfig, Turn,
 };
 use crate::value::{PathRef, nullable};
 
@@ -52,6 +52,10 @@ pub struct Agent {
     pub execution: Option<ExecutionConfig>,
     /// OpenTelemetry export.
     pub observability: Option<ObservabilityConfig>,
+    /// Where conversations are kept, and for how long.
+    pub events: Option<EventsConfig>,
+    /// How `holodeck serve` offers the agent.
+    pub serve: Option<ServeConfig>,
     /// How the agent is deployed.
     pub deployment: Option<DeploymentConfig>,
     /// The model that makes embeddings; `model` and its server, if absent.
@@ -91,6 +95,8 @@ impl Agent {
             matrix: self.matrix.clone(),
             execution: self.execution.clone(),
             observability: self.observability.clone(),
+            events: self.events.clone(),
+            serve: self.serve.clone(),
             deployment: self.deployment.clone(),
             embedding_provider: self.embedding_provider.clone(),
             claude: self.claude.clone(),

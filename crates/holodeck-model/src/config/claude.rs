@@ -40,9 +40,8 @@ pub struct ClaudeConfig {
     /// How many processes of the CLI run at the same time.
     #[schemars(range(min = 1, max = 500))]
     pub max_concurrent_sessions: Option<u32>,
-    /// Without effect.
+    /// Memory one process is expected to take; `holodeck serve` runs as many as fit.
     #[schemars(range(min = 50, max = 2000))]
-    #[schemars(extend("x-no-effect" = "`max_concurrent_sessions` limits the number of processes"))]
     pub session_memory_estimate_mib: u32,
     /// Thinking before answering.
     pub extended_thinking: Option<ExtendedThinkingConfig>,

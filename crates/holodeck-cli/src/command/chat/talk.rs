@@ -42,6 +42,8 @@ use crate::{
 pub(super) struct Talk<'a> {
     chat: &'a Chat,
     session_id: String,
+    /// The user whose conversation it is, if a server stored it.
+    user: Option<String>,
     terminal: &'a mut Terminal,
     pub(super) interrupts: &'a mut Interrupts,
     json: bool,
@@ -55,6 +57,7 @@ impl<'a> Talk<'a> {
     pub(super) fn new(
         chat: &'a Chat,
         session_id: Option<String>,
+        user: Option<String>,
         terminal: &'a mut Terminal,
         interrupts: &'a mut Interrupts,
         json: bool,
@@ -62,6 +65,7 @@ impl<'a> Talk<'a> {
         Self {
             chat,
             session_id: session_id.unwrap_or_else(new_id),
+            user,
             terminal,
             interrupts,
             json,
@@ -131,6 +135,7 @@ impl<'a> Talk<'a> {
         });
         let request = RunRequest {
             files: mem::take(&mut self.files),
+            user_id: self.user.clone(),
             ..RunRequest::new(&self.session_id, message)
         };
         let mut run = match self.chat.service().start(request, Some(sink)).await {
@@ -252,9 +257,18 @@ impl<'a> Talk<'a> {
                 _ => continue,
             };
             decision.reason = (!reason.trim().is_empty()).then(|| reason.trim().to_owned());
-            match self.chat.service().answer(decision).await {
+            match self
+                .chat
+                .service()
+                .answer(decision.by(self.user.as_deref()))
+                .await
+            {
                 Ok(_) => return Ok(()),
-                Err(error @ (StoreError::AlreadyResolved { .. } | StoreError::Expired { .. })) => {
+                // The arguments are not what the tool accepts: the question is asked again.
+                Err(RunError::Refused { reason }) => self.complain(&reason),
+                Err(RunError::Store(
+                    error @ (StoreError::AlreadyResolved { .. } | StoreError::Expired { .. }),
+                )) => {
                     self.complain(&error.to_string());
                     return Ok(());
                 }
@@ -423,7 +437,9 @@ impl<'a> Talk<'a> {
         }
         let copy = new_id();
         let store = self.chat.service().store();
-        let forked = store.fork_session(&self.session_id, after, &copy, None).await;
+        let forked = store
+            .fork_session(&self.session_id, after, &copy, self.user.as_deref())
+            .await;
         forked.map_err(|error| error.to_string())?;
         self.terminal
             .write_message(&dim(&format!("a copy of {}\n", self.session_id)));

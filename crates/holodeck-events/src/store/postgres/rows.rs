@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Draft,
     store::{
-        Counts, PAGE_BYTES, SessionInfo, StoredEvent, agent_of, fill_page, repeated, request::Done,
+        Counts, PAGE_BYTES, RunInfo, SessionInfo, StoredEvent, agent_of, fill_page, repeated, request::Done,
         session_of, user_message,
     },
 };
@@ -271,6 +271,29 @@ fn read_run(row: &Row) -> Result<Run, Failure> {
         first_index: row.try_get(4)?,
         is_open: row.try_get(5)?,
     })
+}
+
+/// A run as the store describes it.
+pub(super) async fn run_info(db: &Db, run_id: &str) -> Result<Option<RunInfo>, Failure> {
+    let row = db
+        .query_opt(
+            "SELECT session_id, owner, first_index, last_index FROM holodeck_runs AS runs
+             JOIN holodeck_sessions AS sessions ON sessions.number = session
+             WHERE run_id = $1 AND NOT deleted",
+            &[&run_id],
+        )
+        .await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let last: Option<i64> = row.try_get(3)?;
+    Ok(Some(RunInfo {
+        run_id: run_id.to_owned(),
+        session_id: row.try_get(0)?,
+        owner: row.try_get(1)?,
+        first_index: unsigned(&row, 2)?,
+        last_index: last.and_then(|last| u64::try_from(last).ok()),
+    }))
 }
 
 /// Marks a run as over, at the time of the last of `drafts`.

@@ -8,7 +8,7 @@ use super::approvals;
 use crate::{
     Draft,
     store::{
-        Counts, SessionInfo, StoreError, StoredEvent, agent_of, repeated, request::Done, session_of,
+        Counts, RunInfo, SessionInfo, StoreError, StoredEvent, agent_of, repeated, request::Done, session_of,
         user_message,
     },
 };
@@ -175,6 +175,27 @@ pub(super) fn run_row(
                 is_open: row.get(9)?,
             };
             Ok((run, read_row(session_id, row)?))
+        })
+        .optional()?;
+    Ok(row)
+}
+
+/// A run as the store describes it.
+pub(super) fn run_info(connection: &Connection, run_id: &str) -> Result<Option<RunInfo>, StoreError> {
+    let row = connection
+        .prepare_cached(
+            "SELECT session_id, owner, first_index, last_index
+             FROM runs JOIN sessions ON sessions.number = session
+             WHERE run_id = ? AND deleted = 0",
+        )?
+        .query_row([run_id], |row| {
+            Ok(RunInfo {
+                run_id: run_id.to_owned(),
+                session_id: row.get(0)?,
+                owner: row.get(1)?,
+                first_index: row.get(2)?,
+                last_index: row.get(3)?,
+            })
         })
         .optional()?;
     Ok(row)

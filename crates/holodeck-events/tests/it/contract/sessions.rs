@@ -13,6 +13,7 @@ each_store! {
     the_session_with_the_latest_event_is_first
     pages_of_sessions_are_the_list
     a_session_without_a_run_has_no_message
+    a_run_is_found_by_its_id
 }
 
 async fn info(subject: &Subject, session: &str) -> SessionInfo {
@@ -55,6 +56,34 @@ async fn a_list_has_what_it_shows_without_reading_events(subject: Subject) {
     subject.store.abandon("s", open.run_id());
     subject.store.recover().await.unwrap();
     assert_eq!(info(&subject, "s").await.messages, 5);
+}
+
+async fn a_run_is_found_by_its_id(subject: Subject) {
+    let recorded = subject.record(session_run("s"), answered([text("x")])).await;
+    let first = recorded.last().unwrap().event().meta.run_id.clone().unwrap();
+    let open = subject.open(NewRun::new("s", "and now?")).await.unwrap();
+    let run = async |id: &str| subject.store.run(id).await.unwrap();
+    let events = subject.stored("s").await;
+    let indices = |id: &str| {
+        let of_run = events
+            .iter()
+            .filter(|event| event.event().meta.run_id.as_deref() == Some(id));
+        let indices: Vec<u64> = of_run.map(holodeck_events::StoredEvent::index).collect();
+        (indices[0], *indices.last().unwrap())
+    };
+    let over = run(&first).await.unwrap();
+    let (begin, end) = indices(&first);
+    assert_eq!((over.session_id.as_str(), over.owner), ("s", None));
+    assert_eq!((over.first_index, over.last_index), (begin, Some(end)));
+    let running = run(open.run_id()).await.unwrap();
+    assert_eq!(
+        (running.first_index, running.last_index),
+        (indices(open.run_id()).0, None)
+    );
+    assert_eq!(run("r-none").await, None);
+    // A run of a deleted session is gone with it.
+    subject.store.delete_session("s", true).await.unwrap();
+    assert_eq!(run(&first).await, None);
 }
 
 async fn the_session_with_the_latest_event_is_first(subject: Subject) {

@@ -1,4 +1,4 @@
-//! Checks deployment, observability and execution.
+//! Checks serving, deployment and observability.
 
 use holodeck_model::{Code, Diagnostic};
 use regex::Regex;
@@ -6,11 +6,57 @@ use regex::Regex;
 use super::{Rules, View};
 
 pub(super) fn check_operations(rules: &mut Rules<'_>, agent: &View) {
+    if let Some(serve) = rules.child(agent, "serve") {
+        check_serve(rules, &serve);
+    }
+    if let Some(events) = rules.child(agent, "events")
+        && rules.text(&events, "store") == Some("memory")
+    {
+        for key in ["path", "retention_days"] {
+            rules.warn_no_effect(&events, key, "conversations in memory end with the process");
+        }
+    }
     if let Some(deployment) = rules.child(agent, "deployment") {
         check_deployment(rules, &deployment);
     }
     if let Some(observability) = rules.child(agent, "observability") {
         check_observability(rules, &observability);
+    }
+}
+
+fn check_serve(rules: &mut Rules<'_>, serve: &View) {
+    if let Some(listen) = rules.text(serve, "listen") {
+        let port = listen.rsplit_once(':').map(|(_, port)| port);
+        if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+            rules.report_inconsistent(serve, "listen", "the port of `listen` is above 65535", None);
+        }
+    }
+    let Some(auth) = rules.child(serve, "auth") else {
+        return;
+    };
+    if rules.text(&auth, "mode") == Some("none") {
+        for key in ["token_env", "tokens"] {
+            if rules.has(&auth, key) {
+                let message =
+                    format!("`mode: none` of `serve.auth` asks for no token, and `{key}` names one");
+                rules.report_inconsistent(&auth, key, message, Some("remove one of them"));
+            }
+        }
+        if rules
+            .texts(serve, "cors_origins")
+            .iter()
+            .any(|(_, origin)| *origin == "*")
+        {
+            let message = "with the origin `*` and without a token, any web page could use the agent";
+            rules.report_inconsistent(
+                serve,
+                "cors_origins",
+                message,
+                Some("name the origins, or use a token"),
+            );
+        }
+    } else if rules.has(&auth, "token_env") && rules.has(&auth, "tokens") {
+        rules.report_conflict(&auth, "token_env", "tokens");
     }
 }
 

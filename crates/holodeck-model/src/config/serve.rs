@@ -1,0 +1,144 @@
+//! How `holodeck serve` offers an agent, and where conversations are kept.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::value::nullable;
+
+/// How `holodeck serve` offers the agent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServeConfig {
+    /// Address and port; without it, `127.0.0.1` and `deployment.port`, or 8000.
+    #[schemars(regex(pattern = r"^(\[[0-9A-Fa-f:.]+\]|[^:\s]+):[0-9]{1,5}$"), extend("x-form" = "`address:port`, as in `127.0.0.1:8000`"))]
+    pub listen: Option<String>,
+    /// Who may use the server. Without it, clients with the token in `HOLODECK_TOKEN`; without that variable, every
+    /// program of this machine, if the server listens on a loopback address only.
+    pub auth: Option<ServeAuth>,
+    /// Origins of web pages that may use the server besides its own, such as `https://app.example.com`.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub cors_origins: Vec<String>,
+    /// What happens to a message while the conversation's last one is being answered.
+    pub concurrency: ServeConcurrency,
+    /// What happens to a run when the last client that follows its conversation disconnects.
+    pub on_disconnect: OnDisconnect,
+    /// Runs that may be active or wait at the same time; more are refused with status 429. By default 64, for Claude
+    /// as many processes as fit into the memory (`claude.session_memory_estimate_mib`).
+    #[schemars(range(min = 1))]
+    pub max_runs: Option<u32>,
+    /// Seconds after which a client that takes no data is disconnected; it can resume.
+    #[schemars(range(min = 1))]
+    pub slow_consumer_seconds: Option<u32>,
+}
+
+/// Who may use the server.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServeAuth {
+    /// Whether clients send a token.
+    #[serde(default)]
+    pub mode: AuthMode,
+    /// The variable with the token of the user `default`.
+    #[schemars(regex(pattern = r"\S"))]
+    pub token_env: Option<String>,
+    /// The tokens of several users.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schemars(with = "Option<Vec<ServeToken>>")]
+    pub tokens: Vec<ServeToken>,
+}
+
+/// Whether clients send a token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AuthMode {
+    /// `Authorization: Bearer TOKEN`.
+    #[default]
+    Bearer,
+    /// No token; only on a loopback address. The user is `local`.
+    None,
+}
+
+/// The token of a user.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServeToken {
+    /// The user; a user sees no conversations of others.
+    #[schemars(regex(pattern = r"\S"))]
+    pub user: String,
+    /// The variable with the token.
+    #[schemars(regex(pattern = r"\S"))]
+    pub token_env: String,
+}
+
+/// What happens to a message while the conversation's last one is being answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ServeConcurrency {
+    /// It is refused.
+    #[default]
+    Reject,
+    /// It waits for its turn; up to 16 do.
+    Enqueue,
+    /// It stops the answer in progress.
+    Interrupt,
+}
+
+/// What happens to a run without clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDisconnect {
+    /// It continues.
+    #[default]
+    Continue,
+    /// It is cancelled.
+    Cancel,
+}
+
+/// Where conversations are kept, and for how long.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct EventsConfig {
+    /// What keeps them.
+    pub store: EventStoreKind,
+    /// The file of `store: sqlite`, relative to the agent file.
+    #[schemars(regex(pattern = r"\S"))]
+    pub path: String,
+    /// Seconds for which the pieces of an answer are kept after its end, so that a client can resume in the middle of it.
+    pub resume_window_seconds: u32,
+    /// Days for which conversations are kept after their last event; `null`: for ever.
+    #[schemars(range(min = 1))]
+    pub retention_days: Option<u32>,
+    /// What happens after a restart to a run that was interrupted: it ends with an error.
+    pub on_restart: OnRestart,
+}
+
+impl Default for EventsConfig {
+    fn default() -> Self {
+        Self {
+            store: EventStoreKind::Sqlite,
+            path: ".holodeck/events.db".to_owned(),
+            resume_window_seconds: 600,
+            retention_days: None,
+            on_restart: OnRestart::Fail,
+        }
+    }
+}
+
+/// What keeps conversations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EventStoreKind {
+    /// A file.
+    Sqlite,
+    /// Nothing: they end with the process.
+    Memory,
+}
+
+/// What happens after a restart to a run that was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnRestart {
+    /// It ends with an error, and the text that had arrived.
+    Fail,
+}

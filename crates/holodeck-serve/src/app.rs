@@ -1,0 +1,191 @@
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use holodeck_events::{ApprovalAnswer, EventStore, SessionInfo, StoredEvent};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    OnDisconnect, ServeOptions, ServedAgent,
+    metrics::Metrics,
+    problem::{Problem, Result},
+};
+
+/// Agents and the store of their conversations, as a server offers them. Cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<Inner>);
+
+struct Inner {
+    agents: Vec<Served>,
+    store: Arc<dyn EventStore>,
+    options: ServeOptions,
+    metrics: Metrics,
+    /// The clients that follow each conversation.
+    followers: Mutex<HashMap<String, usize>>,
+    is_draining: AtomicBool,
+    closing: CancellationToken,
+    tasks: TaskTracker,
+}
+
+struct Served {
+    agent: ServedAgent,
+    capacity: Arc<Semaphore>,
+}
+
+impl App {
+    /// Offers agents, the first of which answers where a client names none. All of them use `store`. Their names
+    /// differ, and there is at least one.
+    pub fn new(agents: Vec<ServedAgent>, store: Arc<dyn EventStore>, options: ServeOptions) -> Self {
+        let served = |agent: ServedAgent| Served {
+            capacity: Arc::new(Semaphore::new(agent.max_runs.min(Semaphore::MAX_PERMITS))),
+            agent,
+        };
+        Self(Arc::new(Inner {
+            agents: agents.into_iter().map(served).collect(),
+            store,
+            options,
+            metrics: Metrics::default(),
+            followers: Mutex::default(),
+            is_draining: AtomicBool::new(false),
+            closing: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        }))
+    }
+
+    pub(crate) fn options(&self) -> &ServeOptions {
+        &self.0.options
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn EventStore> {
+        &self.0.store
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.0.tasks
+    }
+
+    /// Cancelled when open streams must end.
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.0.closing
+    }
+
+    pub(crate) fn agents(&self) -> impl Iterator<Item = &ServedAgent> {
+        self.0.agents.iter().map(|served| &served.agent)
+    }
+
+    /// The agent of this name, or the first one.
+    pub(crate) fn agent(&self, name: Option<&str>) -> Result<&ServedAgent> {
+        let mut agents = self.agents();
+        match name {
+            Some(name) => agents
+                .find(|agent| agent.name == name)
+                .ok_or_else(|| Problem::agent_not_found(name)),
+            None => agents.next().ok_or_else(|| Problem::agent_not_found("")),
+        }
+    }
+
+    /// The agent of a conversation that exists.
+    pub(crate) fn agent_of(&self, session: &SessionInfo) -> Result<&ServedAgent> {
+        self.agent(session.agent.as_deref())
+    }
+
+    /// A conversation of this user.
+    pub(crate) async fn session(&self, session_id: &str, user: &str) -> Result<SessionInfo> {
+        let known = self.0.store.session(session_id).await?;
+        known
+            .filter(|session| session.owner.as_deref() == Some(user))
+            .ok_or_else(|| Problem::session_not_found(session_id))
+    }
+
+    /// Answers a question about a tool call, as the agent of its conversation accepts it.
+    pub(crate) async fn answer(&self, answer: ApprovalAnswer) -> Result<StoredEvent> {
+        let asked = self.0.store.approval(&answer.approval_id).await?;
+        let agent = self.agent(asked.as_ref().and_then(|asked| asked.agent.as_deref()))?;
+        Ok(agent.service.answer(answer).await?)
+    }
+
+    /// A place for one more run of an agent.
+    pub(crate) fn admit(&self, agent: &ServedAgent) -> Result<OwnedSemaphorePermit> {
+        if self.is_draining() {
+            return Err(Problem::closing());
+        }
+        let served = self
+            .0
+            .agents
+            .iter()
+            .find(|served| served.agent.name == agent.name);
+        let place = served.and_then(|served| Arc::clone(&served.capacity).try_acquire_owned().ok());
+        place.ok_or_else(|| {
+            self.metrics().count_refused();
+            let detail = format!("{} runs are active, which is the limit", agent.max_runs);
+            Problem::new(http::StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_RUNS", detail).retry_after(5)
+        })
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.0.is_draining.load(Ordering::Relaxed)
+    }
+
+    /// Refuses new runs from now on.
+    pub(crate) fn begin_draining(&self) {
+        self.0.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts a client that follows a conversation, until the guard is dropped.
+    pub(crate) fn follow(&self, session_id: &str) -> Follower {
+        *self.followers().entry(session_id.to_owned()).or_default() += 1;
+        Follower {
+            app: self.clone(),
+            session_id: session_id.to_owned(),
+        }
+    }
+
+    fn followers(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.0.followers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client that follows a conversation. The last one that leaves may end what is being answered.
+pub(crate) struct Follower {
+    app: App,
+    session_id: String,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let is_last = {
+            let mut followers = self.app.followers();
+            let count = followers.entry(self.session_id.clone()).or_default();
+            *count = count.saturating_sub(1);
+            let is_last = *count == 0;
+            if is_last {
+                followers.remove(&self.session_id);
+            }
+            is_last
+        };
+        if is_last && self.app.options().on_disconnect == OnDisconnect::Cancel {
+            for agent in self.app.agents() {
+                for run in agent.service.runs_of(&self.session_id) {
+                    run.cancel();
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App")
+            .field("options", &self.0.options)
+            .finish_non_exhaustive()
+    }
+}

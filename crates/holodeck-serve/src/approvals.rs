@@ -1,0 +1,97 @@
+//! Questions about tool calls.
+
+use axum::{
+    Extension,
+    extract::{Path, State},
+};
+use holodeck_events::{ApprovalAnswer, Resolution};
+use holodeck_model::events::ApprovalScope;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    App,
+    extract::{Json, Params},
+    guard::User,
+    problem::{Problem, Result},
+};
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Listing {
+    session_id: Option<String>,
+}
+
+pub(crate) async fn list(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+    Params(listing): Params<Listing>,
+) -> Result<axum::Json<Value>> {
+    if let Some(session_id) = &listing.session_id {
+        app.session(session_id, &user).await?;
+    }
+    let session_id = listing.session_id.as_deref();
+    let approvals = app.store().approvals(session_id, Some(&user)).await?;
+    Ok(axum::Json(json!({ "approvals": approvals })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Answer {
+    decision: Word,
+    reason: Option<String>,
+    modified_args: Option<Value>,
+    scope: Option<Scope>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Word {
+    Approve,
+    Reject,
+    Modify,
+    Terminate,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Scope {
+    Once,
+    Session,
+    Always,
+}
+
+pub(crate) async fn answer(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+    Path(approval_id): Path<String>,
+    Json(answer): Json<Answer>,
+) -> Result<axum::Json<Value>> {
+    let stored = app.answer(answer.into_answer(approval_id, &user)?).await?;
+    let event = serde_json::from_str::<Value>(stored.json()).unwrap_or_default();
+    Ok(axum::Json(event))
+}
+
+impl Answer {
+    pub(crate) fn into_answer(self, approval_id: String, user: &str) -> Result<ApprovalAnswer> {
+        let decision = match (self.decision, self.modified_args) {
+            (Word::Modify, Some(arguments)) => Resolution::Modify(arguments),
+            (Word::Modify, None) => return Err(Problem::invalid("`modify` needs `modifiedArgs`")),
+            (_, Some(_)) => return Err(Problem::invalid("`modifiedArgs` belongs to `modify`")),
+            (Word::Approve, None) => Resolution::Approve,
+            (Word::Reject, None) => Resolution::Reject,
+            (Word::Terminate, None) => Resolution::Terminate,
+        };
+        if self.scope.is_some() && self.decision != Word::Approve {
+            return Err(Problem::invalid("`scope` belongs to `approve`"));
+        }
+        let mut answer = ApprovalAnswer::new(approval_id, decision).by(Some(user));
+        answer.reason = self.reason;
+        answer.scope = match self.scope {
+            None | Some(Scope::Once) => ApprovalScope::Once,
+            Some(Scope::Session) => ApprovalScope::Session,
+            Some(Scope::Always) => ApprovalScope::Always,
+        };
+        Ok(answer)
+    }
+}

@@ -1,0 +1,218 @@
+//! The calls of HoloDeck 0.7.1, for clients that were written for it.
+
+use std::collections::HashMap;
+
+use axum::{
+    Extension,
+    extract::{Path, State},
+    response::Response,
+};
+use bytes::Bytes;
+use holodeck_events::{StoredEvent, Subscription};
+use holodeck_model::events::{AgentExecutionResult, EventBody};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{self, Sender};
+use uuid::Uuid;
+
+use crate::{
+    App,
+    extract::Json,
+    guard::User,
+    messages::{Message, Started, start},
+    problem::{Problem, Result},
+    stream::{frames, send},
+};
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ChatRequest {
+    message: String,
+    session_id: Option<String>,
+    #[serde(default)]
+    files: Option<Vec<Value>>,
+}
+
+/// A run, its events, and the id that its answer has.
+struct Answer {
+    started: Started,
+    events: Subscription,
+    message_id: String,
+}
+
+async fn begin(app: &App, user: &str, agent: &str, request: ChatRequest) -> Result<Answer> {
+    if request.files.is_some_and(|files| !files.is_empty()) {
+        return Err(Problem::not_supported(
+            "this server keeps no files: leave out `files`",
+        ));
+    }
+    let message = Message::new(request.message);
+    let started = start(app, user, request.session_id, Some(agent), message).await?;
+    let run = app.store().run(&started.run_id).await?;
+    let head = app
+        .store()
+        .session(&started.session_id)
+        .await?
+        .and_then(|session| session.head);
+    let before = run.map_or(head, |run| run.first_index.checked_sub(1));
+    Ok(Answer {
+        events: app.store().subscribe(&started.session_id, before).await?,
+        started,
+        message_id: Uuid::now_v7().to_string(),
+    })
+}
+
+impl Answer {
+    /// The next event of the run itself; `None` after its end.
+    async fn next(&mut self) -> Result<Option<StoredEvent>> {
+        loop {
+            let Some(event) = self.events.next().await? else {
+                return Ok(None);
+            };
+            let meta = &event.event().meta;
+            if meta.run_id.as_ref() != Some(&self.started.run_id) || meta.parent_tool_use_id.is_some() {
+                continue;
+            }
+            return Ok((!event.event().body.is_terminal()).then_some(event));
+        }
+    }
+}
+
+/// Answers when the run is over.
+pub(crate) async fn chat(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+    Path(agent): Path<String>,
+    Json(request): Json<ChatRequest>,
+) -> Result<axum::Json<Value>> {
+    let mut answer = begin(&app, &user, &agent, request).await?;
+    let mut calls: Vec<Value> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    while let Some(event) = answer.next().await? {
+        match &event.event().body {
+            EventBody::ToolUse(call) => {
+                places.insert(call.tool_use_id.clone(), calls.len());
+                calls.push(json!({ "name": call.tool_name, "arguments": call.args, "status": "error" }));
+            }
+            EventBody::ToolResult(result) => {
+                let call = places
+                    .get(&result.tool_use_id)
+                    .and_then(|place| calls.get_mut(*place));
+                if let Some(call) = call.and_then(Value::as_object_mut) {
+                    call.insert("status".to_owned(), status(result.success).into());
+                }
+            }
+            _ => {}
+        }
+    }
+    let session_id = answer.started.session_id.clone();
+    let result = answer.started.finish(&app).await?;
+    Ok(axum::Json(json!({
+        "message_id": answer.message_id,
+        "content": result.response,
+        "session_id": session_id,
+        "tool_calls": calls,
+        "tokens_used": tokens(&result),
+        "execution_time_ms": result.duration_ms.unwrap_or_default(),
+    })))
+}
+
+/// Streams what happens.
+pub(crate) async fn stream(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+    Path(agent): Path<String>,
+    Json(request): Json<ChatRequest>,
+) -> Result<Response> {
+    let answer = begin(&app, &user, &agent, request).await?;
+    let (sender, receiver) = mpsc::channel(2);
+    app.tasks().spawn(produce(app.clone(), answer, sender));
+    Ok(frames(receiver))
+}
+
+async fn produce(app: App, mut answer: Answer, sender: Sender<Bytes>) {
+    // The last client that leaves may end the run.
+    let _follower = app.follow(&answer.started.session_id);
+    let say = async |event: &str, data: Value| {
+        let frame = format!("event: {event}\ndata: {data}\n\n");
+        send(&app, &sender, frame.into()).await
+    };
+    let message_id = answer.message_id.clone();
+    let ids = json!({ "session_id": answer.started.session_id, "message_id": message_id });
+    let mut is_open = say("stream_start", ids).await;
+    while is_open {
+        let event = tokio::select! {
+            biased;
+            () = sender.closed() => return,
+            event = answer.next() => event,
+        };
+        let Ok(Some(event)) = event else { break };
+        match &event.event().body {
+            EventBody::MessageChunk(chunk) => {
+                let delta = json!({ "delta": chunk.content, "message_id": message_id });
+                is_open = say("message_delta", delta).await;
+            }
+            EventBody::ToolUse(call) => {
+                let id = &call.tool_use_id;
+                let begin = json!({ "tool_call_id": id, "name": call.tool_name, "message_id": message_id });
+                let args = json!({ "tool_call_id": id, "args_delta": call.args.to_string() });
+                is_open = say("tool_call_start", begin).await && say("tool_call_args", args).await;
+            }
+            EventBody::ToolResult(result) => {
+                let end = json!({ "tool_call_id": result.tool_use_id, "status": status(result.success) });
+                is_open = say("tool_call_end", end).await;
+            }
+            _ => {}
+        }
+    }
+    if !is_open {
+        return;
+    }
+    match answer.started.finish(&app).await {
+        Ok(result) => {
+            let end = json!({
+                "message_id": message_id,
+                "tokens_used": tokens(&result),
+                "execution_time_ms": result.duration_ms.unwrap_or_default(),
+            });
+            say("stream_end", end).await;
+        }
+        Err(problem) => {
+            let error = json!({
+                "type": "about:blank",
+                "title": "Agent Error",
+                "status": problem.status().as_u16(),
+                "detail": problem.detail(),
+            });
+            say("error", error).await;
+        }
+    }
+}
+
+/// Deletes a conversation, and ends what is answered in it. Also for one that does not exist.
+pub(crate) async fn delete(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+    Path(session_id): Path<String>,
+) -> Result<StatusCode> {
+    let Ok(session) = app.session(&session_id, &user).await else {
+        return Ok(StatusCode::NO_CONTENT);
+    };
+    crate::sessions::remove(&app, &session, true).await
+}
+
+fn status(success: bool) -> &'static str {
+    if success { "success" } else { "error" }
+}
+
+/// The tokens of a run, in the words that many clients know.
+pub(crate) fn tokens(result: &AgentExecutionResult) -> Value {
+    let Some(usage) = &result.usage else {
+        return Value::Null;
+    };
+    json!({
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+    })
+}

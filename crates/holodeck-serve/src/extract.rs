@@ -1,0 +1,48 @@
+//! Reads requests, with errors in the form of all others.
+
+use axum::{
+    body::to_bytes,
+    extract::{FromRequest, FromRequestParts, Query, Request},
+};
+use http::{StatusCode, request::Parts};
+use serde::de::DeserializeOwned;
+
+use crate::{App, problem::Problem};
+
+/// The body of a request as JSON. A body without content is an empty object.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let limit = app.options().max_body;
+        let body = to_bytes(request.into_body(), limit).await.map_err(|error| {
+            if std::error::Error::source(&error).is_some_and(|error| error.to_string().contains("limit")) {
+                let detail = format!("the body is larger than {limit} bytes");
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", detail)
+            } else {
+                Problem::invalid("the body did not arrive completely")
+            }
+        })?;
+        let body: &[u8] = if body.is_empty() { b"{}" } else { &body };
+        let value = serde_json::from_slice(body);
+        value
+            .map(Self)
+            .map_err(|error| Problem::invalid(format!("the body is not what is expected: {error}")))
+    }
+}
+
+/// The query of a request.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let query = Query::<T>::from_request_parts(parts, app).await;
+        query
+            .map(|Query(query)| Self(query))
+            .map_err(|error| Problem::invalid(error.body_text()))
+    }
+}

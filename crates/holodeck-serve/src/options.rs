@@ -1,0 +1,113 @@
+use std::time::Duration;
+
+use holodeck_chat::AgentRunService;
+
+use crate::Access;
+
+/// An agent that is served.
+#[derive(Clone)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct ServedAgent {
+    /// Its name, under which clients choose it.
+    pub name: String,
+    /// What it is for.
+    pub description: Option<String>,
+    /// The model that answers.
+    pub model: String,
+    /// Its tools, as the YAML declares them.
+    pub tools: Vec<ServedTool>,
+    /// Answers messages in stored conversations.
+    pub service: AgentRunService,
+    /// Answers without storing anything: a service on a store of its own, where no person can be asked.
+    pub unstored: UnstoredService,
+    /// Runs that may be active or wait at the same time.
+    pub max_runs: usize,
+}
+
+/// Creates a service on an empty store in memory.
+pub type UnstoredService = std::sync::Arc<dyn Fn() -> AgentRunService + Send + Sync>;
+
+/// A tool of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "callers construct it as a literal")]
+pub struct ServedTool {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: Option<String>,
+    /// Its kind, as in the YAML.
+    pub kind: String,
+}
+
+/// What happens to a run when the last client that follows its conversation disconnects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "the two settings of `serve:`")]
+pub enum OnDisconnect {
+    /// It continues.
+    #[default]
+    Continue,
+    /// It is cancelled.
+    Cancel,
+}
+
+/// What clients can speak. Health, metrics and the page are always there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the protocols of `deployment.protocol`")]
+pub struct Protocols {
+    /// REST, server-sent events, WebSockets, and the endpoint for OpenAI clients.
+    pub rest: bool,
+    /// AG-UI.
+    pub ag_ui: bool,
+}
+
+/// How agents are served.
+#[derive(Clone, Debug)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "callers construct it as a literal with `..Default::default()`"
+)]
+pub struct ServeOptions {
+    /// Who may use the server.
+    pub access: Access,
+    /// What clients can speak.
+    pub protocols: Protocols,
+    /// Origins of pages that may use it besides its own.
+    pub cors_origins: Vec<String>,
+    /// What happens to a run without clients.
+    pub on_disconnect: OnDisconnect,
+    /// A client that takes no data for this long is disconnected; it can resume.
+    pub slow_consumer: Duration,
+    /// How often an idle stream of events sends a comment, so that proxies keep it open.
+    pub heartbeat: Duration,
+    /// How long runs may take to end when the server stops.
+    pub drain: Duration,
+    /// Size limit of the body of a request.
+    pub max_body: usize,
+    /// Connections at the same time.
+    pub max_connections: usize,
+    /// Time limit for the head of a request to arrive.
+    pub header_timeout: Duration,
+    /// The version of the program.
+    pub version: String,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        Self {
+            access: Access::Open,
+            protocols: Protocols {
+                rest: true,
+                ag_ui: true,
+            },
+            cors_origins: Vec::new(),
+            on_disconnect: OnDisconnect::default(),
+            slow_consumer: Duration::from_secs(30),
+            heartbeat: Duration::from_secs(15),
+            drain: Duration::from_secs(10),
+            max_body: 1 << 20,
+            max_connections: 4096,
+            header_timeout: Duration::from_secs(10),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Errors as clients receive them: RFC 9457.
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use holodeck_chat::RunError;
+use holodeck_events::StoreError;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Map, Value};
+
+/// An error as clients receive it. `code` names it for programs.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+    more: Map<String, Value>,
+    /// Seconds after which another try makes sense.
+    retry_after: Option<u32>,
+}
+
+pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            detail: detail.into(),
+            more: Map::new(),
+            retry_after: None,
+        }
+    }
+
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_REQUEST", detail)
+    }
+
+    pub(crate) fn session_not_found(session_id: &str) -> Self {
+        StoreError::SessionNotFound {
+            session_id: session_id.to_owned(),
+        }
+        .into()
+    }
+
+    pub(crate) fn run_not_found(run_id: &str) -> Self {
+        let detail = format!("run `{run_id}` does not exist");
+        Self::new(StatusCode::NOT_FOUND, "RUN_NOT_FOUND", detail)
+    }
+
+    pub(crate) fn agent_not_found(name: &str) -> Self {
+        let detail = format!("there is no agent `{name}` here");
+        Self::new(StatusCode::NOT_FOUND, "AGENT_NOT_FOUND", detail)
+    }
+
+    pub(crate) fn not_supported(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "NOT_SUPPORTED", detail)
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn code(&self) -> &'static str {
+        self.code
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        use StoreError as E;
+        let detail = error.to_string();
+        let conflict = |code| Self::new(StatusCode::CONFLICT, code, &detail);
+        match error {
+            E::RunInProgress { .. } => conflict("RUN_IN_PROGRESS").retry_after(1),
+            E::SessionExists { .. } => conflict("SESSION_EXISTS"),
+            E::SessionDeleted { .. } => conflict("SESSION_DELETED"),
+            E::NotAfterARun { .. } => conflict("RUN_NOT_OVER"),
+            E::RunExists { .. } | E::RunNotOpen { .. } | E::StaleOwner { .. } => conflict("RUN_NOT_OPEN"),
+            E::AlreadySent { run_id } => conflict("ALREADY_SENT").with("runId", run_id),
+            E::MessageIdReused { run_id } => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "MESSAGE_ID_REUSED", detail).with("runId", run_id)
+            }
+            E::SessionNotFound { .. } => Self::new(StatusCode::NOT_FOUND, "SESSION_NOT_FOUND", detail),
+            E::ApprovalNotFound { .. } => Self::new(StatusCode::NOT_FOUND, "APPROVAL_NOT_FOUND", detail),
+            E::AlreadyResolved { decision, .. } => {
+                conflict("ALREADY_RESOLVED").with("decision", decision.as_str())
+            }
+            E::Expired { .. } => conflict("EXPIRED"),
+            E::CursorAhead { head, .. } => conflict("CURSOR_AHEAD").with("headIndex", head),
+            E::Full => Self::new(StatusCode::INSUFFICIENT_STORAGE, "PERSISTENCE_FAILED", detail),
+            // What failed inside is for the log.
+            _ => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "PERSISTENCE_FAILED",
+                "events could not be stored",
+            )
+            .retry_after(5),
+        }
+    }
+}
+
+impl From<RunError> for Problem {
+    fn from(error: RunError) -> Self {
+        let detail = error.to_string();
+        match error {
+            RunError::Refused { reason } => Self::invalid(reason),
+            RunError::Store(error) => error.into(),
+            RunError::QueueFull { .. } => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "QUEUE_FULL", detail).retry_after(5)
+            }
+            RunError::Lost { run_id, error } => Self::from(error).with("runId", run_id),
+            RunError::Execution(result) => {
+                let result = serde_json::to_value(&*result).unwrap_or_default();
+                Self::new(StatusCode::BAD_GATEWAY, "RUN_FAILED", detail).with("result", result)
+            }
+            _ => Self::closing(),
+        }
+    }
+}
+
+impl Problem {
+    pub(crate) fn closing() -> Self {
+        let detail = "the server is stopping";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "CLOSING", detail).retry_after(5)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut body = Map::new();
+        let title = self.status.canonical_reason().unwrap_or("Error");
+        body.insert("type".to_owned(), "about:blank".into());
+        body.insert("title".to_owned(), title.into());
+        body.insert("status".to_owned(), self.status.as_u16().into());
+        body.insert("detail".to_owned(), self.detail.into());
+        body.insert("code".to_owned(), self.code.into());
+        body.extend(self.more);
+        let mut response = Response::new(Body::from(Value::Object(body).to_string()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

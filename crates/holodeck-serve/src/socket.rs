@@ -1,0 +1,338 @@
+//! WebSockets: a connection follows any number of conversations, sends messages and answers questions.
+
+use std::{collections::HashMap, time::Duration};
+
+use axum::{
+    Extension,
+    extract::{
+        State, WebSocketUpgrade,
+        ws::{CloseFrame, Message as Frame, WebSocket, rejection::WebSocketUpgradeRejection},
+    },
+    response::Response,
+};
+use holodeck_events::Subscription;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tokio::{
+    sync::mpsc::{self, Receiver, Sender},
+    task::AbortHandle,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    App,
+    app::Follower,
+    approvals::Answer,
+    guard::User,
+    messages::{Message, start},
+    metrics::OpenStream,
+    problem::{Problem, Result},
+};
+
+/// The subprotocol that is chosen; the one with the token is never repeated.
+const PROTOCOL: &str = "holodeck";
+/// Conversations that one connection may follow.
+const MAX_ROOMS: usize = 64;
+/// Frames of one client that wait for its connection.
+const QUEUED_FRAMES: usize = 2;
+/// A client that takes no data is disconnected with this code.
+const SLOW: u16 = 4408;
+/// The server goes away.
+const AWAY: u16 = 1001;
+/// Time limit for the last frame to a client.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+
+pub(crate) async fn connect(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response> {
+    let upgrade = upgrade.map_err(|error| Problem::invalid(error.body_text()))?;
+    let limit = app.options().max_body;
+    let upgrade = upgrade
+        .protocols([PROTOCOL])
+        .max_message_size(limit)
+        .max_frame_size(limit);
+    let tasks = app.tasks().clone();
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        // Tracked, so that the end of the server waits for the last frame.
+        let _ = tasks.spawn(converse(app, user, socket)).await;
+    }))
+}
+
+/// A frame of a client.
+#[derive(Debug, Deserialize)]
+struct Request {
+    event: String,
+    #[serde(default)]
+    data: Value,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Join {
+    session_id: String,
+    /// -1 is before the first event.
+    last_event_index: Option<i64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Leave {
+    session_id: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Stop {
+    session_id: String,
+    run_id: Option<String>,
+}
+
+/// A connection.
+struct Client {
+    app: App,
+    user: String,
+    rooms: HashMap<String, AbortHandle>,
+    frames: Sender<String>,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        #[expect(clippy::iter_over_hash_type, reason = "all of them end")]
+        for room in self.rooms.values() {
+            room.abort();
+        }
+    }
+}
+
+async fn converse(app: App, user: String, mut socket: WebSocket) {
+    let (sender, frames) = mpsc::channel(QUEUED_FRAMES);
+    let client = Client {
+        app: app.clone(),
+        user,
+        rooms: HashMap::new(),
+        frames: sender,
+    };
+    let close = exchange(&app, client, &mut socket, frames).await;
+    if let Some((code, reason)) = close {
+        let close = CloseFrame {
+            code,
+            reason: reason.into(),
+        };
+        // A client that does not take it is gone.
+        let _ = timeout(CLOSE_LIMIT, socket.send(Frame::Close(Some(close)))).await;
+    }
+}
+
+/// Passes frames in both directions until one side ends; returns how to say so.
+async fn exchange(
+    app: &App,
+    mut client: Client,
+    socket: &mut WebSocket,
+    mut frames: Receiver<String>,
+) -> Option<(u16, &'static str)> {
+    loop {
+        let frame = tokio::select! {
+            biased;
+            received = socket.recv() => match received {
+                Some(Ok(Frame::Text(text))) => match client.handle(&text).await {
+                    Ok(Some(reply)) => Frame::Text(reply.into()),
+                    Ok(None) => continue,
+                    Err(error) => Frame::Text(error.into()),
+                },
+                Some(Ok(Frame::Binary(_))) => {
+                    let problem = Problem::invalid("frames are text");
+                    Frame::Text(error_frame("agent:error", &problem, &Value::Null).into())
+                }
+                Some(Ok(Frame::Ping(_) | Frame::Pong(_))) => continue,
+                Some(Ok(Frame::Close(_)) | Err(_)) | None => return None,
+            },
+            Some(frame) = frames.recv() => Frame::Text(frame.into()),
+            () = app.closing().cancelled() => return Some((AWAY, "the server is stopping")),
+            () = sleep(app.options().heartbeat) => Frame::Ping(Vec::new().into()),
+        };
+        match timeout(app.options().slow_consumer, socket.send(frame)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return None,
+            Err(_) => {
+                app.metrics().count_slow_consumer();
+                return Some((SLOW, "the client takes no data; resume with `lastEventIndex`"));
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Handles a frame; returns what is answered at once, an error included.
+    async fn handle(&mut self, text: &str) -> Result<Option<String>, String> {
+        let request: Request = serde_json::from_str(text).map_err(|error| {
+            let problem = Problem::invalid(format!("a frame is `{{\"event\", \"data\"}}`: {error}"));
+            error_frame("agent:error", &problem, &Value::Null)
+        })?;
+        let kind = if request.event.starts_with("session:") {
+            "session:error"
+        } else {
+            "agent:error"
+        };
+        let data = request.data.clone();
+        let handled = self.execute(request).await;
+        handled.map_err(|problem| error_frame(kind, &problem, &data))
+    }
+
+    async fn execute(&mut self, request: Request) -> Result<Option<String>> {
+        match request.event.as_str() {
+            "session:join" => {
+                let join: Join = read(request.data)?;
+                let after = join.last_event_index.and_then(|index| u64::try_from(index).ok());
+                self.join(&join.session_id, after).await.map(Some)
+            }
+            "session:leave" => {
+                let leave: Leave = read(request.data)?;
+                if let Some(room) = self.rooms.remove(&leave.session_id) {
+                    room.abort();
+                }
+                Ok(Some(frame(
+                    "session:left",
+                    &json!({ "sessionId": leave.session_id }),
+                )))
+            }
+            "chat:message" => self.send(request.data).await,
+            "chat:stop" => {
+                let stop: Stop = read(request.data)?;
+                let session = self.app.session(&stop.session_id, &self.user).await?;
+                for run in self.app.agent_of(&session)?.service.runs_of(&stop.session_id) {
+                    if stop.run_id.as_deref().is_none_or(|id| id == run.run_id()) {
+                        run.cancel();
+                    }
+                }
+                Ok(None)
+            }
+            "approval:response" => {
+                let mut data = request.data;
+                let id = data
+                    .as_object_mut()
+                    .and_then(|data| data.shift_remove("approvalId"));
+                let Some(Value::String(id)) = id else {
+                    return Err(Problem::invalid("`approvalId` is missing"));
+                };
+                let answer: Answer = read(data)?;
+                self.app.answer(answer.into_answer(id, &self.user)?).await?;
+                Ok(None)
+            }
+            other => Err(Problem::invalid(format!("there is no event `{other}`"))),
+        }
+    }
+
+    /// Follows a conversation from after this event.
+    async fn join(&mut self, session_id: &str, after: Option<u64>) -> Result<String> {
+        let session = self.app.session(session_id, &self.user).await?;
+        if self.rooms.len() >= MAX_ROOMS && !self.rooms.contains_key(session_id) {
+            let detail = format!("a connection follows at most {MAX_ROOMS} conversations");
+            return Err(Problem::new(
+                http::StatusCode::TOO_MANY_REQUESTS,
+                "TOO_MANY_ROOMS",
+                detail,
+            ));
+        }
+        let events = self.app.store().subscribe(session_id, after).await?;
+        let room = Room {
+            session_id: session_id.to_owned(),
+            events,
+            head: session.head,
+            frames: self.frames.clone(),
+            _follower: self.app.follow(session_id),
+            _open: OpenStream::begin(&self.app),
+        };
+        let task = self.app.tasks().spawn(room.follow()).abort_handle();
+        if let Some(before) = self.rooms.insert(session_id.to_owned(), task) {
+            before.abort();
+        }
+        let joined = json!({ "sessionId": session_id, "headIndex": session.head });
+        Ok(frame("session:joined", &joined))
+    }
+
+    /// Sends a message, and follows its conversation.
+    async fn send(&mut self, mut data: Value) -> Result<Option<String>> {
+        let session_id = data
+            .as_object_mut()
+            .and_then(|data| data.shift_remove("sessionId"));
+        let session_id = match session_id {
+            None | Some(Value::Null) => None,
+            Some(Value::String(id)) => Some(id),
+            Some(_) => return Err(Problem::invalid("`sessionId` must be a text")),
+        };
+        let message: Message = read(data)?;
+        let started = start(&self.app, &self.user, session_id, None, message).await?;
+        if self.rooms.contains_key(&started.session_id) {
+            return Ok(None);
+        }
+        let run = self.app.store().run(&started.run_id).await?;
+        let before = run.and_then(|run| run.first_index.checked_sub(1));
+        self.join(&started.session_id, before).await.map(Some)
+    }
+}
+
+/// A conversation that a connection follows.
+struct Room {
+    session_id: String,
+    events: Subscription,
+    /// The last event when the connection joined.
+    head: Option<u64>,
+    frames: Sender<String>,
+    _follower: Follower,
+    _open: OpenStream,
+}
+
+impl Room {
+    async fn follow(mut self) {
+        let mut is_ready = false;
+        loop {
+            if !is_ready && self.events.position() >= self.head {
+                is_ready = true;
+                let ready = json!({ "sessionId": self.session_id, "headIndex": self.head });
+                if self.frames.send(frame("session:ready", &ready)).await.is_err() {
+                    return;
+                }
+            }
+            let text = match self.events.next().await {
+                Ok(Some(event)) => format!(r#"{{"event":"agent:event","data":{}}}"#, event.json()),
+                Ok(None) => frame("session:left", &json!({ "sessionId": self.session_id })),
+                Err(error) => {
+                    let data = json!({ "sessionId": self.session_id });
+                    error_frame("session:error", &error.into(), &data)
+                }
+            };
+            let is_event = text.starts_with(r#"{"event":"agent:event""#);
+            if self.frames.send(text).await.is_err() || !is_event {
+                return;
+            }
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(data: Value) -> Result<T> {
+    serde_json::from_value(data)
+        .map_err(|error| Problem::invalid(format!("`data` is not what is expected: {error}")))
+}
+
+fn frame(event: &str, data: &Value) -> String {
+    json!({ "event": event, "data": data }).to_string()
+}
+
+/// An error, with the fields of the request that tell which one failed.
+fn error_frame(event: &str, problem: &Problem, request: &Value) -> String {
+    let mut data = json!({
+        "code": problem.code(),
+        "error": problem.detail(),
+        "status": problem.status().as_u16(),
+    });
+    if let Some(data) = data.as_object_mut() {
+        for name in ["sessionId", "clientMessageId", "approvalId", "runId"] {
+            if let Some(value) = request.get(name) {
+                data.insert(name.to_owned(), value.clone());
+            }
+        }
+    }
+    frame(event, &data)
+}

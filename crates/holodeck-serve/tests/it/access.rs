@@ -1,0 +1,235 @@
+use holodeck_serve::ServeOptions;
+use holodeck_testkit::{Gate, ScriptedTurn};
+use http::Method;
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::world::{Setup, World, two_users};
+
+async fn of_two_users(script: impl Fn() -> ScriptedTurn + Send + Sync + 'static) -> World {
+    let setup = Setup {
+        options: ServeOptions {
+            access: two_users(),
+            cors_origins: vec!["https://app.example".to_owned()],
+            ..ServeOptions::default()
+        },
+        ..Setup::default()
+    };
+    World::with(setup, move |_| script()).await
+}
+
+#[tokio::test]
+async fn only_three_paths_need_no_token() {
+    let world = of_two_users(|| ScriptedTurn::text("x")).await;
+    for path in ["/", "/health", "/ready"] {
+        assert_eq!(world.get(path).await.status, 200, "{path}");
+    }
+    for path in [
+        "/health/agent",
+        "/metrics",
+        "/openapi.json",
+        "/docs",
+        "/tools",
+        "/v1/sessions",
+        "/v1/models",
+        "/nothing",
+        "//",
+    ] {
+        let refused = world.get(path).await;
+        assert_eq!(refused.problem(), (401, "UNAUTHORIZED".to_owned()), "{path}");
+        assert_eq!(refused.headers["www-authenticate"], "Bearer");
+    }
+    for header in [
+        "Bearer token-of-eve",
+        "Bearer ",
+        "Basic token-of-alice",
+        "token-of-alice",
+        "bearer token-of-alice2",
+    ] {
+        let headers = [("authorization", header)];
+        let refused = world.send(Method::GET, "/v1/sessions", &headers, "").await;
+        assert_eq!(refused.status, 401, "{header}");
+    }
+    // A wrong header is not made good by another place.
+    let headers = [
+        ("authorization", "Bearer wrong"),
+        ("sec-websocket-protocol", "holodeck.token.token-of-alice"),
+    ];
+    assert_eq!(
+        world.send(Method::GET, "/v1/sessions", &headers, "").await.status,
+        401
+    );
+    for header in ["Bearer token-of-alice", "bearer token-of-bob"] {
+        let headers = [("authorization", header)];
+        assert_eq!(
+            world.send(Method::GET, "/v1/sessions", &headers, "").await.status,
+            200
+        );
+    }
+}
+
+#[tokio::test]
+async fn e52_what_belongs_to_another_user_does_not_exist() {
+    let gate = Gate::new();
+    let inner = gate.clone();
+    let world = of_two_users(move || ScriptedTurn::nothing().and_text("x").and_wait_for(&inner)).await;
+    let body = json!({"message": "secret"});
+    let run = world
+        .send_as("alice", Method::POST, "/v1/sessions/s/messages", body.clone())
+        .await
+        .json();
+    let run = run["runId"].as_str().unwrap();
+    let as_bob = async |method: Method, path: &str| {
+        let reply = world.send_as("bob", method, path, json!({"message": "hi"})).await;
+        assert!(!reply.text.contains("secret"), "{}", reply.text);
+        reply.problem()
+    };
+    for path in [
+        "/v1/sessions/s",
+        "/v1/sessions/s/events",
+        "/v1/approvals?sessionId=s",
+    ] {
+        assert_eq!(
+            as_bob(Method::GET, path).await,
+            (404, "SESSION_NOT_FOUND".to_owned()),
+            "{path}"
+        );
+    }
+    assert_eq!(as_bob(Method::POST, "/v1/sessions/s/messages").await.0, 404);
+    assert_eq!(as_bob(Method::DELETE, "/v1/sessions/s?force=true").await.0, 404);
+    let fork = world
+        .send_as("bob", Method::POST, "/v1/sessions/s/fork", json!({}))
+        .await;
+    assert_eq!(fork.problem().0, 404);
+    let create = world
+        .send_as("bob", Method::POST, "/v1/sessions", json!({"sessionId": "s"}))
+        .await;
+    assert_eq!(create.problem(), (404, "SESSION_NOT_FOUND".to_owned()));
+    for path in [format!("/v1/runs/{run}/events"), format!("/v1/runs/{run}/cancel")] {
+        let method = if path.ends_with("cancel") {
+            Method::POST
+        } else {
+            Method::GET
+        };
+        assert_eq!(
+            as_bob(method, &path).await,
+            (404, "RUN_NOT_FOUND".to_owned()),
+            "{path}"
+        );
+    }
+    let list = world
+        .send_as("bob", Method::GET, "/v1/sessions", json!({}))
+        .await
+        .json();
+    assert_eq!(list["sessions"], json!([]));
+    // The same texts as for what never existed.
+    let foreign = world
+        .send_as("bob", Method::GET, "/v1/sessions/s", json!({}))
+        .await
+        .text;
+    let unknown = world
+        .send_as("bob", Method::GET, "/v1/sessions/t", json!({}))
+        .await
+        .text;
+    assert_eq!(foreign.replace("`s`", "`t`"), unknown);
+    gate.open();
+    world.service.drain().await;
+    let own = world
+        .send_as("alice", Method::GET, "/v1/sessions/s", json!({}))
+        .await;
+    assert_eq!(own.json()["owner"], "alice");
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_are_refused() {
+    let world = of_two_users(|| ScriptedTurn::text("x")).await;
+    let own = format!("http://{}", world.address);
+    let with = async |origin: &str| {
+        let headers = [("origin", origin), ("authorization", "Bearer token-of-alice")];
+        world.send(Method::GET, "/v1/sessions", &headers, "").await
+    };
+    assert_eq!(with(&own).await.status, 200);
+    let allowed = with("https://app.example").await;
+    assert_eq!(allowed.status, 200);
+    assert_eq!(
+        allowed.headers["access-control-allow-origin"],
+        "https://app.example"
+    );
+    for origin in [
+        "https://evil.example",
+        "null",
+        "https://app.example.evil.example",
+        "http://app.example",
+        &format!("{own}.evil.example"),
+    ] {
+        let refused = with(origin).await;
+        assert_eq!(
+            refused.problem(),
+            (403, "ORIGIN_NOT_ALLOWED".to_owned()),
+            "{origin}"
+        );
+        assert!(!refused.headers.contains_key("access-control-allow-origin"));
+    }
+    // Also on the paths that need no token, and before a request with a body.
+    let evil = [
+        ("origin", "https://evil.example"),
+        ("access-control-request-method", "POST"),
+    ];
+    assert_eq!(world.send(Method::GET, "/health", &evil, "").await.status, 403);
+    assert_eq!(
+        world
+            .send(Method::OPTIONS, "/v1/sessions", &evil, "")
+            .await
+            .status,
+        403
+    );
+    let good = [
+        ("origin", "https://app.example"),
+        ("access-control-request-method", "POST"),
+    ];
+    let preflight = world.send(Method::OPTIONS, "/v1/sessions", &good, "").await;
+    assert_eq!(preflight.status, 204);
+    assert_eq!(
+        preflight.headers["access-control-allow-methods"],
+        "GET, POST, DELETE"
+    );
+    // Without the question of a browser, it is a request like any other.
+    assert_eq!(
+        world.send(Method::OPTIONS, "/v1/sessions", &[], "").await.status,
+        401
+    );
+}
+
+#[tokio::test]
+async fn without_tokens_another_name_of_this_machine_is_refused() {
+    let world = World::new(|_| ScriptedTurn::text("x")).await;
+    let evil = format!("evil.example:{}", world.address.port());
+    let origin = format!("http://{evil}");
+    let headers = [("host", evil.as_str()), ("origin", origin.as_str())];
+    let refused = world
+        .send(
+            Method::POST,
+            "/v1/sessions/s/messages",
+            &headers,
+            r#"{"message": "x"}"#,
+        )
+        .await;
+    assert_eq!(refused.problem(), (403, "ORIGIN_NOT_ALLOWED".to_owned()));
+    assert_eq!(world.store.sessions(None).await.unwrap(), []);
+    assert_eq!(
+        world.send(Method::GET, "/health", &headers[..1], "").await.status,
+        403
+    );
+    assert_eq!(
+        world
+            .send(Method::GET, "/health", &[("host", "localhost")], "")
+            .await
+            .status,
+        200
+    );
+    let session = world
+        .post("/v1/sessions/s/messages?wait=true", json!({"message": "x"}))
+        .await;
+    assert_eq!(session.status, 200);
+    assert_eq!(world.get("/v1/sessions/s").await.json()["owner"], "local");
+}

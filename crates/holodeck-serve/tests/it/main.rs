@@ -1,0 +1,18 @@
+//! The server over real connections, with scripted agents.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod access;
+mod ag_ui;
+mod approvals;
+mod completions;
+mod ending;
+mod messages;
+mod resuming;
+mod sockets;
+mod surface;
+mod world;

@@ -1,0 +1,224 @@
+use holodeck_serve::{Protocols, ServeOptions};
+use holodeck_testkit::ScriptedTurn;
+use http::Method;
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::world::{Setup, World};
+
+/// What is described exists, and answers in the described form.
+#[tokio::test]
+async fn every_described_call_exists() {
+    let world = World::new(|_| ScriptedTurn::text("x")).await;
+    let document = world.get("/openapi.json").await.json();
+    let mut calls = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, call) in methods.as_object().unwrap() {
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let reply = world
+                .send(
+                    method.clone(),
+                    &path.replace("{id}", "none").replace("{agent}", "helper"),
+                    &[],
+                    "{",
+                )
+                .await;
+            let known = reply.status.as_u16().to_string();
+            let described = call["responses"].get(&known).or(call["responses"].get("default"));
+            assert!(described.is_some(), "{method} {path}: {known}");
+            if reply
+                .headers
+                .get("content-type")
+                .is_some_and(|kind| kind == "application/problem+json")
+            {
+                assert!(
+                    !["NOT_FOUND", "METHOD_NOT_ALLOWED"].contains(&reply.problem().1.as_str()),
+                    "{method} {path}"
+                );
+            }
+            calls += 1;
+        }
+    }
+    assert_eq!(calls, 26);
+    assert_eq!(
+        world.get("/v1/nothing").await.problem(),
+        (404, "NOT_FOUND".to_owned())
+    );
+    let put = world.send(Method::PUT, "/v1/sessions", &[], "").await;
+    assert_eq!(put.problem(), (405, "METHOD_NOT_ALLOWED".to_owned()));
+}
+
+#[tokio::test]
+async fn conversations_are_listed_copied_and_deleted() {
+    let world = World::new(|asked| ScriptedTurn::text(&format!("{} before", asked.history.len()))).await;
+    for session in ["a", "b", "c"] {
+        world.say(session, "hello").await;
+        world.service.drain().await;
+    }
+    let mut listed = Vec::new();
+    let mut path = "/v1/sessions?limit=2".to_owned();
+    loop {
+        let page = world.get(&path).await.json();
+        for session in page["sessions"].as_array().unwrap() {
+            listed.push(session["sessionId"].as_str().unwrap().to_owned());
+        }
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/v1/sessions?limit=2&after={next}");
+    }
+    listed.sort();
+    assert_eq!(listed, ["a", "b", "c"]);
+    assert_eq!(world.get("/v1/sessions?after=x").await.problem().0, 400);
+    assert_eq!(world.get("/v1/sessions?sort=name").await.problem().0, 400);
+
+    let copy = world.post("/v1/sessions/a/fork", json!({})).await;
+    assert_eq!(copy.status, 201);
+    let copy = copy.json()["sessionId"].as_str().unwrap().to_owned();
+    let path = format!("/v1/sessions/{copy}/messages?wait=true");
+    let answer = world.post(&path, json!({"message": "and now?"})).await;
+    assert_eq!(answer.json()["response"], "2 before");
+    assert_eq!(world.get("/v1/sessions/a").await.json()["runs"], 1);
+    let early = world
+        .post("/v1/sessions/a/fork", json!({"afterEventIndex": 1}))
+        .await;
+    assert_eq!(early.problem(), (409, "RUN_NOT_OVER".to_owned()));
+
+    assert_eq!(
+        world.send(Method::DELETE, "/v1/sessions/a", &[], "").await.status,
+        204
+    );
+    assert_eq!(world.get("/v1/sessions/a").await.problem().0, 404);
+    assert_eq!(
+        world.say("a", "x").await.problem(),
+        (409, "SESSION_DELETED".to_owned())
+    );
+    let named = world.post("/v1/sessions", json!({"sessionId": "b"})).await;
+    assert_eq!(named.problem(), (409, "SESSION_EXISTS".to_owned()));
+    let other = world.post("/v1/sessions", json!({"agent": "nobody"})).await;
+    assert_eq!(other.problem(), (404, "AGENT_NOT_FOUND".to_owned()));
+    let new = world.post("/v1/sessions", json!({})).await;
+    assert_eq!(
+        (new.status.as_u16(), new.json()["agent"].as_str()),
+        (201, Some("helper"))
+    );
+}
+
+#[tokio::test]
+async fn a_deletion_ends_what_is_answered_only_if_it_should() {
+    let world = World::new(|_| ScriptedTurn::nothing().and_text("x").and_hang()).await;
+    world.say("s", "a").await;
+    let refused = world.send(Method::DELETE, "/v1/sessions/s", &[], "").await;
+    assert_eq!(refused.problem(), (409, "RUN_IN_PROGRESS".to_owned()));
+    let stream = world.stream("/v1/sessions/s/events?follow=true", None).await;
+    let deleted = world
+        .send(Method::DELETE, "/v1/sessions/s?force=true", &[], "")
+        .await;
+    assert_eq!(deleted.status, 204);
+    // Its streams end.
+    stream.rest().await;
+}
+
+#[tokio::test]
+async fn clients_of_the_previous_release_are_answered() {
+    let world = World::new(|asked| {
+        ScriptedTurn::nothing()
+            .and_called("search", json!({"q": asked.message}), "found")
+            .and_text(&format!("{} before", asked.history.len()))
+    })
+    .await;
+    let first = world
+        .post("/agent/helper/chat", json!({"message": "hello"}))
+        .await
+        .json();
+    assert_eq!(first["content"], "0 before");
+    assert_eq!(
+        first["tool_calls"],
+        json!([{"name": "search", "arguments": {"q": "hello"}, "status": "success"}])
+    );
+    assert!(first["execution_time_ms"].is_u64() && first["message_id"].is_string());
+    let session = first["session_id"].as_str().unwrap();
+    let body = json!({"message": "more", "session_id": session}).to_string();
+    let stream = world
+        .open(Method::POST, "/agent/helper/chat/stream", &[], &body)
+        .await;
+    let frames = stream.rest().await;
+    let names: Vec<_> = frames.iter().map(|frame| frame.event.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "stream_start",
+            "tool_call_start",
+            "tool_call_args",
+            "tool_call_end",
+            "message_delta",
+            "stream_end"
+        ]
+    );
+    assert_eq!(frames[0].json()["session_id"], session);
+    assert_eq!(frames[2].json()["args_delta"], r#"{"q":"more"}"#);
+    assert_eq!(frames[4].json()["delta"], "2 before");
+    let path = format!("/sessions/{session}");
+    for _ in 0..2 {
+        assert_eq!(world.send(Method::DELETE, &path, &[], "").await.status, 204);
+    }
+    assert_eq!(
+        world
+            .post("/agent/nobody/chat", json!({"message": "x"}))
+            .await
+            .problem()
+            .0,
+        404
+    );
+    let failing = World::new(|_| {
+        let error = holodeck_serve::conversation::api::BackendError::session("away");
+        ScriptedTurn::nothing().and_text("so far").and_fail(error)
+    })
+    .await;
+    assert_eq!(
+        failing
+            .post("/agent/helper/chat", json!({"message": "x"}))
+            .await
+            .status,
+        502
+    );
+    let body = json!({"message": "x"}).to_string();
+    let frames = failing
+        .open(Method::POST, "/agent/helper/chat/stream", &[], &body)
+        .await
+        .rest()
+        .await;
+    assert_eq!(frames.last().unwrap().event, "error");
+}
+
+#[tokio::test]
+async fn only_the_chosen_protocols_are_served() {
+    for (protocols, rest, ag_ui) in [
+        (
+            Protocols {
+                rest: true,
+                ag_ui: false,
+            },
+            200,
+            404,
+        ),
+        (
+            Protocols {
+                rest: false,
+                ag_ui: true,
+            },
+            404,
+            400,
+        ),
+    ] {
+        let setup = Setup {
+            options: ServeOptions {
+                protocols,
+                ..ServeOptions::default()
+            },
+            ..Setup::default()
+        };
+        let world = World::with(setup, |_| ScriptedTurn::text("x")).await;
+        assert_eq!(world.get("/v1/sessions").await.status, rest);
+        assert_eq!(world.post("/awp", json!({})).await.status, ag_ui);
+        assert_eq!(world.get("/health").await.status, 200);
+    }
+}

@@ -1,0 +1,430 @@
+//! Agents behind HTTP.
+
+use std::{
+    collections::HashSet,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use holodeck_backend_api::{BackendError, Occasion};
+use holodeck_chat::{AgentRunService, Concurrency};
+use holodeck_events::{EventStore, MemoryStore, Retention};
+use holodeck_model::{
+    Agent, AuthMode, Env, OnDisconnect, Presence, Provider, ServeConcurrency, ServeConfig, ServeProtocol, env,
+};
+use holodeck_serve::{Access, App, Protocols, ServeOptions, ServedAgent, ServedTool, Token};
+use holodeck_yaml::LoadedAgent;
+use secrecy::SecretString;
+use tokio::{
+    net::{TcpListener, lookup_host},
+    sync::mpsc::UnboundedReceiver,
+    time::{MissedTickBehavior, interval},
+};
+
+use crate::{Chat, ChatOptions, OpenOptions, PrepareError, event_store::retention};
+
+/// Runs at the same time where nothing else limits them.
+const MAX_RUNS: usize = 64;
+/// The same for Claude Code where the memory of the machine is unknown.
+const MAX_CLAUDE_RUNS: usize = 50;
+/// Memory that is left to everything else.
+const RESERVED_MIB: u64 = 400;
+/// How often old events are deleted.
+const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
+
+/// What the command line decides about a server.
+#[derive(Clone, Debug, Default)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "callers construct it as a literal with `..Default::default()`"
+)]
+pub struct ServeFlags {
+    /// The address.
+    pub host: Option<String>,
+    /// The port.
+    pub port: Option<u16>,
+    /// Origins of pages that may use the server, besides those of the YAML.
+    pub cors_origins: Vec<String>,
+    /// How long runs may take to end when the server stops.
+    pub drain: Option<Duration>,
+    /// What clients can speak.
+    pub protocol: Option<ServeProtocol>,
+    /// How the agents are opened.
+    pub open: OpenOptions,
+    /// Overrides the time limit of a turn.
+    pub timeout: Option<Duration>,
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// An agent could not be opened.
+    #[error("{error}")]
+    Agent {
+        /// Its file.
+        file: PathBuf,
+        /// Why.
+        error: Box<PrepareError>,
+    },
+    /// The configuration is wrong.
+    #[error("{message}")]
+    Config {
+        /// What is wrong.
+        message: String,
+        /// What helps.
+        hint: String,
+    },
+    /// The address cannot be used.
+    #[error("cannot listen on {address}: {reason}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A server that listens, and its agents.
+pub struct Server {
+    chats: Vec<Chat>,
+    app: App,
+    listener: TcpListener,
+    address: SocketAddr,
+    store: Arc<dyn EventStore>,
+    retention: Retention,
+    needs_token: bool,
+}
+
+impl Server {
+    /// Opens agents, and listens. Their conversations are kept in `store`; the `serve:` block of the first one counts.
+    pub async fn open(
+        agents: Vec<(PathBuf, LoadedAgent)>,
+        env: &Env,
+        store: Arc<dyn EventStore>,
+        flags: ServeFlags,
+    ) -> Result<Self, ServeError> {
+        let Some((_, first)) = agents.first() else {
+            return Err(config_error("no agent is named", "name an agent file"));
+        };
+        let config = first.config.serve.clone().unwrap_or_default();
+        let retention = retention(&first.config);
+        let mut names = HashSet::new();
+        for (_, agent) in &agents {
+            if !names.insert(agent.config.name.clone()) {
+                let message = format!("two agents have the name `{}`", agent.config.name);
+                return Err(config_error(
+                    message,
+                    "clients choose an agent by its name: change one",
+                ));
+            }
+        }
+        let (listener, address) = listen(&first.config, &config, &flags).await?;
+        let cors_origins: Vec<String> = config
+            .cors_origins
+            .iter()
+            .chain(&flags.cors_origins)
+            .cloned()
+            .collect();
+        let access = access(&config, env, address, &cors_origins)?;
+        let deployed = first
+            .config
+            .deployment
+            .as_ref()
+            .map(|deployment| deployment.protocol);
+        let protocol = flags.protocol.or(deployed).unwrap_or(ServeProtocol::Both);
+        let mut opened = Opened::default();
+        for (file, agent) in agents {
+            let agent = open_agent(agent, &file, env, &store, &config, &flags).await;
+            match agent {
+                Ok((chat, served)) => {
+                    opened.chats.push(chat);
+                    opened.served.push(served);
+                }
+                Err(error) => {
+                    opened.close().await;
+                    let error = Box::new(error);
+                    return Err(ServeError::Agent { file, error });
+                }
+            }
+        }
+        let defaults = ServeOptions::default();
+        let needs_token = matches!(access, Access::Tokens(_));
+        let options = ServeOptions {
+            access,
+            protocols: protocols(protocol),
+            cors_origins,
+            on_disconnect: match config.on_disconnect {
+                OnDisconnect::Continue => holodeck_serve::OnDisconnect::Continue,
+                OnDisconnect::Cancel => holodeck_serve::OnDisconnect::Cancel,
+            },
+            slow_consumer: config
+                .slow_consumer_seconds
+                .map_or(defaults.slow_consumer, |seconds| {
+                    Duration::from_secs(seconds.into())
+                }),
+            drain: flags.drain.unwrap_or(defaults.drain),
+            ..defaults
+        };
+        Ok(Self {
+            app: App::new(opened.served, Arc::clone(&store), options),
+            chats: opened.chats,
+            listener,
+            address,
+            store,
+            retention,
+            needs_token,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether clients must send a token.
+    pub fn needs_token(&self) -> bool {
+        self.needs_token
+    }
+
+    /// The agents.
+    pub fn chats(&self) -> &[Chat] {
+        &self.chats
+    }
+
+    /// Serves until a first signal, then lets runs end until a second one, and closes the agents.
+    pub async fn run(self, signals: UnboundedReceiver<()>) -> Result<(), BackendError> {
+        let sweeping = sweep(&*self.store, self.retention);
+        tokio::select! {
+            () = holodeck_serve::serve(self.app, self.listener, signals) => {}
+            never = sweeping => match never {},
+        }
+        let mut result = Ok(());
+        for chat in self.chats {
+            result = result.and(chat.close().await);
+        }
+        result
+    }
+}
+
+#[derive(Default)]
+struct Opened {
+    chats: Vec<Chat>,
+    served: Vec<ServedAgent>,
+}
+
+impl Opened {
+    /// Closes what is open after an error, which is the cause that counts.
+    async fn close(self) {
+        drop(self.served);
+        for chat in self.chats {
+            let _ = chat.close().await;
+        }
+    }
+}
+
+async fn open_agent(
+    agent: LoadedAgent,
+    file: &Path,
+    env: &Env,
+    store: &Arc<dyn EventStore>,
+    config: &ServeConfig,
+    flags: &ServeFlags,
+) -> Result<(Chat, ServedAgent), PrepareError> {
+    tracing::debug!(file = %file.display(), "opening an agent");
+    let options = ChatOptions {
+        open: flags.open.clone(),
+        occasion: Occasion::Serve,
+        timeout: flags.timeout,
+        presence: Presence::Person,
+        concurrency: match config.concurrency {
+            ServeConcurrency::Reject => Concurrency::Reject,
+            ServeConcurrency::Enqueue => Concurrency::Enqueue,
+            ServeConcurrency::Interrupt => Concurrency::Interrupt,
+        },
+    };
+    let chat = Chat::open(agent, env, Arc::clone(store), options).await?;
+    let agent = &chat.agent().config;
+    let (backend, unstored) = chat.unstored();
+    let served = ServedAgent {
+        name: agent.name.clone(),
+        description: agent.description.clone(),
+        model: agent.model.name.clone(),
+        tools: agent
+            .tools
+            .iter()
+            .map(|tool| ServedTool {
+                name: tool.name().to_owned(),
+                description: Some(tool.description().to_owned()).filter(|text| !text.is_empty()),
+                kind: tool.kind().to_owned(),
+            })
+            .collect(),
+        service: chat.service().clone(),
+        unstored: Arc::new(move || {
+            let store = Arc::new(MemoryStore::new());
+            AgentRunService::new(Arc::clone(&backend), store, unstored.clone())
+        }),
+        max_runs: max_runs(agent, config),
+    };
+    Ok((chat, served))
+}
+
+/// How many runs may be active: as configured, or as the memory of the machine allows.
+fn max_runs(agent: &Agent, config: &ServeConfig) -> usize {
+    let configured = config
+        .max_runs
+        .map(|runs| usize::try_from(runs).unwrap_or(usize::MAX));
+    if agent.model.provider != Provider::Anthropic {
+        return configured.unwrap_or(MAX_RUNS);
+    }
+    let claude = agent.claude.clone().unwrap_or_default();
+    let limit = claude
+        .max_concurrent_sessions
+        .map(|runs| usize::try_from(runs).unwrap_or(usize::MAX));
+    let by_memory = || {
+        let estimate = u64::from(claude.session_memory_estimate_mib).max(1);
+        memory_mib().map_or(MAX_CLAUDE_RUNS, |memory| {
+            let runs = memory.saturating_sub(RESERVED_MIB) / estimate;
+            usize::try_from(runs).unwrap_or(usize::MAX).max(1)
+        })
+    };
+    configured
+        .into_iter()
+        .chain(limit)
+        .min()
+        .unwrap_or_else(by_memory)
+}
+
+/// The memory this process may use, as the kernel reports it.
+fn memory_mib() -> Option<u64> {
+    let number = |path: &str| {
+        let text = std::fs::read_to_string(path).ok()?;
+        text.trim().parse::<u64>().ok().map(|bytes| bytes >> 20)
+    };
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim()
+            .strip_suffix("kB")?
+            .trim()
+            .parse::<u64>()
+            .ok()
+            .map(|kib| kib >> 10)
+    });
+    let group =
+        number("/sys/fs/cgroup/memory.max").or_else(|| number("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+    machine.into_iter().chain(group).min()
+}
+
+fn protocols(protocol: ServeProtocol) -> Protocols {
+    Protocols {
+        rest: protocol != ServeProtocol::AgUi,
+        ag_ui: protocol != ServeProtocol::Rest,
+    }
+}
+
+async fn listen(
+    agent: &Agent,
+    config: &ServeConfig,
+    flags: &ServeFlags,
+) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let port = agent
+        .deployment
+        .as_ref()
+        .map_or(8000, |deployment| deployment.port);
+    let configured = config
+        .listen
+        .as_deref()
+        .and_then(|listen| listen.rsplit_once(':'));
+    let (host, own_port) = configured.map_or(("127.0.0.1", None), |(host, port)| (host, Some(port)));
+    let host = flags.host.as_deref().unwrap_or(host);
+    let port = match (flags.port, own_port) {
+        (Some(port), _) => port.to_string(),
+        (None, Some(port)) => port.to_owned(),
+        (None, None) => port.to_string(),
+    };
+    let host = match host.contains(':') && !host.starts_with('[') {
+        true => format!("[{host}]"),
+        false => host.to_owned(),
+    };
+    let address = format!("{host}:{port}");
+    let failed = |reason: std::io::Error| ServeError::Listen {
+        address: address.clone(),
+        reason: holodeck_model::io_reason(&reason),
+    };
+    let addresses: Vec<SocketAddr> = lookup_host(&address).await.map_err(failed)?.collect();
+    let listener = TcpListener::bind(&*addresses).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
+
+fn access(
+    config: &ServeConfig,
+    env: &Env,
+    address: SocketAddr,
+    cors_origins: &[String],
+) -> Result<Access, ServeError> {
+    let token = |user: &str, variable: &str| {
+        let token = env.get(variable).map(str::trim).filter(|token| !token.is_empty());
+        let token = token.ok_or_else(|| {
+            let message = format!("the variable `{variable}` has no token for the user `{user}`");
+            config_error(
+                message,
+                "set it, for instance to the output of `openssl rand -hex 32`",
+            )
+        })?;
+        Ok(Token::new(user, &SecretString::from(token)))
+    };
+    let default_token = || token("default", env::HOLODECK_TOKEN);
+    let access = match &config.auth {
+        None if env.get(env::HOLODECK_TOKEN).is_some() => Access::Tokens(vec![default_token()?]),
+        None => Access::Open,
+        Some(auth) if auth.mode == AuthMode::None => Access::Open,
+        Some(auth) => {
+            let single = auth.token_env.iter().map(|variable| token("default", variable));
+            let several = auth
+                .tokens
+                .iter()
+                .map(|entry| token(&entry.user, &entry.token_env));
+            let tokens: Vec<Token> = single.chain(several).collect::<Result<_, ServeError>>()?;
+            if tokens.is_empty() {
+                Access::Tokens(vec![default_token()?])
+            } else {
+                Access::Tokens(tokens)
+            }
+        }
+    };
+    if matches!(access, Access::Open) {
+        if !address.ip().is_loopback() {
+            let message = format!("{address} can be reached from other machines, and no token is set");
+            let hint =
+                "set HOLODECK_TOKEN, or `serve.auth` in the YAML; without a token, listen on 127.0.0.1";
+            return Err(config_error(message, hint));
+        }
+        if cors_origins.iter().any(|origin| origin == "*") {
+            let message = "with the origin `*` and without a token, any web page could use the agent";
+            return Err(config_error(message, "name the origins, or set HOLODECK_TOKEN"));
+        }
+    }
+    Ok(access)
+}
+
+fn config_error(message: impl Into<String>, hint: impl Into<String>) -> ServeError {
+    ServeError::Config {
+        message: message.into(),
+        hint: hint.into(),
+    }
+}
+
+/// Deletes old events again and again.
+async fn sweep(store: &dyn EventStore, retention: Retention) -> std::convert::Infallible {
+    let mut ticks = interval(SWEEP_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = store.sweep(retention).await {
+            tracing::warn!(%error, "old events were not deleted");
+        }
+    }
+}
