@@ -52,8 +52,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 ///
 /// What a process commits is delivered to its own subscribers at once, and to those of other processes by the server's
 /// notifications. All of it reaches the server's disk before that, pieces of text too: a run outlives a crash of the
-/// server, and its pieces must then be its message. Lost connections are reopened. It works within the Tokio runtime that
-/// opens it.
+/// server, and its pieces must then be its message. It works within the Tokio runtime that opens it.
+///
+/// Each process holds an advisory lock and shows a beat by the server's clock. One that ends loses its runs at once, one
+/// that is silent for [`PostgresOptions::lease`] loses them then, and one whose connections were lost, also by a restart of
+/// the server, reopens them and keeps its runs unless another process ended them meanwhile.
 #[derive(Clone)]
 pub struct PostgresStore {
     shared: Arc<Shared>,

@@ -31,7 +31,7 @@ macro_rules! each_store {
         #[cfg(feature = "postgres")]
         #[tokio::test(flavor = "multi_thread")]
         async fn on_postgres() {
-            let server = holodeck_testkit::PostgresServer::start();
+            let server = crate::postgres_server::PostgresServer::start();
             $({
                 println!("{}", stringify!($name));
                 $name(crate::contract::Subject::postgres(&server, stringify!($name)).await).await;

@@ -96,7 +96,7 @@ impl Subject {
 
     /// In tables that no other subject has.
     #[cfg(feature = "postgres")]
-    pub(crate) async fn postgres(server: &holodeck_testkit::PostgresServer, name: &str) -> Self {
+    pub(crate) async fn postgres(server: &crate::postgres_server::PostgresServer, name: &str) -> Self {
         // The server cuts longer names.
         let schema: String = name.chars().take(50).collect();
         server.run(&format!("CREATE SCHEMA {schema}"));

@@ -1,10 +1,10 @@
 use holodeck_events::{EventStore as _, PostgresOptions, PostgresStore, StoreError, StoredEvent, View};
-use holodeck_testkit::PostgresServer;
 use pretty_assertions::assert_eq;
 
 use crate::{
     backend_events::text,
     contract::{Subject, session_run},
+    postgres_server::PostgresServer,
     session::check,
 };
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use holodeck_events::{EventStore, PostgresOptions, PostgresStore, View};
 use holodeck_model::events::EventBody;
-use holodeck_testkit::PostgresServer;
 use pretty_assertions::assert_eq;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     kill::{Delivered, Moment, Random, Victim},
+    postgres_server::PostgresServer,
     session::check,
 };
 

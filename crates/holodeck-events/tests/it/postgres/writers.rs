@@ -5,12 +5,12 @@ use holodeck_events::{
     ApprovalAnswer, EventStore, NewRun, PostgresStore, Resolution, StoreError, StoredEvent, View,
 };
 use holodeck_model::events::EventBody;
-use holodeck_testkit::PostgresServer;
 use pretty_assertions::assert_eq;
 
 use crate::{
     backend_events::{answer, answered, ask, call, result, text},
     contract::{Subject, numbers_of, session_run},
+    postgres_server::PostgresServer,
     session::check,
 };
 
