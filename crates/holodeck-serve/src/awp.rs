@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use holodeck_chat::RunError;
 use holodeck_events::{
-    AgUiEvent, AgUiRequest, AgUiRun, ApprovalAnswer, RunAgentInput, StoreError, StoredEvent, Subscription,
+    AgUiEvent, AgUiRequest, AgUiRun, ApprovalAnswer, Resolution, RunAgentInput, StoreError, StoredEvent, Subscription,
 };
 use http::StatusCode;
 use tokio::sync::mpsc::{self, Sender};
@@ -92,7 +92,13 @@ async fn resume(app: &App, user: &str, input: &RunAgentInput, answers: Vec<Appro
     let thread = &input.thread_id;
     app.session(thread, user).await?;
     for answer in &answers {
-        app.answer(answer.clone().by(Some(user))).await?;
+        match app.answer(answer.clone().by(Some(user))).await {
+            Ok(_) => {}
+            // A client must answer each interrupt, also one that was answered elsewhere or has expired. Its refusal changes
+            // nothing then; anything else it wants is an error.
+            Err(problem) if answer.decision == Resolution::Reject && problem.is_resolved() => {}
+            Err(problem) => return Err(problem),
+        }
     }
     let recorded = app.store().read_after(thread, None).await?;
     let last = recorded.last().map(StoredEvent::index);

@@ -182,7 +182,7 @@ fn text_of(message: &Message) -> Result<String, Problem> {
     }
 }
 
-/// A run for one client. Dropping it cancels the run: nobody else can read the answer.
+/// A run for one client. Dropping it cancels the run: no other client can read the answer.
 struct Unfinished {
     run: RunHandle,
     store: Arc<dyn EventStore>,
@@ -276,7 +276,7 @@ impl Answer {
         })
     }
 
-    fn chunk(&self, id: &str, delta: Value, finish_reason: Option<&str>) -> Value {
+    fn chunk(&self, id: &str, delta: &Value, finish_reason: Option<&str>) -> Value {
         json!({
             "id": id,
             "object": "chat.completion.chunk",
@@ -296,7 +296,7 @@ impl Answer {
             .subscribe(unfinished.run.session_id(), None)
             .await;
         let Ok(mut events) = events else { return };
-        if !say(self.chunk(&id, json!({ "role": "assistant", "content": "" }), None)).await {
+        if !say(self.chunk(&id, &json!({ "role": "assistant", "content": "" }), None)).await {
             return;
         }
         let mut written = Written::default();
@@ -314,7 +314,7 @@ impl Answer {
                 break;
             }
             let text = written.text(&event);
-            if !text.is_empty() && !say(self.chunk(&id, json!({ "content": text }), None)).await {
+            if !text.is_empty() && !say(self.chunk(&id, &json!({ "content": text }), None)).await {
                 return;
             }
         }
@@ -325,9 +325,9 @@ impl Answer {
                 return;
             }
         };
-        let mut is_open = say(self.chunk(&id, json!({}), Some(reason))).await;
+        let mut is_open = say(self.chunk(&id, &json!({}), Some(reason))).await;
         if with_usage && is_open {
-            let mut last = self.chunk(&id, json!({}), None);
+            let mut last = self.chunk(&id, &json!({}), None);
             if let Some(last) = last.as_object_mut() {
                 last.insert("choices".to_owned(), json!([]));
                 last.insert("usage".to_owned(), tokens(&result));

@@ -23,7 +23,8 @@ use crate::{
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Message {
-    pub(crate) message: String,
+    #[serde(rename = "message")]
+    text: String,
     pub(crate) client_message_id: Option<String>,
     enable_thinking: Option<bool>,
     thinking_budget: Option<u32>,
@@ -206,9 +207,9 @@ async fn wait_for_end(
 
 impl Message {
     /// A message without options.
-    pub(crate) fn new(message: String) -> Self {
+    pub(crate) fn new(text: String) -> Self {
         Self {
-            message,
+            text,
             ..Self::default()
         }
     }
@@ -249,7 +250,7 @@ impl Message {
         };
         Ok(RunRequest {
             session_id,
-            message: self.message,
+            message: self.text,
             user_id: Some(user.to_owned()),
             client_message_id: self.client_message_id,
             thinking,

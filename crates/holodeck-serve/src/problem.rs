@@ -9,10 +9,14 @@ use holodeck_events::StoreError;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
 
-/// An error as clients receive it. `code` names it for programs.
+/// An error as clients receive it.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub(crate) struct Problem(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
     status: StatusCode,
+    /// Names it for programs.
     code: &'static str,
     detail: String,
     more: Map<String, Value>,
@@ -24,13 +28,13 @@ pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Parts {
             status,
             code,
             detail: detail.into(),
             more: Map::new(),
             retry_after: None,
-        }
+        }))
     }
 
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
@@ -59,25 +63,30 @@ impl Problem {
     }
 
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.more.insert(name.to_owned(), value.into());
+        self.0.more.insert(name.to_owned(), value.into());
         self
     }
 
     pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
-        self.retry_after = Some(seconds);
+        self.0.retry_after = Some(seconds);
         self
     }
 
+    /// Whether a question has an answer already, or none in time.
+    pub(crate) fn is_resolved(&self) -> bool {
+        matches!(self.0.code, "ALREADY_RESOLVED" | "EXPIRED")
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
-        self.status
+        self.0.status
     }
 
     pub(crate) fn code(&self) -> &'static str {
-        self.code
+        self.0.code
     }
 
     pub(crate) fn detail(&self) -> &str {
-        &self.detail
+        &self.0.detail
     }
 }
 
@@ -143,25 +152,26 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let problem = *self.0;
         let mut body = Map::new();
-        let title = self.status.canonical_reason().unwrap_or("Error");
+        let title = problem.status.canonical_reason().unwrap_or("Error");
         body.insert("type".to_owned(), "about:blank".into());
         body.insert("title".to_owned(), title.into());
-        body.insert("status".to_owned(), self.status.as_u16().into());
-        body.insert("detail".to_owned(), self.detail.into());
-        body.insert("code".to_owned(), self.code.into());
-        body.extend(self.more);
+        body.insert("status".to_owned(), problem.status.as_u16().into());
+        body.insert("detail".to_owned(), problem.detail.into());
+        body.insert("code".to_owned(), problem.code.into());
+        body.extend(problem.more);
         let mut response = Response::new(Body::from(Value::Object(body).to_string()));
-        *response.status_mut() = self.status;
+        *response.status_mut() = problem.status;
         let headers = response.headers_mut();
         headers.insert(
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
-        if let Some(seconds) = self.retry_after {
+        if let Some(seconds) = problem.retry_after {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
-        if self.status == StatusCode::UNAUTHORIZED {
+        if problem.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

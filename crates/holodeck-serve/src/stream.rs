@@ -161,13 +161,11 @@ async fn produce(app: App, mut feed: Feed, sender: Sender<Bytes>, follower: Foll
 
 /// Whether the client took the frame, or can take it soon.
 pub(crate) async fn send(app: &App, sender: &Sender<Bytes>, frame: Bytes) -> bool {
-    match timeout(app.options().slow_consumer, sender.send(frame)).await {
-        Ok(sent) => sent.is_ok(),
-        Err(_) => {
-            app.metrics().count_slow_consumer();
-            false
-        }
-    }
+    let Ok(sent) = timeout(app.options().slow_consumer, sender.send(frame)).await else {
+        app.metrics().count_slow_consumer();
+        return false;
+    };
+    sent.is_ok()
 }
 
 fn event_frame(event: &StoredEvent) -> Bytes {

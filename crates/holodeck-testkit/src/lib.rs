@@ -10,6 +10,7 @@
     reason = "indexing JSON by a key that is not there gives null, and a test may panic"
 )]
 
+mod agui_client;
 mod anthropic;
 pub mod conformance;
 mod delivery;
@@ -30,6 +31,7 @@ mod scripted_tools;
 mod scripted_turn;
 mod server;
 
+pub use agui_client::agui_client;
 pub use anthropic::{AnthropicReply, AnthropicRequest, AnthropicServer, ToolResult, messages_violations};
 pub use endpoint_server::EndpointServer;
 pub use fake_claude::{ClaudeFault, ClaudeStage, FakeClaude};

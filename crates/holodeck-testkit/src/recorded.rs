@@ -2,10 +2,11 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use holodeck_backend_api::{BackendError, BackendEvent, ExecutionResult, HistoryItem};
 use holodeck_events::{
-    Clock, Draft, EventStore as _, Ids, MemoryStore, NewRun, RandomIds, RunRecorder, StreamChecker,
-    SystemClock, View, execution_result, history,
+    AgUiOptions, AgUiRun, Clock, Draft, EventStore as _, Ids, MemoryStore, NewRun, RandomIds, RunRecorder,
+    StreamChecker, SystemClock, View, execution_result, history,
 };
 use holodeck_model::events::{AgentEvent, EventBody, EventClass};
+use serde_json::Value;
 
 /// A recorded turn of a backend.
 pub struct RecordedTurn {
@@ -88,6 +89,15 @@ impl RecordedTurn {
     /// What remains of the turn when its conversation is opened from the record.
     pub fn history(&self) -> Vec<HistoryItem> {
         history(self.kept())
+    }
+
+    /// What an AG-UI client receives that reads the record at once, with nested agents or without.
+    pub fn agui_events(&self, subagents: bool) -> Vec<Value> {
+        let mut options = AgUiOptions::default();
+        options.subagents = subagents;
+        let events = AgUiRun::start("thread", "run", options).project_all(&self.events);
+        let values = events.iter().map(serde_json::to_value);
+        values.collect::<Result<_, _>>().unwrap_or_default()
     }
 
     /// The types of the events, repetitions as one.

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, Occasion};
+use holodeck_backend_api::{AgentBackend, BackendError, BackendFactory as _, Occasion, ToolHost};
 use holodeck_model::{Env, Provider, Redactor, ResolvedAgent, SideEffectGate};
 use holodeck_otel_bridge::Telemetry;
 use holodeck_turn::{PriceError, Prices};

@@ -10,7 +10,7 @@ use std::{
 
 use holodeck_backend_api::{BackendError, Occasion};
 use holodeck_chat::{AgentRunService, Concurrency};
-use holodeck_events::{EventStore, MemoryStore, Retention};
+use holodeck_events::{EventStore, MemoryStore, Retention, StoreError};
 use holodeck_model::{
     Agent, AuthMode, Env, OnDisconnect, Presence, Provider, ServeConcurrency, ServeConfig, ServeProtocol, env,
 };
@@ -23,7 +23,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use crate::{Chat, ChatOptions, OpenOptions, PrepareError, event_store::retention};
+use crate::{Chat, ChatOptions, OpenOptions, PrepareError, event_store::{open_events, retention}};
 
 /// Runs at the same time where nothing else limits them.
 const MAX_RUNS: usize = 64;
@@ -77,6 +77,9 @@ pub enum ServeError {
         /// What helps.
         hint: String,
     },
+    /// The store of the conversations cannot be opened.
+    #[error(transparent)]
+    Store(StoreError),
     /// The address cannot be used.
     #[error("cannot listen on {address}: {reason}")]
     Listen {
@@ -99,14 +102,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens agents, and listens. Their conversations are kept in `store`; the `serve:` block of the first one counts.
+    /// Listens, and opens agents. The `serve:` and `events:` blocks of the first one count.
     pub async fn open(
         agents: Vec<(PathBuf, LoadedAgent)>,
         env: &Env,
-        store: Arc<dyn EventStore>,
         flags: ServeFlags,
     ) -> Result<Self, ServeError> {
-        let Some((_, first)) = agents.first() else {
+        let Some((first_file, first)) = agents.first() else {
             return Err(config_error("no agent is named", "name an agent file"));
         };
         let config = first.config.serve.clone().unwrap_or_default();
@@ -135,6 +137,7 @@ impl Server {
             .as_ref()
             .map(|deployment| deployment.protocol);
         let protocol = flags.protocol.or(deployed).unwrap_or(ServeProtocol::Both);
+        let store = open_events(first_file, &first.config).await.map_err(ServeError::Store)?;
         let mut opened = Opened::default();
         for (file, agent) in agents {
             let agent = open_agent(agent, &file, env, &store, &config, &flags).await;
@@ -344,9 +347,11 @@ async fn listen(
         (None, Some(port)) => port.to_owned(),
         (None, None) => port.to_string(),
     };
-    let host = match host.contains(':') && !host.starts_with('[') {
-        true => format!("[{host}]"),
-        false => host.to_owned(),
+    let is_bare_ipv6 = host.contains(':') && !host.starts_with('[');
+    let host = if is_bare_ipv6 {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
     };
     let address = format!("{host}:{port}");
     let failed = |reason: std::io::Error| ServeError::Listen {

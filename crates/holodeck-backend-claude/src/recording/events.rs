@@ -3,7 +3,7 @@
 use futures::FutureExt as _;
 use holodeck_backend_api::{BackendError, BackendEvent, Outcome, ResultFold};
 use holodeck_model::events::{AgentEvent, EventBody};
-use holodeck_testkit::RecordedTurn;
+use holodeck_testkit::{RecordedTurn, agui_client};
 use pretty_assertions::assert_eq;
 
 use super::{Recording, Turn};
@@ -66,6 +66,20 @@ fn every_recording_holds_the_invariants_and_folds_to_its_result() {
             assert_eq!(problems.lines().count(), usize::from(late), "{problems}");
         }
     }
+}
+
+#[test]
+fn e_78_the_official_ag_ui_client_accepts_every_recording() {
+    let mut threads = Vec::new();
+    for recording in Recording::all() {
+        for turn in recording.turns() {
+            let turn = record(&turn);
+            threads.push(vec![turn.agui_events(true)]);
+            threads.push(vec![turn.agui_events(false)]);
+        }
+    }
+    assert!(threads.len() > 100, "{}", threads.len());
+    agui_client(&threads).unwrap_or_else(|violation| panic!("{violation}"));
 }
 
 #[test]

@@ -4,10 +4,9 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
 use holodeck::{
-    AnswerSource, OpenOptions, ServeError, ServeFlags, Server, event_store_path,
+    AnswerSource, Chat, OpenOptions, ServeError, ServeFlags, Server, event_store_path,
     index::IndexSink,
     model::{EventStoreKind, ServeProtocol, printable},
-    open_events,
     runner::ExitCode,
 };
 
@@ -111,25 +110,23 @@ pub(crate) fn run(args: &ServeArgs, terminal: &mut Terminal) -> Result<ExitCode,
     let runtime = runtime.map_err(|error| Problem::execution(format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let mut interrupts = Interrupts::listen_with(args.drain + CLOSE_LIMIT)?;
-        let store = open_events(first, &config).await;
-        let store = store.map_err(|error| Problem::execution(error.to_string()))?;
         progress.wait_for(if agents.len() == 1 {
             "the agent"
         } else {
             "the agents"
         });
         let opened = tokio::select! {
-            opened = Server::open(agents, &env, store, flags) => opened,
+            opened = Server::open(agents, &env, flags) => opened,
             request = interrupts.next() => return Err(request.problem().into()),
         };
         progress.end();
         let server = opened.map_err(failed)?;
-        let kept = match config.events.as_ref().map(|events| events.store) {
-            Some(EventStoreKind::Memory) => "conversations end with the server".to_owned(),
-            _ => {
-                let path = event_store_path(first, Some(&config));
-                format!("conversations are kept in {}", path.display())
-            }
+        let in_memory = config.events.as_ref().map(|events| events.store) == Some(EventStoreKind::Memory);
+        let kept = if in_memory {
+            "conversations end with the server".to_owned()
+        } else {
+            let path = event_store_path(first, Some(&config));
+            format!("conversations are kept in {}", path.display())
         };
         announce(&server, &kept, args.json, terminal)?;
         let mut stopped_by = None;
@@ -172,25 +169,21 @@ fn announce(server: &Server, kept: &str, json: bool, terminal: &mut Terminal) ->
             .iter()
             .map(|chat| chat.agent().config.name.clone())
             .collect();
-        terminal.write_json(serde_json::json!({ "url": url, "agents": names }))?;
+        terminal.write_data(&format!("{}\n", serde_json::json!({ "url": url, "agents": names })))?;
         return Ok(());
     }
     if terminal.verbosity() == Verbosity::Quiet {
         return Ok(());
     }
-    let mut text = String::new();
-    for chat in server.chats() {
-        text.push_str(&format!("{}\n", printable(&describe_agent(chat.agent()))));
-    }
-    text.push_str(&format!("listening on {}\n", strong(&url)));
+    let describe = |chat: &Chat| format!("{}\n", printable(&describe_agent(chat.agent())));
+    let agents: String = server.chats().iter().map(describe).collect();
     let token = if server.needs_token() {
         "clients send a token"
     } else {
         "every program of this machine may use it; HOLODECK_TOKEN or `serve.auth` sets a token"
     };
-    text.push_str(&dim(&format!(
-        "  {url}/docs lists the calls\n  {token}\n  {kept}\n"
-    )));
+    let more = dim(&format!("  {url}/docs lists the calls\n  {token}\n  {kept}\n"));
+    let text = format!("{agents}listening on {}\n{more}", strong(&url));
     terminal.write_message(&text);
     Ok(())
 }

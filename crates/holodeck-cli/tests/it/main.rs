@@ -59,6 +59,7 @@ mod resume;
 mod retrieval;
 mod run;
 mod sampling;
+mod serve;
 mod servers;
 mod sessions;
 mod sharding;

@@ -59,7 +59,8 @@ impl Project {
     }
 
     pub(crate) async fn test(&self, options: TestOptions) -> Result<RunOutcome, PrepareError> {
-        let prepared = prepare_test(self.agent(), &self.env, &options).await?;
+        // Many tests run several of these futures.
+        let prepared = Box::pin(prepare_test(self.agent(), &self.env, &options)).await?;
         Ok(prepared.run(&RunControl::new(), &mut ()).await.unwrap())
     }
 }

@@ -425,12 +425,35 @@ fn questions_that_are_known_together_are_one_interrupt_and_an_answered_one_is_no
     assert!(run.is_interrupted());
     let ids = [&asked[1].approval_id, &asked[2].approval_id];
     assert_eq!(super::interrupts(&projected).iter().collect::<Vec<_>>(), ids);
+    // Both are answered by one request.
+    let answers = &asked[1..];
+    let (mut next, projected) = AgUiRun::resume("s", "ag-2", all(), &events[..=known], answers).unwrap();
+    assert!(!next.is_over());
+    assert_snapshot!(lines(&projected, "no run"), @r#"RUN_STARTED {"runId":"ag-2"}"#);
+    let rest = next.project_all(&events[known + 1..]);
+    assert_eq!(json(rest.last().unwrap())["type"], "RUN_ERROR");
     // Who answers what is not asked here continues nothing.
     let unknown = [holodeck_events::ApprovalAnswer::new(
         "?",
         holodeck_events::Resolution::Approve,
     )];
     assert!(AgUiRun::resume("s", "ag-2", all(), &events, &unknown).is_none());
+}
+
+#[test]
+fn a_message_that_was_never_completed_ends_before_its_calls() {
+    let session = record_run(answered(refund()));
+    let mut events = session.events();
+    events.retain(|event| event.body.kind() != "message");
+    let mut kinds: Vec<_> = thread(&events, all(), 0)
+        .concat()
+        .iter()
+        .map(|event| json(event)["type"].clone())
+        .collect();
+    kinds.truncate(12);
+    let end = kinds.iter().position(|kind| kind == "TEXT_MESSAGE_END");
+    let call = kinds.iter().position(|kind| kind == "TOOL_CALL_START");
+    assert!(end.is_some() && end < call, "{kinds:?}");
 }
 
 #[test]

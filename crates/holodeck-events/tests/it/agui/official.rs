@@ -1,57 +1,29 @@
 //! The protocol's own schemas, verifier and client, in the script `fixtures/agui/check.mjs`.
 
-use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
 use holodeck_events::{AgUiEvent, AgUiOptions};
 use proptest::{
     collection::vec,
     strategy::{Strategy as _, ValueTree as _},
     test_runner::TestRunner,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{all, golden, json, rules::client_of, thread};
+use super::{all, golden, json as json_of, rules::client_of, thread};
+use agui_client::agui_client;
+
 use crate::{
     property::{tame, wild},
     session::TestSession,
 };
 
-/// Runs the script on threads.
-fn check(threads: &[Vec<Vec<AgUiEvent>>]) -> Output {
-    let threads: Vec<Vec<Vec<Value>>> = threads
-        .iter()
-        .map(|runs| runs.iter().map(|run| run.iter().map(json).collect()).collect())
-        .collect();
-    let lines: Vec<_> = threads
-        .iter()
-        .map(|runs| serde_json::to_string(runs).unwrap())
-        .collect();
-    run(&lines.join("\n"))
-}
+// The crate that shares it is built on this one.
+#[allow(unreachable_pub, reason = "public there")]
+#[path = "../../../../holodeck-testkit/src/agui_client.rs"]
+mod agui_client;
 
-fn run(input: &str) -> Output {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.smoke/agui");
-    assert!(
-        folder.join("node_modules/@ag-ui/client").is_dir(),
-        "{} is missing; `cargo xtask smoke` installs it",
-        folder.display()
-    );
-    #[expect(clippy::disallowed_methods, reason = "a check that runs on Node")]
-    let mut child = Command::new("node")
-        .arg(folder.join("check.mjs"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("Node starts");
-    let mut stdin = child.stdin.take().unwrap();
-    std::thread::scope(|scope| {
-        // It may end before it has read everything.
-        scope.spawn(move || drop(stdin.write_all(input.as_bytes())));
-        child.wait_with_output().unwrap()
-    })
+fn values(runs: &[Vec<AgUiEvent>]) -> Vec<Vec<Value>> {
+    let values = runs.iter().map(|run| run.iter().map(json_of).collect());
+    values.collect()
 }
 
 /// The texts that the client has, by the ids of the messages.
@@ -85,16 +57,9 @@ fn e_78_the_official_client_accepts_every_recording() {
         threads.push(thread(&session.events(), options, round % 4));
         threads.push(thread(&session.pruned(), options, round % 4));
     }
-    let output = check(&threads);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
+    let values: Vec<_> = threads.iter().map(|runs| values(runs)).collect();
+    let clients = agui_client(&values).unwrap_or_else(|violation| panic!("{violation}"));
     // What it shows is what was recorded.
-    let stdout = String::from_utf8(output.stdout).unwrap();
-    let clients: Vec<Value> = stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(clients.len(), threads.len());
     for (runs, messages) in threads.iter().zip(&clients) {
         let expected = client_of(runs).unwrap();
         for (role, list) in [("assistant", expected.texts), ("reasoning", expected.reasoning)] {
@@ -107,45 +72,28 @@ fn e_78_the_official_client_accepts_every_recording() {
 
 #[test]
 fn the_check_refuses_what_breaks_the_contract() {
-    let start = r#"{"type":"RUN_STARTED","threadId":"t","runId":"r"}"#;
-    let end = r#"{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"success"}}"#;
-    let text = r#"{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}"#;
-    let close = r#"{"type":"TEXT_MESSAGE_END","messageId":"m"}"#;
-    let refusal = |events: &[&str]| {
-        let output = run(&format!("[[{}]]\n", events.join(",")));
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(
-            output.status.code(),
-            Some(i32::from(!errors.is_empty())),
-            "{errors}"
-        );
-        errors
-    };
-    assert_eq!(refusal(&[start, text, close, end]), "");
+    let start = json!({ "type": "RUN_STARTED", "threadId": "t", "runId": "r" });
+    let outcome = json!({ "type": "success" });
+    let end = json!({ "type": "RUN_FINISHED", "threadId": "t", "runId": "r", "outcome": outcome });
+    let text = json!({ "type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant" });
+    let close = json!({ "type": "TEXT_MESSAGE_END", "messageId": "m" });
+    let check = |events: &[&Value]| agui_client(&[vec![events.iter().copied().cloned().collect()]]);
+    assert_eq!(check(&[&start, &text, &close, &end]).map(drop), Ok(()));
+    let without_id = json!({ "type": "TEXT_MESSAGE_END" });
+    let unknown = json!({ "type": "CUSTOM", "name": "n", "value": 1, "extra": 1 });
+    let empty = json!({ "type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "" });
     for (events, why) in [
-        (&[start, text, end] as &[&str], "still active"),
-        (&[start, text, close], "the last event is TEXT_MESSAGE_END"),
-        (&[start, end, end], "already finished"),
-        (&[text, close, end], "First event must be"),
-        (&[start, r#"{"type":"TEXT_MESSAGE_END"}"#, end], "messageId"),
-        (
-            &[start, r#"{"type":"CUSTOM","name":"n","value":1,"extra":1}"#, end],
-            "unrecognised",
-        ),
-        (
-            &[
-                start,
-                text,
-                r#"{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":""}"#,
-                close,
-                end,
-            ],
-            "empty",
-        ),
+        (&[&start, &text, &end] as &[&Value], "still active"),
+        (&[&start, &text, &close], "the last event is TEXT_MESSAGE_END"),
+        (&[&start, &end, &end], "already finished"),
+        (&[&text, &close, &end], "First event must be"),
+        (&[&start, &without_id, &end], "messageId"),
+        (&[&start, &unknown, &end], "unrecognised"),
+        (&[&start, &text, &empty, &close, &end], "empty"),
     ] {
-        let errors = refusal(events);
-        assert!(errors.contains(why), "{why}: {errors}");
+        let violation = check(events).unwrap_err();
+        assert!(violation.contains(why), "{why}: {violation}");
     }
     // Nothing to check is not a success.
-    assert_eq!(run("").status.code(), Some(1));
+    assert!(agui_client(&[]).unwrap_err().contains("no thread"));
 }

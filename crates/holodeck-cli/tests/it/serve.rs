@@ -1,0 +1,206 @@
+//! `holodeck serve` as a process: where it listens, who may use it, and how it ends.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    process::{Child, Stdio},
+};
+
+use holodeck_testkit::{Gate, ModelServer, Reply};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::{
+    interrupt::signal,
+    project::{CommandOutput, Project, TWO_CASES, agent},
+};
+
+/// A server that listens.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(project: &Project, args: &[&str]) -> Self {
+        Self::start_with(project, args, &[])
+    }
+
+    fn start_with(project: &Project, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut child = project
+            .command(&[&["serve", "--port", "0", "--json"], args].concat())
+            .envs(env.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let stdout = child.stdout.as_mut().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let Ok(listening) = serde_json::from_str::<Value>(&line) else {
+            panic!("{}", CommandOutput::of(&child.wait_with_output().unwrap()).all())
+        };
+        let url = listening["url"].as_str().unwrap();
+        Self {
+            address: url.strip_prefix("http://").unwrap().to_owned(),
+            child,
+        }
+    }
+
+    /// The answer to a request: its status line, headers and body.
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}",
+            self.address
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn say(&self, message: &str) -> String {
+        let body = json!({ "message": message }).to_string();
+        self.ask("POST", "/v1/sessions/s/messages?wait=true", "", &body)
+    }
+
+    fn end(self, name: &str) -> CommandOutput {
+        signal(&self.child, name);
+        CommandOutput::of(&self.child.wait_with_output().unwrap())
+    }
+}
+
+fn echoing() -> ModelServer {
+    ModelServer::answering(|request| {
+        let question = request.texts("user").last().unwrap().to_string();
+        Reply::text(format!("re: {question}"))
+    })
+}
+
+#[test]
+fn it_answers_and_ends_with_a_signal() {
+    let model = echoing();
+    let project = Project::with(&agent(&model.url(), TWO_CASES));
+    let server = Server::start(&project, &[]);
+    assert!(server.ask("GET", "/", "", "").contains("<title>HoloDeck</title>"));
+    assert!(server.say("hello").contains(r#""response":"re: hello""#));
+    server.end("-TERM").exits(0);
+    // The conversation is that of the other commands, too.
+    let ran = project.run(&["sessions", "show", "last"]).exits(0);
+    assert_eq!(ran.stdout, "you › hello\nre: hello\n\n");
+    project.run(&["chat", "--resume", "--once", "more"]).exits(0);
+    project.run(&["events", "check"]).exits(0);
+    let server = Server::start(&project, &[]);
+    let session = server.ask("GET", "/v1/sessions/s", "", "");
+    assert!(session.contains(r#""runs":2"#), "{session}");
+    server.end("-INT").exits(130);
+}
+
+#[test]
+fn what_was_said_survives_a_kill() {
+    let gate = Gate::new();
+    let reply = Reply::text("so far").behind(&gate);
+    let model = ModelServer::answering(move |_| reply.clone());
+    let project = Project::with(&agent(&model.url(), TWO_CASES));
+    let server = Server::start(&project, &[]);
+    let accepted = server.ask("POST", "/v1/sessions/s/messages", "", r#"{"message": "hello"}"#);
+    assert!(accepted.starts_with("HTTP/1.1 202"), "{accepted}");
+    let seen = server.ask("GET", "/v1/sessions/s/events", "", "");
+    assert!(seen.contains("user_message_confirmed"));
+    server.end("-KILL");
+    let server = Server::start(&project, &[]);
+    let events = server.ask("GET", "/v1/sessions/s/events", "", "");
+    assert!(events.contains("RUN_INTERRUPTED"), "{events}");
+    let payload = |text: &str| {
+        let mut lines = text.lines().filter(|line| line.contains("user_message_confirmed"));
+        lines.next().unwrap().to_owned()
+    };
+    assert_eq!(payload(&events), payload(&seen));
+    let session = server.ask("GET", "/v1/sessions/s", "", "");
+    assert!(session.contains(r#""openRun":null"#), "{session}");
+    server.end("-TERM").exits(0);
+    project.run(&["events", "check"]).exits(0);
+    gate.open();
+}
+
+#[test]
+fn without_a_token_only_this_machine_is_served() {
+    let yaml = agent("http://127.0.0.1:9", TWO_CASES);
+    let project = Project::with(&yaml);
+    let refused = project.run(&["serve", "--port", "0", "--host", "0.0.0.0"]).exits(2);
+    let refused = refused.says("can be reached from other machines").says("HOLODECK_TOKEN");
+    assert_eq!(refused.stdout, "");
+    project
+        .run(&["serve", "--port", "0", "--cors-origins", "*"])
+        .exits(2)
+        .says("any web page could use the agent");
+    let server = Server::start_with(&project, &["--host", "0.0.0.0"], &[("HOLODECK_TOKEN", "tok-0123456789")]);
+    assert!(server.ask("GET", "/v1/sessions", "", "").starts_with("HTTP/1.1 401"));
+    let token = "authorization: Bearer tok-0123456789\r\n";
+    assert!(server.ask("GET", "/v1/sessions", token, "").starts_with("HTTP/1.1 200"));
+    let ended = server.end("-TERM").exits(0);
+    assert!(!ended.all().contains("tok-0123456789"));
+
+    project.write(
+        "agent.yaml",
+        format!("{yaml}serve:\n  auth: {{tokens: [{{user: alice, token_env: A_SECRET}}]}}\n"),
+    );
+    project.run(&["serve", "--port", "0"]).exits(2).says("`A_SECRET` has no token for the user `alice`");
+    let server = Server::start_with(&project, &[], &[("A_SECRET", "tok-0123456789"), ("HOLODECK_TOKEN", "other")]);
+    assert!(server.ask("GET", "/v1/sessions", token, "").starts_with("HTTP/1.1 200"));
+    let other = "authorization: Bearer other\r\n";
+    assert!(server.ask("GET", "/v1/sessions", other, "").starts_with("HTTP/1.1 401"));
+    server.end("-TERM").exits(0);
+}
+
+#[test]
+fn what_is_wrong_is_said_before_it_listens() {
+    let yaml = agent("http://127.0.0.1:9", TWO_CASES);
+    let project = Project::with(&yaml);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    project
+        .run(&["serve", "--port", &port])
+        .exits(3)
+        .says(&format!("cannot listen on 127.0.0.1:{port}"))
+        .says("--port");
+    project.run(&["serve", "agent.yaml", "agent.yaml"]).exits(2).says("two agents have the name");
+    for (block, says) in [
+        ("serve: {listen: 8000}", "agent.yaml:"),
+        ("serve: {listen: '127.0.0.1:99999'}", "above 65535"),
+        ("serve: {concurency: reject}", "did you mean `concurrency`"),
+        ("serve: {auth: {mode: none, token_env: A}}", "asks for no token"),
+        ("serve: {auth: {mode: none}, cors_origins: ['*']}", "any web page"),
+        ("serve: {auth: {token_env: A, tokens: []}}", "mutually exclusive"),
+        ("events: {on_restart: resume}", "on_restart"),
+        ("events: {retention_days: 0}", "retention_days"),
+    ] {
+        project.write("agent.yaml", format!("{yaml}{block}\n"));
+        let ran = project.run(&["serve", "--port", "0"]).exits(2);
+        let all = ran.all();
+        assert!(all.contains(says) && all.contains("agent.yaml:"), "{block}: {all}");
+    }
+    assert!(!project.path(".holodeck").exists());
+}
+
+#[test]
+fn a_recording_is_served_without_a_key_and_memory_keeps_nothing() {
+    let model = echoing();
+    let yaml = agent(&model.url(), TWO_CASES);
+    let project = Project::with(&yaml);
+    project.run(&["chat", "--once", "hello", "--timeout", "60"]).exits(0);
+    project.write("agent.yaml", format!("{yaml}events: {{store: memory}}\n"));
+    let server = Server::start(&project, &[]);
+    assert!(server.say("hello").contains("re: hello"));
+    server.end("-TERM").exits(0);
+    assert!(!project.path(".holodeck/events.db").exists());
+    project.write("agent.yaml", format!("{yaml}events: {{path: kept/log.db}}\n"));
+    let server = Server::start(&project, &[]);
+    server.say("hello");
+    server.end("-TERM").exits(0);
+    assert!(project.path("kept/log.db").exists());
+    assert!(project.run(&["sessions", "list"]).exits(0).stdout.contains("hello"));
+}
