@@ -32,6 +32,8 @@ pub use store::{
     ApprovalAnswer, ApprovalInfo, EventStore, MemoryStore, Resolution, Retention, RunInfo, SessionCursor,
     SessionInfo, StoreError, StoredEvent, Subscription, Swept, approval_decision,
 };
+#[cfg(feature = "postgres")]
+pub use store::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use store::{SqliteOptions, SqliteStore};
 pub use timed_stream::TimedStream;

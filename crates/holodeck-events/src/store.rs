@@ -12,12 +12,18 @@ mod fork;
 mod hub;
 mod interrupted;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod request;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 pub use approvals::{ApprovalAnswer, ApprovalInfo, Resolution, approval_decision};
 pub use hub::Subscription;
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 
@@ -345,7 +351,7 @@ pub enum StoreError {
     /// The store has tables of a newer version.
     #[error("`{path}` was written by a newer version of HoloDeck; use that version")]
     Newer {
-        /// The file.
+        /// The file, or the database.
         path: String,
     },
     /// The storage failed.
@@ -400,7 +406,7 @@ impl StoredEvent {
     }
 
     /// The event that was stored as `json`.
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     fn read(json: String, index: u64, class: EventClass) -> Result<Self, StoreError> {
         let event = serde_json::from_str(&json).map_err(StoreError::failed)?;
         Ok(Self(Arc::new(Numbered {

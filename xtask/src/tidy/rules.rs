@@ -194,7 +194,7 @@ pub(super) enum Tests {
 const OTEL_WHY: &str = "only holodeck-otel-bridge exports telemetry";
 const HTTP_WHY: &str = "only holodeck-http builds HTTP clients: one TLS decision, one retry policy";
 
-const STORE_WHY: &str = "only holodeck-retrieval keeps an index";
+const STORE_WHY: &str = "only holodeck-retrieval keeps an index, and only holodeck-events the events";
 const DOCUMENT_WHY: &str = "only holodeck-documents reads file formats";
 
 pub(super) const SOLE_IMPORTERS: &[Importer] = &[
@@ -223,12 +223,12 @@ pub(super) const SOLE_IMPORTERS: &[Importer] = &[
         &["holodeck-mcp-bridge"],
         "only the trait of rmcp's HTTP client needs its type; our decoder is in holodeck-http",
     ),
+    importer("rusqlite", &["holodeck-retrieval", "holodeck-events"], STORE_WHY),
     importer(
-        "rusqlite",
+        "tokio-postgres",
         &["holodeck-retrieval", "holodeck-events"],
-        "only holodeck-retrieval keeps an index, and only holodeck-events the events",
+        STORE_WHY,
     ),
-    importer("tokio-postgres", &["holodeck-retrieval"], STORE_WHY),
     importer("pulp", &["holodeck-retrieval"], "only the vector scan needs it"),
     importer("pdf-extract", &["holodeck-documents"], DOCUMENT_WHY),
     importer(

@@ -48,7 +48,7 @@ impl Hub {
     }
 
     /// Ends all subscriptions, and every later one.
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(super) fn close_all(&self) {
         let mut rooms = self.rooms();
         rooms.is_closed = true;
@@ -56,12 +56,20 @@ impl Hub {
     }
 
     /// Lets every subscriber look into the store.
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(super) fn wake(&self) {
         let mut rooms = self.rooms();
         rooms
             .by_session
             .retain(|_, room| room.send(Signal::Changed).is_ok());
+    }
+
+    /// Lets the subscribers of a session look into the store.
+    #[cfg(feature = "postgres")]
+    pub(super) fn wake_session(&self, session_id: &str) {
+        if let Some(room) = self.rooms().by_session.get(session_id) {
+            let _ = room.send(Signal::Changed);
+        }
     }
 
     /// Whether there is a subscriber.

@@ -14,7 +14,10 @@ use tokio::sync::oneshot;
 
 use super::{
     ApprovalAnswer, ApprovalInfo, EventStore, Retention, RunInfo, SessionCursor, SessionInfo, StoreError,
-    StoredEvent, Subscription, Swept, check_cursor, fill_page, hub::Hub, session_of,
+    StoredEvent, Subscription, Swept, check_cursor, fill_page,
+    hub::Hub,
+    request::{Copy, Job, Reply, Request},
+    session_of,
 };
 use crate::{Clock, Draft, Ids, RandomIds, SystemClock};
 
@@ -26,7 +29,7 @@ mod rows;
 mod tables;
 mod writer;
 
-use writer::{Job, Reply, Request, Writer};
+use writer::Writer;
 
 /// Connections that are kept for the next reader.
 const IDLE_READERS: usize = 4;
@@ -178,11 +181,11 @@ impl EventStore for SqliteStore {
         Ok(self.request(Request::Append(drafts)).await?.events)
     }
 
-    fn abandon(&self, _session_id: &str, run_id: &str) {
-        let run_id = run_id.to_owned();
+    fn abandon(&self, session_id: &str, run_id: &str) {
+        let (session_id, run_id) = (session_id.to_owned(), run_id.to_owned());
         // The thread of a closed store is gone, and its runs end when another store opens the file.
         let _ = self.jobs.send(Job {
-            request: Request::Abandon { run_id },
+            request: Request::Abandon { session_id, run_id },
             reply: None,
         });
     }
@@ -317,7 +320,7 @@ impl EventStore for SqliteStore {
         session_id: &str,
         owner: Option<&str>,
     ) -> Result<SessionInfo, StoreError> {
-        let copy = fork::Copy {
+        let copy = Copy {
             from: from.to_owned(),
             after_index,
             session_id: session_id.to_owned(),

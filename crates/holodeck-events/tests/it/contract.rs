@@ -27,6 +27,16 @@ macro_rules! each_store {
                 super::$name(crate::contract::Subject::sqlite().await).await;
             })*
         }
+        /// One server for all of them, and tables of its own for each.
+        #[cfg(feature = "postgres")]
+        #[tokio::test(flavor = "multi_thread")]
+        async fn on_postgres() {
+            let server = crate::postgres_server::PostgresServer::start();
+            $({
+                println!("{}", stringify!($name));
+                $name(crate::contract::Subject::postgres(&server, stringify!($name)).await).await;
+            })*
+        }
     };
 }
 pub(crate) use each_store;

@@ -8,6 +8,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     env,
+    ffi::OsStr,
     io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
@@ -33,10 +34,10 @@ use crate::{
 const ROUNDS: &str = "HOLODECK_KILL_ROUNDS";
 /// Seed of the random choices, to repeat a failure.
 const SEED: &str = "HOLODECK_KILL_SEED";
-/// What a child does, its name, and the file.
+/// What a child does, its name, and the store.
 const TASK: &str = "HOLODECK_TEST_TASK";
 const NAME: &str = "HOLODECK_TEST_WRITER";
-const FILE: &str = "HOLODECK_TEST_EVENTS";
+const PLACE: &str = "HOLODECK_TEST_EVENTS";
 
 /// Rounds after which the next file begins.
 const ROUNDS_PER_FILE: u64 = 8;
@@ -52,16 +53,19 @@ async fn e_37_e_38_what_was_delivered_survives_kills_at_random_moments() {
     while rounds < wanted {
         println!("file {file}; repeat with {SEED}={} {ROUNDS}=1", seed + file);
         let random = &mut Random(seed + file);
-        let mut log = Log::new();
+        let (log, mut log_delivered) = (Log::new(), Delivered::default());
         for round in 1..=ROUNDS_PER_FILE {
-            log.kill_two_writers(random);
+            log_delivered.kill_two_writers(log.path(), random);
             rounds += 1;
             // The next two writers may have to end the runs of these themselves, both at the same time.
             if round == ROUNDS_PER_FILE || random.below(3) > 0 {
-                log.check().await;
+                let store = SqliteStore::open(log.path(), SqliteOptions::default()).await;
+                let store = store.unwrap();
+                log_delivered.check(&store).await;
+                store.close().await.unwrap();
             }
         }
-        delivered += log.delivered.len();
+        delivered += log_delivered.0.len();
         file += 1;
     }
     println!("{} kills, {delivered} events delivered before them", 2 * rounds);
@@ -71,31 +75,36 @@ async fn e_37_e_38_what_was_delivered_survives_kills_at_random_moments() {
     );
 }
 
-/// A file, and what its writers delivered before they were killed.
+/// A file.
 struct Log {
     folder: tempfile::TempDir,
-    /// By session and index.
-    delivered: BTreeMap<(String, u64), String>,
 }
 
 impl Log {
     fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
-            delivered: BTreeMap::new(),
         }
     }
 
     fn path(&self) -> PathBuf {
         self.folder.path().join("events.db")
     }
+}
 
-    fn kill_two_writers(&mut self, random: &mut Random) {
+/// What writers delivered before they were killed, by session and index.
+#[derive(Default)]
+pub(crate) struct Delivered(pub(crate) BTreeMap<(String, u64), String>);
+
+impl Delivered {
+    /// Starts two writers to the store at `place` and kills them.
+    pub(crate) fn kill_two_writers(&mut self, place: impl AsRef<OsStr>, random: &mut Random) {
+        let place = place.as_ref();
         let victims: Vec<_> = ["one", "two"]
             .into_iter()
             .map(|name| {
                 let moment = Moment::choose(random);
-                let victim = Victim::start("write", name, &self.path());
+                let victim = Victim::start("write", name, place);
                 std::thread::spawn(move || victim.kill_at(moment))
             })
             .collect();
@@ -103,16 +112,14 @@ impl Log {
             for json in victim.join().unwrap() {
                 let event: AgentEvent = serde_json::from_str(&json).unwrap();
                 let key = (event.meta.session_id.unwrap(), event.meta.event_index.unwrap());
-                let before = self.delivered.insert(key, json.clone());
+                let before = self.0.insert(key, json.clone());
                 assert_eq!(before, None, "a number was given twice: {json}");
             }
         }
     }
 
-    async fn check(&self) {
-        let store = SqliteStore::open(self.path(), SqliteOptions::default())
-            .await
-            .unwrap();
+    /// Checks that the store has them, and that no run is open.
+    pub(crate) async fn check(&self, store: &dyn EventStore) {
         let (mut found, mut cut) = (0, HashSet::new());
         for session in store.sessions(None).await.unwrap() {
             assert_eq!(session.open_run, None);
@@ -131,7 +138,7 @@ impl Log {
             for event in &stored {
                 let run = event.event().meta.run_id.clone();
                 let key = (session.session_id.clone(), event.index());
-                if let Some(json) = self.delivered.get(&key) {
+                if let Some(json) = self.0.get(&key) {
                     found += 1;
                     assert_eq!(json, event.json());
                     assert!(
@@ -145,8 +152,7 @@ impl Log {
             }
         }
         assert_eq!(store.approvals(None, None).await.unwrap(), []);
-        assert_eq!(found, self.delivered.len(), "what was delivered is lost");
-        store.close().await.unwrap();
+        assert_eq!(found, self.0.len(), "what was delivered is lost");
     }
 }
 
@@ -199,7 +205,7 @@ async fn e_39_a_recovery_that_is_killed_is_as_one_that_is_not() {
         let log = copy();
         for _ in 0..2 {
             // Before it opens the file, while it does, or when it has.
-            let victim = Victim::start("recover", "one", &log.path());
+            let victim = Victim::start("recover", "one", log.path());
             victim.kill_at(Moment {
                 lines: 1,
                 turns: random.below(1_000_000),
@@ -224,7 +230,7 @@ async fn a_fork_that_is_killed_is_complete_or_does_not_exist() {
     }
     let random = &mut Random(4);
     for _ in 0..6 {
-        let victim = Victim::start("fork", "one", &log.path());
+        let victim = Victim::start("fork", "one", log.path());
         victim.kill_at(Moment {
             lines: 1 + random.below(5),
             turns: random.below(2_000_000),
@@ -254,7 +260,7 @@ async fn of_two_decisions_at_once_from_two_processes_one_is_stored() {
         .await
         .unwrap();
     let mut recorder = begin(&store).await;
-    let mut deciders = ["one", "two"].map(|name| Victim::start("decide", name, &log.path()));
+    let mut deciders = ["one", "two"].map(|name| Victim::start("decide", name, log.path()));
     for decider in &mut deciders {
         decider.wait_for("ready");
     }
@@ -292,7 +298,7 @@ async fn e_44_a_process_that_was_stopped_over_its_lease_cannot_write() {
     use rustix::process::{Pid, Signal, kill_process};
 
     let log = Log::new();
-    let mut zombie = Victim::start("step", "one", &log.path());
+    let mut zombie = Victim::start("step", "one", log.path());
     zombie.wait_for("began");
     let pid = Pid::from_child(&zombie.child);
     kill_process(pid, Signal::STOP).unwrap();
@@ -364,7 +370,7 @@ fn copy_folder(from: &Path, to: &Path) {
 
 /// When a process is killed: by its progress, not by the clock.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+pub(crate) struct Moment {
     /// After this number of lines.
     lines: u64,
     /// And this number of busy-loop iterations.
@@ -372,7 +378,7 @@ struct Moment {
 }
 
 impl Moment {
-    const NOW: Self = Self { lines: 0, turns: 0 };
+    pub(crate) const NOW: Self = Self { lines: 0, turns: 0 };
 
     fn choose(random: &mut Random) -> Self {
         Self {
@@ -386,19 +392,20 @@ impl Moment {
 /// The mark of a line that is meant for the process that kills.
 const MARK: &str = "event: ";
 
-struct Victim {
-    child: Child,
+pub(crate) struct Victim {
+    pub(crate) child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
 impl Victim {
-    fn start(task: &str, name: &str, path: &Path) -> Self {
+    /// The store is the file of this path, or the database of this URL.
+    pub(crate) fn start(task: &str, name: &str, place: impl AsRef<OsStr>) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["--exact", "kill::child", "--ignored", "--nocapture"])
             .env(TASK, task)
             .env(NAME, name)
-            .env(FILE, path)
+            .env(PLACE, place.as_ref())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -411,7 +418,7 @@ impl Victim {
     }
 
     /// Its next complete line.
-    fn next_line(&mut self) -> Option<String> {
+    pub(crate) fn next_line(&mut self) -> Option<String> {
         loop {
             let mut line = String::new();
             self.output.read_line(&mut line).unwrap();
@@ -424,16 +431,16 @@ impl Victim {
         }
     }
 
-    fn wait_for(&mut self, line: &str) {
+    pub(crate) fn wait_for(&mut self, line: &str) {
         while self.next_line().unwrap() != line {}
     }
 
-    fn resume(&mut self) {
+    pub(crate) fn resume(&mut self) {
         self.input.write_all(b"\n").unwrap();
     }
 
     /// Kills it; returns the events that it delivered.
-    fn kill_at(mut self, moment: Moment) -> Vec<String> {
+    pub(crate) fn kill_at(mut self, moment: Moment) -> Vec<String> {
         let mut lines = Vec::new();
         for _ in 0..moment.lines {
             lines.push(self.next_line().expect("it writes until it is killed"));
@@ -450,11 +457,11 @@ impl Victim {
     }
 }
 
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     /// `SplitMix64`.
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -471,7 +478,7 @@ fn number_from_env(name: &str) -> Option<u64> {
 #[test]
 #[ignore = "a part of the others"]
 fn child() {
-    let Some(path) = env::var_os(FILE).map(PathBuf::from) else {
+    let Some(place) = env::var_os(PLACE) else {
         return;
     };
     let name = env::var(NAME).unwrap();
@@ -482,19 +489,30 @@ fn child() {
         .unwrap();
     runtime.block_on(async {
         say("opens");
-        let store = SqliteStore::open(path, SqliteOptions::default()).await.unwrap();
+        let store = open(&place).await;
         match env::var(TASK).unwrap().as_str() {
-            "write" => write(&Arc::new(store), &name).await,
+            "write" => write(&store, &name).await,
             "recover" => {}
-            "ask" => ask_a_person(&store).await,
-            "step" => step(&store).await,
-            "fork" => fork(&store).await,
-            "decide" => decide(&store, &name).await,
+            "ask" => ask_a_person(&*store).await,
+            "step" => step(&*store).await,
+            "fork" => fork(&*store).await,
+            "decide" => decide(&*store, &name).await,
             task => panic!("{task}"),
         }
         // Until it is killed.
         std::future::pending::<()>().await;
     });
+}
+
+async fn open(place: &OsStr) -> Arc<dyn EventStore> {
+    #[cfg(feature = "postgres")]
+    if let Some(url) = place.to_str().filter(|place| place.starts_with("postgresql://")) {
+        let options = holodeck_events::PostgresOptions::default();
+        let store = holodeck_events::PostgresStore::open(url, options).await;
+        return Arc::new(store.unwrap());
+    }
+    let store = SqliteStore::open(place, SqliteOptions::default()).await;
+    Arc::new(store.unwrap())
 }
 
 fn say(line: &str) {
@@ -504,7 +522,7 @@ fn say(line: &str) {
 }
 
 /// Records runs for ever, in a session of its own and in one of all writers, and reports each event that is delivered.
-async fn write(store: &Arc<SqliteStore>, name: &str) {
+async fn write(store: &Arc<dyn EventStore>, name: &str) {
     let sessions = [format!("of-{name}"), "of-all".to_owned()];
     let tasks: [tokio::task::JoinHandle<()>; 2] = sessions.map(|session| {
         let store = Arc::clone(store);
@@ -545,7 +563,7 @@ fn script() -> Vec<Emitted> {
 }
 
 /// Opens a run.
-async fn begin(store: &SqliteStore) -> RunRecorder {
+async fn begin(store: &dyn EventStore) -> RunRecorder {
     let (recorder, first) = RunRecorder::open(
         NewRun::new("s", "go"),
         Arc::new(SystemClock::default()),
@@ -555,7 +573,7 @@ async fn begin(store: &SqliteStore) -> RunRecorder {
     recorder
 }
 
-async fn ask_a_person(store: &SqliteStore) {
+async fn ask_a_person(store: &dyn EventStore) {
     let mut recorder = begin(store).await;
     for event in [text("let me "), text("look"), call("a", "f"), ask("a", "f")] {
         store.append(recorder.observe(&event)).await.unwrap();
@@ -564,7 +582,7 @@ async fn ask_a_person(store: &SqliteStore) {
 }
 
 /// Appends when told to.
-async fn step(store: &SqliteStore) {
+async fn step(store: &dyn EventStore) {
     let mut recorder = begin(store).await;
     store.append(recorder.observe(&text("x"))).await.unwrap();
     say("began");
@@ -574,7 +592,7 @@ async fn step(store: &SqliteStore) {
 }
 
 /// Answers the question that is pending, each time it is told to.
-async fn decide(store: &SqliteStore, name: &str) {
+async fn decide(store: &dyn EventStore, name: &str) {
     say("ready");
     loop {
         std::io::stdin().read_line(&mut String::new()).unwrap();
@@ -591,7 +609,7 @@ async fn decide(store: &SqliteStore, name: &str) {
 }
 
 /// Answered or not: the other process may be faster.
-async fn last_question(store: &SqliteStore) -> String {
+async fn last_question(store: &dyn EventStore) -> String {
     let events = store.read_after("s", None).await.unwrap();
     let asked = events.iter().rev().find_map(|event| match &event.event().body {
         EventBody::ApprovalRequested(request) => Some(request.approval_id.clone()),
@@ -601,7 +619,7 @@ async fn last_question(store: &SqliteStore) -> String {
 }
 
 /// Copies a session for ever.
-async fn fork(store: &SqliteStore) {
+async fn fork(store: &dyn EventStore) {
     loop {
         let id = RandomIds.next().to_string();
         store.fork_session("s", None, &id, None).await.unwrap();

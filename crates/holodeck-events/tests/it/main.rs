@@ -21,6 +21,13 @@ mod json;
 mod kill;
 mod odd;
 mod order;
+#[cfg(feature = "postgres")]
+mod postgres;
+// The testkit builds on this crate, which therefore does not depend on it.
+#[cfg(feature = "postgres")]
+#[path = "../../../holodeck-testkit/src/postgres.rs"]
+#[allow(unreachable_pub, reason = "shared with the testkit")]
+mod postgres_server;
 mod property;
 mod session;
 mod sqlite;

@@ -5,11 +5,12 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use super::{
     rows::{add, session_row},
-    writer::{Done, State},
+    writer::State,
 };
 use crate::store::{
     ApprovalAnswer, ApprovalInfo, StoreError, StoredEvent,
     approvals::{Answered, Approval, remembered},
+    request::Done,
 };
 
 /// The columns that [`read`] reads.

@@ -4,21 +4,13 @@ use rusqlite::{Transaction, params};
 
 use super::{
     rows::{add, create_session, end_run, read_event, session_info, session_row},
-    writer::{Done, State},
+    writer::State,
 };
 use crate::store::{
     StoreError,
     fork::{check_owner, fork},
+    request::{Copy, Done},
 };
-
-/// What is copied, and as what.
-#[derive(Debug)]
-pub(super) struct Copy {
-    pub(super) from: String,
-    pub(super) after_index: Option<u64>,
-    pub(super) session_id: String,
-    pub(super) owner: Option<String>,
-}
 
 impl State {
     pub(super) fn fork(&self, transaction: &Transaction<'_>, copy: &Copy) -> Result<Done, StoreError> {

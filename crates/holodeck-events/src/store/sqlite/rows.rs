@@ -4,11 +4,12 @@ use holodeck_model::events::{AgentEvent, EventBody, EventClass, UserMessage};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
-use super::{approvals, writer::Done};
+use super::approvals;
 use crate::{
     Draft,
     store::{
-        Counts, RunInfo, SessionInfo, StoreError, StoredEvent, agent_of, repeated, session_of, user_message,
+        Counts, RunInfo, SessionInfo, StoreError, StoredEvent, agent_of, repeated, request::Done, session_of,
+        user_message,
     },
 };
 

@@ -10,13 +10,16 @@ use super::{
         OpenRun, add, class_code, create_session, delete_session, end_run, open_runs, process_of, read_event,
         refuse_repeated, run_row, session_row,
     },
-    writer::{Done, Reply, Request, State},
+    writer::State,
 };
 use crate::{
     Draft,
     store::{
-        Retention, StoreError, Swept, before, interrupted::end_interrupted, owner_of, run_of, session_of,
-        single_run,
+        Retention, StoreError, Swept, before,
+        interrupted::end_interrupted,
+        owner_of,
+        request::{Done, Reply, Request},
+        run_of, session_of, single_run,
     },
 };
 
@@ -32,7 +35,7 @@ impl State {
             Request::OpenSession { first, owner } => open_session(transaction, first, owner.as_deref()),
             Request::OpenRun(first) => self.open_run(transaction, first),
             Request::Append(drafts) => self.append(transaction, drafts),
-            Request::Abandon { run_id } => self.abandon(transaction, run_id),
+            Request::Abandon { run_id, .. } => self.abandon(transaction, run_id),
             Request::Recover => self.recover(transaction),
             Request::Forget { session_id, tool } => forget(transaction, session_id, tool),
             Request::Fork(copy) => self.fork(transaction, copy),

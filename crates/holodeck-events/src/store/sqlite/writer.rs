@@ -12,81 +12,17 @@ use std::{
 };
 
 use rusqlite::{Connection, TransactionBehavior};
-use tokio::sync::oneshot;
 
 use super::{
     Shared, SqliteOptions, StoreError, database,
-    fork::Copy,
     lease::{Observer, WriterLock},
 };
-use crate::{
-    Draft,
-    store::{ApprovalAnswer, Retention, SessionInfo, StoredEvent, Swept},
-};
-use holodeck_model::events::EventClass;
+use crate::store::request::{Done, Job, Reply, Request};
 
 /// Requests that share a transaction.
 const BATCH: usize = 256;
 /// How often to look for events of other processes while there is a subscriber.
 const POLL: Duration = Duration::from_millis(50);
-
-/// What the thread is asked to do.
-pub(super) enum Request {
-    OpenSession {
-        first: Draft,
-        owner: Option<String>,
-    },
-    OpenRun(Draft),
-    Append(Vec<Draft>),
-    Abandon {
-        run_id: String,
-    },
-    Recover,
-    Resolve(ApprovalAnswer),
-    Forget {
-        session_id: String,
-        tool: String,
-    },
-    Fork(Copy),
-    Delete {
-        session_id: String,
-        force: bool,
-    },
-    Sweep(Retention),
-    /// There is a new subscriber.
-    Wake,
-    Close,
-}
-
-/// A request and where its result goes.
-pub(super) struct Job {
-    pub(super) request: Request,
-    pub(super) reply: Option<oneshot::Sender<Result<Reply, StoreError>>>,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Reply {
-    pub(super) events: Vec<StoredEvent>,
-    pub(super) runs: Vec<String>,
-    pub(super) forgot: bool,
-    pub(super) session: Option<Box<SessionInfo>>,
-    pub(super) swept: Swept,
-}
-
-/// What follows a request once it is committed.
-#[derive(Debug, Default)]
-pub(super) struct Done {
-    pub(super) reply: Reply,
-    /// Events by session, in their order.
-    pub(super) publish: Vec<(String, Vec<StoredEvent>)>,
-    /// A run that this writer owns from now on, with its epoch.
-    pub(super) opened: Option<(String, i64)>,
-    /// Runs that are over.
-    pub(super) closed: Vec<String>,
-    pub(super) deleted: Vec<String>,
-    /// A ceiling was raised: the commit has to be durable, or numbers above the old one could be given again.
-    pub(super) raised: bool,
-}
 
 pub(super) struct Writer {
     connection: Connection,
@@ -244,7 +180,7 @@ impl Writer {
         let mut unattended = Vec::new();
         for ((request, reply), result) in requests.iter().zip(replies).zip(results) {
             match (request, &result) {
-                (Request::Abandon { run_id }, Err(_)) => {
+                (Request::Abandon { run_id, .. }, Err(_)) => {
                     self.state.abandoned.insert(run_id.clone());
                 }
                 // It was taken over or deleted.
@@ -261,14 +197,12 @@ impl Writer {
             let reply = reply.map(|reply| reply.send(result));
             // The caller was cancelled: it does not know of its run.
             if let (Some((run_id, _)), Some(Err(_))) = (opened, reply) {
-                unattended.push(run_id);
+                let session_id = request.session_id().to_owned();
+                unattended.push(Request::Abandon { session_id, run_id });
             }
         }
-        for run_id in unattended {
-            self.process(vec![Job {
-                request: Request::Abandon { run_id },
-                reply: None,
-            }]);
+        for request in unattended {
+            self.process(vec![Job { request, reply: None }]);
         }
     }
 
@@ -342,16 +276,5 @@ impl Writer {
             self.is_durable = Some(durable);
         }
         Ok(())
-    }
-}
-
-impl Request {
-    /// Whether it stores nothing but pieces of text.
-    fn is_journal(&self) -> bool {
-        match self {
-            Self::Append(drafts) => drafts.iter().all(|draft| draft.class == EventClass::Journaled),
-            Self::Wake | Self::Close => true,
-            _ => false,
-        }
     }
 }

@@ -62,6 +62,7 @@ pub(crate) struct Subject {
     pub(crate) store: Arc<dyn EventStore>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) ids: Arc<dyn Ids>,
+    /// The file, or the URL of the database.
     pub(crate) path: PathBuf,
     _folder: Option<tempfile::TempDir>,
 }
@@ -91,6 +92,34 @@ impl Subject {
         };
         subject.store = Arc::new(subject.open_file().await);
         subject
+    }
+
+    /// In tables that no other subject has.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn postgres(server: &crate::postgres_server::PostgresServer, name: &str) -> Self {
+        // The server cuts longer names.
+        let schema: String = name.chars().take(50).collect();
+        server.run(&format!("CREATE SCHEMA {schema}"));
+        let (clock, ids) = (ManualClock::new(), sources().1);
+        let mut subject = Self {
+            store: Arc::new(MemoryStore::new()),
+            clock,
+            ids,
+            path: format!("{}?options=-c%20search_path%3D{schema}", server.url()).into(),
+            _folder: None,
+        };
+        subject.store = Arc::new(subject.open_database().await);
+        subject
+    }
+
+    /// Another store in the same tables.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn open_database(&self) -> holodeck_events::PostgresStore {
+        let mut options = holodeck_events::PostgresOptions::default();
+        options.clock = self.clock.clone();
+        options.ids = Arc::clone(&self.ids);
+        let url = self.path.to_str().unwrap();
+        holodeck_events::PostgresStore::open(url, options).await.unwrap()
     }
 
     /// Another store in the same file.

@@ -1,0 +1,101 @@
+//! What a store in a database is asked to write, and what follows from it.
+
+#[cfg(feature = "sqlite")]
+use holodeck_model::events::EventClass;
+use tokio::sync::oneshot;
+
+use super::{ApprovalAnswer, Retention, SessionInfo, StoreError, StoredEvent, Swept, session_of};
+use crate::Draft;
+
+/// What is asked of what writes to a store.
+pub(in crate::store) enum Request {
+    OpenSession {
+        first: Draft,
+        owner: Option<String>,
+    },
+    OpenRun(Draft),
+    Append(Vec<Draft>),
+    Abandon {
+        session_id: String,
+        run_id: String,
+    },
+    Recover,
+    Resolve(ApprovalAnswer),
+    Forget {
+        session_id: String,
+        tool: String,
+    },
+    Fork(Copy),
+    Delete {
+        session_id: String,
+        force: bool,
+    },
+    Sweep(Retention),
+    /// Nothing; all that was asked before is done then.
+    Wake,
+    Close,
+}
+
+/// What is copied, and as what.
+#[derive(Debug)]
+pub(in crate::store) struct Copy {
+    pub(in crate::store) from: String,
+    pub(in crate::store) after_index: Option<u64>,
+    pub(in crate::store) session_id: String,
+    pub(in crate::store) owner: Option<String>,
+}
+
+/// A request and where its result goes.
+pub(in crate::store) struct Job {
+    pub(in crate::store) request: Request,
+    pub(in crate::store) reply: Option<oneshot::Sender<Result<Reply, StoreError>>>,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::store) struct Reply {
+    pub(in crate::store) events: Vec<StoredEvent>,
+    pub(in crate::store) runs: Vec<String>,
+    pub(in crate::store) forgot: bool,
+    pub(in crate::store) session: Option<Box<SessionInfo>>,
+    pub(in crate::store) swept: Swept,
+}
+
+/// What follows a request once it is committed.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Done {
+    pub(in crate::store) reply: Reply,
+    /// Events by session, in their order.
+    pub(in crate::store) publish: Vec<(String, Vec<StoredEvent>)>,
+    /// A run that this writer owns from now on, with its epoch.
+    pub(in crate::store) opened: Option<(String, i64)>,
+    /// Runs that are over.
+    pub(in crate::store) closed: Vec<String>,
+    pub(in crate::store) deleted: Vec<String>,
+    /// A ceiling was raised: the commit has to be durable, or numbers above the old one could be given again.
+    pub(in crate::store) raised: bool,
+}
+
+impl Request {
+    /// The session that it is about, or none in particular.
+    pub(in crate::store) fn session_id(&self) -> &str {
+        match self {
+            Self::OpenSession { first, .. } | Self::OpenRun(first) => session_of(&first.event.meta),
+            Self::Append(drafts) => drafts.first().map_or("", |first| session_of(&first.event.meta)),
+            Self::Abandon { session_id, .. }
+            | Self::Forget { session_id, .. }
+            | Self::Delete { session_id, .. } => session_id,
+            Self::Fork(copy) => &copy.from,
+            Self::Recover | Self::Resolve(_) | Self::Sweep(_) | Self::Wake | Self::Close => "",
+        }
+    }
+
+    /// Whether it stores nothing but pieces of text.
+    #[cfg(feature = "sqlite")]
+    pub(in crate::store) fn is_journal(&self) -> bool {
+        match self {
+            Self::Append(drafts) => drafts.iter().all(|draft| draft.class == EventClass::Journaled),
+            Self::Wake | Self::Close => true,
+            _ => false,
+        }
+    }
+}
