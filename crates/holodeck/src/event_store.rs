@@ -9,8 +9,11 @@ use std::{
     time::Duration,
 };
 
-use holodeck_events::{EventStore, MemoryStore, Retention, SqliteOptions, SqliteStore, StoreError};
-use holodeck_model::{Agent, EventStoreKind, EventsConfig};
+use holodeck_events::{
+    EventStore, MemoryStore, PostgresOptions, PostgresStore, Retention, SqliteOptions, SqliteStore,
+    StoreError,
+};
+use holodeck_model::{Agent, Env, EventStoreKind, EventsConfig};
 
 /// The file with the conversations of the agent in this file: as its `events:` block says, or beside its runs.
 pub fn event_store_path(agent_file: &Path, agent: Option<&Agent>) -> PathBuf {
@@ -22,13 +25,27 @@ pub fn event_store_path(agent_file: &Path, agent: Option<&Agent>) -> PathBuf {
     }
 }
 
-/// Opens what keeps the conversations with an agent: a file, or nothing but memory.
-pub async fn open_events(agent_file: &Path, agent: &Agent) -> Result<Arc<dyn EventStore>, StoreError> {
-    let kind = agent.events.as_ref().map(|events| events.store);
-    Ok(match kind {
-        Some(EventStoreKind::Memory) => Arc::new(MemoryStore::new()),
-        Some(EventStoreKind::Sqlite) | None => {
+/// Opens what keeps the conversations with an agent: a file, a database, or nothing but memory.
+pub async fn open_events(
+    agent_file: &Path,
+    agent: &Agent,
+    env: &Env,
+) -> Result<Arc<dyn EventStore>, StoreError> {
+    let events = agent.events.clone().unwrap_or_default();
+    Ok(match events.store {
+        EventStoreKind::Memory => Arc::new(MemoryStore::new()),
+        EventStoreKind::Sqlite => {
             Arc::new(open_event_store(&event_store_path(agent_file, Some(agent))).await?)
+        }
+        EventStoreKind::Postgres => {
+            let url = env.get(&events.url_env).filter(|url| !url.trim().is_empty());
+            let url = url.ok_or_else(|| StoreError::Failed {
+                reason: format!(
+                    "the variable `{}` has no URL of a PostgreSQL database",
+                    events.url_env
+                ),
+            })?;
+            Arc::new(PostgresStore::open(url, PostgresOptions::default()).await?)
         }
     })
 }

@@ -140,7 +140,7 @@ impl Server {
             .as_ref()
             .map(|deployment| deployment.protocol);
         let protocol = flags.protocol.or(deployed).unwrap_or(ServeProtocol::Both);
-        let store = open_events(first_file, &first.config)
+        let store = open_events(first_file, &first.config, env)
             .await
             .map_err(ServeError::Store)?;
         let mut opened = Opened::default();

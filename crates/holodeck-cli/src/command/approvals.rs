@@ -2,7 +2,7 @@
 
 use clap::{Subcommand, ValueEnum};
 use holodeck::{
-    events::{ApprovalAnswer, ApprovalInfo, EventStore as _, Resolution, StoreError},
+    events::{ApprovalAnswer, ApprovalInfo, Resolution, StoreError},
     model::{events::ApprovalScope, printable},
     runner::ExitCode,
 };

@@ -19,7 +19,7 @@ use holodeck::{
     event_store_path,
     events::{EventStore, MemoryStore, SessionInfo},
     index::IndexSink,
-    model::{Agent, Presence, Provider, ResolvedAgent, printable},
+    model::{Agent, Env, Presence, Provider, ResolvedAgent, printable},
     open_events,
     runner::ExitCode,
 };
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
     };
     build_runtime()?.block_on(async {
         let mut interrupts = Interrupts::listen()?;
-        let store = open_store(args, &agent.config).await?;
+        let store = open_store(args, &agent.config, &env).await?;
         let (session_id, known) = find_session(args, &agent.config.name, &*store).await?;
         progress.wait_for("the agent");
         let opened = tokio::select! {
@@ -208,11 +208,11 @@ async fn talk_from_pipe(talk: &mut Talk<'_>) -> Result<ExitCode, Failure> {
     }
 }
 
-async fn open_store(args: &ChatArgs, agent: &Agent) -> Result<Arc<dyn EventStore>, Failure> {
+async fn open_store(args: &ChatArgs, agent: &Agent, env: &Env) -> Result<Arc<dyn EventStore>, Failure> {
     if !args.is_stored() {
         return Ok(Arc::new(MemoryStore::new()));
     }
-    let store = open_events(&args.agent, agent).await;
+    let store = open_events(&args.agent, agent, env).await;
     Ok(store.map_err(|error| Problem::execution(error.to_string()))?)
 }
 

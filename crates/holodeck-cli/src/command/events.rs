@@ -65,9 +65,9 @@ fn stored_lines(args: &EventsArgs, session: &str) -> Result<String, Failure> {
     build_runtime()?.block_on(async {
         let store = open_existing(&args.place).await?;
         let store = store.ok_or_else(|| no_conversations(&args.place))?;
-        let info = find(&store, session).await?;
+        let info = find(&*store, session).await?;
         let mut lines = String::new();
-        for event in read(&store, &info).await? {
+        for event in read(&*store, &info).await? {
             lines += event.json();
             lines.push('\n');
         }

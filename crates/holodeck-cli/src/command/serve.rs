@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use holodeck::{
     AnswerSource, Chat, OpenOptions, ServeError, ServeFlags, Server, event_store_path,
     index::IndexSink,
-    model::{EventStoreKind, ServeProtocol, printable},
+    model::{EventStoreKind, EventsConfig, ServeProtocol, printable},
     runner::ExitCode,
 };
 
@@ -121,12 +121,25 @@ pub(crate) fn run(args: &ServeArgs, terminal: &mut Terminal) -> Result<ExitCode,
         };
         progress.end();
         let server = opened.map_err(failed)?;
-        let in_memory = config.events.as_ref().map(|events| events.store) == Some(EventStoreKind::Memory);
-        let kept = if in_memory {
-            "conversations end with the server".to_owned()
-        } else {
-            let path = event_store_path(first, Some(&config));
-            format!("conversations are kept in {}", path.display())
+        let kept = match config.events.clone().unwrap_or_default() {
+            EventsConfig {
+                store: EventStoreKind::Memory,
+                ..
+            } => "conversations end with the server".to_owned(),
+            EventsConfig {
+                store: EventStoreKind::Postgres,
+                url_env,
+                ..
+            } => {
+                format!("conversations are kept in the database of {url_env}")
+            }
+            EventsConfig {
+                store: EventStoreKind::Sqlite,
+                ..
+            } => {
+                let path = event_store_path(first, Some(&config));
+                format!("conversations are kept in {}", path.display())
+            }
         };
         announce(&server, &kept, args.json, terminal)?;
         let mut stopped_by = None;

@@ -1,13 +1,13 @@
 //! `holodeck sessions`: the conversations that are stored.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use clap::Subcommand;
 use holodeck::{
     event_store_path,
-    events::{EventStore as _, SessionInfo, SqliteStore, StoreError, StoredEvent},
-    model::{events::AgentEvent, printable},
-    open_event_store,
+    events::{EventStore, SessionInfo, StoreError, StoredEvent},
+    model::{EventStoreKind, events::AgentEvent, printable},
+    open_event_store, open_events,
     runner::{ExitCode, words::count},
 };
 use serde_json::Value;
@@ -16,7 +16,7 @@ use super::build_runtime;
 use crate::{
     failure::{Failure, Problem},
     render::{conversation, cut, dim, strong},
-    terminal::Terminal,
+    terminal::{Terminal, set_redactor},
 };
 
 /// Flags of `holodeck sessions`.
@@ -67,13 +67,13 @@ pub(crate) fn run(args: &SessionsArgs, terminal: &mut Terminal) -> Result<ExitCo
     build_runtime()?.block_on(async {
         let store = open_existing(&args.place).await?;
         match (&args.action, store) {
-            (Action::List, store) => list(store.as_ref(), args.place.json, terminal).await,
+            (Action::List, store) => list(store.as_deref(), args.place.json, terminal).await,
             (Action::Show(session), Some(store)) => {
-                let info = find(&store, &session.session).await?;
-                show(&read(&store, &info).await?, args.place.json, terminal)
+                let info = find(&*store, &session.session).await?;
+                show(&read(&*store, &info).await?, args.place.json, terminal)
             }
             (Action::Delete { session, force }, Some(store)) => {
-                let info = find(&store, &session.session).await?;
+                let info = find(&*store, &session.session).await?;
                 let deleted = store.delete_session(&info.session_id, *force).await;
                 deleted.map_err(|error| match error {
                     StoreError::RunInProgress { .. } => Problem::execution(error.to_string())
@@ -88,39 +88,38 @@ pub(crate) fn run(args: &SessionsArgs, terminal: &mut Terminal) -> Result<ExitCo
     })
 }
 
-impl StoreArgs {
-    /// The file of the conversations. If the agent file has errors, they are in the default place.
-    fn path(&self) -> PathBuf {
-        let env = holodeck::environment(&self.agent).ok();
-        let load = env.map(|env| holodeck::load(&self.agent, &env));
-        let agent = load.and_then(|load| load.agent);
-        event_store_path(&self.agent, agent.as_ref().map(|agent| &agent.config))
+/// The store of the agent's conversations; `None` if there are none. It is not created. If the agent file has errors, the
+/// conversations are in the default place.
+pub(crate) async fn open_existing(place: &StoreArgs) -> Result<Option<Arc<dyn EventStore>>, Failure> {
+    let env = holodeck::environment(&place.agent).map_err(Problem::from)?;
+    let agent = holodeck::load(&place.agent, &env).agent;
+    let config = agent.as_ref().map(|agent| &agent.config);
+    if let (Some(agent), Some(config)) = (&agent, config)
+        && config.events.as_ref().map(|events| events.store) == Some(EventStoreKind::Postgres)
+    {
+        set_redactor(holodeck::redactor(agent, &env));
+        let store = open_events(&place.agent, config, &env).await;
+        return Ok(Some(
+            store.map_err(|error| Problem::execution(error.to_string()))?,
+        ));
     }
-}
-
-/// The store of the agent's conversations; `None` if there are none. It is not created.
-pub(crate) async fn open_existing(place: &StoreArgs) -> Result<Option<SqliteStore>, Failure> {
-    let path = place.path();
+    let path = event_store_path(&place.agent, config);
     if !path.exists() {
         return Ok(None);
     }
     let store = open_event_store(&path).await;
-    Ok(Some(
-        store.map_err(|error| Problem::execution(error.to_string()))?,
-    ))
+    let store = store.map_err(|error| Problem::execution(error.to_string()))?;
+    Ok(Some(Arc::new(store)))
 }
 
 pub(crate) fn no_conversations(place: &StoreArgs) -> Problem {
-    let path = place.path();
-    Problem::config(format!(
-        "there are no conversations: {} does not exist",
-        path.display()
-    ))
-    .with_hint("`holodeck chat` begins one; `--agent` names the agent file")
+    let agent = place.agent.display();
+    Problem::config(format!("there are no conversations with {agent}"))
+        .with_hint("`holodeck chat` begins one; `--agent` names the agent file")
 }
 
 /// The conversation that an argument means.
-pub(crate) async fn find(store: &SqliteStore, named: &str) -> Result<SessionInfo, Failure> {
+pub(crate) async fn find(store: &dyn EventStore, named: &str) -> Result<SessionInfo, Failure> {
     let failed = |error: StoreError| Problem::execution(error.to_string());
     if let Some(session) = store.session(named).await.map_err(failed)? {
         return Ok(session);
@@ -145,12 +144,16 @@ pub(crate) async fn find(store: &SqliteStore, named: &str) -> Result<SessionInfo
     })
 }
 
-pub(crate) async fn read(store: &SqliteStore, session: &SessionInfo) -> Result<Vec<StoredEvent>, Failure> {
+pub(crate) async fn read(store: &dyn EventStore, session: &SessionInfo) -> Result<Vec<StoredEvent>, Failure> {
     let events = store.read_after(&session.session_id, None).await;
     Ok(events.map_err(|error| Problem::execution(error.to_string()))?)
 }
 
-async fn list(store: Option<&SqliteStore>, json: bool, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+async fn list(
+    store: Option<&dyn EventStore>,
+    json: bool,
+    terminal: &mut Terminal,
+) -> Result<ExitCode, Failure> {
     let sessions = match store {
         Some(store) => store
             .sessions(None)

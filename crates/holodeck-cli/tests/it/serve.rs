@@ -6,7 +6,7 @@ use std::{
     process::{Child, Stdio},
 };
 
-use holodeck_testkit::{Gate, ModelServer, Reply};
+use holodeck_testkit::{Gate, ModelServer, PostgresServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -226,13 +226,23 @@ fn what_is_wrong_is_said_before_it_listens() {
 }
 
 #[test]
-fn a_recording_is_served_without_a_key_and_memory_keeps_nothing() {
+fn a_recording_is_served_without_the_model() {
+    let model = correct_server();
+    let project = Project::with(&agent(&model.url(), TWO_CASES));
+    project.run(&["test", "--record", "answers.jsonl"]).exits(0);
+    model.finish();
+    let server = Server::start(&project, &["--replay", "answers.jsonl"]);
+    assert!(server.say("The capital of France?").contains("Paris"));
+    let missing = server.say("And of Spain?");
+    assert!(missing.starts_with("HTTP/1.1 502"), "{missing}");
+    server.end("-TERM").exits(0);
+}
+
+#[test]
+fn conversations_are_kept_where_the_yaml_says() {
     let model = echoing();
     let yaml = agent(&model.url(), TWO_CASES);
     let project = Project::with(&yaml);
-    project
-        .run(&["chat", "--once", "hello", "--timeout", "60"])
-        .exits(0);
     project.write("agent.yaml", format!("{yaml}events: {{store: memory}}\n"));
     let server = Server::start(&project, &[]);
     assert!(server.say("hello").contains("re: hello"));
@@ -250,4 +260,45 @@ fn a_recording_is_served_without_a_key_and_memory_keeps_nothing() {
             .stdout
             .contains("hello")
     );
+}
+
+#[test]
+fn two_servers_share_a_database() {
+    let database = PostgresServer::start();
+    let model = echoing();
+    let yaml = agent(&model.url(), TWO_CASES);
+    let project = Project::with(&format!(
+        "{yaml}events: {{store: postgres, url_env: EVENTS_DB}}\n"
+    ));
+    project
+        .run(&["serve", "--port", "0"])
+        .exits(3)
+        .says("`EVENTS_DB` has no URL");
+    let url = database.url();
+    let env = [("EVENTS_DB", url.as_str())];
+    let one = Server::start_with(&project, &[], &env);
+    let other = Server::start_with(&project, &[], &env);
+    assert!(one.say("hello").contains("re: hello"));
+    let events = |server: &Server| server.ask("GET", "/v1/sessions/s/events", "", "");
+    let payloads = |answer: String| -> Vec<String> {
+        let data = answer.lines().filter(|line| line.starts_with("data: "));
+        data.map(str::to_owned).collect()
+    };
+    assert_eq!(payloads(events(&one)), payloads(events(&other)));
+    assert!(other.say("more").contains("re: more"));
+    assert!(events(&one).contains("re: more"));
+    one.end("-KILL");
+    assert!(other.say("still there?").contains("re: still there?"));
+    other.end("-TERM").exits(0);
+    let list = project
+        .command(&["sessions", "list", "--json"])
+        .envs(env)
+        .output()
+        .unwrap();
+    let list = CommandOutput::of(&list).exits(0).json();
+    assert_eq!(
+        (&list[0]["sessionId"], &list[0]["runs"]),
+        (&json!("s"), &json!(3))
+    );
+    assert!(!project.path(".holodeck/events.db").exists());
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::value::nullable;
+use crate::{env::HOLODECK_EVENTS_URL, value::nullable};
 
 /// How `holodeck serve` offers the agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -104,6 +104,9 @@ pub struct EventsConfig {
     /// The file of `store: sqlite`, relative to the agent file.
     #[schemars(regex(pattern = r"\S"))]
     pub path: String,
+    /// The variable with the URL of `store: postgres`.
+    #[schemars(regex(pattern = r"\S"))]
+    pub url_env: String,
     /// Seconds for which the pieces of an answer are kept after its end, so that a client can resume in the middle of it.
     pub resume_window_seconds: u32,
     /// Days for which conversations are kept after their last event; `null`: for ever.
@@ -118,6 +121,7 @@ impl Default for EventsConfig {
         Self {
             store: EventStoreKind::Sqlite,
             path: ".holodeck/events.db".to_owned(),
+            url_env: HOLODECK_EVENTS_URL.to_owned(),
             resume_window_seconds: 600,
             retention_days: None,
             on_restart: OnRestart::Fail,
@@ -131,6 +135,8 @@ impl Default for EventsConfig {
 pub enum EventStoreKind {
     /// A file.
     Sqlite,
+    /// A PostgreSQL database, which several processes and machines can share.
+    Postgres,
     /// Nothing: they end with the process.
     Memory,
 }

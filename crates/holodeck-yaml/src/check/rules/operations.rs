@@ -9,11 +9,20 @@ pub(super) fn check_operations(rules: &mut Rules<'_>, agent: &View) {
     if let Some(serve) = rules.child(agent, "serve") {
         check_serve(rules, &serve);
     }
-    if let Some(events) = rules.child(agent, "events")
-        && rules.text(&events, "store") == Some("memory")
-    {
-        for key in ["path", "retention_days"] {
-            rules.warn_no_effect(&events, key, "conversations in memory end with the process");
+    if let Some(events) = rules.child(agent, "events") {
+        let store = rules.text(&events, "store").unwrap_or("sqlite");
+        if store == "memory" {
+            rules.warn_no_effect(
+                &events,
+                "retention_days",
+                "conversations in memory end with the process",
+            );
+        }
+        if store != "sqlite" {
+            rules.warn_no_effect(&events, "path", "only `store: sqlite` has a file");
+        }
+        if store != "postgres" {
+            rules.warn_no_effect(&events, "url_env", "only `store: postgres` has a URL");
         }
     }
     if let Some(deployment) = rules.child(agent, "deployment") {
