@@ -67,6 +67,8 @@ fn words_end_in_a_secret(name: &str) -> bool {
 pub enum Names {
     /// They are fields of the YAML.
     Fields,
+    /// They are fields of `serve:`, which names the variables that hold its tokens.
+    Serve,
     /// They are settings of an external program: each may name a secret.
     Settings,
     /// They are test data: masked where they are shown, but their values are not masked elsewhere.
@@ -100,6 +102,8 @@ pub fn role(key: &str, names: Names) -> Role {
         "args" | "cli_args" => return Role::Arguments,
         "config" | "options" => return Role::Plain(Names::Settings),
         _ if names == Names::Settings => {}
+        "serve" if names == Names::Fields => return Role::Plain(Names::Serve),
+        "auth" | "tokens" | "token_env" if names == Names::Serve => return Role::Plain(names),
         "description" | "inline" | "prompt" | "template" => return Role::Prose,
         "parameters" | "properties" | "response_format" | "schema" => return Role::Plain(Names::Schema),
         "mock" | "expected_tools" | "forbidden_tools" | "ground_truth" | "input" | "context" => {
@@ -118,6 +122,15 @@ pub fn role(key: &str, names: Names) -> Role {
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_names_of_variables_with_tokens_are_no_secrets() {
+        assert_eq!(role("serve", Names::Fields), Role::Plain(Names::Serve));
+        for name in ["auth", "tokens", "token_env"] {
+            assert_eq!(role(name, Names::Serve), Role::Plain(Names::Serve));
+            assert_eq!(role(name, Names::Fields), Role::Secret);
+        }
+        assert_eq!(role("token", Names::Serve), Role::Secret);
+    }
     #[test]
     fn b09_names_of_secrets_are_recognised_and_others_are_not() {
         for name in [
