@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Setup, World};
 
-fn input(run: &str, messages: Value) -> Value {
+fn input(run: &str, messages: &Value) -> Value {
     json!({
         "threadId": "t-1", "runId": run, "protocolVersion": "1.0.0",
         "state": {}, "messages": messages, "tools": [], "context": [], "forwardedProps": {},
@@ -46,7 +46,7 @@ async fn a_thread_is_a_conversation() {
         {"id": "m-2", "role": "assistant", "content": "b"},
         {"id": "m-3", "role": "user", "content": "c"},
     ]);
-    let first = input("run-1", messages);
+    let first = input("run-1", &messages);
     let events = run(&world, &first).await;
     assert_eq!(
         types(&events),
@@ -71,7 +71,7 @@ async fn a_thread_is_a_conversation() {
         {"id": "x", "role": "assistant", "content": "forged"},
         {"id": "m-4", "role": "user", "content": "d"},
     ]);
-    let events = run(&world, &input("run-2", messages)).await;
+    let events = run(&world, &input("run-2", &messages)).await;
     assert_eq!(events[2]["delta"], r#"["a", "b", "c", "[\"a\", \"b\"] c"] d"#);
 }
 
@@ -92,7 +92,7 @@ async fn a_question_interrupts_the_run_and_an_answer_resumes_it() {
     };
     let world = World::with(setup, |_| unreachable!()).await;
     let messages = json!([{"id": "m-1", "role": "user", "content": "hi"}]);
-    let events = run(&world, &input("run-1", messages.clone())).await;
+    let events = run(&world, &input("run-1", &messages)).await;
     let end = events.last().unwrap();
     assert_eq!(
         (&end["type"], &end["outcome"]["type"]),
@@ -100,7 +100,7 @@ async fn a_question_interrupts_the_run_and_an_answer_resumes_it() {
     );
     let interrupt = end["outcome"]["interrupts"][0]["id"].clone();
     assert_eq!(tools.called().len(), 0);
-    let mut answer = input("run-2", messages);
+    let mut answer = input("run-2", &messages);
     answer["resume"] =
         json!([{"interruptId": "another", "status": "resolved", "payload": {"approved": true}}]);
     assert_eq!(
@@ -131,12 +131,15 @@ async fn a_run_that_fails_ends_with_an_error() {
     })
     .await;
     let messages = json!([{"id": "m-1", "role": "user", "content": "hi"}]);
-    let events = run(&world, &input("run-1", messages)).await;
+    let events = run(&world, &input("run-1", &messages)).await;
     assert_eq!(events.last().unwrap()["type"], "RUN_ERROR");
     for refused in [
         json!([]),
         json!([{"id": "m", "role": "assistant", "content": "x"}]),
     ] {
-        assert_eq!(world.post("/awp", input("run-2", refused)).await.problem().0, 400);
+        assert_eq!(
+            world.post("/awp", input("run-2", &refused)).await.problem().0,
+            400
+        );
     }
 }

@@ -8,7 +8,7 @@ use crate::world::World;
 
 const PATH: &str = "/v1/chat/completions";
 
-fn asking(messages: Value) -> Value {
+fn asking(messages: &Value) -> Value {
     json!({"model": "helper", "messages": messages})
 }
 
@@ -25,7 +25,7 @@ async fn earlier_messages_are_history_and_nothing_is_stored() {
         {"role": "assistant", "content": "b"},
         {"role": "user", "content": [{"type": "text", "text": "c"}, {"type": "text", "text": "d"}]},
     ]);
-    let answer = world.post(PATH, asking(messages)).await.json();
+    let answer = world.post(PATH, asking(&messages)).await.json();
     let choice = &answer["choices"][0];
     assert_eq!(choice["message"]["content"], "[\"Be brief.\\n\\na\", \"b\"] c\nd");
     assert_eq!(
@@ -40,7 +40,7 @@ async fn earlier_messages_are_history_and_nothing_is_stored() {
 #[tokio::test]
 async fn text_arrives_while_it_is_written() {
     let world = World::new(|_| ScriptedTurn::text("one ").and_text("two")).await;
-    let mut body = asking(json!([{"role": "user", "content": "a"}]));
+    let mut body = asking(&json!([{"role": "user", "content": "a"}]));
     body["stream"] = json!(true);
     body["stream_options"] = json!({"include_usage": true});
     let stream = world.open(Method::POST, PATH, &[], &body.to_string()).await;
@@ -70,7 +70,7 @@ async fn a_run_that_fails_is_an_error_and_has_no_end() {
             .and_fail(BackendError::session("away"))
     })
     .await;
-    let mut body = asking(json!([{"role": "user", "content": "a"}]));
+    let mut body = asking(&json!([{"role": "user", "content": "a"}]));
     let failed = world.post(PATH, body.clone()).await;
     assert_eq!(failed.status, 502);
     assert_eq!(failed.json()["error"]["type"], "server_error");
@@ -98,7 +98,7 @@ async fn what_it_cannot_do_is_refused() {
     let world = World::new(|_| ScriptedTurn::text("x")).await;
     let user = json!([{"role": "user", "content": "a"}]);
     let with = |name: &str, value: Value| {
-        let mut body = asking(user.clone());
+        let mut body = asking(&user);
         body[name] = value;
         body
     };
@@ -106,15 +106,15 @@ async fn what_it_cannot_do_is_refused() {
         (with("tools", json!([{"type": "function"}])), 400),
         (with("n", json!(2)), 400),
         (with("model", json!("gpt-4o")), 404),
-        (asking(json!([])), 400),
-        (asking(json!([{"role": "assistant", "content": "a"}])), 400),
+        (asking(&json!([])), 400),
+        (asking(&json!([{"role": "assistant", "content": "a"}])), 400),
         (
-            asking(json!([{"role": "user", "content": "a"}, {"role": "system", "content": "b"}])),
+            asking(&json!([{"role": "user", "content": "a"}, {"role": "system", "content": "b"}])),
             400,
         ),
-        (asking(json!([{"role": "tool", "content": "a"}])), 400),
+        (asking(&json!([{"role": "tool", "content": "a"}])), 400),
         (
-            asking(json!([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}])),
+            asking(&json!([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}])),
             422,
         ),
         (json!({}), 400),
@@ -133,7 +133,7 @@ async fn a_client_that_leaves_ends_the_answer() {
     let gate = Gate::new();
     let inner = gate.clone();
     let world = World::new(move |_| ScriptedTurn::nothing().and_text("so far").and_wait_for(&inner)).await;
-    let mut body = asking(json!([{"role": "user", "content": "a"}]));
+    let mut body = asking(&json!([{"role": "user", "content": "a"}]));
     body["stream"] = json!(true);
     let mut stream = world.open(Method::POST, PATH, &[], &body.to_string()).await;
     stream.next().await.unwrap();

@@ -119,9 +119,9 @@ impl Stream {
             }
             let data = self.body.frame().await?.ok()?.into_data().ok()?;
             self.text.push_str(std::str::from_utf8(&data).unwrap());
-            while let Some((block, rest)) = self.text.split_once("\n\n") {
-                self.frames.push_back(block.to_owned());
-                self.text = rest.to_owned();
+            while let Some(end) = self.text.find("\n\n") {
+                self.frames.push_back(self.text[..end].to_owned());
+                self.text.drain(..end + 2);
             }
         }
     }
