@@ -34,6 +34,7 @@ use crate::{
 
 use editor::Editor;
 use talk::Talk;
+pub(super) use view::View;
 
 /// Flags of `holodeck chat`.
 #[derive(Debug, clap::Args)]

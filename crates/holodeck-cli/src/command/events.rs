@@ -1,6 +1,7 @@
 //! `holodeck events`: the recorded events of conversations.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
@@ -8,10 +9,14 @@ use std::{
 
 use clap::Subcommand;
 use holodeck::{
-    events::{StreamChecker, View},
-    model::{events::AgentEvent, printable},
+    events::{StoreError, StreamChecker, View},
+    model::{
+        events::{AgentEvent, EventBody},
+        printable,
+    },
     runner::{ExitCode, words::count},
 };
+use serde::Serialize;
 use serde_json::json;
 
 use super::{
@@ -20,6 +25,8 @@ use super::{
 };
 use crate::{
     failure::{Failure, Problem},
+    interrupt::Interrupts,
+    render::strong,
     terminal::Terminal,
 };
 
@@ -42,6 +49,19 @@ enum Action {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Write the events of a conversation, and those that follow, until Ctrl-C; one JSON object a line.
+    Tail {
+        #[command(flatten)]
+        session: SessionArg,
+        /// Only those after the event with this index.
+        #[arg(long, value_name = "INDEX")]
+        after: Option<u64>,
+    },
+    /// Count the runs, events, tokens and cost of a conversation.
+    Stats {
+        #[command(flatten)]
+        session: SessionArg,
+    },
     /// Check the invariants of recorded events.
     Check {
         /// A conversation, a file with one event a line, or `-` for stdin.
@@ -53,6 +73,8 @@ enum Action {
 pub(crate) fn run(args: &EventsArgs, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
     match &args.action {
         Action::Export { session, output } => export(args, session, output.as_deref(), terminal),
+        Action::Tail { session, after } => tail(args, session, *after, terminal),
+        Action::Stats { session } => stats(args, session, terminal),
         Action::Check { what } => {
             let lines = read_lines(args, what)?;
             check(what, &lines, args.place.json, terminal)
@@ -88,6 +110,128 @@ fn export(
         Some(path) => {
             let written = fs::File::create_new(path).and_then(|mut file| file.write_all(lines.as_bytes()));
             written.map_err(|error| Problem::config(format!("cannot write {}: {error}", path.display())))?;
+        }
+    }
+    Ok(ExitCode::Passed)
+}
+
+fn tail(
+    args: &EventsArgs,
+    session: &SessionArg,
+    after: Option<u64>,
+    terminal: &mut Terminal,
+) -> Result<ExitCode, Failure> {
+    let failed = |error: StoreError| Problem::execution(error.to_string());
+    build_runtime()?.block_on(async {
+        let mut interrupts = Interrupts::listen()?;
+        let store = open_existing(&args.place).await?;
+        let store = store.ok_or_else(|| no_conversations(&args.place))?;
+        let info = find(&*store, &session.session).await?;
+        let mut events = store.subscribe(&info.session_id, after).await.map_err(failed)?;
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event.map_err(failed)?,
+                request = interrupts.next() => return Err(request.problem().into()),
+            };
+            // The conversation was deleted.
+            let Some(event) = event else {
+                return Ok(ExitCode::Passed);
+            };
+            // JSON escapes control characters, and secrets were masked before they were stored.
+            terminal.write_raw(&format!("{}\n", event.json()))?;
+        }
+    })
+}
+
+/// What a conversation consists of.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Stats {
+    session_id: String,
+    agent: Option<String>,
+    /// Runs by how they ended; one that has not ended is `open`.
+    runs: BTreeMap<String, usize>,
+    events: BTreeMap<String, usize>,
+    tools: BTreeMap<String, usize>,
+    total_tokens: u64,
+    cost_usd: Option<f64>,
+    duration_ms: u64,
+}
+
+impl Stats {
+    fn add(&mut self, event: &AgentEvent) {
+        let count = |counts: &mut BTreeMap<String, usize>, name: &str| {
+            *counts.entry(name.to_owned()).or_default() += 1;
+        };
+        count(&mut self.events, event.body.kind());
+        let totals = match &event.body {
+            EventBody::ToolUse(call) => return count(&mut self.tools, &call.tool_name),
+            EventBody::UserMessageConfirmed(_) => return count(&mut self.runs, "open"),
+            EventBody::Complete(end) => {
+                count(&mut self.runs, end.reason.as_str());
+                &end.totals
+            }
+            EventBody::Error(error) => {
+                count(&mut self.runs, "error");
+                &error.totals
+            }
+            _ => return,
+        };
+        if let Some(open) = self.runs.get_mut("open") {
+            *open -= 1;
+            if *open == 0 {
+                self.runs.remove("open");
+            }
+        }
+        self.total_tokens += totals.usage.as_ref().map_or(0, |usage| usage.total_tokens);
+        self.duration_ms += totals.duration_ms.unwrap_or_default();
+        if let Some(cost) = totals.cost_usd {
+            *self.cost_usd.get_or_insert_default() += cost;
+        }
+    }
+}
+
+fn stats(args: &EventsArgs, session: &SessionArg, terminal: &mut Terminal) -> Result<ExitCode, Failure> {
+    let stats = build_runtime()?.block_on(async {
+        let store = open_existing(&args.place).await?;
+        let store = store.ok_or_else(|| no_conversations(&args.place))?;
+        let info = find(&*store, &session.session).await?;
+        let mut stats = Stats {
+            session_id: info.session_id.clone(),
+            agent: info.agent.clone(),
+            ..Stats::default()
+        };
+        for event in read(&*store, &info).await? {
+            stats.add(event.event());
+        }
+        Ok::<_, Failure>(stats)
+    })?;
+    if args.place.json {
+        terminal.write_json(serde_json::to_value(&stats).map_err(io::Error::from)?)?;
+        return Ok(ExitCode::Passed);
+    }
+    let list = |counts: &BTreeMap<String, usize>| {
+        let counts = counts
+            .iter()
+            .map(|(name, count)| format!("{} {count}", printable(name)));
+        counts.collect::<Vec<_>>().join(", ")
+    };
+    let cost = stats
+        .cost_usd
+        .map_or_else(String::new, |cost| format!(" · ${cost:.4}"));
+    let seconds = stats.duration_ms as f64 / 1000.0;
+    terminal.write_data(&format!("{}\n", strong(&stats.session_id)))?;
+    for (name, text) in [
+        ("runs", list(&stats.runs)),
+        ("events", list(&stats.events)),
+        ("tools", list(&stats.tools)),
+        (
+            "total",
+            format!("{} tokens{cost} · {seconds:.1} s", stats.total_tokens),
+        ),
+    ] {
+        if !text.is_empty() {
+            terminal.write_data(&format!("  {name:<7} {text}\n"))?;
         }
     }
     Ok(ExitCode::Passed)

@@ -1,20 +1,26 @@
 //! `holodeck sessions`: the conversations that are stored.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Subcommand;
 use holodeck::{
     event_store_path,
     events::{EventStore, SessionInfo, StoreError, StoredEvent},
-    model::{EventStoreKind, events::AgentEvent, printable},
+    model::{
+        EventStoreKind,
+        events::{AgentEvent, EventBody, TextChunk},
+        printable,
+    },
     open_event_store, open_events,
     runner::{ExitCode, words::count},
 };
 use serde_json::Value;
+use tokio::time::sleep;
 
-use super::build_runtime;
+use super::{build_runtime, chat::View};
 use crate::{
     failure::{Failure, Problem},
+    interrupt::Interrupts,
     render::{conversation, cut, dim, strong},
     terminal::{Terminal, set_redactor},
 };
@@ -45,6 +51,14 @@ enum Action {
     List,
     /// Show a conversation.
     Show(SessionArg),
+    /// Show a conversation as it happened, with its pauses.
+    Replay {
+        #[command(flatten)]
+        session: SessionArg,
+        /// How many times faster than it was.
+        #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_speed)]
+        speed: f64,
+    },
     /// Delete a conversation with all its events.
     Delete {
         #[command(flatten)]
@@ -71,6 +85,10 @@ pub(crate) fn run(args: &SessionsArgs, terminal: &mut Terminal) -> Result<ExitCo
             (Action::Show(session), Some(store)) => {
                 let info = find(&*store, &session.session).await?;
                 show(&read(&*store, &info).await?, args.place.json, terminal)
+            }
+            (Action::Replay { session, speed }, Some(store)) => {
+                let info = find(&*store, &session.session).await?;
+                replay(&read(&*store, &info).await?, *speed, args.place.json, terminal).await
             }
             (Action::Delete { session, force }, Some(store)) => {
                 let info = find(&*store, &session.session).await?;
@@ -202,4 +220,66 @@ fn show(events: &[StoredEvent], json: bool, terminal: &mut Terminal) -> Result<E
         terminal.write_data(&conversation(&events))?;
     }
     Ok(ExitCode::Passed)
+}
+
+/// Longer pauses, such as those of a person, are cut.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Shows events in the order and at the pace in which they were recorded.
+async fn replay(
+    events: &[StoredEvent],
+    speed: f64,
+    json: bool,
+    terminal: &mut Terminal,
+) -> Result<ExitCode, Failure> {
+    let mut interrupts = Interrupts::listen()?;
+    let mut view = View::new(terminal, json);
+    let mut last = None;
+    let mut has_pieces = false;
+    for stored in events {
+        let event = stored.event();
+        let at = event.meta.timestamp;
+        let pause = last.map_or(Duration::ZERO, |last| {
+            let passed = at.duration_since(last).unsigned_abs();
+            passed.min(LONGEST_PAUSE).div_f64(speed)
+        });
+        last = Some(at);
+        tokio::select! {
+            () = sleep(pause) => {}
+            request = interrupts.next() => return Err(request.problem().into()),
+        }
+        if json {
+            terminal.write_raw(&format!("{}\n", stored.json()))?;
+            continue;
+        }
+        match &event.body {
+            EventBody::UserMessageConfirmed(message) => {
+                view.end_line(terminal)?;
+                terminal.write_data(&format!("you › {}\n", printable(&message.content)))?;
+            }
+            EventBody::MessageChunk(_) => has_pieces = true,
+            // The pieces of an old message are deleted: it appears at once.
+            EventBody::Message(message) if !std::mem::take(&mut has_pieces) => {
+                let piece = TextChunk {
+                    content: message.content.clone(),
+                    ..TextChunk::default()
+                };
+                let piece = AgentEvent::new(event.meta.clone(), EventBody::MessageChunk(piece));
+                view.show(&piece, terminal)?;
+            }
+            _ => {}
+        }
+        view.show(event, terminal)?;
+    }
+    view.end_line(terminal)?;
+    Ok(ExitCode::Passed)
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
+    if speed.is_finite() && speed > 0.0 {
+        Ok(speed)
+    } else {
+        Err("must be more than 0".to_owned())
+    }
 }

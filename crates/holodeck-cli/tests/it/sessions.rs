@@ -1,10 +1,18 @@
 //! `holodeck sessions` and `holodeck events`.
 
+use std::{
+    io::{BufRead as _, BufReader},
+    process::Stdio,
+};
+
 use holodeck_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::project::{Project, TWO_CASES, agent};
+use crate::{
+    interrupt::signal,
+    project::{Project, TWO_CASES, agent},
+};
 
 /// A project with the conversations `first` and `second`.
 fn two_conversations() -> Project {
@@ -131,4 +139,52 @@ fn events_are_exported_as_they_are_stored_and_checked() {
             .exits(2)
             .says(message);
     }
+}
+
+#[test]
+fn a_conversation_is_replayed_followed_and_counted() {
+    let project = two_conversations();
+    let ran = project
+        .run(&["sessions", "replay", "first", "--speed", "1000"])
+        .exits(0);
+    assert_eq!(ran.stdout, "you › one\nre: one\nyou › three\nre: three\n");
+    project
+        .run(&["sessions", "replay", "first", "--speed", "0"])
+        .exits(2)
+        .says("must be more than 0");
+    let stats = project
+        .run(&["events", "stats", "first", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(
+        (&stats["runs"], &stats["events"]["message"]),
+        (&json!({"success": 2}), &json!(2))
+    );
+    project
+        .run(&["events", "stats", "first"])
+        .exits(0)
+        .says("success 2");
+
+    let mut child = project
+        .command(&["events", "tail", "first", "--after", "0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    let exported = project.run(&["events", "export", "first"]).exits(0).stdout;
+    for line in exported.lines().skip(1) {
+        assert_eq!(next(), serde_json::from_str::<Value>(line).unwrap());
+    }
+    // What another process stores follows.
+    let server = ModelServer::answering(|_| Reply::text("more"));
+    let yaml = agent(&server.url(), TWO_CASES);
+    project.write("agent.yaml", yaml);
+    project
+        .run(&["chat", "--session", "first", "--once", "four"])
+        .exits(0);
+    assert_eq!(next()["content"], "four");
+    signal(&child, "-INT");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }

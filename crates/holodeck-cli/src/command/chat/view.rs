@@ -23,7 +23,7 @@ const RESULT_COLUMN: usize = 50;
 const ERROR_WIDTH: usize = 40;
 
 /// What has been shown, as far as it matters for what comes next.
-pub(super) struct View {
+pub(in crate::command) struct View {
     /// Whether tools, reasoning and ends are shown.
     has_notes: bool,
     /// Whether the text of the answer is shown.
@@ -45,7 +45,7 @@ enum Cursor {
 }
 
 impl View {
-    pub(super) fn new(terminal: &Terminal, json: bool) -> Self {
+    pub(in crate::command) fn new(terminal: &Terminal, json: bool) -> Self {
         let verbosity = terminal.verbosity();
         let is_watched = terminal.stderr_is_terminal() && verbosity > Verbosity::Quiet;
         Self {
@@ -56,7 +56,7 @@ impl View {
     }
 
     /// Shows an event.
-    pub(super) fn show(&mut self, event: &AgentEvent, terminal: &mut Terminal) -> io::Result<()> {
+    pub(in crate::command) fn show(&mut self, event: &AgentEvent, terminal: &mut Terminal) -> io::Result<()> {
         let is_nested = event.meta.parent_tool_use_id.is_some();
         match &event.body {
             EventBody::MessageChunk(piece) if !is_nested => return self.text(&piece.content, terminal),
@@ -84,7 +84,7 @@ impl View {
     }
 
     /// Ends a line that is open.
-    pub(super) fn end_line(&mut self, terminal: &mut Terminal) -> io::Result<()> {
+    pub(in crate::command) fn end_line(&mut self, terminal: &mut Terminal) -> io::Result<()> {
         match self.cursor {
             Cursor::Start => {}
             Cursor::Text => {
