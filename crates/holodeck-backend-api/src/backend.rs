@@ -67,6 +67,16 @@ pub trait BackendFactory: Send + Sync {
     ) -> Result<Arc<dyn AgentBackend>, BackendError>;
 }
 
+/// Whether the model reasons before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "off, or on with a budget")]
+pub enum Thinking {
+    /// It does not.
+    Off,
+    /// It does, with at most this many tokens. Newer models ignore the number.
+    Budget(u32),
+}
+
 /// One turn to run.
 #[derive(Clone, Debug)]
 pub struct TurnRequest {
@@ -76,6 +86,9 @@ pub struct TurnRequest {
     pub images: Vec<Image>,
     /// The unit that the turn belongs to, such as a test case; see [`ModelRequest::unit`](crate::ModelRequest::unit).
     pub unit: Option<String>,
+    /// Whether the model reasons before it answers; `None`: as configured. A backend that cannot choose it for one turn says
+    /// so in a [`Notice`](crate::BackendEvent::Notice).
+    pub thinking: Option<Thinking>,
     /// Whether to ask for the odds of the numbers in the answer. A backend or an endpoint that knows none ignores it.
     pub number_odds: bool,
     /// Collects the usage of model calls made by tools; the turn's result contains the agent's own usage.
@@ -95,6 +108,7 @@ impl TurnRequest {
             message: message.into(),
             images: Vec::new(),
             unit: None,
+            thinking: None,
             number_odds: false,
             spending: Spending::new(),
             traceparent: Arc::default(),

@@ -23,7 +23,7 @@ mod tool;
 
 pub use answer_format::AnswerFormat;
 pub use approval::{Approval, ApprovalAsk, ApprovalDecision, Approver, DecidedBy};
-pub use backend::{AgentBackend, BackendFactory, EventStream, TurnRequest};
+pub use backend::{AgentBackend, BackendFactory, EventStream, Thinking, TurnRequest};
 pub use conversation::Conversation;
 pub use error::{BackendError, Explanation};
 pub use event::BackendEvent;

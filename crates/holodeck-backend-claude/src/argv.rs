@@ -7,10 +7,12 @@ use holodeck_model::{HOLODECK_SERVER, mcp_tool_name};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{ClaudeOptions, Edits, Thinking, home::Home};
+use holodeck_backend_api::Thinking;
+
+use crate::{ClaudeOptions, Edits, home::Home};
 
 /// The API rejects smaller budgets.
-const MIN_THINKING_TOKENS: u32 = 1024;
+pub(crate) const MIN_THINKING_TOKENS: u32 = 1024;
 
 /// How a conversation starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,9 +104,9 @@ pub(crate) fn argv(
         args.pair("--max-budget-usd", &usd.to_string());
     }
     match options.thinking {
-        Thinking::ModelDefault => {}
-        Thinking::Disabled => args.pair("--thinking", "disabled"),
-        Thinking::Budget(tokens) => {
+        None => {}
+        Some(Thinking::Off) => args.pair("--thinking", "disabled"),
+        Some(Thinking::Budget(tokens)) => {
             args.pair(
                 "--max-thinking-tokens",
                 &tokens.max(MIN_THINKING_TOKENS).to_string(),

@@ -1,6 +1,8 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
-use holodeck_backend_api::{Approval, ApprovalAsk, ApprovalDecision, CallDetails, Conversation, TurnRequest};
+use holodeck_backend_api::{
+    Approval, ApprovalAsk, ApprovalDecision, CallDetails, Conversation, Thinking, TurnRequest,
+};
 use holodeck_process::{ChildEnv, ChildProcess, ProcessError, ProcessSpec};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
@@ -15,7 +17,7 @@ use tokio_util::{
 
 use crate::{
     ClaudeOptions,
-    argv::{ConversationStart, argv},
+    argv::{ConversationStart, MIN_THINKING_TOKENS, argv},
     control::{ControlError, Outgoing, Pending},
     framing::FramingError,
     home::Home,
@@ -47,6 +49,8 @@ pub(crate) struct Connection {
     caller: Caller,
     /// The CLI's id of the conversation.
     session: Option<String>,
+    /// What the CLI was told last about reasoning.
+    thinking: Option<Thinking>,
     has_exited: bool,
     is_cleared: bool,
     clear: Duration,
@@ -147,6 +151,7 @@ impl Connection {
             home,
             caller,
             session: Some(start.session().to_owned()),
+            thinking: options.thinking,
             has_exited: false,
             is_cleared: false,
             clear: options.limits.clear,
@@ -188,6 +193,26 @@ impl Connection {
                 Err(ControlError::Disconnected)
             }
         }
+    }
+
+    /// Sets how the model reasons from now on.
+    pub(crate) async fn set_thinking(
+        &mut self,
+        thinking: Option<Thinking>,
+        time_limit: Duration,
+    ) -> Result<(), ControlError> {
+        if thinking == self.thinking {
+            return Ok(());
+        }
+        let tokens = match thinking {
+            None => Value::Null,
+            Some(Thinking::Off) => 0.into(),
+            Some(Thinking::Budget(tokens)) => tokens.max(MIN_THINKING_TOKENS).into(),
+        };
+        let request = json!({ "subtype": "set_max_thinking_tokens", "max_thinking_tokens": tokens });
+        self.request(&request, time_limit).await?;
+        self.thinking = thinking;
+        Ok(())
     }
 
     /// The next input; `None` after the CLI has exited.

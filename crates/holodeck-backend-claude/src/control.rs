@@ -53,13 +53,16 @@ pub(crate) struct Pending {
 }
 
 /// Why a request to the CLI failed.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ControlError {
     /// The CLI refused it, with this message.
+    #[error("{0}")]
     Refused(String),
     /// The CLI exited.
+    #[error("it exited")]
     Disconnected,
     /// The CLI did not answer in time.
+    #[error("no answer within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
 }
 

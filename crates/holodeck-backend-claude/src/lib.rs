@@ -41,7 +41,7 @@ pub use holodeck_backend_api::{
     ToolOutput, TurnRequest,
 };
 pub use holodeck_model::{CliVersion, ServerNeed};
-pub use options::{ClaudeOptions, Edits, Limits, McpServer, McpServers, Reuse, Thinking};
+pub use options::{ClaudeOptions, Edits, Limits, McpServer, McpServers, Reuse};
 #[doc(hidden)]
 pub use replay::{Replay, replay};
 pub use tool::Tools;

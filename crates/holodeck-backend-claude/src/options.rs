@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, fmt, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
-use holodeck_backend_api::{AnswerFormat, Approver, ToolHost, ToolNames};
+use holodeck_backend_api::{AnswerFormat, Approver, Thinking, ToolHost, ToolNames};
 use holodeck_model::{CliVersion, ServerNeed, ToolAccess};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
@@ -32,7 +32,7 @@ pub struct ClaudeOptions {
     pub(crate) edits: Edits,
     pub(crate) max_turns: Option<u32>,
     pub(crate) max_budget_usd: Option<f64>,
-    pub(crate) thinking: Thinking,
+    pub(crate) thinking: Option<Thinking>,
     pub(crate) effort: Option<String>,
     pub(crate) response_format: Option<Arc<dyn AnswerFormat>>,
     pub(crate) mcp_servers: McpServers,
@@ -64,18 +64,6 @@ pub struct McpServer {
     pub need: ServerNeed,
     /// The tools that may be called; `None` allows all.
     pub allowed_tools: Option<Vec<String>>,
-}
-
-/// Thinking before answering.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Thinking {
-    /// The default of the model.
-    #[default]
-    ModelDefault,
-    /// No thinking.
-    Disabled,
-    /// The maximum number of tokens. Newer models ignore it and use the effort instead.
-    Budget(u32),
 }
 
 /// Whether edits of files need approval.
@@ -159,7 +147,7 @@ impl ClaudeOptions {
             edits: Edits::default(),
             max_turns: None,
             max_budget_usd: None,
-            thinking: Thinking::default(),
+            thinking: None,
             effort: None,
             response_format: None,
             mcp_servers: McpServers::default(),
@@ -302,8 +290,8 @@ impl ClaudeOptions {
     }
 
     /// Sets thinking before answering.
-    pub fn thinking(mut self, thinking: Thinking) -> Self {
-        self.thinking = thinking;
+    pub fn thinking(mut self, thinking: impl Into<Option<Thinking>>) -> Self {
+        self.thinking = thinking.into();
         self
     }
 

@@ -66,6 +66,11 @@ pub(crate) fn run<'a>(
                 return;
             }
         }
+        let thinking = request.thinking.or(core.options.thinking);
+        if let Err(error) = connection.set_thinking(thinking, core.options.limits.handshake).await {
+            yield Err(BackendError::protocol(format!("the Claude Code CLI did not set the reasoning: {error}")));
+            return;
+        }
         connection.send(wire::user_message(&request.message, &request.images, None, Delivery::Verbatim));
         loop {
             let incoming = tokio::select! {

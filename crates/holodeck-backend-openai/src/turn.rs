@@ -48,6 +48,10 @@ pub(crate) fn run(
         if let Some(message) = core.opening_notice() {
             yield turn.observe(BackendEvent::Notice { message });
         }
+        if request.thinking.is_some() {
+            let message = "the endpoint has no setting for the reasoning of one answer".to_owned();
+            yield turn.observe(BackendEvent::Notice { message });
+        }
         let choice = core.choose_tools(&request.message, &turn.conversation);
         let selection = unless_cancelled(&request.cancel, choice).await??;
         let outcome = loop {

@@ -3,7 +3,7 @@
 mod recorded;
 mod replayed;
 
-use holodeck_backend_api::{BackendEvent, HistoryItem, Image, ModelRequest, Outcome, TurnRequest};
+use holodeck_backend_api::{BackendEvent, HistoryItem, Image, ModelRequest, Outcome, Thinking, TurnRequest};
 use serde_json::{Map, Value, json};
 
 use crate::{digest::digest, turn_events};
@@ -33,6 +33,13 @@ impl AgentContext {
         body.insert("message".to_owned(), turn.message.as_str().into());
         if !turn.images.is_empty() {
             body.insert("images".to_owned(), image_digests(&turn.images));
+        }
+        if let Some(thinking) = turn.thinking {
+            let tokens = match thinking {
+                Thinking::Off => 0,
+                Thinking::Budget(tokens) => tokens,
+            };
+            body.insert("thinking".to_owned(), tokens.into());
         }
         ModelRequest {
             provider: self.provider.clone(),

@@ -12,6 +12,7 @@ mod service;
 pub use {holodeck_backend_api as api, holodeck_events as events, holodeck_model as model};
 
 pub use approvals::Patience;
-pub use request::{Concurrency, RunError, RunRequest, Thinking};
+pub use holodeck_backend_api::Thinking;
+pub use request::{Concurrency, RunError, RunRequest};
 pub use run::RunHandle;
 pub use service::{AgentRunService, CheckArguments, ServiceOptions, run_graph};

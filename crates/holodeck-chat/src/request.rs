@@ -1,5 +1,6 @@
 use std::ops::RangeInclusive;
 
+use holodeck_backend_api::Thinking;
 use holodeck_events::{RecordError, StoreError};
 use holodeck_model::{FileInput, events::AgentExecutionResult};
 
@@ -64,16 +65,6 @@ pub(crate) const SESSION_ID_FORM: &str = "a session id has 1 to 128 letters, dig
 pub(crate) fn is_id(id: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
     !id.is_empty() && id.len() <= MAX_ID && id.chars().all(fits)
-}
-
-/// Whether the model reasons before it answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "on with a budget, or off")]
-pub enum Thinking {
-    /// It does not.
-    Off,
-    /// It does, with at most this many tokens.
-    Budget(u32),
 }
 
 /// What happens to a message while the conversation's last one is being answered.

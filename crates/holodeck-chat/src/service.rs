@@ -323,6 +323,7 @@ impl AgentRunService {
             None => return Err(RunError::refused("this service reads no files")),
         };
         turn.cancel = cancel.clone();
+        turn.thinking = request.thinking;
         Ok(turn)
     }
 

@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use holodeck_backend_api::{
     AgentBackend, AgentSession, BackendError, BackendEvent, BackendFactory, EventStream, HistoryFold,
-    HistoryItem, Image, NoTools, Occasion, Opening, SessionControl, SessionCore, ToolHost, TurnRequest,
+    HistoryItem, Image, NoTools, Occasion, Opening, SessionControl, SessionCore, Thinking, ToolHost,
+    TurnRequest,
 };
 use holodeck_model::ResolvedAgent;
 
@@ -36,6 +37,8 @@ pub struct Asked {
     pub images: Vec<Image>,
     /// The conversation so far.
     pub history: Vec<HistoryItem>,
+    /// Whether the model reasons, if the turn says so.
+    pub thinking: Option<Thinking>,
     /// The occasion.
     pub unit: Option<String>,
     /// Number of earlier turns.
@@ -72,6 +75,7 @@ impl ScriptedBackend {
             message: request.message,
             images: request.images,
             history,
+            thinking: request.thinking,
             unit: request.unit,
             index: self.turns.fetch_add(1, Ordering::SeqCst),
         };

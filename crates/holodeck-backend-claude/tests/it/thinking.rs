@@ -1,7 +1,8 @@
 //! Thinking, in requests to the API.
 
-use holodeck_backend_api::BackendEvent;
-use holodeck_backend_claude::Thinking;
+use futures::StreamExt as _;
+use holodeck_backend_api::{AgentBackend as _, BackendEvent, Opening, Thinking, TurnRequest};
+use holodeck_backend_claude::ClaudeBackend;
 use holodeck_testkit::{AnthropicReply, AnthropicServer};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use crate::setup::{ask, options};
 #[tokio::test]
 async fn a_budget_is_at_least_the_minimum_of_the_api() {
     for (thinking, expected) in [
-        (Thinking::Disabled, json!("disabled")),
+        (Thinking::Off, json!("disabled")),
         (Thinking::Budget(1000), json!(1024)),
         (Thinking::Budget(5000), json!(5000)),
     ] {
@@ -28,7 +29,7 @@ async fn a_budget_is_at_least_the_minimum_of_the_api() {
         let requests = server.finish();
         let thinking_request = &requests[0].body()["thinking"];
         match thinking {
-            Thinking::Disabled => assert!(
+            Thinking::Off => assert!(
                 thinking_request.is_null() || thinking_request["type"] == expected,
                 "{thinking_request}"
             ),
@@ -58,4 +59,29 @@ async fn newer_models_follow_the_effort() {
             assert_ne!(body["output_config"]["effort"], "low");
         }
     }
+}
+
+#[tokio::test]
+async fn a_turn_can_have_its_own_budget() {
+    let server = AnthropicServer::replies((0..4).map(|_| AnthropicReply::text("ok")));
+    let backend = ClaudeBackend::new(options(&server).thinking(Thinking::Budget(3000))).unwrap();
+    let mut session = backend.open_session(Opening::default()).await.unwrap();
+    for thinking in [None, Some(Thinking::Budget(5000)), Some(Thinking::Off), None] {
+        let request = TurnRequest {
+            thinking,
+            ..TurnRequest::new("hi")
+        };
+        let events: Vec<_> = session.turn(request).collect().await;
+        assert!(
+            matches!(events.last(), Some(Ok(BackendEvent::End(_)))),
+            "{events:?}"
+        );
+    }
+    session.close().await.unwrap();
+    let budgets: Vec<Value> = server
+        .finish()
+        .iter()
+        .map(|request| request.body()["thinking"]["budget_tokens"].clone())
+        .collect();
+    assert_eq!(budgets, [json!(3000), json!(5000), Value::Null, json!(3000)]);
 }

@@ -15,7 +15,7 @@ use std::{
 use holodeck::{
     AnswerSource, Chat, ChatOptions, OpenOptions,
     backend_api::Occasion,
-    conversation::Concurrency,
+    conversation::{Concurrency, Thinking},
     event_store_path,
     events::{EventStore, MemoryStore, SessionInfo},
     index::IndexSink,
@@ -57,6 +57,16 @@ pub(crate) struct ChatArgs {
     /// Attach a file to the first message; may be repeated.
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
+    /// Let the model reason before it answers, with at most this many tokens; `off`: not at all.
+    #[arg(
+        long,
+        value_name = "TOKENS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "10000",
+        value_parser = parse_thinking
+    )]
+    thinking: Option<Thinking>,
     /// Answer from a recording instead of the model.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
@@ -66,6 +76,17 @@ pub(crate) struct ChatArgs {
     /// Write the result of each message as a line of JSON instead of the text of the answer.
     #[arg(long)]
     json: bool,
+}
+
+/// The tokens for reasoning, or `off`. The range is checked with the message.
+fn parse_thinking(text: &str) -> Result<Thinking, String> {
+    match text {
+        "off" => Ok(Thinking::Off),
+        _ => text
+            .parse()
+            .map(Thinking::Budget)
+            .map_err(|_| "expected a number of tokens, or `off`".to_owned()),
+    }
 }
 
 /// Size limit of a message; no model accepts more.
@@ -121,6 +142,7 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
         let chat = opened.map_err(|error| subject.prepare(error))?;
         let user = known.as_ref().and_then(|known| known.owner.clone());
         let mut talk = Talk::new(&chat, session_id, user, terminal, &mut interrupts, args.json);
+        talk.think(args.thinking);
         for path in &args.attach {
             talk.attach(path)?;
         }

@@ -323,3 +323,18 @@ fn an_answer_is_stopped_on_a_terminal_and_the_conversation_goes_on() {
     assert_eq!(terminal.ends().0, Some(0));
     server.finish();
 }
+
+#[test]
+fn reasoning_is_chosen_within_its_range() {
+    let server = ModelServer::answering(|_| Reply::text("hello"));
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    for thinking in ["--thinking", "--thinking=2048", "--thinking=off"] {
+        project.run(&["chat", "--once", "hi", thinking]).exits(0);
+    }
+    project
+        .run(&["chat", "--once", "hi", "--thinking=1023"])
+        .exits(2)
+        .says("must be from 1024 to 100000");
+    project.run(&["chat", "--once", "hi", "--thinking=much"]).exits(2).says("or `off`");
+    assert_eq!(server.finish().len(), 3);
+}

@@ -311,6 +311,26 @@ async fn more_runs_than_the_limit_are_refused() {
 }
 
 #[tokio::test]
+async fn a_message_says_whether_the_model_reasons() {
+    let world = World::new(|asked| ScriptedTurn::text(&format!("{:?}", asked.thinking))).await;
+    for (body, expected) in [
+        (json!({"message": "a"}), "None"),
+        (
+            json!({"message": "a", "enableThinking": true}),
+            "Some(Budget(10000))",
+        ),
+        (
+            json!({"message": "a", "enableThinking": true, "thinkingBudget": 1024}),
+            "Some(Budget(1024))",
+        ),
+        (json!({"message": "a", "enableThinking": false}), "Some(Off)"),
+    ] {
+        let reply = world.post("/v1/sessions/s/messages?wait=true", body).await;
+        assert_eq!(id(&reply.json(), "response"), expected);
+    }
+}
+
+#[tokio::test]
 async fn options_that_cannot_be_are_refused_before_anything_is_stored() {
     let world = World::new(|_| ScriptedTurn::text("x")).await;
     for (body, code) in [

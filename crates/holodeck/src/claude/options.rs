@@ -4,9 +4,10 @@ use std::{num::NonZeroUsize, sync::Arc};
 
 use async_trait::async_trait;
 use holodeck_backend_api::{
-    Approver, BackendError, CallRefusal, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput, ToolSpec,
+    Approver, BackendError, CallRefusal, Thinking, ToolCall, ToolCx, ToolError, ToolHost, ToolOutput,
+    ToolSpec,
 };
-use holodeck_backend_claude::{ClaudeOptions, Edits, Limits, McpServer, McpServers, Reuse, Thinking};
+use holodeck_backend_claude::{ClaudeOptions, Edits, Limits, McpServer, McpServers, Reuse};
 use holodeck_mcp_bridge::ClaudeServers;
 use holodeck_model::{
     ApprovalPolicy, ClaudeConfig, Effort, Env, HOLODECK_SERVER, McpTool, ServerAccess, SettingSource,
@@ -341,11 +342,11 @@ fn disallowed_tools(claude: &ClaudeConfig, names: &ToolNames) -> Vec<String> {
         .collect()
 }
 
-fn thinking(claude: &ClaudeConfig) -> Thinking {
+fn thinking(claude: &ClaudeConfig) -> Option<Thinking> {
     match (&claude.extended_thinking, claude.effort) {
-        (Some(thinking), _) if thinking.enabled => Thinking::Budget(thinking.budget_tokens),
-        (None, Some(_)) => Thinking::ModelDefault,
-        _ => Thinking::Disabled,
+        (Some(thinking), _) if thinking.enabled => Some(Thinking::Budget(thinking.budget_tokens)),
+        (None, Some(_)) => None,
+        _ => Some(Thinking::Off),
     }
 }
 

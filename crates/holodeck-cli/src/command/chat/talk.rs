@@ -9,7 +9,7 @@ use std::{fs, io::Write as _, mem, path::Path, sync::Arc};
 
 use holodeck::{
     Chat,
-    conversation::{RunError, RunHandle, RunRequest},
+    conversation::{RunError, RunHandle, RunRequest, Thinking},
     events::{
         ApprovalAnswer, Delivery, EventSink, Ids as _, RandomIds, Resolution, SessionInfo, StoreError,
         history,
@@ -47,6 +47,7 @@ pub(super) struct Talk<'a> {
     terminal: &'a mut Terminal,
     pub(super) interrupts: &'a mut Interrupts,
     json: bool,
+    thinking: Option<Thinking>,
     files: Vec<FileInput>,
     has_messages: bool,
     exit: ExitCode,
@@ -69,11 +70,17 @@ impl<'a> Talk<'a> {
             terminal,
             interrupts,
             json,
+            thinking: None,
             files: Vec::new(),
             has_messages: false,
             exit: ExitCode::Passed,
             is_left: false,
         }
+    }
+
+    /// Sets whether the model reasons before each answer.
+    pub(super) fn think(&mut self, thinking: Option<Thinking>) {
+        self.thinking = thinking;
     }
 
     pub(super) fn session_id(&self) -> &str {
@@ -136,6 +143,7 @@ impl<'a> Talk<'a> {
         let request = RunRequest {
             files: mem::take(&mut self.files),
             user_id: self.user.clone(),
+            thinking: self.thinking,
             ..RunRequest::new(&self.session_id, message)
         };
         let mut run = match self.chat.service().start(request, Some(sink)).await {
