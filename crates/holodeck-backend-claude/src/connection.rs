@@ -49,7 +49,7 @@ pub(crate) struct Connection {
     caller: Caller,
     /// The CLI's id of the conversation.
     session: Option<String>,
-    /// What the CLI was told last about reasoning.
+    /// How the model reasons, as it was set last.
     thinking: Option<Thinking>,
     has_exited: bool,
     is_cleared: bool,

@@ -33,7 +33,7 @@ async fn a_budget_is_at_least_the_minimum_of_the_api() {
                 thinking_request.is_null() || thinking_request["type"] == expected,
                 "{thinking_request}"
             ),
-            _ => assert_eq!(
+            Thinking::Budget(_) => assert_eq!(
                 (&thinking_request["type"], &thinking_request["budget_tokens"]),
                 (&json!("enabled"), &expected)
             ),
