@@ -335,6 +335,9 @@ fn reasoning_is_chosen_within_its_range() {
         .run(&["chat", "--once", "hi", "--thinking=1023"])
         .exits(2)
         .says("must be from 1024 to 100000");
-    project.run(&["chat", "--once", "hi", "--thinking=much"]).exits(2).says("or `off`");
+    project
+        .run(&["chat", "--once", "hi", "--thinking=much"])
+        .exits(2)
+        .says("or `off`");
     assert_eq!(server.finish().len(), 3);
 }
