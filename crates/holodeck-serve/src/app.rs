@@ -6,7 +6,7 @@ use std::{
     },
 };
 
-use holodeck_events::{ApprovalAnswer, EventStore, SessionInfo, StoredEvent};
+use holodeck_events::{ApprovalAnswer, EventStore, SessionInfo, StoreError, StoredEvent};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -109,7 +109,10 @@ impl App {
     /// Answers a question about a tool call, as the agent of its conversation accepts it.
     pub(crate) async fn answer(&self, answer: ApprovalAnswer) -> Result<StoredEvent> {
         let asked = self.0.store.approval(&answer.approval_id).await?;
-        let agent = self.agent(asked.as_ref().and_then(|asked| asked.agent.as_deref()))?;
+        let asked = asked.filter(|asked| asked.owner == answer.user);
+        let approval_id = answer.approval_id.clone();
+        let asked = asked.ok_or(StoreError::ApprovalNotFound { approval_id })?;
+        let agent = self.agent(asked.agent.as_deref())?;
         Ok(agent.service.answer(answer).await?)
     }
 

@@ -6,6 +6,7 @@ use axum::{
 };
 use http::{StatusCode, request::Parts};
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use crate::{App, problem::Problem};
 
@@ -17,7 +18,12 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let limit = app.options().max_body;
-        let body = to_bytes(request.into_body(), limit).await.map_err(|error| {
+        let body = timeout(app.options().body_timeout, to_bytes(request.into_body(), limit)).await;
+        let body = body.map_err(|_| {
+            let detail = "the body did not arrive in time";
+            Problem::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", detail)
+        })?;
+        let body = body.map_err(|error| {
             if std::error::Error::source(&error).is_some_and(|error| error.to_string().contains("limit")) {
                 let detail = format!("the body is larger than {limit} bytes");
                 Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", detail)

@@ -87,6 +87,8 @@ pub struct ServeOptions {
     pub max_connections: usize,
     /// Time limit for the head of a request to arrive.
     pub header_timeout: Duration,
+    /// Time limit for the body of a request to arrive.
+    pub body_timeout: Duration,
     /// The version of the program.
     pub version: String,
 }
@@ -107,6 +109,7 @@ impl Default for ServeOptions {
             max_body: 1 << 20,
             max_connections: 4096,
             header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

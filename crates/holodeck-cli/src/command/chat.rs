@@ -76,6 +76,27 @@ pub(crate) struct ChatArgs {
     /// Write the result of each message as a line of JSON instead of the text of the answer.
     #[arg(long)]
     json: bool,
+    /// Write the events of each answer as they are stored, one JSON object a line.
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "json")]
+    events: Option<EventFormat>,
+}
+
+/// How events are written.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum EventFormat {
+    /// One JSON object a line.
+    Ndjson,
+}
+
+/// What is written to stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    /// The text of the answer.
+    Text,
+    /// Its result, as JSON.
+    Result,
+    /// Its events, as JSON.
+    Events,
 }
 
 /// The tokens for reasoning, or `off`. The range is checked with the message.
@@ -93,6 +114,48 @@ fn parse_thinking(text: &str) -> Result<Thinking, String> {
 const MAX_MESSAGE: u64 = 16 * 1024 * 1024;
 
 impl ChatArgs {
+    /// One question, as `holodeck run` asks it.
+    pub(super) fn question(agent: PathBuf, question: String) -> Self {
+        Self {
+            agent,
+            resume: false,
+            session: None,
+            once: Some(question),
+            save: false,
+            attach: Vec::new(),
+            thinking: None,
+            replay: None,
+            timeout: None,
+            json: false,
+            events: None,
+        }
+    }
+
+    /// Stores the conversation of `--once`.
+    pub(super) fn saved(mut self, save: bool) -> Self {
+        self.save = save;
+        self
+    }
+
+    /// Sets what is written, and the time limit.
+    pub(super) fn writing(
+        mut self,
+        json: bool,
+        events: Option<EventFormat>,
+        timeout: Option<Duration>,
+    ) -> Self {
+        (self.json, self.events, self.timeout) = (json, events, timeout);
+        self
+    }
+
+    fn output(&self) -> Output {
+        match self.events {
+            Some(EventFormat::Ndjson) => Output::Events,
+            None if self.json => Output::Result,
+            None => Output::Text,
+        }
+    }
+
     /// Whether the conversation is kept when the command ends.
     fn is_stored(&self) -> bool {
         self.once.is_none() || self.save || self.resume || self.session.is_some()
@@ -107,7 +170,7 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
         argument: as_argument(&args.agent),
     };
     let once = args.once.as_deref().map(read_message).transpose()?;
-    let is_interactive = once.is_none() && terminal.is_interactive() && !args.json;
+    let is_interactive = once.is_none() && terminal.is_interactive() && args.output() == Output::Text;
     let style = ProgressStyle::fitting(terminal, env.get("TERM"));
     let progress = Arc::new(IndexProgress::new(style, terminal));
     let listener = Arc::clone(&progress);
@@ -141,7 +204,7 @@ pub(crate) fn run(args: &ChatArgs, terminal: &mut Terminal) -> Result<ExitCode, 
         progress.end();
         let chat = opened.map_err(|error| subject.prepare(error))?;
         let user = known.as_ref().and_then(|known| known.owner.clone());
-        let mut talk = Talk::new(&chat, session_id, user, terminal, &mut interrupts, args.json);
+        let mut talk = Talk::new(&chat, session_id, user, terminal, &mut interrupts, args.output());
         talk.think(args.thinking);
         for path in &args.attach {
             talk.attach(path)?;

@@ -16,7 +16,11 @@ use holodeck::{
 };
 use tokio::sync::Notify;
 
-use super::{as_argument, build_runtime, load, parse_seconds};
+use super::{
+    as_argument, build_runtime,
+    chat::{self, ChatArgs, EventFormat},
+    load, parse_seconds,
+};
 use crate::{
     failure::{Failure, Problem, Subject},
     interrupt::Interrupts,
@@ -35,6 +39,12 @@ pub(crate) struct RunArgs {
     /// Write the whole result as one JSON object instead of streaming the answer.
     #[arg(long)]
     json: bool,
+    /// Write the events of the answer, one JSON object a line.
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "json")]
+    events: Option<EventFormat>,
+    /// Store the question and the answer as a conversation.
+    #[arg(long)]
+    save: bool,
     /// Time out the answer after this many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
@@ -56,6 +66,12 @@ pub(crate) fn run(args: &RunArgs, terminal: &mut Terminal) -> Result<ExitCode, F
             );
         }
     };
+    if args.save || args.events.is_some() {
+        let args = ChatArgs::question(path.to_path_buf(), question.clone())
+            .saved(args.save)
+            .writing(args.json, args.events, args.timeout);
+        return chat::run(&args, terminal);
+    }
     let env = holodeck::environment(path).map_err(Problem::from)?;
     let mut agent = load(path, &env, terminal)?;
     let settings = &mut Arc::make_mut(&mut agent.agent).execution;

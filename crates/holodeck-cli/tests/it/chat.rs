@@ -341,3 +341,34 @@ fn reasoning_is_chosen_within_its_range() {
         .says("or `off`");
     assert_eq!(server.finish().len(), 3);
 }
+
+#[test]
+fn events_are_written_and_a_question_of_run_is_stored() {
+    let server = ModelServer::answering(|_| Reply::text("hello"));
+    let project = Project::with(&agent(&server.url(), TWO_CASES));
+    let ran = project.run(&["run", "hi", "--events", "ndjson"]).exits(0);
+    let kinds: Vec<String> = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|event| event["type"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        (kinds.first().unwrap().as_str(), kinds.last().unwrap().as_str()),
+        ("session_start", "complete")
+    );
+    project.write("events.ndjson", &ran.stdout);
+    project.run(&["events", "check", "events.ndjson"]).exits(0);
+    assert!(!project.path(".holodeck/events.db").exists());
+    assert_eq!(project.run(&["run", "hi", "--save"]).exits(0).stdout, "hello\n");
+    let stored = project.run(&["events", "export", "last"]).exits(0).stdout;
+    let ran = project
+        .run(&["chat", "--session", "s", "--once", "hi", "--events", "ndjson"])
+        .exits(0);
+    // The same types, and what is written is what is stored.
+    assert_eq!(stored.lines().count(), ran.stdout.lines().count());
+    assert_eq!(
+        project.run(&["events", "export", "s"]).exits(0).stdout,
+        ran.stdout
+    );
+}

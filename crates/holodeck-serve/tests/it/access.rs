@@ -1,8 +1,14 @@
+use std::time::Duration;
+
 use holodeck_serve::ServeOptions;
 use holodeck_testkit::{Gate, ScriptedTurn};
 use http::Method;
 use pretty_assertions::assert_eq;
 use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 use crate::world::{Setup, World, two_users};
 
@@ -232,4 +238,26 @@ async fn without_tokens_another_name_of_this_machine_is_refused() {
         .await;
     assert_eq!(session.status, 200);
     assert_eq!(world.get("/v1/sessions/s").await.json()["owner"], "local");
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_ends_the_request() {
+    let setup = Setup {
+        options: ServeOptions {
+            body_timeout: Duration::from_millis(20),
+            ..ServeOptions::default()
+        },
+        ..Setup::default()
+    };
+    let world = World::with(setup, |_| ScriptedTurn::text("x")).await;
+    let mut socket = TcpStream::connect(world.address).await.unwrap();
+    let head =
+        "POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\nconnection: close\r\n\r\n{";
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 408") && answer.contains("TIMEOUT"),
+        "{answer}"
+    );
 }

@@ -25,7 +25,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{
-    describe_agent,
+    Output, describe_agent,
     editor::Editor,
     slash::{HELP, Slash},
     view::{View, describe_totals},
@@ -46,7 +46,7 @@ pub(super) struct Talk<'a> {
     user: Option<String>,
     terminal: &'a mut Terminal,
     pub(super) interrupts: &'a mut Interrupts,
-    json: bool,
+    output: Output,
     thinking: Option<Thinking>,
     files: Vec<FileInput>,
     has_messages: bool,
@@ -61,7 +61,7 @@ impl<'a> Talk<'a> {
         user: Option<String>,
         terminal: &'a mut Terminal,
         interrupts: &'a mut Interrupts,
-        json: bool,
+        output: Output,
     ) -> Self {
         Self {
             chat,
@@ -69,7 +69,7 @@ impl<'a> Talk<'a> {
             user,
             terminal,
             interrupts,
-            json,
+            output,
             thinking: None,
             files: Vec::new(),
             has_messages: false,
@@ -155,7 +155,7 @@ impl<'a> Talk<'a> {
             Err(error) => return Err(not_begun(&error).into()),
         };
         self.has_messages = true;
-        let mut view = View::new(self.terminal, self.json);
+        let mut view = View::new(self.terminal, self.output != Output::Text);
         loop {
             let event = tokio::select! {
                 biased;
@@ -167,10 +167,20 @@ impl<'a> Talk<'a> {
                     continue;
                 }
             };
-            let event = match &event {
-                None => break,
-                Some(Delivery::Stored(event)) => event.event(),
-                Some(Delivery::Transient(event)) => event.event(),
+            let Some(event) = &event else { break };
+            if self.output == Output::Events {
+                let line = match event {
+                    Delivery::Stored(event) => event.json().to_owned(),
+                    Delivery::Transient(event) => {
+                        serde_json::to_string(event.event()).map_err(std::io::Error::from)?
+                    }
+                };
+                // JSON escapes control characters, and secrets were masked before.
+                self.terminal.write_raw(&format!("{line}\n"))?;
+            }
+            let event = match event {
+                Delivery::Stored(event) => event.event(),
+                Delivery::Transient(event) => event.event(),
             };
             view.show(event, self.terminal)?;
             if let (EventBody::ApprovalRequested(asked), Some(editor)) = (&event.body, editor.as_deref_mut())
@@ -185,7 +195,7 @@ impl<'a> Talk<'a> {
             return Ok(());
         }
         let outcome = run.finish().await;
-        if self.json {
+        if self.output == Output::Result {
             let result = match &outcome {
                 Ok(result) => result,
                 Err(RunError::Execution(result)) => result.as_ref(),
