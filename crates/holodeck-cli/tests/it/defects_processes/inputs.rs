@@ -2,8 +2,10 @@
 
 use std::{
     fs,
+    io::Write as _,
     process::{Command, Stdio},
     thread,
+    time::Duration,
 };
 
 use holodeck_testkit::ModelServer;
@@ -68,8 +70,15 @@ fn c16_a_pipe_with_a_writer_is_an_env_file() {
     let project = Project::with(&with_env_file("./pipe"));
     fifo(&project, "pipe");
     let pipe = project.path("pipe");
-    // Serves every reader, as secret managers do; the last write blocks after the program has ended.
-    thread::spawn(move || while fs::write(&pipe, "TOKEN=sesame-open\n").is_ok() {});
+    // Serves every reader, as secret managers do. A reader that closes early ends only its own write;
+    // the pause lets a reader see the end of the pipe. After the program has ended, opening blocks.
+    thread::spawn(move || {
+        while let Ok(mut writer) = fs::OpenOptions::new().write(true).open(&pipe) {
+            let _ = writer.write_all(b"TOKEN=sesame-open\n");
+            drop(writer);
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
     project.run(&["test"]).exits(3);
     assert_eq!(project.read("seen"), "sesame-open\n");
 }
