@@ -89,6 +89,9 @@ pub struct TurnRequest {
     /// Whether the model reasons before it answers; `None`: as configured. A backend that cannot choose it for one turn says
     /// so in a [`Notice`](crate::BackendEvent::Notice).
     pub thinking: Option<Thinking>,
+    /// Whether the oldest turns of the conversation may be left out of a request that is too long for the model; a
+    /// [`Notice`](crate::BackendEvent::Notice) says so. A test would judge another conversation.
+    pub may_forget: bool,
     /// Whether to ask for the odds of the numbers in the answer. A backend or an endpoint that knows none ignores it.
     pub number_odds: bool,
     /// Collects the usage of model calls made by tools; the turn's result contains the agent's own usage.
@@ -109,6 +112,7 @@ impl TurnRequest {
             images: Vec::new(),
             unit: None,
             thinking: None,
+            may_forget: false,
             number_odds: false,
             spending: Spending::new(),
             traceparent: Arc::default(),

@@ -110,6 +110,32 @@ pub(crate) fn in_stream(value: &Value, endpoint: &Endpoint) -> BackendError {
     }
 }
 
+/// Whether the endpoint refused a request because it is longer than the model's context. There is no common code: the
+/// texts are those of OpenAI, Azure, vLLM, llama.cpp, Mistral, Groq, Together and OpenRouter.
+pub(crate) fn is_too_long(error: &BackendError) -> bool {
+    let BackendError::Provider {
+        status: Some(200 | 400 | 413 | 422),
+        code,
+        explanation,
+        ..
+    } = error
+    else {
+        return false;
+    };
+    let codes = ["context_length_exceeded", "exceed_context_size_error"];
+    let texts = [
+        "context length",
+        "context window",
+        "context size",
+        "prompt is too long",
+        "input is too long",
+        "reduce the length of the messages",
+    ];
+    let message = explanation.message.to_lowercase();
+    code.as_deref().is_some_and(|code| codes.contains(&code))
+        || texts.iter().any(|text| message.contains(text))
+}
+
 /// The error for a complete answer that reports its own failure.
 pub(crate) fn of_answer(message: String) -> BackendError {
     BackendError::Provider {

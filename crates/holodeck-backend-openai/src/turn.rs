@@ -12,6 +12,7 @@ use crate::{
     answer_format::SentFormat,
     approvals::{self, Decisions},
     core::Core,
+    failure,
     message::{self, CallContext, Message, MessageStep, unless_cancelled},
     tool_calls::{self, CallOutcome},
     wire_message,
@@ -56,6 +57,7 @@ pub(crate) fn run(
         let selection = unless_cancelled(&request.cancel, choice).await??;
         let outcome = loop {
             let mut message = None;
+            let mut too_long = None;
             {
                 let unit = request.unit.as_deref();
                 let tools = core.offered_tools(selection.as_ref(), unit, turn.model_calls);
@@ -67,14 +69,24 @@ pub(crate) fn run(
                 };
                 let mut steps = pin!(message::call_model(core, &turn.conversation, context));
                 while let Some(step) = steps.next().await {
-                    match step? {
-                        MessageStep::Event(event) => {
+                    match step {
+                        Ok(MessageStep::Event(event)) => {
                             turn.fold.observe(&event);
                             yield Step::Event(event);
                         }
-                        MessageStep::End(whole) => message = Some(whole),
+                        Ok(MessageStep::End(whole)) => message = Some(whole),
+                        Err(error) if request.may_forget && failure::is_too_long(&error) => {
+                            too_long = Some(error);
+                            break;
+                        }
+                        Err(error) => Err(error)?,
                     }
                 }
+            }
+            if let Some(error) = too_long {
+                let notice = turn.forget_oldest().ok_or(error)?;
+                yield turn.observe(notice);
+                continue;
             }
             let message = message.unwrap_or_default();
             turn.model_calls += 1;
@@ -147,6 +159,8 @@ pub(crate) fn run(
 
 struct Turn {
     conversation: Vec<Value>,
+    /// Index of the turn's own message; what comes before it is the history.
+    begin: usize,
     fold: ResultFold,
     model_calls: u32,
     /// Why the last message ended.
@@ -165,9 +179,11 @@ enum Answer {
 
 impl Turn {
     fn new(mut conversation: Vec<Value>, request: &TurnRequest) -> Self {
+        let begin = conversation.len();
         conversation.push(wire_message::user_with(&request.message, &request.images));
         Self {
             conversation,
+            begin,
             fold: ResultFold::new(),
             model_calls: 0,
             stop_reason: StopReason::EndTurn,
@@ -179,6 +195,24 @@ impl Turn {
     fn observe(&mut self, event: BackendEvent) -> Step {
         self.fold.observe(&event);
         Step::Event(event)
+    }
+
+    /// Leaves out the older half of the turns before this one; `None` if there is none.
+    fn forget_oldest(&mut self) -> Option<BackendEvent> {
+        let turns = wire_message::begins_of_turns(self.conversation.get(..self.begin)?);
+        let left_out = turns.len().div_ceil(2);
+        if left_out == 0 {
+            return None;
+        }
+        let first_kept = turns.get(left_out).copied().unwrap_or(self.begin);
+        self.conversation.drain(..first_kept);
+        self.begin -= first_kept;
+        let messages = if left_out == 1 { "message" } else { "messages" };
+        let message = format!(
+            "the conversation is longer than the model accepts: the oldest {left_out} {messages} of the user, with the \
+             answers, were left out of the request"
+        );
+        Some(BackendEvent::Notice { message })
     }
 
     fn check_answer(&mut self, core: &Core, message: &Message, stop_reason: &StopReason) -> Answer {

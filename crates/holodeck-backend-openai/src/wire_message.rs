@@ -80,6 +80,22 @@ pub(crate) fn history(items: &[HistoryItem]) -> Vec<Value> {
     messages
 }
 
+/// The places where the turns of a conversation begin. Pictures of tools are in messages of the user as well; those follow
+/// a tool's result.
+pub(crate) fn begins_of_turns(conversation: &[Value]) -> Vec<usize> {
+    let role = |message: &Value| message.get("role").and_then(Value::as_str).map(str::to_owned);
+    let mut before = None;
+    let mut begins = Vec::new();
+    for (at, message) in conversation.iter().enumerate() {
+        let role = role(message);
+        if role.as_deref() == Some("user") && before.as_deref() != Some("tool") {
+            begins.push(at);
+        }
+        before = role;
+    }
+    begins
+}
+
 pub(crate) fn tool(spec: &ToolSpec) -> Value {
     json!({"type": "function", "function": {
         "name": spec.name,

@@ -1,6 +1,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use futures::StreamExt as _;
@@ -60,6 +61,8 @@ pub struct ServiceOptions {
     pub concurrency: Concurrency,
     /// Masks secrets before anything is stored or delivered.
     pub redactor: Option<Arc<Redactor>>,
+    /// How long pieces of text are collected before they are stored and delivered together.
+    pub chunk_interval: Duration,
     /// Conversations that the backend keeps open between turns.
     pub live_sessions: usize,
     /// The time.
@@ -81,6 +84,7 @@ impl Default for ServiceOptions {
             },
             concurrency: Concurrency::default(),
             redactor: None,
+            chunk_interval: Duration::ZERO,
             live_sessions: 4,
             clock: Arc::new(SystemClock::default()),
             ids: Arc::new(RandomIds),
@@ -324,6 +328,7 @@ impl AgentRunService {
         };
         turn.cancel = cancel.clone();
         turn.thinking = request.thinking;
+        turn.may_forget = true;
         Ok(turn)
     }
 
@@ -439,7 +444,9 @@ impl Inner {
                 slot: Arc::clone(&slot),
             },
         );
-        let recording = Recording::new(&*self.store, &self.options.clock, &self.options.ids).with_sink(&sink);
+        let recording = Recording::new(&*self.store, &self.options.clock, &self.options.ids)
+            .with_sink(&sink)
+            .with_chunk_interval(self.options.chunk_interval);
         let recording = match self.options.turns.as_ref().and_then(|turns| turns.timeout) {
             Some(limit) => recording.with_limit(limit),
             None => recording,

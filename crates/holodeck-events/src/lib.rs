@@ -3,6 +3,7 @@
 mod agent_log;
 mod agui;
 mod check;
+mod chunks;
 mod draft;
 mod fold;
 mod recorder;

@@ -271,8 +271,10 @@ impl RunRecorder {
         }
         self.main.close(&end, &mut self.log);
         let duration_ms = self.log.duration_ms();
+        let notices = self.log.trajectory().notices();
+        let warnings = notices.map(ToOwned::to_owned).collect();
         self.log.write(Origin::RUN, || {
-            terminal(&result, error, self.main.last_stop(), duration_ms)
+            terminal(&result, error, self.main.last_stop(), warnings, duration_ms)
         });
         self.result = Some(result);
     }

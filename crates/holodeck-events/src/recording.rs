@@ -7,6 +7,7 @@ use uuid::Uuid;
 use crate::{
     Clock, Draft, EventStore, Ids, NewRun, RunRecorder, StoreError, StoredEvent, StreamChecker, TimedStream,
     Trajectory, View,
+    chunks::Chunks,
     draft::{draft, meta},
     terminal::code,
 };
@@ -19,6 +20,7 @@ pub struct Recording<'a> {
     ids: &'a Arc<dyn Ids>,
     sink: Option<&'a dyn EventSink>,
     limit: Option<Duration>,
+    chunk_interval: Duration,
 }
 
 /// Receives events once they are stored. It cannot change what is recorded, and must not block: a slow reader keeps a
@@ -96,6 +98,7 @@ impl<'a> Recording<'a> {
             ids,
             sink: None,
             limit: None,
+            chunk_interval: Duration::ZERO,
         }
     }
 
@@ -108,6 +111,12 @@ impl<'a> Recording<'a> {
     /// Ends a run with a time-out when it takes longer.
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
+        self
+    }
+
+    /// Collects pieces of text for `interval`, or up to 4 KiB, before they are stored and delivered; neighbours become one.
+    pub fn with_chunk_interval(mut self, interval: Duration) -> Self {
+        self.chunk_interval = interval;
         self
     }
 
@@ -129,7 +138,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Records a run from the person's message to its end. The stream is not polled before that message is stored, and
-    /// not polled again before its events are.
+    /// not polled again before its events are, pieces of text excepted while they are collected.
     pub async fn record(&self, run: NewRun, stream: EventStream<'_>) -> Result<RecordedRun, RecordError> {
         let (mut recorder, first) = RunRecorder::open(run, Arc::clone(self.clock), Arc::clone(self.ids));
         let first = self.store.open_run(first).await.map_err(RecordError::NotOpened)?;
@@ -141,14 +150,20 @@ impl<'a> Recording<'a> {
         let mut checker = StreamChecker::of_run(View::Live);
         self.deliver_stored(first, false, &mut checker);
         let mut stream = TimedStream::new(stream, self.limit);
+        let mut chunks = Chunks::new(self.chunk_interval);
         let mut failure = None;
         while recorder.result().is_none() {
-            let drafts = match stream.next().await {
-                Ok(BackendEvent::End(result)) => recorder.complete(*result),
-                Ok(event) => recorder.observe(&event),
-                Err(error) => recorder.fail(failure.insert(error)),
+            let next = match chunks.deadline() {
+                Some(deadline) => tokio::time::timeout_at(deadline, stream.next()).await.ok(),
+                None => Some(stream.next().await),
             };
-            self.store(&recorder, drafts, &mut checker).await?;
+            match next {
+                Some(Ok(BackendEvent::End(result))) => chunks.add(recorder.complete(*result)),
+                Some(Ok(event)) => chunks.add(recorder.observe(&event)),
+                Some(Err(error)) => chunks.add(recorder.fail(failure.insert(error))),
+                None => chunks.expire(),
+            }
+            self.store(&recorder, chunks.take_due(), &mut checker).await?;
         }
         let run_id = open.close();
         let backend_session_id = recorder.backend_session_id().map(ToOwned::to_owned);

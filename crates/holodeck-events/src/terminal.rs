@@ -20,6 +20,7 @@ pub(crate) fn terminal(
     result: &ExecutionResult,
     error: Option<&BackendError>,
     stop_reason: Option<StopReason>,
+    warnings: Vec<String>,
     duration_ms: u64,
 ) -> EventBody {
     let totals = totals(result, duration_ms);
@@ -45,6 +46,7 @@ pub(crate) fn terminal(
         reason: completed,
         stop_reason,
         error: error.map(Cow::into_owned),
+        warnings,
         totals,
     })
 }

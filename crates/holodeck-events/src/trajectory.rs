@@ -104,6 +104,14 @@ impl Trajectory {
         })
     }
 
+    /// What the backend reported about the turn's own agent.
+    pub fn notices(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|step| match &step.event {
+            TrajectoryEvent::Notice { message } if step.parent_call_id.is_none() => Some(message.as_str()),
+            _ => None,
+        })
+    }
+
     /// The events of the backend that were not recorded.
     pub fn ignored(&self) -> impl Iterator<Item = &Ignored> {
         self.0.iter().filter_map(|step| match &step.event {

@@ -74,8 +74,8 @@ pub use retrieval_tool::{
 };
 pub use schema_ref::{ResponseFormat, SchemaRef};
 pub use serve::{
-    AuthMode, EventStoreKind, EventsConfig, OnDisconnect, OnRestart, ServeAuth, ServeConcurrency,
-    ServeConfig, ServeToken,
+    AuthMode, Durability, EventStoreKind, EventsConfig, OnDisconnect, OnRestart, ServeAuth, ServeConcurrency,
+    ServeConfig, ServeToken, Survives,
 };
 pub use simulated_user::{ConversationEnd, SimulatedUser};
 pub use standard_metric::{RougeVariant, StandardMetric, StandardMetricName};

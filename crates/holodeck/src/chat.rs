@@ -99,6 +99,7 @@ fn service_options(
     let agent = open.agent();
     let config = &agent.config;
     let approvals = config.approvals.clone().unwrap_or_default();
+    let events = config.events.clone().unwrap_or_default();
     let policy = |presence| {
         let policy = PolicyApprover::new(approval_policy(config), options.occasion, SideEffectGate::Open);
         let policy = match presence {
@@ -135,6 +136,7 @@ fn service_options(
         },
         concurrency: options.concurrency,
         redactor: Some(open.redactor()),
+        chunk_interval: Duration::from_millis(events.chunk_flush_ms.into()),
         ..ServiceOptions::default()
     };
     let unstored = ServiceOptions {

@@ -13,7 +13,7 @@ use holodeck_events::{
     EventStore, MemoryStore, PostgresOptions, PostgresStore, Retention, SqliteOptions, SqliteStore,
     StoreError,
 };
-use holodeck_model::{Agent, Env, EventStoreKind, EventsConfig};
+use holodeck_model::{Agent, Env, EventStoreKind, EventsConfig, Survives};
 
 /// The file with the conversations of the agent in this file: as its `events:` block says, or beside its runs.
 pub fn event_store_path(agent_file: &Path, agent: Option<&Agent>) -> PathBuf {
@@ -35,7 +35,8 @@ pub async fn open_events(
     Ok(match events.store {
         EventStoreKind::Memory => Arc::new(MemoryStore::new()),
         EventStoreKind::Sqlite => {
-            Arc::new(open_event_store(&event_store_path(agent_file, Some(agent))).await?)
+            let path = event_store_path(agent_file, Some(agent));
+            Arc::new(open_with(&path, sqlite_options(&events)).await?)
         }
         EventStoreKind::Postgres => {
             let url = env.get(&events.url_env).filter(|url| !url.trim().is_empty());
@@ -64,10 +65,22 @@ pub(crate) fn retention(agent: &Agent) -> Retention {
 
 /// Opens the store, or creates it readable only by its owner, and ends the runs whose processes are gone.
 pub async fn open_event_store(path: &Path) -> Result<SqliteStore, StoreError> {
+    open_with(path, SqliteOptions::default()).await
+}
+
+fn sqlite_options(events: &EventsConfig) -> SqliteOptions {
+    let durability = events.durability;
+    let mut options = SqliteOptions::default();
+    options.durable_content = durability.content == Survives::Power;
+    options.durable_chunks = durability.chunks == Survives::Power;
+    options
+}
+
+async fn open_with(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
     create_private(path).map_err(|error| StoreError::Failed {
         reason: format!("{}: {error}", path.display()),
     })?;
-    SqliteStore::open(path, SqliteOptions::default()).await
+    SqliteStore::open(path, options).await
 }
 
 /// Creates the file. SQLite gives the files beside it the same mode.

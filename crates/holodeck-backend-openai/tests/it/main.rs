@@ -12,6 +12,7 @@ mod conformance;
 mod control;
 mod driver;
 mod limits;
+mod long_history;
 mod number_odds;
 mod recorded;
 mod requests;

@@ -91,11 +91,8 @@ impl Request {
 
     /// Whether it stores nothing but pieces of text.
     #[cfg(feature = "sqlite")]
-    pub(in crate::store) fn is_journal(&self) -> bool {
-        match self {
-            Self::Append(drafts) => drafts.iter().all(|draft| draft.class == EventClass::Journaled),
-            Self::Wake | Self::Close => true,
-            _ => false,
-        }
+    pub(in crate::store) fn is_chunks(&self) -> bool {
+        let is_chunk = |draft: &Draft| draft.class == EventClass::Journaled;
+        matches!(self, Self::Append(drafts) if drafts.iter().all(is_chunk))
     }
 }

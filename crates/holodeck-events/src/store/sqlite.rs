@@ -65,6 +65,11 @@ pub struct SqliteOptions {
     pub ids: Arc<dyn Ids>,
     /// How long a process may show no sign of life before others end its runs. One that ended loses them at once.
     pub lease: Duration,
+    /// Whether messages, calls, results, questions and ends reach the disk before they count as stored. Otherwise they
+    /// survive the end of the process, and not that of the machine.
+    pub durable_content: bool,
+    /// The same for pieces of text.
+    pub durable_chunks: bool,
     /// The most pages of 4 KiB that the file may have.
     pub max_pages: Option<u32>,
 }
@@ -75,6 +80,8 @@ impl Default for SqliteOptions {
             clock: Arc::new(SystemClock::default()),
             ids: Arc::new(RandomIds),
             lease: Duration::from_secs(10),
+            durable_content: true,
+            durable_chunks: false,
             max_pages: None,
         }
     }

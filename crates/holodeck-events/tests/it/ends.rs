@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use holodeck_backend_api::{BackendError, Outcome, StopReason};
+use holodeck_backend_api::{BackendError, BackendEvent, Outcome, StopReason};
 use holodeck_events::agent_execution_result;
 use holodeck_model::events::EventBody;
 use pretty_assertions::assert_eq;
@@ -271,4 +271,26 @@ fn a_message_that_the_backend_aborted_is_cut_off() {
             "- complete success end_turn",
         ]
     );
+}
+
+#[test]
+fn what_the_backend_reported_is_a_warning_of_the_end() {
+    let notice = |message: &str| BackendEvent::Notice {
+        message: message.to_owned(),
+    };
+    let nested = BackendEvent::Nested {
+        parent_call_id: "a".to_owned(),
+        event: Box::new(notice("of another agent")),
+    };
+    let session = record_run(answered([
+        notice("the oldest message was left out"),
+        nested,
+        text("ok"),
+        stop(StopReason::EndTurn, "m"),
+    ]));
+    let events = session.events();
+    let Some(EventBody::Complete(end)) = events.last().map(|event| &event.body) else {
+        panic!("no end");
+    };
+    assert_eq!(end.warnings, ["the oldest message was left out"]);
 }

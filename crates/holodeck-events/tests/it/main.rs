@@ -13,6 +13,7 @@ mod agui;
 mod approvals;
 mod backend_events;
 mod checker;
+mod chunks;
 mod contract;
 mod ends;
 mod grammar;

@@ -107,6 +107,12 @@ pub struct EventsConfig {
     /// The variable with the URL of `store: postgres`.
     #[schemars(regex(pattern = r"\S"))]
     pub url_env: String,
+    /// What survives the end of the machine.
+    pub durability: Durability,
+    /// Milliseconds for which pieces of an answer are collected before they are stored and delivered together; 0: each
+    /// piece by itself.
+    #[schemars(range(max = 1000))]
+    pub chunk_flush_ms: u32,
     /// Seconds for which the pieces of an answer are kept after its end, so that a client can resume in the middle of it.
     pub resume_window_seconds: u32,
     /// Days for which conversations are kept after their last event; `null`: for ever.
@@ -122,6 +128,8 @@ impl Default for EventsConfig {
             store: EventStoreKind::Sqlite,
             path: ".holodeck/events.db".to_owned(),
             url_env: HOLODECK_EVENTS_URL.to_owned(),
+            durability: Durability::default(),
+            chunk_flush_ms: 20,
             resume_window_seconds: 600,
             retention_days: None,
             on_restart: OnRestart::Fail,
@@ -139,6 +147,35 @@ pub enum EventStoreKind {
     Postgres,
     /// Nothing: they end with the process.
     Memory,
+}
+
+/// What of a conversation in a file survives which end. A database has its own setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Durability {
+    /// Messages, calls, results, questions and ends.
+    pub content: Survives,
+    /// Pieces of text, which the whole message replaces.
+    pub chunks: Survives,
+}
+
+impl Default for Durability {
+    fn default() -> Self {
+        Self {
+            content: Survives::Power,
+            chunks: Survives::Process,
+        }
+    }
+}
+
+/// The end that stored events survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Survives {
+    /// That of the process.
+    Process,
+    /// That of the machine: each commit waits for the disk.
+    Power,
 }
 
 /// What happens after a restart to a run that was interrupted.

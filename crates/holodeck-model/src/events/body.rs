@@ -345,6 +345,9 @@ pub struct Complete {
     /// The error, with [`CompleteReason::Error`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What the person should know about the answer, such as that the oldest messages were left out of the request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// What the run used.
     #[serde(flatten)]
     pub totals: RunTotals,

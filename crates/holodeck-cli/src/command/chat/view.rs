@@ -155,6 +155,9 @@ impl View {
                 terminal.write_message(&format!("{}: {}\n", failed_text("error"), printable(reason)));
             }
         }
+        for warning in &end.warnings {
+            terminal.write_message(&format!("{}\n", dim(&format!("note: {}", printable(warning)))));
+        }
         self.totals(&end.totals, terminal);
         Ok(())
     }

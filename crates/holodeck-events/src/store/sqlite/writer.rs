@@ -231,7 +231,12 @@ impl Writer {
     /// Executes requests in one transaction. An error means that nothing of them is stored; a refusal of one request
     /// is its result.
     fn execute(&mut self, requests: &[Request]) -> Result<Vec<Result<Done, StoreError>>, StoreError> {
-        let durable = requests.iter().any(|request| !request.is_journal());
+        let options = &self.state.options;
+        let durable = requests.iter().any(|request| match request {
+            Request::Wake | Request::Close => false,
+            request if request.is_chunks() => options.durable_chunks,
+            _ => options.durable_content,
+        });
         if let Some(results) = self.transact(requests, durable)? {
             return Ok(results);
         }
@@ -276,5 +281,54 @@ impl Writer {
             self.is_durable = Some(durable);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use holodeck_backend_api::{BackendEvent, StopReason};
+
+    use super::*;
+    use crate::{NewRun, RunRecorder, store::hub::Hub};
+
+    #[test]
+    fn the_options_decide_which_commits_wait_for_the_disk() {
+        for (content, chunks) in [(true, false), (true, true), (false, false), (false, true)] {
+            let folder = tempfile::tempdir().unwrap();
+            let options = SqliteOptions {
+                durable_content: content,
+                durable_chunks: chunks,
+                ..SqliteOptions::default()
+            };
+            let shared = Arc::new(Shared {
+                path: folder.path().join("events.db"),
+                hub: Hub::default(),
+                readers: Mutex::default(),
+                transaction: 0.into(),
+            });
+            let (clock, ids) = (Arc::clone(&options.clock), Arc::clone(&options.ids));
+            let mut writer = Writer::open(shared, options).unwrap();
+            let mut waits = |request| {
+                let results = writer.execute(&[request]).unwrap();
+                for done in results {
+                    writer.finish(done.unwrap());
+                }
+                writer.is_durable.unwrap()
+            };
+            let (mut run, first) = RunRecorder::open(NewRun::new("s", "go"), clock, ids);
+            // Its ceiling has to reach the disk whatever else does.
+            assert!(waits(Request::OpenRun(first)));
+            let piece = BackendEvent::Text { text: "a".to_owned() };
+            let whole = BackendEvent::TurnEnd {
+                stop_reason: StopReason::EndTurn,
+                message_id: None,
+                model: None,
+            };
+            assert_eq!(waits(Request::Append(run.observe(&piece))), chunks);
+            assert_eq!(waits(Request::Append(run.observe(&whole))), content);
+            assert_eq!(waits(Request::Append(run.observe(&piece))), chunks);
+        }
     }
 }
